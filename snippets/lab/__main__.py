@@ -1,0 +1,228 @@
+"""python -m snippets.lab: list, record, import, run, summary, claims."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from snippets.lab import recording
+from snippets.lab.archive import ArchiveError
+from snippets.lab.experiment import Experiment, NeedsGpu, UnknownExperiment, chapters, experiments, find
+from snippets.lab.recording import RecordingError
+from snippets.lab.trace import TraceError
+
+DESCRIPTION = """\
+The instrument behind the book: experiments are recorded on a GPU, and everything a page says is computed from the
+recordings under docs/recordings.
+
+  python -m snippets.lab list                                what there is, and what is stale or missing
+  python -m snippets.lab run mlp/compiled --batch 16         profile one experiment here, GPU or CPU
+  python -m snippets.lab record                              record what is stale or missing (needs a GPU)
+  python -m snippets.lab summary trace.json.gz               any PyTorch trace in one table
+  python -m snippets.lab claims                              every claim with its verdict
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line, without the parameters that `run` takes from its experiment."""
+    top = argparse.ArgumentParser(
+        prog="python -m snippets.lab", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    listing = commands.add_parser("list", help="experiments by device: recorded, stale, missing")
+    listing.add_argument("--device", help="only this device, for example nvidia-h200")
+    listing.add_argument("--check", action="store_true", help="exit with 1 when the project's builder lacks a current recording")
+
+    record = commands.add_parser("record", help="record experiments on this machine's GPU")
+    record.add_argument("experiments", nargs="*", metavar="CHAPTER[/EXPERIMENT]", help="all chapters when left out")
+    record.add_argument("--fresh", action="store_true", help="record again what is current, too")
+    record.add_argument("--archive", type=Path, metavar="FILE", help="afterwards pack this device's recordings (.tar.gz)")
+
+    imported = commands.add_parser("import", help="unpack an archive of recordings after checking it")
+    imported.add_argument("archive", type=Path, metavar="FILE")
+
+    run = commands.add_parser(
+        "run",
+        help="profile one experiment on this machine, print the profiler's table, write its trace",
+        epilog="The experiment's own parameters are options: run mlp/eager --help lists them.",
+        add_help=False,
+    )
+    run.add_argument("experiment", metavar="CHAPTER/EXPERIMENT")
+
+    summarize = commands.add_parser("summary", help="kernels, launches and busy time of a Kineto trace, plain or gzip")
+    summarize.add_argument("trace", type=Path, metavar="TRACE")
+    summarize.add_argument("--json", action="store_true", help="for machines")
+
+    claims = commands.add_parser("claims", help="the ledger: every claim with its verdict")
+    claims.add_argument("--device", help="only this device")
+    claims.add_argument("--json", action="store_true", help="for machines")
+    claims.add_argument("--check", action="store_true", help="exit with 1 when a verdict is not the expected one")
+
+    prepare = commands.add_parser("prepare", help="what make docs does first: record here if there is a GPU, else say what is replayed")
+    prepare.add_argument("--fresh", action="store_true", help="record everything again")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; 0 when it did what was asked, 1 when something failed, 2 for what cannot be asked."""
+    arguments, rest = parser().parse_known_args(argv)
+    try:
+        if arguments.command == "run":
+            return run(arguments.experiment, rest)
+        if rest:
+            parser().error(f"unrecognized arguments: {' '.join(rest)}")
+        return COMMANDS[arguments.command](arguments)
+    except (NeedsGpu, UnknownExperiment, RecordingError, TraceError, ArchiveError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("\nstopped; what was recorded before is as it was", file=sys.stderr)
+        return 130
+
+
+def state(experiment: Experiment, device: str) -> str:
+    """`recorded`, `stale`, `missing`, or `unreadable: ...` for one experiment on one device."""
+    try:
+        found = recording.load(experiment.id, device)
+        if experiment.is_traced:
+            recording.trace(experiment.id, device)
+    except recording.RecordingMissing:
+        return "missing"
+    except (RecordingError, TraceError) as error:
+        return f"unreadable: {error}"
+    return "stale" if recording.is_stale(found) else "recorded"
+
+
+def list_experiments(arguments: argparse.Namespace) -> int:
+    """Print the state of every experiment by device, recordings without experiment included."""
+    wanted = [arguments.device] if arguments.device else list(recording.devices()) or [recording.BUILDER]
+    bad = 0
+    for device in wanted:
+        print(device)
+        for chapter in chapters():
+            known = experiments(chapter)
+            for experiment in known:
+                word = state(experiment, device)
+                bad += device == recording.BUILDER and word != "recorded"
+                print(f"  {experiment.id:40} {word}")
+            for name in sorted(set(recording.recorded(device, chapter)) - {experiment.name for experiment in known}):
+                bad += device == recording.BUILDER
+                print(f"  {chapter + '/' + name:40} orphan: its experiment is gone; delete its recording")
+        for folder in sorted(path.name for path in (recording.RECORDINGS / device).glob("*/")):
+            if folder not in chapters():
+                bad += device == recording.BUILDER
+                print(f"  {folder + '/':40} orphan: its chapter is gone; delete the folder")
+    if bad:
+        print(f"{bad} not current for {recording.BUILDER}: on a machine with that GPU run make record")
+    return 1 if bad and arguments.check else 0
+
+
+def record(arguments: argparse.Namespace) -> int:
+    """Record on this machine's GPU, then say what failed and pack an archive if asked to."""
+    from snippets.lab import archive, capture
+
+    chosen = [one for name in arguments.experiments or chapters() for one in find(name)]
+    try:
+        device = capture.require_gpu()
+    except capture.NoGpu as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    to_do = capture.wanted(chosen, device, arguments.fresh)
+    print(f"{device}: {len(to_do)} to record, {len(chosen)} chosen", flush=True)
+    outcomes = list(capture.record(to_do, device))
+    failed = [outcome for outcome in outcomes if outcome.failed]
+    print(f"{device}: {len(outcomes) - len(failed)} recorded, {len(failed)} failed")
+    for outcome in failed:
+        print(f"  {outcome.experiment.id}: {outcome.failed}")
+    if arguments.archive:
+        count = archive.pack(arguments.archive, device)
+        print(f"{arguments.archive}: {count} files; where you can commit: python -m snippets.lab import {arguments.archive.name}")
+    return 1 if failed else 0
+
+
+def import_archive(arguments: argparse.Namespace) -> int:
+    """Unpack recordings made elsewhere."""
+    from snippets.lab import archive
+
+    for name in archive.unpack(arguments.archive):
+        print(name)
+    return 0
+
+
+def run(name: str, options: Sequence[str]) -> int:
+    """Profile one experiment in this process with parameters from the command line."""
+    found = find(name) if "/" in name else ()
+    if len(found) != 1:
+        known = [one.id for one in found or (find(name) if name in chapters() else ())] or chapters()
+        raise UnknownExperiment(f"run takes one experiment, CHAPTER/EXPERIMENT: {' '.join(known)}")
+    experiment = found[0]
+    options_parser = argparse.ArgumentParser(
+        prog=f"python -m snippets.lab run {experiment.id}",
+        description="Profile this experiment here, print the profiler's table, and write its Chrome trace if asked to.",
+    )
+    options_parser.add_argument("--device", choices=("cuda", "cpu"), help="the GPU where there is one, else the CPU")
+    options_parser.add_argument("--trace-dir", type=Path, metavar="DIR", help="where to write the Chrome trace")
+    for parameter, default in experiment.parameters.items():
+        kind = type(default)
+        options_parser.add_argument(f"--{parameter}", type=kind, default=default, help=f"{default} unless given")
+    given = vars(options_parser.parse_args(options))
+    device, trace_dir = given.pop("device"), given.pop("trace_dir")
+
+    import torch
+
+    from snippets.lab import capture
+
+    if device == "cuda" and not torch.cuda.is_available():
+        options_parser.error("there is no CUDA GPU here; leave --device out to run on the CPU")
+    capture.run(experiment.at(**given), device or ("cuda" if torch.cuda.is_available() else "cpu"), trace_dir)
+    return 0
+
+
+def show_summary(arguments: argparse.Namespace) -> int:
+    """Any trace in one table."""
+    from snippets.lab import summary
+
+    return summary.main(arguments.trace, arguments.json)
+
+
+def show_claims(arguments: argparse.Namespace) -> int:
+    """The ledger, for people or for machines."""
+    from snippets.lab import claims
+
+    return claims.main(arguments.device, arguments.json, arguments.check)
+
+
+def prepare(arguments: argparse.Namespace) -> int:
+    """Before the pages are built: record on a machine with a GPU, and say of every experiment what a page will show."""
+    here = recording.this_device()
+    code = 0
+    if here is not None:
+        asked = argparse.Namespace(experiments=[], fresh=arguments.fresh, archive=None)
+        code = record(asked)
+    shown = recording.shown_device()
+    for chapter in chapters():
+        for experiment in experiments(chapter):
+            word = state(experiment, shown)
+            mode = {"recorded": "live" if shown == here else "replayed"}.get(word, word)
+            print(f"{experiment.id:40} {mode:10} {shown}")
+    return code
+
+
+COMMANDS = {
+    "list": list_experiments,
+    "record": record,
+    "import": import_archive,
+    "summary": show_summary,
+    "claims": show_claims,
+    "prepare": prepare,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

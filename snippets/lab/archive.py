@@ -1,0 +1,100 @@
+"""Recordings on their way home: one .tar.gz from a machine on which one cannot commit, checked before it is unpacked."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import tarfile
+from pathlib import Path
+
+from snippets.lab import recording
+from snippets.lab.recording import RecordingError
+from snippets.lab.trace import TraceError
+from snippets.lab.trace import read as read_trace
+
+_MEMBER = re.compile(r"([a-z0-9-]+)/([a-z0-9_]+)/([a-z0-9_]+)\.(json|trace\.json\.gz)")
+_MEMBER_LIMIT_BYTES = 4_000_000
+
+
+class ArchiveError(Exception):
+    """An archive that is not one of recordings, whole and unaltered; nothing of it was unpacked."""
+
+
+def pack(target: Path, device: str, root: Path = recording.RECORDINGS) -> int:
+    """Pack all recordings of a device into `target`, the same bytes for the same recordings. Returns the file count."""
+    files = sorted(path for path in (root / device).rglob("*") if _MEMBER.fullmatch(path.relative_to(root).as_posix()))
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for path in files:
+            member = tarfile.TarInfo(path.relative_to(root).as_posix())
+            member.size = path.stat().st_size
+            with path.open("rb") as file:
+                tar.addfile(member, file)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(gzip.compress(buffer.getvalue(), mtime=0))
+    return len(files)
+
+
+def unpack(source: Path, root: Path = recording.RECORDINGS) -> list[str]:
+    """Check every file of an archive, then write them all. Returns the ids of the recordings, device first.
+
+    Raises `ArchiveError` for foreign names, links, damaged recordings or traces, and recordings without their trace.
+    """
+    files = _read(source)
+    found: list[tuple[str, recording.Recording, bytes | None]] = []
+    for name, content in files.items():
+        device, chapter, experiment, kind = _parts(name)
+        if kind != "json":
+            if f"{device}/{chapter}/{experiment}.json" not in files:
+                raise ArchiveError(f"{source.name}: {name} has no recording beside it; nothing was unpacked")
+            continue
+        found.append((device, *_checked(source, name, content, files)))
+    for device, read, trace_json in found:
+        recording.save(read, trace_json, device, root)
+    return sorted(f"{device} {read.id}" for device, read, _ in found)
+
+
+def _checked(
+    source: Path, name: str, content: bytes, files: dict[str, bytes]
+) -> tuple[recording.Recording, bytes | None]:
+    device, chapter, experiment, _ = _parts(name)
+    try:
+        read = recording.decode(content, name)
+        packed = files.get(f"{device}/{chapter}/{experiment}.trace.json.gz")
+        if (read.chapter, read.experiment, read.has_trace) != (chapter, experiment, packed is not None):
+            raise ArchiveError(f"{source.name}: {name} is not what its name says, or its trace is missing")
+        if recording.slug(read.circumstances.device) != device:
+            raise ArchiveError(f"{source.name}: {name} was recorded on {read.circumstances.device}")
+        if packed is None:
+            return read, None
+        read_trace(packed)
+        return read, gzip.decompress(packed)
+    except (RecordingError, TraceError) as error:
+        raise ArchiveError(f"{source.name}: {name}: {error}; nothing was unpacked") from error
+
+
+def _parts(name: str) -> tuple[str, str, str, str]:
+    match = _MEMBER.fullmatch(name)
+    assert match is not None
+    device, chapter, experiment, kind = match.groups()
+    return device, chapter, experiment, kind
+
+
+def _read(source: Path) -> dict[str, bytes]:
+    files: dict[str, bytes] = {}
+    try:
+        with tarfile.open(source, "r:gz") as tar:
+            for member in tar:
+                if not member.isfile() or not _MEMBER.fullmatch(member.name):
+                    raise ArchiveError(f"{source.name}: {member.name!r} does not belong there; nothing was unpacked")
+                if member.size > _MEMBER_LIMIT_BYTES:
+                    raise ArchiveError(f"{source.name}: {member.name} is too large; nothing was unpacked")
+                content = tar.extractfile(member)
+                assert content is not None
+                files[member.name] = content.read()
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise ArchiveError(f"{source.name} is no archive of recordings: {error}") from error
+    if not files:
+        raise ArchiveError(f"{source.name} holds no recordings")
+    return files

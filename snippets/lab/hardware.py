@@ -1,0 +1,48 @@
+"""Ceilings: what this device can do when nothing is in its way.
+
+A copy moves bytes and computes nothing; a large matrix product computes and hardly moves. Every "percent of peak" in
+the book is a percentage of one of these, measured in the same process as what it is compared with.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from snippets.lab.experiment import Subject, Work
+
+LARGE = 8192
+COPY_BYTES = 1 << 30
+
+
+def copy(device: str, bytes_copied: int = COPY_BYTES) -> Subject:
+    """A device-to-device copy of `bytes_copied` bytes: reads them once, writes them once."""
+    target = torch.empty(bytes_copied, dtype=torch.uint8, device=device)
+
+    def source() -> tuple[torch.Tensor]:
+        return (torch.randint(0, 256, (bytes_copied,), dtype=torch.uint8, device=device),)
+
+    return Subject(step=target.copy_, inputs=source, reference=lambda x: x, tolerance=0.0)
+
+
+def copy_work(bytes_copied: int = COPY_BYTES) -> Work:
+    """Each byte read and written once."""
+    return Work(bytes=2 * bytes_copied)
+
+
+def matmul(device: str, m: int = LARGE, k: int = LARGE, n: int = LARGE) -> Subject:
+    """A bf16 matrix product (M, K) @ (K, N), the second factor stored transposed as `nn.Linear` stores its weight."""
+    weight = torch.randn(n, k, dtype=torch.bfloat16, device=device)
+
+    def factors() -> tuple[torch.Tensor]:
+        return (torch.randn(m, k, dtype=torch.bfloat16, device=device),)
+
+    return Subject(
+        step=lambda x: x @ weight.t(),
+        inputs=factors,
+        reference=lambda x: x.double() @ weight.double().t(),
+    )
+
+
+def matmul_work(m: int = LARGE, k: int = LARGE, n: int = LARGE) -> Work:
+    """bf16: two bytes for each element of the two factors and of the product."""
+    return Work(bytes=2 * (m * k + k * n + m * n), matmuls=((m, k, n),))

@@ -1,0 +1,328 @@
+"""docs/recordings/<device>/<chapter>/<experiment>.{json,trace.json.gz}: the boundary between measuring and showing.
+
+Above it a GPU is needed; below it neither a GPU nor torch. A recording holds data, never rendered output: the trace
+and its circumstances. Saved only after success and atomically; loaded only if every field is what it should be.
+"""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from snippets.lab import trace as kineto
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDINGS = ROOT / "docs" / "recordings"
+BUILDER = "nvidia-h200"
+"""The device whose recordings are committed: what a page shows on a machine without a recorded GPU of its own."""
+SCHEMA = 1
+PROTOCOL = 1
+"""Part of every source digest: raise it when `capture`, `worker` or `timing` change what they measure."""
+TRACE_LIMIT_BYTES = 1_000_000
+HASHED_FILES = ("model.py", "kernels.py", "experiments.py")
+
+
+class RecordingError(Exception):
+    """A recording that is missing or unusable; the message ends in the command that cures it."""
+
+
+class RecordingMissing(RecordingError):
+    """No recording of this experiment on this device."""
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """Time of one step over many repeats. `samples_us[i]` of two experiments of one session are a pair."""
+
+    median_us: float
+    q1_us: float
+    q3_us: float
+    samples_us: tuple[float, ...]
+
+
+class Timings(msgspec.Struct, frozen=True):
+    """The same step timed in four ways."""
+
+    warm: Timing
+    """On the GPU, launch-free: CUDA graph replays that rotate `input_sets` input sets."""
+    cold: Timing
+    """On the GPU, launch-free: one graph replay after the L2 cache was overwritten."""
+    launched: Timing
+    """Wall clock per step of a Python loop, until the GPU is done: what a user waits for."""
+    enqueue: Timing
+    """Wall clock per step of the same loop until the last launch has returned: the CPU's share."""
+    input_sets: int
+    rotated_bytes: int
+    """Inputs and outputs of all sets together; above the L2 size, or as near as `timing.MOST_SETS` allows."""
+
+
+class Point(msgspec.Struct, frozen=True):
+    """An experiment at one set of parameters."""
+
+    parameters: dict[str, int | str]
+    flops: int
+    bytes: int
+    relative_error: float
+    """Frobenius norm of (output - reference) over that of the reference."""
+    reference_dtype: str
+    peak_memory_bytes: int
+    """Most memory that one step held above what was allocated before it."""
+    timings: Timings | None
+
+
+class Ceiling(msgspec.Struct, frozen=True):
+    """A rate this device reached in the same session: nothing here can be expected to be faster."""
+
+    what: str
+    """`copy`, `matmul 8192x8192x8192`, or a bare matmul at a shape of the experiment, M x K x N."""
+    bytes: int
+    flops: int
+    timing: Timing
+
+
+class Circumstances(msgspec.Struct, frozen=True):
+    """Where and when. Shown beside every result, never hashed."""
+
+    date: str
+    commit: str
+    device: str
+    compute_capability: str
+    multiprocessors: int
+    memory_bytes: int
+    l2_bytes: int
+    driver: str
+    cuda: str
+    versions: dict[str, str]
+    """python, torch, triton and the kernel libraries, as installed."""
+    clocks: dict[str, float]
+    """sm_mhz, memory_mhz, power_w, temperature_c under load, as nvidia-smi read them just after timing."""
+
+
+class Recording(msgspec.Struct, frozen=True):
+    """One experiment on one device."""
+
+    schema: int
+    chapter: str
+    experiment: str
+    label: str
+    digest: str
+    """Of the source that was run; differs from `source_digest(chapter)` when the code has changed since."""
+    session: str
+    """Start of the process that recorded it: timings of one session were taken in turns and may be compared."""
+    circumstances: Circumstances
+    capture_s: float
+    schedule: tuple[int, int, int]
+    first_steps: int
+    points: tuple[Point, ...]
+    ceilings: tuple[Ceiling, ...]
+    data: dict[str, Any]
+    """What `measure` returned; empty for a profiled experiment."""
+    has_trace: bool
+
+    @property
+    def id(self) -> str:
+        """`chapter/experiment`."""
+        return f"{self.chapter}/{self.experiment}"
+
+
+def folder(device: str, chapter: str, root: Path = RECORDINGS) -> Path:
+    """Where the recordings of a chapter on a device live."""
+    return root / device / chapter
+
+
+def devices(root: Path = RECORDINGS) -> tuple[str, ...]:
+    """Recorded devices, the builder first."""
+    if not root.is_dir():
+        return ()
+    found = sorted(path.name for path in root.iterdir() if path.is_dir() and any(path.glob("*/*.json")))
+    return tuple(sorted(found, key=lambda name: (name != BUILDER, name)))
+
+
+def recorded(device: str, chapter: str, root: Path = RECORDINGS) -> tuple[str, ...]:
+    """Names of the experiments of a chapter that are recorded on a device."""
+    names = (path.name.removesuffix(".json") for path in folder(device, chapter, root).glob("*.json"))
+    return tuple(sorted(name for name in names if not name.endswith(".trace")))
+
+
+def load(experiment_id: str, device: str, root: Path = RECORDINGS) -> Recording:
+    """Read one recording, checking every field. Raises `RecordingError`."""
+    chapter, _, name = experiment_id.partition("/")
+    path = folder(device, chapter, root) / f"{name}.json"
+    again = f"on a machine with this GPU run make record CHAPTER={chapter}"
+    return _load(path, path.stat().st_mtime_ns if path.is_file() else None, experiment_id, device, again)
+
+
+@lru_cache(maxsize=512)
+def _load(path: Path, mtime_ns: int | None, experiment_id: str, device: str, again: str) -> Recording:
+    if mtime_ns is None:
+        raise RecordingMissing(f"no recording {experiment_id!r} for {device}; {again}")
+    return decode(path.read_bytes(), path.name, again)
+
+
+def decode(content: bytes, name: str, again: str = "record it again") -> Recording:
+    """Check the bytes of a recording's JSON and return it. Raises `RecordingError` naming `name`."""
+    try:
+        schema = msgspec.json.decode(content, type=dict[str, Any]).get("schema")
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RecordingError(f"{name} is no recording ({error}); {again}") from error
+    if schema != SCHEMA:
+        raise RecordingError(f"{name} has schema {schema!r} and this version reads {SCHEMA}; {again}")
+    try:
+        return msgspec.json.decode(content, type=Recording)
+    except msgspec.ValidationError as error:
+        raise RecordingError(f"{name} is damaged: {error}; {again}") from error
+
+
+def trace_path(recording: Recording, device: str, root: Path = RECORDINGS) -> Path:
+    """The compressed trace of a recording, for reading or for download."""
+    return folder(device, recording.chapter, root) / f"{recording.experiment}.trace.json.gz"
+
+
+def trace(experiment_id: str, device: str, root: Path = RECORDINGS) -> kineto.Trace:
+    """The typed trace of a recording. Raises `RecordingError` where it has none."""
+    found = load(experiment_id, device, root)
+    path = trace_path(found, device, root)
+    if not found.has_trace or not path.is_file():
+        raise RecordingMissing(f"{experiment_id} has no trace for {device}; make record CHAPTER={found.chapter}")
+    return _trace(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=128)
+def _trace(path: Path, mtime_ns: int) -> kineto.Trace:
+    return kineto.read(path)
+
+
+def save(recording: Recording, trace_json: bytes | None, device: str, root: Path = RECORDINGS) -> None:
+    """Write a recording so that a reader never sees half of one: complete new files, then two renames.
+
+    Raises `RecordingError` when the compressed trace is larger than `TRACE_LIMIT_BYTES`; `OSError` when the disk
+    is full or read-only. The old recording is intact in either case.
+    """
+    target = folder(device, recording.chapter, root)
+    packed = None if trace_json is None else gzip.compress(trace_json, compresslevel=9, mtime=0)
+    if packed is not None and len(packed) > TRACE_LIMIT_BYTES:
+        raise RecordingError(
+            f"the trace of {recording.id} is {len(packed):,} bytes and the limit is {TRACE_LIMIT_BYTES:,}: "
+            "profile fewer steps or a smaller step"
+        )
+    target.mkdir(parents=True, exist_ok=True)
+    content = msgspec.json.format(msgspec.json.encode(recording, order="deterministic"), indent=1) + b"\n"
+    new_trace = None if packed is None else _write_new(target / f"{recording.experiment}.trace.json.gz", packed)
+    new_json = None
+    try:
+        new_json = _write_new(target / f"{recording.experiment}.json", content)
+        if new_trace is not None:
+            os.replace(new_trace, target / f"{recording.experiment}.trace.json.gz")
+        os.replace(new_json, target / f"{recording.experiment}.json")
+    finally:
+        for left in (new_trace, new_json):
+            if left is not None:
+                left.unlink(missing_ok=True)
+
+
+def _write_new(path: Path, content: bytes) -> Path:
+    """Write `content` beside `path`; nothing is left behind when the disk is full."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def source_digest(chapter: str, sources: Path = ROOT / "snippets") -> str:
+    """Hash of what a chapter measures: its code without comments, docstrings and formatting, and the protocol.
+
+    The same under every Python version: only node names and non-empty fields of the syntax tree count.
+    """
+    digest = hashlib.sha256(f"protocol {PROTOCOL}".encode())
+    for name in HASHED_FILES:
+        path = sources / chapter / name
+        if path.is_file():
+            digest.update(f"\n{name} {_shape(ast.parse(path.read_text('utf-8')))}".encode())
+    return digest.hexdigest()[:16]
+
+
+def _shape(node: object) -> str:
+    """A syntax tree as text: (Name (id x)) with positions, contexts and empty fields left out."""
+    if isinstance(node, ast.AST):
+        fields = [(name, value) for name, value in ast.iter_fields(node) if name not in ("ctx", "kind", "type_comment")]
+        return f"({type(node).__name__}{''.join(f' {name}={_shape(_code(value))}' for name, value in fields if value or value == 0)})"
+    if isinstance(node, list):
+        return f"[{' '.join(_shape(item) for item in node)}]"
+    return repr(node)
+
+
+def _code(value: object) -> object:
+    """A body without bare strings: docstrings and notes."""
+    if not isinstance(value, list):
+        return value
+    return [item for item in value if not (isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant))]
+
+
+def is_stale(recording: Recording) -> bool:
+    """Whether the chapter's code has changed since the recording was made."""
+    return recording.digest != source_digest(recording.chapter)
+
+
+_ABSOLUTE_PATH = re.compile(r"(?<![\w./:])(?:/|~/)(?:[\w.+@%=-]+/)+")
+
+
+def scrubbed(value: Any, hosts: tuple[str, ...] = ()) -> Any:
+    """Data without the machine's privacy: directories cut from absolute paths, host names replaced by `host`."""
+    if isinstance(value, str):
+        for host in hosts:
+            value = value.replace(host, "host")
+        return _ABSOLUTE_PATH.sub("", value)
+    if isinstance(value, dict):
+        return {scrubbed(key, hosts): scrubbed(item, hosts) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [scrubbed(item, hosts) for item in value]
+    return value
+
+
+def slug(device_name: str) -> str:
+    """Folder name of a device: `NVIDIA A100-SXM4-80GB` -> `nvidia-a100-sxm4-80gb`."""
+    return re.sub(r"[^a-z0-9]+", "-", device_name.lower()).strip("-") or "unknown"
+
+
+@lru_cache(maxsize=1)
+def this_device() -> str | None:
+    """The slug of this machine's first GPU as nvidia-smi names it; None where there is none."""
+    if shutil.which("nvidia-smi") is None:
+        return None
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    reply = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    names = reply.stdout.strip().splitlines()
+    return slug(names[0]) if reply.returncode == 0 and names else None
+
+
+def shown_device(root: Path = RECORDINGS) -> str:
+    """The device a page shows: this machine's GPU when it has been recorded, else the builder."""
+    chosen = os.environ.get("DEVICE", "")
+    if chosen:
+        if chosen not in devices(root):
+            raise RecordingMissing(f"DEVICE={chosen} is not recorded; recorded are {', '.join(devices(root)) or 'none'}")
+        return chosen
+    here = this_device()
+    return here if here in devices(root) and here is not None else BUILDER
+
+
+def every(device: str, root: Path = RECORDINGS) -> Iterator[Recording]:
+    """All recordings of a device, by chapter and name."""
+    for path in sorted((root / device).glob("*/*.json")):
+        yield load(f"{path.parent.name}/{path.stem}", device, root)

@@ -1,0 +1,155 @@
+"""How long a step takes on the GPU, without the profiler: CUDA graph replays, variants in turns.
+
+    warm      a graph of one step per input set, all sets together larger than the L2 cache; time / sets
+    cold      the cache overwritten, then a graph of one step
+    launched  a Python loop, until the GPU is done
+    enqueue   the same loop, until the last launch has returned
+
+Variants are timed A B, B A, A B, ... so that clock and power drift hit them alike; sample i of one is the partner of
+sample i of the other.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+
+from snippets.lab.experiment import Subject
+from snippets.lab.recording import Timing, Timings
+
+Sample = TypeVar("Sample")
+
+ROUNDS = 41
+LAUNCHED_ROUNDS = 21
+LAUNCHED_STEPS = 20
+"""Few enough that the launch queue (1024 entries on today's drivers) never makes the CPU wait for the GPU."""
+FEWEST_SETS, MOST_SETS = 4, 4096
+MINIMUM_SAMPLE_US = 2_000.0
+"""A shorter graph is replayed several times per sample, so that the event clock's 0.5 us do not matter."""
+
+
+@dataclass
+class Variant:
+    """A subject made ready for timing."""
+
+    subject: Subject
+    input_sets: list[tuple[torch.Tensor, ...]]
+    rotating: torch.cuda.CUDAGraph
+    single: torch.cuda.CUDAGraph
+    rotated_bytes: int
+    outputs: list[torch.Tensor]
+    replays: int = 1
+
+
+def timing(samples_us: list[float]) -> Timing:
+    """Median and quartiles of at least two samples, in microseconds."""
+    q1, median, q3 = statistics.quantiles(samples_us, n=4, method="inclusive")
+    return Timing(round(median, 3), round(q1, 3), round(q3, 3), tuple(round(sample, 3) for sample in samples_us))
+
+
+def time_in_turns(subjects: dict[str, Subject]) -> dict[str, Timings]:
+    """Time all subjects in one process, in turns. Each must have been run before, so that nothing is built here."""
+    variants = {name: prepare(subject) for name, subject in subjects.items()}
+    flush = torch.empty(max(256 << 20, 4 * l2_bytes()), dtype=torch.uint8, device="cuda")
+    warm = _in_turns(variants, ROUNDS, _warm_us)
+    cold = _in_turns(variants, ROUNDS, lambda variant: _cold_us(variant, flush))
+    loop = _in_turns(variants, LAUNCHED_ROUNDS, _loop_us)
+    return {
+        name: Timings(
+            warm=timing(warm[name]),
+            cold=timing(cold[name]),
+            launched=timing([both[1] for both in loop[name]]),
+            enqueue=timing([both[0] for both in loop[name]]),
+            input_sets=len(variant.input_sets),
+            rotated_bytes=variant.rotated_bytes,
+        )
+        for name, variant in variants.items()
+    }
+
+
+def time_warm(subjects: dict[str, Subject]) -> dict[str, Timing]:
+    """The warm time alone, in turns: for ceilings."""
+    variants = {name: prepare(subject) for name, subject in subjects.items()}
+    return {name: timing(samples) for name, samples in _in_turns(variants, ROUNDS, _warm_us).items()}
+
+
+def l2_bytes() -> int:
+    """Size of this device's L2 cache."""
+    return int(torch.cuda.get_device_properties(0).L2_cache_size)
+
+
+def prepare(subject: Subject) -> Variant:
+    """Draw the input sets and capture the two graphs of a subject."""
+    first = subject.inputs()
+    output = subject.step(*first)
+    per_set = sum(tensor.nbytes for tensor in (*first, output))
+    count = min(MOST_SETS, max(FEWEST_SETS, -(-2 * l2_bytes() // per_set)))
+    input_sets = [first, *(subject.inputs() for _ in range(count - 1))]
+    outputs: list[torch.Tensor] = []  # kept alive, or the graph would write them all to one place
+    rotating = _graph(lambda: outputs.extend(subject.step(*inputs) for inputs in input_sets))
+    single = _graph(lambda: outputs.append(subject.step(*first)))
+    variant = Variant(subject, input_sets, rotating, single, count * per_set, outputs)
+    once_us = _warm_us(variant) * count
+    variant.replays = max(1, round(MINIMUM_SAMPLE_US / max(once_us, 1.0)))
+    return variant
+
+
+def _graph(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    graph.replay()
+    torch.cuda.synchronize()
+    return graph
+
+
+def _in_turns(
+    variants: dict[str, Variant], rounds: int, sample: Callable[[Variant], Sample]
+) -> dict[str, list[Sample]]:
+    samples: dict[str, list[Sample]] = {name: [] for name in variants}
+    for variant in variants.values():
+        sample(variant)
+    for turn in range(rounds):
+        order = list(variants) if turn % 2 == 0 else list(reversed(variants))
+        for name in order:
+            samples[name].append(sample(variants[name]))
+    return samples
+
+
+def _warm_us(variant: Variant) -> float:
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(variant.replays):
+        variant.rotating.replay()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) * 1e3 / (variant.replays * len(variant.input_sets))
+
+
+def _cold_us(variant: Variant, flush: torch.Tensor) -> float:
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    flush.zero_()  # also keeps the GPU busy while the CPU enqueues the three calls below
+    start.record()
+    variant.single.replay()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) * 1e3
+
+
+def _loop_us(variant: Variant) -> tuple[float, float]:
+    """(CPU time to enqueue a step, wall time of a step until the GPU is done), in microseconds."""
+    step, sets = variant.subject.step, variant.input_sets
+    torch.cuda.synchronize()
+    begin = time.perf_counter_ns()
+    for i in range(LAUNCHED_STEPS):
+        step(*sets[i % len(sets)])
+    enqueued = time.perf_counter_ns()
+    torch.cuda.synchronize()
+    done = time.perf_counter_ns()
+    return (enqueued - begin) / 1e3 / LAUNCHED_STEPS, (done - begin) / 1e3 / LAUNCHED_STEPS

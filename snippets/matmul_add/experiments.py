@@ -1,0 +1,159 @@
+"""What the chapter matmul_add measures: two operators, two sizes, cold and warm, eager and compiled."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from snippets.lab.experiment import Experiment, Schedule, Subject, Work
+
+SMALL, LARGE, STACK = 64, 4096, 8
+
+
+def product_work(size: int, stack: int = 1, weights: int = 1, bias_rows: int = 0) -> Work:
+    """x, w, b and the result once each in bf16; `bias_rows` of b, or all of it when 0."""
+    matrix = 2 * size * size
+    bias = 2 * size * bias_rows if bias_rows else stack * matrix
+    return Work(bytes=(2 * stack + weights) * matrix + bias, matmuls=((stack * size, size, size),))
+
+
+def _subject(step: Callable[..., Any], device: str, x: tuple[int, ...], w: tuple[int, ...], b: tuple[int, ...]) -> Subject:
+    import torch
+
+    def inputs() -> tuple[torch.Tensor, ...]:
+        return tuple(torch.randn(*shape, dtype=torch.bfloat16, device=device) for shape in (x, w, b))
+
+    return Subject(step=step, inputs=inputs, reference=lambda x, w, b: x.double() @ w.double() + b.double())
+
+
+# --8<-- [start:variants]
+def eager(device: str, size: int) -> Subject:
+    from snippets.matmul_add.model import matmul_add
+
+    return _subject(matmul_add, device, *[(size, size)] * 3)
+
+
+def compiled(device: str, size: int) -> Subject:
+    import torch
+
+    from snippets.matmul_add.model import matmul_add
+
+    return _subject(torch.compile(matmul_add), device, *[(size, size)] * 3)
+
+
+# --8<-- [end:variants]
+
+
+def stacked(device: str, size: int, stack: int) -> Subject:
+    """A leading batch axis on all three tensors."""
+    from snippets.matmul_add.model import matmul_add
+
+    return _subject(matmul_add, device, *[(stack, size, size)] * 3)
+
+
+def stacked_input(device: str, size: int, stack: int) -> Subject:
+    """A leading batch axis on x and b; one w for all."""
+    from snippets.matmul_add.model import matmul_add
+
+    return _subject(matmul_add, device, (stack, size, size), (size, size), (stack, size, size))
+
+
+def stacked_work(size: int, stack: int) -> Work:
+    """A product for each of `stack` matrices."""
+    return product_work(size, stack, stack)
+
+
+def stacked_input_work(size: int, stack: int) -> Work:
+    """A product for each of `stack` matrices, all by one w."""
+    return product_work(size, stack)
+
+
+def matrix_bias(device: str, size: int) -> Subject:
+    """`addmm` with b of shape (size, size)."""
+    from snippets.matmul_add.model import addmm
+
+    return _subject(addmm, device, *[(size, size)] * 3)
+
+
+def row_bias(device: str, size: int) -> Subject:
+    """`addmm` with b of shape (size,), as `nn.Linear` has it."""
+    from snippets.matmul_add.model import addmm
+
+    return _subject(addmm, device, (size, size), (size, size), (size,))
+
+
+def row_bias_work(size: int) -> Work:
+    """One row of bias."""
+    return product_work(size, bias_rows=1)
+
+
+def generated_code(device: str, size: int) -> dict[str, Any]:
+    """Compile afresh and look at what Inductor wrote and where.
+
+    Returns `calls`, the lines of the generated `call` that launch work, and whether the graph cache lies in
+    `torchinductor_<user>/fxgraph` under the system's folder for temporary files.
+    """
+    import getpass
+
+    import torch
+    from torch._inductor import config
+    from torch._inductor.runtime.cache_dir_utils import cache_dir, default_cache_dir
+    from torch._inductor.utils import run_and_get_code
+
+    subject = compiled(device, size)
+    torch._dynamo.reset()
+    with config.patch(force_disable_caches=True):  # or the code comes out of the cache and is not shown
+        _, sources = run_and_get_code(subject.step, *subject.inputs())
+    subject.step(*subject.inputs())
+    folder = Path(default_cache_dir())
+    expected = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"
+    marks = ("extern_kernels.", ".run(", ".copy_(", "empty_strided", "reinterpret_tensor")
+    body = sources[0][sources[0].index("def call(") :].splitlines()
+    return {
+        "calls": [line.strip() for line in body if any(mark in line for mark in marks)],
+        "default_folder_is_torchinductor_user": folder == expected,
+        "fxgraph_exists": (Path(cache_dir()) / "fxgraph").is_dir(),
+    }
+
+
+SIZES = tuple({"size": size} for size in (64, 128, 256, 512, 1024, 2048, 4096, 8192))
+
+
+def _profiled(name: str, make: Any, size: int, work: Any = product_work, **more: Any) -> Experiment:
+    return Experiment(
+        chapter="matmul_add", name=name, label="matmul_add", parameters={"size": size, **more.pop("extra", {})},
+        make=make, work=work, **more,
+    )
+
+
+# --8<-- [start:experiments]
+EXPERIMENTS = (
+    *(
+        _profiled(f"{name}_{size}_cold", make, size, first_steps=0, timed=False)
+        for size in (SMALL, LARGE)
+        for name, make in (("eager", eager), ("compiled", compiled))
+    ),
+    *(
+        _profiled(f"{name}_{size}", make, size, group=f"warm_{size}")
+        for size in (SMALL, LARGE)
+        for name, make in (("eager", eager), ("compiled", compiled))
+    ),
+    _profiled("unscheduled", eager, SMALL, first_steps=0, timed=False, schedule=Schedule(0, 0, 5)),
+    _profiled("unscheduled_20", eager, SMALL, first_steps=0, timed=False, schedule=Schedule(0, 0, 20)),
+    # --8<-- [end:experiments]
+    _profiled("stacked", stacked, SMALL, stacked_work, group="stacked", extra={"stack": STACK}),
+    _profiled("stacked_input", stacked_input, SMALL, stacked_input_work, group="stacked", extra={"stack": STACK}),
+    *(
+        _profiled(f"{name}_{size}", make, size, work, group=f"addmm_{size}")
+        for size in (SMALL, LARGE)
+        for name, make, work in (
+            ("matrix_bias", matrix_bias, product_work),
+            ("row_bias", row_bias, row_bias_work),
+        )
+    ),
+    _profiled("sweep_eager", eager, SMALL, group="sweep", sweep=SIZES),
+    _profiled("sweep_compiled", compiled, SMALL, group="sweep", sweep=SIZES),
+    Experiment(chapter="matmul_add", name="generated_code", parameters={"size": LARGE}, measure=generated_code),
+)
