@@ -161,11 +161,11 @@ def _run_worker(group: tuple[Experiment, ...], folder: Path, package: str, on: s
             current, failed = _listen(process, events, group[0].id, limit_s)
         finally:
             _end(process)
-    if failed:
-        return current, failed
-    if process.returncode != 0:
-        return current, f"{_death(process.returncode)}; its last words: {_last_line(log_path)}"
-    return None
+    if not failed and process.returncode == 0:
+        return None
+    words = _last_words(log_path)
+    print("".join(f"    | {line}\n" for line in words), end="", flush=True)
+    return current, failed or f"{_death(process.returncode)}; its last words: {words[-1] if words else 'none'}"
 
 
 def _python_path() -> list[str]:
@@ -182,7 +182,7 @@ def _listen(process: subprocess.Popen[bytes], events: Iterable[str], first: str,
         while True:
             if not selector.select(max(0.0, deadline - time.monotonic())):
                 return current, f"ran past its limit of {limit_s:.0f} s"
-            line = next(iter(events), "") if process.poll() is None else next(iter(events), "")
+            line = next(iter(events), "")
             if not line:
                 process.wait()
                 return current, failed
@@ -204,9 +204,9 @@ def _death(code: int) -> str:
     return f"the process was killed by {signal.Signals(-code).name}" if code < 0 else f"the process ended with code {code}"
 
 
-def _last_line(log: Path) -> str:
+def _last_words(log: Path, most: int = 12) -> list[str]:
     lines = log.read_text("utf-8", errors="replace").strip().splitlines()
-    return lines[-1][:300] if lines else "none"
+    return [line[:300] for line in lines[-most:]]
 
 
 def _duration(seconds: float) -> str:
