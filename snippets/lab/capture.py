@@ -60,7 +60,7 @@ def wanted(chosen: Iterable[Experiment], device: str, fresh: bool, root: Path = 
     groups = {(experiment.chapter, experiment.group) for experiment in needed if experiment.group}
     mates = [mate for chapter in {c for c, _ in groups} for mate in experiments(chapter, _package(chosen))]
     together = [mate for mate in mates if (mate.chapter, mate.group) in groups]
-    return list(dict.fromkeys([*needed, *together]))
+    return list({experiment.id: experiment for experiment in [*needed, *together]}.values())
 
 
 def _package(chosen: tuple[Experiment, ...]) -> str:
