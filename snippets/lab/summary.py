@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Iterable
+from json import dumps
 from operator import attrgetter
-from statistics import fmean, median_low
 
 import msgspec
 from msgspec import Struct
@@ -16,7 +16,7 @@ from snippets.lab.trace import (
     Trace,
     Triple,
     busy_us,
-    idle_us,
+    extent_us,
     kernel_time_us,
     read,
     require_kernels,
@@ -24,8 +24,7 @@ from snippets.lab.trace import (
     steps_agree,
 )
 
-_COLUMNS = 100
-_NUMBER_COLUMNS = 32  # calls, total and mean, with the gaps between
+COLUMNS = 100
 _OP_COLUMNS = 24
 
 
@@ -39,7 +38,7 @@ class KernelSummary(Struct, frozen=True):
     op: str | None  # the one that launched it most often
     grid: Triple | None
     block: Triple | None
-    registers: int | None
+    registers: int | None  # per thread
     shared_memory_bytes: int | None
 
 
@@ -61,29 +60,27 @@ class Summary(Struct, frozen=True):
 
 
 def summarise(trace: Trace) -> Summary:
-    """The whole summary; raises TraceError when there is no active step or no kernel to summarise."""
+    """Raises TraceError when there is no active step or no kernel to summarise."""
     require_steps(trace)
     require_kernels(trace)
-    steps = trace.steps
-    kinds = [Counter(map(attrgetter("kind"), step.activities)) for step in steps]
+    work = [step.activities for step in trace.steps]
+    kinds = [Counter(map(attrgetter("kind"), activities)) for activities in work]
+    calls = {launch.correlation for launch in trace.launches}
+    busy = _mean(map(busy_us, work))
     return Summary(
         device=trace.device,
-        steps=len(steps),
+        steps=len(work),
         steps_agree=steps_agree(trace),
-        kernels_per_step=median_low(kind["kernel"] for kind in kinds),
-        memcpy_per_step=median_low(kind["memcpy"] for kind in kinds),
-        memset_per_step=median_low(kind["memset"] for kind in kinds),
-        launches_per_step=median_low(_working_launches(trace, step.activities) for step in steps),
-        kernel_time_us_per_step=round(fmean(kernel_time_us(step.activities) for step in steps), 3),
-        gpu_busy_us_per_step=round(fmean(busy_us(step.activities) for step in steps), 3),
-        gpu_idle_us_per_step=round(fmean(idle_us(step.activities) for step in steps), 3),
+        kernels_per_step=_median(kind["kernel"] for kind in kinds),
+        memcpy_per_step=_median(kind["memcpy"] for kind in kinds),
+        memset_per_step=_median(kind["memset"] for kind in kinds),
+        launches_per_step=_median(len(calls.intersection(map(attrgetter("correlation"), each))) for each in work),
+        kernel_time_us_per_step=round(_mean(map(kernel_time_us, work)), 3),
+        gpu_busy_us_per_step=round(busy, 3),
+        gpu_idle_us_per_step=round(max(0.0, _mean(map(extent_us, work)) - busy), 3),
         unattributed=len(trace.unattributed),
         kernels=_kernels(trace),
     )
-
-
-def _working_launches(trace: Trace, activities: tuple[GpuActivity, ...]) -> int:
-    return len({activity.correlation for activity in activities if trace.launch_of(activity) is not None})
 
 
 def _kernels(trace: Trace) -> tuple[KernelSummary, ...]:
@@ -95,7 +92,7 @@ def _kernels(trace: Trace) -> tuple[KernelSummary, ...]:
 
 
 def _kernel(trace: Trace, calls: list[GpuActivity]) -> KernelSummary:
-    ops = Counter(None if op is None else op.name for op in map(trace.op_of, calls))
+    ops = Counter(op and op.name for op in map(trace.op_of, calls))
     total_us = kernel_time_us(calls)
     first = calls[0]
     return KernelSummary(
@@ -118,16 +115,65 @@ def _order(kernel: KernelSummary) -> tuple[float, str, str]:
     return -kernel.total_us, kernel.name, repr(_shape(kernel))
 
 
+def _median(counts: Iterable[int]) -> int:
+    """The low one, which a step really had; `statistics` would cost a tenth of the start-up."""
+    ordered = sorted(counts)
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _mean(times: Iterable[float]) -> float:
+    found = list(times)
+    return sum(found) / len(found)
+
+
 def as_json(summary: Summary) -> str:
-    """JSON in plain ASCII, so that no name can steer a terminal."""
-    return __import__("json").dumps(msgspec.to_builtins(summary), indent=2)
+    """In plain ASCII, so that no name can steer a terminal."""
+    return dumps(msgspec.to_builtins(summary), indent=2)
 
 
-def main(path: str, json: bool) -> int:
+def as_text(summary: Summary) -> str:
+    """An aligned table of at most 100 columns; what does not print in a name is escaped."""
+    agreement = "all steps agree" if summary.steps_agree else "steps DIFFER: counts are the low median of a step"
+    lines = [
+        f"device             {_printable(summary.device or 'unknown')}",
+        f"active steps       {summary.steps} ({agreement})",
+        f"work per step      {summary.kernels_per_step} kernels, {summary.memcpy_per_step} memcpy, "
+        f"{summary.memset_per_step} memset, put there by {summary.launches_per_step} calls",
+        f"GPU time per step  {summary.kernel_time_us_per_step:,.3f} us in kernels; "
+        f"busy {summary.gpu_busy_us_per_step:,.3f} us, idle between {summary.gpu_idle_us_per_step:,.3f} us",
+    ]
+    if summary.unattributed:
+        lines.append(f"unattributed       {summary.unattributed} GPU activities belong to no step and are not counted")
+    rows = [(str(k.calls), f"{k.total_us:,.3f}", f"{k.mean_us:,.3f}", k.op or "-", k.name) for k in summary.kernels]
+    rows.insert(0, ("calls", "total us", "mean us", "op", "kernel"))
+    wide = [max(len(row[place]) for row in rows) for place in range(3)]
+    op_wide = min(_OP_COLUMNS, max(len(_printable(row[3])) for row in rows))
+    name_wide = max(16, COLUMNS - sum(wide) - op_wide - 8)
+    lines.append("")
+    for calls, total, mean, op, name in rows:
+        numbers = f"{calls:>{wide[0]}}  {total:>{wide[1]}}  {mean:>{wide[2]}}"
+        lines.append(f"{numbers}  {_shortened(op, op_wide):<{op_wide}}  {_shortened(name, name_wide)}")
+    return "\n".join(lines)
+
+
+def _printable(name: str) -> str:
+    """No control characters, direction marks or lone surrogates: a name could hold a terminal's commands."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+
+
+def _shortened(name: str, columns: int) -> str:
+    text = _printable(name)
+    if len(text) <= columns:
+        return text
+    tail = (columns - 3) // 2
+    return f"{text[: columns - 3 - tail]}...{text[-tail:]}"
+
+
+def main(path: str, json: bool = False) -> int:
     summary = summarise(read(path))
-    print(as_json(summary) if json else "")
+    print(as_json(summary) if json else as_text(summary))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], True))
+    sys.exit(main(sys.argv[1], "--json" in sys.argv[2:]))

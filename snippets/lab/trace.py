@@ -15,29 +15,24 @@ import re
 import zlib
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, Union
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-A = TypeVar("A", bound=Struct)
+E = TypeVar("E", bound="_Event")
 K = TypeVar("K")
 V = TypeVar("V")
 S = TypeVar("S", bound="Span")
 Triple = tuple[int, int, int]
 Shapes = tuple[tuple[int, ...], ...]
+Kind = Literal["kernel", "memcpy", "memset"]
 
-_KINDS: dict[str, Literal["kernel", "memcpy", "memset"]] = {
-    "kernel": "kernel",
-    "gpu_memcpy": "memcpy",
-    "gpu_memset": "memset",
-}
-_KEPT = (*_KINDS, "cpu_op", "user_annotation", "gpu_user_annotation", "cuda_runtime", "cuda_driver", "overhead")
 _STEP_NAME = re.compile(r"ProfilerStep#([0-9]{1,18})")
 _CLOCK_NOISE_US = 0.002  # a timestamp is printed in ns but read as a float64, which may move it by 1 ns
 
@@ -81,7 +76,7 @@ class Launch(Span, frozen=True, gc=False):
 class GpuActivity(Span, frozen=True, gc=False):
     """A kernel, a copy or a fill on a stream of a GPU."""
 
-    kind: Literal["kernel", "memcpy", "memset"]
+    kind: Kind
     device: int
     stream: int
     correlation: int | None = None
@@ -132,11 +127,11 @@ class Trace(Struct, frozen=True, dict=True):
     unattributed: tuple[GpuActivity, ...]
 
     @cached_property
-    def _launch_by_correlation(self) -> dict[int, Launch]:
+    def _launch_by_correlation(self) -> dict[int | None, Launch]:
         return _by_correlation(self.launches)
 
     @cached_property
-    def _op_by_external_id(self) -> dict[int, CpuOp]:
+    def _op_by_external_id(self) -> dict[int | None, CpuOp]:
         return {op.external_id: op for op in reversed(self.cpu_ops) if op.external_id is not None}
 
     @cached_property
@@ -153,7 +148,7 @@ class Trace(Struct, frozen=True, dict=True):
 
     def launch_of(self, activity: GpuActivity) -> Launch | None:
         """The call that put `activity` on the GPU; one `cudaGraphLaunch` may own many."""
-        return None if activity.correlation is None else self._launch_by_correlation.get(activity.correlation)
+        return self._launch_by_correlation.get(activity.correlation)
 
     def launch_delay_us(self, activity: GpuActivity) -> float | None:
         """From the start of the launching call to the start on the GPU."""
@@ -162,12 +157,10 @@ class Trace(Struct, frozen=True, dict=True):
 
     def op_of(self, activity: GpuActivity) -> CpuOp | None:
         """The op with the activity's external id, else the innermost op around its launch on the launching thread."""
-        launch = self.launch_of(activity)
-        external_id = activity.external_id
-        if external_id is None and launch is not None:
-            external_id = launch.external_id
-        op = None if external_id is None else self._op_by_external_id.get(external_id)
-        if op is not None or launch is None:
+        op = self._op_by_external_id.get(activity.external_id)
+        if op is not None or (launch := self.launch_of(activity)) is None:
+            return op
+        if (op := self._op_by_external_id.get(launch.external_id)) is not None:
             return op
         ops = self._ops_of_thread.get(launch.thread, [])
         before = bisect_right(ops, launch.start_us, key=_start_us)
@@ -206,12 +199,15 @@ def busy_us(activities: Iterable[GpuActivity]) -> float:
     return round(busy, 3)
 
 
+def extent_us(activities: Sequence[GpuActivity]) -> float:
+    """From the first start to the last end."""
+    first = min((a.start_us for a in activities), default=0.0)
+    return round(max((a.start_us + a.duration_us for a in activities), default=0.0) - first, 3)
+
+
 def idle_us(activities: Sequence[GpuActivity]) -> float:
     """Time in which none ran, between the first start and the last end."""
-    if not activities:
-        return 0.0
-    span = max(a.start_us + a.duration_us for a in activities) - min(a.start_us for a in activities)
-    return max(0.0, round(span - busy_us(activities), 3))
+    return max(0.0, round(extent_us(activities) - busy_us(activities), 3))
 
 
 def kernel_time_us(activities: Iterable[GpuActivity]) -> float:
@@ -249,53 +245,103 @@ def read(source: str | os.PathLike[str] | bytes, *, limit_bytes: int = 2_000_000
     collecting = gc.isenabled()
     gc.disable()  # half a million live objects and no cycles: each collection would walk them for nothing
     try:
-        return _trace(_decoded(_content(source, where, limit_bytes), where))
-    except OverflowError as error:
-        raise TraceError(f"{where}: a time is out of range; record the trace again") from error
+        return _parsed(_content(source, where, limit_bytes), where)
     finally:
         if collecting:
             gc.enable()
 
 
-class _Event(Struct, gc=False):
-    """What every event may have. Its arguments stay text until its category says which of them matter."""
-
-    ph: str = ""
-    cat: str = ""
-    name: str = ""
-    ts: Annotated[float, Meta(ge=-1e18, le=1e18)] = math.nan
-    dur: Annotated[float, Meta(le=1e15)] = 0.0
-    pid: int | float | str | None = None
-    tid: int | float | str | None = None
-    args: Raw = Raw(b"{}")
-
-
-class _File(Struct, gc=False):
-    events: list[_Event] = field(name="traceEvents")
-    device_properties: Any = field(name="deviceProperties", default=None)
-
-
-class _OpArgs(Struct, gc=False):
+class _OpArgs(Struct, frozen=True, gc=False):
     external_id: int | None = field(name="External id", default=None)
     input_dims: Raw = field(name="Input Dims", default=Raw(b""))
 
 
-class _LaunchArgs(Struct, gc=False):
-    correlation: int = 0
+class _CallArgs(Struct, frozen=True, gc=False):
     external_id: int | None = field(name="External id", default=None)
+    correlation: int = 0
 
 
-class _GpuArgs(Struct, gc=False):
+class _GpuArgs(Struct, frozen=True, gc=False):
+    external_id: int | None = field(name="External id", default=None)
     device: int | None = None
     stream: int | None = None
     correlation: int | None = None
-    external_id: int | None = field(name="External id", default=None)
-    grid: Triple | None = None
-    block: Triple | None = None
     registers: int | None = field(name="registers per thread", default=None)
     shared_memory_bytes: int | None = field(name="shared memory", default=None)
-    moved_bytes: int | None = field(name="bytes", default=None)
+    grid: Triple | None = None
+    block: Triple | None = None
     occupancy_percent: float | None = field(name="est. achieved occupancy %", default=None)
+    moved_bytes: int | None = field(name="bytes", default=None)
+
+
+class _Event(Struct, gc=False, tag_field="cat", tag=""):
+    """A complete event; its category says which arguments matter."""
+
+    ph: Literal["X"]
+    name: str = ""
+    pid: int | float | str | None = None
+    tid: int | float | str | None = None
+    ts: Annotated[float, Meta(ge=-1e18, le=1e18)] = math.nan
+    dur: Annotated[float, Meta(le=1e15)] = 0.0
+
+
+class _Op(_Event, gc=False, tag="cpu_op"):
+    args: _OpArgs = _OpArgs()
+
+
+class _Annotation(_Op, gc=False, tag="user_annotation"): ...
+
+
+class _RuntimeCall(_Event, gc=False, tag="cuda_runtime"):
+    args: _CallArgs = _CallArgs()
+
+
+class _DriverCall(_RuntimeCall, gc=False, tag="cuda_driver"): ...
+
+
+class _Kernel(_Event, gc=False, tag="kernel"):
+    args: _GpuArgs = _GpuArgs()
+
+
+class _Memcpy(_Kernel, gc=False, tag="gpu_memcpy"): ...
+
+
+class _Memset(_Kernel, gc=False, tag="gpu_memset"): ...
+
+
+class _GpuAnnotation(_Event, gc=False, tag="gpu_user_annotation"): ...
+
+
+class _Overhead(_Event, gc=False, tag="overhead"): ...
+
+
+class _Flow(Struct, gc=False, tag_field="cat", tag="ac2g"):
+    """Left out like any unknown category, but half of a trace: knowing it spares as many exceptions."""
+
+
+class _PythonFunction(_Flow, gc=False, tag="python_function"): ...
+
+
+_KINDS: dict[type, Kind] = {_Kernel: "kernel", _Memcpy: "memcpy", _Memset: "memset"}
+_KEPT: dict[str, type[_Event]] = {
+    "cpu_op": _Op,
+    "user_annotation": _Annotation,
+    "cuda_runtime": _RuntimeCall,
+    "cuda_driver": _DriverCall,
+    "kernel": _Kernel,
+    "gpu_memcpy": _Memcpy,
+    "gpu_memset": _Memset,
+    "gpu_user_annotation": _GpuAnnotation,
+    "overhead": _Overhead,
+}
+_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Union[_Flow, _PythonFunction, *_KEPT.values()])
+
+
+class _File(Struct):
+    """The events stay text until each is read by itself: half the memory, and one odd event spoils no other."""
+
+    events: list[Raw] = field(name="traceEvents")
+    device_properties: Any = field(name="deviceProperties", default=None)
 
 
 def _content(source: str | os.PathLike[str] | bytes, where: str, limit_bytes: int) -> bytes | bytearray:
@@ -326,12 +372,11 @@ def _decompressed(data: bytes | bytearray, where: str, limit_bytes: int) -> byte
     return content
 
 
-def _decoded(data: bytes | bytearray, where: str) -> _File:
-    """Perfetto accepts a bare list of events, and so do we."""
+def _parsed(data: bytes | bytearray, where: str) -> Trace:
     try:
-        if data[:64].lstrip()[:1] == b"[":
-            return _File(msgspec.json.decode(data, type=list[_Event]))
-        return msgspec.json.decode(data, type=_File)
+        if data[:64].lstrip()[:1] == b"[":  # Perfetto accepts a bare list of events, and so do we
+            return _trace(_File(msgspec.json.decode(data, type=list[Raw])))
+        return _trace(msgspec.json.decode(data, type=_File))
     except msgspec.ValidationError as error:
         raise TraceError(f"{where}: JSON, but no Kineto trace ({error}); export one by export_chrome_trace") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -344,11 +389,11 @@ def _decoded(data: bytes | bytearray, where: str) -> _File:
 
 def _trace(file: _File) -> Trace:
     kept = _kept(file)
-    base = min((events[0].ts for events in kept.values() if events), default=0.0)
-    cpu_ops = _cpu_ops(kept.pop("cpu_op") + kept.pop("user_annotation"), base)  # popped: freed as soon as built
-    launches = _launches(kept.pop("cuda_runtime") + kept.pop("cuda_driver"), base)
-    activities = _activities([event for category in _KINDS for event in kept.pop(category)], base)
-    gpu_annotations = _spans(kept.pop("gpu_user_annotation"), base)
+    base = min((event.ts for events in kept.values() for event in events), default=0.0)
+    cpu_ops = _cpu_ops(kept.pop(_Op) + kept.pop(_Annotation), base)  # popped: freed as soon as built
+    launches = _launches(kept.pop(_RuntimeCall) + kept.pop(_DriverCall), base)
+    activities = _activities(kept.pop(_Kernel) + kept.pop(_Memcpy) + kept.pop(_Memset), base)
+    gpu_annotations = _spans(kept.pop(_GpuAnnotation), base)
     steps, unattributed = _steps(cpu_ops, launches, activities, gpu_annotations)
     properties = file.device_properties
     first = properties[0] if isinstance(properties, list) and properties and isinstance(properties[0], dict) else {}
@@ -359,81 +404,101 @@ def _trace(file: _File) -> Trace:
         launches=launches,
         activities=activities,
         steps=steps,
-        overheads=_spans(kept.pop("overhead"), base),
+        overheads=_spans(kept.pop(_Overhead), base),
         gpu_annotations=gpu_annotations,
         unattributed=unattributed,
     )
 
 
-def _kept(file: _File) -> dict[str, list[_Event]]:
-    """The complete events by category, each list in start order, names shared; the file's own list is emptied."""
-    kept: dict[str, list[_Event]] = {category: [] for category in _KEPT}
-    names: dict[str, str] = {}
-    for event in file.events:
-        events = kept.get(event.cat)
-        if events is not None and event.ph == "X" and event.ts == event.ts:  # NaN: no timestamp
+def _kept(file: _File) -> dict[type, list[Any]]:
+    """The complete events by category; the file's own list is emptied."""
+    decode = _DECODER.decode
+    kept: dict[type, list[Any]] = {kind: [] for kind in _KEPT.values()}
+    names: dict[str, str] = {}  # few names recur in many events: keep one of each
+    for text in file.events:
+        try:
+            event = decode(text)
+        except msgspec.ValidationError:
+            event = _lenient(text)
+        events = kept.get(type(event))
+        if events is not None and event.ts == event.ts:  # NaN: no timestamp
             event.name = names.setdefault(event.name, event.name)
             events.append(event)
     file.events.clear()
-    for events in kept.values():
-        events.sort(key=_ts)
     return kept
 
 
-def _cpu_ops(events: list[_Event], base: float) -> tuple[CpuOp, ...]:
+def _lenient(text: Raw) -> _Event | None:
+    """An event with fields of other types than expected, as they differ between versions of torch; else None."""
+    with suppress(msgspec.ValidationError, KeyError):
+        given = msgspec.json.decode(text, type=dict[str, Raw])
+        kind = _KEPT[msgspec.json.decode(given["cat"], type=str)]
+        if msgspec.json.decode(given["ph"]) == "X":
+            return kind(**_readable(given, kind))
+    return None
+
+
+def _readable(given: dict[str, Raw], kind: type[Struct]) -> dict[str, Any]:
+    """Those fields of `kind` that can be read, also from text: "7" is a stream."""
+    found: dict[str, Any] = {}
+    for item in msgspec.structs.fields(kind):
+        with suppress(msgspec.ValidationError, KeyError):
+            text = given[item.encode_name]
+            if item.name == "args":
+                found["args"] = item.type(**_readable(msgspec.json.decode(text, type=dict[str, Raw]), item.type))
+            else:
+                found[item.name] = msgspec.json.decode(text, type=item.type, strict=False)
+    return found
+
+
+def _timed(events: list[E], base: float) -> Iterable[tuple[E, float, float]]:
+    """In start order, with start and duration rounded to ns (in a third of the time that round() takes)."""
+    events.sort(key=attrgetter("ts"))
+    for event in events:
+        duration = int(event.dur * 1000 + 0.5) / 1000 if event.dur > 0 else 0.0
+        yield event, int((event.ts - base) * 1000 + 0.5) / 1000, duration
+
+
+def _cpu_ops(events: list[_Op], base: float) -> tuple[CpuOp, ...]:
     """Ops nest by time on their thread: the parent is the innermost op still open that reaches as far."""
-    events.sort(key=attrgetter("dur"), reverse=True)
-    events.sort(key=_ts)
-    decode = _decoder(_OpArgs)
+    events.sort(key=attrgetter("dur"), reverse=True)  # of two that start together, the longer is outside
     ops: list[CpuOp] = []
     threads, shapes = _Threads(), _ShapesOf()
     open_ops: dict[str, list[tuple[float, int]]] = defaultdict(list)  # by thread: when each ends, and its index
-    for index, event in enumerate(events):
-        args = decode(event.args)
-        start, duration = _times(event, base)
-        end = start + duration
+    for index, (event, start, duration) in enumerate(_timed(events, base)):
+        args = event.args
         thread = threads[event.pid, event.tid]
-        stack = open_ops[thread]
-        while stack and stack[-1][0] < start + _CLOCK_NOISE_US:
+        stack, end = open_ops[thread], start + duration
+        reach = max(start + _CLOCK_NOISE_US, end - _CLOCK_NOISE_US)
+        while stack and stack[-1][0] < reach:
             stack.pop()
-        depth = len(stack)
-        while depth and stack[depth - 1][0] < end - _CLOCK_NOISE_US:
-            depth -= 1
-        parent = stack[depth - 1][1] if depth else None
+        parent = stack[-1][1] if stack else None
         stack.append((end, index))
-        is_annotation = event.cat == "user_annotation"
-        dims = shapes[bytes(args.input_dims)]
-        ops.append(CpuOp(event.name, start, duration, thread, args.external_id, is_annotation, dims, parent, index))
+        annotates, dims = type(event) is _Annotation, shapes[bytes(args.input_dims)]
+        ops.append(CpuOp(event.name, start, duration, thread, args.external_id, annotates, dims, parent, index))
     return tuple(ops)
 
 
-def _launches(events: list[_Event], base: float) -> tuple[Launch, ...]:
-    events.sort(key=_ts)
-    decode = _decoder(_LaunchArgs)
+def _launches(events: list[_RuntimeCall], base: float) -> tuple[Launch, ...]:
     threads = _Threads()
     launches = []
-    for event in events:
-        args = decode(event.args)
-        start, duration = _times(event, base)
-        thread = threads[event.pid, event.tid]
-        is_driver = event.cat == "cuda_driver"
+    for event, start, duration in _timed(events, base):
+        args = event.args
+        thread, is_driver = threads[event.pid, event.tid], type(event) is _DriverCall
         launches.append(Launch(event.name, start, duration, thread, args.correlation, args.external_id, is_driver))
     return tuple(launches)
 
 
-def _activities(events: list[_Event], base: float) -> tuple[GpuActivity, ...]:
-    events.sort(key=_ts)
-    decode = _decoder(_GpuArgs)
+def _activities(events: list[_Kernel], base: float) -> tuple[GpuActivity, ...]:
     activities = []
-    for event in events:
-        args = decode(event.args)
-        start, duration = _times(event, base)
+    for event, start, duration in _timed(events, base):
+        args = event.args
         activities.append(
             GpuActivity(
                 event.name,
                 start,
                 duration,
-                _KINDS[event.cat],
+                _KINDS[type(event)],
                 _number(event.pid) if args.device is None else args.device,
                 _number(event.tid) if args.stream is None else args.stream,
                 args.correlation,
@@ -450,35 +515,7 @@ def _activities(events: list[_Event], base: float) -> tuple[GpuActivity, ...]:
 
 
 def _spans(events: list[_Event], base: float) -> tuple[Span, ...]:
-    return tuple(Span(event.name, *_times(event, base)) for event in events)
-
-
-def _times(event: _Event, base: float) -> tuple[float, float]:
-    """Start and duration in µs, rounded to ns as round() does, in a third of its time."""
-    return int((event.ts - base) * 1000 + 0.5) / 1000, int(max(event.dur, 0.0) * 1000 + 0.5) / 1000
-
-
-def _decoder(kind: type[A]) -> Callable[[Raw], A]:
-    """Arguments as `kind` wants them; where their types differ, as they do between versions of torch, field by field."""
-    strict = msgspec.json.Decoder(kind)
-
-    def decode(text: Raw) -> A:
-        try:
-            return strict.decode(text)
-        except msgspec.ValidationError:
-            return _leniently(text, kind)
-
-    return decode
-
-
-def _leniently(text: Raw, kind: type[A]) -> A:
-    found = {}
-    with suppress(msgspec.ValidationError):
-        given = msgspec.json.decode(text, type=dict[str, Raw])
-        for item in msgspec.structs.fields(kind):
-            with suppress(KeyError, msgspec.ValidationError):
-                found[item.name] = msgspec.json.decode(given[item.encode_name], type=item.type, strict=False)
-    return kind(**found)
+    return tuple(Span(event.name, start, duration) for event, start, duration in _timed(events, base))
 
 
 def _number(value: object) -> int:
@@ -521,21 +558,30 @@ def _steps(
 ) -> tuple[tuple[Step, ...], tuple[GpuActivity, ...]]:
     """Each step with its ops, launches and GPU work, and the GPU work of none."""
     own = [(int(match[1]), op) for op in cpu_ops if op.is_annotation and (match := _STEP_NAME.fullmatch(op.name))]
-    on_cpu = [(op.start_us, op.end_us, place) for place, (_, op) in enumerate(own)]
-    on_gpu = _gpu_windows(gpu_annotations, {number: place for place, (number, _) in enumerate(own)})
-    launch_by_correlation = _by_correlation(launches)
+    ops = [_starting_in(cpu_ops, op.start_us, op.end_us) for _, op in own]
+    calls = [_starting_in(launches, op.start_us, op.end_us) for _, op in own]
+    launched_in: dict[int | None, int | None] = {launch.correlation: None for launch in launches if launch.correlation}
+    for place, mine in enumerate(calls):
+        launched_in.update((launch.correlation, place) for launch in mine if launch.correlation)
+    windows = _gpu_windows(gpu_annotations, {number: place for place, (number, _) in enumerate(own)})
     work: list[list[GpuActivity]] = [[] for _ in own]
     unattributed: list[GpuActivity] = []
     for activity in activities:
-        launch = None if activity.correlation is None else launch_by_correlation.get(activity.correlation)
-        place = _window(on_gpu, activity.start_us) if launch is None else _window(on_cpu, launch.start_us)
-        (unattributed if place is None else work[place]).append(activity)
-    steps = []
-    for (number, op), mine in zip(own, work, strict=True):
-        ops = tuple(o for o in _starting_in(cpu_ops, op.start_us, op.end_us) if o.index != op.index)
-        calls = tuple(_starting_in(launches, op.start_us, op.end_us))
-        steps.append(Step(number, op.name, op.start_us, op.end_us, ops, calls, tuple(mine)))
-    return tuple(steps), tuple(unattributed)
+        correlation = activity.correlation
+        step = launched_in[correlation] if correlation in launched_in else _window(windows, activity.start_us)
+        (unattributed if step is None else work[step]).append(activity)
+    return tuple(
+        Step(
+            number,
+            op.name,
+            op.start_us,
+            op.end_us,
+            tuple(inner for inner in ops[place] if inner.index != op.index),
+            tuple(calls[place]),
+            tuple(work[place]),
+        )
+        for place, (number, op) in enumerate(own)
+    ), tuple(unattributed)
 
 
 Window = tuple[float, float, int]  # start, end, which step
@@ -551,14 +597,12 @@ def _gpu_windows(annotations: tuple[Span, ...], places: dict[int, int]) -> list[
 
 
 def _window(windows: list[Window], time_us: float) -> int | None:
-    """The window that holds `time_us`; an end belongs to the next one."""
-    before = bisect_right(windows, time_us, key=_first)
-    if before and time_us < windows[before - 1][1]:
-        return windows[before - 1][2]
-    return None
+    """The step whose window holds `time_us`; an end belongs to the next one."""
+    before = bisect_right(windows, time_us, key=itemgetter(0))
+    return windows[before - 1][2] if before and time_us < windows[before - 1][1] else None
 
 
-def _by_correlation(launches: tuple[Launch, ...]) -> dict[int, Launch]:
+def _by_correlation(launches: tuple[Launch, ...]) -> dict[int | None, Launch]:
     return {launch.correlation: launch for launch in reversed(launches) if launch.correlation}
 
 
@@ -574,5 +618,3 @@ def _starting_in(spans: Sequence[S], start_us: float, end_us: float) -> Sequence
 
 
 _start_us = attrgetter("start_us")
-_ts = attrgetter("ts")
-_first = itemgetter(0)
