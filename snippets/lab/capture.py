@@ -1,8 +1,8 @@
 """Runs experiments and records them: the only way in which a recording comes to be.
 
-Every group of experiments gets a process of its own (`worker`) with a time limit. One that raises, dies or hangs is
-named with its cause and left out; the rest of its group starts again in a fresh process. Recordings are written when
-a group is complete, so an interrupted capture loses nothing that was there before.
+Every chapter gets a process of its own (`worker`); what must find a cold process gets one to itself. An experiment that
+raises, dies or runs past its time limit is named with its cause and left out; the rest goes on in a fresh process.
+Recordings are written when a group is complete, so an interrupted capture loses nothing that was there before.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -89,17 +91,30 @@ def record(
     on: str = "cuda",
 ) -> Iterator[Outcome]:
     """Record experiments group by group, telling on the terminal which, how many are left and how long it takes."""
-    queue = _groups(chosen)
-    count = len(queue)
+    pending = _groups(chosen)
+    count = sum(map(len, pending))
+    done = 0
     begin = time.monotonic()
-    for number, group in enumerate(queue, 1):
-        names = ", ".join(experiment.name for experiment in group)
-        elapsed = _duration(time.monotonic() - begin)
-        print(f"[{number}/{count}] {group[0].chapter}: {names} ({elapsed} so far)", flush=True)
-        for outcome in _record_group(group, device, root, package, on):
-            if outcome.failed:
-                print(f"    failed: {outcome.experiment.id}: {outcome.failed}", flush=True)
-            yield outcome
+    while pending:
+        batch = _sharing_a_process(pending)
+        with tempfile.TemporaryDirectory(prefix="profiling-pytorch-") as temporary:
+            folder = Path(temporary)
+            for event in _events(batch, folder, package, on):
+                at = f"{done}/{count} {_duration(time.monotonic() - begin):>12}"
+                if "failed" in event:
+                    failed = next(one for group in pending for one in group if one.id == event["experiment"])
+                    print(f"{at}  {failed.id}: failed: {event['failed']}", flush=True)
+                    pending = [left for group in pending if (left := tuple(one for one in group if one is not failed))]
+                    done += 1
+                    yield Outcome(failed, event["failed"])
+                elif "finished" in event:
+                    for experiment in pending.pop(0):
+                        cause = _keep(experiment, folder, device, root)
+                        print(f"{at}  {experiment.id}: {cause or 'recorded'}", flush=True)
+                        done += 1
+                        yield Outcome(experiment, cause)
+                else:
+                    print(f"{at}  {event['experiment']}: {event['doing']}", flush=True)
 
 
 def _groups(chosen: Iterable[Experiment]) -> list[tuple[Experiment, ...]]:
@@ -109,22 +124,15 @@ def _groups(chosen: Iterable[Experiment]) -> list[tuple[Experiment, ...]]:
     return [tuple(group) for group in groups.values()]
 
 
-def _record_group(
-    group: tuple[Experiment, ...], device: str, root: Path, package: str, on: str
-) -> Iterator[Outcome]:
-    remaining = list(group)
-    while remaining:
-        with tempfile.TemporaryDirectory(prefix="profiling-pytorch-") as temporary:
-            folder = Path(temporary)
-            failure = _run_worker(tuple(remaining), folder, package, on)
-            if failure is None:
-                for experiment in remaining:
-                    yield Outcome(experiment, _keep(experiment, folder, device, root))
-                return
-        failed_id, cause = failure
-        failed = next((e for e in remaining if e.id == failed_id), remaining[0])
-        yield Outcome(failed, cause)
-        remaining.remove(failed)
+def _sharing_a_process(pending: list[tuple[Experiment, ...]]) -> list[tuple[Experiment, ...]]:
+    """The leading groups of one chapter; one that must find the process cold, or looks at the compiler, is alone."""
+    alone = [any(one.first_steps == 0 or one.measure is not None for one in group) for group in pending]
+    together = [pending[0]]
+    for group, is_alone in zip(pending[1:], alone[1:], strict=True):
+        if alone[0] or is_alone or group[0].chapter != pending[0][0].chapter:
+            break
+        together.append(group)
+    return together
 
 
 def _keep(experiment: Experiment, folder: Path, device: str, root: Path) -> str:
@@ -138,13 +146,13 @@ def _keep(experiment: Experiment, folder: Path, device: str, root: Path) -> str:
     return ""
 
 
-def _run_worker(group: tuple[Experiment, ...], folder: Path, package: str, on: str) -> tuple[str, str] | None:
-    """Run one worker to its end: None, or the id of the experiment that failed and why."""
+def _events(batch: list[tuple[Experiment, ...]], folder: Path, package: str, on: str) -> Iterator[dict[str, Any]]:
+    """Run one worker and pass on what it tells; its death or its silence becomes a last event, `failed`."""
     read_end, write_end = os.pipe()
     command = [sys.executable, "-m", "snippets.lab.worker", "--package", package, "--device", on]
-    command += ["--folder", str(folder), "--events", str(write_end), *(experiment.id for experiment in group)]
-    log_path = folder / "log"
-    with log_path.open("wb") as log, os.fdopen(read_end, encoding="utf-8") as events:
+    command += ["--folder", str(folder), "--events", str(write_end)]
+    command += [",".join(experiment.id for experiment in group) for group in batch]
+    with (folder / "log").open("wb") as log, os.fdopen(read_end, "rb", buffering=0) as pipe:
         process = subprocess.Popen(
             command,
             cwd=recording.ROOT,
@@ -156,41 +164,65 @@ def _run_worker(group: tuple[Experiment, ...], folder: Path, package: str, on: s
             start_new_session=True,
         )
         os.close(write_end)
-        limit_s = sum(experiment.time_limit_s for experiment in group)
         try:
-            current, failed = _listen(process, events, group[0].id, limit_s)
+            yield from _told(process, pipe, batch, folder / "log")
         finally:
             _end(process)
-    if not failed and process.returncode == 0:
-        return None
-    words = _last_words(log_path)
-    print("".join(f"    | {line}\n" for line in words), end="", flush=True)
-    return current, failed or f"{_death(process.returncode)}; its last words: {words[-1] if words else 'none'}"
+
+
+def _told(
+    process: subprocess.Popen[bytes], pipe: FileIO, batch: list[tuple[Experiment, ...]], log: Path
+) -> Iterator[dict[str, Any]]:
+    left = list(batch)
+    current = left[0][0].id
+    deadline = _deadline(left[0])
+    for line in _lines(pipe, lambda: deadline):
+        if line is None:
+            yield {"experiment": current, "failed": f"ran past its limit of {_limit_s(left[0])} s"}
+            return
+        event = json.loads(line)
+        current = event.get("experiment", current)
+        if "finished" in event:
+            left.pop(0)
+            deadline = _deadline(left[0]) if left else deadline
+            current = left[0][0].id if left else current
+        if "failed" in event:
+            _say_last_words(log)
+        yield event
+        if "failed" in event:
+            return
+    process.wait()
+    if left:
+        words = _say_last_words(log)
+        yield {"experiment": current, "failed": f"{_death(process.returncode)}; its last words: {words}"}
+
+
+def _limit_s(group: tuple[Experiment, ...]) -> int:
+    return sum(experiment.time_limit_s for experiment in group)
+
+
+def _deadline(group: tuple[Experiment, ...]) -> float:
+    return time.monotonic() + _limit_s(group)
+
+
+def _lines(pipe: FileIO, deadline: Callable[[], float]) -> Iterator[bytes | None]:
+    """Lines of a pipe until it closes; None, once, when the deadline passes first."""
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while True:
+            if not selector.select(max(0.0, deadline() - time.monotonic())):
+                yield None
+                return
+            read = pipe.read(65536)
+            if not read:
+                return
+            *lines, rest = (rest + read).split(b"\n")
+            yield from lines
 
 
 def _python_path() -> list[str]:
     return [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-
-
-def _listen(process: subprocess.Popen[bytes], events: Iterable[str], first: str, limit_s: float) -> tuple[str, str]:
-    """Follow a worker's events until it ends: (experiment at work, cause of failure or empty)."""
-    current, failed = first, ""
-    deadline = time.monotonic() + limit_s
-    begin = time.monotonic()
-    with selectors.DefaultSelector() as selector:
-        selector.register(events, selectors.EVENT_READ)  # type: ignore[arg-type]
-        while True:
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                return current, f"ran past its limit of {limit_s:.0f} s"
-            line = next(iter(events), "")
-            if not line:
-                process.wait()
-                return current, failed
-            event = json.loads(line)
-            current = event["experiment"]
-            failed = event.get("failed", failed)
-            if not failed:
-                print(f"    {time.monotonic() - begin:6.1f} s  {current}: {event['doing']}", flush=True)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -204,13 +236,16 @@ def _death(code: int) -> str:
     return f"the process was killed by {signal.Signals(-code).name}" if code < 0 else f"the process ended with code {code}"
 
 
-def _last_words(log: Path, most: int = 12) -> list[str]:
-    lines = log.read_text("utf-8", errors="replace").strip().splitlines()
-    return [line[:300] for line in lines[-most:]]
+def _say_last_words(log: Path, most: int = 12) -> str:
+    """Print the end of a worker's output and return its last line."""
+    lines = [line[:300] for line in log.read_text("utf-8", errors="replace").strip().splitlines()[-most:]]
+    print("".join(f"    | {line}\n" for line in lines), end="", flush=True)
+    return lines[-1] if lines else "none"
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min {seconds % 60:.0f} s" if seconds >= 60 else f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def run(experiment: Experiment, device: str, trace_dir: Path | None) -> None:

@@ -58,6 +58,8 @@ class Subject:
     """The same function of the same inputs in float64 or float32."""
     tolerance: float = 1e-2
     """Largest relative error (Frobenius norm) that still counts as right; bf16 lands between 1e-3 and 5e-3."""
+    in_graph: bool = True
+    """Whether its warm and cold times are taken from CUDA graphs; a long step may be timed in the stream as well."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """What a reader must know of how it was made, kept in the recording."""
 

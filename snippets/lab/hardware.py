@@ -15,13 +15,17 @@ COPY_BYTES = 1 << 30
 
 
 def copy(device: str, bytes_copied: int = COPY_BYTES) -> Subject:
-    """A device-to-device copy of `bytes_copied` bytes: reads them once, writes them once."""
+    """A device-to-device copy of `bytes_copied` bytes: reads them once, writes them once.
+
+    Timed in the stream: as a memcpy node of a CUDA graph 1 GiB took 807 us, in the stream 506 us (NVIDIA H200,
+    driver 580.159).
+    """
     target = torch.empty(bytes_copied, dtype=torch.uint8, device=device)
 
     def source() -> tuple[torch.Tensor]:
         return (torch.randint(0, 256, (bytes_copied,), dtype=torch.uint8, device=device),)
 
-    return Subject(step=target.copy_, inputs=source, reference=lambda x: x, tolerance=0.0)
+    return Subject(step=target.copy_, inputs=source, reference=lambda x: x, tolerance=0.0, in_graph=False)
 
 
 def copy_work(bytes_copied: int = COPY_BYTES) -> Work:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ from snippets.lab.trace import (
     busy_us,
     extent_us,
     kernel_time_us,
+    no_collection,
     read,
     require_kernels,
     require_steps,
@@ -92,7 +94,7 @@ def _kernels(trace: Trace) -> tuple[KernelSummary, ...]:
 
 
 def _kernel(trace: Trace, calls: list[GpuActivity]) -> KernelSummary:
-    ops = Counter(op and op.name for op in map(trace.op_of, calls))
+    ops = Counter(None if op is None else op.name for op in map(trace.op_of, calls))
     total_us = kernel_time_us(calls)
     first = calls[0]
     return KernelSummary(
@@ -169,8 +171,10 @@ def _shortened(name: str, columns: int) -> str:
     return f"{text[: columns - 3 - tail]}...{text[-tail:]}"
 
 
-def main(path: str, json: bool = False) -> int:
-    summary = summarise(read(path))
+def main(path: str | os.PathLike[str], json: bool = False) -> int:
+    """Print the summary of the trace at `path`; TraceError is the caller's."""
+    with no_collection():
+        summary = summarise(read(path))
     print(as_json(summary) if json else as_text(summary))
     return 0
 

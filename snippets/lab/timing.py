@@ -39,8 +39,10 @@ class Variant:
 
     subject: Subject
     input_sets: list[tuple[torch.Tensor, ...]]
-    rotating: torch.cuda.CUDAGraph
-    single: torch.cuda.CUDAGraph
+    rotating: Callable[[], None]
+    """Runs a step for each input set."""
+    single: Callable[[], None]
+    """Runs one step."""
     rotated_bytes: int
     outputs: list[torch.Tensor]
     replays: int = 1
@@ -91,22 +93,37 @@ def prepare(subject: Subject) -> Variant:
     count = min(MOST_SETS, max(FEWEST_SETS, -(-2 * l2_bytes() // per_set)))
     input_sets = [first, *(subject.inputs() for _ in range(count - 1))]
     outputs: list[torch.Tensor] = []  # kept alive, or the graph would write them all to one place
-    rotating = _graph(lambda: outputs.extend(subject.step(*inputs) for inputs in input_sets))
-    single = _graph(lambda: outputs.append(subject.step(*first)))
+
+    def all_sets() -> None:
+        outputs.extend(subject.step(*inputs) for inputs in input_sets)
+
+    def one_set() -> None:
+        outputs.append(subject.step(*first))
+
+    rotating = _graph(all_sets) if subject.in_graph else _stream(all_sets, outputs)
+    single = _graph(one_set) if subject.in_graph else _stream(one_set, outputs)
     variant = Variant(subject, input_sets, rotating, single, count * per_set, outputs)
     once_us = _warm_us(variant) * count
     variant.replays = max(1, round(MINIMUM_SAMPLE_US / max(once_us, 1.0)))
     return variant
 
 
-def _graph(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+def _stream(work: Callable[[], None], outputs: list[torch.Tensor]) -> Callable[[], None]:
+    def run() -> None:
+        outputs.clear()
+        work()
+
+    return run
+
+
+def _graph(work: Callable[[], None]) -> Callable[[], None]:
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         work()
     graph.replay()
     torch.cuda.synchronize()
-    return graph
+    return graph.replay
 
 
 def _in_turns(
@@ -126,7 +143,7 @@ def _warm_us(variant: Variant) -> float:
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
     for _ in range(variant.replays):
-        variant.rotating.replay()
+        variant.rotating()
     end.record()
     end.synchronize()
     return start.elapsed_time(end) * 1e3 / (variant.replays * len(variant.input_sets))
@@ -136,7 +153,7 @@ def _cold_us(variant: Variant, flush: torch.Tensor) -> float:
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     flush.zero_()  # also keeps the GPU busy while the CPU enqueues the three calls below
     start.record()
-    variant.single.replay()
+    variant.single()
     end.record()
     end.synchronize()
     return start.elapsed_time(end) * 1e3

@@ -15,8 +15,8 @@ import re
 import zlib
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -50,6 +50,7 @@ class Span(Struct, frozen=True, gc=False):
 
     @property
     def end_us(self) -> float:
+        """Where it ends, on the clock of `start_us`."""
         return round(self.start_us + self.duration_us, 3)
 
 
@@ -102,14 +103,17 @@ class Step(Struct, frozen=True, gc=False):
 
     @property
     def kernels(self) -> tuple[GpuActivity, ...]:
+        """The kernels, in GPU start order."""
         return tuple(a for a in self.activities if a.kind == "kernel")
 
     @property
     def memcpys(self) -> tuple[GpuActivity, ...]:
+        """The copies, in GPU start order."""
         return tuple(a for a in self.activities if a.kind == "memcpy")
 
     @property
     def memsets(self) -> tuple[GpuActivity, ...]:
+        """The fills, in GPU start order."""
         return tuple(a for a in self.activities if a.kind == "memset")
 
 
@@ -177,6 +181,7 @@ class Trace(Struct, frozen=True, dict=True):
         return tuple(reversed(chain))
 
     def children(self, op: CpuOp) -> tuple[CpuOp, ...]:
+        """The ops directly inside `op`."""
         return tuple(self._children.get(op.index, ()))
 
     def launches_under(self, op: CpuOp) -> tuple[Launch, ...]:
@@ -223,6 +228,7 @@ def steps_agree(trace: Trace) -> bool:
 
 
 def require_steps(trace: Trace) -> None:
+    """Raise TraceError when there is no step to speak of."""
     if not trace.steps:
         raise TraceError(
             "no active steps: the trace has no ProfilerStep annotation. Profile with a schedule, call prof.step() "
@@ -231,6 +237,7 @@ def require_steps(trace: Trace) -> None:
 
 
 def require_kernels(trace: Trace) -> None:
+    """Raise TraceError when no kernel was recorded, on any step or none."""
     if not any(activity.kind == "kernel" for activity in trace.activities):
         raise TraceError(
             "no GPU kernels in the trace. Check: ProfilerActivity.CUDA among the activities; that warm-up did not "
@@ -242,10 +249,17 @@ def require_kernels(trace: Trace) -> None:
 def read(source: str | os.PathLike[str] | bytes, *, limit_bytes: int = 2_000_000_000) -> Trace:
     """Read a trace from a file or from its bytes; refuse one that is over `limit_bytes` once decompressed."""
     where = "trace" if isinstance(source, bytes) else os.fspath(source)
-    collecting = gc.isenabled()
-    gc.disable()  # half a million live objects and no cycles: each collection would walk them for nothing
-    try:
+    with no_collection():
         return _parsed(_content(source, where, limit_bytes), where)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Pause the garbage collector: it would walk half a million live objects, again and again, to find no cycle."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         if collecting:
             gc.enable()

@@ -1,13 +1,14 @@
-"""One process that measures one group of experiments and leaves finished recordings in a folder.
+"""One process that measures groups of experiments and leaves finished recordings in a folder.
 
-`capture` starts it and listens: every line on the event pipe is JSON, {"experiment", "doing"} or {"experiment", "failed"}.
-The first failure ends the process, because an illegal access leaves the CUDA context unusable for the others.
+`capture` starts it and listens. Every line on the event pipe is JSON: {"experiment", "doing"}, {"finished": [ids of a
+group]} or {"experiment", "failed"}. The first failure ends the process, because an illegal access leaves the CUDA context unusable for the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import gc
 import importlib.metadata
 import json
 import os
@@ -95,6 +96,7 @@ def relative_error(subject: Subject, device: str) -> tuple[float, str, int]:
     most bytes the step held above what was there before. Raises `ArithmeticError` when the answer is wrong.
     """
     inputs = subject.inputs()
+    subject.step(*inputs)  # what is allocated once for all, such as cuBLAS's workspace, is not the step's
     if device == "cuda":
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()
@@ -250,22 +252,24 @@ def commit() -> str:
 
 
 def main() -> None:
-    """`python -m snippets.lab.worker --package P --device D --folder F --events FD EXPERIMENT ...`."""
-    parser = argparse.ArgumentParser(description="Measures one group of experiments; started by snippets.lab.capture.")
-    parser.add_argument("experiments", nargs="+")
+    """`python -m snippets.lab.worker --package P --device D --folder F --events FD EXPERIMENT,... ...`."""
+    parser = argparse.ArgumentParser(description="Measures groups of experiments; started by snippets.lab.capture.")
+    parser.add_argument("groups", nargs="+", metavar="EXPERIMENT,...")
     parser.add_argument("--package", default="snippets")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--events", type=int, required=True)
     arguments = parser.parse_args()
-    group = tuple(found for name in arguments.experiments for found in find(name, arguments.package))
+    groups = [
+        tuple(found for name in group.split(",") for found in find(name, arguments.package)) for group in arguments.groups
+    ]
     with os.fdopen(arguments.events, "w", encoding="utf-8", buffering=1) as events:
-        report(group, arguments.device, arguments.folder, events)
+        report(groups, arguments.device, arguments.folder, events)
 
 
-def report(group: tuple[Experiment, ...], device: str, folder: Path, events: TextIO) -> None:
+def report(groups: list[tuple[Experiment, ...]], device: str, folder: Path, events: TextIO) -> None:
     """Measure, telling each stage; name the experiment that fails and its cause, then stop the process."""
-    current = group[0]
+    current = groups[0][0]
 
     def tell(experiment: Experiment, doing: str) -> None:
         nonlocal current
@@ -281,7 +285,13 @@ def report(group: tuple[Experiment, ...], device: str, folder: Path, events: Tex
         os._exit(1)  # a poisoned CUDA context may hang in the interpreter's own clean-up
 
     try:
-        measure_group(group, device, folder, tell)
+        for group in groups:
+            current = group[0]
+            measure_group(group, device, folder, tell)
+            events.write(json.dumps({"finished": [experiment.id for experiment in group]}) + "\n")
+            gc.collect()  # compiled functions hang in cycles and hold their graphs' memory
+            if device == "cuda":
+                torch.cuda.empty_cache()
     except BaseException as error:  # whatever it is, it is told and the process ends
         fail(error)
 

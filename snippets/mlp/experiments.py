@@ -120,17 +120,20 @@ def new_shapes(device: str, batch: int, seq: int, dim: int, hidden: int) -> dict
     """
     import torch
     from torch._dynamo.utils import counters
+    from torch._inductor.utils import fresh_cache
 
     batches = [batch, batch // 2, batch // 4, batch * 3 // 4]
     found: dict[str, Any] = {"batches": batches}
     for name, dynamic in (("static", False), ("automatic", None)):
         torch._dynamo.reset()
         counters.clear()
-        step = torch.compile(_module(device, dim, hidden), dynamic=dynamic)
-        found[name] = _first_calls(step, batches, seq, dim, device, lambda: counters["stats"]["unique_graphs"])
+        with fresh_cache():  # or an earlier run's compilation would be found on the disk
+            step = torch.compile(_module(device, dim, hidden), dynamic=dynamic)
+            found[name] = _first_calls(step, batches, seq, dim, device, lambda: counters["stats"]["unique_graphs"])
     if device == "cuda":
-        swapped = liger(device, batch, seq, dim, hidden).step
-        found["liger"] = _first_calls(swapped, batches, seq, dim, device, liger_kernels_compiled)
+        with fresh_cache():
+            swapped = liger(device, batch, seq, dim, hidden).step
+            found["liger"] = _first_calls(swapped, batches, seq, dim, device, liger_kernels_compiled)
     return found
 
 

@@ -1,0 +1,92 @@
+# The commands of this book; `make` lists them. Everything needed is installed into .venv on first use. PYTHON=python3
+# uses the packages of that interpreter instead (a GPU machine with its own torch): checked, nothing installed.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup docs serve test lint format record check lock
+
+# Material announces its end of life at every build; what follows it is known (see mkdocs.yml: plain options only).
+export NO_MKDOCS_2_WARNING := 1
+
+ifeq ($(strip $(PYTHON)),)
+BIN := .venv/bin/
+PY := $(BIN)python
+READY := .venv/.ready
+need = @:
+else
+PY := $(PYTHON)
+BIN :=
+READY :=
+need = @$(PY) -m tests.environment
+endif
+
+# The first interpreter that will do; looked for only when .venv is made.
+SYSTEM_PYTHON = $(or $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done), \
+	$(error Python 3.11 or newer is needed. On Debian or Ubuntu: sudo apt install python3 python3-venv))
+
+help:  ## this list
+	@echo "make TARGET [PYTHON=python3]"
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(READY)  ## install the locked versions into .venv (every target does it when needed)
+	$(need) docs test lint
+
+.venv/.ready: requirements.lock pyproject.toml
+	@set -e; python="$(SYSTEM_PYTHON)"; \
+	"$$python" -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "make: $$python cannot create virtual environments. On Debian or Ubuntu: sudo apt install $$python-venv" >&2; \
+		exit 1; }; \
+	.venv/bin/python -c '' 2>/dev/null || { echo "setup: .venv with $$python"; "$$python" -m venv --clear .venv; }; \
+	echo "setup: the versions of requirements.lock (minutes on a new machine)"; \
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock; \
+	touch $@
+
+docs: $(READY)  ## build the site into site/; with a GPU, record what is stale or missing first (FRESH=1: everything)
+	$(need) docs
+	@failed=0; \
+	$(PY) -m snippets.lab prepare $(if $(FRESH),--fresh) || failed=1; \
+	$(PY) -m mkdocs build --strict --clean && \
+	$(PY) -m snippets.lab claims --json > site/claims.json && \
+	$(PY) -m tests.check_site site || exit 1; \
+	test $$failed = 0 || { echo "make docs: the site is built, but not every capture succeeded (see above)" >&2; exit 1; }
+
+serve: $(READY)  ## show the site at http://127.0.0.1:8000 while you write (restart it after a change in snippets/)
+	$(need) docs
+	$(PY) -m mkdocs serve
+
+test: $(READY)  ## run the tests (seconds, no GPU needed)
+	$(need) docs test
+	$(PY) -m pytest
+
+lint: $(READY)  ## style, types, GitHub workflows
+	$(need) lint
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(BIN)zizmor --offline --quiet .github
+
+format: $(READY)  ## rewrite the sources in the one style
+	$(need) lint
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+record: $(READY)  ## measure on this machine's GPU what is stale or missing: CHAPTER=mlp for one chapter, FRESH=1 for all
+	$(need) docs
+	$(PY) -m snippets.lab record $(if $(FRESH),--fresh) $${CHAPTER-}
+
+check:  ## what a change must pass: lint, docs, no stale recording, no flipped verdict, test
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory docs
+	$(PY) -m snippets.lab list --check
+	$(PY) -m snippets.lab claims --check
+	@$(MAKE) --no-print-directory test
+
+lock:  ## resolve the ranges of pyproject.toml anew into requirements.lock (KEEP="torch==X.Y.Z" holds one back)
+	@set -e; python="$(SYSTEM_PYTHON)"; \
+	"$$python" -m venv --clear .venv-lock; \
+	"$$python" -m tests.environment --requirements docs test lint > .venv-lock/requirements.txt; \
+	.venv-lock/bin/python -m pip install --quiet --dry-run --report .venv-lock/report.json --target .venv-lock/none \
+		--python-version 3.11.0 --only-binary :all: -r .venv-lock/requirements.txt $(KEEP); \
+	"$$python" -m tests.environment --lock < .venv-lock/report.json > .venv-lock/requirements.lock; \
+	mv .venv-lock/requirements.lock requirements.lock; \
+	rm -rf .venv-lock
