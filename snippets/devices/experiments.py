@@ -31,11 +31,21 @@ def matmul_work(m: int, k: int, n: int) -> Work:
 
 EXPERIMENTS = (
     Experiment(
-        chapter="devices", name="copy", label="copy", parameters={"mebibytes": 1024}, make=copy, work=copy_work,
+        chapter="devices",
+        name="copy",
+        label="copy",
+        parameters={"mebibytes": 1024},
+        make=copy,
+        work=copy_work,
         group="ceilings",
     ),
     Experiment(
-        chapter="devices", name="matmul", label="matmul", parameters={"m": 8192, "k": 8192, "n": 8192}, make=matmul,
-        work=matmul_work, group="ceilings",
+        chapter="devices",
+        name="matmul",
+        label="matmul",
+        parameters={"m": 8192, "k": 8192, "n": 8192},
+        make=matmul,
+        work=matmul_work,
+        group="ceilings",
     ),
 )

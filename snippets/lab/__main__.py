@@ -35,12 +35,12 @@ def parser() -> argparse.ArgumentParser:
 
     listing = commands.add_parser("list", help="experiments by device: recorded, stale, missing")
     listing.add_argument("--device", help="only this device, for example nvidia-h200")
-    listing.add_argument("--check", action="store_true", help="exit with 1 when the project's builder lacks a current recording")
+    listing.add_argument("--check", action="store_true", help="exit with 1 when the builder lacks one")
 
     record = commands.add_parser("record", help="record experiments on this machine's GPU")
     record.add_argument("experiments", nargs="*", metavar="CHAPTER[/EXPERIMENT]", help="all chapters when left out")
     record.add_argument("--fresh", action="store_true", help="record again what is current, too")
-    record.add_argument("--archive", type=Path, metavar="FILE", help="afterwards pack this device's recordings (.tar.gz)")
+    record.add_argument("--archive", type=Path, metavar="FILE", help="then pack this device's recordings, .tar.gz")
 
     imported = commands.add_parser("import", help="unpack an archive of recordings after checking it")
     imported.add_argument("archive", type=Path, metavar="FILE")
@@ -62,7 +62,9 @@ def parser() -> argparse.ArgumentParser:
     claims.add_argument("--json", action="store_true", help="for machines")
     claims.add_argument("--check", action="store_true", help="exit with 1 when a verdict is not the expected one")
 
-    prepare = commands.add_parser("prepare", help="what make docs does first: record here if there is a GPU, else say what is replayed")
+    prepare = commands.add_parser(
+        "prepare", help="what make docs does first: record if there is a GPU, say what is shown"
+    )
     prepare.add_argument("--fresh", action="store_true", help="record everything again")
     return top
 
@@ -143,7 +145,8 @@ def record(arguments: argparse.Namespace) -> int:
         print(f"  {outcome.experiment.id}: {outcome.failed}")
     if arguments.archive:
         count = archive.pack(arguments.archive, device)
-        print(f"{arguments.archive}: {count} files; where you can commit: python -m snippets.lab import {arguments.archive.name}")
+        home = f"python -m snippets.lab import {arguments.archive.name}"
+        print(f"{arguments.archive}: {count} files; where you can commit: {home}")
     return 1 if failed else 0
 
 

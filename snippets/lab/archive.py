@@ -1,4 +1,4 @@
-"""Recordings on their way home: one .tar.gz from a machine on which one cannot commit, checked before it is unpacked."""
+"""Recordings on their way home: a .tar.gz from a machine on which one cannot commit, checked before it is unpacked."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -27,6 +27,7 @@ import torch
 from snippets.lab import recording, worker
 from snippets.lab.experiment import Experiment, experiments
 from snippets.lab.recording import Recording, RecordingError
+from snippets.lab.trace import TraceError
 
 
 class NoGpu(RuntimeError):
@@ -52,7 +53,9 @@ def require_gpu() -> str:
     return recording.slug(torch.cuda.get_device_name(0))
 
 
-def wanted(chosen: Iterable[Experiment], device: str, fresh: bool, root: Path = recording.RECORDINGS) -> list[Experiment]:
+def wanted(
+    chosen: Iterable[Experiment], device: str, fresh: bool, root: Path = recording.RECORDINGS
+) -> list[Experiment]:
     """Those that need recording: all when `fresh`, else the missing, the stale and the unreadable.
 
     Experiments of one group are compared with each other, so one that needs recording takes its group along.
@@ -78,7 +81,7 @@ def _is_current(experiment: Experiment, device: str, root: Path) -> bool:
         found = recording.load(experiment.id, device, root)
         if experiment.is_traced:
             recording.trace(experiment.id, device, root)
-    except (RecordingError, recording.kineto.TraceError):
+    except (RecordingError, TraceError):
         return False
     return not recording.is_stale(found)
 
@@ -175,17 +178,18 @@ def _told(
 ) -> Iterator[dict[str, Any]]:
     left = list(batch)
     current = left[0][0].id
-    deadline = _deadline(left[0])
-    for line in _lines(pipe, lambda: deadline):
+    deadline = Deadline(left[0])
+    for line in _lines(pipe, deadline):
         if line is None:
-            yield {"experiment": current, "failed": f"ran past its limit of {_limit_s(left[0])} s"}
+            yield {"experiment": current, "failed": f"ran past its limit of {deadline.limit_s} s"}
             return
         event = json.loads(line)
         current = event.get("experiment", current)
         if "finished" in event:
             left.pop(0)
-            deadline = _deadline(left[0]) if left else deadline
-            current = left[0][0].id if left else current
+            if left:
+                deadline.start(left[0])
+                current = left[0][0].id
         if "failed" in event:
             _say_last_words(log)
         yield event
@@ -197,21 +201,25 @@ def _told(
         yield {"experiment": current, "failed": f"{_death(process.returncode)}; its last words: {words}"}
 
 
-def _limit_s(group: tuple[Experiment, ...]) -> int:
-    return sum(experiment.time_limit_s for experiment in group)
+class Deadline:
+    """When a group's time is up; started anew for each."""
+
+    def __init__(self, group: tuple[Experiment, ...]) -> None:
+        self.start(group)
+
+    def start(self, group: tuple[Experiment, ...]) -> None:
+        """Give a group the sum of its experiments' limits from now."""
+        self.limit_s = sum(experiment.time_limit_s for experiment in group)
+        self.at = time.monotonic() + self.limit_s
 
 
-def _deadline(group: tuple[Experiment, ...]) -> float:
-    return time.monotonic() + _limit_s(group)
-
-
-def _lines(pipe: FileIO, deadline: Callable[[], float]) -> Iterator[bytes | None]:
+def _lines(pipe: FileIO, deadline: Deadline) -> Iterator[bytes | None]:
     """Lines of a pipe until it closes; None, once, when the deadline passes first."""
     rest = b""
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while True:
-            if not selector.select(max(0.0, deadline() - time.monotonic())):
+            if not selector.select(max(0.0, deadline.at - time.monotonic())):
                 yield None
                 return
             read = pipe.read(65536)
@@ -233,7 +241,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _death(code: int) -> str:
-    return f"the process was killed by {signal.Signals(-code).name}" if code < 0 else f"the process ended with code {code}"
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"the process ended with code {code}"
 
 
 def _say_last_words(log: Path, most: int = 12) -> str:

@@ -1,9 +1,9 @@
 """A claim is a sentence plus a predicate over recordings; its verdict on a device is computed at every build.
 
-    holds          the predicate is true of what was measured
-    differs        it is false: a finding, shown beside what the source said
-    inconclusive   the active steps of a trace disagree, so nothing may be counted
-    not measured   a recording it needs is missing on this device
+holds          the predicate is true of what was measured
+differs        it is false: a finding, shown beside what the source said
+inconclusive   the active steps of a trace disagree, so nothing may be counted
+not measured   a recording it needs is missing on this device
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Claim:
     id: str
     sentence: str
     scope: Scope
-    """every-gpu: counts, orders, names equal to each other; this-gpu: a name, an API, a tile; timing: a ratio or a band."""
+    """every-gpu: counts, orders, equal names; this-gpu: a name, an API, a tile; timing: a ratio or a band."""
     measure: Callable[[str], Figure]
     """Takes a device, returns what was measured there."""
     holds: Callable[[Figure], bool]
@@ -151,7 +151,7 @@ def main(device: str | None, as_json: bool, check: bool) -> int:
     for verdict in flipped if check else ():
         print(
             f"{verdict.claim.id} on {verdict.device}: {verdict.word}, but the prose was written for "
-            f"{verdict.claim.expected_on(verdict.device)}; read snippets/{verdict.chapter}/findings.py and its page again",
+            f"{verdict.claim.expected_on(verdict.device)}; read {verdict.chapter}'s page and findings.py again",
             file=sys.stderr,
         )
     return 1 if check and flipped else 0
@@ -164,4 +164,5 @@ def src_formatter(source: str, language: str, class_name: str, md: object) -> st
     if claim is None or claim.source is None:
         raise InlineHiliteException(f"#!src {name}: no claim of that id with a source")
     title = f"{claim.source.who}, on an {claim.source.device}"
-    return f'<data class="src" value="{escape(claim.source.value)}" title="{escape(title)}">{escape(claim.source.value)}</data>'
+    value = escape(claim.source.value)
+    return f'<data class="src" value="{value}" title="{escape(title)}">{value}</data>'

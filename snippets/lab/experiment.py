@@ -152,7 +152,7 @@ def experiments(chapter: str, package: str = "snippets") -> tuple[Experiment, ..
     names = [experiment.name for experiment in found]
     for experiment in found:
         if experiment.chapter != chapter or names.count(experiment.name) > 1:
-            raise ValueError(f"{experiment.id} stands twice, or in the wrong chapter, in {package}.{chapter}.experiments")
+            raise ValueError(f"{package}.{chapter}.experiments: {experiment.id} stands twice or belongs elsewhere")
     return found
 
 

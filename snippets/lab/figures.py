@@ -143,9 +143,7 @@ OF_TRACE: Mapping[str, TraceQuantity] = {
     "activities_per_step": lambda _, t, o: per_step(t, lambda s: len(s.activities), origin=o),
     "gpu_calls_per_step": lambda _, t, o: per_step(t, lambda s: gpu_calls(t, s), origin=o),
     "cuda_calls_per_step": lambda _, t, o: per_step(t, lambda s: len(s.launches), origin=o),
-    "ops_per_step": lambda _, t, o: per_step(
-        t, lambda s: sum(not op.is_annotation for op in s.ops), origin=o
-    ),
+    "ops_per_step": lambda _, t, o: per_step(t, lambda s: sum(not op.is_annotation for op in s.ops), origin=o),
     "kernel_time_us": lambda _, t, o: per_step(t, lambda s: trace.kernel_time_us(s.activities), "us", o),
     "busy_us": lambda _, t, o: per_step(t, lambda s: trace.busy_us(s.activities), "us", o),
     "cpu_us": lambda r, t, o: per_step(t, lambda s: label_us(t, s, r.label), "us", o),
@@ -166,7 +164,8 @@ def _timed(name: str) -> PointQuantity:
 def _rate(amount: Callable[[Point], int], unit: str) -> PointQuantity:
     def quantity(found: Recording, point: Point, origin: str) -> Figure:
         time = _timed("warm")(found, point, origin)
-        assert isinstance(time.value, float) and time.spread is not None
+        assert isinstance(time.value, float)
+        assert time.spread is not None
         rates = [amount(point) / us * 1e6 for us in (time.value, time.spread[1], time.spread[0])]
         return Figure(rates[0], unit, (rates[1], rates[2]), origin)
 
@@ -240,6 +239,7 @@ def fig_formatter(source: str, language: str, class_name: str, md: object) -> st
     try:
         return as_html(figure(name), name)
     except recording.RecordingMissing as error:
-        return f'<data class="fig missing" value="" data-figure="{escape(name)}" title="{escape(str(error))}">not recorded</data>'
+        why = f'data-figure="{escape(name)}" title="{escape(str(error))}"'
+        return f'<data class="fig missing" value="" {why}>not recorded</data>'
     except (UnknownFigure, recording.RecordingError, trace.TraceError) as error:
         raise InlineHiliteException(f"#!fig {name}: {error}") from error

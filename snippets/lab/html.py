@@ -1,4 +1,4 @@
-"""The HTML that pages are made of. Every cell is escaped unless it is `Html`, because names in a trace are untrusted text."""
+"""The HTML that pages are made of. A cell is escaped unless it is `Html`: names in a trace are untrusted text."""
 
 from __future__ import annotations
 

@@ -21,21 +21,27 @@ def show(fence: str, content: Callable[..., str], *arguments: object) -> str:
     try:
         shown = content(*arguments)
     except RecordingMissing as error:
-        shown = f'<div class="admonition warning"><p class="admonition-title">Not recorded yet</p><p>{escape(str(error))}</p></div>'
+        shown = warning("Not recorded yet", escape(str(error)))
     return f'<div class="lab" data-fence="{escape(fence)}">{shown}</div>'
 
 
+def warning(title: str, text: str) -> Html:
+    """A box that is hard to overlook; `text` is HTML."""
+    return Html(f'<div class="admonition warning"><p class="admonition-title">{title}</p><p>{text}</p></div>')
+
+
 def provenance(chapter: str) -> Html:
-    """One line: device, versions, date, commit, and whether the page is live, replayed or stale; a banner when stale."""
+    """One line: device, versions, date, commit, and live, replayed or stale; a banner when stale."""
     device = recording.shown_device()
     names = recording.recorded(device, chapter)
     if not names:
-        raise RecordingMissing(f"nothing of {chapter} is recorded for {device}; on such a machine run make record CHAPTER={chapter}")
+        raise RecordingMissing(f"no recording of {chapter} for {device}; there run make record CHAPTER={chapter}")
     found = [recording.load(f"{chapter}/{name}", device) for name in names]
     newest = max(found, key=lambda one: one.circumstances.date).circumstances
     stale = [one for one in found if recording.is_stale(one)]
     mode = "stale" if stale else "live" if device == recording.this_device() else "replayed"
-    versions = ", ".join(f"{name} {version}" for name, version in newest.versions.items() if version != "not installed")
+    installed = {name: version for name, version in newest.versions.items() if version != "not installed"}
+    versions = ", ".join(f"{name} {version}" for name, version in installed.items())
     parts = [
         f"<strong>{escape(newest.device)}</strong>",
         f"driver {escape(newest.driver)}, CUDA {escape(newest.cuda)}",
@@ -47,11 +53,10 @@ def provenance(chapter: str) -> Html:
     line = f'<p class="provenance">{" · ".join(parts)}</p>'
     if not stale:
         return Html(line)
-    command = f"make record CHAPTER={chapter}"
-    banner = (
-        '<div class="admonition warning stale"><p class="admonition-title">Recorded for an older version of this code</p>'
-        f"<p>{len(stale)} of {len(found)} recordings were made before the code on this page changed. "
-        f"On a machine with this GPU run <code>{command}</code>.</p></div>"
+    banner = warning(
+        "Recorded for an older version of this code",
+        f"{len(stale)} of {len(found)} recordings were made before the code on this page changed. "
+        f"On a machine with this GPU run <code>make record CHAPTER={chapter}</code>.",
     )
     return Html(line + banner)
 
@@ -99,7 +104,7 @@ def claims_table(chapter: str = "", words: Sequence[str] = ()) -> Html:
     rows = [
         [
             Html(f'<span id="ledger-{escape(one.claim.id.lower())}">{escape(one.claim.id)}</span>'),
-            Html(escape(one.claim.sentence) + (f"<small>{escape(one.claim.why)}</small>" if one.word == "differs" else "")),
+            Html(escape(one.claim.sentence) + (f"<small>{escape(one.claim.why)}</small>" if one.claim.why else "")),
             one.claim.scope,
             one.claim.source.value if one.claim.source else None,
             Html(_measured(one)),

@@ -260,8 +260,9 @@ def source_digest(chapter: str, sources: Path = ROOT / "snippets") -> str:
 def _shape(node: object) -> str:
     """A syntax tree as text: (Name (id x)) with positions, contexts and empty fields left out."""
     if isinstance(node, ast.AST):
-        fields = [(name, value) for name, value in ast.iter_fields(node) if name not in ("ctx", "kind", "type_comment")]
-        return f"({type(node).__name__}{''.join(f' {name}={_shape(_code(value))}' for name, value in fields if value or value == 0)})"
+        fields = [(name, _code(value)) for name, value in ast.iter_fields(node) if name not in ("ctx", "kind")]
+        shapes = [f"{name}={_shape(value)}" for name, value in fields if value not in (None, [])]
+        return f"({' '.join([type(node).__name__, *shapes])})"
     if isinstance(node, list):
         return f"[{' '.join(_shape(item) for item in node)}]"
     return repr(node)
@@ -316,7 +317,8 @@ def shown_device(root: Path = RECORDINGS) -> str:
     chosen = os.environ.get("DEVICE", "")
     if chosen:
         if chosen not in devices(root):
-            raise RecordingMissing(f"DEVICE={chosen} is not recorded; recorded are {', '.join(devices(root)) or 'none'}")
+            known = ", ".join(devices(root)) or "none"
+            raise RecordingMissing(f"DEVICE={chosen} is not recorded; recorded are {known}")
         return chosen
     here = this_device()
     return here if here in devices(root) and here is not None else BUILDER

@@ -1,4 +1,4 @@
-"""What recordings say, as tables: the kernels of a step, the profiler's table, variants side by side, the dispatch tree."""
+"""What recordings say, as tables: kernels of a step, the profiler's table, variants side by side, dispatch tree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 from snippets.lab import recording, trace
-from snippets.lab.figures import Figure, figure, in_words, point
+from snippets.lab.figures import Figure, figure, in_words
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.recording import Recording
 from snippets.lab.trace import CpuOp, GpuActivity, Step, Trace
@@ -48,7 +48,8 @@ def kernel_table(experiment: str, device: str, caption: str = "") -> Html:
                 None if activity.shared_memory_bytes is None else f"{activity.shared_memory_bytes:,}",
             ]
         )
-    head = ["GPU activity", "from operator", "put there by", "time", "launch delay", "grid", "block", "registers", "shared memory, bytes"]
+    head = ["GPU activity", "from operator", "put there by", "time", "launch delay"]
+    head += ["grid", "block", "registers", "shared memory, bytes"]
     return table(caption or f"One step of {experiment}", head, rows, text_columns=3)
 
 
@@ -91,9 +92,7 @@ def profiler_table(experiment: str, device: str, caption: str = "") -> Html:
     return table(caption or f"{experiment}: sums over {len(traced.steps)} steps", head, cells)
 
 
-def compared(
-    experiments: Mapping[str, str], quantities: Mapping[str, str], device: str, caption: str, place: str = ""
-) -> Html:
+def compared(experiments: Mapping[str, str], quantities: Mapping[str, str], device: str, caption: str) -> Html:
     """Variants side by side: a row for each quantity, a column for each experiment.
 
     Args:
@@ -152,14 +151,9 @@ def _branch(op: CpuOp, traced: Trace, of_op: Mapping[int, Sequence[GpuActivity]]
     shapes = " · ".join("x".join(map(str, shape)) for shape in op.input_shapes if shape)
     shown = f' <span class="shapes">{escape(shapes)}</span>' if shapes else ""
     gpu = "".join(
-        f'<li class="gpu">{"kernel" if one.kind == "kernel" else "GPU"}: {code(one.name)} {in_words(one.duration_us, "us")}</li>'
+        f'<li class="gpu">GPU: {code(one.name)} {in_words(one.duration_us, "us")}</li>'
         for one in of_op.get(op.index, ())
     )
     inner = gpu + "".join(_branch(child, traced, of_op) for child in traced.children(op))
     nested = f"<ul>{inner}</ul>" if inner else ""
     return f"<li>{code(op.name)} {in_words(op.duration_us, 'us')}{shown}{nested}</li>"
-
-
-def at(found: Recording, place: str = "") -> recording.Point:
-    """The point of a recording, for findings. Raises `UnknownFigure`."""
-    return point(found, place)

@@ -146,7 +146,7 @@ def _warm_us(variant: Variant) -> float:
         variant.rotating()
     end.record()
     end.synchronize()
-    return start.elapsed_time(end) * 1e3 / (variant.replays * len(variant.input_sets))
+    return float(start.elapsed_time(end)) * 1e3 / (variant.replays * len(variant.input_sets))
 
 
 def _cold_us(variant: Variant, flush: torch.Tensor) -> float:
@@ -156,7 +156,7 @@ def _cold_us(variant: Variant, flush: torch.Tensor) -> float:
     variant.single()
     end.record()
     end.synchronize()
-    return start.elapsed_time(end) * 1e3
+    return float(start.elapsed_time(end)) * 1e3
 
 
 def _loop_us(variant: Variant) -> tuple[float, float]:

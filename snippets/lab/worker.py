@@ -1,7 +1,8 @@
 """One process that measures groups of experiments and leaves finished recordings in a folder.
 
 `capture` starts it and listens. Every line on the event pipe is JSON: {"experiment", "doing"}, {"finished": [ids of a
-group]} or {"experiment", "failed"}. The first failure ends the process, because an illegal access leaves the CUDA context unusable for the others.
+group]} or {"experiment", "failed"}. The first failure ends the process, because an illegal access leaves the CUDA
+context unusable for the others.
 """
 
 from __future__ import annotations
@@ -209,7 +210,8 @@ def here(device: str) -> Circumstances:
             versions[name] = str(torch.__version__) if name == "torch" else importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             versions[name] = "not installed"
-    clocks = {"clocks.sm": "sm_mhz", "clocks.mem": "memory_mhz", "power.draw": "power_w", "temperature.gpu": "temperature_c"}
+    clocks = {"clocks.sm": "sm_mhz", "clocks.mem": "memory_mhz"}
+    clocks |= {"power.draw": "power_w", "temperature.gpu": "temperature_c"}
     return Circumstances(
         date=now(),
         commit=commit(),
@@ -260,9 +262,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--events", type=int, required=True)
     arguments = parser.parse_args()
-    groups = [
-        tuple(found for name in group.split(",") for found in find(name, arguments.package)) for group in arguments.groups
-    ]
+    names = [group.split(",") for group in arguments.groups]
+    groups = [tuple(find(name, arguments.package)[0] for name in group) for group in names]
     with os.fdopen(arguments.events, "w", encoding="utf-8", buffering=1) as events:
         report(groups, arguments.device, arguments.folder, events)
 

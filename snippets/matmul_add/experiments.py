@@ -19,7 +19,10 @@ def product_work(size: int, stack: int = 1, weights: int = 1, bias_rows: int = 0
     return Work(bytes=(2 * stack + weights) * matrix + bias, matmuls=((stack * size, size, size),))
 
 
-def _subject(step: Callable[..., Any], device: str, x: tuple[int, ...], w: tuple[int, ...], b: tuple[int, ...]) -> Subject:
+Shape = tuple[int, ...]
+
+
+def _subject(step: Callable[..., Any], device: str, x: Shape, w: Shape, b: Shape) -> Subject:
     import torch
 
     def inputs() -> tuple[torch.Tensor, ...]:
@@ -123,8 +126,13 @@ SIZES = tuple({"size": size} for size in (64, 128, 256, 512, 1024, 2048, 4096, 8
 
 def _profiled(name: str, make: Any, size: int, work: Any = product_work, **more: Any) -> Experiment:
     return Experiment(
-        chapter="matmul_add", name=name, label="matmul_add", parameters={"size": size, **more.pop("extra", {})},
-        make=make, work=work, **more,
+        chapter="matmul_add",
+        name=name,
+        label="matmul_add",
+        parameters={"size": size, **more.pop("extra", {})},
+        make=make,
+        work=work,
+        **more,
     )
 
 
