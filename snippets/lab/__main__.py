@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     claims.add_argument("--check", action="store_true", help="exit with 1 when a verdict is not the expected one")
 
     prepare = commands.add_parser(
-        "prepare", help="what make docs does first: record if there is a GPU, say what is shown"
+        "prepare", help="what make docs does first: record if there is a GPU"
     )
     prepare.add_argument("--fresh", action="store_true", help="record everything again")
     return top

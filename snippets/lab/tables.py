@@ -96,7 +96,7 @@ def compared(experiments: Mapping[str, str], quantities: Mapping[str, str], devi
     """Variants side by side: a row for each quantity, a column for each experiment.
 
     Args:
-        experiments: heading of a column -> `chapter/experiment`, perhaps with a point: `mlp/sweep_eager[batch=1,seq=1]`.
+        experiments: heading of a column -> `chapter/experiment`, or a point of it: `mlp/sweep_eager[batch=1,seq=1]`.
         quantities: heading of a row -> name of a quantity, as in a figure's name.
     """
     rows: list[Sequence[Cell]] = [

@@ -46,12 +46,13 @@ def profiled(experiment: Experiment, subject: Subject, device: str) -> profile:
     synchronize(device)
     plan = experiment.schedule
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device == "cuda")
-    with profile(
+    prof = profile(
         activities=activities,
         schedule=schedule(wait=plan.wait, warmup=plan.warmup, active=plan.active, repeat=1),
         record_shapes=True,
         acc_events=True,
-    ) as prof:
+    )
+    with prof:
         for _ in range(plan.steps):
             with record_function(experiment.label):
                 subject.step(*inputs)

@@ -1,4 +1,4 @@
-"""What the chapter linear measures: `nn.Linear` eager and compiled, two shapes, and a compiled layer fed new strides."""
+"""What the chapter linear measures: `nn.Linear` eager and compiled, two shapes; a compiled layer fed new strides."""
 
 from __future__ import annotations
 
