@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from snippets.lab.experiment import Experiment, Subject, Work
 
 
 def copy(device: str, mebibytes: int) -> Subject:
-    """Copy a buffer of `mebibytes` MiB on the device."""
+    """Copy a buffer of `mebibytes` MiB on the device, in the stream."""
     from snippets.lab import hardware
 
     return hardware.copy(device, mebibytes << 20)
+
+
+def copy_in_graph(device: str, mebibytes: int) -> Subject:
+    """The same copy as a node of a CUDA graph."""
+    from snippets.lab import hardware
+
+    return hardware.copy(device, mebibytes << 20, in_graph=True)
 
 
 def copy_work(mebibytes: int) -> Work:
@@ -29,23 +38,15 @@ def matmul_work(m: int, k: int, n: int) -> Work:
     return Work(bytes=2 * (m * k + k * n + m * n), matmuls=((m, k, n),))
 
 
+def _ceiling(name: str, make: Any, work: Any, parameters: dict[str, int]) -> Experiment:
+    label = name.partition("_")[0]
+    return Experiment(
+        chapter="devices", name=name, label=label, parameters=parameters, make=make, work=work, group="ceilings"
+    )
+
+
 EXPERIMENTS = (
-    Experiment(
-        chapter="devices",
-        name="copy",
-        label="copy",
-        parameters={"mebibytes": 1024},
-        make=copy,
-        work=copy_work,
-        group="ceilings",
-    ),
-    Experiment(
-        chapter="devices",
-        name="matmul",
-        label="matmul",
-        parameters={"m": 8192, "k": 8192, "n": 8192},
-        make=matmul,
-        work=matmul_work,
-        group="ceilings",
-    ),
+    _ceiling("copy", copy, copy_work, {"mebibytes": 1024}),
+    _ceiling("copy_in_graph", copy_in_graph, copy_work, {"mebibytes": 1024}),
+    _ceiling("matmul", matmul, matmul_work, {"m": 8192, "k": 8192, "n": 8192}),
 )

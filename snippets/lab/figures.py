@@ -107,6 +107,22 @@ def ratio(upper: Timing, lower: Timing, origin: str = "") -> Figure:
     return Figure(median, "x", (q1, q3), origin)
 
 
+def share_of_ceiling(found: Recording, at: Point, what: str) -> Figure:
+    """Percent of a ceiling of its session that a point reached when warm: in bytes for `copy`, else in FLOPs.
+
+    Raises `RecordingMissing` when it was not timed or that ceiling was not measured.
+    """
+    limit = next((ceiling for ceiling in found.ceilings if ceiling.what == what), None)
+    if limit is None or at.timings is None:
+        raise recording.RecordingMissing(f"{found.id} lacks a timing or the ceiling {what!r}; record it again")
+    done, most = (at.bytes, limit.bytes) if what == "copy" else (at.flops, limit.flops)
+    warm = at.timings.warm
+    median, low, high = (
+        100 * done / us / (most / limit.timing.median_us) for us in (warm.median_us, warm.q3_us, warm.q1_us)
+    )
+    return Figure(median, "%", (low, high), f"{found.circumstances.device}, {found.id}, of {what}")
+
+
 def per_step(traced: Trace, of: Callable[[Step], float | int], unit: str = "", origin: str = "") -> Figure:
     """A quantity of every active step: the median, and from the smallest to the largest where they differ.
 
@@ -117,6 +133,14 @@ def per_step(traced: Trace, of: Callable[[Step], float | int], unit: str = "", o
     middle = statistics.median(values) if unit else statistics.median_low(values)
     differ = min(values) != max(values)
     return Figure(middle, unit, (min(values), max(values)) if differ else None, origin, bool(unit) or not differ)
+
+
+def of_steps(traced: Trace, of: Callable[[Step], int | str | bool], origin: str = "") -> Figure:
+    """What the middle step shows, such as its names in order; inconclusive when another step shows something else."""
+    trace.require_steps(traced)
+    seen = [of(step) for step in traced.steps]
+    middle = seen[len(seen) // 2]
+    return Figure(middle, origin=origin, conclusive=all(one == middle for one in seen))
 
 
 def gpu_calls(traced: Trace, step: Step) -> int:

@@ -157,3 +157,59 @@ def _branch(op: CpuOp, traced: Trace, of_op: Mapping[int, Sequence[GpuActivity]]
     inner = gpu + "".join(_branch(child, traced, of_op) for child in traced.children(op))
     nested = f"<ul>{inner}</ul>" if inner else ""
     return f"<li>{code(op.name)} {in_words(op.duration_us, 'us')}{shown}{nested}</li>"
+
+
+def journey(experiment: str, device: str, caption: str = "") -> Html:
+    """How the first kernel of the middle step came to run: operators, call, kernel, and what ties them."""
+    traced = recording.trace(experiment, device)
+    trace.require_kernels(traced)
+    step = middle_step(traced)
+    kernel = step.kernels[0]
+    op, launch = traced.op_of(kernel), traced.launch_of(kernel)
+    rows: list[Sequence[Cell]] = []
+    for one in traced.dispatch_chain(op) if op else ():
+        kind = "annotation" if one.is_annotation else "operator"
+        tie = f"External id {one.external_id}" if one is op else "time: it encloses the next row"
+        rows.append([code(one.name), f"{kind}, CPU", tie, _since(step, one.start_us), in_words(one.duration_us, "us")])
+    if launch:
+        tie = f"External id {launch.external_id}, correlation {launch.correlation}"
+        rows.append(
+            [
+                code(launch.name),
+                "CUDA call, CPU",
+                tie,
+                _since(step, launch.start_us),
+                in_words(launch.duration_us, "us"),
+            ]
+        )
+    tie = f"External id {kernel.external_id}, correlation {kernel.correlation}"
+    rows.append(
+        [
+            code(kernel.name),
+            f"kernel, stream {kernel.stream}",
+            tie,
+            _since(step, kernel.start_us),
+            in_words(kernel.duration_us, "us"),
+        ]
+    )
+    head = ["name", "what and where", "tied by", "begins after", "lasts"]
+    return table(caption or f"From annotation to kernel: {experiment}, {step.name}", head, rows, text_columns=3)
+
+
+def _since(step: Step, time_us: float) -> str:
+    return in_words(time_us - step.start_us, "us")
+
+
+FIRST_LOOK = {
+    "kernels in a step": "kernels_per_step",
+    "copies in a step": "memcpys_per_step",
+    "fills in a step": "memsets_per_step",
+    "GPU busy": "busy_us",
+    "the step on the CPU": "cpu_us",
+}
+
+
+def first_look(device: str) -> Html:
+    """The numbers to look at first, for a step that waits for the CPU and for one that does not."""
+    steps = {"linear, eager": "linear/eager", "MLP, eager": "mlp/eager", "MLP, compiled": "mlp/compiled"}
+    return compared(steps, FIRST_LOOK, device, "A first look at three traces")

@@ -54,6 +54,7 @@ def timing(samples_us: list[float]) -> Timing:
     return Timing(round(median, 3), round(q1, 3), round(q3, 3), tuple(round(sample, 3) for sample in samples_us))
 
 
+# --8<-- [start:in_turns]
 def time_in_turns(subjects: dict[str, Subject]) -> dict[str, Timings]:
     """Time all subjects in one process, in turns. Each must have been run before, so that nothing is built here."""
     variants = {name: prepare(subject) for name, subject in subjects.items()}
@@ -74,6 +75,9 @@ def time_in_turns(subjects: dict[str, Subject]) -> dict[str, Timings]:
     }
 
 
+# --8<-- [end:in_turns]
+
+
 def time_warm(subjects: dict[str, Subject]) -> dict[str, Timing]:
     """The warm time alone, in turns: for ceilings."""
     variants = {name: prepare(subject) for name, subject in subjects.items()}
@@ -85,6 +89,7 @@ def l2_bytes() -> int:
     return int(torch.cuda.get_device_properties(0).L2_cache_size)
 
 
+# --8<-- [start:prepare]
 def prepare(subject: Subject) -> Variant:
     """Draw the input sets and capture the two graphs of a subject."""
     first = subject.inputs()
@@ -106,6 +111,9 @@ def prepare(subject: Subject) -> Variant:
     once_us = _warm_us(variant) * count
     variant.replays = max(1, round(MINIMUM_SAMPLE_US / max(once_us, 1.0)))
     return variant
+
+
+# --8<-- [end:prepare]
 
 
 def _stream(work: Callable[[], None], outputs: list[torch.Tensor]) -> Callable[[], None]:
@@ -139,6 +147,7 @@ def _in_turns(
     return samples
 
 
+# --8<-- [start:samples]
 def _warm_us(variant: Variant) -> float:
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
@@ -170,3 +179,6 @@ def _loop_us(variant: Variant) -> tuple[float, float]:
     torch.cuda.synchronize()
     done = time.perf_counter_ns()
     return (enqueued - begin) / 1e3 / LAUNCHED_STEPS, (done - begin) / 1e3 / LAUNCHED_STEPS
+
+
+# --8<-- [end:samples]

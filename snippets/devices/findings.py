@@ -1,0 +1,117 @@
+"""What the page devices shows: every recorded GPU, its circumstances, and the ceilings all percentages refer to."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+
+from snippets.lab import recording
+from snippets.lab.claims import Claim
+from snippets.lab.figures import Figure, in_words, ratio
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.recording import Ceiling, Circumstances, Recording, RecordingMissing
+
+
+def newest(device: str) -> Circumstances:
+    """The circumstances of the latest recording of a device."""
+    return max((one.circumstances for one in recording.every(device)), key=lambda one: one.date)
+
+
+def known_devices() -> tuple[str, ...]:
+    """Recorded devices, the builder first. Raises `RecordingMissing` when there is none."""
+    found = recording.devices()
+    if not found:
+        raise RecordingMissing("no device is recorded; on a machine with a GPU run make record")
+    return found
+
+
+def circumstances() -> Html:
+    """One column for each recorded device: chip, driver, versions, clocks under load."""
+    of = {device: newest(device) for device in known_devices()}
+    rows: Mapping[str, Callable[[Circumstances], Cell]] = {
+        "compute capability": lambda c: c.compute_capability,
+        "multiprocessors": lambda c: c.multiprocessors,
+        "memory": lambda c: in_words(c.memory_bytes, "bytes"),
+        "L2 cache": lambda c: in_words(c.l2_bytes, "bytes"),
+        "driver": lambda c: c.driver,
+        "CUDA": lambda c: c.cuda,
+        **{name: _version(name) for name in ("python", "torch", "triton", "kernels", "liger-kernel")},
+        "SM clock under load": _clock("sm_mhz", "MHz"),
+        "power under load": _clock("power_w", "W"),
+        "temperature": _clock("temperature_c", "°C"),
+        "last recorded": lambda c: c.date[:10],
+        "at commit": lambda c: c.commit,
+    }
+    body = [[name, *(cell(one) for one in of.values())] for name, cell in rows.items()]
+    return table("Recorded devices", ["", *(one.device for one in of.values())], body)
+
+
+def _version(name: str) -> Callable[[Circumstances], Cell]:
+    return lambda c: c.versions.get(name)
+
+
+def _clock(name: str, unit: str) -> Callable[[Circumstances], Cell]:
+    return lambda c: f"{c.clocks[name]:.0f} {unit}" if name in c.clocks else None
+
+
+def rate(ceiling: Ceiling) -> tuple[float, str]:
+    """What a ceiling limits: FLOP/s of a product, bytes/s of a copy."""
+    amount, unit = (ceiling.flops, "flop/s") if ceiling.flops else (ceiling.bytes, "bytes/s")
+    return amount / ceiling.timing.median_us * 1e6, unit
+
+
+def ceilings() -> Html:
+    """Every ceiling measured on the shown device: the median over its sessions and the range."""
+    device = recording.shown_device()
+    sessions: dict[str, dict[str, tuple[float, str]]] = {}
+    shapes: dict[str, set[str]] = {}
+    for one in recording.every(device):
+        for ceiling in one.ceilings:
+            sessions.setdefault(ceiling.what, {})[one.session] = rate(ceiling)
+            shapes.setdefault(ceiling.what, set()).add(one.chapter)
+    rows = [[what, ", ".join(sorted(shapes[what])), *_range(list(found.values()))] for what, found in sessions.items()]
+    order = sorted(rows, key=lambda row: (row[0] != "copy", not str(row[0]).endswith("8192x8192x8192"), str(row[0])))
+    head = ["ceiling", "used by", "median", "lowest session", "highest session", "sessions"]
+    return table(f"Ceilings of {newest(device).device}", head, order, text_columns=2)
+
+
+def _range(rates: list[tuple[float, str]]) -> list[Cell]:
+    values, unit = [value for value, _ in rates], rates[0][1]
+    bounds = (statistics.median(values), min(values), max(values))
+    return [*(in_words(value, unit) for value in bounds), len(values)]
+
+
+def _timed(name: str, device: str) -> tuple[Recording, recording.Timings]:
+    found = recording.load(f"devices/{name}", device)
+    timings = found.points[0].timings
+    if timings is None:
+        raise RecordingMissing(f"devices/{name} was not timed; make record CHAPTER=devices")
+    return found, timings
+
+
+def copy_in_graph_over_stream(device: str) -> Figure:
+    """How many times longer the copy takes as a graph node, paired."""
+    found, in_graph = _timed("copy_in_graph", device)
+    return ratio(in_graph.warm, _timed("copy", device)[1].warm, f"{found.circumstances.device}, devices/copy_in_graph")
+
+
+def capture_us(device: str) -> Figure:
+    """Time spent measuring everything that is recorded, a group counted once."""
+    groups = {(one.chapter, one.session, one.capture_s) for one in recording.every(device)}
+    return Figure(sum(seconds for _, _, seconds in groups) * 1e6, "us", origin=f"{device}, all recordings")
+
+
+FIGURES: Mapping[str, Callable[[str], Figure]] = {
+    "copy_in_graph_over_stream": copy_in_graph_over_stream,
+    "capture_us": capture_us,
+}
+
+CLAIMS = (
+    Claim(
+        id="D1",
+        sentence="A large device-to-device copy takes longer as a node of a CUDA graph than in the stream.",
+        scope="timing",
+        measure=copy_in_graph_over_stream,
+        holds=lambda measured: isinstance(measured.value, float) and measured.value > 1.1,
+    ),
+)
