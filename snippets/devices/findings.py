@@ -12,9 +12,16 @@ from snippets.lab.html import Cell, Html, table
 from snippets.lab.recording import Ceiling, Circumstances, Recording, RecordingMissing
 
 
+LARGE = 8192
+"""Side of the large matrix product, as in lab/hardware.py."""
+
+
 def newest(device: str) -> Circumstances:
-    """The circumstances of the latest recording of a device."""
-    return max((one.circumstances for one in recording.every(device)), key=lambda one: one.date)
+    """The circumstances of the latest timed recording of a device: its clocks are those of a GPU at work."""
+    timed = [one for one in recording.every(device) if one.ceilings]
+    if not timed:
+        raise RecordingMissing(f"no timed recording for {device}; there run make record")
+    return max((one.circumstances for one in timed), key=lambda one: one.date)
 
 
 def known_devices() -> tuple[str, ...]:
@@ -64,15 +71,18 @@ def ceilings() -> Html:
     """Every ceiling measured on the shown device: the median over its sessions and the range."""
     device = recording.shown_device()
     sessions: dict[str, dict[str, tuple[float, str]]] = {}
-    shapes: dict[str, set[str]] = {}
     for one in recording.every(device):
         for ceiling in one.ceilings:
             sessions.setdefault(ceiling.what, {})[one.session] = rate(ceiling)
-            shapes.setdefault(ceiling.what, set()).add(one.chapter)
-    rows = [[what, ", ".join(sorted(shapes[what])), *_range(list(found.values()))] for what, found in sessions.items()]
-    order = sorted(rows, key=lambda row: (row[0] != "copy", not str(row[0]).endswith("8192x8192x8192"), str(row[0])))
-    head = ["ceiling", "used by", "median", "lowest session", "highest session", "sessions"]
-    return table(f"Ceilings of {newest(device).device}", head, order, text_columns=2)
+    large = f"matmul {LARGE}x{LARGE}x{LARGE}"
+    order = sorted(sessions, key=lambda what: (what != "copy", what != large, _sizes(what)))
+    rows = [[what, *_range(list(sessions[what].values()))] for what in order]
+    head = ["ceiling", "median", "lowest session", "highest session", "sessions"]
+    return table(f"Ceilings of {newest(device).device}", head, rows)
+
+
+def _sizes(what: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in what.rpartition(" ")[2].split("x") if size.isdigit())
 
 
 def _range(rates: list[tuple[float, str]]) -> list[Cell]:

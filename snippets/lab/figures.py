@@ -78,7 +78,10 @@ def in_words(value: float | int | str, unit: str = "") -> str:
         return value
     if not unit:
         return f"{value:,}" if isinstance(value, int) else _three_digits(value)
-    scale, name = next(((s, n) for s, n in UNITS[unit] if abs(value) >= s), UNITS[unit][-1])
+    steps = UNITS[unit]
+    scale, name = next(((s, n) for s, n in steps if abs(value) >= s), steps[-1])
+    if value == 0:
+        name = next(n for s, n in steps if s == 1.0)
     digits = _three_digits(value / scale)
     return f"{digits}{name}" if unit == "x" else f"{digits} {name}"
 

@@ -1,0 +1,59 @@
+"""The page devices: exact rates from hand-made ceilings, and the builder's own recordings."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from snippets.devices import findings
+from snippets.lab import recording
+from snippets.lab.recording import Ceiling, RecordingMissing, Timing
+
+ONE_MS = Timing(1000.0, 990.0, 1010.0, (990.0, 1000.0, 1010.0))
+
+
+def test_a_copy_is_rated_by_its_bytes_and_a_product_by_its_operations():
+    assert findings.rate(Ceiling("copy", 4_000_000_000, 0, ONE_MS)) == (4e12, "bytes/s")
+    assert findings.rate(Ceiling("matmul 10x10x10", 600, 2000, ONE_MS)) == (2e6, "flop/s")
+
+
+def test_the_range_of_a_ceiling_is_its_median_and_bounds():
+    rates = [(3e12, "flop/s"), (1e12, "flop/s"), (2e12, "flop/s")]
+    assert findings._range(rates) == ["2.00 TFLOP/s", "1.00 TFLOP/s", "3.00 TFLOP/s", 3]
+
+
+def test_ceilings_are_ordered_by_size_as_numbers():
+    assert sorted(["matmul 1024x32x64", "matmul 64x64x64", "matmul 128x1x1"], key=findings._sizes) == [
+        "matmul 64x64x64",
+        "matmul 128x1x1",
+        "matmul 1024x32x64",
+    ]
+
+
+def test_circumstances_are_those_of_a_timed_recording(monkeypatch):
+    timed = next(one for one in recording.every(recording.BUILDER) if one.ceilings)
+    later = msgspec.structs.replace(timed.circumstances, date="2999-01-01T00:00:00Z", driver="idle")
+    untimed = msgspec.structs.replace(timed, ceilings=(), circumstances=later)
+    monkeypatch.setattr(recording, "every", lambda device: iter([timed, untimed]))
+    assert findings.newest("any").driver == timed.circumstances.driver
+
+
+def test_every_ceiling_of_the_builder_is_in_the_table(monkeypatch):
+    monkeypatch.setenv("DEVICE", recording.BUILDER)
+    shown = findings.ceilings()
+    for one in recording.every(recording.BUILDER):
+        for ceiling in one.ceilings:
+            assert f"<td>{ceiling.what}</td>" in shown
+
+
+def test_without_recordings_the_page_says_what_to_run(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(recording, "devices", lambda: ())
+    with pytest.raises(RecordingMissing, match="make record"):
+        findings.circumstances()
+
+
+def test_the_claim_about_copies_fails_where_both_take_the_same_time():
+    (claim,) = findings.CLAIMS
+    same = findings.ratio(ONE_MS, ONE_MS)
+    slower = findings.ratio(Timing(2000.0, 0, 0, (1980.0, 2000.0, 2020.0)), ONE_MS)
+    assert (claim.holds(same), claim.holds(slower)) == (False, True)
