@@ -62,9 +62,7 @@ def parser() -> argparse.ArgumentParser:
     claims.add_argument("--json", action="store_true", help="for machines")
     claims.add_argument("--check", action="store_true", help="exit with 1 when a verdict is not the expected one")
 
-    prepare = commands.add_parser(
-        "prepare", help="what make docs does first: record if there is a GPU"
-    )
+    prepare = commands.add_parser("prepare", help="what make docs does first: record if there is a GPU")
     prepare.add_argument("--fresh", action="store_true", help="record everything again")
     return top
 
@@ -77,7 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return run(arguments.experiment, rest)
         if rest:
             parser().error(f"unrecognized arguments: {' '.join(rest)}")
-        return COMMANDS[arguments.command](arguments)
+        code = COMMANDS[arguments.command](arguments)
+        sys.stdout.flush()  # here, where a reader that has gone can still be told from an error
+        return code
     except (NeedsGpu, UnknownExperiment, RecordingError, TraceError, ArchiveError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

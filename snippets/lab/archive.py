@@ -6,15 +6,17 @@ import gzip
 import io
 import re
 import tarfile
+import zlib
 from pathlib import Path
 
-from snippets.lab import recording
+from snippets.lab import kineto, recording
 from snippets.lab.recording import RecordingError
 from snippets.lab.trace import TraceError
-from snippets.lab.trace import read as read_trace
 
 _MEMBER = re.compile(r"([a-z0-9-]+)/([a-z0-9_]+)/([a-z0-9_]+)\.(json|trace\.json\.gz)")
 _MEMBER_LIMIT_BYTES = 4_000_000
+_TRACE_LIMIT_BYTES = 200_000_000
+"""Of a trace once decompressed."""
 
 
 class ArchiveError(Exception):
@@ -68,8 +70,10 @@ def _checked(
             raise ArchiveError(f"{source.name}: {name} was recorded on {read.circumstances.device}")
         if packed is None:
             return read, None
-        read_trace(packed)
-        return read, gzip.decompress(packed)
+        kineto.read(packed, limit_bytes=_TRACE_LIMIT_BYTES)
+        trace_json = gzip.decompress(packed)
+        recording.pack_trace(read, trace_json)  # now, so that a trace that is too large keeps the others out, too
+        return read, trace_json
     except (RecordingError, TraceError) as error:
         raise ArchiveError(f"{source.name}: {name}: {error}; nothing was unpacked") from error
 
@@ -93,7 +97,7 @@ def _read(source: Path) -> dict[str, bytes]:
                 content = tar.extractfile(member)
                 assert content is not None
                 files[member.name] = content.read()
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ArchiveError(f"{source.name} is no archive of recordings: {error}") from error
     if not files:
         raise ArchiveError(f"{source.name} holds no recordings")

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -195,7 +196,8 @@ def _told(
         yield event
         if "failed" in event:
             return
-    process.wait()
+    with suppress(subprocess.TimeoutExpired):  # a GPU's driver may hang when its process ends
+        process.wait(timeout=30)
     if left:
         words = _say_last_words(log)
         yield {"experiment": current, "failed": f"{_death(process.returncode)}; its last words: {words}"}
@@ -240,7 +242,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _death(code: int) -> str:
+def _death(code: int | None) -> str:
+    if code is None:
+        return "the process closed its pipe and did not end"
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"the process ended with code {code}"
 
 

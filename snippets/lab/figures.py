@@ -18,6 +18,7 @@ from pathlib import Path
 from pymdownx.inlinehilite import InlineHiliteException
 
 from snippets.lab import recording, trace
+from snippets.lab.experiment import UnknownExperiment, find
 from snippets.lab.recording import Point, Recording, Timing
 from snippets.lab.trace import Step, Trace
 
@@ -79,16 +80,19 @@ def in_words(value: float | int | str, unit: str = "") -> str:
     if not unit:
         return f"{value:,}" if isinstance(value, int) else _three_digits(value)
     steps = UNITS[unit]
-    scale, name = next(((s, n) for s, n in steps if abs(value) >= s), steps[-1])
+    rounded = float(f"{value:.2e}")  # first: 999.7 us is 1.00 ms
+    scale, name = next(((s, n) for s, n in steps if abs(rounded) >= s), steps[-1])
     if value == 0:
         name = next(n for s, n in steps if s == 1.0)
-    digits = _three_digits(value / scale)
+    is_count = isinstance(value, int) and scale == 1.0 and name in ("bytes", "FLOP")
+    digits = str(value) if is_count else _three_digits(rounded / scale)
     return f"{digits}{name}" if unit == "x" else f"{digits} {name}"
 
 
 def _three_digits(value: float) -> str:
     if value == 0:
         return "0"
+    value = float(f"{value:.2e}")
     if abs(value) < 1e-2 or abs(value) >= 1e6:
         return f"{value:.1e}"
     decimals = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
@@ -224,11 +228,25 @@ def figure(name: str, device: str | None = None, root: Path = recording.RECORDIN
     chapter, experiment, quantity, place = match.groups()
     if quantity not in QUANTITIES:
         raise UnknownFigure(f"no quantity {quantity!r} in {name!r}; there are {', '.join(QUANTITIES)}")
-    found = recording.load(f"{chapter}/{experiment}", device, root)
+    found = _load(f"{chapter}/{experiment}", device, root)
     origin = f"{found.circumstances.device}, {found.id}"
     if quantity in OF_TRACE:
+        if place or not found.has_trace:
+            raise UnknownFigure(f"{name!r}: {quantity} comes out of a trace, and a point of a sweep has none")
         return OF_TRACE[quantity](found, recording.trace(found.id, device, root), f"{origin}, per step of its trace")
     return OF_POINT[quantity](found, point(found, place), origin)
+
+
+def _load(experiment_id: str, device: str, root: Path) -> Recording:
+    """A recording; what is missing because no such experiment exists is an `UnknownFigure`."""
+    try:
+        return recording.load(experiment_id, device, root)
+    except recording.RecordingMissing:
+        try:
+            find(experiment_id)
+        except UnknownExperiment as error:
+            raise UnknownFigure(str(error)) from error
+        raise
 
 
 def point(found: Recording, place: str | None = None) -> Point:
@@ -268,5 +286,5 @@ def fig_formatter(source: str, language: str, class_name: str, md: object) -> st
     except recording.RecordingMissing as error:
         why = f'data-figure="{escape(name)}" title="{escape(str(error))}"'
         return f'<data class="fig missing" value="" {why}>not recorded</data>'
-    except (UnknownFigure, recording.RecordingError, trace.TraceError) as error:
-        raise InlineHiliteException(f"#!fig {name}: {error}") from error
+    except Exception as error:  # inlinehilite would swallow any other and show the source
+        raise InlineHiliteException(f"#!fig {name}: {type(error).__name__}: {error}") from error

@@ -20,7 +20,8 @@ from typing import Any
 
 import msgspec
 
-from snippets.lab import trace as kineto
+from snippets.lab import kineto
+from snippets.lab.trace import Trace
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDINGS = ROOT / "docs" / "recordings"
@@ -166,14 +167,17 @@ def load(experiment_id: str, device: str, root: Path = RECORDINGS) -> Recording:
 def _load(path: Path, mtime_ns: int | None, experiment_id: str, device: str, again: str) -> Recording:
     if mtime_ns is None:
         raise RecordingMissing(f"no recording {experiment_id!r} for {device}; {again}")
-    return decode(path.read_bytes(), path.name, again)
+    found = decode(path.read_bytes(), path.name, again)
+    if found.id != experiment_id:
+        raise RecordingError(f"{path.name} is a recording of {found.id!r}, not of {experiment_id!r}; {again}")
+    return found
 
 
 def decode(content: bytes, name: str, again: str = "record it again") -> Recording:
     """Check the bytes of a recording's JSON and return it. Raises `RecordingError` naming `name`."""
     try:
         schema = msgspec.json.decode(content, type=dict[str, Any]).get("schema")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordingError(f"{name} is no recording ({error}); {again}") from error
     if schema != SCHEMA:
         raise RecordingError(f"{name} has schema {schema!r} and this version reads {SCHEMA}; {again}")
@@ -188,7 +192,7 @@ def trace_path(recording: Recording, device: str, root: Path = RECORDINGS) -> Pa
     return folder(device, recording.chapter, root) / f"{recording.experiment}.trace.json.gz"
 
 
-def trace(experiment_id: str, device: str, root: Path = RECORDINGS) -> kineto.Trace:
+def trace(experiment_id: str, device: str, root: Path = RECORDINGS) -> Trace:
     """The typed trace of a recording. Raises `RecordingError` where it has none."""
     found = load(experiment_id, device, root)
     path = trace_path(found, device, root)
@@ -198,7 +202,7 @@ def trace(experiment_id: str, device: str, root: Path = RECORDINGS) -> kineto.Tr
 
 
 @lru_cache(maxsize=128)
-def _trace(path: Path, mtime_ns: int) -> kineto.Trace:
+def _trace(path: Path, mtime_ns: int) -> Trace:
     return kineto.read(path)
 
 
@@ -209,25 +213,50 @@ def save(recording: Recording, trace_json: bytes | None, device: str, root: Path
     is full or read-only. The old recording is intact in either case.
     """
     target = folder(device, recording.chapter, root)
-    packed = None if trace_json is None else gzip.compress(trace_json, compresslevel=9, mtime=0)
-    if packed is not None and len(packed) > TRACE_LIMIT_BYTES:
-        raise RecordingError(
-            f"the trace of {recording.id} is {len(packed):,} bytes and the limit is {TRACE_LIMIT_BYTES:,}: "
-            "profile fewer steps or a smaller step"
-        )
+    packed = None if trace_json is None else pack_trace(recording, trace_json)
     target.mkdir(parents=True, exist_ok=True)
     content = msgspec.json.format(msgspec.json.encode(recording, order="deterministic"), indent=1) + b"\n"
-    new_trace = None if packed is None else _write_new(target / f"{recording.experiment}.trace.json.gz", packed)
+    trace_file, json_file = target / f"{recording.experiment}.trace.json.gz", target / f"{recording.experiment}.json"
+    new_trace = None if packed is None else _write_new(trace_file, packed)
     new_json = None
     try:
-        new_json = _write_new(target / f"{recording.experiment}.json", content)
-        if new_trace is not None:
-            os.replace(new_trace, target / f"{recording.experiment}.trace.json.gz")
-        os.replace(new_json, target / f"{recording.experiment}.json")
+        new_json = _write_new(json_file, content)
+        _swap(new_trace, trace_file, new_json, json_file)
     finally:
         for left in (new_trace, new_json):
             if left is not None:
                 left.unlink(missing_ok=True)
+
+
+def pack_trace(recording: Recording, trace_json: bytes) -> bytes:
+    """Compress a trace, the same bytes for the same trace. Raises `RecordingError` above `TRACE_LIMIT_BYTES`."""
+    packed = gzip.compress(trace_json, compresslevel=9, mtime=0)
+    if len(packed) > TRACE_LIMIT_BYTES:
+        raise RecordingError(
+            f"the trace of {recording.id} is {len(packed):,} bytes and the limit is {TRACE_LIMIT_BYTES:,}: "
+            "profile fewer steps or a smaller step"
+        )
+    return packed
+
+
+def _swap(new_trace: Path | None, trace_file: Path, new_json: Path, json_file: Path) -> None:
+    """Put two files in place, or neither: the old trace is kept until the JSON beside it is new."""
+    aside = _write_new(trace_file.with_suffix(".old"), trace_file.read_bytes()) if trace_file.is_file() else None
+    try:
+        if new_trace is None:
+            trace_file.unlink(missing_ok=True)
+        else:
+            os.replace(new_trace, trace_file)
+        os.replace(new_json, json_file)
+    except BaseException:
+        if aside is None:
+            trace_file.unlink(missing_ok=True)
+        else:
+            os.replace(aside, trace_file)
+        raise
+    finally:
+        if aside is not None:
+            aside.unlink(missing_ok=True)
 
 
 def _write_new(path: Path, content: bytes) -> Path:
@@ -280,14 +309,14 @@ def is_stale(recording: Recording) -> bool:
     return recording.digest != source_digest(recording.chapter)
 
 
-_ABSOLUTE_PATH = re.compile(r"(?<![\w./:])(?:/|~/)(?:[\w.+@%=-]+/)+")
+_ABSOLUTE_PATH = re.compile(r"(?:file://|(?<![\w./]))(?:~?/(?:[\w.+@%=-]+/)+|/(?:home|Users)/[\w.+@%=-]+)")
 
 
 def scrubbed(value: Any, hosts: tuple[str, ...] = ()) -> Any:
     """Data without the machine's privacy: directories cut from absolute paths, host names replaced by `host`."""
     if isinstance(value, str):
         for host in hosts:
-            value = value.replace(host, "host")
+            value = re.sub(rf"(?<![\w-]){re.escape(host)}(?![\w-])", "host", value)
         return _ABSOLUTE_PATH.sub("", value)
     if isinstance(value, dict):
         return {scrubbed(key, hosts): scrubbed(item, hosts) for key, item in value.items()}
@@ -307,9 +336,12 @@ def this_device() -> str | None:
     if shutil.which("nvidia-smi") is None:
         return None
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    reply = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    try:
+        reply = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
     names = reply.stdout.strip().splitlines()
-    return slug(names[0]) if reply.returncode == 0 and names else None
+    return slug(names[0]) if names else None
 
 
 def shown_device(root: Path = RECORDINGS) -> str:

@@ -12,6 +12,7 @@ from operator import attrgetter
 import msgspec
 from msgspec import Struct
 
+from snippets.lab.kineto import no_collection, read
 from snippets.lab.trace import (
     GpuActivity,
     Trace,
@@ -19,8 +20,6 @@ from snippets.lab.trace import (
     busy_us,
     extent_us,
     kernel_time_us,
-    no_collection,
-    read,
     require_kernels,
     require_steps,
     steps_agree,

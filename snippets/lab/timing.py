@@ -55,9 +55,15 @@ def timing(samples_us: list[float]) -> Timing:
 
 
 # --8<-- [start:in_turns]
-def time_in_turns(subjects: dict[str, Subject]) -> dict[str, Timings]:
-    """Time all subjects in one process, in turns. Each must have been run before, so that nothing is built here."""
-    variants = {name: prepare(subject) for name, subject in subjects.items()}
+def time_in_turns(subjects: dict[str, Subject], tell: Callable[[str], None]) -> dict[str, Timings]:
+    """Time all subjects in one process, in turns. Each must have been run before, so that nothing is built here.
+
+    `tell` hears the name of each before it is made ready, which is where a step that cannot be timed fails.
+    """
+    variants = {}
+    for name, subject in subjects.items():
+        tell(name)
+        variants[name] = prepare(subject)
     flush = torch.empty(max(256 << 20, 4 * l2_bytes()), dtype=torch.uint8, device="cuda")
     warm = _in_turns(variants, ROUNDS, _warm_us)
     cold = _in_turns(variants, ROUNDS, lambda variant: _cold_us(variant, flush))

@@ -27,7 +27,7 @@ import msgspec
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
-from snippets.lab import hardware, recording, timing, trace
+from snippets.lab import hardware, kineto, recording, timing, trace
 from snippets.lab.experiment import Experiment, Subject, find
 from snippets.lab.recording import Ceiling, Circumstances, Point, Recording
 
@@ -76,16 +76,20 @@ def chrome_trace(prof: profile) -> bytes:
         path = Path(folder) / "trace.json"
         prof.export_chrome_trace(str(path))
         content = msgspec.json.decode(path.read_bytes())
-    hosts = tuple(name for name in {socket.gethostname(), platform.node()} if len(name) > 2)
-    clean = recording.scrubbed(content, hosts)
+    clean = recording.scrubbed(content, host_names())
     return msgspec.json.encode({**clean, "traceName": "trace.json"})
+
+
+def host_names() -> tuple[str, ...]:
+    """This machine's names, which no recording keeps."""
+    return tuple(name for name in {socket.gethostname(), platform.node()} if len(name) > 2)
 
 
 def trace_of(experiment: Experiment, subject: Subject, device: str) -> bytes:
     """Profile until all active steps show the same GPU work; a cold process has only one try."""
     for _ in range(PROFILES if experiment.first_steps else 1):
         content = chrome_trace(profiled(experiment, subject, device))
-        if trace.steps_agree(trace.read(content)):
+        if trace.steps_agree(kineto.read(content)):
             break
     return content
 
@@ -143,9 +147,8 @@ def measure_group(group: tuple[Experiment, ...], device: str, folder: Path, tell
             checked[experiment.name] = relative_error(subject, device)
             if experiment.timed and device == "cuda":
                 subjects[experiment.name] = subject
-        if subjects:
-            tell(group[0], "timing")
-        timings = timing.time_in_turns(subjects) if subjects else {}
+        named = {experiment.name: experiment for experiment in group}
+        timings = timing.time_in_turns(subjects, lambda name: tell(named[name], "timing")) if subjects else {}
         for experiment in group:
             if experiment.make is not None:
                 assert experiment.work is not None
@@ -172,7 +175,7 @@ def measure_group(group: tuple[Experiment, ...], device: str, folder: Path, tell
             first_steps=experiment.first_steps,
             points=tuple(points[experiment.name]),
             ceilings=ceilings,
-            data=recording.scrubbed(data[experiment.name]),
+            data=recording.scrubbed(data[experiment.name], host_names()),
             has_trace=experiment.is_traced,
         )
         (folder / f"{experiment.name}.json").write_bytes(msgspec.json.encode(found))
@@ -247,8 +250,9 @@ def commit() -> str:
     if os.environ.get("COMMIT"):
         return os.environ["COMMIT"][:12]
     git = ["git", "-C", str(recording.ROOT)]
-    head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
-    if head.returncode != 0:
+    try:
+        head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
         return "unknown"
     changed = subprocess.run([*git, "status", "--porcelain", "snippets"], capture_output=True, text=True, check=False)
     return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
@@ -280,20 +284,20 @@ def report(groups: list[tuple[Experiment, ...]], device: str, folder: Path, even
 
     def fail(error: BaseException) -> NoReturn:
         lines = str(error).strip().splitlines() or [""]
+        sys.__excepthook__(type(error), error, error.__traceback__)  # first: `capture` reads it when it is told
+        sys.stderr.flush()
         events.write(json.dumps({"experiment": current.id, "failed": f"{type(error).__name__}: {lines[0]}"}) + "\n")
         events.flush()
-        sys.__excepthook__(type(error), error, error.__traceback__)
-        sys.stderr.flush()
         os._exit(1)  # a poisoned CUDA context may hang in the interpreter's own clean-up
 
     try:
         for group in groups:
             current = group[0]
-            measure_group(group, device, folder, tell)
-            events.write(json.dumps({"finished": [experiment.id for experiment in group]}) + "\n")
-            gc.collect()  # compiled functions hang in cycles and hold their graphs' memory
+            gc.collect()  # compiled functions of the last group hang in cycles and hold their graphs' memory
             if device == "cuda":
                 torch.cuda.empty_cache()
+            measure_group(group, device, folder, tell)
+            events.write(json.dumps({"finished": [experiment.id for experiment in group]}) + "\n")
     except BaseException as error:  # whatever it is, it is told and the process ends
         fail(error)
 

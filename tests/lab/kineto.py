@@ -49,7 +49,7 @@ def launch(
 
 
 def kernel(
-    name: str, correlation: int | None, start: float, duration: float, *, stream: Any = 7, device: Any = 0, **args: Any
+    name: str, correlation: Any, start: float, duration: float, *, stream: Any = 7, device: Any = 0, **args: Any
 ) -> Event:
     shape = {"grid": [4, 2, 1], "block": [384, 1, 1], "registers per thread": 168, "shared memory": 164308}
     given = {"device": device, "stream": stream, "correlation": correlation}
@@ -224,7 +224,8 @@ def _synthetic_activity(name: str, call: str, stream: int, start: int, duration:
         category = "kernel"
         args = (
             f'{common}, "queued": 0, "registers per thread": {len(name) % 200}, "shared memory": 0, '
-            '"blocks per SM": 1.0, "warps per SM": 12.0, "grid": [2, 66, 1], "block": [384, 1, 1], "est. achieved occupancy %": 19'
+            '"blocks per SM": 1.0, "warps per SM": 12.0, "grid": [2, 66, 1], "block": [384, 1, 1], '
+            '"est. achieved occupancy %": 19'
         )
     return (
         f'{{"ph": "X", "cat": "{category}", "name": "{name}", "pid": 0, "tid": {stream}, "ts": {_us(start)}, '
