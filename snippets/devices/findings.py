@@ -11,7 +11,6 @@ from snippets.lab.figures import Figure, in_words, ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.recording import Ceiling, Circumstances, Recording, RecordingMissing
 
-
 LARGE = 8192
 """Side of the large matrix product, as in lab/hardware.py."""
 

@@ -24,6 +24,11 @@ recordings under docs/recordings.
   python -m snippets.lab summary trace.json.gz               any PyTorch trace in one table
   python -m snippets.lab claims                              every claim with its verdict
 """
+RUN_HELP = """\
+usage: python -m snippets.lab run CHAPTER/EXPERIMENT [--its-own-parameters] [--device {cuda,cpu}] [--trace-dir DIR]
+
+Profile one experiment on this machine, GPU or CPU, print the profiler's table, and write its Chrome trace if asked to.
+The experiment's own parameters are options: run mlp/eager --help lists them."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -45,13 +50,9 @@ def parser() -> argparse.ArgumentParser:
     imported = commands.add_parser("import", help="unpack an archive of recordings after checking it")
     imported.add_argument("archive", type=Path, metavar="FILE")
 
-    run = commands.add_parser(
-        "run",
-        help="profile one experiment on this machine, print the profiler's table, write its trace",
-        epilog="The experiment's own parameters are options: run mlp/eager --help lists them.",
-        add_help=False,
-    )
-    run.add_argument("experiment", metavar="CHAPTER/EXPERIMENT")
+    text = "profile one experiment on this machine, print the profiler's table, write its trace"
+    run = commands.add_parser("run", help=text, add_help=False)
+    run.add_argument("experiment", nargs="?", default="", metavar="CHAPTER/EXPERIMENT")
 
     summarize = commands.add_parser("summary", help="kernels, launches and busy time of a Kineto trace, plain or gzip")
     summarize.add_argument("trace", type=Path, metavar="TRACE")
@@ -72,10 +73,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, rest = parser().parse_known_args(argv)
     try:
         if arguments.command == "run":
-            return run(arguments.experiment, rest)
-        if rest:
+            code = run(arguments.experiment, rest)
+        elif rest:
             parser().error(f"unrecognized arguments: {' '.join(rest)}")
-        code = COMMANDS[arguments.command](arguments)
+        else:
+            code = COMMANDS[arguments.command](arguments)
         sys.stdout.flush()  # here, where a reader that has gone can still be told from an error
         return code
     except (NeedsGpu, UnknownExperiment, RecordingError, TraceError, ArchiveError) as error:
@@ -161,6 +163,9 @@ def import_archive(arguments: argparse.Namespace) -> int:
 
 def run(name: str, options: Sequence[str]) -> int:
     """Profile one experiment in this process with parameters from the command line."""
+    if not name and {"-h", "--help"} & set(options):
+        print(RUN_HELP)
+        return 0
     found = find(name) if "/" in name else ()
     if len(found) != 1:
         known = [one.id for one in found or (find(name) if name in chapters() else ())] or chapters()
@@ -206,7 +211,7 @@ def prepare(arguments: argparse.Namespace) -> int:
     """Before the pages are built: record on a machine with a GPU, and say of every experiment what a page will show."""
     here = recording.this_device()
     code = 0
-    if here is not None:
+    if here is not None and os.environ.get("DEVICE", here) == here:
         asked = argparse.Namespace(experiments=[], fresh=arguments.fresh, archive=None)
         code = record(asked)
     shown = recording.shown_device()

@@ -46,6 +46,12 @@ class Outcome:
 
 def require_gpu() -> str:
     """The slug of the GPU that will be recorded. Raises `NoGpu`."""
+    seen = recording.this_device()
+    if not torch.cuda.is_available() and seen is not None:
+        raise NoGpu(
+            f"this machine has a GPU ({seen}), but torch {torch.__version__} cannot use it: install a CUDA build of "
+            f"torch that fits its driver, or show other recordings with DEVICE={recording.BUILDER} make docs"
+        )
     if not torch.cuda.is_available():
         raise NoGpu(
             "no CUDA GPU here, and recordings are only ever made on one. To see an experiment on this machine's CPU: "
