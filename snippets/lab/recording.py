@@ -309,7 +309,10 @@ def is_stale(recording: Recording) -> bool:
     return recording.digest != source_digest(recording.chapter)
 
 
-_ABSOLUTE_PATH = re.compile(r"(?:file://|(?<![\w./]))(?:~?/(?:[\w.+@%=-]+/)+|/(?:home|Users)/[\w.+@%=-]+)")
+_ABSOLUTE_PATH = re.compile(
+    r"(?:file://|(?<![\w./]))(?:/(?:home|Users)/[\w.+@%=-]+(?![\w.+@%=/-])|~?/(?:[\w.+@%=-]+/)+)"
+)
+"""Directories with their last slash; a home by itself, which is named after its owner."""
 
 
 def scrubbed(value: Any, hosts: tuple[str, ...] = ()) -> Any:

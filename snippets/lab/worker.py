@@ -127,6 +127,7 @@ def measure_group(group: tuple[Experiment, ...], device: str, folder: Path, tell
     started = time.monotonic()
     points: dict[str, list[Point]] = {experiment.name: [] for experiment in group}
     data: dict[str, dict[str, Any]] = {experiment.name: {} for experiment in group}
+    named = {experiment.name: experiment for experiment in group}
     for index in range(len(group[0].points)):
         torch._dynamo.reset()  # a function compiled at eight shapes would silently fall back to eager
         subjects: dict[str, Subject] = {}
@@ -147,7 +148,6 @@ def measure_group(group: tuple[Experiment, ...], device: str, folder: Path, tell
             checked[experiment.name] = relative_error(subject, device)
             if experiment.timed and device == "cuda":
                 subjects[experiment.name] = subject
-        named = {experiment.name: experiment for experiment in group}
         timings = timing.time_in_turns(subjects, lambda name: tell(named[name], "timing")) if subjects else {}
         for experiment in group:
             if experiment.make is not None:

@@ -59,7 +59,6 @@ def compiled(device: str, batch: int, in_dim: int, out_dim: int) -> Subject:
 # --8<-- [end:variants]
 
 
-# --8<-- [start:new_strides]
 def new_strides(device: str, batch: int, in_dim: int, out_dim: int) -> dict[str, Any]:
     """Feed a compiled layer an input of the same shape but other strides.
 
@@ -70,6 +69,7 @@ def new_strides(device: str, batch: int, in_dim: int, out_dim: int) -> dict[str,
 
     torch._dynamo.reset()
     counters.clear()
+    # --8<-- [start:new_strides]
     layer = _layer(device, in_dim, out_dim)
     step = torch.compile(layer)
     x = torch.randn(batch, in_dim, dtype=torch.bfloat16, device=device)
@@ -82,15 +82,13 @@ def new_strides(device: str, batch: int, in_dim: int, out_dim: int) -> dict[str,
             except RuntimeError as error:
                 raised = type(error).__name__
             graphs.append(counters["stats"]["unique_graphs"])
+    # --8<-- [end:new_strides]
     return {
         "strides": [list(x.stride()), list(walked_by_column.stride())],
         "graphs": graphs,
         "raised": raised,
         "largest_difference": difference,
     }
-
-
-# --8<-- [end:new_strides]
 
 
 def _profiled(name: str, make: Any, shape: dict[str, int], group: str) -> Experiment:

@@ -56,6 +56,7 @@ def eager(device: str, batch: int, seq: int, dim: int, hidden: int) -> Subject:
     return _subject(module, module, (batch, seq, dim), device)
 
 
+# --8<-- [start:compiled]
 def compiled(device: str, batch: int, seq: int, dim: int, hidden: int) -> Subject:
     import torch
 
@@ -63,6 +64,8 @@ def compiled(device: str, batch: int, seq: int, dim: int, hidden: int) -> Subjec
     return _subject(module, torch.compile(module), (batch, seq, dim), device)
 
 
+# --8<-- [end:compiled]
+# --8<-- [start:liger]
 def liger(device: str, batch: int, seq: int, dim: int, hidden: int) -> Subject:
     from torch import nn
 
@@ -77,6 +80,7 @@ def liger(device: str, batch: int, seq: int, dim: int, hidden: int) -> Subject:
     return _subject(swapped, swapped, (batch, seq, dim), device, liger=origin)
 
 
+# --8<-- [end:liger]
 # --8<-- [end:variants]
 
 

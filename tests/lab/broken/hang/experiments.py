@@ -1,0 +1,26 @@
+"""One that ends at once and one that never does, for an interruption."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from snippets.lab.experiment import Experiment
+
+
+def steady(device: str) -> dict[str, Any]:
+    return {"answer": 42}
+
+
+def hangs(device: str) -> dict[str, Any]:
+    with open(os.environ["WORKER_PID_FILE"], "w", encoding="utf-8") as file:
+        file.write(str(os.getpid()))
+    time.sleep(600)
+    return {}
+
+
+EXPERIMENTS = (
+    Experiment(chapter="hang", name="steady", measure=steady),
+    Experiment(chapter="hang", name="hangs", measure=hangs),
+)
