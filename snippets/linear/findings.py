@@ -504,15 +504,22 @@ def layouts() -> Html:
 
 def regimes() -> Html:
     """Where the time of an eager call goes, and how far its GPU work is from the ceilings."""
-    device, rows = recording.shown_device(), []
-    for shape, (eager, _) in PAIRS.items():
+    device, columns = recording.shown_device(), []
+    for eager, _ in PAIRS.values():
         found = recording.load(eager, device)
-        times = [figure(f"{eager.replace('/', '.')}.{quantity}", device) for quantity in ("warm_us", "enqueue_us")]
+        times = [figure(f"{eager.replace('/', '.')}.{quantity}", device) for quantity in ("enqueue_us", "warm_us")]
         shares = [share_of_ceiling(found, found.points[0], what) for what in ("copy", LARGE_MATMUL)]
-        shown = (*times, waits(eager, device), idle(eager, device), *shares)
-        rows.append([shape, *map(tables.figure_cell, shown)])
-    head = ["eager", "GPU time", "CPU time", "CPU over GPU", "GPU idle", "of a copy", "of a large matmul"]
-    return table("Who waits for whom", head, rows)
+        columns.append([*times, waits(eager, device), idle(eager, device), *shares])
+    quantities = (
+        "CPU time of a call (enqueue)",
+        "GPU time (warm)",
+        "CPU time over GPU time",
+        "GPU idle in a Python loop",
+        "bytes per second, of the ceiling copy",
+        f"FLOPs per second, of the ceiling {LARGE_MATMUL}",
+    )
+    rows = [[what, *map(tables.figure_cell, row)] for what, *row in zip(quantities, *columns, strict=True)]
+    return table("Who waits for whom", ["eager", *PAIRS], rows)
 
 
 def copies() -> Html:

@@ -350,7 +350,8 @@ def crossing(name: str) -> Measure:
     def measure(device: str) -> Figure:
         found = _load(name, device)
         free = [int(at.parameters["size"]) for at in found.points if not is_overhead_bound(found, at)]
-        return Figure(min(free, default=0), origin=f"{device}, {name}")
+        size = min(free, default=0)
+        return Figure(size, said=str(size) if size else "none of the sizes", origin=f"{device}, {name}")
 
     return measure
 
@@ -384,6 +385,13 @@ def code_folder(device: str) -> Figure:
     """Whether Inductor's cache lies where the post says."""
     data = _load("generated_code", device).data
     return Figure(bool(data.get("default_folder_is_torchinductor_user")) and bool(data.get("fxgraph_exists")))
+
+
+def copies_in_code(device: str) -> Figure:
+    """How many copies stand in the code that Inductor wrote, said as the functions it calls."""
+    lines = [str(line) for line in _load("generated_code", device).data.get("calls", ())]
+    called = [line.split("(")[0].split(" = ")[-1] for line in lines]
+    return Figure(sum(".copy_" in line for line in lines), said=", ".join(called), origin=f"{device}, generated_code")
 
 
 # Claims: P is the post's, O-M our own
@@ -611,6 +619,10 @@ COMPILED = (
           "0.2, 0.1, 0.1 ms against 0.1, 0.07, 0.07 ms"),
     _post("P46", "Inductor keeps its graphs in torchinductor_<user>/fxgraph, in the folder for temporary files.",
           "every-gpu", code_folder, same(True), "/tmp/torchinductor_<user>/fxgraph"),
+    _post("P47", "The copy of b stands in the code that Inductor generates.", "this-gpu", copies_in_code, between(1),
+          "out = copy(b), then the product",
+          "The generated code allocates the output and calls addmm, nothing else. It is aten::addmm that copies, "
+          "compiled or called by hand, so the copy is not a decision of the compiler."),
     Claim("O-M14", "At 4096 compiling changes the GPU's time by less than a tenth.", "timing",
           times("compiled_4096", "eager_4096", "warm"), between(0.9, 1.1)),
     Claim("O-M15", "At 64 a loop of compiled steps takes at least half as long again as a loop of eager ones.",
@@ -653,6 +665,11 @@ FIGURES: Mapping[str, Measure] = {
     "crossing_eager": crossing("sweep_eager"),
     "crossing_compiled": crossing("sweep_compiled"),
     "first_gap": of_trace("eager_64_cold", first_to_rest(gap_us)),
+    "first_gap_warmed": of_trace("eager_64", first_to_rest(gap_us)),
+    "steps_kept": of_trace("eager_64", lambda traced: Figure(len(traced.steps))),
+    "product_op": steps_of(lambda traced, step: product(traced, step)[1].name, "eager_64"),
+    "product_call": steps_of(lambda traced, step: callers(traced, [product(traced, step)[0]]), "eager_64"),
+    "product_spread": of_trace("eager_4096", longest_to_shortest),
     "offset": of_trace("eager_64_cold", lambda traced: median([offset_us(step) for step in traced.steps], "us")),
     "buffer_request": of_trace("unscheduled", lambda traced: median([o.duration_us for o in requests(traced)], "us")),
     "holes": of_trace("unscheduled", holes),
@@ -702,17 +719,33 @@ def time_of(way: str) -> Callable[[Recording, int], Cell]:
 
 
 def regimes() -> Html:
-    """The sweep: the CPU's time beside the GPU's, and the rate against the bare product's."""
+    """The sweep: the CPU's time beside the GPU's, eager and compiled."""
+    eager, compiled = (recording.load(name, recording.shown_device()) for name in SWEEPS.values())
+    rows: list[Sequence[Cell]] = []
+    for pair in zip(eager.points, compiled.points, strict=True):
+        cells: list[Cell] = [pair[0].parameters["size"]]
+        for found, at in zip((eager, compiled), pair, strict=True):
+            both = timings(found, at)
+            cells += [in_words(both.enqueue.median_us, "us"), in_words(both.warm.median_us, "us")]
+            cells.append("overhead" if is_overhead_bound(found, at) else "GPU")
+        rows.append(cells)
+    head = ["size", "eager CPU", "eager GPU", "bound by", "compiled CPU", "compiled GPU", "bound by"]
+    return table("A step by size: CPU is enqueue, GPU is warm", head, rows)
 
-    def bound(found: Recording, i: int) -> Cell:
-        return "overhead" if is_overhead_bound(found, found.points[i]) else "GPU"
+
+def rates() -> Html:
+    """The sweep against its ceiling: the rate of a step, and its share of a bare product's at the same shape."""
+
+    def rate(found: Recording, i: int) -> Cell:
+        at = found.points[i]
+        return in_words(1e6 * at.flops / timings(found, at).warm.median_us, "flop/s")
 
     def share(found: Recording, i: int) -> Cell:
         shape = "x".join([str(found.points[i].parameters["size"])] * 3)
         return share_of_ceiling(found, found.points[i], f"matmul {shape}").text
 
-    heads = {"enqueue": time_of("enqueue"), "GPU": time_of("warm"), "bound by": bound, "of bare product": share}
-    caption = "A step by size: enqueue is the CPU's time, GPU the time without launches"
+    heads = {"rate": rate, "of bare product": share}
+    caption = "A step by size: its rate, and the share of a bare product's rate"
     return tables.sweep_table(SWEEPS, heads, recording.shown_device(), caption, lambda at: str(at["size"]))
 
 
@@ -723,7 +756,7 @@ def step_widths() -> Html:
         for step in _trace(name, recording.shown_device()).steps:
             found = (step.end_us - step.start_us, gap_us(step), offset_us(step))
             rows.append([code(step.name), before, *(in_words(us, "us") for us in found)])
-    head = ["step", "steps before the profiler", "CPU time", "gap before aten::matmul", "CPU lane to GPU lane"]
+    head = ["step", "steps before", "CPU time", "gap", "lane offset"]
     return table("The profiled steps at 64", head, rows, text_columns=2)
 
 
@@ -735,7 +768,7 @@ def first_steps() -> Html:
         spans = (in_words(step.end_us - step.start_us, "us"), in_words(hole(step).duration_us, "us"))
         asked = len(requests(traced, step.start_us, step.end_us))
         rows.append([code(step.name), *spans, asked, queries(traced, step), len(step.launches)])
-    head = ["step", "CPU time", "hole between the kernels", "buffer requests", "occupancy queries", "CUDA calls"]
+    head = ["step", "CPU time", "hole", "buffer requests", "occupancy queries", "CUDA calls"]
     return table("wait=0, warmup=0, active=20: the first six steps", head, rows)
 
 
@@ -820,7 +853,7 @@ def generated() -> Html:
 
 
 COSTS = {
-    "kernel launches": "kernels_per_step",
+    "kernels": "kernels_per_step",
     "GPU activities": "activities_per_step",
     "operators": "ops_per_step",
     "CPU time in the trace": "cpu_us",
@@ -846,3 +879,12 @@ def graph_gain() -> Html:
     heads = {"loop": time_of("launched"), "replay": time_of("warm"), "loop / replay": gain}
     caption = "A loop of steps beside the replay of a CUDA graph of them"
     return tables.sweep_table(SWEEPS, heads, recording.shown_device(), caption, lambda at: str(at["size"]))
+
+
+def traces() -> Html:
+    """Links to the recorded traces that a reader may want to open in Perfetto."""
+    device = recording.shown_device()
+    names = ("eager_64_cold", "eager_64", "eager_4096", "compiled_4096", "stacked", "unscheduled_20")
+    recorded = [name for name in names if name in recording.recorded(device, "matmul_add")]
+    links = (f'<a href="../recordings/{device}/matmul_add/{name}.trace.json.gz">{name}</a>' for name in recorded)
+    return Html(f"<p>Traces to open in Perfetto: {', '.join(links)}.</p>")

@@ -1,0 +1,343 @@
+"""The chapter linear: its claims on the builder's recordings, and on copies of them in which each is made false."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from snippets.lab import page, recording
+from snippets.lab.claims import Claim, Verdict, judge
+from snippets.lab.figures import Figure
+from snippets.lab.recording import BUILDER, Timing
+from snippets.linear import findings
+
+CLAIMS = {claim.id: claim for claim in findings.CLAIMS}
+Event = dict[str, Any]
+
+
+class Shelf:
+    """Copies of the builder's recordings, to be changed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def edit(self, experiment: str, change: Callable[[list[Event]], list[Event]]) -> None:
+        """Replace the events of a trace."""
+        path = self.root / BUILDER / f"{experiment}.trace.json.gz"
+        content = json.loads(gzip.decompress(path.read_bytes()))
+        content["traceEvents"] = change(content["traceEvents"])
+        path.write_bytes(gzip.compress(json.dumps(content).encode()))
+
+    def rename(self, experiment: str, old: str, new: str) -> None:
+        """Give every event of one name another."""
+        self.edit(experiment, lambda events: [one | {"name": new} if one.get("name") == old else one for one in events])
+
+    def drop(self, experiment: str, name: str) -> None:
+        """Leave out the events of one name."""
+        self.edit(experiment, lambda events: [one for one in events if one.get("name") != name])
+
+    def replace(self, experiment: str, **changed: Any) -> None:
+        """Replace fields of a recording."""
+        path = self.root / BUILDER / f"{experiment}.json"
+        path.write_bytes(
+            msgspec.json.encode(msgspec.structs.replace(recording.decode(path.read_bytes(), ""), **changed))
+        )
+
+    def retime(self, experiment: str, **changed: Timing) -> None:
+        """Replace timings of a recording, by `warm`, `enqueue`, ..."""
+        path = self.root / BUILDER / f"{experiment}.json"
+        (only,) = recording.decode(path.read_bytes(), "").points
+        timings = msgspec.structs.replace(only.timings, **changed)
+        self.replace(experiment, points=(msgspec.structs.replace(only, timings=timings),))
+
+    def remove(self, experiment: str) -> None:
+        """Forget a recording."""
+        (self.root / BUILDER / f"{experiment}.json").unlink()
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shelf:
+    shutil.copytree(recording.RECORDINGS / BUILDER, tmp_path / BUILDER)
+    for name in ("load", "trace", "trace_path"):
+        original = getattr(recording, name)
+        monkeypatch.setattr(recording, name, lambda what, device, *_, of=original: of(what, device, tmp_path))
+    monkeypatch.setenv("DEVICE", BUILDER)
+    return Shelf(tmp_path)
+
+
+def verdict(name: str) -> Verdict:
+    return judge(CLAIMS[name], "linear", BUILDER)
+
+
+def kernel_name(experiment: str) -> str:
+    return str(findings.in_steps(experiment, BUILDER, findings.gpu_names).value)
+
+
+def always(us: float, of: int = 41) -> Timing:
+    return Timing(us, us, us, (us,) * of)
+
+
+@pytest.mark.parametrize("claim", findings.CLAIMS, ids=lambda claim: claim.id)
+def test_every_claim_has_on_the_builder_the_verdict_that_the_page_was_written_for(claim: Claim) -> None:
+    found = judge(claim, "linear", BUILDER)
+    assert found.word == claim.expected_on(BUILDER), found.reason
+    assert (found.word == "differs") == bool(claim.why)
+
+
+def test_every_item_of_the_series_is_a_claim() -> None:
+    assert [name for name in CLAIMS if not name.startswith("O-")] == [f"L{i}" for i in range(1, 13)]
+    assert all((claim.source is None) == name.startswith("O-") for name, claim in CLAIMS.items())
+
+
+# ------------------------------------------------------------------------------------- made false, one at a time
+def second_kernel(events: list[Event]) -> list[Event]:
+    return events + [one | {"ts": one["ts"] + 50, "name": "reduce"} for one in events if one.get("cat") == "kernel"]
+
+
+def test_a_second_kernel(shelf: Shelf) -> None:
+    shelf.edit(findings.EAGER, second_kernel)
+    assert (verdict("L1").word, verdict("L1").measured.text) == ("differs", "2 kernels, 0 memcpy, 0 memset")
+    assert verdict("L5").word == "differs"
+
+
+def test_a_second_kernel_in_both_variants_is_not_one_kernel(shelf: Shelf) -> None:
+    for experiment in (findings.EAGER, findings.COMPILED):
+        shelf.edit(experiment, second_kernel)
+    assert verdict("L5").word == "differs"
+
+
+def test_a_second_kernel_in_one_step_only_is_inconclusive(shelf: Shelf) -> None:
+    def once(events: list[Event]) -> list[Event]:
+        first = next(one for one in events if one.get("cat") == "kernel")
+        return [*events, first | {"ts": first["ts"] + 50, "name": "reduce"}]
+
+    shelf.edit(findings.EAGER, once)
+    for name in ("L1", "L5", "L8"):
+        assert verdict(name).word == "inconclusive"
+
+
+def test_another_chain(shelf: Shelf) -> None:
+    shelf.rename(findings.EAGER, "aten::transpose", "aten::permute")
+    assert verdict("L2").word == "differs"
+    assert "aten::t(aten::permute(aten::as_strided))" in verdict("L2").measured.text
+
+
+def test_a_transpose_that_launches(shelf: Shelf) -> None:
+    def owned_by_transpose(events: list[Event]) -> list[Event]:
+        rows = {one["args"]["External id"]: one for one in events if one.get("cat") == "cpu_op"}
+        starts = {row["ts"]: one for one, row in rows.items() if row["name"] == "aten::as_strided"}
+        for one in events:
+            if one.get("cat") == "kernel":
+                before = max(start for start in starts if start < rows[one["args"]["External id"]]["ts"])
+                one["args"]["External id"] = starts[before]
+        return events
+
+    shelf.edit(findings.EAGER, owned_by_transpose)
+    assert verdict("L3").word == "differs"
+    assert verdict("L3").measured.text.startswith("1 GPU activities, ")
+    assert verdict("L10").measured.text.startswith("no view: ")
+    assert verdict("L10").word == "differs"
+
+
+def test_without_a_transpose_nothing_is_said_of_its_cost(shelf: Shelf) -> None:
+    shelf.rename(findings.EAGER, "aten::t", "aten::mT")
+    assert verdict("L3").word == "not measured"
+
+
+def test_an_addition(shelf: Shelf) -> None:
+    shelf.rename(findings.EAGER, "aten::as_strided", "aten::add_")
+    assert verdict("L4").word == "differs"
+
+
+def test_a_transpose_in_the_compiled_step(shelf: Shelf) -> None:
+    shelf.rename(findings.COMPILED, "Pregraph bytecode", "aten::t")
+    assert verdict("L6").word == "differs"
+
+
+def test_a_row_of_the_compiler_that_is_missing(shelf: Shelf) -> None:
+    shelf.drop(findings.COMPILED, "TorchDynamo Cache Lookup")
+    assert verdict("L7").word == "differs"
+
+
+def test_a_row_that_eager_has_too_is_no_row_of_the_compiler(shelf: Shelf) -> None:
+    shelf.rename(findings.EAGER, "aten::as_strided", "TorchDynamo Cache Lookup")
+    assert verdict("L7").word == "differs"
+
+
+def test_the_names_of_an_a100(shelf: Shelf) -> None:
+    shelf.rename(findings.EAGER, kernel_name(findings.EAGER), findings.A100_KERNEL)
+    assert (verdict("L8").word, verdict("L9").word, verdict("L9").measured.text) == ("holds", "holds", "tn")
+    assert verdict("L5").word == "differs"
+
+
+def test_a_weight_that_was_copied(shelf: Shelf) -> None:
+    def contiguous(events: list[Event]) -> list[Event]:
+        for one in events:
+            if one.get("name") == "aten::addmm":
+                one["args"]["Input Strides"][2] = [64, 1]
+        return events
+
+    shelf.edit(findings.EAGER, contiguous)
+    assert verdict("L10").word == "differs"
+    assert "(32, 64) with strides (64, 1)" in verdict("L10").measured.text
+
+
+def test_a_trace_without_strides(shelf: Shelf) -> None:
+    def older(events: list[Event]) -> list[Event]:
+        for one in events:
+            one.get("args", {}).pop("Input Strides", None)
+        return events
+
+    shelf.edit(findings.EAGER, older)
+    assert verdict("L10").word == "not measured"
+    assert "no strides" in verdict("L10").reason
+
+
+def test_an_error_on_new_strides(shelf: Shelf) -> None:
+    data = recording.load("linear/new_strides", BUILDER).data
+    shelf.replace("linear/new_strides", data=data | {"raised": "RuntimeError", "graphs": [1, 1]})
+    assert verdict("L11").word == "holds"
+    assert verdict("L11").measured.text.startswith("RuntimeError, 0 more graph compiled")
+
+
+def test_a_compiled_sum_that_is_an_epilogue(shelf: Shelf) -> None:
+    compiled, row = "matmul_add/compiled_64", "matmul_add/row_bias_64"
+    shelf.rename(compiled, kernel_name(compiled).split(" + ")[-1], kernel_name(row))
+    assert verdict("L12").word == "differs", "the copy is still there"
+    shelf.edit(compiled, lambda events: [one for one in events if one.get("cat") != "gpu_memcpy"])
+    assert verdict("L12").word == "holds"
+
+
+def test_the_wide_layer_compiled_to_another_kernel(shelf: Shelf) -> None:
+    shelf.rename(findings.COMPILED_WIDE, kernel_name(findings.COMPILED_WIDE), "triton_mm")
+    assert verdict("O-L1").word == "differs"
+
+
+def test_one_kernel_for_both_shapes(shelf: Shelf) -> None:
+    shelf.rename(findings.WIDE, kernel_name(findings.WIDE), kernel_name(findings.EAGER))
+    assert verdict("O-L2").word == "differs"
+
+
+def test_an_occupancy_query(shelf: Shelf) -> None:
+    def asked(events: list[Event]) -> list[Event]:
+        launches = [one for one in events if one.get("name") == "cuLaunchKernelEx"]
+        name = "cudaOccupancyMaxActiveBlocksPerMultiprocessor"
+        return events + [
+            one | {"cat": "cuda_runtime", "name": name, "ts": one["ts"] - 1, "dur": 0.5} for one in launches
+        ]
+
+    shelf.edit(findings.WIDE, asked)
+    assert verdict("O-L3").word == "differs"
+
+
+def test_a_compiled_call_that_is_cheap_at_one_shape(shelf: Shelf) -> None:
+    eager = recording.load(findings.WIDE, BUILDER).points[0].timings
+    shelf.retime(findings.COMPILED_WIDE, enqueue=eager.enqueue)
+    assert (verdict("O-L4").word, verdict("O-L4").measured.value) == ("differs", 1.0)
+
+
+@pytest.mark.parametrize(("us", "word"), [(8.0, "differs"), (10.5, "holds"), (12.0, "differs")])
+def test_gpu_time_may_differ_in_neither_direction(us: float, word: str, shelf: Shelf) -> None:
+    shelf.retime(findings.EAGER, warm=always(10.0))
+    shelf.retime(findings.COMPILED, warm=always(us))
+    assert verdict("O-L5").word == word
+
+
+def test_a_layer_that_keeps_the_gpu_busy(shelf: Shelf) -> None:
+    shelf.retime(findings.WIDE, warm=always(100.0), enqueue=always(50.0, 21))
+    assert (verdict("O-L6").word, verdict("O-L6").measured.value) == ("differs", 0.5)
+
+
+def test_letters_that_do_not_follow_the_weight(shelf: Shelf) -> None:
+    name = kernel_name(findings.WIDE)
+    shelf.rename(findings.WIDE, name, f"{name[:-3]}NNN")
+    assert (verdict("O-L7").word, verdict("O-L7").measured.text[:6]) == ("differs", "6 of 7")
+
+
+def test_letters_show_nothing_when_every_weight_is_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "PRODUCTS", (findings.EAGER, findings.WIDE))
+    assert verdict("O-L7").word == "differs"
+
+
+def test_a_bias_that_costs_the_same_in_both_forms(shelf: Shelf) -> None:
+    for kind in ("matrix", "row"):
+        shelf.retime(f"matmul_add/{kind}_bias_64", warm=always(3.0))
+    assert (verdict("O-L8").word, verdict("O-L8").measured.text) == ("differs", "1.00x")
+
+
+def test_a_missing_recording_is_not_measured(shelf: Shelf) -> None:
+    shelf.remove("linear/new_strides")
+    assert verdict("L11").word == "not measured"
+    assert page.show("x", findings.new_strides_table).count("make record CHAPTER=linear") == 1
+
+
+# ------------------------------------------------------------------------------------------------ figures, tables
+def test_figures_are_the_arithmetic_of_the_timings(shelf: Shelf) -> None:
+    shelf.retime(findings.EAGER, warm=always(4.0), enqueue=always(36.0, 21), launched=always(40.0, 21))
+    shelf.retime(findings.COMPILED, enqueue=always(90.0, 21))
+    assert {name: findings.FIGURES[name](BUILDER).text for name in ("waits", "idle", "replay", "compiled_cpu")} == {
+        "waits": "9.00x",
+        "idle": "90.0 %",
+        "replay": "10.0x",
+        "compiled_cpu": "2.50x",
+    }
+
+
+def test_all_figures_of_the_chapter_are_there() -> None:
+    for compute in findings.FIGURES.values():
+        found = compute(BUILDER)
+        assert isinstance(found, Figure)
+        assert found.conclusive
+
+
+def test_tables_hold_what_they_show(shelf: Shelf) -> None:
+    eager, wide = kernel_name(findings.EAGER), kernel_name(findings.WIDE)
+    assert f"<code>{eager}</code>" in findings.kernels()
+    assert f"<code>{wide}</code>" in findings.kernels_wide()
+    dispatch = findings.dispatch()
+    assert dispatch.index("aten::linear") < dispatch.index("aten::t<") < dispatch.index("aten::addmm")
+    assert "TorchDynamo Cache Lookup" in findings.dispatch_compiled()
+    assert "<td>64x64</td><td><code>Memcpy DtoD (Device -&gt; Device)</code><br><code>nvjet" in findings.biases()
+    assert '<th scope="col" class="number">compiled, wide</th>' in findings.costs()
+    assert "<td>(1, 1024)</td>" in findings.new_strides_table()
+    assert (
+        f"<td>transposed view</td><td>{findings.ending(eager)}</td><td><code>{eager}</code></td>" in findings.layouts()
+    )
+    assert findings.layouts().count("<td>as stored</td>") == 2
+
+
+def test_regimes_name_their_ceilings_and_compute_their_share(shelf: Shelf) -> None:
+    ceilings = recording.load(findings.WIDE, BUILDER).ceilings
+    (large,) = (one for one in ceilings if one.what == findings.LARGE_MATMUL)
+    done = recording.load(findings.WIDE, BUILDER).points[0].flops
+    shelf.retime(findings.WIDE, warm=always(2 * large.timing.median_us * done / large.flops))
+    assert "50.0 %" in findings.regimes()
+
+
+def test_copies_are_read_and_written(shelf: Shelf) -> None:
+    def two_us(events: list[Event]) -> list[Event]:
+        return [one | {"dur": 2.0} if one.get("cat") == "gpu_memcpy" else one for one in events]
+
+    shelf.edit("matmul_add/matrix_bias_64", two_us)
+    assert (
+        "<td>matmul_add/matrix_bias_64</td>"
+        + "".join(f'<td class="number">{cell}</td>' for cell in ("16.4 kB", "2.00 µs", "8.19 GB/s"))
+        in findings.copies()
+    )
+
+
+def test_the_table_of_strides_says_what_it_was_given() -> None:
+    shown = findings.strides_table(
+        {"m": ((3, 2), (2, 1)), "same memory": False, "m.t().flatten()": [0, 2], "<b>": "<i>"}
+    )
+    assert "<td><code>m</code></td><td>shape (3, 2), strides (2, 1)</td>" in shown
+    assert "<td><code>same memory</code></td><td>no</td>" in shown
+    assert "<td>[0, 2]</td>" in shown
+    assert "<td><code>&lt;b&gt;</code></td><td>&lt;i&gt;</td>" in shown
