@@ -7,6 +7,7 @@ import io
 import re
 import tarfile
 import zlib
+import zlib
 from pathlib import Path
 
 from snippets.lab import kineto, recording
@@ -15,6 +16,7 @@ from snippets.lab.trace import TraceError
 
 _MEMBER = re.compile(r"([a-z0-9-]+)/([a-z0-9_]+)/([a-z0-9_]+)\.(json|trace\.json\.gz)")
 _MEMBER_LIMIT_BYTES = 4_000_000
+_ARCHIVE_LIMIT_BYTES = 500_000_000
 _TRACE_LIMIT_BYTES = 200_000_000
 """Of a trace once decompressed."""
 
@@ -88,15 +90,19 @@ def _parts(name: str) -> tuple[str, str, str, str]:
 def _read(source: Path) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     try:
-        with tarfile.open(source, "r:gz") as tar:
+        with gzip.open(source) as packed:  # to its end, where the checksum is
+            content = packed.read(_ARCHIVE_LIMIT_BYTES + 1)
+        if len(content) > _ARCHIVE_LIMIT_BYTES:
+            raise ArchiveError(f"{source.name} is larger than recordings are; nothing was unpacked")
+        with tarfile.open(fileobj=io.BytesIO(content)) as tar:
             for member in tar:
                 if not member.isfile() or not _MEMBER.fullmatch(member.name):
                     raise ArchiveError(f"{source.name}: {member.name!r} does not belong there; nothing was unpacked")
                 if member.size > _MEMBER_LIMIT_BYTES:
                     raise ArchiveError(f"{source.name}: {member.name} is too large; nothing was unpacked")
-                content = tar.extractfile(member)
-                assert content is not None
-                files[member.name] = content.read()
+                member_file = tar.extractfile(member)
+                assert member_file is not None
+                files[member.name] = member_file.read()
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ArchiveError(f"{source.name} is no archive of recordings: {error}") from error
     if not files:

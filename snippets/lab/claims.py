@@ -54,13 +54,15 @@ class Claim:
     source: Source | None = None
     """Empty when the sentence is ours."""
     expected: Mapping[str, Word] = field(default_factory=dict)
-    """By device. Elsewhere `every-gpu` claims are expected to hold and the others are open."""
+    """By device, or `*` for every one. Elsewhere `every-gpu` claims are expected to hold and the others are open."""
     why: str = ""
     """What is different on the builder and why it matters; needed where a verdict is not `holds`."""
 
     def expected_on(self, device: str) -> Word | None:
         """The verdict that the prose was written for; None where nothing is expected."""
-        return self.expected.get(device, "holds" if self.scope == "every-gpu" or device == recording.BUILDER else None)
+        if device in self.expected or "*" in self.expected:
+            return self.expected.get(device) or self.expected["*"]
+        return "holds" if self.scope == "every-gpu" or device == recording.BUILDER else None
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,7 @@ def kernel_table(experiment: str, device: str, caption: str = "") -> Html:
         rows.append(
             [
                 code(activity.name) if activity.kind == "kernel" else activity.name,
-                code(op.name, 40) if op else None,
-                code(launch.name, 40) if launch else None,
+                Html("<br>".join(code(one.name, 40) for one in (op, launch) if one)) or None,
                 in_words(statistics.fmean(same), "us"),
                 None if delay is None else in_words(delay, "us"),
                 _triple(activity.grid),
@@ -48,9 +47,9 @@ def kernel_table(experiment: str, device: str, caption: str = "") -> Html:
                 None if activity.shared_memory_bytes is None else f"{activity.shared_memory_bytes:,}",
             ]
         )
-    head = ["GPU activity", "from operator", "put there by", "time", "launch delay"]
+    head = ["GPU activity", "from operator, by call", "time", "launch delay"]
     head += ["grid", "block", "registers", "shared memory, bytes"]
-    return table(caption or f"One step of {experiment}", head, rows, text_columns=3)
+    return table(caption or f"One step of {experiment}", head, rows, text_columns=2)
 
 
 def middle_step(traced: Trace) -> Step:

@@ -79,7 +79,7 @@ def new_strides(device: str, batch: int, in_dim: int, out_dim: int) -> dict[str,
         for given in (x, walked_by_column):
             try:
                 difference = max(difference, (step(given) - layer(given)).abs().max().item())
-            except RuntimeError as error:
+            except (AssertionError, RuntimeError) as error:
                 raised = type(error).__name__
             graphs.append(counters["stats"]["unique_graphs"])
     # --8<-- [end:new_strides]

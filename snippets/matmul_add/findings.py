@@ -618,7 +618,7 @@ COMPILED = (
           times("compiled_4096", "eager_4096", "enqueue"), between(1.5, 3.5),
           "0.2, 0.1, 0.1 ms against 0.1, 0.07, 0.07 ms"),
     _post("P46", "Inductor keeps its graphs in torchinductor_<user>/fxgraph, in the folder for temporary files.",
-          "every-gpu", code_folder, same(True), "/tmp/torchinductor_<user>/fxgraph"),
+          "every-gpu", code_folder, same(True), "torchinductor_<user>/fxgraph"),
     _post("P47", "The copy of b stands in the code that Inductor generates.", "this-gpu", copies_in_code, between(1),
           "out = copy(b), then the product",
           "The generated code allocates the output and calls addmm, nothing else. It is aten::addmm that copies, "

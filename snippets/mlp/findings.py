@@ -7,6 +7,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 
 from snippets.lab import recording, tables, trace
@@ -18,6 +19,7 @@ from snippets.lab.trace import CpuOp, GpuActivity, Step, Trace
 
 VARIANTS = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
 SWEEPS = {"eager": "mlp/sweep_eager", "compiled": "mlp/sweep_compiled", "Liger": "mlp/sweep_liger"}
+LABEL = "mlp_fwd"
 ONE_TOKEN, ONE_SEQUENCE = "batch=1,seq=1", "batch=1,seq=128"
 BF16_BYTES = 2
 METADATA_OPS = {"aten::t", "aten::transpose", "aten::as_strided", "aten::reshape", "aten::view", "aten::_unsafe_view"}
@@ -230,6 +232,17 @@ def _metadata(traced: Trace, step: Step) -> str:
     chains = {_chain(traced, op.index) for op in inside if op.name == "aten::mm"}
     idle = sorted({op.name for op in inside} - working)
     return f"{' and '.join(sorted(chains))}; GPU work: {', '.join(sorted(working))}; none: {', '.join(idle)}"
+
+
+def _metadata_ops(device: str) -> Figure:
+    found = in_steps("eager", _metadata)(device)
+    return replace(found, said=str(found.value).replace("aten::", ""))
+
+
+def _gemm_kernels(device: str) -> Figure:
+    found = in_steps("eager", gemm_names)(device)
+    gate, *others = str(found.value).split(", ")
+    return replace(found, said=f"{gate} twice, then {others[-1]}") if others[:1] == [gate] else found
 
 
 def _chain(traced: Trace, index: int) -> str:
@@ -448,7 +461,7 @@ CLAIMS: tuple[Claim, ...] = (
     claim(
         "M2",
         "gate and up run ampere_bf16_s16816gemm_bf16_128x128_…_stages_32x5_tn, down runs …_128x256_…_stages_64x3_tn.",
-        in_steps("eager", gemm_names),
+        _gemm_kernels,
         _names_a100_tiles,
         "ampere_bf16_s16816gemm_bf16_128x128_…_stages_32x5_tn twice, then …_128x256_…_stages_64x3_tn",
         scope="this-gpu",
@@ -483,7 +496,7 @@ CLAIMS: tuple[Claim, ...] = (
         "M5",
         "In each aten::linear the chain linear > matmul > mm reaches the GPU, and only through mm: t, transpose, "
         "as_strided, reshape, view and _unsafe_view launch nothing.",
-        in_steps("eager", _metadata),
+        _metadata_ops,
         _only_mm_works,
         "about six names for each linear, of which mm alone reaches the GPU",
     ),
@@ -596,7 +609,7 @@ CLAIMS: tuple[Claim, ...] = (
     claim(
         "O-P1",
         "gate and up, two equal products, run one kernel; down runs another.",
-        in_steps("eager", gemm_names),
+        _gemm_kernels,
         _two_kinds,
         scope="this-gpu",
     ),
@@ -701,8 +714,8 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     claim(
         "O-P16",
-        "Keeping the tensor between in registers also keeps its precision: the compiled forward's error is at least a "
-        "twentieth lower than eager's.",
+        "Keeping the tensor between in registers also keeps its precision: the compiled forward's error is at least "
+        "a twentieth lower than eager's.",
         _error_ratio,
         lambda shown: float(shown.value) >= 1.05,
     ),
@@ -717,8 +730,14 @@ CLAIMS: tuple[Claim, ...] = (
 
 
 def kernels() -> Html:
-    """The GPU work of one eager step."""
-    return tables.kernel_table("mlp/eager", recording.shown_device(), "One eager forward on the GPU")
+    """The GPU work of one eager step, and a word on its order where that is not the series'."""
+    device = recording.shown_device()
+    listed = tables.kernel_table("mlp/eager", device, "One eager forward on the GPU")
+    if in_steps("eager", order)(device).value == "mm, mm, gelu, mul, mm":
+        return listed
+    return Html(
+        f"{listed}<p>The post's code computes gate and up first, so its GELU comes third: the order is Python's.</p>"
+    )
 
 
 def calls() -> Html:
@@ -764,26 +783,16 @@ def gemm_table() -> Html:
         rows.append(
             [
                 name,
-                f"[{m},{k}]x[{k},{n}]",
+                f"{m}x{k}x{n}",
                 code(kernel.name, 70),
-                in_words(2 * m * k * n, "flop"),
-                tables.figure_cell(kernel_us("eager", gemms, place)(device)),
-                tables.figure_cell(rate),
+                kernel_us("eager", gemms, place)(device).text,
+                rate.text,
                 sustained.text,
                 in_words(100 * float(rate.value) / float(sustained.value), "%"),
             ]
         )
-    head = [
-        "linear",
-        "product",
-        "kernel",
-        "work",
-        "time in the trace",
-        "rate in the trace",
-        "same product, sustained",
-        "percent",
-    ]
-    return table("The three GEMMs of the eager forward", head, rows, text_columns=3)
+    head = ["linear", "MxKxN", "kernel", "trace", "rate", "sustained", "percent"]
+    return table("The three GEMMs in the trace, and the same products bare and sustained", head, rows, text_columns=3)
 
 
 def compiled_step() -> Html:
@@ -815,9 +824,9 @@ def traffic(*variants: str) -> Html:
             rate = in_words(size / float(time.value) * 1e6, "bytes/s")
             percent = percent_of_copy(variant, place)(device).text
             tensors = size // hidden_bytes(traced, step)
-            cells: list[Cell] = [tensors, in_words(size, "bytes"), tables.figure_cell(time), rate, percent]
+            cells: list[Cell] = [tensors, in_words(size, "bytes"), time.text, rate, percent]
             rows.append([variant, code(op_name(traced, kernel)), *cells])
-    head = ["variant", "operator", "tensors moved", "bytes", "time", "rate", "percent of a copy"]
+    head = ["variant", "operator", "tensors", "bytes", "time", "rate", "of a copy's"]
     return table("The pointwise part of the forward", head, rows, text_columns=2)
 
 
@@ -846,28 +855,26 @@ def footprints() -> Html:
     return table("Two kernels for one job", ["", "Inductor's", "Liger's"], rows)
 
 
+def _ahead(step: Step) -> tuple[list[str], float]:
+    """What began in the label before the first CUDA call, and the time until then."""
+    span = next((op for op in step.ops if op.name == LABEL), None)
+    if span is None or not step.launches:
+        raise trace.TraceError(f"{step.name} has no {LABEL} or no CUDA call; make record CHAPTER=mlp")
+    first = step.launches[0].start_us
+    return [op.name for op in step.ops if op.start_us < first and op is not span], first - span.start_us
+
+
 def pre_ops() -> Html:
     """What happens on the CPU before the first CUDA call, and how long a call takes the CPU, by variant."""
     device = recording.shown_device()
     rows = []
     for name, experiment in VARIANTS.items():
-        traced, found = recording.trace(experiment, device), recording.load(experiment, device)
-        step = tables.middle_step(traced)
-        first = step.launches[0].start_us
-        span = traced.label_span(step, found.label)
-        assert span is not None
-        ahead = [op.name for op in step.ops if op.start_us < first and op.name != found.label]
-        names = Html(", ".join(code(one, 40) for one in ahead))
-        rows.append(
-            [name, names, in_words(first - span.start_us, "us"), tables.figure_cell(enqueue(experiment)(device))]
-        )
-    head = [
-        "variant",
-        "operators and annotations before the first CUDA call",
-        "time before it (profiled)",
-        "CPU time of a call (not profiled)",
-    ]
-    return table("Before the first kernel", head, rows, text_columns=2)
+        names, _ = _ahead(tables.middle_step(recording.trace(experiment, device)))
+        listed = Html(", ".join(code(one, 40) for one in names))
+        ahead = amount(name.lower(), "us", lambda _, step: _ahead(step)[1])(device)
+        rows.append([name, listed, ahead.text, enqueue(experiment)(device).text])
+    head = ["variant", "before the first CUDA call", "takes, profiled", "whole call, unprofiled"]
+    return table("CPU time before the first CUDA call, and of the whole call", head, rows, text_columns=2)
 
 
 def enqueue(experiment: str) -> Callable[[str], Figure]:
@@ -877,23 +884,17 @@ def enqueue(experiment: str) -> Callable[[str], Figure]:
 
 def new_shapes() -> Html:
     """Compilations so far and time of the first call, for four batch sizes in turn."""
-    device = recording.shown_device()
-    data = recording.load("mlp/new_shapes", device).data
-    modes = {"dynamic=False": "static", "default": "automatic", "Liger": "liger"}
-    shown = {title: data[mode] for title, mode in modes.items() if mode in data}
-    rows = [
-        [
-            batch,
-            *(
-                cell
-                for of in shown.values()
-                for cell in (of["compiled"][i], in_words(1e3 * of["first_call_ms"][i], "us"))
-            ),
-        ]
-        for i, batch in enumerate(data["batches"])
-    ]
-    head = ["batch", *(f"{title}: {what}" for title in shown for what in ("compiled so far", "first call"))]
-    return table("Four batch sizes, each seen for the first time", head, rows)
+    data = recording.load("mlp/new_shapes", recording.shown_device()).data
+    shown = [data[mode] for mode in ("static", "automatic", "liger") if mode in data]
+    rows = []
+    for i, batch in enumerate(data["batches"]):
+        pairs = [(of["compiled"][i], in_words(1e3 * of["first_call_ms"][i], "us")) for of in shown]
+        rows.append([batch, *itertools.chain(*pairs)])
+    titles = ("dynamic=False", "default", "Liger")[: len(shown)]
+    head = ["batch", *itertools.chain(*((f"{title}: so far", "first call") for title in titles))]
+    return table(
+        "Four batch sizes in turn: what has been compiled so far, and how long the first call took", head, rows
+    )
 
 
 def bought() -> Html:
@@ -919,21 +920,20 @@ def bought() -> Html:
 def sweep() -> Html:
     """From one token to 16384: GPU time and time from Python of each variant."""
     heads: dict[str, Callable[[Recording, int], Cell]] = {
-        "on the GPU": lambda found, i: _sweep_cell(found, i, "warm"),
-        "from Python": lambda found, i: _sweep_cell(found, i, "launched"),
+        "GPU": lambda found, i: _sweep_cell(found, i, "warm"),
+        "Python": lambda found, i: _sweep_cell(found, i, "launched"),
     }
     return tables.sweep_table(
         SWEEPS,
         heads,
         recording.shown_device(),
-        "The same forward at six sizes",
+        "By number of tokens: time on the GPU, and from Python until the GPU is done",
         _tokens,
     )
 
 
 def _tokens(parameters: Mapping[str, int | str]) -> str:
-    count = int(parameters["batch"]) * int(parameters["seq"])
-    return f"{count:,} token{'' if count == 1 else 's'}"
+    return f"{int(parameters['batch']) * int(parameters['seq']):,}"
 
 
 def _sweep_cell(found: Recording, index: int, kind: str) -> Cell:
