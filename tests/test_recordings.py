@@ -1,0 +1,75 @@
+"""What is committed: complete both ways, current, small, scrubbed, and in agreement with itself."""
+
+import gzip
+import re
+
+import pytest
+
+from snippets.lab import recording, trace
+from snippets.lab.experiment import Experiment, chapters, experiments
+
+ALL = [one for chapter in chapters() for one in experiments(chapter)]
+PRIVATE = re.compile(r"(?<![\w:./])/(?:home|root|tmp|work|usr|opt|var|mnt|data)/")
+
+
+@pytest.mark.parametrize("experiment", ALL, ids=lambda one: one.id)
+def test_every_experiment_is_recorded_and_current(experiment: Experiment):
+    found = recording.load(experiment.id, recording.BUILDER)
+    assert not recording.is_stale(found), f"the code changed; run make record CHAPTER={experiment.chapter}"
+    assert (found.has_trace, found.label) == (experiment.is_traced, experiment.label)
+    assert [point.parameters for point in found.points] == (
+        [dict(point) for point in experiment.points] if experiment.make else []
+    )
+    assert all((point.timings is not None) == experiment.timed for point in found.points)
+    assert (found.data != {}) or experiment.measure is None
+
+
+def test_every_recording_has_its_experiment():
+    known = {experiment.id for experiment in ALL}
+    for device in recording.devices():
+        assert {one.id for one in recording.every(device)} <= known
+
+
+def test_nothing_else_lies_among_the_recordings():
+    for path in (recording.RECORDINGS / recording.BUILDER).rglob("*"):
+        assert path.is_dir() or re.fullmatch(r"[a-z0-9_]+\.(json|trace\.json\.gz)", path.name), path
+
+
+@pytest.mark.parametrize(
+    "path", sorted(recording.RECORDINGS.rglob("*.*")), ids=lambda path: f"{path.parent.name}/{path.name}"
+)
+def test_files_are_small_and_scrubbed(path):
+    content = path.read_bytes()
+    assert len(content) <= recording.TRACE_LIMIT_BYTES
+    text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+    assert not PRIVATE.search(text)
+    assert not re.search(r'"host_?name"', text, re.IGNORECASE)
+
+
+@pytest.mark.parametrize("experiment", [one for one in ALL if one.is_traced], ids=lambda one: one.id)
+def test_the_steps_of_a_trace_agree(experiment: Experiment):
+    traced = recording.trace(experiment.id, recording.BUILDER)
+    assert len(traced.steps) == experiment.schedule.active
+    assert trace.steps_agree(traced)
+    assert traced.unattributed == ()
+
+
+@pytest.mark.parametrize("experiment", [one for one in ALL if one.timed and one.make], ids=lambda one: one.id)
+def test_timings_are_ordered_and_of_one_session_with_their_mates(experiment: Experiment):
+    found = recording.load(experiment.id, recording.BUILDER)
+    mates = [one for one in ALL if (one.chapter, one.group) == (experiment.chapter, experiment.group)]
+    assert {recording.load(mate.id, recording.BUILDER).session for mate in mates} == {found.session}
+    for point in found.points:
+        assert point.timings is not None
+        for name in ("warm", "cold", "launched", "enqueue"):
+            timing = getattr(point.timings, name)
+            assert 0 < timing.q1_us <= timing.median_us <= timing.q3_us
+            assert len(timing.samples_us) > 20
+        assert point.timings.enqueue.median_us <= point.timings.launched.median_us
+
+
+def test_errors_are_within_what_the_experiment_allows():
+    for found in recording.every(recording.BUILDER):
+        for point in found.points:
+            assert 0 <= point.relative_error <= 1e-2
+            assert point.reference_dtype in ("float64", "float32") or found.experiment.startswith("copy")
