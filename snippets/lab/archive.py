@@ -73,6 +73,8 @@ def _checked(
         if packed is None:
             return read, None
         kineto.read(packed, limit_bytes=_TRACE_LIMIT_BYTES)
+        if packed[:2] != b"\x1f\x8b":  # `read` takes plain JSON as well
+            raise ArchiveError(f"{source.name}: the trace of {name} is not compressed; nothing was unpacked")
         trace_json = gzip.decompress(packed)
         recording.pack_trace(read, trace_json)  # now, so that a trace that is too large keeps the others out, too
         return read, trace_json
@@ -94,7 +96,7 @@ def _read(source: Path) -> dict[str, bytes]:
             content = packed.read(_ARCHIVE_LIMIT_BYTES + 1)
         if len(content) > _ARCHIVE_LIMIT_BYTES:
             raise ArchiveError(f"{source.name} is larger than recordings are; nothing was unpacked")
-        with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
             for member in tar:
                 if not member.isfile() or not _MEMBER.fullmatch(member.name):
                     raise ArchiveError(f"{source.name}: {member.name!r} does not belong there; nothing was unpacked")

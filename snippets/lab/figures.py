@@ -85,7 +85,7 @@ def in_words(value: float | int | str, unit: str = "") -> str:
     if value == 0:
         name = next(n for s, n in steps if s == 1.0)
     is_count = isinstance(value, int) and scale == 1.0 and name in ("bytes", "FLOP")
-    digits = str(value) if is_count else _three_digits(rounded / scale)
+    digits = f"{value:,}" if is_count else _three_digits(rounded / scale)
     return f"{digits}{name}" if unit == "x" else f"{digits} {name}"
 
 

@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
+from typing import TypeVar
 
 from snippets.lab import recording, tables, trace
 from snippets.lab.claims import Claim, Scope, Source, Word
@@ -29,6 +30,7 @@ ARTICLE = "“The Profiling Deep-Dive on nn.Linear Fusion”, an article about P
 SERIES_GEMMS_US, SERIES_FUSED_US, SERIES_LIGER_US = (190.0, 190.0, 170.0), 89.4, 92.8
 """Part 2's kernel times: gate, up and down; Inductor's fused kernel; Liger's."""
 
+E = TypeVar("E")
 Pick = Callable[[Trace, Step], Sequence[GpuActivity]]
 
 
@@ -39,8 +41,8 @@ def op_name(traced: Trace, activity: GpuActivity) -> str:
 
 
 def gemms(traced: Trace, step: Step) -> tuple[GpuActivity, ...]:
-    """The kernels of `aten::mm`, in order: gate, up, down."""
-    return tuple(kernel for kernel in step.kernels if op_name(traced, kernel) == "aten::mm")
+    """The kernels of `aten::mm`, in order: gate, up, down. Raises `TraceError` when they are not three."""
+    return _three(step, tuple(kernel for kernel in step.kernels if op_name(traced, kernel) == "aten::mm"))
 
 
 def pointwise(traced: Trace, step: Step) -> tuple[GpuActivity, ...]:
@@ -48,8 +50,21 @@ def pointwise(traced: Trace, step: Step) -> tuple[GpuActivity, ...]:
     return tuple(kernel for kernel in step.kernels if op_name(traced, kernel) != "aten::mm")
 
 
-def _mms(step: Step) -> list[CpuOp]:
-    return [op for op in step.ops if op.name == "aten::mm"]
+def pick(kernels: Sequence[GpuActivity], place: int) -> GpuActivity:
+    """The kernel at a place. Raises `TraceError` when there are not so many."""
+    if place >= len(kernels):
+        raise trace.TraceError(f"a step lacks kernel {place + 1} of {len(kernels)}; make record CHAPTER=mlp")
+    return kernels[place]
+
+
+def _three(step: Step, found: tuple[E, ...]) -> tuple[E, ...]:
+    if len(found) != 3:
+        raise trace.TraceError(f"{step.name} has {len(found)} products instead of three; make record CHAPTER=mlp")
+    return found
+
+
+def _mms(step: Step) -> tuple[CpuOp, ...]:
+    return _three(step, tuple(op for op in step.ops if op.name == "aten::mm"))
 
 
 def products(traced: Trace, step: Step) -> tuple[tuple[int, int, int], ...]:
@@ -116,9 +131,9 @@ def amount(variant: str, unit: str, of: Callable[[Trace, Step], float]) -> Calla
     return measure
 
 
-def kernel_us(variant: str, pick: Pick, place: int) -> Callable[[str], Figure]:
+def kernel_us(variant: str, kernels_of: Pick, place: int) -> Callable[[str], Figure]:
     """A measure: time of one kernel in the trace."""
-    return amount(variant, "us", lambda traced, step: pick(traced, step)[place].duration_us)
+    return amount(variant, "us", lambda traced, step: pick(kernels_of(traced, step), place).duration_us)
 
 
 def trace_ratio(upper: Callable[[str], Figure], lower: Callable[[str], Figure]) -> Callable[[str], Figure]:
@@ -182,12 +197,12 @@ def percent_of_copy(variant: str, place: int = 0) -> Callable[[str], Figure]:
 
 
 def _us(traced: Trace, step: Step, place: int) -> float:
-    return pointwise(traced, step)[place].duration_us
+    return pick(pointwise(traced, step), place).duration_us
 
 
 def moved_bytes(traced: Trace, step: Step, place: int) -> int:
     """What a step's pointwise kernel has to move: GELU two tensors, a product or a fused kernel three."""
-    alone = op_name(traced, pointwise(traced, step)[place]) == "aten::gelu"
+    alone = op_name(traced, pick(pointwise(traced, step), place)) == "aten::gelu"
     return hidden_bytes(traced, step) * (2 if alone else 3)
 
 
@@ -334,7 +349,7 @@ def _saved_bytes(device: str) -> Figure:
 
 
 def _liger_launch(traced: Trace, step: Step) -> str:
-    (kernel,) = pointwise(traced, step)
+    kernel = pick(pointwise(traced, step), 0)
     rows, _, columns = products(traced, step)[0]
     blocks, threads = math.prod(kernel.grid or (0,)), math.prod(kernel.block or (0,))
     return f"{blocks} blocks of {threads} threads for {rows} rows of {columns}"
@@ -837,7 +852,7 @@ def footprints() -> Html:
     for variant in ("compiled", "liger"):
         traced = recording.trace(f"mlp/{variant}", device)
         step = tables.middle_step(traced)
-        (columns[variant],) = pointwise(traced, step)
+        columns[variant] = pick(pointwise(traced, step), 0)
         elements = hidden_bytes(traced, step) // BF16_BYTES
     threads = {
         name: math.prod(kernel.grid or (0,)) * math.prod(kernel.block or (0,)) for name, kernel in columns.items()

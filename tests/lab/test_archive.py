@@ -129,6 +129,12 @@ def test_a_huge_member(tmp_path: Path, home: Path) -> None:
     refused(source, home, f"{DEVICE}/mlp/other.json is too large; nothing was unpacked")
 
 
+def test_an_archive_that_unpacks_to_a_huge_one(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "_ARCHIVE_LIMIT_BYTES", 1_000_000)
+    members = [(f"{DEVICE}/mlp/n{place}.json", bytes(300_000)) for place in range(4)]
+    refused(tarred(tmp_path / "a.tar.gz", *members), home, "a.tar.gz is larger than recordings are")
+
+
 def test_a_trace_that_unpacks_to_a_huge_one(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "_TRACE_LIMIT_BYTES", 1_000_000)
     bomb = samples.gzipped(b'{"traceEvents": []' + b" " * 2_000_000 + b"}")
@@ -196,7 +202,7 @@ def changed(**fields: object) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
         (lambda members: {**members, TRACE: members[TRACE][:-20]}, "the gzip stream is cut off"),
         (lambda members: {**members, TRACE: samples.gzipped(b'{"a": 1}')}, "JSON, but no Kineto trace"),
         (lambda members: {**members, TRACE: samples.gzipped(b"[" * 100_000)}, "is no whole JSON"),
-        (lambda members: {**members, TRACE: samples.trace_json()}, f"{TRACE}"),
+        (lambda members: {**members, TRACE: samples.trace_json()}, f"the trace of {JSON} is not compressed"),
     ],
 )
 def test_a_recording_that_is_not_sound(

@@ -1,0 +1,415 @@
+"""The chapter mlp: its claims on the builder's recordings, and on altered ones in which they must fail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from html import unescape
+from typing import Any
+
+import msgspec
+import pytest
+
+from snippets.lab import page, recording
+from snippets.lab.claims import Word, judge
+from snippets.lab.figures import Figure, figure
+from snippets.lab.html import Html
+from snippets.lab.recording import BUILDER, Recording, RecordingMissing, Timing
+from snippets.lab.trace import GpuActivity, Launch, Step, Trace
+from snippets.mlp import findings
+
+CLAIMS = {claim.id: claim for claim in findings.CLAIMS}
+HIDDEN_BYTES = 50_331_648
+replace = msgspec.structs.replace
+
+
+def verdict(name: str) -> Word:
+    return judge(CLAIMS[name], "mlp", BUILDER).word
+
+
+def measured(name: str) -> Figure:
+    found = judge(CLAIMS[name], "mlp", BUILDER).measured
+    assert found is not None
+    return found
+
+
+class Bench:
+    """Recordings and traces of the builder, with some of them altered in memory."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.load, self.trace = recording.load, recording.trace
+        self.recordings: dict[str, Recording] = {}
+        self.traces: dict[str, Trace] = {}
+        monkeypatch.setattr(
+            recording, "load", lambda name, device, *_: self.recordings.get(name) or self.load(name, device)
+        )
+        monkeypatch.setattr(
+            recording, "trace", lambda name, device, *_: self.traces.get(name) or self.trace(name, device)
+        )
+
+    def steps(self, variant: str, change: Callable[[Step], Step], only: int | None = None) -> None:
+        """Change every step of a variant's trace, or only one."""
+        name = f"mlp/{variant}"
+        traced = self.trace(name, BUILDER)
+        steps = (change(step) if only in (None, place) else step for place, step in enumerate(traced.steps))
+        self.traces[name] = replace(traced, steps=tuple(steps))
+
+    def kernels(self, variant: str, change: Callable[[GpuActivity], GpuActivity], only: int | None = None) -> None:
+        """Change every kernel of a variant's steps, or only those of one step."""
+        self.steps(
+            variant,
+            lambda step: replace(
+                step, activities=tuple(change(one) if one.kind == "kernel" else one for one in step.activities)
+            ),
+            only,
+        )
+
+    def data(self, name: str, **changed: Any) -> None:
+        """Change fields of what `measure` returned."""
+        found = self.recordings.get(name) or self.load(name, BUILDER)
+        self.recordings[name] = replace(found, data={**found.data, **changed})
+
+    def points(self, name: str, **changed: Any) -> None:
+        """Change fields of every point of a recording."""
+        found = self.recordings.get(name) or self.load(name, BUILDER)
+        self.recordings[name] = replace(found, points=tuple(replace(one, **changed) for one in found.points))
+
+    def scaled(self, name: str, kind: str, factor: float) -> None:
+        """Make one kind of timing of every point longer or shorter."""
+        found = self.recordings.get(name) or self.load(name, BUILDER)
+
+        def longer(one: Any) -> Any:
+            old: Timing = getattr(one.timings, kind)
+            samples = tuple(factor * sample for sample in old.samples_us)
+            timing = Timing(factor * old.median_us, factor * old.q1_us, factor * old.q3_us, samples)
+            return replace(one, timings=replace(one.timings, **{kind: timing}))
+
+        self.recordings[name] = replace(found, points=tuple(map(longer, found.points)))
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(monkeypatch)
+
+
+def named(old: str, new: str) -> Callable[[GpuActivity], GpuActivity]:
+    return lambda kernel: replace(kernel, name=kernel.name.replace(old, new))
+
+
+def lasting(name: str, us: float) -> Callable[[GpuActivity], GpuActivity]:
+    return lambda kernel: replace(kernel, duration_us=us) if name in kernel.name else kernel
+
+
+def without(kind: str) -> Callable[[Step], Step]:
+    return lambda step: replace(step, activities=tuple(one for one in step.activities if one.kind != kind))
+
+
+def last_kernel_dropped(step: Step) -> Step:
+    return replace(step, activities=step.activities[:-1])
+
+
+def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
+    judged = [judge(claim, "mlp", BUILDER) for claim in findings.CLAIMS]
+    assert [(one.claim.id, one.word, one.reason) for one in judged if not one.is_expected] == []
+    assert "not measured" not in {one.word for one in judged}
+
+
+def test_every_assigned_claim_is_there_and_every_difference_explained() -> None:
+    assert {*(f"M{i}" for i in range(1, 14)), *(f"K{i}" for i in range(1, 6))} <= set(CLAIMS)
+    for claim in findings.CLAIMS:
+        assert bool(claim.why) == (claim.expected.get(BUILDER) == "differs"), claim.id
+        assert not re.search(r"\d\s?(?:[mµn]s|us|[MGT]B|%|T?FLOP)", claim.why), claim.id
+        assert claim.id.startswith("O-") or claim.source is not None, claim.id
+
+
+@pytest.mark.parametrize("name", ["M1", "M2", "M8", "M10", "O-P13"])
+def test_steps_that_disagree_decide_nothing(name: str, bench: Bench) -> None:
+    bench.steps("compiled", lambda step: replace(step, activities=step.kernels[:1] + step.kernels[3:]), only=0)
+    bench.steps("eager", lambda step: replace(step, activities=step.activities[::-1]), only=0)
+    assert verdict(name) == "inconclusive"
+
+
+def test_a_missing_kernel_is_noticed(bench: Bench) -> None:
+    for variant in ("eager", "compiled", "liger"):
+        bench.steps(variant, last_kernel_dropped)
+    assert [verdict(name) for name in ("M1", "M8", "K1")] == ["differs"] * 3
+    found = judge(CLAIMS["M7"], "mlp", BUILDER)
+    assert (found.word, "2 products instead of three" in found.reason) == ("not measured", True)
+
+
+@pytest.mark.parametrize(
+    ("order", "holds"),
+    [
+        ("mm, mm, gelu, mul, mm", True),
+        ("mm, gelu, mm, mul, mm", True),
+        ("gelu, mm, mm, mul, mm", False),
+        ("mm, mm, mul, gelu, mm", False),
+        ("mm, mm, gelu, mul, mul", False),
+        ("mm, mm, gelu, mul", False),
+    ],
+)
+def test_m1_follows_the_data(order: str, holds: bool) -> None:
+    assert CLAIMS["M1"].holds(Figure(order)) is holds
+
+
+def test_names_of_the_a100_would_hold(bench: Bench) -> None:
+    assert verdict("M2") == "differs"
+    small, large = "ampere_bf16_s16816gemm_bf16_128x128_x_stages_32x5_tn", "ampere_bf16_s16816gemm_bf16_128x256_tn"
+    gate, down = (str(figure(f"mlp.{name}", BUILDER).value) for name in ("gate_gemm", "down_gemm"))
+    bench.kernels("eager", lambda kernel: named(down, large)(named(gate, small)(kernel)))
+    assert (verdict("M2"), verdict("O-P1")) == ("holds", "holds")
+    bench.kernels("eager", lambda kernel: named(down, small)(named(gate, small)(kernel)))
+    assert (verdict("M2"), verdict("O-P1")) == ("differs", "differs")
+
+
+def test_m3_wants_the_width_of_the_a100(bench: Bench) -> None:
+    bench.kernels("eager", named("elementwise_kernel<8", "elementwise_kernel<4"))
+    assert verdict("M3") == "holds"
+
+
+def test_m4_finds_queries_under_the_products(bench: Bench) -> None:
+    traced = bench.trace("mlp/eager", BUILDER)
+    asked = [
+        Launch("cudaOccupancyMaxActiveBlocksPerMultiprocessor", op.start_us + 0.1, 0.1, op.thread, 0)
+        for op in traced.cpu_ops
+        if op.name == "aten::mm"
+    ]
+    bench.traces["mlp/eager"] = replace(
+        traced, launches=tuple(sorted([*traced.launches, *asked], key=lambda one: one.start_us))
+    )
+    assert (verdict("M4"), measured("M4").value) == ("holds", "3 of 3 GEMMs, 0 of 2 pointwise")
+
+
+def test_m5_fails_when_a_view_launches_something(bench: Bench) -> None:
+    view = next(op for op in bench.trace("mlp/eager", BUILDER).cpu_ops if op.name == "aten::as_strided")
+    bench.kernels("eager", lambda kernel: replace(kernel, external_id=view.external_id))
+    assert verdict("M5") == "differs"
+
+
+def test_m6_fails_for_another_shape(bench: Bench) -> None:
+    wide = ((8192, 768), (768, 4096))
+    bench.steps(
+        "eager",
+        lambda step: replace(
+            step, ops=tuple(replace(op, input_shapes=wide) if op.name == "aten::mm" else op for op in step.ops)
+        ),
+    )
+    assert verdict("M6") == "differs"
+
+
+@pytest.mark.parametrize(("down_us", "word"), [(90.0, "holds"), (100.0, "differs"), (70.0, "differs")])
+def test_m7_wants_about_a_tenth(down_us: float, word: Word, bench: Bench) -> None:
+    down = str(figure("mlp.down_gemm", BUILDER).value)
+    bench.kernels("eager", lambda kernel: lasting(down, down_us)(lasting("nvjet", 100.0)(kernel)))
+    assert (verdict("M7"), measured("M7").value) == (word, pytest.approx(100 - down_us))
+
+
+def test_m8_fails_when_the_chain_is_left(bench: Bench) -> None:
+    bench.steps(
+        "compiled",
+        lambda step: replace(
+            step,
+            ops=tuple(replace(op, name="aten::linear") if op.name.startswith("AOT") else op for op in step.ops),
+        ),
+    )
+    assert (verdict("M8"), str(measured("M8").value).split("; ")[1]) == ("differs", "wrappers left: aten::linear")
+
+
+@pytest.mark.parametrize(("name", "variant"), [("M9", "compiled"), ("K5", "liger")])
+def test_one_other_gemm_is_noticed(name: str, variant: str, bench: Bench) -> None:
+    bench.kernels(variant, named("coopB", "coopA"))
+    assert verdict(name) == "differs"
+
+
+def test_m10_compares_the_whole_name(bench: Bench) -> None:
+    bench.kernels("compiled", named("_mul_0", "_mul_1"))
+    assert verdict("M10") == "differs"
+
+
+def test_bytes_come_from_the_shapes(bench: Bench) -> None:
+    assert figure("mlp.intermediate_bytes", BUILDER).value == HIDDEN_BYTES
+    assert figure("mlp.eager_bytes", BUILDER).value == 5 * HIDDEN_BYTES
+    assert figure("mlp.fused_bytes", BUILDER).value == 3 * HIDDEN_BYTES
+    assert figure("mlp.saved_bytes", BUILDER).value == 2 * HIDDEN_BYTES
+    half = ((64, 128, 1536), (64, 128, 1536))
+    bench.steps(
+        "eager",
+        lambda step: replace(
+            step, ops=tuple(replace(op, input_shapes=half) if op.name == "aten::mul" else op for op in step.ops)
+        ),
+    )
+    assert figure("mlp.eager_bytes", BUILDER).value == 2 * HIDDEN_BYTES + 3 * HIDDEN_BYTES // 2
+    assert verdict("M12") == "differs"
+
+
+def test_m13_and_the_fused_kernel_s_rate(bench: Bench) -> None:
+    (copy,) = (one for one in bench.load("mlp/compiled", BUILDER).ceilings if one.what == "copy")
+    as_fast_as_a_copy = 3 * HIDDEN_BYTES / copy.bytes * copy.timing.median_us
+    bench.kernels("compiled", lasting("triton", as_fast_as_a_copy))
+    assert (verdict("M13"), measured("M13").value) == ("holds", pytest.approx(100))
+    bench.kernels("compiled", lasting("triton", 2 * as_fast_as_a_copy))
+    assert (verdict("M13"), measured("M13").value) == ("differs", pytest.approx(50))
+
+
+@pytest.mark.parametrize(("liger_us", "word"), [(38.0, "holds"), (36.0, "differs"), (48.0, "differs")])
+def test_k3_wants_a_few_percent(liger_us: float, word: Word, bench: Bench) -> None:
+    bench.kernels("compiled", lasting("triton", 37.0))
+    bench.kernels("liger", lasting("geglu", liger_us))
+    assert (verdict("K3"), measured("K3").value) == (word, pytest.approx(liger_us / 37.0))
+
+
+def test_k2_sees_a_row_of_dynamo(bench: Bench) -> None:
+    bench.steps(
+        "liger", lambda step: replace(step, ops=(*step.ops, replace(step.ops[0], name="TorchDynamo Cache Lookup")))
+    )
+    assert (verdict("K2"), measured("K2").value) == ("differs", "TorchDynamo Cache Lookup")
+
+
+@pytest.mark.parametrize(
+    ("automatic", "liger", "words"),
+    [
+        ([1, 2, 3, 4], [1, 1, 1, 1], ("holds", "differs")),
+        ([1, 2, 2, 2], [1, 1, 1, 1], ("differs", "holds")),
+        ([1, 2, 3, 4], [1, 1, 2, 2], ("differs", "differs")),
+        ([1, 1, 1, 1], [1, 1, 1, 1], ("differs", "differs")),
+    ],
+)
+def test_k4_counts_compilations(automatic: list[int], liger: list[int], words: tuple[Word, Word], bench: Bench) -> None:
+    ms = [1.0] * 4
+    bench.data(
+        "mlp/new_shapes",
+        automatic={"compiled": automatic, "first_call_ms": ms},
+        liger={"compiled": liger, "first_call_ms": ms},
+    )
+    assert (verdict("K4"), verdict("O-P9")) == words
+
+
+def test_the_cost_of_compiling_by_hand(bench: Bench) -> None:
+    bench.data(
+        "mlp/new_shapes",
+        static={"compiled": [1, 2], "first_call_ms": [900.0, 300.0]},
+        automatic={"compiled": [1, 2, 2], "first_call_ms": [400.0, 500.0, 2.0]},
+    )
+    assert measured("O-P10").value == 150.0
+    bench.data("mlp/new_shapes", automatic={"compiled": [1, 2, 2], "first_call_ms": [400.0, 500.0, 30.0]})
+    assert verdict("O-P10") == "differs"
+
+
+def test_blocks_launches_and_memsets(bench: Bench) -> None:
+    bench.kernels("eager", lambda kernel: replace(kernel, grid=(3, 66, 1)) if "nvjet" in kernel.name else kernel)
+    assert (verdict("O-P2"), measured("O-P2").value) == ("differs", "cuLaunchKernelEx, 198 blocks, 132 multiprocessors")
+    bench.steps("liger", without("memset"))
+    assert (verdict("O-P3"), str(measured("O-P3").value).split("; ")[-1]) == ("differs", "none")
+
+
+def test_a_ceiling_that_is_not_beaten(bench: Bench) -> None:
+    bench.kernels("eager", lasting("nvjet", 100.0))
+    assert verdict("O-P4") == "differs"
+
+
+def test_memory_error_and_launch_of_liger(bench: Bench) -> None:
+    eager = bench.load("mlp/eager", BUILDER).points[0]
+    bench.points("mlp/compiled", peak_memory_bytes=eager.peak_memory_bytes, relative_error=eager.relative_error)
+    bench.kernels("liger", lambda kernel: replace(kernel, grid=(132, 1, 1)))
+    assert [verdict(name) for name in ("O-P6", "O-P7", "O-P16")] == ["differs"] * 3
+    assert measured("O-P7").value == "132 blocks of 256 threads for 8192 rows of 3072"
+
+
+def test_speed_ups_are_judged_by_pairs(bench: Bench) -> None:
+    for name in ("eager", "compiled", "liger"):
+        bench.recordings[f"mlp/{name}"] = bench.load("mlp/eager", BUILDER)
+    assert (verdict("O-P11"), verdict("O-P12")) == ("differs", "differs")
+    assert figure("mlp.compiled_speedup", BUILDER).value == 1.0
+    bench.scaled("mlp/compiled", "warm", 0.8)
+    bench.scaled("mlp/liger", "warm", 0.9)
+    assert (verdict("O-P11"), verdict("O-P12")) == ("holds", "holds")
+    assert figure("mlp.compiled_speedup", BUILDER).value == pytest.approx(1.25)
+
+
+def test_small_inputs_are_judged_at_every_size(bench: Bench) -> None:
+    for kind in ("launched", "enqueue"):
+        bench.scaled("mlp/sweep_liger", kind, 0.5)
+    bench.scaled("mlp/sweep_compiled", "warm", 1.1)
+    assert [verdict(name) for name in ("O-P14", "O-P8", "O-P15")] == ["differs"] * 3
+
+
+def test_timings_of_two_sessions_are_not_compared(bench: Bench) -> None:
+    bench.recordings["mlp/compiled"] = replace(bench.load("mlp/compiled", BUILDER), session="another")
+    found = judge(CLAIMS["O-P11"], "mlp", BUILDER)
+    assert (found.word, "recorded apart" in found.reason) == ("not measured", True)
+
+
+def test_half_of_the_launches_is_not_enough(bench: Bench) -> None:
+    bench.steps("compiled", lambda step: replace(step, activities=step.kernels[:2]))
+    assert (verdict("O-P13"), measured("O-P13").value) == ("holds", pytest.approx(60))
+    bench.steps("compiled", lambda step: replace(step, activities=step.kernels[:3]))
+    assert verdict("O-P13") == "differs"
+
+
+def test_figures_by_hand(bench: Bench) -> None:
+    bench.kernels("eager", lambda kernel: replace(kernel, duration_us=40.0 if "nvjet" in kernel.name else 15.0))
+    assert figure("mlp.pointwise_share", BUILDER).value == pytest.approx(20)
+    assert figure("mlp.free_pointwise", BUILDER).value == pytest.approx(1.25)
+    assert figure("mlp.series_speedup", BUILDER).value == pytest.approx((550 + 149) / (550 + 89.4))
+    assert figure("mlp.gemm_flops", BUILDER).value == 2 * 8192 * 768 * 3072
+
+
+@pytest.mark.parametrize("name", findings.FIGURES)
+def test_every_figure_has_a_text(name: str) -> None:
+    shown = figure(f"mlp.{name}", BUILDER)
+    assert shown.text
+    assert shown.conclusive
+
+
+def text_of(shown: Html) -> str:
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", shown)))
+
+
+TABLES: Mapping[str, tuple[Callable[[], Html], tuple[str, ...]]] = {
+    "kernels": (findings.kernels, ("Memset (Device)", "aten::gelu", "cuLaunchKernelEx")),
+    "calls": (findings.calls, ("cudaMemsetAsync", "vectorized_elementwise_kernel<8,", "132")),
+    "operators": (findings.operators, ("aten::as_strided", "nested as they call each other")),
+    "gemms": (findings.gemm_table, ("8192x768x3072", "8192x3072x768", "TFLOP/s")),
+    "compiled": (findings.compiled_step, ("triton_poi_fused__unsafe_view_gelu_mul_0", "TorchDynamo Cache Lookup")),
+    "liger": (findings.liger_step, ("_geglu_tanh_forward_kernel", "The layers came from")),
+    "traffic": (findings.traffic, ("aten::mul", "151 MB", "TB/s")),
+    "footprints": (findings.footprints, ("24,576", "8,192", "Inductor's")),
+    "pre-ops": (findings.pre_ops, ("AOTDispatcher Runtime Wrapper Prologue", "Liger")),
+    "new shapes": (findings.new_shapes, ("dynamic=False: so far", "64", "48")),
+    "bought": (findings.bought, ("GPU time, warm", "paired timings", "from Python")),
+    "sweep": (findings.sweep, ("16,384", "Liger Python")),
+    "reach": (findings.reach, ("took no time", "Part 2's own times")),
+    "waiting": (findings.waiting, ("as a CUDA graph", "compiled")),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_show_what_they_promise(name: str) -> None:
+    make, expected = TABLES[name]
+    shown = text_of(make())
+    assert [words for words in expected if words not in shown] == []
+
+
+def test_the_order_is_explained_only_where_it_is_not_the_series(bench: Bench) -> None:
+    assert ("the order is Python's" in findings.kernels()) == (
+        figure("mlp.order", BUILDER).value != "mm, mm, gelu, mul, mm"
+    )
+
+
+def test_a_hostile_name_stays_text(bench: Bench) -> None:
+    for variant in ("eager", "compiled", "liger"):
+        bench.kernels(variant, named("_", "<script>"))
+    bench.data("mlp/liger", liger="<script>")
+    for make in (findings.calls, findings.gemm_table, findings.footprints, findings.liger_step, findings.traffic):
+        assert "<script" not in make()
+    assert "<script" not in page.claims_table("mlp")
+
+
+def test_a_missing_recording_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str, *_: object) -> Trace:
+        raise RecordingMissing(f"no recording {name!r}; run make record CHAPTER=mlp")
+
+    monkeypatch.setattr(recording, "load", missing)
+    monkeypatch.setattr(recording, "trace", missing)
+    assert {judge(claim, "mlp", BUILDER).word for claim in findings.CLAIMS} == {"not measured"}
+    assert "make record CHAPTER=mlp" in page.show("mlp-kernels", findings.kernels)
