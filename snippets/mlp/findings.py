@@ -870,13 +870,12 @@ def footprints() -> Html:
     return table("Two kernels for one job", ["", "Inductor's", "Liger's"], rows)
 
 
-def _ahead(step: Step) -> tuple[list[str], float]:
-    """What began in the label before the first CUDA call, and the time until then."""
+def _ahead(step: Step) -> list[str]:
+    """What began in the label before the first CUDA call."""
     span = next((op for op in step.ops if op.name == LABEL), None)
     if span is None or not step.launches:
         raise trace.TraceError(f"{step.name} has no {LABEL} or no CUDA call; make record CHAPTER=mlp")
-    first = step.launches[0].start_us
-    return [op.name for op in step.ops if op.start_us < first and op is not span], first - span.start_us
+    return [op.name for op in step.ops if op.start_us < step.launches[0].start_us and op is not span]
 
 
 def pre_ops() -> Html:
@@ -884,12 +883,13 @@ def pre_ops() -> Html:
     device = recording.shown_device()
     rows = []
     for name, experiment in VARIANTS.items():
-        names, _ = _ahead(tables.middle_step(recording.trace(experiment, device)))
+        names = _ahead(tables.middle_step(recording.trace(experiment, device)))
         listed = Html(", ".join(code(one, 40) for one in names))
-        ahead = amount(name.lower(), "us", lambda _, step: _ahead(step)[1])(device)
-        rows.append([name, listed, ahead.text, enqueue(experiment)(device).text])
-    head = ["variant", "before the first CUDA call", "takes, profiled", "whole call, unprofiled"]
-    return table("CPU time before the first CUDA call, and of the whole call", head, rows, text_columns=2)
+        rows.append([name, listed, tables.figure_cell(enqueue(experiment)(device))])
+    head = ["variant", "before the first CUDA call", "CPU time of the whole call"]
+    return table(
+        "What a call does before its first CUDA call, and how long it keeps the CPU", head, rows, text_columns=2
+    )
 
 
 def enqueue(experiment: str) -> Callable[[str], Figure]:

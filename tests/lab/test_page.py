@@ -1,0 +1,182 @@
+"""The frame of a page: where its numbers come from, in which mode, and what is said where there are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snippets.lab import page, recording
+from snippets.lab.claims import Claim, Source
+from snippets.lab.figures import Figure
+from snippets.lab.recording import RecordingError, RecordingMissing
+from tests.lab import samples
+from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, put, sample
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = samples.shelf(monkeypatch, tmp_path)
+    put(root, sample())
+    return root
+
+
+@pytest.fixture
+def ledger(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def fill(*mine: Claim) -> None:
+        monkeypatch.setattr(page, "all_claims", lambda: {one.id: ("mlp", one) for one in mine})
+
+    return fill
+
+
+def claim(value: Any = 5, **changed: Any) -> Claim:
+    given: dict[str, Any] = {
+        "id": "M1",
+        "sentence": "Five kernels.",
+        "scope": "every-gpu",
+        "measure": lambda device: Figure(value),
+        "holds": lambda shown: shown.value == 5,
+    }
+    return Claim(**given | changed)
+
+
+def test_a_fence_is_marked_as_run() -> None:
+    assert page.show("a-b", lambda x, y: f"<i>{x}{y}</i>", 1, 2) == '<div class="lab" data-fence="a-b"><i>12</i></div>'
+
+
+def test_a_fence_without_its_recording_says_so(shelf: Path) -> None:
+    shown = page.show("a", lambda: str(recording.load("mlp/compiled", DEVICE)))
+    assert 'class="admonition warning"' in shown
+    assert 'data-fence="a"' in shown
+    assert "Not recorded yet" in Markup(shown).text
+    assert f"no recording 'mlp/compiled' for {DEVICE}" in Markup(shown).text
+    assert "run make record CHAPTER=mlp" in Markup(shown).text
+
+
+@pytest.mark.parametrize("error", [RecordingError("damaged"), ValueError("a mistake")])
+def test_any_other_error_ends_the_build(error: Exception) -> None:
+    def content() -> str:
+        raise error
+
+    with pytest.raises(type(error)):
+        page.show("a", content)
+
+
+def test_provenance(shelf: Path) -> None:
+    assert page.provenance("mlp") == (
+        '<p class="provenance"><strong>NVIDIA Sample</strong> · driver 580.1, CUDA 13.0 · python 3.12.3, torch 2.11.0 · '
+        '<time datetime="2026-10-01T12:00:00Z">2026-10-01</time> · commit <code>0123abc</code> · '
+        '<span class="mode mode-replayed">replayed</span></p>'
+    )
+
+
+def test_provenance_is_of_the_newest(shelf: Path) -> None:
+    put(shelf, sample("mlp/new", circumstances=samples.circumstances(date="2026-11-01T00:00:00Z", commit="new")))
+    assert "<code>new</code>" in page.provenance("mlp")
+
+
+@pytest.mark.parametrize(
+    ("here", "digest", "mode"),
+    [
+        (None, None, "replayed"),
+        ("nvidia-other", None, "replayed"),
+        (DEVICE, None, "live"),
+        (None, "0" * 16, "stale"),
+        (DEVICE, "0" * 16, "stale"),
+    ],
+)
+def test_the_three_modes(
+    shelf: Path, monkeypatch: pytest.MonkeyPatch, here: str | None, digest: str | None, mode: str
+) -> None:
+    monkeypatch.setattr(recording, "this_device", lambda: here)
+    put(shelf, sample("mlp/second"), sample("mlp/third"))
+    if digest:
+        put(shelf, sample(digest=digest))
+    shown = page.provenance("mlp")
+    assert f'<span class="mode mode-{mode}">{mode}</span>' in shown
+    assert ("Recorded for an older version of this code" in shown) is (mode == "stale")
+    if mode == "stale":
+        text = Markup(shown).text
+        assert "1 of 3 recordings were made before the code on this page changed." in text
+        assert "run make record CHAPTER=mlp." in text
+
+
+def test_provenance_of_what_is_not_recorded(shelf: Path) -> None:
+    with pytest.raises(RecordingMissing, match=rf"^no recording of linear for {DEVICE}; there run make record CHAPTER="):
+        page.provenance("linear")
+    assert "Not recorded yet" in page.show("p", page.provenance, "linear")
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_untrusted_provenance(shelf: Path, name: str) -> None:
+    fields = dict.fromkeys(("device", "driver", "cuda", "commit", "date"), name)
+    put(shelf, sample(digest="stale", circumstances=samples.circumstances(versions={name: name}, **fields)))
+    shown = page.provenance("mlp")
+    assert_only_text(shown, name)
+    assert Markup(shown).text.count(name) >= 4
+    assert dict(Markup(shown).attributes)["datetime"] == name
+
+
+def test_a_verdict_that_holds_and_one_that_differs(ledger: Any, shelf: Path) -> None:
+    ledger(
+        claim(source=Source("Part 2", "5 kernels"), why="Unneeded."),
+        claim(4, id="M2", sentence="Not four.", why="Because of fusion."),
+    )
+    shown = page.verdicts("M2", "M1")
+    text = Markup(shown).text
+    assert shown.index('id="claim-m2"') < shown.index('id="claim-m1"')
+    assert text == (
+        "≠ differs Not four.ours · SAMPLE: 4Because of fusion.✓ holds Five kernels.Part 2: 5 kernels · SAMPLE: 5"
+    )
+    assert 'class="verdict differs"' in shown
+    with pytest.raises(KeyError):
+        page.verdicts("M9")
+
+
+@pytest.mark.parametrize(
+    ("figure", "text"),
+    [
+        (Figure(5, conclusive=False), "? inconclusive Five kernels.ours · SAMPLE: 5"),
+        (Figure(21.5, "us", (21.0, 22.0)), "≠ differs Five kernels.ours · SAMPLE: 21.5 µs (21.0 to 22.0 µs)"),
+        (None, "– not measured Five kernels.ours · nothing there"),
+    ],
+)
+def test_what_a_verdict_shows(ledger: Any, shelf: Path, figure: Figure | None, text: str) -> None:
+    def measure(device: str) -> Figure:
+        if figure is None:
+            raise RecordingMissing("nothing there")
+        return figure
+
+    ledger(claim(measure=measure))
+    assert Markup(page.verdicts("M1")).text == text
+
+
+def test_the_ledger(ledger: Any, shelf: Path) -> None:
+    ledger(claim(), claim(4, id="M2", why="Because."), claim(3, id="M3", why="So."))
+    shown = page.claims_table()
+    assert f"<caption>Claims on {DEVICE}</caption>" in shown
+    assert shown.count("<tr>") == 4
+    assert page.claims_table("linear").count("<tr>") == 1
+    assert f"<caption>Claims of mlp on {DEVICE}</caption>" in page.claims_table("mlp")
+    differing = page.claims_table("mlp", ["differs"])
+    assert ("ledger-m1" in differing, "ledger-m2" in differing, "ledger-m3" in differing) == (False, True, True)
+    summary = f"3 claims on {DEVICE}: 1 holds, 2 differs, 0 inconclusive, 0 not measured."
+    assert Markup(page.claims_summary()).text == summary
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_untrusted_claims(ledger: Any, shelf: Path, name: str) -> None:
+    ledger(
+        claim(name, sentence=name, why=name, id="M1", source=Source(name, name, name)),
+        claim(id=name, measure=lambda device: Figure(1.0, said=name)),
+    )
+    for shown in (page.verdicts("M1"), page.verdicts(name), page.claims_table(), page.show(name, page.claims_table)):
+        assert_only_text(shown, name)
+
+    def missing(device: str) -> Figure:
+        raise RecordingMissing(name)
+
+    ledger(claim(measure=missing))
+    for shown in (page.verdicts("M1"), page.claims_table(), page.show("a", missing, DEVICE)):
+        assert_only_text(shown, name)
