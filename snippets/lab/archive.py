@@ -7,7 +7,6 @@ import io
 import re
 import tarfile
 import zlib
-import zlib
 from pathlib import Path
 
 from snippets.lab import kineto, recording

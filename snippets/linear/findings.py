@@ -335,7 +335,8 @@ CLAIMS = (
     Claim(
         "L11",
         "A compiled layer throws an error when its input has other strides than those it was compiled for.",
-        "every-gpu", fed_new_strides, lambda found: found.value is True, Source("Part 2", "an error"), DIFFERS_EVERYWHERE,
+        "every-gpu", fed_new_strides, lambda found: found.value is True,
+        Source("Part 2", "an error"), DIFFERS_EVERYWHERE,
         "The compiled code does rely on the strides, but a guard checks them before it runs. When they are new, Dynamo "
         "compiles another graph and the result stays right. Expect a long first call with a new layout, not an error.",
     ),

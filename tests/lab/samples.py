@@ -100,7 +100,7 @@ def as_dict(found: Recording) -> dict[str, Any]:
 def trace_json(
     *, name: str = "gemm", op: str = "aten::mm", label: str = "mlp_fwd", kernels: Iterable[int] = (2, 2, 2)
 ) -> bytes:
-    """Steps of 100 us under a label, 80 us on the CPU: so many kernels of 10 us each, then a fill; one op around them."""
+    """Steps of 100 us under a label, 80 us on the CPU: so many kernels of 10 us each, then a fill, under one op."""
     events = []
     correlation = 0
     for place, count in enumerate(kernels):

@@ -211,7 +211,7 @@ def test_figures_of_a_chapter(monkeypatch: pytest.MonkeyPatch, shelf: Path) -> N
     monkeypatch.setattr(figures.importlib, "import_module", lambda name: SimpleNamespace(FIGURES=own))
     assert figure("mlp.answer").text == f"of {DEVICE}"
     assert figure("mlp.answer", "nvidia-x").text == "of nvidia-x"
-    with pytest.raises(UnknownFigure, match="no figure 'mlp.question'"):
+    with pytest.raises(UnknownFigure, match=r"no figure 'mlp\.question'"):
         figure("mlp.question")
 
 
@@ -226,7 +226,9 @@ def test_a_missing_recording_is_shown_as_missing(shelf: Path) -> None:
 
 def test_a_damaged_recording_ends_the_build(shelf: Path) -> None:
     (shelf / DEVICE / "mlp" / "eager.json").write_text("{")
-    with pytest.raises(InlineHiliteException, match=r"mlp\.eager\.warm_us: RecordingError: eager\.json is no recording"):
+    with pytest.raises(
+        InlineHiliteException, match=r"mlp\.eager\.warm_us: RecordingError: eager\.json is no recording"
+    ):
         figures.fig_formatter("mlp.eager.warm_us", "fig", "fig", None)
 
 

@@ -65,7 +65,8 @@ def test_any_other_error_ends_the_build(error: Exception) -> None:
 
 def test_provenance(shelf: Path) -> None:
     assert page.provenance("mlp") == (
-        '<p class="provenance"><strong>NVIDIA Sample</strong> · driver 580.1, CUDA 13.0 · python 3.12.3, torch 2.11.0 · '
+        '<p class="provenance"><strong>NVIDIA Sample</strong> · driver 580.1, CUDA 13.0 · '
+        "python 3.12.3, torch 2.11.0 · "
         '<time datetime="2026-10-01T12:00:00Z">2026-10-01</time> · commit <code>0123abc</code> · '
         '<span class="mode mode-replayed">replayed</span></p>'
     )
@@ -103,7 +104,9 @@ def test_the_three_modes(
 
 
 def test_provenance_of_what_is_not_recorded(shelf: Path) -> None:
-    with pytest.raises(RecordingMissing, match=rf"^no recording of linear for {DEVICE}; there run make record CHAPTER="):
+    with pytest.raises(
+        RecordingMissing, match=rf"^no recording of linear for {DEVICE}; there run make record CHAPTER="
+    ):
         page.provenance("linear")
     assert "Not recorded yet" in page.show("p", page.provenance, "linear")
 

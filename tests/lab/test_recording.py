@@ -222,7 +222,10 @@ def with_value(value: Any, *path: str | int) -> Callable[[dict[str, Any]], None]
         (without("circumstances", "driver"), "missing required field `driver` - at `$.circumstances`"),
         (with_value("4", "circumstances", "multiprocessors"), "Expected `int`, got `str`"),
         (with_value([1, 1], "schedule"), "is damaged: Expected `array` of length 3 - at `$.schedule`"),
-        (with_value(None, "points", 0, "relative_error"), "Expected `float`, got `null` - at `$.points[0].relative_error`"),
+        (
+            with_value(None, "points", 0, "relative_error"),
+            "Expected `float`, got `null` - at `$.points[0].relative_error`",
+        ),
         (with_value("no", "has_trace"), "Expected `bool`, got `str` - at `$.has_trace`"),
         (with_value([1.5, "x"], "ceilings", 0, "timing", "samples_us"), "Expected `float`, got `str`"),
         (with_value("compiled", "experiment"), "is a recording of 'mlp/compiled', not of 'mlp/eager'"),
@@ -397,7 +400,10 @@ def test_a_digest_is_the_same_under_every_python(tmp_path: Path) -> None:
         + "for where in sys.argv[2:]:\n    print(source_digest(Path(where).name, Path(where).parent))\n"
     )
     digest_of(tmp_path, model=SOURCE)
-    folders = [tmp_path / "sources-0" / "c", *(recording.ROOT / "snippets" / c for c in ("linear", "matmul_add", "mlp"))]
+    folders = [
+        tmp_path / "sources-0" / "c",
+        *(recording.ROOT / "snippets" / c for c in ("linear", "matmul_add", "mlp")),
+    ]
     expected = [recording.source_digest(folder.name, folder.parent) for folder in folders]
     for python in pythons:
         done = subprocess.run(

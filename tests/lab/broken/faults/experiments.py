@@ -29,29 +29,29 @@ def wrong(device: str, size: int) -> Subject:
     return right(device, size, error=0.5)
 
 
-def raises(device: str) -> dict[str, Any]:
+def raises(device: str, size: int) -> Subject:
     print("about to raise")
     raise ValueError("the first line\nthe second line")
 
 
-def hangs(device: str) -> dict[str, Any]:
+def hangs(device: str, size: int) -> Subject:
     time.sleep(600)
-    return {}
+    raise AssertionError
 
 
-def aborts(device: str) -> dict[str, Any]:
+def aborts(device: str, size: int) -> Subject:
     print("the last words", file=sys.stderr, flush=True)
     os.abort()
 
 
-def _pair(name: str, make: Any) -> Experiment:
-    return Experiment(chapter="faults", name=name, label="f", parameters={"size": 16}, make=make, work=work, group="p")
+def _profiled(name: str, make: Any, **more: Any) -> Experiment:
+    return Experiment(chapter="faults", name=name, label="f", parameters={"size": 16}, make=make, work=work, **more)
 
 
 EXPERIMENTS = (
-    _pair("wrong", wrong),
-    _pair("right", right),
-    Experiment(chapter="faults", name="raises", measure=raises),
-    Experiment(chapter="faults", name="hangs", measure=hangs, time_limit_s=9),
-    Experiment(chapter="faults", name="aborts", measure=aborts),
+    _profiled("wrong", wrong, group="pair"),
+    _profiled("right", right, group="pair"),
+    _profiled("raises", raises),
+    _profiled("hangs", hangs, time_limit_s=9),
+    _profiled("aborts", aborts),
 )
