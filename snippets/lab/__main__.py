@@ -68,18 +68,23 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def command(argv: Sequence[str] | None) -> int:
+    """Parse and run one command; whoever calls it tells what it raises."""
+    arguments, rest = parser().parse_known_args(argv)
+    if arguments.command == "run":
+        return run(arguments.experiment, rest)
+    if rest:
+        parser().error(f"unrecognized arguments: {' '.join(rest)}")
+    return COMMANDS[arguments.command](arguments)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 when it did what was asked, 1 when something failed, 2 for what cannot be asked."""
-    arguments, rest = parser().parse_known_args(argv)
     try:
-        if arguments.command == "run":
-            code = run(arguments.experiment, rest)
-        elif rest:
-            parser().error(f"unrecognized arguments: {' '.join(rest)}")
-        else:
-            code = COMMANDS[arguments.command](arguments)
-        sys.stdout.flush()  # here, where a reader that has gone can still be told from an error
-        return code
+        try:
+            return command(argv)
+        finally:
+            sys.stdout.flush()  # here, where a reader that has gone can still be told from an error
     except (NeedsGpu, UnknownExperiment, RecordingError, TraceError, ArchiveError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

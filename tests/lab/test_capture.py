@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import torch
 
 from snippets.lab import capture, kineto, recording, timing, trace, worker
 from snippets.lab.experiment import Experiment, Subject, find
@@ -291,7 +292,7 @@ def test_who_shares_a_process() -> None:
 
 
 def test_without_a_gpu_nothing_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture.torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(recording, "this_device", lambda: None)
     with pytest.raises(capture.NoGpu, match=r"^no CUDA GPU here, .*python -m snippets\.lab run CHAPTER/EXPERIMENT$"):
         capture.require_gpu()
@@ -301,8 +302,6 @@ def test_without_a_gpu_nothing_is_recorded(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def subject(answer: float, expected: float, tolerance: float = 1e-2) -> Subject:
-    import torch
-
     return Subject(
         step=lambda x: x * answer, inputs=lambda: (torch.ones(4),), reference=lambda x: x.double() * expected,
         tolerance=tolerance,
@@ -336,7 +335,7 @@ def test_profiles_are_taken_until_the_steps_agree(
 
     monkeypatch.setattr(worker, "profiled", lambda *arguments: None)
     monkeypatch.setattr(worker, "chrome_trace", chrome_trace)
-    one = Experiment(chapter="c", name="n", label="l", make=subject, work=RIGHT[0].work, first_steps=first_steps)  # type: ignore[arg-type]
+    one = Experiment(chapter="c", name="n", label="l", make=subject, work=RIGHT[0].work, first_steps=first_steps)
     assert worker.trace_of(one, subject(1.0, 1.0), "cpu") == given[-1 if traces != "never" else 0]
     assert len(calls) == tries
 

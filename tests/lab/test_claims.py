@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,7 +41,7 @@ def raising(error: Exception) -> Callable[[str], Figure]:
 
 
 @pytest.fixture
-def ledger(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def ledger(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Makes these the claims of the chapter mlp, and all there are."""
     claims.all_claims.cache_clear()
 
@@ -48,9 +49,9 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         of = {"mlp": mine, **others}
         monkeypatch.setattr(claims, "chapters", lambda: tuple(of))
         modules = {f"snippets.{chapter}.findings": SimpleNamespace(CLAIMS=found) for chapter, found in of.items()}
-        monkeypatch.setattr(claims.importlib, "import_module", modules.__getitem__)
+        monkeypatch.setattr(importlib, "import_module", modules.__getitem__)
 
-    yield fill  # type: ignore[misc]
+    yield fill
     claims.all_claims.cache_clear()
 
 
@@ -144,7 +145,7 @@ def test_a_chapter_without_findings_and_findings_that_do_not_import(
     def import_module(name: str) -> Any:
         raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
 
-    monkeypatch.setattr(claims.importlib, "import_module", import_module)
+    monkeypatch.setattr(importlib, "import_module", import_module)
     if raises:
         with pytest.raises(ModuleNotFoundError):
             claims.all_claims()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +29,14 @@ def work(size: int) -> Work:
 
 
 def profiled(**changed: Any) -> Experiment:
-    given = {"chapter": "mlp", "name": "eager", "label": "fwd", "parameters": {"size": 64}, "make": make, "work": work}
+    given: dict[str, Any] = {
+        "chapter": "mlp",
+        "name": "eager",
+        "label": "fwd",
+        "parameters": {"size": 64},
+        "make": make,
+        "work": work,
+    }
     return Experiment(**given | changed)
 
 
@@ -109,7 +117,7 @@ def test_an_unknown_name_says_the_nearest(asked: str, message: str) -> None:
 def test_a_list_with_a_name_twice_or_of_another_chapter(monkeypatch: pytest.MonkeyPatch, listed: tuple[str]) -> None:
     made = tuple(profiled(chapter=one.split("/")[0], name=one.split("/")[1]) for one in listed)
     monkeypatch.setattr(vocabulary, "chapters", lambda package: ("mlp",))
-    monkeypatch.setattr(vocabulary.importlib, "import_module", lambda name: SimpleNamespace(EXPERIMENTS=made))
+    monkeypatch.setattr(importlib, "import_module", lambda name: SimpleNamespace(EXPERIMENTS=made))
     with pytest.raises(ValueError, match=r"^snippets\.mlp\.experiments: \w+/a stands twice or belongs elsewhere$"):
         experiments("mlp")
 

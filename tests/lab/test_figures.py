@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -122,8 +123,8 @@ def test_a_count_lies_among_those_seen() -> None:
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """mlp/eager with a trace, a sweep of two points, one that was not timed."""
     root = samples.shelf(monkeypatch, tmp_path)
-    small, large = {"batch": 1, "seq": 1}, {"batch": 64, "seq": 128}
-    points = (samples.point(small, samples.timings(1.0, 2.0, 3.0)), samples.point(large, samples.timings()))
+    small = samples.point({"batch": 1, "seq": 1}, samples.timings(1.0, 2.0, 3.0))
+    points = (small, samples.point({"batch": 64, "seq": 128}, samples.timings()))
     put(root, sample(), sample("mlp/sweep_eager", points=points, has_trace=False))
     put(root, sample("linear/eager", points=(samples.point(),)))
     return root
@@ -208,7 +209,7 @@ def test_a_figure_that_nothing_computes(shelf: Path, name: str, message: str) ->
 
 def test_figures_of_a_chapter(monkeypatch: pytest.MonkeyPatch, shelf: Path) -> None:
     own = {"answer": lambda device: Figure(f"of {device}")}
-    monkeypatch.setattr(figures.importlib, "import_module", lambda name: SimpleNamespace(FIGURES=own))
+    monkeypatch.setattr(importlib, "import_module", lambda name: SimpleNamespace(FIGURES=own))
     assert figure("mlp.answer").text == f"of {DEVICE}"
     assert figure("mlp.answer", "nvidia-x").text == "of nvidia-x"
     with pytest.raises(UnknownFigure, match=r"no figure 'mlp\.question'"):
@@ -241,7 +242,7 @@ def test_a_damaged_trace_ends_the_build(shelf: Path) -> None:
 def test_a_mistake_in_a_figure_ends_the_build(monkeypatch: pytest.MonkeyPatch, shelf: Path) -> None:
     """inlinehilite would catch anything but its own exception and show the source instead."""
     own = {"answer": lambda device: Figure(1 / 0)}
-    monkeypatch.setattr(figures.importlib, "import_module", lambda name: SimpleNamespace(FIGURES=own))
+    monkeypatch.setattr(importlib, "import_module", lambda name: SimpleNamespace(FIGURES=own))
     with pytest.raises(InlineHiliteException, match=r"^#!fig mlp\.answer: ZeroDivisionError: division by zero$"):
         figures.fig_formatter("mlp.answer", "fig", "fig", None)
 

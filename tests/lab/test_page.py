@@ -177,7 +177,7 @@ def test_untrusted_claims(ledger: Any, shelf: Path, name: str) -> None:
     for shown in (page.verdicts("M1"), page.verdicts(name), page.claims_table(), page.show(name, page.claims_table)):
         assert_only_text(shown, name)
 
-    def missing(device: str) -> Figure:
+    def missing(device: str) -> Any:
         raise RecordingMissing(name)
 
     ledger(claim(measure=missing))

@@ -372,7 +372,7 @@ def other_pythons() -> list[str]:
     """Other interpreters of 3.11 or newer on this machine, one of each version."""
     places = [Path(found) for n in range(11, 17) if (found := shutil.which(f"python3.{n}"))]
     places += sorted(Path.home().glob(".pyenv/versions/3.*/bin/python"))
-    found: dict[str, str] = {}
+    by_version: dict[str, str] = {}
     for place in places:
         asked = subprocess.run(
             [place, "-c", "import sys; print(*sys.version_info[:2], sep='.')"],
@@ -382,8 +382,8 @@ def other_pythons() -> list[str]:
         )
         version = asked.stdout.strip()
         if asked.returncode == 0 and (3, 11) <= tuple(map(int, version.split("."))) != sys.version_info[:2]:
-            found[version] = str(place)
-    return list(found.values())
+            by_version[version] = str(place)
+    return list(by_version.values())
 
 
 def test_a_digest_is_the_same_under_every_python(tmp_path: Path) -> None:
