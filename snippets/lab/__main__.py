@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from snippets.lab import recording
@@ -143,6 +145,7 @@ def record(arguments: argparse.Namespace) -> int:
     except capture.NoGpu as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: the worker is ended, its folder removed
     to_do = capture.wanted(chosen, device, arguments.fresh)
     print(f"{device}: {len(to_do)} to record, {len(chosen)} chosen", flush=True)
     outcomes = list(capture.record(to_do, device))
@@ -194,7 +197,9 @@ def run(name: str, options: Sequence[str]) -> int:
 
     if device == "cuda" and not torch.cuda.is_available():
         options_parser.error("there is no CUDA GPU here; leave --device out to run on the CPU")
-    capture.run(experiment.at(**given), device or ("cuda" if torch.cuda.is_available() else "cpu"), trace_dir)
+    if given != dict(experiment.parameters):
+        experiment = replace(experiment.at(**given), sweep=())
+    capture.run(experiment, device or ("cuda" if torch.cuda.is_available() else "cpu"), trace_dir)
     return 0
 
 

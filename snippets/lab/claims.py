@@ -139,14 +139,18 @@ def as_data(verdict: Verdict) -> dict[str, Any]:
 
 def main(device: str | None, as_json: bool, check: bool) -> int:
     """Print the ledger; with `check`, 1 when a verdict is not the one the prose was written for."""
-    wanted = (device,) if device else recording.devices() or (recording.BUILDER,)
+    known = recording.devices() or (recording.BUILDER,)
+    if device and device not in known:
+        raise recording.RecordingMissing(f"{device} is not recorded; recorded are {', '.join(known)}")
+    wanted = (device,) if device else known
     ledger = [verdict for name in wanted for verdict in verdicts(name)]
     if as_json:
         print(json.dumps([as_data(verdict) for verdict in ledger], indent=1, ensure_ascii=False))
     else:
         for verdict in ledger:
             measured = verdict.measured.text if verdict.measured else verdict.reason
-            print(f"{verdict.device:14} {verdict.claim.id:5} {verdict.word:13} {measured:24}  {verdict.claim.sentence}")
+            shown = "".join(letter if letter.isprintable() else "?" for letter in measured)  # names are untrusted
+            print(f"{verdict.device:14} {verdict.claim.id:5} {verdict.word:13} {shown:24}  {verdict.claim.sentence}")
         counts = Counter(verdict.word for verdict in ledger)
         print(", ".join(f"{counts[word]} {word}" for word in WORDS))
     flipped = [verdict for verdict in ledger if not verdict.is_expected]

@@ -150,9 +150,14 @@ def experiments(chapter: str, package: str = "snippets") -> tuple[Experiment, ..
         raise UnknownExperiment(f"no chapter {chapter!r}{_nearest(chapter, chapters(package))}")
     found: tuple[Experiment, ...] = importlib.import_module(f"{package}.{chapter}.experiments").EXPERIMENTS
     names = [experiment.name for experiment in found]
+    points: dict[str, int] = {}
     for experiment in found:
         if experiment.chapter != chapter or names.count(experiment.name) > 1:
             raise ValueError(f"{package}.{chapter}.experiments: {experiment.id} stands twice or belongs elsewhere")
+        if experiment.group and points.setdefault(experiment.group, len(experiment.points)) != len(experiment.points):
+            raise ValueError(
+                f"{experiment.id}: the group {experiment.group!r} is timed in turns, so its sweeps are equally long"
+            )
     return found
 
 

@@ -75,7 +75,8 @@ def _verdict(one: Verdict) -> str:
         if claim.source
         else '<span class="said">ours</span>'
     )
-    measured = _measured(one)
+    name = one.device.upper().replace("NVIDIA-", "").replace("-", " ")
+    measured = f"{escape(name)}: {_value(one)}" if one.measured else _value(one)
     why = f'<p class="why">{escape(claim.why)}</p>' if claim.why and one.word != "holds" else ""
     return (
         f'<div class="verdict {one.word.replace(" ", "-")}" id="claim-{escape(claim.id.lower())}">'
@@ -89,12 +90,11 @@ def mark(one: Verdict) -> Html:
     return Html(f'<span class="word {one.word.replace(" ", "-")}">{MARKS[one.word]} {one.word}</span>')
 
 
-def _measured(one: Verdict) -> str:
+def _value(one: Verdict) -> str:
     if one.measured is None:
         return escape(one.reason)
     spread = f" ({escape(one.measured.spread_text)})" if one.measured.spread_text else ""
-    name = one.device.upper().replace("NVIDIA-", "").replace("-", " ")
-    return f"{escape(name)}: {escape(one.measured.text)}{spread}"
+    return f"{escape(one.measured.text)}{spread}"
 
 
 def claims_table(chapter: str = "", words: Sequence[str] = ()) -> Html:
@@ -103,18 +103,21 @@ def claims_table(chapter: str = "", words: Sequence[str] = ()) -> Html:
     judged = [judge(claim, of, device) for of, claim in all_claims().values() if chapter in ("", of)]
     rows = [
         [
-            Html(f'<span id="ledger-{escape(one.claim.id.lower())}">{escape(one.claim.id)}</span>'),
-            Html(escape(one.claim.sentence) + (f"<small>{escape(one.claim.why)}</small>" if one.claim.why else "")),
-            one.claim.scope,
-            one.claim.source.value if one.claim.source else None,
-            Html(_measured(one)),
+            Html(f'<span id="ledger-{escape(one.claim.id.lower())}" class="id">{escape(one.claim.id)}</span>'),
             mark(one),
+            Html(f"{escape(one.claim.sentence)}<small>{escape(one.claim.scope)}</small>{_why(one)}"),
+            one.claim.source.value if one.claim.source else None,
+            Html(_value(one)),
         ]
         for one in judged
         if not words or one.word in words
     ]
-    head = ["id", "claim", "scope", "the source's value", "ours", "verdict"]
-    return table(f"Claims{f' of {chapter}' if chapter else ''} on {device}", head, rows, text_columns=6)
+    head = ["id", "verdict", "claim", "the source's value", "ours"]
+    return table(f"Claims{f' of {chapter}' if chapter else ''} on {device}", head, rows, text_columns=5)
+
+
+def _why(one: Verdict) -> str:
+    return f"<small>{escape(one.claim.why)}</small>" if one.claim.why and one.word != "holds" else ""
 
 
 def claims_summary() -> Html:

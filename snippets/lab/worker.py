@@ -238,7 +238,8 @@ def nvidia_smi(*fields: str) -> dict[str, str]:
         reply = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
         return {}
-    return dict(zip(fields, reply.stdout.splitlines()[0].split(", "), strict=True))
+    values = next(iter(reply.stdout.splitlines()), "").split(", ")
+    return dict(zip(fields, values, strict=True)) if len(values) == len(fields) else {}
 
 
 def _is_number(text: str) -> bool:

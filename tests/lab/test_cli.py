@@ -330,6 +330,20 @@ def test_claims_for_machines(call: Call) -> None:
     assert {one["device"] for one in found} == {"nvidia-h200"}
 
 
+def test_claims_of_a_device_that_is_not_recorded(call: Call) -> None:
+    code, out, err = call("claims", "--device", "nonsense")
+    assert (code, out) == (2, "")
+    assert err == "error: nonsense is not recorded; recorded are nvidia-h200\n"
+
+
+def test_a_parameter_replaces_the_points_of_a_sweep(call: Call) -> None:
+    code, out, _ = call("run", "matmul_add/sweep_eager", "--size", "8", "--device", "cpu")
+    assert code == 0
+    assert [line for line in out.splitlines() if line.startswith("matmul_add/")] == [
+        "matmul_add/sweep_eager on cpu: size=8"
+    ]
+
+
 @pytest.mark.parametrize("arguments", [["list"], ["claims", "--json"], ["summary", str(TRACE)], ["--help"]])
 def test_a_reader_that_has_gone_is_no_error(arguments: list[str]) -> None:
     """The read end is closed before the first write, so that every print or flush meets a broken pipe."""

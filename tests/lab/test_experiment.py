@@ -146,3 +146,15 @@ def test_chapters_of_an_installed_package_need_no_working_folder(tmp_path: Path)
         check=True,
     )
     assert done.stdout.split() == list(chapters())
+
+
+def test_a_group_whose_sweeps_differ_in_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = ({"size": 1}, {"size": 2})
+    made = (
+        profiled(name="a", parameters={"size": 1}, group="g", sweep=points),
+        profiled(name="b", parameters={"size": 1}, group="g"),
+    )
+    monkeypatch.setattr(vocabulary, "chapters", lambda package: (made[0].chapter,))
+    monkeypatch.setattr(importlib, "import_module", lambda name: SimpleNamespace(EXPERIMENTS=made))
+    with pytest.raises(ValueError, match="timed in turns, so its sweeps are equally long"):
+        experiments(made[0].chapter)
