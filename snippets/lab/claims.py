@@ -22,7 +22,7 @@ from pymdownx.inlinehilite import InlineHiliteException
 
 from snippets.lab import recording
 from snippets.lab.experiment import chapters
-from snippets.lab.figures import Figure
+from snippets.lab.figures import MISFITS, Figure, is_misfit
 from snippets.lab.recording import RecordingError
 from snippets.lab.trace import TraceError
 
@@ -106,11 +106,14 @@ def judge(claim: Claim, chapter: str, device: str) -> Verdict:
     """Measure a claim on a device and give the verdict."""
     try:
         measured = claim.measure(device)
+        word: Word = "inconclusive" if not measured.conclusive else "holds" if claim.holds(measured) else "differs"
     except (RecordingError, TraceError) as error:
         return Verdict(claim, chapter, device, "not measured", None, str(error))
-    if not measured.conclusive:
-        return Verdict(claim, chapter, device, "inconclusive", measured)
-    return Verdict(claim, chapter, device, "holds" if claim.holds(measured) else "differs", measured)
+    except MISFITS as error:
+        if not is_misfit(error, device):
+            raise
+        return Verdict(claim, chapter, device, "not measured", None, f"this trace is not shaped as expected: {error}")
+    return Verdict(claim, chapter, device, word, measured)
 
 
 def verdicts(device: str) -> list[Verdict]:

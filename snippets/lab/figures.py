@@ -27,6 +27,19 @@ class UnknownFigure(LookupError):
     """A figure that nothing computes."""
 
 
+MISFITS = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
+"""What a computation raises when a trace is not shaped as it expects: a kernel more, or none of a kind."""
+
+
+def is_misfit(error: Exception, device: str) -> bool:
+    """Whether `error` only says that this device's trace is not shaped as the builder's.
+
+    Another GPU may split a product into two kernels; its owner gets the book all the same, with that number left out.
+    On the builder the same error is a mistake of ours and ends the build.
+    """
+    return device != recording.BUILDER and isinstance(error, MISFITS) and not isinstance(error, UnknownFigure)
+
+
 @dataclass(frozen=True)
 class Figure:
     """A measured value and how to say it."""
@@ -284,7 +297,13 @@ def fig_formatter(source: str, language: str, class_name: str, md: object) -> st
     try:
         return as_html(figure(name), name)
     except recording.RecordingMissing as error:
-        why = f'data-figure="{escape(name)}" title="{escape(str(error))}"'
-        return f'<data class="fig missing" value="" {why}>not recorded</data>'
+        return _left_out(name, "not recorded", error)
     except Exception as error:  # inlinehilite would swallow any other and show the source
+        if is_misfit(error, recording.shown_device()):
+            return _left_out(name, "not measured here", error)
         raise InlineHiliteException(f"#!fig {name}: {type(error).__name__}: {error}") from error
+
+
+def _left_out(name: str, word: str, error: Exception) -> str:
+    why = f'data-figure="{escape(name)}" title="{escape(str(error))}"'
+    return f'<data class="fig missing" value="" {why}>{word}</data>'

@@ -7,6 +7,7 @@ from html import escape
 
 from snippets.lab import recording
 from snippets.lab.claims import Verdict, all_claims, judge
+from snippets.lab.figures import MISFITS, is_misfit
 from snippets.lab.html import Html, code, table
 from snippets.lab.recording import RecordingMissing
 
@@ -22,6 +23,10 @@ def show(fence: str, content: Callable[..., str], *arguments: object) -> str:
         shown = content(*arguments)
     except RecordingMissing as error:
         shown = warning("Not recorded yet", escape(str(error)))
+    except MISFITS as error:
+        if not is_misfit(error, recording.shown_device()):
+            raise
+        shown = warning("Not shown for this device", f"Its trace is not shaped as the builder's: {escape(str(error))}")
     return f'<div class="lab" data-fence="{escape(fence)}">{shown}</div>'
 
 
