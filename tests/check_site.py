@@ -98,7 +98,7 @@ class Reader(HTMLParser):
             if name == "style":
                 page.loads += [(line, url) for url in CSS_URL.findall(value)]
             if MACHINE_PATH.search(value) and name not in {"href", "src"}:
-                page.complain(line, f"path of a machine in {name}=: {MACHINE_PATH.search(value)[0]}")  # type: ignore[index]
+                page.complain(line, f"path of a machine in {name}=: {MACHINE_PATH.search(value)[0]}")
         page.anchors.update(given[name] for name in ("id", "name") if name in given)
 
     def handle_endtag(self, tag: str) -> None:

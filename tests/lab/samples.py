@@ -13,6 +13,8 @@ import msgspec
 import pytest
 
 from snippets.lab import archive, figures, recording
+from snippets.lab.claims import Claim
+from snippets.lab.figures import Figure
 from snippets.lab.recording import Ceiling, Circumstances, Point, Recording, Timing, Timings
 from tests.lab import kineto
 
@@ -194,3 +196,15 @@ def assert_only_text(content: str, *names: str) -> None:
     assert [name for name, _ in seen.attributes if name.startswith("on") or name == "src"] == []
     for name in names:
         assert name in seen.text or any(name in title for title in seen.titles), name
+
+
+def claim(value: Any = 5, **changed: Any) -> Claim:
+    """A claim that holds of 5."""
+    given: dict[str, Any] = {
+        "id": "M1",
+        "sentence": "Five kernels.",
+        "scope": "every-gpu",
+        "measure": lambda device: Figure(value),
+        "holds": lambda shown: shown.value == 5,
+    }
+    return Claim(**given | changed)

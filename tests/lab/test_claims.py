@@ -17,20 +17,9 @@ from snippets.lab.claims import Claim, Source, Verdict, as_data, judge
 from snippets.lab.figures import Figure, UnknownFigure, figure
 from snippets.lab.trace import TraceError
 from tests.lab import samples
-from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, put, sample
+from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, claim, put, sample
 
 KEYS = ["id", "chapter", "sentence", "scope", "source", "device", "measured", "verdict", "expected", "why"]
-
-
-def claim(value: Any = 5, **changed: Any) -> Claim:
-    given: dict[str, Any] = {
-        "id": "M1",
-        "sentence": "Five kernels.",
-        "scope": "every-gpu",
-        "measure": lambda device: Figure(value),
-        "holds": lambda shown: shown.value == 5,
-    }
-    return Claim(**given | changed)
 
 
 def raising(error: Exception) -> Callable[[str], Figure]:

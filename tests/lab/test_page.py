@@ -12,7 +12,7 @@ from snippets.lab.claims import Claim, Source
 from snippets.lab.figures import Figure
 from snippets.lab.recording import RecordingError, RecordingMissing
 from tests.lab import samples
-from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, put, sample
+from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, claim, put, sample
 
 
 @pytest.fixture
@@ -28,17 +28,6 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(page, "all_claims", lambda: {one.id: ("mlp", one) for one in mine})
 
     return fill
-
-
-def claim(value: Any = 5, **changed: Any) -> Claim:
-    given: dict[str, Any] = {
-        "id": "M1",
-        "sentence": "Five kernels.",
-        "scope": "every-gpu",
-        "measure": lambda device: Figure(value),
-        "holds": lambda shown: shown.value == 5,
-    }
-    return Claim(**given | changed)
 
 
 def test_a_fence_is_marked_as_run() -> None:

@@ -103,9 +103,7 @@ def test_work_by_hand() -> None:
 def test_the_local_layer_has_the_shape_that_kernels_wants(monkeypatch: pytest.MonkeyPatch) -> None:
     """With Liger's function replaced by its definition, the layer is the block."""
     geglu = types.ModuleType("liger_kernel.ops.geglu")
-    geglu.LigerGELUMulFunction = types.SimpleNamespace(  # type: ignore[attr-defined]
-        apply=lambda gate, up: F.gelu(gate, approximate="tanh") * up
-    )
+    geglu.LigerGELUMulFunction = types.SimpleNamespace(apply=lambda gate, up: F.gelu(gate, approximate="tanh") * up)
     for name in ("liger_kernel", "liger_kernel.ops"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     monkeypatch.setitem(sys.modules, "liger_kernel.ops.geglu", geglu)
