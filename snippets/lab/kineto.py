@@ -66,6 +66,8 @@ def no_collection() -> Iterator[None]:
 class _OpArgs(Struct, frozen=True, gc=False):
     external_id: int | None = field(name="External id", default=None)
     input_dims: Raw = field(name="Input Dims", default=Raw(b""))
+    input_strides: Raw = field(name="Input Strides", default=Raw(b""))
+    input_types: Raw = field(name="Input type", default=Raw(b""))
 
 
 class _CallArgs(Struct, frozen=True, gc=False):
@@ -275,7 +277,7 @@ def _cpu_ops(events: list[_Op], base: float) -> tuple[CpuOp, ...]:
     """Ops nest by time on their thread: the parent is the innermost op still open that reaches as far."""
     events.sort(key=attrgetter("dur"), reverse=True)  # of two that start together, the longer is outside
     ops: list[CpuOp] = []
-    threads, shapes = _Threads(), _ShapesOf()
+    threads, shapes, types = _Threads(), _ShapesOf(), _TypesOf()
     open_ops: dict[str, list[tuple[float, int]]] = defaultdict(list)  # by thread: when each ends, and its index
     for index, (event, start, duration) in enumerate(_timed(events, base)):
         args = event.args
@@ -287,7 +289,10 @@ def _cpu_ops(events: list[_Op], base: float) -> tuple[CpuOp, ...]:
         parent = stack[-1][1] if stack else None
         stack.append((end, index))
         annotates, dims = type(event) is _Annotation, shapes[bytes(args.input_dims)]
-        ops.append(CpuOp(event.name, start, duration, thread, args.external_id, annotates, dims, parent, index))
+        strides, kinds = shapes[bytes(args.input_strides)], types[bytes(args.input_types)]
+        ops.append(
+            CpuOp(event.name, start, duration, thread, args.external_id, annotates, dims, strides, kinds, parent, index)
+        )
     return tuple(ops)
 
 
@@ -347,6 +352,13 @@ class _ShapesOf(dict[bytes, Shapes]):
 
     def __missing__(self, text: bytes) -> Shapes:
         return self.setdefault(text, _shapes(msgspec.json.decode(text)) if text else ())
+
+
+class _TypesOf(dict[bytes, tuple[str, ...]]):
+    def __missing__(self, text: bytes) -> tuple[str, ...]:
+        given = msgspec.json.decode(text) if text else []
+        types = tuple(one if isinstance(one, str) else "" for one in given) if isinstance(given, list) else ()
+        return self.setdefault(text, types)
 
 
 def _shapes(dims: object) -> Shapes:

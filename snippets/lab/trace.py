@@ -48,6 +48,8 @@ class CpuOp(Span, frozen=True, gc=False):
     external_id: int | None = None
     is_annotation: bool = False
     input_shapes: Shapes = ()  # one per input, () for a scalar; the tensors of a list in its place
+    input_strides: Shapes = ()  # as the shapes
+    input_types: tuple[str, ...] = ()  # one per input, c10::BFloat16, Scalar, or empty; of a list, one for all of it
     parent: int | None = None
     index: int = 0
 

@@ -91,9 +91,19 @@ def new_strides(device: str, batch: int, in_dim: int, out_dim: int) -> dict[str,
     }
 
 
-def _profiled(name: str, make: Any, shape: dict[str, int], group: str) -> Experiment:
+ROWS = tuple({"batch": rows} for rows in (1, 16, 64, 256, 1024, 4096, 16384))
+
+
+def _profiled(name: str, make: Any, shape: dict[str, int], group: str, **more: Any) -> Experiment:
     return Experiment(
-        chapter="linear", name=name, label="linear_fwd", parameters=shape, make=make, work=linear_work, group=group
+        chapter="linear",
+        name=name,
+        label="linear_fwd",
+        parameters=shape,
+        make=make,
+        work=linear_work,
+        group=group,
+        **more,
     )
 
 
@@ -102,5 +112,7 @@ EXPERIMENTS = (
     _profiled("compiled", compiled, POST, "post"),
     _profiled("eager_wide", eager, WIDE, "wide"),
     _profiled("compiled_wide", compiled, WIDE, "wide"),
+    _profiled("sweep_eager", eager, WIDE, "sweep", sweep=ROWS),
+    _profiled("sweep_compiled", compiled, WIDE, "sweep", sweep=ROWS),
     Experiment(chapter="linear", name="new_strides", parameters=POST, measure=new_strides),
 )

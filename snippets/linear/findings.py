@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
@@ -69,10 +67,7 @@ def under(name: str, traced: Trace, step: Step) -> list[GpuActivity]:
 
 def strides(experiment: str, device: str) -> Mapping[int | None, tuple[tuple[int, ...], ...]]:
     """Strides of the inputs of each operator, by its external id: `record_shapes` writes them beside the shapes."""
-    path = recording.trace_path(recording.load(experiment, device), device)
-    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    given = [event.get("args", {}) for event in events if event.get("cat") == "cpu_op"]
-    found = {one["External id"]: tuple(map(tuple, one["Input Strides"])) for one in given if "Input Strides" in one}
+    found = {op.external_id: op.input_strides for op in recording.trace(experiment, device).cpu_ops if op.input_strides}
     if not found:
         raise TraceError(f"{experiment}: its trace has no strides; record it with a newer torch")
     return found

@@ -172,8 +172,9 @@ SMALL_TO_LARGE = ({"batch": 1, "seq": 1}, *({"batch": batch} for batch in (1, 4,
 
 
 def _profiled(name: str, make: Any, group: str = "forward", **more: Any) -> Experiment:
+    shape = SHAPE | more.pop("shape", {})
     return Experiment(
-        chapter="mlp", name=name, label="mlp_fwd", parameters=SHAPE, make=make, work=forward_work, group=group, **more
+        chapter="mlp", name=name, label="mlp_fwd", parameters=shape, make=make, work=forward_work, group=group, **more
     )
 
 
@@ -181,6 +182,10 @@ EXPERIMENTS = (
     _profiled("eager", eager),
     _profiled("compiled", compiled),
     _profiled("liger", liger),
+    *(
+        _profiled(f"{name}_4096", make, "hidden_4096", shape={"hidden": 4096})
+        for name, make in (("eager", eager), ("compiled", compiled), ("liger", liger))
+    ),
     _profiled("sweep_eager", eager, "sweep", sweep=SMALL_TO_LARGE),
     _profiled("sweep_compiled", compiled, "sweep", sweep=SMALL_TO_LARGE),
     _profiled("sweep_liger", liger, "sweep", sweep=SMALL_TO_LARGE),

@@ -20,10 +20,12 @@ def op(
     *,
     external: int | None = None,
     dims: Any = None,
+    strides: Any = None,
+    types: Any = None,
     tid: int | str = HOST,
     cat: str = "cpu_op",
 ) -> Event:
-    args = {"External id": external, "Input Dims": dims}
+    args = {"External id": external, "Input Dims": dims, "Input Strides": strides, "Input type": types}
     return _event(cat, name, start, duration, HOST, tid, args)
 
 

@@ -345,6 +345,20 @@ class TestTolerance:
     )
     def test_input_dims(self, dims: Any, shapes: Any) -> None:
         assert read(op("a", 0, 1, dims=dims)).cpu_ops[0].input_shapes == shapes
+        assert read(op("a", 0, 1, strides=dims)).cpu_ops[0].input_strides == shapes
+
+    @pytest.mark.parametrize(
+        ("types", "read_as"),
+        [
+            (["c10::BFloat16", "", "Scalar"], ("c10::BFloat16", "", "Scalar")),
+            (["float", 7, None], ("float", "", "")),
+            ([], ()),
+            (None, ()),
+            ("float", ()),
+        ],
+    )
+    def test_types_of_inputs(self, types: Any, read_as: tuple[str, ...]) -> None:
+        assert read(op("a", 0, 1, types=types)).cpu_ops[0].input_types == read_as
 
     def test_missing_null_and_negative_durations_are_zero(self) -> None:
         event = {"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "pid": 1, "tid": 1}

@@ -85,4 +85,9 @@ def test_the_experiments_of_a_shape_are_timed_in_turns() -> None:
     by_group: dict[str, list[str]] = {}
     for one in experiments.EXPERIMENTS:
         by_group.setdefault(one.group, []).append(one.name)
-    assert by_group == {"post": ["eager", "compiled"], "wide": ["eager_wide", "compiled_wide"], "": ["new_strides"]}
+    assert by_group == {
+        "post": ["eager", "compiled"],
+        "wide": ["eager_wide", "compiled_wide"],
+        "sweep": ["sweep_eager", "sweep_compiled"],
+        "": ["new_strides"],
+    }
