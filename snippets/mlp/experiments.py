@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import statistics
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -168,6 +170,52 @@ def liger_kernels_compiled() -> int:
     return sum(len(caches[0]) for caches in kernel.device_caches.values())
 
 
+# --8<-- [start:tuned]
+def tuned(device: str, batch: int, seq: int, dim: int, hidden: int, times: int) -> dict[str, Any]:
+    """Compile afresh several times and look at how Inductor launches its fused kernel.
+
+    Returns for each time the kernel's grid and block, and its median microseconds in a profile of ten steps.
+    """
+    import torch
+    from torch._inductor.utils import fresh_cache
+
+    if device != "cuda":
+        raise NeedsGpu("how a kernel is launched shows only on a GPU")
+    module = _module(device, dim, hidden)
+    x = torch.randn(batch, seq, dim, dtype=torch.bfloat16, device=device)
+    found: dict[str, Any] = {"grid": [], "block": [], "fused_us": []}
+    for _ in range(times):
+        torch._dynamo.reset()
+        with fresh_cache(), torch.no_grad():  # what was measured before lies in the cache
+            fused = [one for one in _kernels(torch.compile(module), x) if one.name.startswith("triton_")]
+        found["grid"].append(fused[0].grid)
+        found["block"].append(fused[0].block)
+        found["fused_us"].append(statistics.median(kernel.duration_us for kernel in fused))
+    return found
+
+
+# --8<-- [end:tuned]
+
+
+def _kernels(step: Any, x: Any) -> Any:
+    """The GPU activities of ten profiled steps, after three that were not."""
+    import torch
+
+    from snippets.lab import kineto
+
+    for _ in range(3):
+        step(x)
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiled:
+        for _ in range(10):
+            step(x)
+        torch.cuda.synchronize()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiled.export_chrome_trace(str(path))
+        return kineto.read(path).activities
+
+
 SMALL_TO_LARGE = ({"batch": 1, "seq": 1}, *({"batch": batch} for batch in (1, 4, 16, 64, 128)))
 
 
@@ -190,4 +238,5 @@ EXPERIMENTS = (
     _profiled("sweep_compiled", compiled, "sweep", sweep=SMALL_TO_LARGE),
     _profiled("sweep_liger", liger, "sweep", sweep=SMALL_TO_LARGE),
     Experiment(chapter="mlp", name="new_shapes", parameters=SHAPE, measure=new_shapes, time_limit_s=180),
+    Experiment(chapter="mlp", name="tuned", parameters={**SHAPE, "times": 12}, measure=tuned, time_limit_s=180),
 )
