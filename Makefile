@@ -54,7 +54,7 @@ serve: $(READY)  ## show the site at http://127.0.0.1:8000 while you write (rest
 	$(need) docs
 	$(PY) -m mkdocs serve
 
-test: $(READY)  ## run the tests (seconds, no GPU needed)
+test: $(READY)  ## run the tests (no GPU needed; those of the pages in a browser need Chromium)
 	$(need) docs test
 	$(PY) -m pytest
 

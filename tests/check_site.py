@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from collections import Counter
@@ -137,7 +138,8 @@ def read(site: Path) -> dict[str, Page]:
 
 def target(page: str, url: str) -> tuple[str, str]:
     """(file below site/, fragment) that `url` on `page` leads to; the file is `..` when it leaves the site."""
-    parts = urlsplit(urljoin(f"http://site/{page}", url))
+    root = urlsplit(os.environ.get("SITE_URL", "")).path.rstrip("/")  # mkdocs.yml's site_url, in the links of 404.html
+    parts = urlsplit(urljoin(f"http://site/{page}", url.removeprefix(root) if url.startswith(f"{root}/") else url))
     path = unquote(parts.path).lstrip("/")
     climbs = url.count("../") > page.count("/") and not url.startswith("/")
     return (

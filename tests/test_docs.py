@@ -26,6 +26,7 @@ class ConfigLoader(yaml.SafeLoader):
 
 
 ConfigLoader.add_multi_constructor("tag:yaml.org,2002:python/name:", lambda loader, suffix, node: suffix)
+ConfigLoader.add_constructor("!ENV", lambda loader, node: "")
 CONFIG: dict[str, Any] = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader=ConfigLoader)
 
 

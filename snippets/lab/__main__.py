@@ -1,4 +1,4 @@
-"""python -m snippets.lab: list, record, import, run, summary, claims."""
+"""python -m snippets.lab: list, record, import, run, summary, open, decode, claims."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ recordings under docs/recordings.
   python -m snippets.lab run mlp/compiled --batch 16         profile one experiment here, GPU or CPU
   python -m snippets.lab record                              record what is stale or missing (needs a GPU)
   python -m snippets.lab summary trace.json.gz               any PyTorch trace in one table
+  python -m snippets.lab open trace.json.gz                  the same trace in Perfetto, served from this machine
+  python -m snippets.lab decode nvjet_sm90_tst_128x64        what a kernel's name says
   python -m snippets.lab claims                              every claim with its verdict
 """
 RUN_HELP = """\
@@ -59,6 +61,15 @@ def parser() -> argparse.ArgumentParser:
     summarize = commands.add_parser("summary", help="kernels, launches and busy time of a Kineto trace, plain or gzip")
     summarize.add_argument("trace", type=Path, metavar="TRACE")
     summarize.add_argument("--json", action="store_true", help="for machines")
+
+    opened = commands.add_parser("open", help="show a trace in Perfetto; it does not leave this machine")
+    opened.add_argument("trace", type=Path, metavar="TRACE")
+    opened.add_argument("--no-browser", action="store_true", help="only print the address")
+    opened.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds to wait to be fetched (300)")
+
+    decode = commands.add_parser("decode", help="what a kernel's name says, token by token")
+    decode.add_argument("name", metavar="NAME", help="in quotes, as the profiler prints it")
+    decode.add_argument("--json", action="store_true", help="for machines")
 
     claims = commands.add_parser("claims", help="the ledger: every claim with its verdict")
     claims.add_argument("--device", help="only this device")
@@ -210,6 +221,20 @@ def show_summary(arguments: argparse.Namespace) -> int:
     return summary.main(arguments.trace, arguments.json)
 
 
+def open_trace(arguments: argparse.Namespace) -> int:
+    """A trace in Perfetto."""
+    from snippets.lab import viewer
+
+    return viewer.main(arguments.trace, browser=not arguments.no_browser, timeout_s=arguments.timeout)
+
+
+def decode_name(arguments: argparse.Namespace) -> int:
+    """What a kernel's name says."""
+    from snippets.lab import kernel_names
+
+    return kernel_names.main(arguments.name, arguments.json)
+
+
 def show_claims(arguments: argparse.Namespace) -> int:
     """The ledger, for people or for machines."""
     from snippets.lab import claims
@@ -238,6 +263,8 @@ COMMANDS = {
     "record": record,
     "import": import_archive,
     "summary": show_summary,
+    "open": open_trace,
+    "decode": decode_name,
     "claims": show_claims,
     "prepare": prepare,
 }

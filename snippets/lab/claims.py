@@ -121,6 +121,12 @@ def verdicts(device: str) -> list[Verdict]:
     return [judge(claim, chapter, device) for chapter, claim in all_claims().values()]
 
 
+def ledger_row(claim_id: str, device: str) -> str:
+    """The id of a claim's row in the ledger: `ledger-m1` on the first recorded device, else `ledger-m1-<device>`."""
+    devices = recording.devices()
+    return f"ledger-{claim_id.lower()}" + (f"-{device}" if device in devices[1:] else "")
+
+
 def as_data(verdict: Verdict) -> dict[str, Any]:
     """A verdict for machines: id, chapter, sentence, scope, source, device, measured, verdict, expected."""
     claim, measured = verdict.claim, verdict.measured

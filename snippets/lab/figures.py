@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pymdownx.inlinehilite import InlineHiliteException
 
-from snippets.lab import recording, trace
+from snippets.lab import kernel_names, recording, trace
 from snippets.lab.experiment import UnknownExperiment, find
 from snippets.lab.recording import Point, Recording, Timing
 from snippets.lab.trace import Step, Trace
@@ -281,29 +281,42 @@ def _of_chapter(name: str, device: str) -> Figure:
     return compute(device)
 
 
-def as_html(shown: Figure, name: str) -> str:
+def as_html(shown: Figure, name: str, attributes: str = "") -> str:
     """A figure inside a sentence; its origin and spread on hover and for a screen reader's description."""
     title = "; ".join(part for part in (shown.origin, shown.spread_text) if part)
     mark = "" if shown.conclusive else " inconclusive"
     return (
         f'<data class="fig{mark}" value="{escape(str(shown.value))}" data-figure="{escape(name)}" '
-        f'title="{escape(title)}">{escape(shown.text)}</data>'
+        f'title="{escape(title)}"{attributes}>{kernel_names.decorated(shown.text)}</data>'
     )
 
 
 def fig_formatter(source: str, language: str, class_name: str, md: object) -> str:
-    """`#!fig NAME` for pymdownx.inlinehilite: a missing recording shows as such, an unknown name ends the build."""
+    """`#!fig NAME` for pymdownx.inlinehilite: a missing recording shows as such, an unknown name ends the build.
+
+    Where several devices are recorded, the sentence holds a value for each; all are hidden but that of the chosen tab.
+    """
     name = source.strip()
-    try:
-        return as_html(figure(name), name)
-    except recording.RecordingMissing as error:
-        return _left_out(name, "not recorded", error)
-    except Exception as error:  # inlinehilite would swallow any other and show the source
-        if is_misfit(error, recording.shown_device()):
-            return _left_out(name, "not measured here", error)
-        raise InlineHiliteException(f"#!fig {name}: {type(error).__name__}: {error}") from error
+    devices = recording.devices() or (recording.BUILDER,)
+    if len(devices) == 1:
+        return _inline(name, devices[0])
+    opened = recording.shown_device()
+    hidden = {device: "" if device == opened else " hidden" for device in devices}
+    return "".join(_inline(name, device, f' data-device="{escape(device)}"{hidden[device]}') for device in devices)
 
 
-def _left_out(name: str, word: str, error: Exception) -> str:
-    why = f'data-figure="{escape(name)}" title="{escape(str(error))}"'
+def _inline(name: str, device: str, attributes: str = "") -> str:
+    with recording.showing(device):
+        try:
+            return as_html(figure(name, device), name, attributes)
+        except recording.RecordingMissing as error:
+            return _left_out(name, "not recorded", error, attributes)
+        except Exception as error:  # inlinehilite would swallow any other and show the source
+            if is_misfit(error, device):
+                return _left_out(name, "not measured here", error, attributes)
+            raise InlineHiliteException(f"#!fig {name}: {type(error).__name__}: {error}") from error
+
+
+def _left_out(name: str, word: str, error: Exception, attributes: str) -> str:
+    why = f'data-figure="{escape(name)}" title="{escape(str(error))}"{attributes}'
     return f'<data class="fig missing" value="" {why}>{word}</data>'

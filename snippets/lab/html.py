@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -40,9 +41,13 @@ def table(caption: str, head: Sequence[Cell], rows: Iterable[Sequence[Cell]], *,
 def _cells(cells: Sequence[Cell], tag: str, columns: int, text_columns: int) -> str:
     if len(cells) != columns:
         raise ValueError(f"{len(cells)} cells in a table of {columns} columns: {cells!r}")
-    scope = ' scope="col"' if tag == "th" else ""
-    classes = ("" if i < text_columns else ' class="number"' for i in range(columns))
-    return "".join(f"<{tag}{scope}{kind}>{cell_html(cell)}</{tag}>" for cell, kind in zip(cells, classes, strict=True))
+    """A row's cells, a line each: a search that strips tags must not run them together. An empty heading heads nothing."""
+    lines = []
+    for place, cell in enumerate(cells):
+        kind = "" if place < text_columns else ' class="number"'
+        heads = tag == "th" and cell != ""
+        lines.append(f"<th scope=\"col\"{kind}>{cell_html(cell)}</th>" if heads else f"<td{kind}>{cell_html(cell)}</td>")
+    return "\n".join(lines)
 
 
 def code(text: str, most: int = 60) -> Html:
@@ -55,3 +60,23 @@ def code(text: str, most: int = 60) -> Html:
 def details(summary: str, content: str) -> Html:
     """Content folded under a line."""
     return Html(f'<details class="lab-details"><summary>{escape(summary)}</summary>{content}</details>')
+
+
+_ID = re.compile(r'(?<=\sid=")[^"]+(?=")')
+_REFERENCE = re.compile(
+    r'(\s(?:id|for|href|popovertarget|aria-(?:labelledby|describedby|controls))="|url\()(#?)([^"#)]+)'
+)
+
+
+def with_prefix(prefix: str, content: str) -> Html:
+    """The same content with `prefix` before every id in it and wherever one of them is referred to.
+
+    For content that stands on a page once for each device, so that ids stay unique; the first device keeps its own.
+    """
+    own = set(_ID.findall(content))
+
+    def renamed(match: re.Match[str]) -> str:
+        before, sign, names = match.groups()
+        return before + sign + " ".join(prefix + name if name in own else name for name in names.split(" "))
+
+    return Html(_REFERENCE.sub(renamed, content))

@@ -2,32 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping
 from html import escape
 
-from snippets.lab import recording
-from snippets.lab.claims import Verdict, all_claims, judge
+from snippets.lab import kernel_names, recording
+from snippets.lab.claims import Verdict, all_claims, judge, ledger_row
 from snippets.lab.figures import MISFITS, is_misfit
-from snippets.lab.html import Html, code, table
+from snippets.lab.html import Html, code, with_prefix
 from snippets.lab.recording import RecordingMissing
 
 MARKS = {"holds": "✓", "differs": "≠", "inconclusive": "?", "not measured": "–"}
 
 
+_RUNNING_NUMBER = re.compile(r"(kernel-[0-9a-f]{8})-\d+")
+"""The id of a kernel's name on a page ends in how often it was shown before; tabs do not differ by that alone."""
+
+
 def show(fence: str, content: Callable[..., str], *arguments: object) -> str:
     """Run a fence's one call and wrap what it returns; where nothing is recorded, say so and how to record it.
 
-    `fence` is the id of the fence: the gate on the built site compares the fences written with those that ran.
+    Where several devices are recorded and do not show the same, each has a tab; the theme links tabs of one name over
+    the whole site. `fence` is the fence's id: the gate on the built site compares fences written with those that ran.
     """
-    try:
-        shown = content(*arguments)
-    except RecordingMissing as error:
-        shown = warning("Not recorded yet", escape(str(error)))
-    except MISFITS as error:
-        if not is_misfit(error, recording.shown_device()):
-            raise
-        shown = warning("Not shown for this device", f"Its trace is not shaped as the builder's: {escape(str(error))}")
-    return f'<div class="lab" data-fence="{escape(fence)}">{shown}</div>'
+    shown = {device: _on(device, content, *arguments) for device in recording.devices() or (recording.BUILDER,)}
+    different = {_RUNNING_NUMBER.sub(r"\1", panel) for panel in shown.values()}
+    inner = next(iter(shown.values())) if len(different) == 1 else _tabs(fence, shown)
+    return f'<div class="lab" data-fence="{escape(fence)}">{inner}</div>'
+
+
+def _on(device: str, content: Callable[..., str], *arguments: object) -> str:
+    with recording.showing(device):
+        try:
+            return content(*arguments)
+        except RecordingMissing as error:
+            return warning("Not recorded yet", escape(str(error)))
+        except MISFITS as error:
+            if not is_misfit(error, device):
+                raise
+            return warning(
+                "Not shown for this device", f"Its trace is not shaped as the builder's: {escape(str(error))}"
+            )
+
+
+def _tabs(fence: str, panels: Mapping[str, str]) -> str:
+    """A panel for each device in the form that the theme expects of its tabs, which work without JavaScript."""
+    ids = {device: f"tab-{fence}-{device}" for device in panels}
+    opened = recording.shown_device()
+    inputs = "".join(
+        f'<input type="radio" id="{escape(ids[device])}" name="tab-{escape(fence)}" data-device="{escape(device)}"'
+        f"{' checked' if device == opened else ''}>"
+        for device in panels
+    )
+    labels = "".join(
+        f'<label for="{escape(ids[device])}">{escape(recording.short_name(device))}</label>' for device in panels
+    )
+    first = next(iter(panels))
+    blocks = "".join(
+        f'<div class="tabbed-block">{panel if device == first else with_prefix(f"{device}--", panel)}</div>'
+        for device, panel in panels.items()
+    )
+    return (
+        f'<div class="tabbed-set tabbed-alternate devices" data-tabs="{escape(fence)}">{inputs}'
+        f'<div class="tabbed-labels">{labels}</div><div class="tabbed-content">{blocks}</div></div>'
+    )
 
 
 def warning(title: str, text: str) -> Html:
@@ -76,17 +114,18 @@ def verdicts(*ids: str) -> Html:
 def _verdict(one: Verdict) -> str:
     claim = one.claim
     said = (
-        f'<span class="said">{escape(claim.source.who)}: {escape(claim.source.value)}</span>'
+        f'<span class="said">{escape(claim.source.who)}: {kernel_names.decorated(claim.source.value)}</span>'
         if claim.source
         else '<span class="said">ours</span>'
     )
-    name = one.device.upper().replace("NVIDIA-", "").replace("-", " ")
-    measured = f"{escape(name)}: {_value(one)}" if one.measured else _value(one)
+    device = f"{escape(recording.short_name(one.device))}: " if one.measured else ""
     why = f'<p class="why">{escape(claim.why)}</p>' if claim.why and one.word != "holds" else ""
+    name, row = escape(claim.id.lower()), escape(ledger_row(claim.id, one.device))
     return (
-        f'<div class="verdict {one.word.replace(" ", "-")}" id="claim-{escape(claim.id.lower())}">'
-        f'<p><span class="mark">{mark(one)}</span> {escape(claim.sentence)}</p>'
-        f'<p class="values">{said} · <span class="ours">{measured}</span></p>{why}</div>'
+        f'<div class="verdict {one.word.replace(" ", "-")}" id="claim-{name}">'
+        f'<p><span class="mark">{mark(one)}</span> {escape(claim.sentence)} '
+        f'<a class="id" href="../claims/#{row}" title="this claim in the ledger">{escape(claim.id)}</a></p>'
+        f'<p class="values">{said} · <span class="ours">{device}{value(one)}</span></p>{why}</div>'
     )
 
 
@@ -95,39 +134,9 @@ def mark(one: Verdict) -> Html:
     return Html(f'<span class="word {one.word.replace(" ", "-")}">{MARKS[one.word]} {one.word}</span>')
 
 
-def _value(one: Verdict) -> str:
+def value(one: Verdict) -> Html:
+    """What was measured, with its spread; where nothing was, the reason."""
     if one.measured is None:
-        return escape(one.reason)
-    spread = f" ({escape(one.measured.spread_text)})" if one.measured.spread_text else ""
-    return f"{escape(one.measured.text)}{spread}"
-
-
-def claims_table(chapter: str = "", words: Sequence[str] = ()) -> Html:
-    """The ledger of the shown device, or a chapter's part of it, or only the verdicts in `words`."""
-    device = recording.shown_device()
-    judged = [judge(claim, of, device) for of, claim in all_claims().values() if chapter in ("", of)]
-    rows = [
-        [
-            Html(f'<span id="ledger-{escape(one.claim.id.lower())}" class="id">{escape(one.claim.id)}</span>'),
-            mark(one),
-            Html(f"{escape(one.claim.sentence)}<small>{escape(one.claim.scope)}</small>{_why(one)}"),
-            one.claim.source.value if one.claim.source else None,
-            Html(_value(one)),
-        ]
-        for one in judged
-        if not words or one.word in words
-    ]
-    head = ["id", "verdict", "claim", "the source's value", "ours"]
-    return table(f"Claims{f' of {chapter}' if chapter else ''} on {device}", head, rows, text_columns=5)
-
-
-def _why(one: Verdict) -> str:
-    return f"<small>{escape(one.claim.why)}</small>" if one.claim.why and one.word != "holds" else ""
-
-
-def claims_summary() -> Html:
-    """One line: how many claims hold, differ, are inconclusive, are not measured."""
-    device = recording.shown_device()
-    judged = [judge(claim, chapter, device) for chapter, claim in all_claims().values()]
-    counts = [f"<strong>{sum(one.word == word for one in judged)}</strong> {word}" for word in MARKS]
-    return Html(f"<p>{len(judged)} claims on {escape(device)}: {', '.join(counts)}.</p>")
+        return Html(escape(one.reason))
+    spread = f" <small>({escape(one.measured.spread_text)})</small>" if one.measured.spread_text else ""
+    return Html(f"{kernel_names.decorated(one.measured.text)}{spread}")

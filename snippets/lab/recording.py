@@ -14,6 +14,8 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -333,6 +335,11 @@ def slug(device_name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", device_name.lower()).strip("-") or "unknown"
 
 
+def short_name(device: str) -> str:
+    """A device as a page calls it: `nvidia-a100-sxm4-80gb` -> `A100 SXM4 80GB`."""
+    return device.removeprefix("nvidia-").replace("-", " ").upper()
+
+
 @lru_cache(maxsize=1)
 def this_device() -> str | None:
     """The slug of this machine's first GPU as nvidia-smi names it; None where there is none."""
@@ -347,8 +354,23 @@ def this_device() -> str | None:
     return slug(names[0]) if names else None
 
 
+_showing: ContextVar[str] = ContextVar("showing", default="")
+
+
+@contextmanager
+def showing(device: str) -> Iterator[None]:
+    """Make `device` the shown one while its tab of a page is computed."""
+    token = _showing.set(device)
+    try:
+        yield
+    finally:
+        _showing.reset(token)
+
+
 def shown_device(root: Path = RECORDINGS) -> str:
-    """The device a page shows: this machine's GPU when it has been recorded, else the builder."""
+    """The device a page shows, or opens with: this machine's GPU when it has been recorded, else the builder."""
+    if _showing.get():
+        return _showing.get()
     chosen = os.environ.get("DEVICE", "")
     if chosen:
         if chosen not in devices(root):

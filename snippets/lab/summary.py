@@ -60,8 +60,8 @@ class Summary(Struct, frozen=True):
     kernels: tuple[KernelSummary, ...]
 
 
-def summarise(trace: Trace) -> Summary:
-    """Raises TraceError when there is no active step or no kernel to summarise."""
+def summarize(trace: Trace) -> Summary:
+    """Raises TraceError when there is no active step or no kernel to summarize."""
     require_steps(trace)
     require_kernels(trace)
     work = [step.activities for step in trace.steps]
@@ -173,7 +173,7 @@ def _shortened(name: str, columns: int) -> str:
 def main(path: str | os.PathLike[str], json: bool = False) -> int:
     """Print the summary of the trace at `path`; TraceError is the caller's."""
     with no_collection():
-        summary = summarise(read(path))
+        summary = summarize(read(path))
     print(as_json(summary) if json else as_text(summary))
     return 0
 

@@ -2,54 +2,68 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from snippets.lab import recording, trace
+from snippets.lab import kernel_names, rates, recording, trace
+from snippets.lab.averages import Average, key_averages
 from snippets.lab.figures import Figure, figure, in_words
-from snippets.lab.html import Cell, Html, code, table
+from snippets.lab.html import Cell, Html, code, details, table
 from snippets.lab.recording import Recording
 from snippets.lab.trace import CpuOp, GpuActivity, Step, Trace
+from snippets.lab.work import Known, works_of
+
+RATES = ("FLOP/s", "bytes/s")
+"""Columns that a table of kernels has only where something is known."""
 
 
 def figure_cell(shown: Figure) -> Html:
-    """A figure with its spread in small type below it."""
-    spread = f"<small>{escape(shown.spread_text)}</small>" if shown.spread_text else ""
+    """A figure with its spread in small type below it, where three digits show one."""
+    is_wide = shown.spread is not None and len({in_words(bound, shown.unit) for bound in shown.spread}) > 1
+    spread = f"<small>{escape(shown.spread_text)}</small>" if is_wide else ""
     mark = "" if shown.conclusive else ' <span class="inconclusive" title="the steps disagree">?</span>'
     return Html(f"{escape(shown.text)}{mark}{spread}")
 
 
-def kernel_table(experiment: str, device: str, caption: str = "") -> Html:
-    """The GPU activities of one step in order: name, operator, launch, mean duration over the active steps, footprint.
+def kernel_table(
+    experiment: str,
+    device: str,
+    caption: str = "",
+    *,
+    work: Known | Callable[[Trace, Step], Known] | None = None,
+) -> Html:
+    """The GPU activities of one step in order: name, time and share of it, who launched it and how, rates, footprint.
 
-    Shows the middle step; durations are means over all steps when they agree, else of that step alone.
+    Shows the middle step; durations are means over all steps when they agree, else of that step alone. Rates stand
+    where the trace tells how much work there was, or `work` does: FLOPs and bytes by place in the step.
     """
     traced = recording.trace(experiment, device)
     trace.require_kernels(traced)
     step = middle_step(traced)
-    agree = trace.steps_agree(traced)
-    rows = []
-    for place, activity in enumerate(step.activities):
-        same = [other.activities[place].duration_us for other in traced.steps] if agree else [activity.duration_us]
-        op, launch = traced.op_of(activity), traced.launch_of(activity)
-        delay = traced.launch_delay_us(activity)
-        rows.append(
-            [
-                code(activity.name) if activity.kind == "kernel" else activity.name,
-                Html("<br>".join(code(one.name, 40) for one in (op, launch) if one)) or None,
-                in_words(statistics.fmean(same), "us"),
-                None if delay is None else in_words(delay, "us"),
-                _triple(activity.grid),
-                _triple(activity.block),
-                activity.registers,
-                None if activity.shared_memory_bytes is None else f"{activity.shared_memory_bytes:,}",
-            ]
-        )
-    head = ["GPU activity", "from operator, by call", "time", "launch delay"]
-    head += ["grid", "block", "registers", "shared memory, bytes"]
-    return table(caption or f"One step of {experiment}", head, rows, text_columns=2)
+    times, works = tuple(map(statistics.fmean, durations_us(traced, step))), works_of(traced, step, work)
+    ceilings = rates.ceilings_of(recording.load(experiment, device))
+    whole = math.fsum(times) or 1.0
+    columns: dict[Cell, list[Cell]] = {
+        "GPU activity": [kernel_names.shown(one.name) for one in step.activities],
+        "time": [in_words(us, "us") for us in times],
+        "share": [_bar(100 * us / whole) for us in times],
+        _text("from operator, by call"): [_from(traced, one) for one in step.activities],
+        "launch delay": [_us(traced.launch_delay_us(one)) for one in step.activities],
+        "FLOP/s": [rates.flop_rate(*one, ceilings) for one in zip(works, times, strict=True)],
+        "bytes/s": [rates.byte_rate(*one, ceilings) for one in zip(works, times, strict=True)],
+        "grid": [_triple(one.grid) for one in step.activities],
+        "block": [_triple(one.block) for one in step.activities],
+        "registers": [one.registers for one in step.activities],
+        "shared memory, bytes": [
+            None if one.shared_memory_bytes is None else f"{one.shared_memory_bytes:,}" for one in step.activities
+        ],
+    }
+    shown = {head: cells for head, cells in columns.items() if head not in RATES or any(cells)}
+    listed = table(caption or f"One step of {experiment}", list(shown), zip(*shown.values(), strict=True))
+    return Html(f'<div class="lab-kernels">{listed}{rates.note(works, ceilings)}</div>')
 
 
 def middle_step(traced: Trace) -> Step:
@@ -58,37 +72,59 @@ def middle_step(traced: Trace) -> Step:
     return traced.steps[len(traced.steps) // 2]
 
 
+def durations_us(traced: Trace, step: Step) -> tuple[tuple[float, ...], ...]:
+    """How long each activity of a step took: in every step when they agree, else in this one alone."""
+    steps = traced.steps if trace.steps_agree(traced) else (step,)
+    return tuple(zip(*([activity.duration_us for activity in one.activities] for one in steps), strict=True))
+
+
+def _bar(percent: float) -> Html:
+    bar = f'<span class="share" style="width: {percent:.1f}%"></span>'
+    return Html(f'{in_words(percent, "%")}<span class="shares">{bar}</span>')
+
+
+def _text(content: str) -> Html:
+    """A cell of text in a column of numbers."""
+    return Html(f'<span class="text">{content}</span>')
+
+
+def _from(traced: Trace, activity: GpuActivity) -> Html | None:
+    names = [code(one.name, 40) for one in (traced.op_of(activity), traced.launch_of(activity)) if one]
+    return _text("<br>".join(names)) if names else None
+
+
+def _us(value: float | None) -> str | None:
+    return None if value is None else in_words(value, "us")
+
+
 def _triple(sizes: tuple[int, int, int] | None) -> str | None:
     return None if sizes is None else "x".join(map(str, sizes))
 
 
 def profiler_table(experiment: str, device: str, caption: str = "") -> Html:
-    """The table `key_averages()` prints, computed from the trace: self and total CPU time, GPU time, calls.
+    """The table that `key_averages()` prints, computed from the trace: own and total time on both sides, calls.
 
-    Sums over all active steps. A row's GPU time is that of the work its operator launched itself; an operator that
-    only rewrites metadata shows a dash.
+    Sums over the whole trace. Operators that never reach the GPU, most of which only rewrite metadata, are folded.
     """
     traced = recording.trace(experiment, device)
     trace.require_steps(traced)
-    ops = [op for step in traced.steps for op in step.ops]
-    gpu_us: dict[int, float] = defaultdict(float)
-    for activity in (activity for step in traced.steps for activity in step.activities):
-        op = traced.op_of(activity)
-        if op is not None:
-            gpu_us[op.index] += activity.duration_us
-    rows: dict[str, list[float]] = {}
-    for op in ops:
-        row = rows.setdefault(op.name, [0.0, 0.0, 0.0, 0])
-        inside = sum(child.duration_us for child in traced.children(op))
-        for place, amount in enumerate((op.duration_us - inside, op.duration_us, gpu_us[op.index], 1)):
-            row[place] += amount
-    ordered = sorted(rows.items(), key=lambda item: (-item[1][2], -item[1][1], item[0]))
-    cells = [
-        [code(name), in_words(own, "us"), in_words(total, "us"), in_words(gpu, "us") if gpu else None, int(calls)]
-        for name, (own, total, gpu, calls) in ordered
-    ]
-    head = ["operator", "self CPU", "CPU total", "self GPU", "calls"]
-    return table(caption or f"{experiment}: sums over {len(traced.steps)} steps", head, cells)
+    rows = key_averages(traced)
+    whole = math.fsum(row.self_cpu_us for row in rows) or 1.0
+    head = ["name", "self CPU %", "self CPU", "CPU total", "self GPU", "GPU total", "calls"]
+    busy, idle = ([_averages(row, whole) for row in rows if row.is_idle is folded] for folded in (False, True))
+    shown = table(caption or f"{experiment}: sums over the whole trace, {len(traced.steps)} steps", head, busy)
+    if idle:
+        title = f"{len(idle)} operator{'s' * (len(idle) > 1)} that never reach{'es' * (len(idle) == 1)} the GPU"
+        shown = Html(shown + details(title, table(title, head, idle)))
+    return Html(f'<div class="lab-averages">{shown}</div>')
+
+
+def _averages(row: Average, whole_us: float) -> list[Cell]:
+    kind = "" if row.kind == "operator" else f"<small>{row.kind}</small>"
+    times = (row.self_cpu_us, row.cpu_us, row.self_gpu_us, row.gpu_us)
+    name = Html(f"{code(row.name)}{kind}")
+    share = in_words(100 * row.self_cpu_us / whole_us, "%")
+    return [name, share, *(in_words(us, "us") if us else None for us in times), row.calls]
 
 
 def compared(experiments: Mapping[str, str], quantities: Mapping[str, str], device: str, caption: str) -> Html:
@@ -150,7 +186,7 @@ def _branch(op: CpuOp, traced: Trace, of_op: Mapping[int, Sequence[GpuActivity]]
     shapes = " · ".join("x".join(map(str, shape)) for shape in op.input_shapes if shape)
     shown = f' <span class="shapes">{escape(shapes)}</span>' if shapes else ""
     gpu = "".join(
-        f'<li class="gpu">GPU: {code(one.name)} {in_words(one.duration_us, "us")}</li>'
+        f'<li class="gpu">GPU: {kernel_names.shown(one.name)} {in_words(one.duration_us, "us")}</li>'
         for one in of_op.get(op.index, ())
     )
     inner = gpu + "".join(_branch(child, traced, of_op) for child in traced.children(op))
@@ -184,7 +220,7 @@ def journey(experiment: str, device: str, caption: str = "") -> Html:
     tie = f"External id {kernel.external_id}, correlation {kernel.correlation}"
     rows.append(
         [
-            code(kernel.name),
+            kernel_names.shown(kernel.name),
             f"kernel, stream {kernel.stream}",
             tie,
             _since(step, kernel.start_us),

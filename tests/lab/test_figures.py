@@ -285,7 +285,7 @@ markdown_extensions:
 """
 
 
-@pytest.mark.parametrize(("name", "works"), [("linear.sweep_eager.warm_us", False), ("linear.eager.bytes", True)])
+@pytest.mark.parametrize(("name", "works"), [("linear.sweep_liger.warm_us", False), ("linear.eager.bytes", True)])
 def test_an_unknown_figure_fails_the_build(tmp_path: Path, name: str, works: bool) -> None:
     for folder in ("docs", "theme"):
         (tmp_path / folder).mkdir()
@@ -301,5 +301,5 @@ def test_an_unknown_figure_fails_the_build(tmp_path: Path, name: str, works: boo
         assert f'data-figure="{name}"' in page.read_text()
     else:
         assert done.returncode != 0
-        assert f"#!fig {name}: UnknownFigure: no experiment 'linear/sweep_eager'; did you mean" in done.stderr
+        assert f"#!fig {name}: UnknownFigure: no experiment 'linear/sweep_liger'; did you mean" in done.stderr
         assert not page.exists()

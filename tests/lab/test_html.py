@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snippets.lab.html import Html, cell_html, code, details, table
+from snippets.lab.html import Html, cell_html, code, details, table, with_prefix
 from tests.lab.samples import EVIL, Markup, assert_only_text
 
 
@@ -26,17 +26,21 @@ def test_cells(cell: object, expected: str) -> None:
 def test_a_table() -> None:
     assert table("A & B", ["x", "n"], [["a", 1], [Html("<i>b</i>"), None]]) == (
         '<div class="lab-table" role="region" tabindex="0" aria-label="A &amp; B"><table><caption>A &amp; B</caption>'
-        '<thead><tr><th scope="col">x</th><th scope="col" class="number">n</th></tr></thead>'
-        '<tbody><tr><td>a</td><td class="number">1</td></tr>'
-        '<tr><td><i>b</i></td><td class="number"><span class="none" title="none">–</span></td></tr></tbody>'
+        '<thead><tr><th scope="col">x</th>\n<th scope="col" class="number">n</th></tr></thead>'
+        '<tbody><tr><td>a</td>\n<td class="number">1</td></tr>'
+        '<tr><td><i>b</i></td>\n<td class="number"><span class="none" title="none">–</span></td></tr></tbody>'
         "</table></div>"
     )
+
+
+def test_an_empty_heading_heads_nothing() -> None:
+    assert "<thead><tr><td></td>\n<th scope=" in table("c", ["", "n"], [["a", 1]])
 
 
 def test_columns_of_text_and_of_numbers() -> None:
     seen = table("c", ["a", "b", "c"], [["1", "2", "3"]], text_columns=2)
     assert seen.count('class="number"') == 2
-    assert '<td>2</td><td class="number">3</td>' in seen
+    assert '<td>2</td>\n<td class="number">3</td>' in seen
 
 
 @pytest.mark.parametrize("row", [["a"], ["a", 1, 2], []])
@@ -72,3 +76,14 @@ def test_untrusted_text(name: str) -> None:
     assert_only_text(code(name), name)
     assert_only_text(code(name + "x" * 80), name + "x" * 80)
     assert_only_text(details(name, "content"), name)
+
+
+def test_ids_and_what_refers_to_them_get_a_prefix() -> None:
+    content = (
+        '<a id="x" href="#x">id="x"</a><label for="x"></label><p aria-labelledby="x y" data-id="x"></p>'
+        '<b fill="url(#x)" popovertarget="x"></b><a href="../x/#x"></a><a href="#y"></a>'
+    )
+    assert with_prefix("a--", content) == (
+        '<a id="a--x" href="#a--x">id="x"</a><label for="a--x"></label><p aria-labelledby="a--x y" data-id="x"></p>'
+        '<b fill="url(#a--x)" popovertarget="a--x"></b><a href="../x/#x"></a><a href="#y"></a>'
+    )

@@ -24,7 +24,7 @@ def raising(error: Exception) -> object:
 
 @pytest.fixture(params=["nvidia-other", BUILDER])
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(recording, "shown_device", lambda *_: request.param)
+    monkeypatch.setattr(recording, "devices", lambda *_: (request.param,))
     return str(request.param)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from snippets.lab import page, recording
+from snippets.lab import figures, page, recording
 from snippets.lab.claims import Claim, Source
 from snippets.lab.figures import Figure
 from snippets.lab.recording import RecordingError, RecordingMissing
@@ -119,7 +119,7 @@ def test_a_verdict_that_holds_and_one_that_differs(ledger: Any, shelf: Path) -> 
     text = Markup(shown).text
     assert shown.index('id="claim-m2"') < shown.index('id="claim-m1"')
     assert text == (
-        "≠ differs Not four.ours · SAMPLE: 4Because of fusion.✓ holds Five kernels.Part 2: 5 kernels · SAMPLE: 5"
+        "≠ differs Not four. M2ours · SAMPLE: 4Because of fusion.✓ holds Five kernels. M1Part 2: 5 kernels · SAMPLE: 5"
     )
     assert 'class="verdict differs"' in shown
     with pytest.raises(KeyError):
@@ -129,9 +129,9 @@ def test_a_verdict_that_holds_and_one_that_differs(ledger: Any, shelf: Path) -> 
 @pytest.mark.parametrize(
     ("figure", "text"),
     [
-        (Figure(5, conclusive=False), "? inconclusive Five kernels.ours · SAMPLE: 5"),
-        (Figure(21.5, "us", (21.0, 22.0)), "≠ differs Five kernels.ours · SAMPLE: 21.5 µs (21.0 to 22.0 µs)"),
-        (None, "– not measured Five kernels.ours · nothing there"),
+        (Figure(5, conclusive=False), "? inconclusive Five kernels. M1ours · SAMPLE: 5"),
+        (Figure(21.5, "us", (21.0, 22.0)), "≠ differs Five kernels. M1ours · SAMPLE: 21.5 µs (21.0 to 22.0 µs)"),
+        (None, "– not measured Five kernels. M1ours · nothing there"),
     ],
 )
 def test_what_a_verdict_shows(ledger: Any, shelf: Path, figure: Figure | None, text: str) -> None:
@@ -144,17 +144,61 @@ def test_what_a_verdict_shows(ledger: Any, shelf: Path, figure: Figure | None, t
     assert Markup(page.verdicts("M1")).text == text
 
 
-def test_the_ledger(ledger: Any, shelf: Path) -> None:
-    ledger(claim(), claim(4, id="M2", why="Because."), claim(3, id="M3", why="So."))
-    shown = page.claims_table()
-    assert f"<caption>Claims on {DEVICE}</caption>" in shown
-    assert shown.count("<tr>") == 4
-    assert page.claims_table("linear").count("<tr>") == 1
-    assert f"<caption>Claims of mlp on {DEVICE}</caption>" in page.claims_table("mlp")
-    differing = page.claims_table("mlp", ["differs"])
-    assert ("ledger-m1" in differing, "ledger-m2" in differing, "ledger-m3" in differing) == (False, True, True)
-    summary = f"3 claims on {DEVICE}: 1 holds, 2 differs, 0 inconclusive, 0 not measured."
-    assert Markup(page.claims_summary()).text == summary
+def test_a_verdict_leads_to_the_ledger(ledger: Any, shelf: Path) -> None:
+    ledger(claim())
+    assert '<a class="id" href="../claims/#ledger-m1" title="this claim in the ledger">M1</a>' in page.verdicts("M1")
+
+
+class TestDevices:
+    """What a page shows where more than one device is recorded."""
+
+    OTHER = "nvidia-a100-sxm4-80gb"
+
+    @pytest.fixture
+    def two(self, shelf: Path) -> Path:
+        put(shelf, sample(), device=self.OTHER)
+        return shelf
+
+    def test_a_tab_for_each_the_builder_first(self, two: Path) -> None:
+        shown = page.show("a-b", lambda: f'<b id="x">{recording.shown_device()}</b><a href="#x">x</a><a href="#y">y</a>')
+        seen = Markup(shown)
+        assert seen.text == f"SAMPLEA100 SXM4 80GB{DEVICE}xy{self.OTHER}xy"
+        assert shown.startswith('<div class="lab" data-fence="a-b"><div class="tabbed-set tabbed-alternate devices"')
+        assert f'<input type="radio" id="tab-a-b-{DEVICE}" name="tab-a-b" data-device="{DEVICE}" checked>' in shown
+        assert f'<input type="radio" id="tab-a-b-{self.OTHER}" name="tab-a-b" data-device="{self.OTHER}">' in shown
+        assert f'<b id="x">{DEVICE}</b><a href="#x">' in shown
+        assert f'<b id="{self.OTHER}--x">{self.OTHER}</b><a href="#{self.OTHER}--x">x</a><a href="#y">' in shown
+        ids = [value for name, value in seen.attributes if name == "id"]
+        assert len(ids) == len(set(ids)) == 4
+
+    def test_the_tab_of_this_machine_is_open(self, two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(recording, "this_device", lambda: self.OTHER)
+        shown = page.show("a", recording.shown_device)
+        assert f'data-device="{self.OTHER}" checked>' in shown
+        assert shown.count("checked") == 1
+
+    def test_what_is_the_same_everywhere_needs_no_tabs(self, two: Path) -> None:
+        assert page.show("a", lambda: "one") == '<div class="lab" data-fence="a">one</div>'
+
+    def test_what_one_device_lacks_is_said_in_its_tab(self, two: Path) -> None:
+        put(two, sample("mlp/compiled"))
+        shown = page.show("a", lambda: recording.load("mlp/compiled", recording.shown_device()).id)
+        assert shown.index(">mlp/compiled<") < shown.index(f"no recording &#x27;mlp/compiled&#x27; for {self.OTHER}")
+
+    def test_after_a_fence_the_device_is_what_it_was(self, two: Path) -> None:
+        with pytest.raises(ValueError, match="mistake"), recording.showing(self.OTHER):
+            assert recording.shown_device() == self.OTHER
+            raise ValueError("a mistake")
+        assert recording.shown_device() == DEVICE
+
+    def test_a_sentence_holds_the_value_of_each(self, two: Path) -> None:
+        put(two, sample(points=(samples.point(flops=3_000_000),)), device=self.OTHER)
+        shown = figures.fig_formatter("mlp.eager.flops", "", "", None)
+        assert Markup(shown).text == "2.00 MFLOP3.00 MFLOP"
+        assert [part.split(">")[0].split(" data-device=")[1] for part in shown.split("<data ")[1:]] == [
+            f'"{DEVICE}"',
+            f'"{self.OTHER}" hidden',
+        ]
 
 
 @pytest.mark.parametrize("name", EVIL)
@@ -163,12 +207,12 @@ def test_untrusted_claims(ledger: Any, shelf: Path, name: str) -> None:
         claim(name, sentence=name, why=name, id="M1", source=Source(name, name, name)),
         claim(id=name, measure=lambda device: Figure(1.0, said=name)),
     )
-    for shown in (page.verdicts("M1"), page.verdicts(name), page.claims_table(), page.show(name, page.claims_table)):
+    for shown in (page.verdicts("M1"), page.verdicts(name), page.show(name, page.verdicts, "M1")):
         assert_only_text(shown, name)
 
     def missing(device: str) -> Any:
         raise RecordingMissing(name)
 
     ledger(claim(measure=missing))
-    for shown in (page.verdicts("M1"), page.claims_table(), page.show("a", missing, DEVICE)):
+    for shown in (page.verdicts("M1"), page.show("a", missing, DEVICE)):
         assert_only_text(shown, name)

@@ -18,8 +18,8 @@ TRACES = Path(__file__).parent.parent / "traces"
 EVIL = "</title><script>\x1b[2J\x07\x9b31m\u202e\ud7ff核"
 
 
-def summarised(*events: Any, **top: Any) -> summary.Summary:
-    return summary.summarise(kineto.read(trace_bytes(*events, **top)))
+def summarized(*events: Any, **top: Any) -> summary.Summary:
+    return summary.summarize(kineto.read(trace_bytes(*events, **top)))
 
 
 def two_steps() -> list[Event]:
@@ -41,7 +41,7 @@ def two_steps() -> list[Event]:
 
 class TestSummary:
     def test_exact(self) -> None:
-        found = summarised(*two_steps(), kernel("stray", None, 900, 50), deviceProperties=[{"name": "NVIDIA H200"}])
+        found = summarized(*two_steps(), kernel("stray", None, 900, 50), deviceProperties=[{"name": "NVIDIA H200"}])
         shape: dict[str, Any] = {"block": (384, 1, 1), "registers": 168, "shared_memory_bytes": 164308}
         assert found == summary.Summary(
             device="NVIDIA H200",
@@ -63,7 +63,7 @@ class TestSummary:
 
     def test_steps_that_differ(self) -> None:
         events = [*two_steps(), step(4, 200, 80), launch(31, 205), kernel("lone", 31, 210, 1), memcpy(31, 220, 1, 8)]
-        found = summarised(*events)
+        found = summarized(*events)
         assert (found.steps, found.steps_agree) == (3, False)
         assert (found.kernels_per_step, found.memset_per_step, found.memcpy_per_step) == (3, 1, 0)
         assert found.kernel_time_us_per_step == 9.667
@@ -71,19 +71,19 @@ class TestSummary:
 
     def test_even_steps_take_the_low_median(self) -> None:
         events = [*two_steps(), step(4, 200, 80), step(5, 300, 80)]
-        assert summarised(*events).kernels_per_step == 0
+        assert summarized(*events).kernels_per_step == 0
 
     def test_the_op_that_launched_it_most_often(self) -> None:
         ops = [op(name, n * 10, 5, external=n) for n, name in enumerate(("z", "b", "a", "b", "a"), start=1)]
         kernels = [kernel("k", None, n * 10, 1, **{"External id": n}) for n in range(1, 6)]
         events = [launch(9, 1), *ops, *(k | {"args": k["args"] | {"correlation": 9}} for k in kernels)]
-        assert summarised(step(2, 0, 100), *events).kernels[0].op == "a"
+        assert summarized(step(2, 0, 100), *events).kernels[0].op == "a"
 
-    def test_nothing_to_summarise(self) -> None:
+    def test_nothing_to_summarize(self) -> None:
         with pytest.raises(TraceError, match="no active steps"):
-            summarised(kernel("k", 1, 0, 1))
+            summarized(kernel("k", 1, 0, 1))
         with pytest.raises(TraceError, match="no GPU kernels"):
-            summarised(step(2, 0, 10), op("aten::mm", 1, 2))
+            summarized(step(2, 0, 10), op("aten::mm", 1, 2))
 
     @pytest.mark.parametrize(
         ("name", "kernels", "memsets", "launches", "kernel_time_us"),
@@ -96,7 +96,7 @@ class TestSummary:
         ],
     )
     def test_real(self, name: str, kernels: int, memsets: int, launches: int, kernel_time_us: float) -> None:
-        found = summary.summarise(kineto.read(TRACES / f"{name}.json.gz"))
+        found = summary.summarize(kineto.read(TRACES / f"{name}.json.gz"))
         assert (found.device, found.steps, found.steps_agree, found.unattributed) == ("NVIDIA H200", 3, True, 0)
         assert (found.kernels_per_step, found.memset_per_step, found.launches_per_step) == (kernels, memsets, launches)
         assert found.kernel_time_us_per_step == kernel_time_us
@@ -108,7 +108,7 @@ class TestSummary:
         known = synthetic_trace(path, megabytes=2, seed=3)
         assert path.stat().st_size == pytest.approx(2e6, rel=0.02)
         read = kineto.read(path)
-        found = summary.summarise(read)
+        found = summary.summarize(read)
         assert (found.steps, found.unattributed) == (known.steps, 0)
         assert {k.name: k.calls for k in found.kernels} == known.calls
         assert sum(len(s.kernels) for s in read.steps) == known.kernels
@@ -124,7 +124,7 @@ class TestSummary:
 
 class TestOutput:
     def test_json(self) -> None:
-        found = summarised(*two_steps())
+        found = summarized(*two_steps())
         text = summary.as_json(found)
         assert json.loads(text)["kernels"][0] == {
             "name": "gemm", "calls": 4, "total_us": 20.0, "mean_us": 5.0, "op": "aten::mm", "grid": [4, 2, 1],
@@ -135,7 +135,7 @@ class TestOutput:
         ]  # fmt: skip
 
     def test_text(self) -> None:
-        found = summarised(*two_steps(), kernel("stray", None, 900, 50), deviceProperties=[{"name": "NVIDIA H200"}])
+        found = summarized(*two_steps(), kernel("stray", None, 900, 50), deviceProperties=[{"name": "NVIDIA H200"}])
         assert summary.as_text(found).splitlines() == [
             "device             NVIDIA H200",
             "active steps       2 (all steps agree)",
@@ -149,10 +149,10 @@ class TestOutput:
         ]
 
     def test_text_says_when_steps_differ(self) -> None:
-        assert "steps DIFFER" in summary.as_text(summarised(*two_steps(), step(4, 200, 80)))
+        assert "steps DIFFER" in summary.as_text(summarized(*two_steps(), step(4, 200, 80)))
 
     def test_names_cannot_steer_a_terminal(self) -> None:
-        found = summarised(
+        found = summarized(
             step(2, 0, 50), op(EVIL, 1, 9, external=1), launch(1, 2, external=1), kernel(EVIL, 1, 5, 1),
             deviceProperties=[{"name": EVIL}],
         )  # fmt: skip
@@ -166,7 +166,7 @@ class TestOutput:
     @pytest.mark.parametrize("length", [40, 60, 100, 5000])
     def test_long_names_are_shortened_in_the_middle(self, length: int) -> None:
         name = "".join(str(n % 10) for n in range(length))
-        found = summarised(step(2, 0, 50), op(name, 1, 9, external=1), launch(1, 2, external=1), kernel(name, 1, 5, 1))
+        found = summarized(step(2, 0, 50), op(name, 1, 9, external=1), launch(1, 2, external=1), kernel(name, 1, 5, 1))
         lines = summary.as_text(found).splitlines()
         assert max(map(len, lines)) <= summary.COLUMNS
         assert lines[-1].endswith(name[-8:])

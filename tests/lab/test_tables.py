@@ -11,7 +11,7 @@ import pytest
 from snippets.lab import recording, tables
 from snippets.lab.figures import Figure, UnknownFigure
 from snippets.lab.html import Html
-from snippets.lab.recording import RecordingMissing
+from snippets.lab.recording import Ceiling, RecordingMissing
 from snippets.lab.trace import TraceError
 from tests.lab import kineto, samples
 from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, put, sample
@@ -24,23 +24,32 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+def closed(shown: str) -> str:
+    """Without the raw names behind the short forms of kernels."""
+    return re.sub(r"<span popover.*?</span></span>", "", shown)
+
+
 def cells(shown: str) -> list[list[str]]:
     """The text of each row's cells, the head first."""
-    rows = re.findall(r"<tr>(.*?)</tr>", shown, re.DOTALL)
+    rows = re.findall(r"<tr>(.*?)</tr>", closed(shown), re.DOTALL)
     return [[Markup(cell).text for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)] for row in rows]
 
 
 def test_kernels_of_a_step(shelf: Path) -> None:
     shown = tables.kernel_table("mlp/eager", DEVICE)
-    kernel = ["gemm", "aten::mmcudaLaunchKernel", "10.0 µs", "50.0 µs", "4x2x1", "384x1x1", "168", "164,308"]
-    fill = ["Memset (Device)", "cudaMemsetAsync", "4.00 µs", "55.0 µs", "–", "–", "–", "–"]
-    found = cells(shown)
-    assert found[1:3] == [kernel, kernel]
-    assert [found[3][0], *found[3][2:]] == [fill[0], *fill[2:]]
-    assert found[3][1].endswith("cudaMemsetAsync")
-    assert len(found) == 4
+    footprint = ["4x2x1", "384x1x1", "168", "164,308"]
+    kernel = ["gemm", "10.0 µs", "41.7 %", "aten::mmcudaLaunchKernel", "50.0 µs", "–", *footprint]
+    owner = "mlp_fwdcudaMemsetAsync"
+    fill = ["fill of memory (Device)", "4.00 µs", "16.7 %", owner, "55.0 µs", "<1 % of copy", "–", "–", "–", "–"]
+    head = ["GPU activity", "time", "share", "from operator, by call", "launch delay", "bytes/s"]
+    assert cells(shown) == [[*head, "grid", "block", "registers", "shared memory, bytes"], kernel, kernel, fill]
     assert "<caption>One step of mlp/eager</caption>" in shown
     assert "<caption>Another</caption>" in tables.kernel_table("mlp/eager", DEVICE, "Another")
+    assert [percent for name, percent in Markup(shown).attributes if name == "style"] == [
+        "width: 41.7%",
+        "width: 41.7%",
+        "width: 16.7%",
+    ]
 
 
 def test_times_are_means_where_the_steps_agree_and_of_the_middle_step_where_not(shelf: Path) -> None:
@@ -53,25 +62,120 @@ def test_times_are_means_where_the_steps_agree_and_of_the_middle_step_where_not(
         return kineto.trace_bytes(*events)
 
     put(shelf, sample(), trace=steps(("a", "a", "a")))
-    assert cells(tables.kernel_table("mlp/eager", DEVICE))[1][2] == "30.0 µs"
+    assert cells(tables.kernel_table("mlp/eager", DEVICE))[1][:3] == ["a", "30.0 µs", "100 %"]
     put(shelf, sample(), trace=steps(("a", "a", "b")))
-    assert cells(tables.kernel_table("mlp/eager", DEVICE))[1][2] == "20.0 µs"
+    assert cells(tables.kernel_table("mlp/eager", DEVICE))[1][:3] == ["a", "20.0 µs", "100 %"]
+
+
+def product_trace() -> bytes:
+    """A product of 512x256x128 in 4 us, and an addition of 512x128 numbers in 1 us."""
+    dims, types = [[512, 256], [256, 128]], ["c10::BFloat16"] * 2
+    added, kinds = [[512, 128], [512, 128], []], ["c10::BFloat16", "c10::BFloat16", "Scalar"]
+    return kineto.trace_bytes(
+        kineto.step(1, 0, 100),
+        kineto.op("aten::mm", 10, 20, external=1, dims=dims, types=types, strides=[[256, 1], [128, 1]]),
+        kineto.launch(1, 20, external=1),
+        kineto.kernel("product", 1, 50, 4),
+        kineto.op("aten::add", 40, 20, external=2, dims=added, types=kinds, strides=[[128, 1], [128, 1], []]),
+        kineto.launch(2, 50, external=2),
+        kineto.kernel("sum", 2, 60, 1),
+        kineto.op("fused", 70, 20, external=3),
+        kineto.launch(3, 80, external=3),
+        kineto.kernel("fused", 3, 90, 2),
+    )
+
+
+COPY = Ceiling("copy", 1_000_000, 0, samples.timing(1.0, 2.0, 3.0))
+LARGE = Ceiling("matmul 8192x8192x8192", 3 * 2 * 8192**2, 40_000_000, samples.timing(1.0, 2.0, 3.0))
+BARE = Ceiling("matmul 512x256x128", 458_752, 2 * 512 * 256 * 128, samples.timing(2.0, 5.0, 8.0))
+
+
+@pytest.mark.parametrize(
+    ("ceilings", "of_product", "of_copy", "note"),
+    [
+        ((), "", "", ""),
+        ((COPY,), "", "23 % of copy", "copy 500 GB/s"),
+        ((COPY, LARGE), "42 % of large", "23 % of copy", "copy 500 GB/s, large matmul 8192x8192x8192 20.0 TFLOP/s"),
+        (
+            (BARE, COPY, LARGE),
+            "125 % of bare",
+            "23 % of copy",
+            "copy 500 GB/s, bare matmul 512x256x128 6.71 TFLOP/s",
+        ),
+    ],
+)
+def test_rates_beside_the_ceilings_of_the_session(
+    shelf: Path, ceilings: tuple[Ceiling, ...], of_product: str, of_copy: str, note: str
+) -> None:
+    put(shelf, sample(ceilings=ceilings), trace=product_trace())
+    shown = tables.kernel_table("mlp/eager", DEVICE)
+    found = cells(shown)
+    assert found[0][5:7] == ["FLOP/s", "bytes/s"]
+    assert [row[5:7] for row in found[1:]] == [
+        [f"8.39 TFLOP/s{of_product}", f"115 GB/s{of_copy}"],
+        ["–", "393 GB/s" + ("79 % of copy" if of_copy else "")],
+        ["–", "–"],
+    ]
+    text = Markup(shown).text
+    assert text.count("Rates: the least that there was to do") == 1
+    assert ("Percentages" in text) == bool(note)
+    assert note in text
+
+
+def test_work_that_only_the_chapter_knows(shelf: Path) -> None:
+    put(shelf, sample(ceilings=(COPY, LARGE, BARE)), trace=product_trace())
+    for work in ({2: (20_000_000, 500_000)}, lambda traced, step: {len(step.kernels) - 1: (20_000_000, 500_000)}):
+        found = cells(tables.kernel_table("mlp/eager", DEVICE, work=work))
+        assert found[3][5:7] == ["10.0 TFLOP/s50 % of large", "250 GB/s50 % of copy"]
+        assert found[2][5:7] == ["–", "393 GB/s79 % of copy"]
+
+
+def test_a_table_without_any_rate(shelf: Path) -> None:
+    put(shelf, sample(), trace=samples.trace_json(kernels=(1,)).replace(b'"bytes": 64', b'"other": 64'))
+    shown = tables.kernel_table("mlp/eager", DEVICE)
+    assert not {"FLOP/s", "bytes/s"} & set(cells(shown)[0])
+    assert "Rates" not in shown
 
 
 def test_the_profilers_table(shelf: Path) -> None:
     shown = tables.profiler_table("mlp/eager", DEVICE)
-    assert "<caption>mlp/eager: sums over 3 steps</caption>" in shown
-    found = {row[0]: row[1:] for row in cells(shown)[1:]}
-    assert found["aten::mm"] == ["180 µs", "180 µs", "60.0 µs", "3"]
-    assert found["mlp_fwd"][:2] == ["60.0 µs", "240 µs"]
-    assert found["mlp_fwd"][3] == "3"
-    assert set(found) == {"aten::mm", "mlp_fwd"}
+    assert "<caption>mlp/eager: sums over the whole trace, 3 steps</caption>" in shown
+    assert cells(shown) == [
+        ["name", "self CPU %", "self CPU", "CPU total", "self GPU", "GPU total", "calls"],
+        ["aten::mm", "56.0 %", "168 µs", "180 µs", "60.0 µs", "60.0 µs", "3"],
+        ["mlp_fwdannotation", "18.0 %", "54.0 µs", "240 µs", "12.0 µs", "72.0 µs", "3"],
+        ["ProfilerStep*annotation", "20.0 %", "60.0 µs", "300 µs", "–", "72.0 µs", "3"],
+        ["cudaLaunchKernelCUDA call", "4.00 %", "12.0 µs", "12.0 µs", "–", "–", "6"],
+        ["cudaMemsetAsyncCUDA call", "2.00 %", "6.00 µs", "6.00 µs", "–", "–", "3"],
+    ]
+    assert "<details" not in shown
+
+
+@pytest.mark.parametrize(
+    ("names", "title"),
+    [
+        (("aten::t",), "1 operator that never reaches the GPU"),
+        (("aten::t", "aten::view"), "2 operators that never reach the GPU"),
+    ],
+)
+def test_operators_that_never_reach_the_gpu_are_folded(shelf: Path, names: tuple[str, ...], title: str) -> None:
+    idle = [kineto.op(name, 20 + 10 * place, 5) for place, name in enumerate(names)]
+    put(shelf, sample(), trace=kineto.trace_bytes(kineto.step(1, 0, 100), kineto.annotation("fwd", 5, 80), *idle))
+    shown = tables.profiler_table("mlp/eager", DEVICE)
+    first, folded = shown.split("<details")
+    assert [row[0] for row in cells(first)] == ["name", "fwdannotation", "ProfilerStep*annotation"]
+    assert f"<summary>{title}</summary>" in folded
+    assert cells(folded) == [
+        ["name", "self CPU %", "self CPU", "CPU total", "self GPU", "GPU total", "calls"],
+        *([name, "5.00 %", "5.00 µs", "5.00 µs", "–", "–", "1"] for name in names),
+    ]
 
 
 def test_the_dispatch_tree(shelf: Path) -> None:
     shown = tables.dispatch_tree("mlp/eager", DEVICE)
     assert Markup(shown).text.startswith("mlp_fwd 80.0 µs")
-    assert "aten::mm 60.0 µs 64x64 · 64x64GPU: gemm 10.0 µsGPU: gemm 10.0 µs" in Markup(shown).text
+    text = Markup(closed(shown)).text
+    assert "aten::mm 60.0 µs 64x64 · 64x64GPU: gemm 10.0 µsGPU: gemm 10.0 µs" in text
     assert Markup(shown).elements[:3] == ["ul", "li", "code"]
     assert shown.count("<li") == shown.count("</li>")
     assert shown.count("<ul") == shown.count("</ul>") == 3
@@ -126,6 +230,8 @@ def test_a_sweep(shelf: Path) -> None:
 def test_a_figure_in_a_cell() -> None:
     assert tables.figure_cell(Figure(5)) == "5"
     assert Markup(tables.figure_cell(Figure(5, spread=(4, 6), conclusive=False))).text == "5 ?4 to 6"
+    assert Markup(tables.figure_cell(Figure(20.0, "us", (19.0, 21.0)))).text == "20.0 µs19.0 to 21.0 µs"
+    assert tables.figure_cell(Figure(231.1, "us", (231.01, 231.2))) == "231 µs"
     assert isinstance(tables.figure_cell(Figure(5)), Html)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from snippets.lab import page, recording
+from snippets.lab import ledger, page, recording
 from snippets.lab.claims import Word, judge
 from snippets.lab.figures import Figure, figure
 from snippets.lab.html import Html
@@ -396,7 +396,7 @@ def test_a_hostile_name_stays_text(bench: Bench) -> None:
     bench.data("mlp/liger", liger="<script>")
     for make in (findings.calls, findings.gemm_table, findings.footprints, findings.liger_step, findings.traffic):
         assert "<script" not in make()
-    assert "<script" not in page.claims_table("mlp")
+    assert "<script" not in ledger.claims_table("mlp")
 
 
 def test_a_missing_recording_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

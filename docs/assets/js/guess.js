@@ -1,0 +1,136 @@
+// Guess boxes: a form under each folded question. What is committed is kept on this device and shown beside the answer.
+(() => {
+  const page = location.pathname.replace(/index\.html$/, "");
+
+  // Reads what was said, or keeps it, or with null forgets it; where storage is off, there is nothing to read.
+  const kept = (fence, said) => {
+    const key = `guess ${page}#${fence}`;
+    try {
+      if (said === undefined) return JSON.parse(localStorage.getItem(key));
+      if (said) localStorage.setItem(key, JSON.stringify(said));
+      else localStorage.removeItem(key);
+    } catch {
+      return null;
+    }
+  };
+
+  const make = (tag, properties, ...children) => {
+    const element = Object.assign(document.createElement(tag), properties);
+    element.append(...children);
+    return element;
+  };
+
+  // What a form asks: its elements, and a function that reads the guess from them as a value and as text.
+  const fields = {
+    number({ scale, exact, label, suffix }, id, question) {
+      const input = make("input", { type: "number", id, min: 0, step: exact ? 1 : "any", required: true });
+      const name = make("label", { id: `${id}-name`, htmlFor: id }, "Your guess");
+      const unit = make("span", { id: `${id}-unit` }, label);
+      input.setAttribute("aria-labelledby", `${question} ${name.id} ${unit.id}`);
+      return [[name, input, unit], () => [input.value * scale, input.value + suffix]];
+    },
+
+    choice({ options }, id) {
+      const radios = options.map(() => make("input", { type: "radio", name: id, required: true }));
+      const labels = radios.map((radio, i) => make("label", {}, radio, ` ${options[i][1]}`));
+      return [labels, () => options[radios.findIndex((radio) => radio.checked)]];
+    },
+
+    order({ answer, options }) {
+      const selects = answer.map((_, i) => {
+        const offered = ["", ...options].map((option) => new Option(option || "choose", option));
+        return make("select", { required: true, ariaLabel: `Place ${i + 1}` }, ...offered);
+      });
+      const chosen = () => selects.map((select) => select.value);
+      return [[make("ol", {}, ...selects.map((select) => make("li", {}, select)))], () => [chosen(), chosen().join(", ")]];
+    },
+  };
+
+  // How far off a guess is, in words.
+  const off = {
+    number({ answer, exact }, value) {
+      const high = value > answer;
+      if (value === answer) return "Exactly.";
+      if (exact) return `${Math.abs(value - answer).toLocaleString("en")} too ${high ? "many" : "few"}.`;
+      const times = high ? value / answer : answer / value;
+      if (times <= 1.25) return "Close.";
+      const shown = times.toLocaleString("en", { maximumFractionDigits: times < 10 ? 1 : 0 });
+      return `${shown} times too ${high ? "high" : "low"}${times <= 2 ? ", the right order" : ""}.`;
+    },
+
+    choice: ({ answer }, value) => (value === answer ? "Right." : "Not so."),
+
+    order({ answer }, value) {
+      const right = answer.filter((item, i) => item === value[i]).length;
+      return right === answer.length ? "Right." : `${right} of ${answer.length} in place.`;
+    },
+  };
+
+  const show = (answer, said) => {
+    const guess = JSON.parse(answer.dataset.guess);
+    answer.querySelector(".guess-said").textContent = said ? `You said ${said.text}. ` : "";
+    answer.querySelector(".guess-off").textContent = said ? ` ${off[guess.kind](guess, said.value)}` : "";
+    answer.classList.toggle("guessed", Boolean(said));
+  };
+
+  const enhance = (details, number) => {
+    const summary = details.querySelector("summary");
+    summary.id ||= `guess-question-${number + 1}`;
+    const answers = [...details.querySelectorAll(".guess")];
+    const fenceOf = (answer) => answer.closest("[data-fence]").dataset.fence;
+    const form = make("form", { className: "guess-form" });
+
+    // A fence has an answer for each recorded device: the first one makes the field, each tells how far off it was.
+    const boxes = [...new Set(answers.map(fenceOf))].map((fence) => {
+      const of = answers.filter((answer) => fenceOf(answer) === fence);
+      const guess = JSON.parse(of[0].dataset.guess);
+      const [elements, read] = fields[guess.kind](guess, `${fence}-guess`, summary.id);
+      form.append(make("fieldset", {}, ...elements));
+      form.lastChild.setAttribute("aria-labelledby", summary.id);
+      return { fence, of, read, kind: guess.kind };
+    });
+
+    const commit = ({ fence, of, read, kind }) => {
+      const [value, text] = read();
+      kept(fence, { kind, value, text });
+      of.forEach((answer) => show(answer, { value, text }));
+    };
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      boxes.forEach(commit);
+      details.open = true;
+      const lines = answers.map((answer) => answer.querySelector("p"));
+      (lines.find((line) => line.getClientRects().length) ?? summary).focus(); // of the device whose tab is chosen
+    });
+    const again = () => {
+      boxes.forEach(({ fence }) => kept(fence, null));
+      answers.forEach((answer) => show(answer));
+      form.reset();
+      details.open = false;
+      form.querySelector("input, select").focus();
+    };
+    const skip = () => {
+      details.open = true;
+      summary.focus();
+    };
+
+    const button = (text, onclick) => make("button", { type: "button", onclick }, text);
+    form.append(make("div", {}, make("button", {}, "Commit"), button("Just show me", skip)));
+    for (const answer of answers) {
+      const line = answer.querySelector("p");
+      Object.assign(line, { role: "status", tabIndex: -1 });
+      answer.append(button("Guess again", again));
+    }
+    details.after(form); // shown by the style sheet as long as the answer is folded
+
+    for (const { fence, of, kind } of boxes) {
+      const said = kept(fence);
+      if (said?.kind !== kind) continue;
+      of.forEach((answer) => show(answer, said));
+      details.open = true;
+    }
+  };
+
+  const guesses = [...document.querySelectorAll("details .guess")];
+  [...new Set(guesses.map((guess) => guess.closest("details")))].forEach(enhance);
+})();

@@ -1,0 +1,198 @@
+// Decodes kernel names in the browser, by the grammar that the page carries: the twin of snippets/lab/kernel_grammar.py.
+(() => {
+  "use strict";
+
+  const FIELDS = ["library", "operation", "arch", "dtype", "tile", "layout"];
+  const MOST_WORDS = 12;
+  const MOST_COLUMNS = 60;
+  const NOT_KNOWN = "not known";
+
+  /** Expressions as functions of a text and a place: the match that begins there, or null. */
+  function expression(grammar, source) {
+    const whole = source.replace(/@([a-z]+)/g, (_, word) => `(?:${grammar.words[word]})`);
+    const regex = new RegExp(whole, "y");
+    return (text, place) => {
+      regex.lastIndex = place;
+      return regex.exec(text);
+    };
+  }
+
+  function compiled(grammar, family) {
+    const { piece = "", gap = "[^A-Za-z0-9]+", end = "(?![A-Za-z0-9])", once = false } = family;
+    const rules = family.rules.map((rule) => ({
+      ...rule,
+      match: expression(grammar, `(?:${rule.part})${rule.joined ? "" : end}`),
+      states: (rule.state || "").split(" ").filter(Boolean),
+    }));
+    const states = new Set(["start", ...rules.map((rule) => rule.then).filter(Boolean)]);
+    const inState = new Map();
+    for (const state of states) {
+      inState.set(state, rules.filter((rule) => !rule.states.length || rule.states.includes(state)));
+    }
+    return {
+      defaults: family.defaults,
+      match: expression(grammar, family.match),
+      piece: piece ? expression(grammar, piece) : () => null,
+      gap: expression(grammar, gap),
+      once,
+      inState,
+    };
+  }
+
+  /** A template with its values; null when one outside brackets lacks. */
+  function filled(grammar, template, values) {
+    return placed(grammar, template.replace(/\[([^[\]]*)\]/g, (_, part) => placed(grammar, part, values) || ""), values);
+  }
+
+  function placed(grammar, template, values) {
+    let lacks = false;
+    const text = template.replace(/\{([a-z]+)(?:\|([a-z]+))?\}/g, (_, name, table) => {
+      let value = Object.hasOwn(values, name) ? values[name] : null;
+      if (value != null && table) {
+        value = Object.hasOwn(grammar.tables[table], value) ? grammar.tables[table][value] : null;
+      }
+      lacks ||= value == null;
+      return value;
+    });
+    return lacks ? null : text;
+  }
+
+  /** The operators in a list like `_unsafe_view_gelu_mul`, the longest first; none where they leave a rest. */
+  function operators(known, text) {
+    const words = text.split("_");
+    const rest = [...words.map(() => null), []];
+    for (let start = words.length - 1; start >= 0; start--) {
+      for (let end = Math.min(words.length, start + MOST_WORDS); end > start; end--) {
+        const name = words.slice(start, end).join("_");
+        const tail = rest[end];
+        if (tail && known.has(name) && (!tail.length || name < tail[0])) {
+          rest[start] = [name, ...tail];
+          break;
+        }
+      }
+    }
+    return rest[0] || [];
+  }
+
+  function read(grammar, family, text) {
+    const fields = {};
+    const fused = [];
+    const tokens = [];
+    const seen = new Set();
+    const apply = (rule, found) => {
+      const values = { ...found.groups };
+      fused.push(...(rule.fuse || []));
+      if (rule.operators) {
+        const names = operators(grammar.known, filled(grammar, rule.operators, values) || "");
+        fused.push(...names);
+        values.operators = names.join(", ") || null;
+      }
+      for (const [field, template] of Object.entries(rule.set || {})) {
+        const value = template === null ? null : filled(grammar, template, values);
+        if (template === null || (value !== null && !(field in fields))) fields[field] = value;
+      }
+      if (rule.means) {
+        const meaning = filled(grammar, rule.means, values);
+        const basis = meaning ? rule.basis || "documented" : "unknown";
+        tokens.push({ token: found[0], meaning: meaning || NOT_KNOWN, basis });
+      }
+    };
+    let state = "start";
+    for (let place = 0; place < text.length; ) {
+      let found = null;
+      const rule = family.inState.get(state).find((one) => (found = one.match(text, place)) && found[0]);
+      if (rule) {
+        const mark = `${rule.part} ${found[0]}`;
+        if (!family.once || !seen.has(mark)) {
+          seen.add(mark);
+          state = rule.then || state;
+          apply(rule, found);
+        }
+      } else if ((found = family.piece(text, place))) {
+        tokens.push({ token: found[0], meaning: NOT_KNOWN, basis: "unknown" });
+      } else {
+        found = family.gap(text, place);
+      }
+      place += found ? found[0].length : 1;
+    }
+    if (fused.length) fields.fused = fused.join(" + ");
+    for (const [field, template] of Object.entries(family.defaults)) {
+      if (!(field in fields)) fields[field] = filled(grammar, template, fields);
+    }
+    return { fields, fused, tokens };
+  }
+
+  function shortened(name) {
+    const letters = [...name];
+    return letters.length <= MOST_COLUMNS ? name : [...letters.slice(0, 40), "…", ...letters.slice(-19)].join("");
+  }
+
+  /** A decoder: name -> what `python -m snippets.lab decode NAME --json` prints, and the short form beside it. */
+  function decoder(grammar) {
+    grammar.known = new Set(grammar.operators.split(" "));
+    const families = grammar.families.map((family) => compiled(grammar, family));
+    return (name) => {
+      const text = [...name].slice(0, grammar.longest).join("");
+      const family = families.find((one) => one.match(text, 0));
+      const { fields, fused, tokens } = family ? read(grammar, family, text) : { fields: {}, fused: [], tokens: [] };
+      const data = { name };
+      for (const field of FIELDS) data[field] = fields[field] || null;
+      data.library ||= "unknown";
+      data.operation ||= "other";
+      return { data: { ...data, fused, tokens }, short: shortened(fields.short || name) };
+    };
+  }
+
+  function element(tag, text, name) {
+    const made = document.createElement(tag);
+    if (text) made.textContent = text;
+    if (name) made.className = name;
+    return made;
+  }
+
+  /** Show a decoded name: a line of fields, and a row for each token. */
+  function show(output, { data, short }) {
+    const facts = element("dl");
+    for (const field of [...FIELDS, "fused"]) {
+      const value = field === "fused" ? data.fused.join(", ") : data[field];
+      facts.append(element("dt", field), element("dd", value || "–"));
+    }
+    const table = element("table");
+    const head = table.createTHead().insertRow();
+    for (const title of ["token", "meaning", "basis"]) {
+      const cell = element("th", title);
+      cell.scope = "col";
+      head.append(cell);
+    }
+    const body = table.createTBody();
+    for (const { token, meaning, basis } of data.tokens) {
+      const row = body.insertRow();
+      row.insertCell().append(element("code", token));
+      row.append(element("td", meaning));
+      row.insertCell().append(element("span", basis, `basis ${basis}`));
+    }
+    const frame = element("div", "", "lab-table");
+    frame.tabIndex = 0;
+    frame.setAttribute("role", "region");
+    frame.setAttribute("aria-label", "Tokens of the name");
+    frame.append(table);
+    output.replaceChildren(element("p", short, "short"), facts, ...(data.tokens.length ? [frame] : []));
+  }
+
+  const source = document.getElementById("kernel-grammar");
+  if (!source) return;
+  const decode = decoder(JSON.parse(source.textContent));
+  window.decodeKernelName = (name) => decode(name).data;
+  const box = document.getElementById("kernel-decoder");
+  if (!box) return;
+  const input = box.querySelector("textarea");
+  const output = box.querySelector("output");
+  const refresh = () => {
+    const name = input.value.trim();
+    if (name) show(output, decode(name));
+    else output.replaceChildren();
+  };
+  input.addEventListener("input", refresh);
+  box.hidden = false;
+  refresh();
+})();

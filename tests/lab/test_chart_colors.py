@@ -1,0 +1,104 @@
+"""The palette of the charts: what charts.css gives can be read and told apart in both schemes, by all eyes."""
+
+from __future__ import annotations
+
+import colorsys
+import math
+import re
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from snippets.lab import svg
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def variables(scheme: str) -> dict[str, str]:
+    """What charts.css gives: for paper and the light scheme, or for a named one."""
+    sheet = (ROOT / "docs/assets/css/charts.css").read_text(encoding="utf-8")
+    selector = re.escape(f'[data-md-color-scheme="{scheme}"]' if scheme else ":root")
+    found = re.search(selector + r" \{([^}]*)\}", sheet)
+    assert found is not None
+    return dict(re.findall(r"(--[\w-]+): ([^;]+);", found[1]))
+
+
+def test_every_color_of_a_drawing_is_given() -> None:
+    given = set(svg.VARIABLES.values()) - {"--md-default-bg-color"}
+    assert given == set(variables("")) == set(variables("slate"))
+    assert len(svg.SERIES) == 6
+
+
+def linear(color: str) -> list[float]:
+    """Light of #rrggbb."""
+    parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    return [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+
+
+def contrast(one: str, other: str) -> float:
+    """As WCAG 2 defines it, 1 to 21."""
+    red_green_blue = [(0.2126, 0.7152, 0.0722)]
+    (darker,), (lighter,) = sorted(times(red_green_blue, linear(color)) for color in (one, other))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def background(scheme: str) -> str:
+    """The color behind the text of a page, out of the installed theme."""
+    import material
+
+    folder = Path(material.__file__).parent / "templates/assets/stylesheets"
+    sheets = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.css")))
+    block = re.search(rf"\[data-md-color-scheme={scheme}\]\{{([^}}]*--md-default-bg-color:[^}}]*)\}}", sheets)
+    hue = re.search(r"--md-hue:(\d+)deg", sheets)
+    assert block is not None
+    assert hue is not None
+    given = re.search(r"--md-default-bg-color:([^;]+);", block[1])
+    assert given is not None
+    if given[1] == "#fff":
+        return "#ffffff"
+    parts = re.fullmatch(r"hsla\(var\(--md-hue\), (\d+)%, (\d+)%, 1\)", given[1])
+    assert parts is not None
+    rgb = colorsys.hls_to_rgb(int(hue[1]) / 360, int(parts[2]) / 100, int(parts[1]) / 100)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
+
+
+@pytest.mark.parametrize("scheme", ["default", "slate"])
+def test_contrast(scheme: str) -> None:
+    paper = background(scheme)
+    given = variables("slate" if scheme == "slate" else "")
+    assert contrast(given["--chart-ink"], paper) >= 4.5
+    assert contrast(given["--chart-ink"], given["--chart-band"]) >= 4.5
+    for place in range(1, 7):
+        assert contrast(given[f"--chart-{place}"], paper) >= 3, place
+        assert contrast(given[f"--chart-{place}"], given["--chart-band"]) >= 3, place
+
+
+def test_contrast_is_computed_as_wcag_does() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01)
+    assert (background("default"), background("slate")) == ("#ffffff", "#1e2129")
+
+
+RED_BLIND = ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998))
+GREEN_BLIND = ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881))
+ALL = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+"""What eyes make of linear red, green and blue: Machado, Oliveira and Fernandes, 2009."""
+CONES = ((0.4122, 0.5363, 0.0514), (0.2119, 0.6807, 0.1074), (0.0883, 0.2817, 0.6300))
+LAB = ((0.2105, 0.7936, -0.0041), (1.9780, -2.4286, 0.4506), (0.0259, 0.7828, -0.8087))
+"""Ottosson's Oklab, 2020, where distances are as large as they look."""
+
+
+def times(matrix: Sequence[Sequence[float]], vector: Sequence[float]) -> list[float]:
+    return [sum(one * other for one, other in zip(row, vector, strict=True)) for row in matrix]
+
+
+@pytest.mark.parametrize("eyes", [ALL, RED_BLIND, GREEN_BLIND], ids=["all", "red-blind", "green-blind"])
+@pytest.mark.parametrize("scheme", ["", "slate"])
+def test_colors_differ_for_all_eyes(scheme: str, eyes: Sequence[Sequence[float]]) -> None:
+    given = variables(scheme)
+    seen = [
+        times(LAB, [*map(math.cbrt, times(CONES, times(eyes, linear(given[f"--chart-{n}"]))))]) for n in range(1, 7)
+    ]
+    assert min(math.dist(one, other) for one, other in combinations(seen, 2)) > 0.08

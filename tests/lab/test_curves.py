@@ -1,0 +1,225 @@
+"""Rooflines and sweeps out of hand-made data: what is drawn where, and what cannot be drawn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from snippets.lab import charts, curves, svg
+from snippets.lab.curves import Roof, Scale, Spot, Sweep
+from snippets.lab.html import Html
+from snippets.lab.recording import Ceiling, Timings
+from tests.lab import samples
+from tests.lab.drawings import drawing, said, texts, words
+from tests.lab.samples import DEVICE, EVIL, Markup, point, put, sample, timing, timings
+from tests.lab.test_tables import cells
+
+COPY = Ceiling("copy", 4_000_000, 0, timing(1.0, 1.0, 1.0))
+PRODUCT = Ceiling("matmul 8x8x8", 1000, 800_000_000, timing(1.0, 1.0, 1.0))
+SPOTS = {
+    "low": Spot(40_000_000, 1_000_000, timing(8.0, 10.0, 12.0)),
+    "high": Spot(40_000_000, 100_000, timing(20.0, 40.0, 60.0)),
+}
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = samples.shelf(monkeypatch, tmp_path)
+    put(root, sample())
+    return root
+
+
+def test_a_roof() -> None:
+    roof = Roof(800e12, "matmul", 4e12, "copy")
+    assert roof.ridge == 200
+    assert [roof(intensity) for intensity in (1, 100, 200, 5000)] == [4e12, 400e12, 800e12, 800e12]
+    assert str(roof) == "4.00 TB/s (copy) up to 200 FLOP per byte, then 800 TFLOP/s (matmul)"
+
+
+def test_steps_below_their_roof() -> None:
+    slower = [Ceiling("slow copy", 1_000_000, 0, timing(1.0, 1.0, 1.0)), Ceiling("small", 1, 5, timing(1.0, 1.0, 1.0))]
+    shown = charts.roofline("c", SPOTS, [*slower, COPY, PRODUCT], ident="x")
+    assert cells(shown) == [
+        ["step", "FLOP per byte", "rate", "of the roof", "time", "quartiles"],
+        ["low", "40.0", "4.00 TFLOP/s", "2.50 %", "10.0 µs", "9.00 to 11.0 µs"],
+        ["high", "400", "1.00 TFLOP/s", "0.12 %", "40.0 µs", "30.0 to 50.0 µs"],
+    ]
+    assert said(shown).endswith(
+        "The roof is 4.00 TB/s (copy) up to 200 FLOP per byte, then 800 TFLOP/s (matmul 8x8x8)."
+    )
+    assert {"TFLOP/s", "FLOP per byte", "copy: 4.00 TB/s", "matmul 8x8x8: 800 TFLOP/s"} <= set(texts(shown))
+    assert texts(shown)[-2:] == ["low: 4.00 TFLOP/s", "high: 1.00 TFLOP/s"]
+
+
+def test_names_of_steps_that_stand_together_do_not(shelf: Path) -> None:
+    spots = {f"step {place}": Spot(40_000_000, 20_000, timing(*[9.9 + place / 10] * 3)) for place in range(14)}
+    shown = charts.roofline("c", spots, [COPY, PRODUCT], ident="x")
+    named = [word for word in words(shown) if word[0].startswith("step ")]
+    assert [text.split(":")[0] for text, *_ in named] == list(spots)
+    assert min(below - above for (*_, above), (*_, below) in pairwise(named)) >= svg.TEXT
+    assert named[-1][3] < curves.LINE + 30 * 14
+    assert max(right for _, _, right, _ in named) <= svg.WIDTH
+
+
+def test_rooflines_that_cannot_be_drawn(shelf: Path) -> None:
+    for ceilings in ([], [COPY], [PRODUCT]):
+        with pytest.raises(ValueError, match="needs the ceilings of a copy and of a product"):
+            charts.roofline("c", SPOTS, ceilings, ident="x")
+    for spot, what in ((Spot(0, 1, timing(1, 1, 1)), "FLOP"), (Spot(1, 0, timing(1, 1, 1)), "bytes")):
+        with pytest.raises(ValueError, match=f"must be above zero: {{'a, {what}': 0}}"):
+            charts.roofline("c", {"a": spot}, [COPY, PRODUCT], ident="x")
+    with pytest.raises(ValueError, match="'a, time': 0"):
+        charts.roofline("c", {"a": Spot(1, 1, timing(0, 0, 0))}, [COPY, PRODUCT], ident="x")
+
+
+def test_a_roofline_of_experiments(shelf: Path) -> None:
+    work = point(timed=timings(10.0, 10.0, 10.0), flops=40_000_000, bytes=1_000_000)
+    put(shelf, sample("mlp/eager", points=(work,), ceilings=(COPY,)))
+    put(shelf, sample("mlp/liger", points=(work,), ceilings=(PRODUCT,)))
+    shown = charts.roofline_of({"eager": "mlp/eager", "Liger": "mlp/liger"}, DEVICE, "c")
+    assert cells(shown)[1:] == [
+        [name, "40.0", "4.00 TFLOP/s", "2.50 %", "10.0 µs", "10.0 to 10.0 µs"] for name in ("eager", "Liger")
+    ]
+
+
+def test_round_values_of_a_scale() -> None:
+    assert Scale(1, 100, 0, 200)(10) == pytest.approx(100)
+    assert Scale(1, 100, 200, 0)(100) == 0
+    assert Scale(3, 300, 0, 1).ticks(6) == [5, 10, 20, 50, 100, 200]
+    assert Scale(3, 300, 0, 1).ticks(5) == [3, 10, 30, 100, 300]
+    assert Scale(3, 300, 0, 1).ticks(3) == [10, 100]
+    assert Scale(1, 1e6, 0, 1).ticks(4) == [1, 100, 10_000, 1_000_000]
+    assert [svg.plain(us, "us") for us in (0, 10, 2500, 100_000, 0.5)] == [
+        "0 µs",
+        "10 µs",
+        "2.5 ms",
+        "100 ms",
+        "500 ns",
+    ]
+
+
+def sweep(cpu: tuple[float, ...], gpu: tuple[float, ...]) -> Sweep:
+    one = tuple(timing(us, us, us) for us in gpu)
+    other = tuple(timing(us, us, us) for us in cpu)
+    return Sweep(tuple(10.0**place for place in range(len(gpu))), one, other, other)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "gpu", "count", "crossing", "words"),
+    [
+        ((20, 20, 20), (2, 2, 200), 2, 10**1.5, "overhead-bound up to 10 tokens"),
+        ((20, 20, 20), (10, 20, 200), 1, 10, "overhead-bound up to 1 tokens"),
+        ((20, 20, 20), (30, 30, 30), 0, 1, "never overhead-bound"),
+        ((20, 20, 20), (3, 3, 3), 3, 100, "overhead-bound throughout"),
+        ((20, 20, 20), (30, 10, 40), 2, 10**1.5, "overhead-bound up to 10 tokens"),
+    ],
+)
+def test_where_the_gpu_takes_over(
+    cpu: tuple[float, ...], gpu: tuple[float, ...], count: int, crossing: float, words: str
+) -> None:
+    found = sweep(cpu, gpu)
+    assert (found.overhead_bound, found.regime("tokens")) == (count, words)
+    assert found.crossing == pytest.approx(crossing)
+
+
+def swept(cpu: tuple[float, ...], gpu: tuple[float, ...]) -> tuple[Any, ...]:
+    """Points of a sweep, the largest first."""
+    found = []
+    for place, (enqueue, warm) in enumerate(zip(cpu, gpu, strict=True)):
+        given = timings()
+        timed = Timings(
+            timing(warm, warm, 2 * warm), given.cold, given.launched, timing(enqueue, enqueue, 2 * enqueue), 1, 1
+        )
+        found.append(point({"batch": 2, "seq": 10**place}, timed))
+    return tuple(reversed(found))
+
+
+def tokens(parameters: Mapping[str, int | str]) -> float:
+    return int(parameters["batch"]) * int(parameters["seq"])
+
+
+def test_regimes_of_sweeps(shelf: Path) -> None:
+    put(shelf, sample("mlp/sweep_eager", points=swept((20, 20, 20), (2, 2, 200)), has_trace=False))
+    put(shelf, sample("mlp/sweep_liger", points=swept((1, 1, 1), (2, 2, 2)), has_trace=False))
+    experiments = {"eager": "mlp/sweep_eager", "Liger": "mlp/sweep_liger"}
+    shown = charts.regimes(experiments, DEVICE, tokens, "c", axis="tokens")
+    assert cells(shown)[:3] == [
+        ["variant", "tokens", "on the GPU", "on the CPU", "from Python"],
+        ["eager", "2", "2.00 µs2.00 to 3.00 µs", "20.0 µs20.0 to 30.0 µs", "80.0 µs75.0 to 85.0 µs"],
+        ["eager", "20", "2.00 µs2.00 to 3.00 µs", "20.0 µs20.0 to 30.0 µs", "80.0 µs75.0 to 85.0 µs"],
+    ]
+    assert [row[:2] for row in cells(shown)[3:]] == [
+        ["eager", "200"],
+        *(["Liger", size] for size in ("2", "20", "200")),
+    ]
+    assert said(shown) == (
+        "eager: overhead-bound up to 20 tokens; on the GPU 2.00 µs at 2 and 200 µs at 200. "
+        "Liger: never overhead-bound; on the GPU 2.00 µs at 2 and 2.00 µs at 200."
+    )
+    assert texts(shown).count("200") == 1
+    assert {"eager: overhead-bound up to 20 tokens", "Liger: never overhead-bound", "tokens"} <= set(texts(shown))
+    shaded = [path for path in drawing(shown).iter("path") if "--chart-band" in path.get("style", "")]
+    width = svg.WIDTH - curves.SIDE - 20
+    edge = curves.SIDE + Scale(2, 200, 8, width - 8)(2 * 10**1.5)
+    assert len(shaded) == 2
+    assert f"L{edge:.1f} " in shaded[1].get("d", "")
+    assert len(re.findall("<use ", shown)) == 3 + 2 * 3 * 3
+
+
+def test_untrusted_headings(shelf: Path) -> None:
+    put(shelf, sample("mlp/sweep_eager", points=swept((20, 20), (2, 200)), has_trace=False))
+    for name in EVIL:
+        shown = charts.regimes({name: "mlp/sweep_eager"}, DEVICE, tokens, name, axis=name)
+        seen = Markup(shown)
+        assert not {"script", "img", "b"} & set(seen.elements)
+        assert [key for key, _ in seen.attributes if key.startswith("on") or key == "src"] == []
+        assert name in texts(shown)
+        assert cells(shown)[1][0] == cells(shown)[0][1] == name
+
+
+@pytest.mark.parametrize(
+    ("points", "size", "why"),
+    [
+        (swept((1, 1), (1, 1)), lambda at: 0, "must be above zero"),
+        (swept((1, 1), (1, 1)), lambda at: 7, r"has the sizes \(7, 7\), not two or more"),
+        (swept((1,), (1,)), tokens, r"has the sizes \(2,\), not two or more"),
+        ((), tokens, "must be above zero"),
+    ],
+    ids=["no size", "one size", "one point", "no point"],
+)
+def test_sweeps_that_cannot_be_drawn(shelf: Path, points: tuple[Any, ...], size: Any, why: str) -> None:
+    put(shelf, sample("mlp/sweep_eager", points=points, has_trace=False))
+    with pytest.raises(ValueError, match=why):
+        charts.regimes({"eager": "mlp/sweep_eager"}, DEVICE, size, "c", axis="tokens")
+
+
+H200 = "nvidia-h200"
+
+
+def real() -> dict[str, Html]:
+    forward = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
+    sweeps = {name: f"mlp/sweep_{name.lower()}" for name in forward}
+    return {
+        "kernels": charts.kernel_time(forward, H200, "GPU time of one forward, by kernel"),
+        "both": charts.cpu_gpu(forward, H200, "CPU and GPU"),
+        "roofline": charts.roofline_of(forward | {"linear": "linear/eager"}, H200, "Roofline"),
+        "regimes": charts.regimes(sweeps, H200, tokens, "Regimes", axis="tokens"),
+    }
+
+
+def test_charts_of_the_book() -> None:
+    """Small, and every word inside the drawing, set in letters as wide as fonts come."""
+    for name, shown in real().items():
+        root = drawing(shown)
+        assert len(ElementTree.tostring(root)) <= 12_000, name
+        height = float(root.get("viewBox", "").split()[3])
+        for text, left, right, baseline in words(shown):
+            assert left >= 0, (name, text)
+            assert right <= svg.WIDTH, (name, text)
+            assert svg.TEXT / 2 < baseline < height, (name, text)

@@ -1,0 +1,230 @@
+"""Guess boxes: what a form is made of, what is measured, and which figures cannot be guessed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snippets.lab import guesses, page, recording
+from snippets.lab.claims import Claim
+from snippets.lab.figures import Figure, UnknownFigure
+from snippets.lab.recording import RecordingMissing
+from tests.lab import samples
+from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, claim, put, sample
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = samples.shelf(monkeypatch, tmp_path)
+    put(root, sample())
+    return root
+
+
+@pytest.fixture
+def measured(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Figure], None]:
+    """Makes this the figure `mlp.it`, and the only one."""
+
+    def put_in(shown: Figure) -> None:
+        def figure(name: str, device: str) -> Figure:
+            assert (name, device) == ("mlp.it", recording.shown_device())
+            return shown
+
+        monkeypatch.setattr(guesses, "figure", figure)
+
+    return put_in
+
+
+@pytest.fixture
+def claimed(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Claim], None]:
+    """Makes this the only claim."""
+    return lambda one: monkeypatch.setattr(guesses, "all_claims", lambda: {one.id: ("mlp", one)})
+
+
+def data(box: str) -> dict[str, Any]:
+    """What the form is made of."""
+    found: dict[str, Any] = json.loads(dict(Markup(box).attributes)["data-guess"] or "")
+    return found
+
+
+def test_the_markup_that_the_script_fills_in(measured: Callable[[Figure], None]) -> None:
+    measured(Figure(5))
+    assert guesses.number("mlp.it", "kernels") == (
+        f'<div class="guess" data-device="{DEVICE}" data-guess="{{&quot;kind&quot;: &quot;number&quot;, '
+        "&quot;answer&quot;: 5, &quot;exact&quot;: true, &quot;scale&quot;: 1.0, &quot;label&quot;: "
+        '&quot;kernels&quot;, &quot;suffix&quot;: &quot;&quot;}"><p><span class="guess-said"></span>'
+        'Measured: <strong>5</strong> on the SAMPLE.<span class="guess-off"></span></p></div>'
+    )
+
+
+@pytest.mark.parametrize(
+    ("shown", "exact", "scale", "label", "suffix", "text"),
+    [
+        (Figure(5), True, 1.0, "", "", "5"),
+        (Figure(5, conclusive=False), True, 1.0, "", "", "5, but the steps disagree"),
+        (Figure(0.00234), False, 1.0, "", "", "2.3e-03"),
+        (Figure(21.5, "us", (21.0, 22.0)), False, 1.0, "µs", " µs", "21.5 µs (21.0 to 22.0 µs)"),
+        (Figure(1455.2, "us"), False, 1e3, "ms", " ms", "1.46 ms"),
+        (Figure(999.7, "us"), False, 1e3, "ms", " ms", "1.00 ms"),
+        (Figure(0.5, "us"), False, 1e-3, "ns", " ns", "500 ns"),
+        (Figure(2.5e6, "us"), False, 1e6, "s", " s", "2.50 s"),
+        (Figure(4, "bytes"), False, 1.0, "bytes", " bytes", "4 bytes"),
+        (Figure(50_331_648, "bytes"), False, 1e6, "MB", " MB", "50.3 MB"),
+        (Figure(4.29e12, "bytes/s"), False, 1e12, "TB/s", " TB/s", "4.29 TB/s"),
+        (Figure(1.23, "%"), False, 1.0, "%", " %", "1.23 %"),
+        (Figure(1.56, "x"), False, 1.0, "times", "x", "1.56x"),
+        (Figure(0.0, "us"), False, 1.0, "µs", " µs", "0 µs"),
+    ],
+)
+def test_a_number_is_asked_for_in_its_own_unit(
+    measured: Callable[[Figure], None], shown: Figure, exact: bool, scale: float, label: str, suffix: str, text: str
+) -> None:
+    measured(shown)
+    box = guesses.number("mlp.it")
+    asked = {"exact": exact, "scale": scale, "label": label, "suffix": suffix}
+    assert data(box) == {"kind": "number", "answer": shown.value} | asked
+    assert Markup(box).text == f"Measured: {text} on the SAMPLE."
+
+
+@pytest.mark.parametrize("value", ["mm", True, -3, Figure(5.0, "x", said="every call compiled"), float("nan")])
+def test_what_is_no_number_to_guess(measured: Callable[[Figure], None], value: Any) -> None:
+    measured(value if isinstance(value, Figure) else Figure(value))
+    with pytest.raises(ValueError, match=r"no number to guess|JSON compliant"):
+        guesses.number("mlp.it")
+
+
+@pytest.mark.parametrize(
+    ("shown", "options", "answer", "pairs", "text"),
+    [
+        (Figure("mm"), ("mul", "mm"), "mm", [["mul", "mul"], ["mm", "mm"]], "mm"),
+        (Figure("mm"), ("mm=a GEMM", "mul"), "mm", [["mm", "a GEMM"], ["mul", "mul"]], "a GEMM: mm"),
+        (Figure(2), ("1=once", "2=twice"), "2", [["1", "once"], ["2", "twice"]], "twice: 2"),
+        (Figure(1.56, "x"), ("1.56x", "15x"), "1.56x", [["1.56x", "1.56x"], ["15x", "15x"]], "1.56x"),
+        (Figure(True), ("yes", "no"), "yes", [["yes", "yes"], ["no", "no"]], "yes"),
+        (Figure(False), ("yes=They are", "no=They differ"), "no", None, "They differ"),
+        (Figure(3, said="three"), ("three", "four"), "three", None, "three"),
+        (Figure(3, said="three"), ("3", "4"), "3", None, "three"),
+        (Figure("mm", conclusive=False), ("mul", "mm"), "mm", None, "mm, but the steps disagree"),
+    ],
+)
+def test_a_choice(
+    measured: Callable[[Figure], None],
+    shown: Figure,
+    options: tuple[str, ...],
+    answer: str,
+    pairs: list[list[str]] | None,
+    text: str,
+) -> None:
+    measured(shown)
+    box = guesses.choice("mlp.it", *options)
+    assert (data(box)["kind"], data(box)["answer"]) == ("choice", answer)
+    assert pairs is None or data(box)["options"] == pairs
+    assert Markup(box).text == f"Measured: {text} on the SAMPLE."
+
+
+def test_a_choice_without_what_was_measured(measured: Callable[[Figure], None]) -> None:
+    measured(Figure("mm"))
+    with pytest.raises(ValueError, match=r"^mlp\.it is 'mm' on nvidia-sample, which is none of 'mul', 'add'$"):
+        guesses.choice("mlp.it", "mul=a product", "add")
+    for options in ((), ("mm",), ("mm", "mm=the same")):
+        with pytest.raises(ValueError, match=r"^a choice of mlp\.it has [01] options$"):
+            guesses.choice("mlp.it", *options)
+
+
+@pytest.mark.parametrize(
+    ("figure", "answer", "text"),
+    [
+        (Figure(5), "holds", "It is so: 5"),
+        (Figure(4), "differs", "It is not: 4"),
+        (Figure(True), "differs", "It is not"),
+    ],
+)
+def test_a_claim_is_guessed_by_its_verdict(
+    claimed: Callable[[Claim], None], figure: Figure, answer: str, text: str
+) -> None:
+    claimed(claim(measure=lambda device: figure))
+    box = guesses.choice("claim:M1")
+    options = [["holds", "It is so"], ["differs", "It is not"]]
+    assert data(box) == {"kind": "choice", "answer": answer, "options": options}
+    assert Markup(box).text == f"Measured: {text} on the SAMPLE."
+
+
+def test_a_claim_can_be_asked_in_other_words(claimed: Callable[[Claim], None]) -> None:
+    claimed(claim(4))
+    box = guesses.choice("claim:M1", "holds=Yes, five", "differs=No, fewer")
+    assert Markup(box).text == "Measured: No, fewer: 4 on the SAMPLE."
+
+
+def test_claims_that_cannot_be_guessed(claimed: Callable[[Claim], None]) -> None:
+    def missing(device: str) -> Figure:
+        raise RecordingMissing("nothing there")
+
+    claimed(claim(measure=missing))
+    with pytest.raises(UnknownFigure, match=r"^no claim 'M2'$"):
+        guesses.choice("claim:M2")
+    with pytest.raises(RecordingMissing, match=r"^nothing there$"):
+        guesses.choice("claim:M1")
+    assert "Not recorded yet" in page.show("a", guesses.choice, "claim:M1")
+    claimed(claim(measure=lambda device: Figure(5, conclusive=False)))
+    with pytest.raises(ValueError, match=r"^claim:M1 is 'inconclusive' on nvidia-sample, which is none of 'holds'"):
+        guesses.choice("claim:M1")
+
+
+def test_an_order_with_repeats(measured: Callable[[Figure], None]) -> None:
+    measured(Figure("mm, mm, gelu, mul, mm"))
+    box = guesses.order("mlp.it")
+    asked = data(box)
+    assert (asked["kind"], asked["answer"]) == ("order", ["mm", "mm", "gelu", "mul", "mm"])
+    assert sorted(asked["options"]) == ["gelu", "mm", "mul"]
+    assert Markup(box).text == "Measured: mm, mm, gelu, mul, mm on the SAMPLE."
+
+
+def test_the_items_of_an_order_are_shuffled_alike_at_every_build(measured: Callable[[Figure], None]) -> None:
+    items = [f"item{i}" for i in range(10)]
+    measured(Figure(" > ".join(items)))
+    offered = data(guesses.order("mlp.it", " > "))["options"]
+    assert offered == data(guesses.order("mlp.it", " > "))["options"]
+    assert offered[:3] == ["item8", "item2", "item3"], "kept over versions of Python, so that a diff of sites is calm"
+    assert sorted(offered) == items
+    with pytest.raises(ValueError, match="which has no order to guess"):
+        guesses.order("mlp.it", "; ")
+
+
+def test_an_order_of_one_thing_is_none(measured: Callable[[Figure], None]) -> None:
+    for value in ("mm, mm", "", 5):
+        measured(Figure(value))
+        with pytest.raises(ValueError, match="which has no order to guess"):
+            guesses.order("mlp.it")
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_untrusted_names(measured: Callable[[Figure], None], name: str) -> None:
+    measured(Figure(f"{name}, b"))
+    option = name.replace("=", ":")
+    box = guesses.order("mlp.it")
+    assert_only_text(box, name)
+    assert name in data(box)["options"]
+    measured(Figure(option))
+    box = guesses.choice("mlp.it", option, f"b={name}")
+    assert_only_text(box, option)
+    assert data(box)["options"] == [[option, option], ["b", name]]
+    measured(Figure(5))
+    assert_only_text(guesses.number("mlp.it", name))
+
+
+def test_real_figures() -> None:
+    with recording.showing(recording.BUILDER):
+        assert data(guesses.number("mlp.eager.kernels_per_step"))["answer"] == 5
+        assert data(guesses.order("mlp.order"))["answer"] == ["mm", "mm", "gelu", "mul", "mm"]
+        assert data(guesses.choice("claim:M4"))["answer"] == "differs"
+        fused = data(guesses.number("mlp.fused_us"))
+        assert (fused["scale"], fused["suffix"]) == (1.0, " µs")
+        with pytest.raises(UnknownFigure):
+            guesses.number("mlp.no_such_figure")
+
+
+def test_the_script_is_small() -> None:
+    assert len((recording.ROOT / "docs/assets/js/guess.js").read_bytes()) <= 6 * 1024

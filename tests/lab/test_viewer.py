@@ -1,0 +1,203 @@
+"""Handing a trace to Perfetto: real requests over the loopback address, to a port that is free."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+import webbrowser
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from snippets.lab import viewer
+from snippets.lab.trace import TraceError
+from snippets.lab.viewer import TraceServer
+from tests.lab.samples import gzipped, trace_json
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "my trace.json.gz"
+    path.write_bytes(gzipped(trace_json()))
+    return path
+
+
+@contextmanager
+def serving(path: Path) -> Iterator[TraceServer]:
+    server = TraceServer(path, 0)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def ask(
+    server: TraceServer, method: str = "GET", path: str = "/my_trace.json.gz", host: str = ""
+) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=5)
+    try:
+        connection.request(method, path, headers={"Host": host} if host else {})
+        reply = connection.getresponse()
+        return reply.status, dict(reply.getheaders()), reply.read()
+    finally:
+        connection.close()
+
+
+def test_the_file_is_served_to_perfetto_and_to_no_other_page(trace: Path) -> None:
+    with serving(trace) as server:
+        status, heads, body = ask(server)
+        assert (status, body) == (200, trace.read_bytes())
+        assert heads["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
+        assert heads["Content-Length"] == str(trace.stat().st_size)
+        assert server.fetched.is_set()
+
+
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS"])
+def test_to_ask_about_the_file_is_not_to_fetch_it(trace: Path, method: str) -> None:
+    with serving(trace) as server:
+        status, heads, body = ask(server, method)
+        assert (status, body) == (200 if method == "HEAD" else 204, b"")
+        assert heads["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
+        assert heads["Content-Length"] == (str(trace.stat().st_size) if method == "HEAD" else "0")
+        assert not server.fetched.is_set()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/my%20trace.json.gz", "/my_trace.json.gz/", "/my_trace.json.gz?x", "/../my_trace.json.gz", "/viewer.py"],
+)
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
+def test_nothing_else_is_served(trace: Path, path: str, method: str) -> None:
+    with serving(trace) as server:
+        status, heads, _ = ask(server, method, path)
+        assert status == 404
+        assert "Access-Control-Allow-Origin" not in heads
+        assert not server.fetched.is_set()
+
+
+def test_a_site_that_calls_itself_this_machine_gets_nothing(trace: Path) -> None:
+    with serving(trace) as server:
+        assert ask(server, host="evil.example:9001")[0] == 404
+        assert ask(server, "POST")[0] == 501
+
+
+def test_only_this_machine_is_listened_to(trace: Path) -> None:
+    with serving(trace) as server:
+        assert server.server_address[0] == "127.0.0.1"
+
+
+def test_a_browser_that_hangs_up_has_not_fetched_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    large = tmp_path / "large.json"
+    large.write_bytes(b"x" * 50_000_000)
+    with serving(large) as server:
+        talk = socket.create_connection(("127.0.0.1", server.server_port), timeout=5)
+        talk.sendall(f"GET /large.json HTTP/1.1\r\nHost: {server.authority}\r\n\r\n".encode())
+        assert talk.recv(1000)
+        talk.close()
+        silent = socket.create_connection(("127.0.0.1", server.server_port), timeout=5)
+        assert ask(server, "HEAD", "/large.json")[0] == 200
+        silent.close()
+        assert not server.fetched.is_set()
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "served"),
+    [
+        ("trace.json.gz", "trace.json.gz"),
+        ("my trace (2).json", "my_trace_2_.json"),
+        ("../../etc/passwd", "etc_passwd"),
+        ("ü#?&=%.json", "json"),
+        (".hidden", "hidden"),
+        ("'\"<script>", "script_"),
+        ("日本", "trace.json"),
+    ],
+)
+def test_a_name_that_an_address_can_have(name: str, served: str) -> None:
+    assert viewer.safe_name(name) == served
+
+
+def opened(monkeypatch: pytest.MonkeyPatch, works: bool = True) -> Future[str]:
+    """What the browser is told to open."""
+    address: Future[str] = Future()
+
+    def start(url: str) -> bool:
+        address.set_result(url)
+        return works
+
+    monkeypatch.setattr(webbrowser, "open", start)
+    return address
+
+
+def test_open_waits_until_the_trace_has_been_fetched(
+    trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = opened(monkeypatch)
+    with ThreadPoolExecutor() as pool:
+        done = pool.submit(viewer.main, trace, port=0, timeout_s=10)
+        url = address.result(5)
+        page, _, served = url.partition("#!/?url=")
+        place = urlsplit(served)
+        connection = http.client.HTTPConnection(place.netloc, timeout=5)
+        connection.request("GET", place.path, headers={"Origin": "https://ui.perfetto.dev"})
+        assert connection.getresponse().read() == trace.read_bytes()
+        connection.close()
+        assert done.result(5) == 0
+    assert page == "https://ui.perfetto.dev/"
+    assert served == f"http://127.0.0.1:{place.port}/my_trace.json.gz"
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].endswith(
+        "my trace.json.gz: waiting for Perfetto to fetch it, 10 s at most. It stays on this machine."
+    )
+    assert said[1:] == [url, "fetched"]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", place.port or 0), timeout=1)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_where_there_is_no_browser_it_says_what_to_do(
+    trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked: bool
+) -> None:
+    address = opened(monkeypatch, works=False)
+    assert viewer.main(trace, browser=asked, timeout_s=0.01, port=0) == 1
+    assert address.done() == asked
+    out, err = capsys.readouterr()
+    assert "Open this address in a browser" in out
+    assert "ssh -L" in out
+    assert err == "error: nobody fetched it in 0.01 s; run the command again and open its address\n"
+
+
+def test_a_taken_port(trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    address = opened(monkeypatch)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert viewer.main(trace, port=port) == 1
+    assert not address.done()
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: port {port} of 127.0.0.1 cannot be had (Address already in use)")
+    assert "end what uses it" in err
+
+
+def test_the_port_is_the_one_that_perfetto_reads_from() -> None:
+    assert viewer.PORT == 9001
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\x1f\x8b broken", b"not a trace"])
+def test_what_is_no_trace_is_not_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    address = opened(monkeypatch)
+    path = tmp_path / "it.json"
+    path.write_bytes(content)
+    with pytest.raises(TraceError):
+        viewer.main(path, port=0)
+    with pytest.raises(TraceError):
+        viewer.main(tmp_path / "missing.json", port=0)
+    assert not address.done()
