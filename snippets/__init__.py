@@ -11,12 +11,25 @@ lab/recording.py                 docs/recordings/: all that crosses; nothing bel
   lab/archive.py                 recordings on their way home
 lab/kineto.py                    a profiler's file -> a trace
   lab/trace.py                   a trace as typed data, and the questions one asks of it       (leaf)
-lab/summary.py                   any trace in one table
+lab/html.py                      tables that escape what is not ours                           (leaf)
+lab/kernel_names.py              a kernel's name -> what it says; shown in place
+  lab/kernel_grammar.json, .py   the grammar of names, which the page's script reads, too       (leaf)
+lab/summary.py, viewer.py        any trace in one table; any trace in Perfetto
 lab/figures.py                   one number of a recording, `#!fig` in prose
 lab/claims.py                    sentence + predicate -> verdict
-lab/html.py                      tables that escape what is not ours                           (leaf)
+lab/work.py, rates.py            FLOPs and bytes of a kernel where its trace tells; beside the ceilings
 lab/tables.py                    kernels of a step, operators, variants, sweeps
+  lab/averages.py                what `key_averages()` computes
+lab/diff.py                      two steps aligned, kernel by kernel
+lab/timeline.py                  a step as a drawing
+  lab/lanes.py                   what stands in it, and where                                  (leaf)
+lab/charts.py                    kernel time, CPU and GPU, bytes, roofline, regimes
+  lab/bars.py, curves.py         how they are drawn
+  lab/svg.py                     a figure of matplotlib -> SVG that is part of the page        (leaf)
+lab/page.py                      provenance, verdicts, tabs by device, the frame of a fence
+lab/guesses.py                   a question with a measured answer
+lab/ledger.py                    every claim on every device
+lab/glossary.py                  the words
 <chapter>/findings.py            what a page shows: tables, FIGURES and CLAIMS
-lab/page.py                      provenance, verdicts and the frame of a fence
 lab/__main__.py                  the command line
 """

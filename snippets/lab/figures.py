@@ -79,7 +79,7 @@ UNITS: Mapping[str, tuple[tuple[float, str], ...]] = {
     "bytes": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes")),
     "flop": ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1.0, "FLOP")),
     "flop/s": ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1.0, "FLOP/s")),
-    "bytes/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1.0, "B/s")),
+    "bytes/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")),
     "%": ((1.0, "%"),),
     "x": ((1.0, "x"),),
 }

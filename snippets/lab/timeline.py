@@ -76,7 +76,7 @@ def timeline(variants: Mapping[str, str], device: str, caption: str, *, root: st
         drawn[heading] = (traced, tables.middle_step(traced), one.label)
         path = recording.trace_path(one, device).relative_to(recording.RECORDINGS).as_posix()
         buttons.append(_buttons(heading, f"{root}/recordings/{path}", f"{one.id} on {one.circumstances.device}"))
-    digest = hashlib.sha256("\n".join([caption, *variants, *variants.values()]).encode()).hexdigest()
+    digest = hashlib.sha256("\n".join([device, caption, *variants, *variants.values()]).encode()).hexdigest()
     return drawing(drawn, caption, f"timeline-{digest[:8]}", Html(f'<ul class="traces">{"".join(buttons)}</ul>'))
 
 

@@ -100,7 +100,7 @@ def test_find_a_chapter_or_one_experiment() -> None:
     ("asked", "message"),
     [
         ("mpl", "no chapter 'mpl'; did you mean mlp?"),
-        ("mlp/eagr", "no experiment 'mlp/eagr'; did you mean mlp/eager or mlp/liger or mlp/sweep_eager?"),
+        ("mlp/eagr", "no experiment 'mlp/eagr'; did you mean mlp/eager or mlp/eager_4096 or mlp/liger?"),
         ("../mlp", "no chapter '..'; did you mean devices or linear or matmul_add or mlp?"),
         ("", "no chapter ''; did you mean devices or linear or matmul_add or mlp?"),
         ("lab", "no chapter 'lab'"),

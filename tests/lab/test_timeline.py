@@ -434,7 +434,7 @@ def test_every_recorded_step_can_be_drawn(name: str) -> None:
     assert len(group(shown, "arrows")) == sum(traced.launch_of(one) in found.launches for one in found.activities)
     assert [one.get("class") for one in all_slices].count("slice label") == 1
     places = [(float(one.get("x", "")[:-1]), float(one.get("width", "")[:-1])) for one in all_slices]
-    assert all(0 <= x and x + width <= 100 for x, width in places)
+    assert all(x >= 0 and x + width <= 100 for x, width in places)
 
 
 def test_three_variants_are_light() -> None:

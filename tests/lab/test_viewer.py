@@ -58,7 +58,7 @@ def test_the_file_is_served_to_perfetto_and_to_no_other_page(trace: Path) -> Non
         assert (status, body) == (200, trace.read_bytes())
         assert heads["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
         assert heads["Content-Length"] == str(trace.stat().st_size)
-        assert server.fetched.is_set()
+        assert server.fetched.wait(5)
 
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS"])

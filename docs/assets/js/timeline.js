@@ -130,7 +130,7 @@ document.querySelectorAll(".lab-timeline").forEach((figure) => {
   const handOver = async ({ dataset: { trace, title, perfetto }, parentNode }) => {
     const { origin } = new URL(perfetto), status = parentNode.querySelector("[role=status]");
     const say = (text) => { status.textContent = text; };
-    const opened = window.open(perfetto); // before anything is awaited: afterwards it would be blocked as a pop-up
+    const opened = window.open(perfetto); // at once: later it would be blocked as a pop-up
     if (!opened) return say("The browser blocked the new window. Allow pop-ups here, or download the trace.");
     say("Loading the trace …");
     const buffer = await fetch(trace).then((reply) => reply.ok && reply.arrayBuffer()).catch(() => null);
@@ -144,7 +144,7 @@ document.querySelectorAll(".lab-timeline").forEach((figure) => {
     const answer = ({ source, origin: from, data }) => {
       if (source !== opened || from !== origin || data !== "PONG") return;
       opened.postMessage({ perfetto: { buffer, title, fileName: trace.split("/").pop() } }, origin);
-      stop("Handed over to Perfetto.");
+      stop("Handed over to Perfetto, in the other window.");
     };
     const ask = () => {
       if (pings++ > MOST_PINGS) return stop("Perfetto does not answer. Download the trace instead.");
