@@ -1,11 +1,11 @@
-"""What the page devices shows: every recorded GPU, its circumstances, and the ceilings all percentages refer to."""
+"""What the pages devices and measuring show: recorded GPUs, their ceilings, and the book's steps beside them."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
 
-from snippets.lab import recording
+from snippets.lab import charts, recording
 from snippets.lab.claims import Claim
 from snippets.lab.figures import Figure, in_words, ratio
 from snippets.lab.html import Cell, Html, table
@@ -13,6 +13,15 @@ from snippets.lab.recording import Ceiling, Circumstances, Recording, RecordingM
 
 LARGE = 8192
 """Side of the large matrix product, as in lab/hardware.py."""
+
+
+STEPS = {
+    "matmul + add, 64": "matmul_add/eager_64",
+    "linear": "linear/eager",
+    "matmul + add, 4096": "matmul_add/eager_4096",
+    "MLP": "mlp/eager",
+}
+"""Steps of the book, one or two of each chapter."""
 
 
 def newest(device: str) -> Circumstances:
@@ -88,6 +97,17 @@ def _range(rates: list[tuple[float, str]]) -> list[Cell]:
     values, unit = [value for value, _ in rates], rates[0][1]
     bounds = (statistics.median(values), min(values), max(values))
     return [*(in_words(value, unit) for value in bounds), len(values)]
+
+
+def roofline() -> Html:
+    """Steps of the book below the shown device's roof."""
+    return charts.roofline_of(STEPS, recording.shown_device(), "Steps of this book below their roof")
+
+
+def gpu_and_cpu() -> Html:
+    """A step that waits for the CPU and one that does not."""
+    shown = {"a linear layer": STEPS["linear"], "an MLP": STEPS["MLP"]}
+    return charts.cpu_gpu(shown, recording.shown_device(), "Who waits for whom")
 
 
 def _timed(name: str, device: str) -> tuple[Recording, recording.Timings]:

@@ -4,8 +4,8 @@ A *family* of names has an expression that says which names are its own, and rul
 of a name: the first that matches explains a token, sets fields, and may change the state that later rules depend on.
 What no rule explains is a token of basis `unknown`; a field that no rule sets stays None.
 
-docs/assets/js/kernel_names.js does the same in a reader's browser, from the same file: change both together. Expressions
-are kept to what Python and JavaScript share, and to what cannot take long on any name.
+docs/assets/js/kernel_names.js does the same in a reader's browser, from the same file: change both together.
+Expressions are kept to what Python and JavaScript share, and to what cannot take long on any name.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Reading:
             self.fields["fused"] = " + ".join(self.fused)
         for field, template in by.family.defaults.items():
             if field not in self.fields:
-                self.fields[field] = filled(template, self.fields, self.grammar)
+                self.fields[field] = filled(template, self.fields, self.grammar) or None
 
     def _next(self, by: CompiledFamily, state: str, position: int) -> tuple[Rule | None, re.Match[str] | None]:
         for rule, expression in by.in_state[state]:

@@ -124,7 +124,8 @@ def shown(name: str) -> Html:
 
 
 _BRACKET_OR_SEPARATOR = re.compile(
-    r"(?P<open>[<({\[])|->|(?P<close>[>)}\]])|(?P<separator>,(?: then| and)? | \+ |; |: | then | against | in both | and | or | with )"
+    r"(?P<open>[<({\[])|->|(?P<close>[>)}\]])"
+    r"|(?P<separator>,(?: then| and)? | \+ |; |: | then | against | in both | and | or | with )"
 )
 
 

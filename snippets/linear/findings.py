@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from snippets.lab import recording, tables
+from snippets.lab import charts, diff, kernel_names, recording, tables, timeline
 from snippets.lab.claims import Claim, Source, Word
-from snippets.lab.figures import Figure, UnknownFigure, figure, in_words, of_steps, ratio, share_of_ceiling
+from snippets.lab.figures import Figure, UnknownFigure, figure, in_words, of_steps, point, ratio
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.recording import Timings
 from snippets.lab.trace import CpuOp, GpuActivity, Step, Trace, TraceError, busy_us
 
 LABEL = "linear_fwd"
-LARGE_MATMUL = "matmul 8192x8192x8192"
 A100_KERNEL = "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_tn_align8"
 EAGER, COMPILED = "linear/eager", "linear/compiled"
 WIDE, COMPILED_WIDE = "linear/eager_wide", "linear/compiled_wide"
 PAIRS = {"1024x32→64": (EAGER, COMPILED), "64x1024→4096": (WIDE, COMPILED_WIDE)}
 """Shape -> the same layer eager and compiled, recorded in turns."""
+SWEEPS = {"eager": "linear/sweep_eager", "compiled": "linear/sweep_compiled"}
+"""The wide layer with more and more rows, recorded in turns."""
+SIDES = {"the GPU": "warm", "the CPU": "enqueue"}
+"""Who works on a step -> the timing of its share."""
 PRODUCTS = (EAGER, WIDE, "matmul_add/eager_64", "matmul_add/eager_4096", "mlp/eager")
 """Products whose second factor is a transposed view, and others."""
+ROUNDING = 0.05
+"""By so much two results of the layer in bf16 may differ and both be right."""
 COMPILED_ROWS = ("TorchDynamo Cache", "Torch-Compiled Region", "AOTDispatcher Runtime", "## Call CompiledFxGraph")
 
 
@@ -65,12 +70,33 @@ def under(name: str, traced: Trace, step: Step) -> list[GpuActivity]:
     return [one for one, op in owners if op and any(above.name == name for above in traced.dispatch_chain(op))]
 
 
+def launched_by(device: str) -> Figure:
+    """The operators that put work on the GPU, in order."""
+
+    def owners(traced: Trace, step: Step) -> str:
+        found = (traced.op_of(activity) for activity in step.activities)
+        return ", ".join(op.name if op else "none" for op in found)
+
+    return in_steps(EAGER, device, owners)
+
+
 def strides(experiment: str, device: str) -> Mapping[int | None, tuple[tuple[int, ...], ...]]:
     """Strides of the inputs of each operator, by its external id: `record_shapes` writes them beside the shapes."""
     found = {op.external_id: op.input_strides for op in recording.trace(experiment, device).cpu_ops if op.input_strides}
     if not found:
         raise TraceError(f"{experiment}: its trace has no strides; record it with a newer torch")
     return found
+
+
+def adds_bias(device: str) -> Figure:
+    """What adds the bias of the layer, by the GPU work of a step."""
+
+    def adder(_: Trace, step: Step) -> str:
+        if len(step.activities) == 1:
+            return "the kernel that multiplies"
+        return "a copy and the kernel that multiplies" if step.memcpys else "a kernel of its own"
+
+    return in_steps(EAGER, device, adder)
 
 
 def same_work(first: str, second: str, device: str) -> Figure:
@@ -93,7 +119,7 @@ def work_of_transpose(device: str) -> Figure:
     found = in_steps(EAGER, device, lambda traced, step: len(under("aten::t", traced, step)))
     traced = recording.trace(EAGER, device)
     us = sum(one.duration_us for step in traced.steps for one in under("aten::t", traced, step))
-    return Figure(found.value, said=f"{found.value} GPU activities, {us:.3f} µs", conclusive=found.conclusive)
+    return Figure(found.value, said=f"{found.value} GPU activities, {in_words(us, 'us')}", conclusive=found.conclusive)
 
 
 def rows_of_compiled(device: str) -> Figure:
@@ -128,13 +154,25 @@ def weight_as_view(device: str) -> Figure:
     return in_steps(EAGER, device, seen)
 
 
+def weight_strides(device: str) -> Figure:
+    """The strides with which `aten::addmm` gets the weight."""
+    given = strides(EAGER, device)
+
+    def walked(_: Trace, step: Step) -> str:
+        return str(given[next(op for op in step.ops if op.name == "aten::addmm").external_id][2])
+
+    return in_steps(EAGER, device, walked)
+
+
 def fed_new_strides(device: str) -> Figure:
-    """Whether a compiled layer raised an error when it was fed other strides."""
+    """What came of feeding a compiled layer other strides: an error, a wrong result, or neither."""
     data = recording.load("linear/new_strides", device).data
     before, after = data["graphs"]
     result = f"{data['raised'] or 'no error'}, {after - before} more graph compiled"
     said = f"{result}, largest difference from eager {data['largest_difference']:g}"
-    return Figure(bool(data["raised"]), said=said, origin="linear/new_strides")
+    wrong = data["largest_difference"] > ROUNDING
+    outcome = "an error" if data["raised"] else "a wrong result" if wrong else "neither"
+    return Figure(outcome, said=said, origin="linear/new_strides")
 
 
 def products(experiment: str, device: str) -> list[tuple[tuple[int, ...], tuple[int, ...], str]]:
@@ -180,9 +218,9 @@ def cuda_calls(device: str) -> Figure:
     return Figure(kinds, said=f"{kinds}, in all {len(seen)} variants", conclusive=all(one.conclusive for one in seen))
 
 
-def timings(experiment: str, device: str) -> Timings:
-    """The timings of an experiment at its only point."""
-    found = recording.load(experiment, device).points[0].timings
+def timings(experiment: str, device: str, place: str = "") -> Timings:
+    """The timings of an experiment, at its only point or at `batch=64`."""
+    found = point(recording.load(experiment, device), place).timings
     if found is None:
         raise UnknownFigure(f"{experiment} was not timed")
     return found
@@ -193,6 +231,15 @@ def compiled_to_eager(which: str, shape: str, device: str) -> Figure:
     eager, compiled = PAIRS[shape]
     upper, lower = getattr(timings(compiled, device), which), getattr(timings(eager, device), which)
     return ratio(upper, lower, f"{compiled} over {eager}, {which}")
+
+
+def cheaper(device: str) -> Figure:
+    """For whom a call of the compiled layer is cheaper by a tenth or more, at the shape of the series."""
+    ratios = {of: compiled_to_eager(which, next(iter(PAIRS)), device) for of, which in SIDES.items()}
+    found = [of for of, times in ratios.items() if number(times) < 0.9]
+    value = "both" if len(found) > 1 else found[0] if found else "neither"
+    said = ", ".join(f"{times.text} on {of}" for of, times in ratios.items())
+    return Figure(value, said=said, origin=f"{COMPILED} over {EAGER}")
 
 
 def waits(experiment: str, device: str) -> Figure:
@@ -214,10 +261,36 @@ def launched_to_warm(experiment: str, device: str) -> Figure:
     return Figure(times.launched.median_us / times.warm.median_us, "x", origin=f"{experiment}, launched over warm")
 
 
-def matrix_to_row(device: str) -> Figure:
-    """GPU time of `addmm` with a matrix of bias over that with one row, at size 64."""
-    matrix, row = (timings(f"matmul_add/{one}_bias_64", device).warm for one in ("matrix", "row"))
-    return ratio(matrix, row, "matmul_add/matrix_bias_64 over matmul_add/row_bias_64, warm")
+def matrix_to_row(size: int, device: str) -> Figure:
+    """GPU time of `addmm` with a matrix of bias over that with one row, of square matrices of a size."""
+    names = [f"matmul_add/{one}_bias_{size}" for one in ("matrix", "row")]
+    matrix, row = (timings(one, device).warm for one in names)
+    return ratio(matrix, row, f"{' over '.join(names)}, warm")
+
+
+def rows_to_one(rows: int, device: str) -> Figure:
+    """GPU time of the wide layer at so many rows over that at one row."""
+    many, one = (timings(SWEEPS["eager"], device, f"batch={count}").warm.median_us for count in (rows, 1))
+    return Figure(many / one, "x", origin=f"{SWEEPS['eager']}, warm at {rows} rows over warm at 1")
+
+
+def rows_bound(experiment: str, device: str) -> int:
+    """The most rows of a sweep at which a call takes the CPU longer than its work takes the GPU; 0 for none."""
+    found = {int(at.parameters["batch"]): at.timings for at in recording.load(experiment, device).points}
+    return max((n for n, at in found.items() if at and at.enqueue.median_us > at.warm.median_us), default=0)
+
+
+def rows_bound_compiled_to_eager(device: str) -> Figure:
+    """To how many times as many rows the compiled layer is overhead-bound."""
+    eager, compiled = (rows_bound(one, device) for one in SWEEPS.values())
+    said = f"eager up to {eager:,} rows, compiled up to {compiled:,}"
+    return Figure(compiled / eager, "x", said=said, origin=", ".join(SWEEPS.values()))
+
+
+def looped_compiled_to_eager(rows: int, device: str) -> Figure:
+    """A step of a Python loop over the wide layer at so many rows: compiled over eager."""
+    eager, compiled = (timings(one, device, f"batch={rows}").launched for one in SWEEPS.values())
+    return ratio(compiled, eager, f"{' over '.join(reversed(SWEEPS.values()))} at {rows} rows, launched")
 
 
 def deciding(found: Mapping[str, Figure], pick: Callable[[Iterable[float]], float]) -> Figure:
@@ -330,7 +403,7 @@ CLAIMS = (
     Claim(
         "L11",
         "A compiled layer throws an error when its input has other strides than those it was compiled for.",
-        "every-gpu", fed_new_strides, lambda found: found.value is True,
+        "every-gpu", fed_new_strides, lambda found: found.value == "an error",
         Source("Part 2", "an error"), DIFFERS_EVERYWHERE,
         "The compiled code does rely on the strides, but a guard checks them before it runs. When they are new, Dynamo "
         "compiles another graph and the result stays right. Expect a long first call with a new layout, not an error.",
@@ -383,26 +456,41 @@ CLAIMS = (
     Claim(
         "O-L8",
         "At size 64, addmm takes at least a fifth longer on the GPU with a matrix of bias than with a row of it.",
-        "timing", matrix_to_row, lambda found: number(found) > 1.2,
+        "timing", partial(matrix_to_row, 64), lambda found: number(found) > 1.2,
+    ),
+    Claim(
+        "O-L9",
+        "With 64 rows the wide layer takes the GPU less than a fifth longer than with one.", "timing",
+        partial(rows_to_one, 64), lambda found: number(found) < 1.2,
+    ),
+    Claim(
+        "O-L10",
+        "The compiled wide layer stays overhead-bound to at least twice as many rows as the eager one.", "timing",
+        rows_bound_compiled_to_eager, lambda found: number(found) >= 2,
+    ),
+    Claim(
+        "O-L11",
+        "With 4096 rows, a Python loop over the wide layer takes at least half as long again when it is compiled.",
+        "timing", partial(looped_compiled_to_eager, 4096), lambda found: number(found) > 1.5,
     ),
 )  # fmt: skip
 
 FIGURES: Mapping[str, Callable[[str], Figure]] = {
     "kernel": lambda device: in_steps(EAGER, device, gpu_names),
-    "kernel_wide": lambda device: in_steps(WIDE, device, gpu_names),
-    "compiled_cpu": partial(compiled_to_eager, "enqueue", "1024x32→64"),
-    "compiled_cpu_wide": partial(compiled_to_eager, "enqueue", "64x1024→4096"),
-    "transpose": work_of_transpose,
+    "operators": lambda device: in_steps(EAGER, device, aten_ops),
+    "launched_by": launched_by,
+    "adds_bias": adds_bias,
+    "weight_strides": weight_strides,
     "new_strides": fed_new_strides,
-    "waits": partial(waits, EAGER),
-    "waits_wide": partial(waits, WIDE),
+    "cheaper": cheaper,
+    "compiled_cpu": partial(compiled_to_eager, "enqueue", "1024x32→64"),
     "replay": partial(launched_to_warm, EAGER),
     "idle": partial(idle, EAGER),
-    "idle_compiled": partial(idle, COMPILED),
     "idle_wide": partial(idle, WIDE),
-    "matrix_to_row": matrix_to_row,
+    "matrix_to_row": partial(matrix_to_row, 64),
+    "sixty_four_rows": partial(rows_to_one, 64),
 }
-"""Numbers of the chapter's own, for its prose."""
+"""Numbers of the chapter's own, for its prose and its guesses."""
 
 
 def kernels() -> Html:
@@ -410,54 +498,63 @@ def kernels() -> Html:
     return tables.kernel_table(EAGER, recording.shown_device(), "One forward of the layer, eager")
 
 
-def kernels_wide() -> Html:
-    """The GPU work of one eager step at the wide shape."""
-    return tables.kernel_table(WIDE, recording.shown_device(), "One forward at 64x1024→4096, eager")
+def forward() -> Html:
+    """One eager step as a picture."""
+    return timeline.timeline({"nn.Linear": EAGER}, recording.shown_device(), "One forward of the layer, eager")
 
 
-def dispatch() -> Html:
-    """What the eager layer calls, and the profiler's table of the same steps."""
+def averages() -> Html:
+    """The profiler's table of the eager steps."""
+    return tables.profiler_table(EAGER, recording.shown_device())
+
+
+def chains() -> Html:
+    """What calls what in the eager layer and in the compiled one."""
     device = recording.shown_device()
-    return Html(tables.dispatch_tree(EAGER, device) + tables.profiler_table(EAGER, device))
+    shown = {"eager": EAGER, "compiled": COMPILED}
+    return Html("".join(f"<p>{how}:</p>{tables.dispatch_tree(one, device)}" for how, one in shown.items()))
 
 
-def dispatch_compiled() -> Html:
-    """What the compiled layer calls."""
-    return tables.dispatch_tree(COMPILED, recording.shown_device())
+def row_and_matrix() -> Html:
+    """`addmm` with both kinds of bias as pictures on one scale."""
+    shown = {f"addmm, a {kind} of bias": f"matmul_add/{kind}_bias_64" for kind in ("row", "matrix")}
+    return timeline.timeline(shown, recording.shown_device(), "The same operator with two kinds of bias")
 
 
 def biases() -> Html:
-    """`addmm` with a row and with a matrix of bias, beside Part 1's compiled function and the layer."""
+    """GPU work and time of `addmm` with a row and with a matrix of bias, beside the layer and Part 1's function."""
     device, rows = recording.shown_device(), []
     for what, experiment in {
         "nn.Linear, eager": EAGER,
         "addmm, a row of bias": "matmul_add/row_bias_64",
         "addmm, a matrix of bias": "matmul_add/matrix_bias_64",
         "compiled matmul + add": "matmul_add/compiled_64",
-        "addmm, a row of bias, 4096": "matmul_add/row_bias_4096",
-        "addmm, a matrix of bias, 4096": "matmul_add/matrix_bias_4096",
     }.items():
         step = tables.middle_step(recording.trace(experiment, device))
         shape = next(op.input_shapes[0] for op in step.ops if op.name == "aten::addmm")
-        listed = Html("<br>".join(code(one.name) for one in step.activities))
+        listed = Html("<br>".join(kernel_names.shown(one.name) for one in step.activities))
         warm = tables.figure_cell(figure(f"{experiment.replace('/', '.')}.warm_us", device))
         rows.append([what, "x".join(map(str, shape)), listed, warm])
     head = ["what runs", "bias", "GPU work of a step, in order", "GPU time, warm"]
     return table("One operator, two kinds of GPU work", head, rows, text_columns=3)
 
 
-def costs() -> Html:
-    """Eager beside compiled, at both shapes."""
-    columns = {"eager": EAGER, "compiled": COMPILED, "eager, wide": WIDE, "compiled, wide": COMPILED_WIDE}
-    quantities = {
-        "kernels": "kernels_per_step",
-        "calls of CUDA": "cuda_calls_per_step",
-        "CPU time of a call (enqueue)": "enqueue_us",
-        "GPU time, inputs rotating (warm)": "warm_us",
-        "GPU time, L2 cache flushed (cold)": "cold_us",
-        "a step of a Python loop (launched)": "launched_us",
-    }
-    return tables.compared(columns, quantities, recording.shown_device(), "The same layer, eager and compiled")
+def eager_and_compiled() -> Html:
+    """The same layer eager and compiled, as pictures on one scale."""
+    shown = {"eager": EAGER, "compiled": COMPILED}
+    return timeline.timeline(shown, recording.shown_device(), "One forward of the layer, eager and compiled")
+
+
+def changed_by_compiling() -> Html:
+    """What compiling changes in a step."""
+    names = ("eager", "compiled")
+    return diff.trace_diff(EAGER, COMPILED, recording.shown_device(), names, "From the eager layer to the compiled one")
+
+
+def gpu_and_cpu() -> Html:
+    """How long GPU and CPU take for a step, eager and compiled, at both shapes."""
+    shown = {f"{how}, {shape}": one for shape, pair in PAIRS.items() for how, one in zip(SWEEPS, pair, strict=True)}
+    return charts.cpu_gpu(shown, recording.shown_device(), "One forward without the profiler: GPU time and CPU time")
 
 
 def strides_table(shown: Mapping[str, object]) -> Html:
@@ -492,42 +589,46 @@ def layouts() -> Html:
     device, rows = recording.shown_device(), []
     for experiment in PRODUCTS:
         for shape, walked, name in products(experiment, device):
-            read = "transposed view" if walked[0] == 1 else "as stored"
-            size, steps = "x".join(map(str, shape)), str(walked).replace(" ", "\xa0")
-            rows.append([experiment, size, steps, read, ending(name), code(name)])
-    head = ["experiment", "second factor", "strides", "read", "ending", "kernel"]
-    return table("What the last letters follow", head, rows, text_columns=6)
+            read = "transposed" if walked[0] == 1 else "as stored"
+            factor = Html(f"{'x'.join(map(str, shape))} {read}<small>strides {walked}</small>")
+            rows.append([experiment, factor, ending(name), kernel_names.shown(name)])
+    head = ["experiment", "second factor", "ending", "kernel"]
+    return table("What the last letters follow", head, rows, text_columns=4)
+
+
+def roofline() -> Html:
+    """The work of the wide layer with more and more rows below this GPU's roofs."""
+    rows = (1, 16, 64, 256, 1024, 4096)
+    shown = {f"{count:,} row{'s' * (count > 1)}": f"{SWEEPS['eager']}[batch={count}]" for count in rows}
+    return charts.roofline_of(shown, recording.shown_device(), "The wide layer, 1024→4096, from one row to many")
 
 
 def regimes() -> Html:
-    """Where the time of an eager call goes, and how far its GPU work is from the ceilings."""
-    device, columns = recording.shown_device(), []
-    for eager, _ in PAIRS.values():
-        found = recording.load(eager, device)
-        times = [figure(f"{eager.replace('/', '.')}.{quantity}", device) for quantity in ("enqueue_us", "warm_us")]
-        shares = [share_of_ceiling(found, found.points[0], what) for what in ("copy", LARGE_MATMUL)]
-        columns.append([*times, waits(eager, device), idle(eager, device), *shares])
-    quantities = (
-        "CPU time of a call (enqueue)",
-        "GPU time (warm)",
-        "CPU time over GPU time",
-        "GPU idle in a Python loop",
-        "bytes per second, of the ceiling copy",
-        f"FLOPs per second, of the ceiling {LARGE_MATMUL}",
-    )
-    rows = [[what, *map(tables.figure_cell, row)] for what, *row in zip(quantities, *columns, strict=True)]
-    return table("Who waits for whom", ["eager", *PAIRS], rows)
+    """Who waits for whom in the wide layer, over its rows."""
+    device, caption = recording.shown_device(), "The wide layer, 1024→4096, over its rows"
+    return charts.regimes(SWEEPS, device, lambda at: int(at["batch"]), caption, axis="rows")
 
 
 def copies() -> Html:
-    """What the copy of a matrix of bias moves, how fast, and how much of a step it is."""
-    device, rows = recording.shown_device(), []
-    for experiment in ("matmul_add/matrix_bias_64", "matmul_add/matrix_bias_4096"):
-        step = tables.middle_step(recording.trace(experiment, device))
+    """What the copy of a matrix of bias moves, how fast, how much of a step it is, and how much longer that step is."""
+    device, columns = recording.shown_device(), []
+    for size in (64, 4096):
+        step = tables.middle_step(recording.trace(f"matmul_add/matrix_bias_{size}", device))
         (copy,) = step.memcpys
-        moved = 2 * (copy.moved_bytes or 0)
-        share = 100 * copy.duration_us / busy_us(step.activities)
-        copied = (in_words(moved, "bytes"), in_words(copy.duration_us, "us"))
-        rows.append([experiment, *copied, in_words(moved / copy.duration_us * 1e6, "bytes/s"), in_words(share, "%")])
-    head = ["experiment", "read and written", "time of the copy", "rate", "of the step's GPU time"]
-    return table("The copy that a matrix of bias costs, in the middle step of its trace", head, rows)
+        moved, us = 2 * (copy.moved_bytes or 0), copy.duration_us
+        amounts = (
+            (moved, "bytes"),
+            (us, "us"),
+            (moved / us * 1e6, "bytes/s"),
+            (100 * us / busy_us(step.activities), "%"),
+        )
+        columns.append([*(in_words(*one) for one in amounts), tables.figure_cell(matrix_to_row(size, device))])
+    heads = (
+        "read and written",
+        "time of the copy",
+        "rate",
+        "share of the step in GPU time",
+        "step with a matrix over one with a row",
+    )
+    rows = [[what, *row] for what, *row in zip(heads, *columns, strict=True)]
+    return table("The copy that a matrix of bias costs", ["", "64", "4096"], rows)

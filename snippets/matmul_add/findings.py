@@ -1,7 +1,8 @@
-"""What the chapter matmul_add found: how its traces and timings are read, its claims, figures and tables."""
+"""What the chapter matmul_add found: how its traces and timings are read, its claims, figures and pictures."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -10,12 +11,15 @@ from html import escape
 
 import msgspec
 
-from snippets.lab import recording, tables
+from snippets.lab import charts, recording, tables, timeline
+from snippets.lab.averages import key_averages
 from snippets.lab.claims import Claim, Scope, Source, Word
+from snippets.lab.diff import trace_diff
 from snippets.lab.figures import Figure, in_words, of_steps, point, ratio, share_of_ceiling
 from snippets.lab.html import Cell, Html, code, details, table
 from snippets.lab.recording import Point, Recording, RecordingMissing, Timings
 from snippets.lab.trace import CpuOp, GpuActivity, Launch, Span, Step, Trace, TraceError, busy_us, require_steps
+from snippets.lab.work import works_of
 
 Measure = Callable[[str], Figure]
 OfStep = Callable[[Trace, Step], int | str]
@@ -27,6 +31,14 @@ PRODUCTS = ("aten::mm", "aten::bmm", "aten::addmm")
 ARITHMETIC = (*PRODUCTS, "aten::matmul", "aten::add")
 BUFFER_REQUEST = "Activity Buffer Request"
 GRAPH_CALL = "## Call CompiledFxGraph"
+ENTRY = (
+    "TorchDynamo Cache Lookup",
+    "Torch-Compiled Region",
+    "AOTDispatcher Runtime Wrapper Prologue",
+    GRAPH_CALL,
+    "aten::addmm",
+)
+"""What a trace shows on the way into compiled code: how the names begin."""
 SWEEPS = {"eager": "matmul_add/sweep_eager", "compiled": "matmul_add/sweep_compiled"}
 
 
@@ -148,15 +160,27 @@ def busy_within_us(traced: Trace, span: Span) -> float:
 
 
 def self_cpu_us(traced: Trace) -> float:
-    """The profiler's `Self CPU time total`: outermost spans, and CUDA calls outside of all of them."""
-    roots = [op for op in traced.cpu_ops if op.parent is None]
-    outside = [call for call in traced.launches if not any(op.start_us <= call.start_us < op.end_us for op in roots)]
-    return round(sum(one.duration_us for one in (*roots, *outside)), 3)
+    """The profiler's `Self CPU time total`: of operators, annotations and CUDA calls."""
+    return round(math.fsum(row.self_cpu_us for row in key_averages(traced)), 3)
 
 
 def self_gpu_us(traced: Trace) -> float:
     """The profiler's `Self CUDA time total`: kernels, copies and fills."""
     return round(sum(one.duration_us for one in traced.activities), 3)
+
+
+def entry(_: Trace, step: Step) -> str:
+    """The rows on the way into compiled code, in order."""
+    return ", ".join(name for op in step.ops for name in ENTRY if op.name.startswith(name))
+
+
+def least_bytes(traced: Trace, step: Step) -> int:
+    """What the GPU work of a step has to read and write. Raises `TraceError` where the trace does not tell."""
+    works = works_of(traced, step)
+    known = [todo.bytes for todo in works if todo is not None]
+    if len(known) < len(works):
+        raise TraceError(f"{step.name} does not tell what all of its GPU work had to do")
+    return sum(known)
 
 
 # Measures: from a device to a figure
@@ -173,6 +197,20 @@ def steps_of(of: OfStep, *names: str, joint: str = " → ") -> Measure:
         shown = [one(name, device) for name in names]
         value = shown[0].value if len(shown) == 1 else joint.join(figure.text for figure in shown)
         return Figure(value, origin=f"{device}, {', '.join(names)}", conclusive=all(f.conclusive for f in shown))
+
+    return measure
+
+
+def bytes_of(*names: str) -> Measure:
+    """The least that a step of each recording has to move: `201 MB → 101 MB`."""
+
+    def measure(device: str) -> Figure:
+        found = [steps_of(least_bytes, name)(device) for name in names]
+        value = " → ".join(str(one.value) for one in found)
+        said = " → ".join(in_words(one.value, "bytes") for one in found)
+        return Figure(
+            value, said=said, origin=f"{device}, {', '.join(names)}", conclusive=all(f.conclusive for f in found)
+        )
 
     return measure
 
@@ -224,6 +262,14 @@ def wait_busy(traced: Trace) -> Figure:
 def wait_idle(traced: Trace) -> Figure:
     """Percent of the closing wait in which the GPU did nothing."""
     return Figure(100 - float(wait_busy(traced).value), "%")
+
+
+def busiest_op(traced: Trace) -> Figure:
+    """The operator with the most CPU time of its own."""
+    rows = [row for row in key_averages(traced) if row.kind == "operator"]
+    if not rows:
+        raise TraceError("no operator in the trace")
+    return Figure(max(rows, key=lambda row: row.self_cpu_us).name)
 
 
 def wait_to_work(traced: Trace) -> Figure:
@@ -352,6 +398,23 @@ def crossing(name: str) -> Measure:
         free = [int(at.parameters["size"]) for at in found.points if not is_overhead_bound(found, at)]
         size = min(free, default=0)
         return Figure(size, said=str(size) if size else "none of the sizes", origin=f"{device}, {name}")
+
+    return measure
+
+
+def loop_to_replay(found: Recording, at: Point) -> float:
+    """How many times the time of a step in a Python loop is that of one replayed without launches."""
+    both = timings(found, at)
+    return both.launched.median_us / both.warm.median_us
+
+
+def worth_a_graph(name: str) -> Measure:
+    """The largest size of a sweep at which a loop takes at least half as long again as the replay; 0 for none."""
+
+    def measure(device: str) -> Figure:
+        found = _load(name, device)
+        sizes = [int(at.parameters["size"]) for at in found.points if loop_to_replay(found, at) >= 1.5]
+        return Figure(max(sizes, default=0), origin=f"{device}, {name}")
 
     return measure
 
@@ -625,6 +688,8 @@ COMPILED = (
           "compiled or called by hand, so the copy is not a decision of the compiler."),
     Claim("O-M14", "At 4096 compiling changes the GPU's time by less than a tenth.", "timing",
           times("compiled_4096", "eager_4096", "warm"), between(0.9, 1.1)),
+    Claim("O-M22", "Compiling saves no traffic: at 4096 a compiled step has to move as many bytes as an eager one.",
+          "every-gpu", bytes_of("eager_4096", "compiled_4096"), unchanged),
     Claim("O-M15", "At 64 a loop of compiled steps takes at least half as long again as a loop of eager ones.",
           "timing", times("compiled_64", "eager_64", "launched"), between(1.5)),
 )
@@ -657,25 +722,26 @@ FIGURES: Mapping[str, Measure] = {
     "gpu_share_64": _number(of_trace("eager_64_cold", busy_share)),
     "gpu_share_4096": _number(of_trace("eager_4096_cold", busy_share)),
     "wait_share_4096": of_trace("eager_4096_cold", wait_share),
-    "enqueue_to_work_64": _number(enqueue_to_work("eager_64")),
     "growth_512": _number(growth),
     "product_share_4096": ceiling_share("eager_4096"),
     "large_product_share_4096": ceiling_share("eager_4096", "8192x8192x8192"),
     "row_bias_share_4096": ceiling_share("row_bias_4096"),
     "crossing_eager": crossing("sweep_eager"),
     "crossing_compiled": crossing("sweep_compiled"),
+    "graph_until_eager": worth_a_graph("sweep_eager"),
+    "graph_until_compiled": worth_a_graph("sweep_compiled"),
     "first_gap": of_trace("eager_64_cold", first_to_rest(gap_us)),
     "first_gap_warmed": of_trace("eager_64", first_to_rest(gap_us)),
     "steps_kept": of_trace("eager_64", lambda traced: Figure(len(traced.steps))),
-    "product_op": steps_of(lambda traced, step: product(traced, step)[1].name, "eager_64"),
+    "busiest_op": of_trace("eager_64_cold", busiest_op),
+    "chain": steps_of(chain, "eager_64"),
+    "entry": steps_of(entry, "compiled_64_cold"),
     "product_call": steps_of(lambda traced, step: callers(traced, [product(traced, step)[0]]), "eager_64"),
-    "product_spread": of_trace("eager_4096", longest_to_shortest),
     "offset": of_trace("eager_64_cold", lambda traced: median([offset_us(step) for step in traced.steps], "us")),
     "buffer_request": of_trace("unscheduled", lambda traced: median([o.duration_us for o in requests(traced)], "us")),
-    "holes": of_trace("unscheduled", holes),
     "first_queries": of_trace("unscheduled", queries_by_step),
+    "wait_busy_4096": of_trace("eager_4096_cold", wait_busy),
     "wait_to_work_64": of_trace("eager_64_cold", wait_to_work),
-    "wait_4096": of_trace("eager_4096_cold", lambda traced: Figure(closing_wait(traced).duration_us, "us")),
     "product_4096": of_trace("eager_4096", product_times),
     "product_rate_4096": of_trace(
         "eager_4096", lambda traced: Figure(2e6 * 4096**3 / float(product_times(traced).value), "flop/s")
@@ -684,6 +750,8 @@ FIGURES: Mapping[str, Measure] = {
     "copy_rate_4096": of_trace("compiled_4096", copies(copy_rate, "bytes/s")),
     "copy_share_4096": _number(copy_share),
     "copy_bytes_4096": of_trace("compiled_4096", copies(lambda copy: copy.moved_bytes or 0, "bytes")),
+    "compiled_bytes_4096": bytes_of("eager_4096", "compiled_4096"),
+    "row_bytes_4096": bytes_of("matrix_bias_4096", "row_bias_4096"),
     "compiled_enqueue_64": times("compiled_64", "eager_64", "enqueue"),
     "compiled_enqueue_4096": times("compiled_4096", "eager_4096", "enqueue"),
     "compiled_launched_64": times("compiled_64", "eager_64", "launched"),
@@ -694,6 +762,36 @@ FIGURES: Mapping[str, Measure] = {
 
 
 # What the page shows, of the device that it shows
+
+
+def one_step() -> Html:
+    """The small step as a picture."""
+    caption = "One step at 64: what the CPU did, and what the GPU ran"
+    return timeline.timeline({"Eager, 64x64": "matmul_add/eager_64"}, recording.shown_device(), caption)
+
+
+def kernels() -> Html:
+    """The GPU work of the small step."""
+    return tables.kernel_table("matmul_add/eager_64", recording.shown_device(), "The same step: what the GPU ran")
+
+
+def traces(*names: str) -> Html:
+    """Links to recorded traces that no picture shows."""
+    device = recording.shown_device()
+    recorded = [name for name in names if name in recording.recorded(device, "matmul_add")]
+    links = (f'<a href="../recordings/{device}/matmul_add/{name}.trace.json.gz">{name}</a>' for name in recorded)
+    return Html(f"<p>Further traces of this chapter: {', '.join(links)}.</p>")
+
+
+def profiler() -> Html:
+    """What `key_averages()` prints for the small step."""
+    return tables.profiler_table("matmul_add/eager_64_cold", recording.shown_device())
+
+
+def two_sizes() -> Html:
+    """The step at both sizes as a picture, on one scale."""
+    sizes = {f"{size}x{size}": f"matmul_add/eager_{size}_cold" for size in (64, 4096)}
+    return timeline.timeline(sizes, recording.shown_device(), "A step at 64 and at 4096, on one scale")
 
 
 def totals() -> Html:
@@ -708,56 +806,30 @@ def totals() -> Html:
     return table("Totals over three profiled steps of a cold process", head, rows)
 
 
-def profiler() -> Html:
-    """What `key_averages()` prints for the small step."""
-    return tables.profiler_table("matmul_add/eager_64_cold", recording.shown_device())
+def by_size() -> Html:
+    """The sweep: the GPU's time, the CPU's and that of a loop."""
+    sweeps = {way.capitalize(): name for way, name in SWEEPS.items()}
+    device, caption = recording.shown_device(), "How long a step takes, by the size of its matrices"
+    return charts.regimes(sweeps, device, lambda at: float(at["size"]), caption, axis="rows and columns")
 
 
-def time_of(way: str) -> Callable[[Recording, int], Cell]:
-    """A cell of a sweep's table: one of the four timings."""
-    return lambda found, i: in_words(getattr(timings(found, found.points[i]), way).median_us, "us")
+def roof() -> Html:
+    """The eager step at every size of the sweep below the roofs of memory and of arithmetic."""
+    device = recording.shown_device()
+    sizes = [at.parameters["size"] for at in _load("sweep_eager", device).points]
+    steps = {f"{size}x{size}": f"{SWEEPS['eager']}[size={size}]" for size in sizes}
+    return charts.roofline_of(steps, device, "How near an eager step comes to what memory and arithmetic allow")
 
 
-def regimes() -> Html:
-    """The sweep: the CPU's time beside the GPU's, eager and compiled."""
-    eager, compiled = (recording.load(name, recording.shown_device()) for name in SWEEPS.values())
-    rows: list[Sequence[Cell]] = []
-    for pair in zip(eager.points, compiled.points, strict=True):
-        cells: list[Cell] = [pair[0].parameters["size"]]
-        for found, at in zip((eager, compiled), pair, strict=True):
-            both = timings(found, at)
-            cells += [in_words(both.enqueue.median_us, "us"), in_words(both.warm.median_us, "us")]
-            cells.append("overhead" if is_overhead_bound(found, at) else "GPU")
-        rows.append(cells)
-    head = ["size", "eager CPU", "eager GPU", "bound by", "compiled CPU", "compiled GPU", "bound by"]
-    return table("A step by size: CPU is enqueue, GPU is warm", head, rows)
-
-
-def rates() -> Html:
-    """The sweep against its ceiling: the rate of a step, and its share of a bare product's at the same shape."""
-
-    def rate(found: Recording, i: int) -> Cell:
-        at = found.points[i]
-        return in_words(1e6 * at.flops / timings(found, at).warm.median_us, "flop/s")
-
-    def share(found: Recording, i: int) -> Cell:
-        shape = "x".join([str(found.points[i].parameters["size"])] * 3)
-        return share_of_ceiling(found, found.points[i], f"matmul {shape}").text
-
-    heads = {"rate": rate, "of bare product": share}
-    caption = "A step by size: its rate, and the share of a bare product's rate"
-    return tables.sweep_table(SWEEPS, heads, recording.shown_device(), caption, lambda at: str(at["size"]))
-
-
-def step_widths() -> Html:
-    """Each step of the cold and of the warmed trace: how long, the gap, the lane offset."""
-    rows: list[Sequence[Cell]] = []
-    for name, before in (("eager_64_cold", "none"), ("eager_64", "three")):
-        for step in _trace(name, recording.shown_device()).steps:
-            found = (step.end_us - step.start_us, gap_us(step), offset_us(step))
-            rows.append([code(step.name), before, *(in_words(us, "us") for us in found)])
-    head = ["step", "steps before", "CPU time", "gap", "lane offset"]
-    return table("The profiled steps at 64", head, rows, text_columns=2)
+def first_kept() -> Html:
+    """The first two kept steps of a cold and of a warmed process as a picture, on one scale."""
+    drawn: dict[str, tuple[Trace, Step, str]] = {}
+    for process, name in (("Cold", "eager_64_cold"), ("Warmed", "eager_64")):
+        traced = _trace(name, recording.shown_device())
+        drawn |= {f"{process}, {step.name}": (traced, step, LABEL) for step in traced.steps[:2]}
+    return timeline.drawing(
+        drawn, "The first two kept steps of a cold and of a warmed process", "matmul-add-first-kept"
+    )
 
 
 def first_steps() -> Html:
@@ -841,9 +913,16 @@ def _rate(us: float) -> str:
     return in_words(2e6 * 4096**3 / us, "flop/s")
 
 
-def kernels(*names: str) -> Html:
-    """The GPU activities of one step of each experiment."""
-    return Html("".join(tables.kernel_table(f"matmul_add/{name}", recording.shown_device()) for name in names))
+def fused() -> Html:
+    """What became of the eager step's GPU work when the step was compiled."""
+    steps = ("matmul_add/eager_4096", "matmul_add/compiled_4096")
+    return trace_diff(*steps, recording.shown_device(), ("eager", "compiled"), "From eager to compiled, at 4096")
+
+
+def entering() -> Html:
+    """The small step, eager and compiled, as a picture on one scale."""
+    steps = {way.capitalize(): f"matmul_add/{way}_64_cold" for way in SWEEPS}
+    return timeline.timeline(steps, recording.shown_device(), "A step at 64, eager and compiled, on one scale")
 
 
 def generated() -> Html:
@@ -852,39 +931,44 @@ def generated() -> Html:
     return Html(f"<pre><code>{escape(chr(10).join(map(str, lines)))}</code></pre>")
 
 
-COSTS = {
-    "kernels": "kernels_per_step",
-    "GPU activities": "activities_per_step",
-    "operators": "ops_per_step",
-    "CPU time in the trace": "cpu_us",
-    "enqueue": "enqueue_us",
-    "a loop, per step": "launched_us",
-    "GPU time, warm": "warm_us",
-    "peak memory": "peak_memory_bytes",
-}
+def cpu_and_gpu() -> Html:
+    """What a step costs the CPU and the GPU, eager and compiled, at both sizes."""
+    ways = [(way, size) for size in (64, 4096) for way in ("eager", "compiled")]
+    steps = {f"{way.capitalize()}, {size}x{size}": f"matmul_add/{way}_{size}" for way, size in ways}
+    return charts.cpu_gpu(steps, recording.shown_device(), "What a step costs the GPU and the CPU")
 
 
-def costs(*names: str) -> Html:
-    """Variants side by side."""
-    return tables.compared({name: f"matmul_add/{name}" for name in names}, COSTS, recording.shown_device(), "One step")
+def by_kernel() -> Html:
+    """What the GPU's time at 4096 is made of, in four ways to compute the step."""
+    ways = {"Eager": "eager", "Compiled": "compiled", "addmm, b a matrix": "matrix_bias", "addmm, b a row": "row_bias"}
+    steps = {heading: f"matmul_add/{name}_4096" for heading, name in ways.items()}
+    return charts.kernel_time(steps, recording.shown_device(), "The GPU's time of a step at 4096, by kernel")
+
+
+def by_hand() -> Html:
+    """The small step written in two operators, compiled, and written in one."""
+    ways = {"eager": "eager_64", "compiled": "compiled_64", "addmm by hand": "matrix_bias_64"}
+    quantities = {
+        "kernels": "kernels_per_step",
+        "copies": "memcpys_per_step",
+        "operators": "ops_per_step",
+        "CPU time to enqueue": "enqueue_us",
+        "GPU time, warm": "warm_us",
+        "peak memory": "peak_memory_bytes",
+    }
+    paths = {heading: f"matmul_add/{name}" for heading, name in ways.items()}
+    return tables.compared(paths, quantities, recording.shown_device(), "One step at 64")
 
 
 def graph_gain() -> Html:
     """What a loop of steps takes beside a launch-free replay of them, by size."""
 
+    def time_of(way: str) -> Callable[[Recording, int], Cell]:
+        return lambda found, i: in_words(getattr(timings(found, found.points[i]), way).median_us, "us")
+
     def gain(found: Recording, i: int) -> Cell:
-        both = timings(found, found.points[i])
-        return in_words(both.launched.median_us / both.warm.median_us, "x")
+        return in_words(loop_to_replay(found, found.points[i]), "x")
 
     heads = {"loop": time_of("launched"), "replay": time_of("warm"), "loop / replay": gain}
     caption = "A loop of steps beside the replay of a CUDA graph of them"
     return tables.sweep_table(SWEEPS, heads, recording.shown_device(), caption, lambda at: str(at["size"]))
-
-
-def traces() -> Html:
-    """Links to the recorded traces that a reader may want to open in Perfetto."""
-    device = recording.shown_device()
-    names = ("eager_64_cold", "eager_64", "eager_4096", "compiled_4096", "stacked", "unscheduled_20")
-    recorded = [name for name in names if name in recording.recorded(device, "matmul_add")]
-    links = (f'<a href="../recordings/{device}/matmul_add/{name}.trace.json.gz">{name}</a>' for name in recorded)
-    return Html(f"<p>Traces to open in Perfetto: {', '.join(links)}.</p>")

@@ -7,18 +7,22 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TypeVar
 
-from snippets.lab import recording, tables, trace
+from snippets.lab import charts, diff, kernel_names, recording, tables, timeline, trace
+from snippets.lab.averages import key_averages
 from snippets.lab.claims import Claim, Scope, Source, Word
-from snippets.lab.figures import Figure, in_words, of_steps, of_timing, per_step, point, ratio
-from snippets.lab.html import Cell, Html, code, details, table
-from snippets.lab.recording import Recording, RecordingError, Timings
+from snippets.lab.figures import Figure, in_words, of_steps, per_step, point, ratio
+from snippets.lab.html import Cell, Html, details, table
+from snippets.lab.recording import Ceiling, RecordingError, Timing, Timings
 from snippets.lab.trace import CpuOp, GpuActivity, Step, Trace
+from snippets.lab.work import works_of
 
 VARIANTS = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
+WIDTHS = {"3072": "", "4096": "_4096"}
+"""Hidden size -> what the names of its recordings end in."""
 SWEEPS = {"eager": "mlp/sweep_eager", "compiled": "mlp/sweep_compiled", "Liger": "mlp/sweep_liger"}
 LABEL = "mlp_fwd"
 ONE_TOKEN, ONE_SEQUENCE = "batch=1,seq=1", "batch=1,seq=128"
@@ -99,16 +103,26 @@ def intermediate_bytes(_: Trace, step: Step) -> int:
     return sum(BF16_BYTES * math.prod(op.input_shapes[0]) for op in step.ops if op.name == "aten::gelu")
 
 
-def eager_pointwise_bytes(traced: Trace, step: Step) -> int:
-    """Tensors that eager's pointwise operators read, and one that each writes."""
-    shapes = [op.input_shapes for op in step.ops if op.name in ("aten::gelu", "aten::mul")]
-    return sum(BF16_BYTES * (sum(map(math.prod, filter(None, read))) + math.prod(read[0])) for read in shapes)
+def pointwise_bytes(traced: Trace, step: Step) -> tuple[int, ...]:
+    """What each pointwise kernel has to move. Raises `TraceError` where the trace does not tell."""
+    works = dict(zip(step.activities, works_of(traced, step, fused_work), strict=True))
+    found = [works[kernel] for kernel in pointwise(traced, step)]
+    if None in found:
+        raise trace.TraceError(f"{step.name} does not tell the shapes of its operators; make record CHAPTER=mlp")
+    return tuple(one.bytes for one in found if one)
 
 
-def fused_pointwise_bytes(traced: Trace, step: Step) -> int:
-    """What one pass has to move: the results of the first two GEMMs in, the left factor of the third out."""
+def fused_work(traced: Trace, step: Step) -> dict[int, tuple[int, int]]:
+    """What a trace does not tell: a kernel that fuses reads the results of two GEMMs and writes a factor of the third.
+
+    No FLOPs, and these bytes, by the kernel's place in its step; nothing for a step with two pointwise kernels.
+    """
+    kernels = pointwise(traced, step)
+    if len(kernels) != 1:
+        return {}
     gate, up, down = products(traced, step)
-    return BF16_BYTES * (gate[0] * gate[2] + up[0] * up[2] + down[0] * down[1])
+    moved = BF16_BYTES * (gate[0] * gate[2] + up[0] * up[2] + down[0] * down[1])
+    return {step.activities.index(kernels[0]): (0, moved)}
 
 
 def in_steps(variant: str, of: Callable[[Trace, Step], int | str | bool]) -> Callable[[str], Figure]:
@@ -134,6 +148,19 @@ def amount(variant: str, unit: str, of: Callable[[Trace, Step], float]) -> Calla
 def kernel_us(variant: str, kernels_of: Pick, place: int) -> Callable[[str], Figure]:
     """A measure: time of one kernel in the trace."""
     return amount(variant, "us", lambda traced, step: pick(kernels_of(traced, step), place).duration_us)
+
+
+def over_steps(variant: str, kernels_of: Pick, place: int, device: str) -> Timing:
+    """Time of one kernel in the trace, a sample for each step."""
+    traced = recording.trace(f"mlp/{variant}", device)
+    return timing_of([pick(kernels_of(traced, step), place).duration_us for step in traced.steps])
+
+
+def timing_of(samples: Sequence[float]) -> Timing:
+    """Samples in microseconds, one or more, as a timing."""
+    several = samples if len(samples) > 1 else [*samples, *samples]
+    q1, median, q3 = statistics.quantiles(several, n=4, method="inclusive")
+    return Timing(median, q1, q3, tuple(samples))
 
 
 def trace_ratio(upper: Callable[[str], Figure], lower: Callable[[str], Figure]) -> Callable[[str], Figure]:
@@ -177,53 +204,40 @@ def smallest(*measures: Callable[[str], Figure]) -> Callable[[str], Figure]:
     return lambda device: min((measure(device) for measure in measures), key=lambda shown: float(shown.value))
 
 
-def ceiling(variant: str, what: str, device: str) -> tuple[float, str]:
-    """A rate of the variant's own session, and its unit. Raises `RecordingError` where it was not measured."""
+def ceiling(variant: str, what: str, device: str) -> Ceiling:
+    """A ceiling of the variant's own session. Raises `RecordingError` where it was not measured."""
     for one in recording.load(f"mlp/{variant}", device).ceilings:
         if one.what == what:
-            done, unit = (one.flops, "flop/s") if one.flops else (one.bytes, "bytes/s")
-            return done / one.timing.median_us * 1e6, unit
+            return one
     raise RecordingError(f"mlp/{variant} has no ceiling {what!r}; make record CHAPTER=mlp")
+
+
+def copy_rate(variant: str, device: str) -> float:
+    """Bytes a second of a plain copy in the variant's session."""
+    copy = ceiling(variant, "copy", device)
+    return copy.bytes / copy.timing.median_us * 1e6
 
 
 def percent_of_copy(variant: str, place: int = 0) -> Callable[[str], Figure]:
     """A measure: the rate at which a pointwise kernel moves what it has to, in percent of a plain copy's."""
 
     def measure(device: str) -> Figure:
-        copy, _ = ceiling(variant, "copy", device)
-        return amount(variant, "%", lambda t, s: 100 * moved_bytes(t, s, place) / _us(t, s, place) * 1e6 / copy)(device)
+        copy = copy_rate(variant, device)
+
+        def percent(traced: Trace, step: Step) -> float:
+            kernel = pick(pointwise(traced, step), place)
+            return 100 * pointwise_bytes(traced, step)[place] / kernel.duration_us * 1e6 / copy
+
+        return amount(variant, "%", percent)(device)
 
     return measure
 
 
-def _us(traced: Trace, step: Step, place: int) -> float:
-    return pick(pointwise(traced, step), place).duration_us
-
-
-def moved_bytes(traced: Trace, step: Step, place: int) -> int:
-    """What a step's pointwise kernel has to move: GELU two tensors, a product or a fused kernel three."""
-    alone = op_name(traced, pick(pointwise(traced, step), place)) == "aten::gelu"
-    return hidden_bytes(traced, step) * (2 if alone else 3)
-
-
-def flops_per_s(place: int) -> Callable[[str], Figure]:
-    """A measure: what one of eager's GEMMs reaches in the trace."""
-
-    def rate(traced: Trace, step: Step) -> float:
-        return 2 * math.prod(products(traced, step)[place]) / gemms(traced, step)[place].duration_us * 1e6
-
-    return amount("eager", "flop/s", rate)
-
-
-def bare(place: int) -> Callable[[str], Figure]:
-    """A measure: the same product bare and sustained, as a ceiling of the session."""
-
-    def measure(device: str) -> Figure:
-        traced = recording.trace("mlp/eager", device)
-        shape = "x".join(map(str, products(traced, tables.middle_step(traced))[place]))
-        return Figure(*ceiling("eager", f"matmul {shape}", device), origin=f"ceiling matmul {shape}, sustained")
-
-    return measure
+def bare_product(place: int, device: str) -> Ceiling:
+    """The ceiling of one of eager's products, bare and sustained. Raises `RecordingError` where it was not measured."""
+    traced = recording.trace("mlp/eager", device)
+    shape = "x".join(map(str, products(traced, tables.middle_step(traced))[place]))
+    return ceiling("eager", f"matmul {shape}", device)
 
 
 def compilations(mode: str, device: str) -> list[int]:
@@ -240,13 +254,22 @@ def recompiled(mode: str, device: str) -> str:
     return f"{sum(b > a for a, b in itertools.pairwise(counts))} of {len(counts) - 1}"
 
 
+def working_ops(traced: Trace, step: Step) -> str:
+    """Of the operators that run inside `aten::linear`, those that put work on the GPU themselves."""
+    inside = {op.name for op in _inside_linear(traced, step)}
+    return ", ".join(sorted({op_name(traced, activity) for activity in step.activities} & inside))
+
+
+def _inside_linear(traced: Trace, step: Step) -> list[CpuOp]:
+    return [op for op in step.ops if any(above.name == "aten::linear" for above in traced.dispatch_chain(op))]
+
+
 def _metadata(traced: Trace, step: Step) -> str:
     """`chain; names that reach the GPU; names that do not`, of all that runs inside `aten::linear`."""
-    inside = [op for op in step.ops if any(above.name == "aten::linear" for above in traced.dispatch_chain(op))]
-    working = {op_name(traced, activity) for activity in step.activities} & {op.name for op in inside}
+    inside, working = _inside_linear(traced, step), working_ops(traced, step)
     chains = {_chain(traced, op.index) for op in inside if op.name == "aten::mm"}
-    idle = sorted({op.name for op in inside} - working)
-    return f"{' and '.join(sorted(chains))}; GPU work: {', '.join(sorted(working))}; none: {', '.join(idle)}"
+    idle = sorted({op.name for op in inside} - set(working.split(", ")))
+    return f"{' and '.join(sorted(chains))}; GPU work: {working}; none: {', '.join(idle)}"
 
 
 def _metadata_ops(device: str) -> Figure:
@@ -258,6 +281,14 @@ def _gemm_kernels(device: str) -> Figure:
     found = in_steps("eager", gemm_names)(device)
     gate, *others = str(found.value).split(", ")
     return replace(found, said=f"{gate} twice, then {others[-1]}") if others[:1] == [gate] else found
+
+
+def _chain_over_mm(device: str) -> Figure:
+    """Own CPU time of the operators that launch nothing themselves, in percent of that of `aten::mm`."""
+    rows = [row for row in key_averages(recording.trace("mlp/eager", device)) if row.name.startswith("aten::")]
+    idle = math.fsum(row.self_cpu_us for row in rows if not row.self_gpu_us)
+    mm = math.fsum(row.self_cpu_us for row in rows if row.name == "aten::mm")
+    return Figure(100 * idle / mm, "%", origin="mlp/eager, sums over its trace")
 
 
 def _chain(traced: Trace, index: int) -> str:
@@ -275,8 +306,9 @@ def _queries(traced: Trace, step: Step) -> str:
 
 
 def _templates(traced: Trace, step: Step) -> str:
-    found = [re.search(r"(\w+<\d+).*?(GeluCUDAKernelImpl|MulFunctor)", k.name) for k in pointwise(traced, step)]
-    return ", ".join(f"{match[1]}, {match[2]}>" for match in found if match)
+    vectorized = r"vectorized_elementwise_kernel<(\d+).*?(GeluCUDAKernelImpl|MulFunctor)"
+    found = [re.search(vectorized, kernel.name) for kernel in pointwise(traced, step)]
+    return ", ".join(f"{match[2]} {match[1]} wide" for match in found if match)
 
 
 def _compiled_order(traced: Trace, step: Step) -> str:
@@ -339,13 +371,25 @@ def _liger_forward(traced: Trace, step: Step) -> str:
     return f"{order(traced, step)}; {linears} aten::linear; {names}"
 
 
+def _pointwise_bytes(traced: Trace, step: Step) -> int:
+    return sum(pointwise_bytes(traced, step))
+
+
 def _saved_bytes(device: str) -> Figure:
-    eager, fused = (
-        amount(name, "bytes", of)(device)
-        for name, of in (("eager", eager_pointwise_bytes), ("compiled", fused_pointwise_bytes))
-    )
+    eager, fused = (amount(name, "bytes", _pointwise_bytes)(device) for name in ("eager", "compiled"))
     both = eager.spread is None and fused.spread is None
     return Figure(float(eager.value) - float(fused.value), "bytes", origin="shapes in the traces", conclusive=both)
+
+
+def _cpu_side(traced: Trace, step: Step) -> str:
+    """Whose CPU side the step with Liger's layer has."""
+    return "eager's" if any(op.name == "aten::linear" for op in step.ops) else "the compiled call's"
+
+
+def _by_cpu(device: str) -> Figure:
+    """The variants, from the one that keeps the CPU busy for the shortest time."""
+    busy = {name: timings(experiment, device).enqueue.median_us for name, experiment in VARIANTS.items()}
+    return Figure(", ".join(sorted(busy, key=busy.__getitem__)), origin="enqueue, in turns")
 
 
 def _liger_launch(traced: Trace, step: Step) -> str:
@@ -353,6 +397,21 @@ def _liger_launch(traced: Trace, step: Step) -> str:
     rows, _, columns = products(traced, step)[0]
     blocks, threads = math.prod(kernel.grid or (0,)), math.prod(kernel.block or (0,))
     return f"{blocks} blocks of {threads} threads for {rows} rows of {columns}"
+
+
+def _same_footprint(device: str) -> Figure:
+    def footprint(traced: Trace, step: Step) -> str:
+        kernel = pick(pointwise(traced, step), 0)
+        occupancy = in_words(kernel.occupancy_percent or 0, "%")
+        return f"{math.prod(kernel.block or (0,))} threads, {kernel.registers} registers, {occupancy} occupancy"
+
+    first, *others = found = [in_steps(f"liger{suffix}", footprint)(device) for suffix in WIDTHS.values()]
+    same = all(one.value == first.value for one in others)
+    return Figure(
+        "; ".join(str(one.value) for one in found),
+        said=f"{first.value}, at both" if same else "",
+        conclusive=all(one.conclusive for one in found),
+    )
 
 
 def _saved_memory(device: str) -> Figure:
@@ -379,6 +438,92 @@ def _cost_of_compiling(device: str) -> Figure:
     return Figure(min(compiling) / max(others), "x")
 
 
+@dataclass(frozen=True)
+class Config:
+    """A launch configuration that Inductor chose for the fused kernel, and the kernel's time after each such choice."""
+
+    elements: int
+    """Of the result, for each block."""
+    threads: int
+    """Of a block."""
+    times_us: tuple[float, ...]
+
+    def __str__(self) -> str:
+        return f"{self.elements} elements to {self.threads} threads"
+
+    @property
+    def us(self) -> float:
+        """The median time."""
+        return statistics.median(self.times_us)
+
+
+def compiled_anew(device: str) -> list[tuple[int, int, float]]:
+    """Each compilation of `mlp/tuned`, in order: elements and threads of a block of the fused kernel, and its time."""
+    data = recording.load("mlp/tuned", device).data
+    traced = recording.trace("mlp/compiled", device)
+    elements = hidden_bytes(traced, tables.middle_step(traced)) // BF16_BYTES
+    launches = zip(data["grid"], data["block"], data["fused_us"], strict=True)
+    return [(math.ceil(elements / math.prod(grid)), math.prod(block), us) for grid, block, us in launches]
+
+
+def configs(device: str) -> list[Config]:
+    """The launch configurations that Inductor chose, the one with the fastest kernel first."""
+    times: dict[tuple[int, int], list[float]] = {}
+    for elements, threads, us in compiled_anew(device):
+        times.setdefault((elements, threads), []).append(us)
+    return sorted((Config(*found, tuple(us)) for found, us in times.items()), key=lambda one: one.us)
+
+
+def _fast_and_slow(device: str) -> tuple[Config, Config]:
+    found = configs(device)
+    return found[0], found[-1]
+
+
+def _configs(device: str) -> Figure:
+    return Figure(", ".join(map(str, configs(device))), origin="mlp/tuned, the fastest first")
+
+
+def _slow_over_fast(device: str) -> Figure:
+    fast, slow = _fast_and_slow(device)
+    spread = (min(slow.times_us) / max(fast.times_us), max(slow.times_us) / min(fast.times_us))
+    return Figure(slow.us / fast.us, "x", spread, "mlp/tuned, median over median")
+
+
+def _slow_choices(device: str) -> Figure:
+    """How many compilations did not choose the fastest."""
+    _, *others = configs(device)
+    return Figure(sum(len(one.times_us) for one in others), origin="mlp/tuned")
+
+
+def _slow_share(device: str) -> Figure:
+    slow, of = int(_slow_choices(device).value), len(compiled_anew(device))
+    return Figure(100 * slow / of, "%", origin="mlp/tuned", said=f"{slow} of {of}")
+
+
+def _shown_config(traced: Trace, step: Step) -> str:
+    kernel = pick(pointwise(traced, step), 0)
+    elements = hidden_bytes(traced, step) // BF16_BYTES
+    return str(Config(math.ceil(elements / math.prod(kernel.grid or (1,))), math.prod(kernel.block or (0,)), ()))
+
+
+def _has_the_fastest(device: str) -> Figure:
+    shown, (fast, _) = in_steps("compiled", _shown_config)(device), _fast_and_slow(device)
+    is_fast = shown.value == str(fast)
+    return replace(shown, value=is_fast, said=f"{shown.value}, {'the' if is_fast else 'not the'} fastest")
+
+
+def _slow_us(device: str) -> Figure:
+    _, slow = _fast_and_slow(device)
+    return Figure(slow.us, "us", (min(slow.times_us), max(slow.times_us)), "mlp/tuned")
+
+
+def _slow_speedup(device: str) -> Figure:
+    """The whole compiled forward against eager's, had it got the slower kernel: warm, and later by the difference."""
+    eager, fused = (timings(name, device).warm.median_us for name in _FORWARD[:2])
+    fast, slow = _fast_and_slow(device)
+    return Figure(eager / (fused + slow.us - fast.us), "x", origin="mlp/eager over mlp/compiled, warm, and mlp/tuned")
+
+
 def _new_shapes(device: str) -> Figure:
     return Figure(f"torch.compile: {recompiled('automatic', device)}, Liger: {recompiled('liger', device)}")
 
@@ -395,7 +540,9 @@ def _launches_saved(device: str) -> Figure:
 
 
 def _trace_over_bare(device: str) -> Figure:
-    rates = [float(flops_per_s(place)(device).value) / float(bare(place)(device).value) for place in range(3)]
+    """How many times as fast as bare and sustained: the least of the three GEMMs, and the range."""
+    times = [(bare_product(place, device), over_steps("eager", gemms, place, device)) for place in range(3)]
+    rates = [limit.timing.median_us / inside.median_us for limit, inside in times]
     return Figure(min(rates), "x", (min(rates), max(rates)))
 
 
@@ -481,8 +628,8 @@ CLAIMS: tuple[Claim, ...] = (
         "M3",
         "The pointwise kernels are vectorized_elementwise_kernel<4, GeluCUDAKernelImpl…> and <4, …MulFunctor…>.",
         in_steps("eager", _templates),
-        _is("vectorized_elementwise_kernel<4, GeluCUDAKernelImpl>, vectorized_elementwise_kernel<4, MulFunctor>"),
-        "vectorized_elementwise_kernel<4, GeluCUDAKernelImpl…>, <4, …MulFunctor…>",
+        _is("GeluCUDAKernelImpl 4 wide, MulFunctor 4 wide"),
+        "<4, …> in both",
         scope="this-gpu",
         differs="The same two templates, twice as wide. The number is how many elements a thread loads at once: "
         "PyTorch builds the width of eight only for compute capability 9 and 10 and uses at most four elsewhere. A "
@@ -592,10 +739,10 @@ CLAIMS: tuple[Claim, ...] = (
         _between(1.0, 1.1),
         "92.8 µs against 89.4 µs",
         scope="timing",
-        differs="The gap is several times as wide here. Liger gives each row a block of its own and more registers "
-        "to each thread, so fewer threads wait for memory at a time; the faster the memory, the more of them it "
-        "takes to keep it busy. Launch settings that nearly kept up with one GPU need not with the next: measure on "
-        "yours.",
+        differs="The gap is several times as wide here, and it hangs on two accidents. This width is no power of two, "
+        "so a quarter of the positions in Liger's blocks are masked off; and this compilation got the faster of two "
+        "launch configurations, which Inductor does not always choose. With the other one, Liger's kernel would be the "
+        "faster. Measure at your width, and more than one compilation.",
     ),
     claim(
         "K4",
@@ -734,102 +881,122 @@ CLAIMS: tuple[Claim, ...] = (
         lambda shown: float(shown.value) > 1.02,
         scope="timing",
     ),
+    claim(
+        "O-P17",
+        "Compiled anew twelve times, the same forward gets one of two launch configurations for its fused kernel: "
+        "1024 elements to a block of 128 threads, or 512 to one of 256.",
+        _configs,
+        _is("1024 elements to 128 threads, 512 elements to 256 threads"),
+        scope="this-gpu",
+    ),
+    claim(
+        "O-P18",
+        "The fused kernel takes about one and a half times as long with the slower configuration.",
+        _slow_over_fast,
+        _between(1.35, 1.65),
+        scope="timing",
+    ),
+    claim(
+        "O-P19",
+        "Neither is an exception: at least a quarter of the compilations get the slower one, and at least a quarter "
+        "the faster.",
+        _slow_share,
+        _between(25, 75),
+        scope="timing",
+    ),
+    claim(
+        "O-P20",
+        "The compiled forward that this page shows got the faster one.",
+        _has_the_fastest,
+        _is(True),
+        scope="this-gpu",
+    ),
+    claim(
+        "O-P21",
+        "With the slower one, Inductor's kernel takes longer than Liger's.",
+        trace_ratio(_slow_us, liger_us),
+        lambda shown: float(shown.value) > 1.05,
+        scope="timing",
+    ),
+    claim(
+        "O-P22",
+        "At a hidden size of 4096, a power of two, Liger's kernel takes at most a tenth longer than Inductor's.",
+        trace_ratio(kernel_us("liger_4096", pointwise, 0), kernel_us("compiled_4096", pointwise, 0)),
+        lambda shown: float(shown.value) <= 1.1,
+        scope="timing",
+    ),
+    claim(
+        "O-P23",
+        "Liger's kernel has the same threads, registers and estimated occupancy at 3072 columns and at 4096.",
+        _same_footprint,
+        lambda shown: len({*str(shown.value).split("; ")}) == 1,
+        scope="this-gpu",
+    ),
 )
+
+
+def forward() -> Html:
+    """One eager step as a picture."""
+    return timeline.timeline({"eager": VARIANTS["eager"]}, recording.shown_device(), "One eager forward")
 
 
 def kernels() -> Html:
     """The GPU work of one eager step."""
-    return tables.kernel_table("mlp/eager", recording.shown_device(), "One eager forward on the GPU")
-
-
-def calls() -> Html:
-    """The CUDA calls of one eager step in order, the operator that made each, and what it put on the GPU."""
-    traced = recording.trace("mlp/eager", recording.shown_device())
-    step = tables.middle_step(traced)
-    rows: list[Sequence[Cell]] = []
-    for call in step.launches:
-        put = next((one for one in step.activities if traced.launch_of(one) is call), None)
-        op = traced.op_of(put) if put else None
-        blocks = math.prod(put.grid) if put and put.grid else None
-        rows.append(
-            [code(call.name), code(op.name) if op else None, code(_short(put.name), 72) if put else None, blocks]
-        )
-    head = ["CUDA call", "made by", "puts on the GPU", "blocks"]
-    return table("The CUDA calls of one eager forward, in order", head, rows, text_columns=3)
-
-
-def _short(name: str) -> str:
-    return name.removeprefix("void at::native::").replace("at::native::", "")
+    return tables.kernel_table(VARIANTS["eager"], recording.shown_device(), "One eager forward on the GPU")
 
 
 def operators() -> Html:
-    """The profiler's table of the eager steps, and below it the tree of one step."""
-    device = recording.shown_device()
-    listed = tables.profiler_table("mlp/eager", device, "The eager forward as the profiler's table has it")
-    return Html(
-        listed
-        + details("The same operators, nested as they call each other", tables.dispatch_tree("mlp/eager", device))
-    )
+    """The profiler's table of the eager steps."""
+    caption = "The eager forward as the profiler's table has it"
+    return tables.profiler_table(VARIANTS["eager"], recording.shown_device(), caption)
 
 
-def gemm_table() -> Html:
-    """The three GEMMs of eager: shape, work, kernel, time and rate in the trace, and the bare product's rate."""
+def gemm_times() -> Html:
+    """The three GEMMs of eager: time in the trace, and of the same product bare and sustained."""
     device = recording.shown_device()
-    traced = recording.trace("mlp/eager", device)
-    step = tables.middle_step(traced)
-    rows = []
+    groups = {}
     for place, name in enumerate(("gate", "up", "down")):
-        m, k, n = products(traced, step)[place]
-        kernel = gemms(traced, step)[place]
-        rate, sustained = flops_per_s(place)(device), bare(place)(device)
-        rows.append(
-            [
-                name,
-                f"{m}x{k}x{n}",
-                code(kernel.name, 70),
-                kernel_us("eager", gemms, place)(device).text,
-                rate.text,
-                sustained.text,
-                in_words(100 * float(rate.value) / float(sustained.value), "%"),
-            ]
-        )
-    head = ["linear", "MxKxN", "kernel", "trace", "rate", "sustained", "percent"]
-    return table("The three GEMMs in the trace, and the same products bare and sustained", head, rows, text_columns=3)
+        limit = bare_product(place, device)
+        groups[f"{name}, {limit.what.removeprefix('matmul ')}"] = {
+            "trace": over_steps("eager", gemms, place, device),
+            "sustained": limit.timing,
+        }
+    caption = "The three GEMMs in the trace, and the same products bare and sustained"
+    return charts.paired_bars(caption, groups, ident="mlp-gemms", axis="time of one product, M x K x N")
 
 
 def compiled_step() -> Html:
-    """The GPU work and the operators of one compiled step."""
+    """Eager and compiled as pictures on one scale."""
+    shown = {name: VARIANTS[name] for name in ("eager", "compiled")}
+    return timeline.timeline(shown, recording.shown_device(), "One forward, eager and compiled")
+
+
+def compiled_diff() -> Html:
+    """What compiling changes in a step."""
+    caption, names = "From the eager forward to the compiled one", ("eager", "compiled")
+    return diff.trace_diff(*_FORWARD[:2], recording.shown_device(), names, caption, work=(None, fused_work))
+
+
+def liger_diff() -> Html:
+    """What Liger's layer changes in a step, and where the layer came from."""
     device = recording.shown_device()
-    listed = tables.kernel_table("mlp/compiled", device, "One compiled forward on the GPU")
-    return Html(listed + details("What the CPU does meanwhile", tables.dispatch_tree("mlp/compiled", device)))
+    origin = escape(str(recording.load(VARIANTS["Liger"], device).data["liger"]))
+    caption, names = "From the eager forward to the one with Liger's layer", ("eager", "Liger")
+    listed = diff.trace_diff(*_FORWARD[::2], device, names, caption, work=(None, fused_work))
+    return Html(f"<p>The layer came from {origin}.</p>{listed}")
 
 
-def liger_step() -> Html:
-    """The GPU work and the operators of one step with Liger's layer, and where the layer came from."""
+def traffic() -> Html:
+    """The tensors that the pointwise part has to move, eager and compiled."""
     device = recording.shown_device()
-    origin = str(recording.load("mlp/liger", device).data["liger"])
-    listed = tables.kernel_table("mlp/liger", device, "One forward with Liger's layer on the GPU")
-    tree = details("What the CPU does meanwhile", tables.dispatch_tree("mlp/liger", device))
-    return Html(f"<p>The layers came from {escape(origin)}.</p>{listed}{tree}")
-
-
-def traffic(*variants: str) -> Html:
-    """The pointwise kernels: what each has to move, its time, and its rate against a plain copy's."""
-    device = recording.shown_device()
-    rows: list[Sequence[Cell]] = []
-    for variant in variants or ("eager", "compiled"):
-        traced = recording.trace(f"mlp/{variant}", device)
-        step = tables.middle_step(traced)
-        for place, kernel in enumerate(pointwise(traced, step)):
-            size = moved_bytes(traced, step, place)
-            time = kernel_us(variant, pointwise, place)(device)
-            rate = in_words(size / float(time.value) * 1e6, "bytes/s")
-            percent = percent_of_copy(variant, place)(device).text
-            tensors = size // hidden_bytes(traced, step)
-            cells: list[Cell] = [tensors, in_words(size, "bytes"), time.text, rate, percent]
-            rows.append([variant, code(op_name(traced, kernel)), *cells])
-    head = ["variant", "operator", "tensors", "bytes", "time", "rate", "of a copy's"]
-    return table("The pointwise part of the forward", head, rows, text_columns=2)
+    of = {name: recording.trace(VARIANTS[name], device) for name in ("eager", "compiled")}
+    hidden = {name: hidden_bytes(traced, tables.middle_step(traced)) for name, traced in of.items()}
+    moved = {
+        "eager": ("gate, read", "GELU's result, written", "GELU's result, read again", "up, read", "product, written"),
+        "compiled": ("gate, read", "up, read", "product, written"),
+    }
+    parts = {name: [(part, hidden[name]) for part in parts] for name, parts in moved.items()}
+    return charts.bytes_moved("What the pointwise part has to move", parts, ident="mlp-traffic")
 
 
 def footprints() -> Html:
@@ -845,7 +1012,7 @@ def footprints() -> Html:
         name: math.prod(kernel.grid or (0,)) * math.prod(kernel.block or (0,)) for name, kernel in columns.items()
     }
     rows: list[Sequence[Cell]] = [
-        ["kernel", *(code(one.name, 50) for one in columns.values())],
+        ["kernel", *(kernel_names.shown(one.name) for one in columns.values())],
         ["blocks", *(f"{math.prod(one.grid or (0,)):,}" for one in columns.values())],
         ["threads in a block", *(f"{math.prod(one.block or (0,)):,}" for one in columns.values())],
         ["elements for each thread", *(f"{elements / count:g}" for count in threads.values())],
@@ -857,31 +1024,32 @@ def footprints() -> Html:
     return table("Two kernels for one job", ["", "Inductor's", "Liger's"], rows)
 
 
-def _ahead(step: Step) -> list[str]:
-    """What began in the label before the first CUDA call."""
-    span = next((op for op in step.ops if op.name == LABEL), None)
-    if span is None or not step.launches:
-        raise trace.TraceError(f"{step.name} has no {LABEL} or no CUDA call; make record CHAPTER=mlp")
-    return [op.name for op in step.ops if op.start_us < step.launches[0].start_us and op is not span]
-
-
-def pre_ops() -> Html:
-    """What happens on the CPU before the first CUDA call, and how long a call takes the CPU, by variant."""
+def choices() -> Html:
+    """The fused kernel's time under each configuration that Inductor chose, beside Liger's; then each compilation."""
     device = recording.shown_device()
-    rows = []
-    for name, experiment in VARIANTS.items():
-        names = _ahead(tables.middle_step(recording.trace(experiment, device)))
-        listed = Html(", ".join(code(one, 40) for one in names))
-        rows.append([name, listed, tables.figure_cell(enqueue(experiment)(device))])
-    head = ["variant", "before the first CUDA call", "CPU time of the whole call"]
-    return table(
-        "What a call does before its first CUDA call, and how long it keeps the CPU", head, rows, text_columns=2
-    )
+    each = compiled_anew(device)
+    groups = {
+        f"{one}: {len(one.times_us)} of {len(each)}": {"Inductor": timing_of(one.times_us)} for one in configs(device)
+    }
+    groups["a row to a block"] = {"Liger": over_steps("liger", pointwise, 0, device)}
+    caption = "One forward compiled anew: launch configurations of the fused kernel, and their times"
+    chart = charts.paired_bars(caption, groups, ident="mlp-choices", axis="time of the fused kernel")
+    rows: list[Sequence[Cell]] = [
+        [place, elements, threads, f"{elements / threads:g}", in_words(us, "us")]
+        for place, (elements, threads, us) in enumerate(each, 1)
+    ]
+    head = ["compilation", "elements in a block", "threads in a block", "elements for each thread", "median time"]
+    return Html(chart + details("Each compilation", table("Each compilation in order", head, rows)))
 
 
-def enqueue(experiment: str) -> Callable[[str], Figure]:
-    """A measure: the CPU's share of a call."""
-    return lambda device: of_timing(timings(experiment, device).enqueue, f"{experiment}, enqueue")
+def side_by_side() -> Html:
+    """All three variants as pictures on one scale."""
+    return timeline.timeline(VARIANTS, recording.shown_device(), "One forward, three ways")
+
+
+def cpu_and_gpu() -> Html:
+    """How long GPU and CPU take for a step, by variant."""
+    return charts.cpu_gpu(VARIANTS, recording.shown_device(), "One forward without the profiler: GPU time and CPU time")
 
 
 def new_shapes() -> Html:
@@ -893,21 +1061,17 @@ def new_shapes() -> Html:
         pairs = [(of["compiled"][i], in_words(1e3 * of["first_call_ms"][i], "us")) for of in shown]
         rows.append([batch, *itertools.chain(*pairs)])
     titles = ("dynamic=False", "default", "Liger")[: len(shown)]
-    head = ["batch", *itertools.chain(*((f"{title}: so far", "first call") for title in titles))]
-    return table(
-        "Four batch sizes in turn: what has been compiled so far, and how long the first call took", head, rows
-    )
+    head = ["batch", *itertools.chain(*((title, "first call") for title in titles))]
+    return table("Four batch sizes in turn: compilations so far, and how long the first call took", head, rows)
 
 
 def bought() -> Html:
     """The three variants end to end: time on the GPU, from Python, ratios to eager, memory, error."""
     device = recording.shown_device()
     quantities = {
-        "kernels": "kernels_per_step",
         "GPU time, warm": "warm_us",
         "GPU time, cold cache": "cold_us",
         "from Python, until the GPU is done": "launched_us",
-        "CPU time to enqueue": "enqueue_us",
         "peak memory of a call": "peak_memory_bytes",
         "relative error": "relative_error",
     }
@@ -919,65 +1083,61 @@ def bought() -> Html:
     return Html(listed + table("How many times as fast as eager (paired timings)", ["", "compiled", "Liger"], rows))
 
 
-def sweep() -> Html:
-    """From one token to 16384: GPU time and time from Python of each variant."""
-    heads: dict[str, Callable[[Recording, int], Cell]] = {
-        "GPU": lambda found, i: _sweep_cell(found, i, "warm"),
-        "Python": lambda found, i: _sweep_cell(found, i, "launched"),
-    }
-    return tables.sweep_table(
-        SWEEPS,
-        heads,
-        recording.shown_device(),
-        "By number of tokens: time on the GPU, and from Python until the GPU is done",
-        _tokens,
-    )
+def kernel_times() -> Html:
+    """GPU time of a step by kernel, by variant."""
+    return charts.kernel_time(VARIANTS, recording.shown_device(), "Where the GPU's time goes in one forward")
 
 
-def _tokens(parameters: Mapping[str, int | str]) -> str:
-    return f"{int(parameters['batch']) * int(parameters['seq']):,}"
+def regimes() -> Html:
+    """From one token to many: who waits for whom, by variant."""
+    caption = "One forward, from one token to many"
+    return charts.regimes(SWEEPS, recording.shown_device(), _tokens, caption, axis="tokens")
 
 
-def _sweep_cell(found: Recording, index: int, kind: str) -> Cell:
-    timed = found.points[index].timings
-    return None if timed is None else in_words(getattr(timed, kind).median_us, "us")
+def roofline() -> Html:
+    """From one token to many: the compiled forward below this GPU's roofs."""
+    device, sweep = recording.shown_device(), SWEEPS["compiled"]
+    shown = {}
+    for at in recording.load(sweep, device).points:
+        count = _tokens(at.parameters)
+        place = f"batch={at.parameters['batch']},seq={at.parameters['seq']}"
+        shown[f"{count:,} token{'s' * (count != 1)}"] = f"{sweep}[{place}]"
+    return charts.roofline_of(shown, device, "The compiled forward without launches, from one token to many")
 
 
-def reach() -> Html:
-    """What fusion could have saved: the share of the pointwise part, and the speed-up if it took no time at all."""
+def _tokens(parameters: Mapping[str, int | str]) -> int:
+    return int(parameters["batch"]) * int(parameters["seq"])
+
+
+def widths() -> Html:
+    """The two fused kernels at a hidden size that is no power of two, and at one that is."""
     device = recording.shown_device()
-    titles = {
-        "share of the pointwise part in eager's kernel time": "pointwise_share",
-        "speed-up if the pointwise part took no time": "free_pointwise",
-        "speed-up that the two traces show": "trace_speedup",
-        "speed-up that was timed, warm": "compiled_speedup",
-        "speed-up that Part 2's own times leave room for, on its A100": "series_speedup",
+    groups = {
+        f"{width} columns": {
+            "Inductor": over_steps(f"compiled{suffix}", pointwise, 0, device),
+            "Liger": over_steps(f"liger{suffix}", pointwise, 0, device),
+        }
+        for width, suffix in WIDTHS.items()
     }
-    return table(
-        "How much there was to win",
-        ["", ""],
-        [[title, tables.figure_cell(FIGURES[name](device))] for title, name in titles.items()],
-    )
+    return charts.paired_bars("The fused kernel at two widths", groups, ident="mlp-widths", axis="time in the trace")
 
 
-def waiting() -> Html:
-    """One token: how long Python takes, how long the GPU works, and what a CUDA graph could win."""
+def replayed() -> Html:
+    """One token: how long Python takes for a forward, and how long the replay of a CUDA graph."""
     device = recording.shown_device()
-    rows = []
+    groups = {}
     for name, experiment in SWEEPS.items():
         timed = timings(experiment, device, ONE_TOKEN)
-        win = (
-            ratio(timed.launched, timed.warm) if len(timed.launched.samples_us) == len(timed.warm.samples_us) else None
-        )
-        times = timed.launched.median_us / timed.warm.median_us if win is None else float(win.value)
-        cells = [of_timing(timed.launched), of_timing(timed.warm), Figure(100 / times, "%"), Figure(times, "x")]
-        rows.append([name, *(tables.figure_cell(cell) for cell in cells)])
-    head = ["", "from Python", "as a CUDA graph", "share of the time that the GPU works", "times as fast"]
-    return table("One token", head, rows)
+        groups[name] = {"Python": timed.launched, "CUDA graph": timed.warm}
+    return charts.paired_bars("One token: launched from Python, and replayed", groups, ident="mlp-replayed")
+
+
+def _gelu_of_gate(traced: Trace, step: Step) -> float:
+    return 100 * pick(pointwise(traced, step), 0).duration_us / gemms(traced, step)[0].duration_us
 
 
 def _share(traced: Trace, step: Step) -> float:
-    return 100 * trace.kernel_time_us(pointwise(traced, step)) / trace.kernel_time_us(step.kernels)
+    return 100 * _pointwise_us(traced, step) / trace.kernel_time_us(step.kernels)
 
 
 def _series_speedup(_: str) -> Figure:
@@ -994,13 +1154,19 @@ def _saved_us(device: str) -> Figure:
 
 
 def _predicted_us(device: str) -> Figure:
-    copy, _ = ceiling("compiled", "copy", device)
-    return Figure(float(_saved_bytes(device).value) / copy * 1e6, "us", origin="the saved bytes at a plain copy's rate")
+    rate = copy_rate("compiled", device)
+    return Figure(float(_saved_bytes(device).value) / rate * 1e6, "us", origin="the saved bytes at a plain copy's rate")
 
 
 def _free_pointwise(device: str) -> Figure:
     share = amount("eager", "%", _share)(device)
     return Figure(1 / (1 - float(share.value) / 100), "x", origin=share.origin)
+
+
+def _replayed(device: str) -> Figure:
+    """The compiled forward of one token: time from Python over that of a CUDA graph's replay."""
+    times = timings(SWEEPS["compiled"], device, ONE_TOKEN)
+    return Figure(times.launched.median_us / times.warm.median_us, "x", origin="mlp/sweep_compiled, launched over warm")
 
 
 def _clock(device: str) -> Figure:
@@ -1010,36 +1176,48 @@ def _clock(device: str) -> Figure:
     return Figure(clocks["sm_mhz"], said=f"{clocks['sm_mhz']:,.0f} MHz", origin="nvidia-smi, just after timing")
 
 
-def _kernel_time(traced: Trace, step: Step) -> float:
-    return trace.kernel_time_us(step.activities)
+def _pointwise_us(traced: Trace, step: Step) -> float:
+    return trace.kernel_time_us(pointwise(traced, step))
 
 
 FIGURES: Mapping[str, Callable[[str], Figure]] = {
     "order": in_steps("eager", order),
     "gate_gemm": in_steps("eager", lambda t, s: gemms(t, s)[0].name),
     "down_gemm": in_steps("eager", lambda t, s: gemms(t, s)[2].name),
+    "gemm_kinds": in_steps("eager", lambda t, s: len({kernel.name for kernel in gemms(t, s)})),
+    "working_op": in_steps("eager", working_ops),
+    "chain_over_mm": _chain_over_mm,
     "gate_us": kernel_us("eager", gemms, 0),
     "down_us": kernel_us("eager", gemms, 2),
     "gelu_us": gelu_us,
+    "gelu_of_gate": amount("eager", "%", _gelu_of_gate),
     "mul_us": mul_us,
     "fused_us": fused_us,
     "liger_us": liger_us,
     "gemm_flops": amount("eager", "flop", lambda t, s: 2 * math.prod(products(t, s)[0])),
     "intermediate_bytes": amount("eager", "bytes", intermediate_bytes),
-    "eager_bytes": amount("eager", "bytes", eager_pointwise_bytes),
-    "fused_bytes": amount("compiled", "bytes", fused_pointwise_bytes),
+    "eager_bytes": amount("eager", "bytes", _pointwise_bytes),
+    "fused_bytes": amount("compiled", "bytes", _pointwise_bytes),
     "saved_bytes": _saved_bytes,
     "saved_us": _saved_us,
     "predicted_us": _predicted_us,
     "fused_percent": percent_of_copy("compiled"),
     "gelu_percent": percent_of_copy("eager", 0),
     "liger_percent": percent_of_copy("liger"),
+    "liger_cpu_side": in_steps("liger", _cpu_side),
     "liger_over_inductor": trace_ratio(liger_us, fused_us),
     "trace_over_bare": _trace_over_bare,
+    "slow_choices": _slow_choices,
+    "slow_over_fast": _slow_over_fast,
+    "slow_us": _slow_us,
+    "slow_speedup": _slow_speedup,
+    "shown_config": in_steps("compiled", _shown_config),
+    "by_cpu": _by_cpu,
+    "automatic_compilations": lambda device: Figure(compilations("automatic", device)[-1], origin="mlp/new_shapes"),
     "clock": _clock,
     "pointwise_share": amount("eager", "%", _share),
     "free_pointwise": _free_pointwise,
-    "trace_speedup": trace_ratio(amount("eager", "us", _kernel_time), amount("compiled", "us", _kernel_time)),
+    "pointwise_speedup": trace_ratio(amount("eager", "us", _pointwise_us), fused_us),
     "series_speedup": _series_speedup,
     "compiled_speedup": paired(_FORWARD[0], _FORWARD[1], "warm"),
     "liger_speedup": paired(_FORWARD[0], _FORWARD[2], "warm"),
@@ -1048,6 +1226,12 @@ FIGURES: Mapping[str, Callable[[str], Figure]] = {
     "one_token_liger": _slower_from_python(ONE_TOKEN, 2),
     "one_token_gpu": paired(_SWEEP[0], _SWEEP[1], "warm", ONE_TOKEN),
     "compile_cost": _cost_of_compiling,
+    "one_token_replayed": _replayed,
+    "wide_fused_percent": percent_of_copy("compiled_4096"),
+    "wide_liger_percent": percent_of_copy("liger_4096"),
+    "wide_ratio": trace_ratio(kernel_us("liger_4096", pointwise, 0), kernel_us("compiled_4096", pointwise, 0)),
+    "wide_compiled_speedup": paired("mlp/eager_4096", "mlp/compiled_4096", "warm"),
+    "wide_liger_speedup": paired("mlp/eager_4096", "mlp/liger_4096", "warm"),
     "memory_saved": _saved_memory,
     "error_ratio": _error_ratio,
 }

@@ -7,6 +7,7 @@ import pytest
 
 from snippets.devices import findings
 from snippets.lab import recording
+from snippets.lab.figures import in_words
 from snippets.lab.recording import Ceiling, RecordingMissing, Timing
 
 ONE_MS = Timing(1000.0, 990.0, 1010.0, (990.0, 1000.0, 1010.0))
@@ -44,6 +45,21 @@ def test_every_ceiling_of_the_builder_is_in_the_table(monkeypatch):
     for one in recording.every(recording.BUILDER):
         for ceiling in one.ceilings:
             assert f"<td>{ceiling.what}</td>" in shown
+
+
+def test_the_book_s_steps_are_shown_by_their_timings(monkeypatch):
+    monkeypatch.setenv("DEVICE", recording.BUILDER)
+    (layer,) = recording.load("linear/eager", recording.BUILDER).points
+    cells = [in_words(us, "us") for us in (layer.timings.warm.median_us, layer.timings.enqueue.median_us)]
+    bars = "".join(findings.gpu_and_cpu().splitlines())
+    for name, cell in zip(("GPU", "CPU"), cells, strict=True):
+        assert f'<td>a linear layer</td><td>{name}</td><td class="number">{cell}</td>' in bars
+    roofline = "".join(findings.roofline().splitlines())
+    rate = in_words(layer.flops / layer.timings.warm.median_us * 1e6, "flop/s")
+    assert (
+        f'<td>linear</td><td class="number">{layer.flops / layer.bytes:.1f}</td><td class="number">{rate}' in roofline
+    )
+    assert all(f"<td>{name}</td>" in roofline for name in findings.STEPS)
 
 
 def test_without_recordings_the_page_says_what_to_run(tmp_path: Path, monkeypatch):

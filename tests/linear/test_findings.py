@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from snippets.lab import page, recording
 from snippets.lab.claims import Claim, Verdict, judge
 from snippets.lab.figures import Figure
-from snippets.lab.recording import BUILDER, Timing
+from snippets.lab.recording import BUILDER, Point, Timing
 from snippets.linear import findings
 
 CLAIMS = {claim.id: claim for claim in findings.CLAIMS}
@@ -50,16 +51,21 @@ class Shelf:
             msgspec.json.encode(msgspec.structs.replace(recording.decode(path.read_bytes(), ""), **changed))
         )
 
-    def retime(self, experiment: str, **changed: Timing) -> None:
-        """Replace timings of a recording, by `warm`, `enqueue`, ..."""
-        path = self.root / BUILDER / f"{experiment}.json"
-        (only,) = recording.decode(path.read_bytes(), "").points
-        timings = msgspec.structs.replace(only.timings, **changed)
-        self.replace(experiment, points=(msgspec.structs.replace(only, timings=timings),))
+    def retime(self, experiment: str, *rows: int, **changed: Timing) -> None:
+        """Replace timings by `warm`, `enqueue`, ...: at all points of a recording, or at those with so many rows."""
+        points = recording.decode((self.root / BUILDER / f"{experiment}.json").read_bytes(), "").points
+        self.replace(
+            experiment,
+            points=tuple(retimed(at, changed) if not rows or at.parameters["batch"] in rows else at for at in points),
+        )
 
     def remove(self, experiment: str) -> None:
         """Forget a recording."""
         (self.root / BUILDER / f"{experiment}.json").unlink()
+
+
+def retimed(at: Point, changed: dict[str, Timing]) -> Point:
+    return msgspec.structs.replace(at, timings=msgspec.structs.replace(at.timings, **changed))
 
 
 @pytest.fixture
@@ -184,9 +190,11 @@ def test_a_weight_that_was_copied(shelf: Shelf) -> None:
                 one["args"]["Input Strides"][2] = [64, 1]
         return events
 
+    assert findings.weight_strides(BUILDER).text == "(1, 32)"
     shelf.edit(findings.EAGER, contiguous)
     assert verdict("L10").word == "differs"
     assert "(32, 64) with strides (64, 1)" in verdict("L10").measured.text
+    assert findings.weight_strides(BUILDER).text == "(64, 1)"
 
 
 def test_a_trace_without_strides(shelf: Shelf) -> None:
@@ -205,6 +213,15 @@ def test_an_error_on_new_strides(shelf: Shelf) -> None:
     shelf.replace("linear/new_strides", data=data | {"raised": "RuntimeError", "graphs": [1, 1]})
     assert verdict("L11").word == "holds"
     assert verdict("L11").measured.text.startswith("RuntimeError, 0 more graph compiled")
+    assert findings.fed_new_strides(BUILDER).value == "an error"
+
+
+@pytest.mark.parametrize(("difference", "outcome"), [(0.0, "neither"), (0.01, "neither"), (1.0, "a wrong result")])
+def test_a_result_is_wrong_by_more_than_rounding(difference: float, outcome: str, shelf: Shelf) -> None:
+    data = recording.load("linear/new_strides", BUILDER).data
+    shelf.replace("linear/new_strides", data=data | {"largest_difference": difference})
+    assert findings.fed_new_strides(BUILDER).value == outcome
+    assert verdict("L11").word == "differs"
 
 
 def test_a_compiled_sum_that_is_an_epilogue(shelf: Shelf) -> None:
@@ -272,6 +289,31 @@ def test_a_bias_that_costs_the_same_in_both_forms(shelf: Shelf) -> None:
     assert (verdict("O-L8").word, verdict("O-L8").measured.text) == ("differs", "1.00x")
 
 
+def test_a_row_more_that_takes_the_gpu_longer(shelf: Shelf) -> None:
+    shelf.retime("linear/sweep_eager", 1, warm=always(2.0))
+    shelf.retime("linear/sweep_eager", 64, warm=always(128.0))
+    assert (verdict("O-L9").word, verdict("O-L9").measured.text) == ("differs", "64.0x")
+
+
+def test_a_compiled_layer_that_hands_over_to_the_gpu_where_the_eager_one_does(shelf: Shelf) -> None:
+    shelf.retime("linear/sweep_compiled", 4096, enqueue=always(50.0, 21), warm=always(51.0))
+    assert (verdict("O-L10").word, verdict("O-L10").measured.value) == ("differs", 1.0)
+    assert verdict("O-L10").measured.text == "eager up to 1,024 rows, compiled up to 1,024"
+
+
+def test_the_gpu_may_set_the_pace_at_all_rows_or_at_none(shelf: Shelf) -> None:
+    shelf.retime("linear/sweep_eager", enqueue=always(1.0, 21))
+    assert findings.rows_bound("linear/sweep_eager", BUILDER) == 0
+    shelf.retime("linear/sweep_eager", enqueue=always(1e6, 21))
+    assert findings.rows_bound("linear/sweep_eager", BUILDER) == 16384
+
+
+def test_a_compiled_loop_as_fast_as_the_eager_one(shelf: Shelf) -> None:
+    for variant in ("eager", "compiled"):
+        shelf.retime(f"linear/sweep_{variant}", 4096, launched=always(60.0, 21))
+    assert (verdict("O-L11").word, verdict("O-L11").measured.text) == ("differs", "1.00x")
+
+
 def test_a_missing_recording_is_not_measured(shelf: Shelf) -> None:
     shelf.remove("linear/new_strides")
     assert verdict("L11").word == "not measured"
@@ -279,15 +321,49 @@ def test_a_missing_recording_is_not_measured(shelf: Shelf) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ figures, tables
+def flat(shown: str) -> str:
+    return "".join(shown.splitlines())
+
+
+def numbers(*cells: str) -> str:
+    return "".join(f'<td class="number">{cell}</td>' for cell in cells)
+
+
 def test_figures_are_the_arithmetic_of_the_timings(shelf: Shelf) -> None:
     shelf.retime(findings.EAGER, warm=always(4.0), enqueue=always(36.0, 21), launched=always(40.0, 21))
     shelf.retime(findings.COMPILED, enqueue=always(90.0, 21))
-    assert {name: findings.FIGURES[name](BUILDER).text for name in ("waits", "idle", "replay", "compiled_cpu")} == {
-        "waits": "9.00x",
+    assert {name: findings.FIGURES[name](BUILDER).text for name in ("idle", "replay", "compiled_cpu")} == {
         "idle": "90.0 %",
         "replay": "10.0x",
         "compiled_cpu": "2.50x",
     }
+    assert findings.waits(findings.EAGER, BUILDER).text == "9.00x"
+
+
+@pytest.mark.parametrize(
+    ("warm", "enqueue", "value"),
+    [(10.0, 40.0, "neither"), (8.0, 41.0, "the GPU"), (9.5, 20.0, "the CPU"), (8.0, 20.0, "both")],
+)
+def test_cheaper_is_what_takes_a_tenth_less(warm: float, enqueue: float, value: str, shelf: Shelf) -> None:
+    shelf.retime(findings.EAGER, warm=always(10.0), enqueue=always(40.0, 21))
+    shelf.retime(findings.COMPILED, warm=always(warm), enqueue=always(enqueue, 21))
+    found = findings.cheaper(BUILDER)
+    assert found.value == value
+    assert found.text == f"{warm / 10:.2f}x on the GPU, {enqueue / 40:.2f}x on the CPU"
+
+
+def test_what_adds_the_bias_is_told_by_the_gpu_lane(shelf: Shelf) -> None:
+    def copied(events: list[Event]) -> list[Event]:
+        kernels = [one for one in events if one.get("cat") == "kernel"]
+        return events + [one | {"ts": one["ts"] - 1, "dur": 0.5, "cat": "gpu_memcpy"} for one in kernels]
+
+    assert findings.adds_bias(BUILDER).text == "the kernel that multiplies"
+    assert findings.launched_by(BUILDER).text == "aten::addmm"
+    shelf.edit(findings.EAGER, second_kernel)
+    assert findings.adds_bias(BUILDER).text == "a kernel of its own"
+    assert findings.launched_by(BUILDER).text == "aten::addmm, aten::addmm"
+    shelf.edit(findings.EAGER, copied)
+    assert findings.adds_bias(BUILDER).text == "a copy and the kernel that multiplies"
 
 
 def test_all_figures_of_the_chapter_are_there() -> None:
@@ -299,26 +375,49 @@ def test_all_figures_of_the_chapter_are_there() -> None:
 
 def test_tables_hold_what_they_show(shelf: Shelf) -> None:
     eager, wide = kernel_name(findings.EAGER), kernel_name(findings.WIDE)
-    assert f"<code>{eager}</code>" in findings.kernels()
-    assert f"<code>{wide}</code>" in findings.kernels_wide()
-    dispatch = findings.dispatch()
-    assert dispatch.index("aten::linear") < dispatch.index("aten::t<") < dispatch.index("aten::addmm")
-    assert "TorchDynamo Cache Lookup" in findings.dispatch_compiled()
-    assert "<td>64x64</td><td><code>Memcpy DtoD (Device -&gt; Device)</code><br><code>nvjet" in findings.biases()
-    assert '<th scope="col" class="number">compiled, wide</th>' in findings.costs()
-    assert "<td>(1, 1024)</td>" in findings.new_strides_table()
-    assert (
-        f"<td>transposed view</td><td>{findings.ending(eager)}</td><td><code>{eager}</code></td>" in findings.layouts()
-    )
-    assert findings.layouts().count("<td>as stored</td>") == 2
+    assert findings.kernels().count(f'title="{eager}"') == 1
+    chains = findings.chains()
+    order = ("<p>eager:", "aten::linear<", "aten::t<", "aten::addmm<", "<p>compiled:", "TorchDynamo Cache Lookup<")
+    assert sorted(order, key=chains.index) == list(order)
+    biases = flat(findings.biases())
+    assert "<td>addmm, a matrix of bias</td><td>64x64</td><td><button" in biases
+    assert (biases.count("Memcpy DtoD"), biases.count(f'title="{eager}"')) == (4, 1), "each copy in title and popover"
+    assert f"<td>(1, 1024)</td>{numbers('2')}" in flat(findings.new_strides_table())
+    layouts = flat(findings.layouts())
+    assert f"<td>1024x4096 transposed<small>strides (1, 1024)</small></td><td>{wide[-3:]}</td><td><button" in layouts
+    assert layouts.count("as stored<small>") == 2
 
 
-def test_regimes_name_their_ceilings_and_compute_their_share(shelf: Shelf) -> None:
-    ceilings = recording.load(findings.WIDE, BUILDER).ceilings
-    (large,) = (one for one in ceilings if one.what == findings.LARGE_MATMUL)
-    done = recording.load(findings.WIDE, BUILDER).points[0].flops
-    shelf.retime(findings.WIDE, warm=always(2 * large.timing.median_us * done / large.flops))
-    assert "50.0 %" in findings.regimes()
+def test_pictures_show_the_gpu_work_of_their_steps() -> None:
+    work = {"gemm": 1, "copy": 0}
+    assert {kind: findings.forward().count(f'class="slice {kind}"') for kind in work} == work
+    assert "3 operators that never reach the GPU" in findings.averages()
+    work = {"gemm": 2, "copy": 1}
+    assert {kind: findings.row_and_matrix().count(f'class="slice {kind}"') for kind in work} == work
+    work = {"gemm": 2, "copy": 0}
+    assert {kind: findings.eager_and_compiled().count(f'class="slice {kind}"') for kind in work} == work
+
+
+def test_compiling_changes_no_kernel_unless_it_does(shelf: Shelf) -> None:
+    assert findings.changed_by_compiling().count("= same") == 1
+    shelf.rename(findings.COMPILED, kernel_name(findings.COMPILED), "triton_tem_fused_addmm_0")
+    assert findings.changed_by_compiling().count("→ replaced") == 1
+
+
+def test_charts_are_of_the_timings(shelf: Shelf) -> None:
+    shelf.retime(findings.COMPILED_WIDE, warm=always(7.0), enqueue=always(70.0, 21))
+    bars = flat(findings.gpu_and_cpu())
+    assert f"<td>compiled, 64x1024→4096</td><td>GPU</td>{numbers('7.00 µs', '7.00 to 7.00 µs')}" in bars
+    assert f"<td>compiled, 64x1024→4096</td><td>CPU</td>{numbers('70.0 µs', '70.0 to 70.0 µs')}" in bars
+    flops = recording.load(findings.WIDE, BUILDER).points[0].flops
+    shelf.retime("linear/sweep_eager", 64, warm=always(flops / 1e6))
+    roofline = flat(findings.roofline())
+    assert f"<td>64 rows</td>{numbers('59.3', '1.00 TFLOP/s')}" in roofline
+    assert [f"<td>{rows}</td>" in roofline for rows in ("1 row", "4,096 rows", "16,384 rows")] == [True, True, False]
+    shelf.retime("linear/sweep_eager", enqueue=always(30.0, 21))
+    regimes = findings.regimes()
+    assert "eager: overhead-bound up to 1,024 rows" in regimes
+    assert "compiled: overhead-bound up to 4,096 rows" in regimes
 
 
 def test_copies_are_read_and_written(shelf: Shelf) -> None:
@@ -326,17 +425,21 @@ def test_copies_are_read_and_written(shelf: Shelf) -> None:
         return [one | {"dur": 2.0} if one.get("cat") == "gpu_memcpy" else one for one in events]
 
     shelf.edit("matmul_add/matrix_bias_64", two_us)
-    assert (
-        "<td>matmul_add/matrix_bias_64</td>"
-        + "".join(f'<td class="number">{cell}</td>' for cell in ("16.4 kB", "2.00 µs", "8.19 GB/s"))
-        in findings.copies()
-    )
+    shelf.retime("matmul_add/matrix_bias_64", warm=always(6.0))
+    shelf.retime("matmul_add/row_bias_64", warm=always(4.0))
+    rows = re.findall(r"<tr><td>([^<]+)</td><td class=\"number\">([^<]+)", flat(findings.copies()))
+    assert dict(rows) == {
+        "read and written": "16.4 kB",
+        "time of the copy": "2.00 µs",
+        "rate": "8.19 GB/s",
+        "share of the step in GPU time": "50.6 %",
+        "step with a matrix over one with a row": "1.50x",
+    }
 
 
 def test_the_table_of_strides_says_what_it_was_given() -> None:
-    shown = findings.strides_table(
-        {"m": ((3, 2), (2, 1)), "same memory": False, "m.t().flatten()": [0, 2], "<b>": "<i>"}
-    )
+    given = {"m": ((3, 2), (2, 1)), "same memory": False, "m.t().flatten()": [0, 2], "<b>": "<i>"}
+    shown = flat(findings.strides_table(given))
     assert "<td><code>m</code></td><td>shape (3, 2), strides (2, 1)</td>" in shown
     assert "<td><code>same memory</code></td><td>no</td>" in shown
     assert "<td>[0, 2]</td>" in shown

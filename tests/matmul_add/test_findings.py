@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -49,6 +50,18 @@ class Events(list[dict[str, Any]]):
         return read(kineto.trace_bytes(*self, deviceProperties=[{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]))
 
 
+def matrices(count: int, size: int, *, row_first: bool = False, numbers: int = 0) -> dict[str, Any]:
+    """What a trace keeps of an operator's inputs: square matrices in bf16, the first maybe a row, then numbers."""
+    dims: list[list[int]] = [[size, size] for _ in range(count)]
+    if row_first:
+        dims[0] = [size]
+    return {
+        "dims": dims + [[]] * numbers,
+        "strides": [[size, 1][-len(shape) :] for shape in dims] + [[]] * numbers,
+        "types": ["c10::BFloat16"] * count + ["Scalar"] * numbers,
+    }
+
+
 def eager(
     numbers: tuple[int, ...] = (2, 3, 4),
     *,
@@ -66,18 +79,19 @@ def eager(
     registers: int = 32,
     extra_kernel: bool = False,
     memset: bool = False,
+    size: int = 64,
 ) -> Trace:
     """Steps of matmul and add, 10 ms apart, as the post saw them unless told otherwise."""
-    events = Events()
+    events, two = Events(), matrices(2, size)
     for place, number in enumerate(numbers):
         step = 10_000.0 * place
         start = step + 10 + gaps[place]
         events += [
             kineto.step(number, step, widths[place]),
             kineto.annotation("matmul_add", step + 10, widths[place] - 20),
-            kineto.op("aten::matmul", start, 60, external=100 * place + 1, dims=[[64, 64], [64, 64]]),
-            kineto.op(product, start + 2, 50, external=100 * place + 2, dims=[[64, 64], [64, 64]]),
-            kineto.op("aten::add", start + 65, 20, external=100 * place + 3, dims=[[64, 64], [64, 64]]),
+            kineto.op("aten::matmul", start, 60, external=100 * place + 1, **two),
+            kineto.op(product, start + 2, 50, external=100 * place + 2, **two),
+            kineto.op("aten::add", start + 65, 20, external=100 * place + 3, **two),
         ]
         for which in range(queries):
             events.put(QUERY, start + 5 + 3 * which)
@@ -105,9 +119,10 @@ def compiled(
     copy_call: str = "cudaMemcpyAsync",
     queries: int = 1,
     memset: bool = False,
+    size: int = 64,
 ) -> Trace:
     """Steps of addmm with a copy of b before it, inside the rows of a compiled call."""
-    events = Events()
+    events, three = Events(), matrices(3, size, row_first=bias == "row", numbers=2)
     for place, digest in enumerate(hashes):
         step = 10_000.0 * place
         events += [
@@ -116,7 +131,7 @@ def compiled(
             kineto.op("Torch-Compiled Region: 0/0", step + 20, 400),
             *(kineto.op(row, step + 30 + 10 * which, 5) for which, row in enumerate(rows)),
             kineto.annotation(f"## Call CompiledFxGraph {digest} ##", step + 60, 300),
-            kineto.op(product, step + 70, 200, external=place + 1, dims=[[64, 64]] * 3),
+            kineto.op(product, step + 70, 200, external=place + 1, **three),
         ]
         end = step + 500
         if bias == "memcpy":
@@ -160,49 +175,57 @@ CODE = {
 }
 
 
+@cache
+def of_the_post() -> tuple[dict[str, Trace], dict[str, Recording]]:
+    """Traces and recordings as the post describes them, made once: nothing can change them."""
+    small = {"holes": (1.0, 60.0, 1.0, 1.0, 1.0), "gaps": (5.0,) * 5, "widths": (400.0,) * 5, "gemm_us": (5.0,) * 5}
+    five = tuple(range(5))
+    twenty: dict[str, Any] = {key: (value[0],) * 20 for key, value in small.items()}
+    traces = {
+        "eager_64": eager(gaps=(8, 7, 6)),
+        "eager_64_cold": eager(),
+        "eager_4096": eager(gemm_us=(580, 1084, 580), wait_us=5000, size=4096),
+        "eager_4096_cold": eager(gemm_us=(500, 500, 500), delay=200, wait_us=250),
+        "compiled_64": compiled(moved=8192),
+        "compiled_64_cold": compiled(moved=8192),
+        "compiled_4096": compiled(size=4096),
+        "stacked": eager(product="aten::bmm", queries=4),
+        "stacked_input": eager(),
+        "matrix_bias_64": compiled(rows=()),
+        "matrix_bias_4096": compiled(rows=(), size=4096),
+        "row_bias_64": compiled(rows=(), bias="row"),
+        "row_bias_4096": compiled(rows=(), bias="row", size=4096),
+        # the second request falls into the hole of step #1: 10_000 + 10 + 5 + 2300 + 5, then 60 us
+        "unscheduled": eager(five, requests=(1.0, 12_330.0), **small),
+        "unscheduled_20": eager(tuple(range(20)), requests=(1.0,), **twenty),
+    }
+    recordings = {
+        "eager_64": recorded("eager_64", point(64, 10, 40, 42)),
+        "compiled_64": recorded("compiled_64", point(64, 10, 80, 84)),
+        "eager_4096": recorded("eager_4096", point(4096, 600, 70, 610)),
+        "compiled_4096": recorded("compiled_4096", point(4096, 606, 140, 615)),
+        "matrix_bias_64": recorded("matrix_bias_64", point(64, 15, 40, 42)),
+        "row_bias_64": recorded("row_bias_64", point(64, 10, 30, 32)),
+        "matrix_bias_4096": recorded("matrix_bias_4096", point(4096, 600, 40, 615)),
+        "row_bias_4096": recorded("row_bias_4096", point(4096, 500, 30, 515)),
+        "sweep_eager": recorded("sweep_eager", *(point(n, us, 30, 60) for n, us in ((64, 5), (512, 8), (4096, 600)))),
+        "sweep_compiled": recorded(
+            "sweep_compiled", *(point(n, us, 60, 90) for n, us in ((64, 5), (512, 8), (4096, 600)))
+        ),
+        **{name: recorded(name) for name in ("eager_64_cold", "compiled_64_cold", "eager_4096_cold")},
+        "stacked": recorded("stacked", point(64, 10, 50, 60)),
+        "stacked_input": recorded("stacked_input", point(64, 10, 50, 60)),
+        "generated_code": recorded("generated_code", data=CODE),
+    }
+    return traces, recordings
+
+
 class World:
     """Traces and recordings by the name of their experiment."""
 
     def __init__(self) -> None:
-        small = {"holes": (1.0, 60.0, 1.0, 1.0, 1.0), "gaps": (5.0,) * 5, "widths": (400.0,) * 5, "gemm_us": (5.0,) * 5}
-        five = tuple(range(5))
-        twenty: dict[str, Any] = {key: (value[0],) * 20 for key, value in small.items()}
-        self.traces = {
-            "eager_64": eager(gaps=(8, 7, 6)),
-            "eager_64_cold": eager(),
-            "eager_4096": eager(gemm_us=(580, 1084, 580), wait_us=5000),
-            "eager_4096_cold": eager(gemm_us=(500, 500, 500), delay=200, wait_us=250),
-            "compiled_64": compiled(moved=8192),
-            "compiled_4096": compiled(),
-            "stacked": eager(product="aten::bmm", queries=4),
-            "stacked_input": eager(),
-            "matrix_bias_64": compiled(rows=()),
-            "matrix_bias_4096": compiled(rows=()),
-            "row_bias_64": compiled(rows=(), bias="row"),
-            "row_bias_4096": compiled(rows=(), bias="row"),
-            # the second request falls into the hole of step #1: 10_000 + 10 + 5 + 2300 + 5, then 60 us
-            "unscheduled": eager(five, requests=(1.0, 12_330.0), **small),
-            "unscheduled_20": eager(tuple(range(20)), requests=(1.0,), **twenty),
-        }
-        self.recordings = {
-            "eager_64": recorded("eager_64", point(64, 10, 40, 42)),
-            "compiled_64": recorded("compiled_64", point(64, 10, 80, 84)),
-            "eager_4096": recorded("eager_4096", point(4096, 600, 70, 610)),
-            "compiled_4096": recorded("compiled_4096", point(4096, 606, 140, 615)),
-            "matrix_bias_64": recorded("matrix_bias_64", point(64, 15, 40, 42)),
-            "row_bias_64": recorded("row_bias_64", point(64, 10, 30, 32)),
-            "matrix_bias_4096": recorded("matrix_bias_4096", point(4096, 600, 40, 615)),
-            "row_bias_4096": recorded("row_bias_4096", point(4096, 500, 30, 515)),
-            "sweep_eager": recorded(
-                "sweep_eager", *(point(n, us, 30, 60) for n, us in ((64, 5), (512, 8), (4096, 600)))
-            ),
-            "sweep_compiled": recorded(
-                "sweep_compiled", *(point(n, us, 60, 90) for n, us in ((64, 5), (512, 8), (4096, 600)))
-            ),
-            "stacked": recorded("stacked", point(64, 10, 50, 60)),
-            "stacked_input": recorded("stacked_input", point(64, 10, 50, 60)),
-            "generated_code": recorded("generated_code", data=CODE),
-        }
+        traces, recordings = of_the_post()
+        self.traces, self.recordings = dict(traces), dict(recordings)
 
     def trace(self, name: str, device: str, *_: object) -> Trace:
         try:
@@ -237,7 +260,7 @@ OURS = [name for name in CLAIMS if name.startswith("O-")]
 
 def test_every_claim_of_the_post_has_its_source_and_ours_have_none() -> None:
     assert [f"P{number}" for number in range(1, 48)] == POST
-    assert sorted(OURS, key=lambda name: int(name[3:])) == [f"O-M{number}" for number in range(1, 22)]
+    assert sorted(OURS, key=lambda name: int(name[3:])) == [f"O-M{number}" for number in range(1, 23)]
     assert all(CLAIMS[name].source is not None for name in POST)
     assert all(CLAIMS[name].source is None for name in OURS)
 
@@ -310,6 +333,7 @@ TRACES: dict[str, list[tuple[str, Callable[[], Trace]]]] = {
     "O-M17": [("row_bias_64", compiled)],
     "O-M18": [("row_bias_64", lambda: compiled(bias="kernel"))],
     "O-M21": [("compiled_4096", lambda: compiled(memset=True))],
+    "O-M22": [("compiled_4096", lambda: compiled(size=4096, moved=4096))],
 }
 
 
@@ -380,7 +404,8 @@ def test_what_is_missing_is_not_measured(world: World) -> None:
     untimed = msgspec.structs.replace(point(4096, 1, 1, 1), timings=None)
     world.recordings["eager_4096"] = recorded("eager_4096", untimed)
     world.traces["eager_64_cold"] = compiled()
-    assert [verdict(name).word for name in ("P15", "O-M1", "O-M2", "P6", "P24")] == ["not measured"] * 5
+    world.traces["compiled_4096"] = compiled(bias="kernel")
+    assert [verdict(name).word for name in ("P15", "O-M1", "O-M2", "P6", "P24", "O-M22")] == ["not measured"] * 6
 
 
 def test_totals_are_the_profilers() -> None:
@@ -407,6 +432,22 @@ def test_gaps_offsets_and_holes_are_exact() -> None:
     assert findings.first_to_rest(findings.gap_us)(traced) == Figure(38, "x", said="228 µs, then 6.00 µs and 5.00 µs")
 
 
+def test_what_a_step_has_to_move_is_what_its_operators_read_and_write() -> None:
+    matrix = 2 * 64**2
+    by_step = {
+        6 * matrix: eager(),  # mm and add read two and write one each
+        6 * matrix + 4: eager(memset=True),
+        (2 + 4) * matrix: compiled(moved=matrix),  # b copied, then read again by addmm with x and w
+        3 * matrix + 2 * 64: compiled(bias="row"),
+    }
+    assert {size: findings.least_bytes(made, made.steps[1]) for size, made in by_step.items()} == {
+        size: size for size in by_step
+    }
+    divided = compiled(bias="kernel")
+    with pytest.raises(TraceError, match="ProfilerStep#3 does not tell what all of its GPU work had to do"):
+        findings.least_bytes(divided, divided.steps[1])
+
+
 def test_a_copy_reads_and_writes() -> None:
     (copy, *_) = compiled(copy_us=10, moved=5_000_000).steps[0].memcpys
     assert findings.copy_rate(copy) == 1e12
@@ -426,6 +467,29 @@ def test_crossings(world: World) -> None:
     assert findings.crossings(WORLD).value is False
 
 
+def test_up_to_which_size_a_graph_is_worth_it(world: World) -> None:
+    assert findings.worth_a_graph("sweep_eager")(WORLD) == Figure(512, origin=f"{WORLD}, sweep_eager")
+    at_the_limit, below_it = point(64, 40, 30, 60), point(512, 40, 30, 59.9)
+    world.recordings["sweep_eager"] = recorded("sweep_eager", at_the_limit, below_it)
+    assert findings.worth_a_graph("sweep_eager")(WORLD).value == 64
+    world.recordings["sweep_eager"] = recorded("sweep_eager", below_it)
+    assert findings.worth_a_graph("sweep_eager")(WORLD).value == 0
+
+
+def test_the_way_into_compiled_code_is_told_in_order(world: World) -> None:
+    lookup, wrapper, graph = "TorchDynamo Cache Lookup", "AOTDispatcher Runtime Wrapper Prologue", findings.GRAPH_CALL
+    said = findings.FIGURES["entry"](WORLD).text
+    assert said == f"Torch-Compiled Region, {lookup}, {wrapper}, {graph}, aten::addmm", "as this world has it"
+    backwards = compiled(rows=(wrapper, lookup))
+    assert findings.entry(backwards, backwards.steps[0]).split(", ")[1:3] == [wrapper, lookup]
+
+
+def test_the_busiest_operator_has_the_most_time_of_its_own() -> None:
+    assert findings.busiest_op(eager()) == Figure("aten::mm"), "50 us, less its calls; aten::matmul has 10 beside it"
+    with pytest.raises(TraceError, match="no operator in the trace"):
+        findings.busiest_op(read(kineto.trace_bytes(kineto.step(2, 0, 10))))
+
+
 @pytest.mark.parametrize("name", findings.FIGURES)
 def test_every_figure_is_computed_and_can_be_said(world: World, name: str) -> None:
     shown = findings.FIGURES[name](WORLD)
@@ -437,7 +501,6 @@ def test_figures_are_exact(world: World) -> None:
     def text(name: str) -> str:
         return findings.FIGURES[name](WORLD).text
 
-    assert text("enqueue_to_work_64") == "4.00x"
     assert text("growth_512") == "1.60x"
     assert text("product_share_4096") == "83.3 %", "500 of 600 us"
     assert text("matrix_to_row_64") == "1.50x"
@@ -445,23 +508,19 @@ def test_figures_are_exact(world: World) -> None:
     assert text("copy_rate_4096") == "2.03 TB/s"
     assert text("copy_share_4096") == "102 %"
     assert text("steps_kept") == "3"
-    assert text("product_op") == "aten::mm"
+    assert text("chain") == "ProfilerStep#N > matmul_add > aten::matmul > aten::mm"
+    assert text("wait_busy_4096") == "86.8 %", "of 250 us all but 33 when the work is done, and the hole of 1"
+    assert text("compiled_bytes_4096") == "201 MB → 201 MB"
+    assert text("row_bytes_4096") == "201 MB → 101 MB"
 
 
 def cells(html: str) -> list[list[str]]:
-    rows = re.findall(r"<tr>(.*?)</tr>", html)
+    rows = re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)
     return [[samples.Markup(cell).text for cell in re.findall(r"<t[dh].*?>(.*?)</t[dh]>", row)] for row in rows]
 
 
 def test_the_tables_say_what_was_measured(world: World) -> None:
-    assert cells(findings.regimes())[1:] == [
-        ["64", "30.0 µs", "5.00 µs", "overhead", "60.0 µs", "5.00 µs", "overhead"],
-        ["512", "30.0 µs", "8.00 µs", "overhead", "60.0 µs", "8.00 µs", "overhead"],
-        ["4096", "30.0 µs", "600 µs", "GPU", "60.0 µs", "600 µs", "GPU"],
-    ]
-    assert cells(findings.rates())[3][3] == "83.3 %"
     assert cells(findings.graph_gain())[1] == ["64", "60.0 µs", "90.0 µs", "5.00 µs", "5.00 µs", "12.0x", "18.0x"]
-    assert cells(findings.step_widths())[1] == ["ProfilerStep#2", "none", "400 µs", "228 µs", "2.53 ms"]
     assert cells(findings.waits())[1][:3] == ["64x64", "1.78 ms", "0 µs"]
     assert cells(findings.totals())[1] == ["64x64", "2.98 ms", "1.78 ms", "21.0 µs", "0.70 %"]
     assert cells(findings.first_steps())[1] == ["ProfilerStep#0", "400 µs", "1.00 µs", "1", "1", "3"]
@@ -470,20 +529,71 @@ def test_the_tables_say_what_was_measured(world: World) -> None:
     assert cells(findings.product_runs())[-1][1:3] == ["500 µs", "275 TFLOP/s"]
 
 
-def test_pictures_of_one_step_name_what_is_in_it(world: World) -> None:
-    assert GEMM in samples.Markup(findings.kernels("eager_4096", "compiled_4096")).text
+def slices(drawing: str) -> list[str]:
+    """What a timeline's slices are called in full."""
+    return [
+        samples.Markup(title).text.split("\n")[0] for title in re.findall(r"<title>(.*?)</title>", drawing, re.DOTALL)
+    ]
+
+
+def headings(drawing: str) -> list[str]:
+    """The steps of a timeline, from above."""
+    return re.findall(r'<text class="heading"[^>]*>([^<]*)<', drawing)
+
+
+def test_pictures_show_the_steps_they_are_about(world: World) -> None:
+    assert headings(findings.one_step()) == ["Eager, 64x64"]
+    assert slices(findings.one_step())[:4] == ["matmul_add", "aten::matmul", "aten::mm", "aten::add"]
+    assert headings(findings.two_sizes()) == ["64x64", "4096x4096"]
+    assert "Torch-Compiled Region: 0/0" in slices(findings.entering())
+    assert headings(findings.entering()) == ["Eager", "Compiled"]
+    assert headings(findings.first_kept()) == [
+        f"{process}, ProfilerStep#{number}" for process in ("Cold", "Warmed") for number in (2, 3)
+    ]
+
+
+def test_charts_have_a_step_for_each_recording(world: World) -> None:
+    assert [row[:3] for row in cells(findings.by_size())[1:]] == [
+        [way, f"{size:,}", us]
+        for way in ("Eager", "Compiled")
+        for size, us in ((64, "5.00 µs"), (512, "8.00 µs"), (4096, "600 µs"))
+    ]
+    assert [row[0] for row in cells(findings.roof())[1:]] == ["64x64", "512x512", "4096x4096"]
+    assert cells(findings.roof())[3][1:3] == ["1,020", "229 TFLOP/s"], "2n^3 FLOP over 8n^2 bytes; in 600 us"
+    assert cells(findings.cpu_and_gpu())[1][:3] == ["Eager, 64x64", "GPU", "10.0 µs"]
+    assert cells(findings.cpu_and_gpu())[4][:3] == ["Compiled, 64x64", "CPU", "80.0 µs"]
+    parts = [(row[0], row[2]) for row in cells(findings.by_kernel())[1:]]
+    assert [part for variant, part in parts if variant == "addmm, b a row"] == ["cuBLAS GEMM bf16 · 128x256x64 · nn"]
+    assert [variant for variant, part in parts if part == "copy device to device"] == ["Compiled", "addmm, b a matrix"]
+
+
+def test_the_diff_tells_what_became_of_the_addition(world: World) -> None:
+    rows = cells(findings.fused())
+    assert [row[0] for row in rows[1:4]] == ["+ new", "= same", "− vanished"]
+    assert [name in row[1] for name, row in zip(("Memcpy", GEMM, "elementwise add"), rows[1:4], strict=True)] == [
+        True
+    ] * 3
+    assert ["bytes moved", "201 MB", "201 MB", "0"] in rows
+
+
+def test_lists_of_one_step_name_what_is_in_it(world: World) -> None:
+    assert GEMM in samples.Markup(findings.kernels()).text
     assert "aten::bmm" in samples.Markup(findings.stacks()).text
-    assert "CompiledFxGraph" in samples.Markup(findings.tree("compiled_4096")).text
+    assert "aten::mm" in samples.Markup(findings.tree("eager_64")).text
     assert "aten::mm" in samples.Markup(findings.profiler()).text
     assert "extern_kernels.addmm(arg0_1, out=buf0)" in samples.Markup(findings.generated()).text
-    assert "../recordings/hand-made/matmul_add/eager_64.trace.json.gz" in findings.traces()
-    assert [row[0] for row in cells(findings.costs("eager_64", "compiled_64"))[1:]] == list(findings.COSTS)
+    assert cells(findings.by_hand())[0] == ["", "eager", "compiled", "addmm by hand"]
+    assert cells(findings.by_hand())[2] == ["copies", "0", "1", "1"]
+    links = findings.traces("eager_64", "stacked", "unknown")
+    assert re.findall(r'href="([^"]*)"', links) == [
+        f"../recordings/hand-made/matmul_add/{name}.trace.json.gz" for name in ("eager_64", "stacked")
+    ]
 
 
 def test_names_are_text(world: World) -> None:
     world.traces["eager_64"] = eager(gemm=samples.EVIL[0], call=samples.EVIL[1])
     world.recordings["generated_code"] = recorded("generated_code", data={**CODE, "calls": [samples.EVIL[0]]})
-    samples.assert_only_text(findings.kernels("eager_64"), *samples.EVIL[:2])
+    samples.assert_only_text(findings.kernels(), *samples.EVIL[:2])
     samples.assert_only_text(findings.calls(), samples.EVIL[1])
     samples.assert_only_text(findings.generated(), samples.EVIL[0])
 

@@ -11,11 +11,12 @@ import msgspec
 import pytest
 
 from snippets.lab import ledger, page, recording
+from snippets.lab.averages import key_averages
 from snippets.lab.claims import Word, judge
 from snippets.lab.figures import Figure, figure
 from snippets.lab.html import Html
 from snippets.lab.recording import BUILDER, Recording, RecordingMissing, Timing
-from snippets.lab.trace import GpuActivity, Launch, Step, Trace
+from snippets.lab.trace import CpuOp, GpuActivity, Launch, Step, Trace
 from snippets.mlp import findings
 
 CLAIMS = {claim.id: claim for claim in findings.CLAIMS}
@@ -63,6 +64,12 @@ class Bench:
             ),
             only,
         )
+
+    def ops(self, variant: str, change: Callable[[CpuOp], CpuOp]) -> None:
+        """Change every operator of a variant, in its steps and in the trace as a whole."""
+        self.steps(variant, lambda step: replace(step, ops=tuple(map(change, step.ops))))
+        name = f"mlp/{variant}"
+        self.traces[name] = replace(self.traces[name], cpu_ops=tuple(map(change, self.traces[name].cpu_ops)))
 
     def data(self, name: str, **changed: Any) -> None:
         """Change fields of what `measure` returned."""
@@ -164,7 +171,7 @@ def test_names_of_the_a100_would_hold(bench: Bench) -> None:
 
 def test_m3_wants_the_width_of_the_a100(bench: Bench) -> None:
     bench.kernels("eager", named("elementwise_kernel<8", "elementwise_kernel<4"))
-    assert verdict("M3") == "holds"
+    assert (verdict("M3"), measured("M3").value) == ("holds", "GeluCUDAKernelImpl 4 wide, MulFunctor 4 wide")
 
 
 def test_m4_finds_queries_under_the_products(bench: Bench) -> None:
@@ -232,14 +239,12 @@ def test_bytes_come_from_the_shapes(bench: Bench) -> None:
     assert figure("mlp.fused_bytes", BUILDER).value == 3 * HIDDEN_BYTES
     assert figure("mlp.saved_bytes", BUILDER).value == 2 * HIDDEN_BYTES
     half = ((64, 128, 1536), (64, 128, 1536))
-    bench.steps(
-        "eager",
-        lambda step: replace(
-            step, ops=tuple(replace(op, input_shapes=half) if op.name == "aten::mul" else op for op in step.ops)
-        ),
-    )
+    bench.ops("eager", lambda op: replace(op, input_shapes=half) if op.name == "aten::mul" else op)
     assert figure("mlp.eager_bytes", BUILDER).value == 2 * HIDDEN_BYTES + 3 * HIDDEN_BYTES // 2
     assert verdict("M12") == "differs"
+    bench.ops("eager", lambda op: replace(op, input_types=()))
+    found = judge(CLAIMS["M12"], "mlp", BUILDER)
+    assert (found.word, "does not tell the shapes of its operators" in found.reason) == ("not measured", True)
 
 
 def test_m13_and_the_fused_kernel_s_rate(bench: Bench) -> None:
@@ -315,6 +320,54 @@ def test_memory_error_and_launch_of_liger(bench: Bench) -> None:
     assert measured("O-P7").value == "132 blocks of 256 threads for 8192 rows of 3072"
 
 
+def compiled_anew(bench: Bench, *launches: tuple[int, int, float]) -> None:
+    """Make these (blocks, threads, microseconds) the compilations of `mlp/tuned`."""
+    blocks, threads, us = zip(*launches, strict=True)
+    changed = {"grid": [[count, 1, 1] for count in blocks], "block": [[count, 1, 1] for count in threads]}
+    bench.data("mlp/tuned", **changed, fused_us=list(us))
+
+
+def test_configurations_by_hand(bench: Bench) -> None:
+    compiled_anew(bench, (49152, 256, 60.0), (24576, 128, 40.0), (49152, 256, 62.0), (49152, 256, 61.0))
+    assert findings.configs(BUILDER) == [
+        findings.Config(1024, 128, (40.0,)),
+        findings.Config(512, 256, (60.0, 62.0, 61.0)),
+    ]
+    assert measured("O-P18").value == pytest.approx(61 / 40)
+    assert measured("O-P18").spread == pytest.approx((60 / 40, 62 / 40))
+    assert (figure("mlp.slow_choices", BUILDER).value, measured("O-P19").text) == (3, "3 of 4")
+    assert (figure("mlp.slow_us", BUILDER).value, figure("mlp.slow_us", BUILDER).spread) == (61.0, (60.0, 62.0))
+    eager, fused = (bench.load(f"mlp/{name}", BUILDER).points[0].timings for name in ("eager", "compiled"))
+    assert eager is not None
+    assert fused is not None
+    expected = eager.warm.median_us / (fused.warm.median_us + 21)
+    assert figure("mlp.slow_speedup", BUILDER).value == pytest.approx(expected)
+    assert [verdict(f"O-P{number}") for number in (17, 18, 19, 20, 21)] == ["holds"] * 5
+    assert "4 512 256 2 61.0 µs" in text_of(findings.choices())
+
+
+def test_a_compiler_that_always_chooses_the_same(bench: Bench) -> None:
+    compiled_anew(bench, (24576, 128, 40.0), (24576, 128, 41.0))
+    assert (figure("mlp.slow_choices", BUILDER).value, measured("O-P19").value) == (0, 0)
+    assert [verdict(f"O-P{number}") for number in (17, 18, 19)] == ["differs"] * 3
+    assert figure("mlp.slow_speedup", BUILDER).value == pytest.approx(1.14, abs=0.01)
+
+
+def test_an_unlucky_forward_is_noticed(bench: Bench) -> None:
+    bench.kernels("compiled", lambda one: replace(one, grid=(49152, 1, 1), block=(256, 1, 1)))
+    assert (verdict("O-P20"), measured("O-P20").text) == ("differs", "512 elements to 256 threads, not the fastest")
+    bench.kernels("liger", lasting("geglu", 60.0))
+    assert verdict("O-P21") == "differs"
+
+
+def test_the_power_of_two_is_judged_by_both_kernels(bench: Bench) -> None:
+    bench.kernels("compiled_4096", lasting("triton", 40.0))
+    bench.kernels("liger_4096", lasting("geglu", 50.0))
+    assert (verdict("O-P22"), measured("O-P22").value) == ("differs", 1.25)
+    bench.kernels("liger_4096", lambda one: replace(one, registers=64))
+    assert (verdict("O-P23"), str(measured("O-P23").value).count("48 registers")) == ("differs", 1)
+
+
 def test_speed_ups_are_judged_by_pairs(bench: Bench) -> None:
     for name in ("eager", "compiled", "liger"):
         bench.recordings[f"mlp/{name}"] = bench.load("mlp/eager", BUILDER)
@@ -352,6 +405,42 @@ def test_figures_by_hand(bench: Bench) -> None:
     assert figure("mlp.free_pointwise", BUILDER).value == pytest.approx(1.25)
     assert figure("mlp.series_speedup", BUILDER).value == pytest.approx((550 + 149) / (550 + 89.4))
     assert figure("mlp.gemm_flops", BUILDER).value == 2 * 8192 * 768 * 3072
+    assert figure("mlp.gelu_of_gate", BUILDER).value == pytest.approx(37.5)
+    bench.kernels("compiled", lasting("triton", 20.0))
+    assert figure("mlp.pointwise_speedup", BUILDER).value == pytest.approx(1.5)
+
+
+def test_what_the_guesses_ask_for(bench: Bench) -> None:
+    asked = {name: figure(f"mlp.{name}", BUILDER).text for name in ("order", "working_op", "liger_cpu_side", "by_cpu")}
+    assert asked == {
+        "order": "mm, mm, gelu, mul, mm",
+        "working_op": "aten::mm",
+        "liger_cpu_side": "eager's",
+        "by_cpu": "eager, compiled, Liger",
+    }
+    assert [figure(f"mlp.{name}", BUILDER).value for name in ("gemm_kinds", "automatic_compilations")] == [2, 2]
+    bench.steps("liger", lambda step: replace(step, ops=()))
+    bench.scaled("mlp/liger", "enqueue", 0.1)
+    assert figure("mlp.liger_cpu_side", BUILDER).text == "the compiled call's"
+    assert figure("mlp.by_cpu", BUILDER).text == "Liger, eager, compiled"
+
+
+def test_own_time_of_what_launches_nothing() -> None:
+    rows = {row.name: row.self_cpu_us for row in key_averages(recording.trace("mlp/eager", BUILDER))}
+    idle = ("linear", "matmul", "t", "transpose", "as_strided", "reshape", "view", "_unsafe_view")
+    expected = 100 * sum(rows[f"aten::{name}"] for name in idle) / rows["aten::mm"]
+    assert figure("mlp.chain_over_mm", BUILDER).value == pytest.approx(expected)
+
+
+def test_what_a_fused_kernel_moves_is_told_only_where_it_stands_alone() -> None:
+    eager, compiled = (recording.trace(f"mlp/{name}", BUILDER) for name in ("eager", "compiled"))
+    assert findings.fused_work(compiled, compiled.steps[1]) == {4: (0, 3 * HIDDEN_BYTES)}
+    assert findings.fused_work(eager, eager.steps[1]) == {}
+
+
+def test_samples_as_a_timing() -> None:
+    assert findings.timing_of([3.0]) == Timing(3.0, 3.0, 3.0, (3.0,))
+    assert findings.timing_of([1.0, 2.0, 3.0, 6.0]) == Timing(2.5, 1.75, 3.75, (1.0, 2.0, 3.0, 6.0))
 
 
 @pytest.mark.parametrize("name", findings.FIGURES)
@@ -362,30 +451,40 @@ def test_every_figure_has_a_text(name: str) -> None:
 
 
 def text_of(shown: Html) -> str:
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", shown)))
+    """Its text, and that of the names that only a screen reader reads."""
+    named = re.sub(r'<svg[^>]* aria-label="([^"]*)"[^>]*>', r" \1 ", shown)
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", named)))
 
 
-TABLES: Mapping[str, tuple[Callable[[], Html], tuple[str, ...]]] = {
-    "kernels": (findings.kernels, ("Memset (Device)", "aten::gelu", "cuLaunchKernelEx")),
-    "calls": (findings.calls, ("cudaMemsetAsync", "vectorized_elementwise_kernel<8,", "132")),
-    "operators": (findings.operators, ("aten::as_strided", "nested as they call each other")),
-    "gemms": (findings.gemm_table, ("8192x768x3072", "8192x3072x768", "TFLOP/s")),
-    "compiled": (findings.compiled_step, ("triton_poi_fused__unsafe_view_gelu_mul_0", "TorchDynamo Cache Lookup")),
-    "liger": (findings.liger_step, ("_geglu_tanh_forward_kernel", "The layers came from")),
-    "traffic": (findings.traffic, ("aten::mul", "151 MB", "TB/s")),
+SHOWN: Mapping[str, tuple[Callable[[], Html], tuple[str, ...]]] = {
+    "forward": (findings.forward, ("5 kernels, 2 fills", "aten::gelu", "Open the whole trace in Perfetto")),
+    "kernels": (findings.kernels, ("fill of memory", "aten::gelu", "cuLaunchKernelEx", "2x66x1", "% of bare")),
+    "operators": (findings.operators, ("aten::matmul", "6 operators that never reach the GPU", "aten::as_strided")),
+    "gemms": (findings.gemm_times, ("gate, 8192x768x3072", "down, 8192x3072x768", "sustained")),
+    "compiled": (findings.compiled_step, ("eager, CPU", "compiled, CPU", "TorchDynamo Cache Lookup")),
+    "compiled diff": (findings.compiled_diff, ("replaced", "operators 29 8 −21", "bytes moved 455 MB 354 MB −101 MB")),
+    "Liger diff": (findings.liger_diff, ("The layer came from", "replaced", "operators 29 33 +4")),
+    "traffic": (findings.traffic, ("eager: 252 MB", "compiled: 151 MB", "GELU's result, read again")),
     "footprints": (findings.footprints, ("24,576", "8,192", "Inductor's")),
-    "pre-ops": (findings.pre_ops, ("AOTDispatcher Runtime Wrapper Prologue", "Liger")),
-    "new shapes": (findings.new_shapes, ("dynamic=False: so far", "64", "48")),
+    "choices": (
+        findings.choices,
+        ("1024 elements to 128 threads: 6 of 12", "12 1024 128 8 37.1 µs"),
+    ),
+    "side by side": (findings.side_by_side, ("AOTDispatcher Runtime Wrapper Prologue", "LigerGELUMulFunction")),
+    "CPU and GPU": (findings.cpu_and_gpu, ("eager, GPU 253 µs", "Liger, CPU 241 µs")),
+    "new shapes": (findings.new_shapes, ("dynamic=False first call", "64", "48")),
     "bought": (findings.bought, ("GPU time, warm", "paired timings", "from Python")),
-    "sweep": (findings.sweep, ("16,384", "Liger Python")),
-    "reach": (findings.reach, ("took no time", "Part 2's own times")),
-    "waiting": (findings.waiting, ("as a CUDA graph", "compiled")),
+    "kernel times": (findings.kernel_times, ("eager: 233 µs", "compiled: 206 µs", "Liger: 211 µs")),
+    "regimes": (findings.regimes, ("16,384", "compiled: overhead-bound up to 2,048 tokens")),
+    "roofline": (findings.roofline, ("1 token:", "16,384 tokens:", "copy")),
+    "widths": (findings.widths, ("3072 columns, Inductor 38.0 µs", "4096 columns, Liger 50.5 µs")),
+    "replayed": (findings.replayed, ("Liger, CUDA graph 19.6 µs", "eager, Python 104 µs")),
 }
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_tables_show_what_they_promise(name: str) -> None:
-    make, expected = TABLES[name]
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_is_shown_says_what_it_promises(name: str) -> None:
+    make, expected = SHOWN[name]
     shown = text_of(make())
     assert [words for words in expected if words not in shown] == []
 
@@ -394,7 +493,7 @@ def test_a_hostile_name_stays_text(bench: Bench) -> None:
     for variant in ("eager", "compiled", "liger"):
         bench.kernels(variant, named("_", "<script>"))
     bench.data("mlp/liger", liger="<script>")
-    for make in (findings.calls, findings.gemm_table, findings.footprints, findings.liger_step, findings.traffic):
+    for make, _ in SHOWN.values():
         assert "<script" not in make()
     assert "<script" not in ledger.claims_table("mlp")
 

@@ -117,7 +117,7 @@
     }
     if (fused.length) fields.fused = fused.join(" + ");
     for (const [field, template] of Object.entries(family.defaults)) {
-      if (!(field in fields)) fields[field] = filled(grammar, template, fields);
+      if (!(field in fields)) fields[field] = filled(grammar, template, fields) || null;
     }
     return { fields, fused, tokens };
   }
@@ -150,33 +150,33 @@
     return made;
   }
 
-  /** Show a decoded name: a line of fields, and a row for each token. */
-  function show(output, { data, short }) {
+  const MARKS = { documented: "●", inferred: "◐", unknown: "○" };
+
+  /** The fields of a decoded name, and a row for each token. */
+  function explained({ fused, tokens, ...data }) {
     const facts = element("dl");
-    for (const field of [...FIELDS, "fused"]) {
-      const value = field === "fused" ? data.fused.join(", ") : data[field];
+    for (const [field, value] of [...FIELDS.map((name) => [name, data[name]]), ["fused", fused.join(", ")]]) {
       facts.append(element("dt", field), element("dd", value || "–"));
     }
+    if (!tokens.length) return [facts];
+    const frame = element("div", "", "lab-table");
     const table = element("table");
     const head = table.createTHead().insertRow();
-    for (const title of ["token", "meaning", "basis"]) {
-      const cell = element("th", title);
-      cell.scope = "col";
-      head.append(cell);
-    }
     const body = table.createTBody();
-    for (const { token, meaning, basis } of data.tokens) {
+    for (const title of ["token", "what it says", "known how"]) {
+      head.append(Object.assign(element("th", title), { scope: "col" }));
+    }
+    for (const { token, meaning, basis } of tokens) {
       const row = body.insertRow();
       row.insertCell().append(element("code", token));
       row.append(element("td", meaning));
-      row.insertCell().append(element("span", basis, `basis ${basis}`));
+      row.insertCell().append(element("span", `${MARKS[basis]} ${basis}`, `basis ${basis}`));
     }
-    const frame = element("div", "", "lab-table");
     frame.tabIndex = 0;
     frame.setAttribute("role", "region");
     frame.setAttribute("aria-label", "Tokens of the name");
     frame.append(table);
-    output.replaceChildren(element("p", short, "short"), facts, ...(data.tokens.length ? [frame] : []));
+    return [facts, frame];
   }
 
   const source = document.getElementById("kernel-grammar");
@@ -186,11 +186,11 @@
   const box = document.getElementById("kernel-decoder");
   if (!box) return;
   const input = box.querySelector("textarea");
-  const output = box.querySelector("output");
   const refresh = () => {
     const name = input.value.trim();
-    if (name) show(output, decode(name));
-    else output.replaceChildren();
+    const { data, short } = decode(name);
+    box.querySelector(".short").textContent = short;
+    box.querySelector(".decoded").replaceChildren(...(name ? explained(data) : []));
   };
   input.addEventListener("input", refresh);
   box.hidden = false;

@@ -1,0 +1,104 @@
+"""A site that has just been built, and a Chromium to look at it. Everything is gone when these tests are done."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect, sync_playwright
+
+from tests.browser import serving, two_devices
+from tests.browser.looking import PATIENCE_MS, Tab
+from tests.browser.serving import Site
+
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NO_CHROMIUM = (
+    "no Chromium: sudo apt install chromium, or name one: CHROMIUM=/path/to/chrome make test "
+    f"(looked for {', '.join(CHROMIUMS)})"
+)
+WEIGHTS = pytest.StashKey[list[str]]()
+
+Opened = Callable[..., Tab]
+
+
+def chromium() -> str | None:
+    """The Chromium of this machine."""
+    named = os.environ.get("CHROMIUM")
+    return next(filter(None, map(shutil.which, [named] if named else CHROMIUMS)), None)
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    path = chromium()
+    if path is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(NO_CHROMIUM)
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as playwright:
+        # No name is looked up: a request that should not be there fails at once, and is not made.
+        arguments = ["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+        started = playwright.chromium.launch(executable_path=path, args=arguments)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="package")
+def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The book as a reader gets it. Needs `browser`, so that nothing is built where nothing can be looked at."""
+    folder = tmp_path_factory.mktemp("site")
+    serving.build(folder)
+    with serving.served(folder) as served:
+        yield served
+
+
+@pytest.fixture(scope="package")
+def trial(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A site with two devices, and a page `trial/` that holds every component."""
+    folder = tmp_path_factory.mktemp("trial")
+    two_devices.build(folder / "site", folder / "project")
+    with serving.served(folder / "site") as served:
+        yield served
+
+
+@pytest.fixture
+def opened(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Opened]:
+    """A function that opens a new tab, with a memory of its own; in the end nothing may have gone wrong in it."""
+    tabs: list[Tab] = []
+
+    def opened(path: str, *, on: str = "site", width: int = 1280, scheme: str = "light", **context: Any) -> Tab:
+        site: Site = request.getfixturevalue(on)
+        new = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **context)
+        new.set_default_timeout(PATIENCE_MS)
+        tab = Tab(new.new_page(), site.url)
+        tabs.append(tab)
+        tab.go(path)
+        return tab
+
+    yield opened
+    problems = [problem for tab in tabs for problem in tab.problems()]
+    for tab in tabs:
+        tab.page.context.close()
+    assert problems == []
+
+
+@pytest.fixture
+def on_trial(opened: Opened) -> Opened:
+    """A function that opens the page of every component in a new tab."""
+    return partial(opened, "trial/", on="trial")
+
+
+@pytest.fixture(scope="session")
+def weights(pytestconfig: pytest.Config) -> list[str]:
+    """Lines of what was weighed; they are printed when all tests are done."""
+    return pytestconfig.stash.setdefault(WEIGHTS, [])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    lines = config.stash.get(WEIGHTS, [])
+    if lines:
+        terminalreporter.section("weight of the site")
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -1,0 +1,78 @@
+// What looking.py asks of a page. It stands beside axe-core in the page; each function returns problems as lines.
+window.inspect = {
+  /** What makes the page scroll sideways, or is cut off because nothing around it scrolls. */
+  tooWide() {
+    const page = document.scrollingElement;
+    const content = document.querySelector(".md-content") ?? document.body;
+    const framed = (element) =>
+      element !== content && (getComputedStyle(element).overflowX !== "visible" || framed(element.parentElement));
+    const wide = [...content.querySelectorAll("*")].filter((element) => {
+      const { right, height } = element.getBoundingClientRect();
+      return right > page.clientWidth + 1 && height && element.checkVisibility() && !framed(element.parentElement);
+    });
+    if (page.scrollWidth <= page.clientWidth && !wide.length) return [];
+    const told = wide.slice(0, 3).map((element) => element.cloneNode().outerHTML.slice(0, 200));
+    return [`${page.scrollWidth} px wide in a window of ${page.clientWidth} px: ${told.join(" ") || "not the content"}`];
+  },
+
+  /** Opens all that is folded: what a reader can open has to be sound as well. */
+  unfold() {
+    for (const details of document.querySelectorAll("details")) details.open = true;
+  },
+
+  /** Begins to run axe-core; `axeDone` waits for it. allowed: pairs of a rule and a selector. */
+  startAxe(allowed) {
+    const excused = (rule, node) => allowed.some(([of, selector]) => of === rule && node.element.matches(selector));
+    const why = ({ any, all, none }) => [...any, ...all, ...none].map((check) => check.message).join("; ");
+    for (const element of this.looks()) element.dataset.look = "";
+    axe.configure({ rules: [{ id: "color-contrast", selector: "[data-look]" }] });
+    this.axe = axe.run(document, { resultTypes: ["violations"], elementRef: true }).then(({ violations }) => {
+      const found = new Map();
+      for (const { id, help, nodes } of violations) {
+        for (const node of nodes.filter((node) => !excused(id, node))) {
+          const problem = `${id}: ${help}. ${why(node)}`;
+          const place = node.target.join(" ").replaceAll('[data-look=""]', "");
+          found.set(problem, [...(found.get(problem) ?? []), place]);
+        }
+      }
+      return [...found].map(([problem, places]) => {
+        const more = places.length > 3 ? ` and ${places.length - 3} more` : "";
+        return `${problem}. At ${places.slice(0, 3).join(", ")}${more}`;
+      });
+    });
+  },
+
+  axeDone() {
+    return this.axe;
+  },
+
+  /**
+   * For each look, the first and the last visible element that has it and holds text. Elements look alike when they
+   * and all around them have the same colors and type: their contrast is the same, and to compute it for every cell
+   * of every table takes most of axe-core's time. Two, because the page's header may lie over one of them.
+   */
+  looks() {
+    const known = new Map();
+    const numbers = new Map();
+    const look = (element) => {
+      if (!element) return 0;
+      if (!known.has(element)) {
+        const style = getComputedStyle(element);
+        const own = ["color", "backgroundColor", "backgroundImage", "opacity", "fontSize", "fontWeight", "textShadow"];
+        const key = [look(element.parentElement), ...own.map((name) => style[name])].join("|");
+        if (!numbers.has(key)) numbers.set(key, numbers.size + 1);
+        known.set(element, numbers.get(key));
+      }
+      return known.get(element);
+    };
+    const found = new Map();
+    for (const element of document.body.querySelectorAll("*")) {
+      const text = [...element.childNodes].map((node) => (node.nodeType === Node.TEXT_NODE ? node.data : "")).join("");
+      const judged = /[\p{L}\p{N}]{2}/u.test(text); // axe-core does not judge single signs
+      if (!judged || !element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
+      const [first] = found.get(look(element)) ?? [element];
+      found.set(look(element), [first, element]);
+    }
+    return [...found.values()].flat();
+  },
+};

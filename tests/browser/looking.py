@@ -1,0 +1,97 @@
+"""Looks at a page as a strict reader would, and writes down what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from importlib.resources import files
+from pathlib import Path
+
+from playwright.sync_api import ConsoleMessage, Page, Request, Response
+
+AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+INSPECT = Path(__file__).with_name("inspect.js").read_text(encoding="utf-8")
+WIDTHS = (1280, 360)
+SCHEMES = ("light", "dark")
+PATIENCE_MS = 10_000
+"""For what takes milliseconds on a machine that has nothing else to do."""
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """A violation that is the theme's and can be lived with."""
+
+    rule: str
+    """As axe-core names it."""
+    selector: str
+    page: str
+    """Address below the site's where it is seen, at 1280 px and in the light scheme."""
+    reason: str
+
+
+class Tab:
+    """A browser tab, and what has gone wrong in it since it was last asked."""
+
+    def __init__(self, page: Page, site: str) -> None:
+        """`site` is the address that everything on a page has to come from."""
+        self.page = page
+        self.site = site
+        self.responses: list[Response] = []
+        """What the page at hand has been given so far."""
+        self._status: dict[str, int] = {}
+        self._problems: list[str] = []
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self._problems.append(f"an error that nothing caught: {error}"))
+        page.on("request", self._request)
+        page.on("requestfailed", self._failed)
+        page.on("response", self._response)
+
+    def go(self, path: str = "", status: int = 200) -> None:
+        """Visit an address below the site's, which answers with this status."""
+        url = f"{self.site}{path}"
+        self._status = {url: status}
+        self.responses.clear()
+        self.page.goto(url, wait_until="load")
+
+    def inspect(self, allowed: Sequence[Allowed] = ()) -> None:
+        """Begin to look at the page; several tabs can do so at once. `problems` has the result."""
+        for script in (AXE, INSPECT):
+            self.page.evaluate(script)
+        self._problems += self.page.evaluate("() => inspect.tooWide()")
+        self.page.evaluate("() => inspect.unfold()")
+        self._problems += [f"unfolded, {problem}" for problem in self.page.evaluate("() => inspect.tooWide()")]
+        self.page.evaluate("(allowed) => inspect.startAxe(allowed)", [[one.rule, one.selector] for one in allowed])
+
+    def inspected(self) -> list[str]:
+        """What was found by `inspect`, and everything that went wrong meanwhile, until nothing more is loaded."""
+        self._problems += self.page.evaluate("() => inspect.axeDone()")
+        self.page.wait_for_load_state("networkidle")
+        return self.problems()
+
+    def problems(self) -> list[str]:
+        """What went wrong since the last call: errors, warnings, requests that left the site or failed."""
+        found, self._problems = self._problems, []
+        return found
+
+    def _console(self, message: ConsoleMessage) -> None:
+        told_anyway = message.text.startswith("Failed to load resource")
+        if message.type in ("error", "warning") and not told_anyway:
+            self._problems.append(f"{message.type} on the console: {message.text} ({message.location['url']})")
+
+    def _is_ours(self, url: str) -> bool:
+        return url.startswith((self.site, "data:", "blob:"))
+
+    def _request(self, request: Request) -> None:
+        if not self._is_ours(request.url):
+            self._problems.append(f"a request beyond the site: {request.url}")
+
+    def _failed(self, request: Request) -> None:
+        if self._is_ours(request.url):
+            self._problems.append(f"failed: {request.url}: {request.failure}")
+
+    def _response(self, response: Response) -> None:
+        self.responses.append(response)
+        expected = self._status.get(response.url, 200)
+        if self._is_ours(response.url) and response.status not in (expected, HTTPStatus.NOT_MODIFIED):
+            self._problems.append(f"status {response.status}, not {expected}: {response.url}")

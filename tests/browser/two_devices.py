@@ -1,0 +1,36 @@
+"""A second site: two devices, a page that holds every component once, and a page to go on to."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+from snippets.lab.recording import BUILDER
+from tests.browser import serving
+from tests.browser.serving import ROOT
+
+OTHER = "nvidia-sample"
+"""The builder's recordings under another name: where a device decides, it can be told which one did."""
+OTHER_MHZ = 1234.0
+PAGES = Path(__file__).with_name("trial")
+
+
+def build(site: Path, root: Path) -> None:
+    """Build it into the folder `site`, from sources at `root`. Raises `RuntimeError` with what was printed."""
+    shutil.copytree(ROOT / "snippets", root / "snippets", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "docs" / "assets", root / "docs" / "assets")
+    shutil.copytree(PAGES, root / "docs", dirs_exist_ok=True)
+    recordings = root / "docs" / "recordings"
+    for device in (BUILDER, OTHER):
+        shutil.copytree(ROOT / "docs" / "recordings" / BUILDER, recordings / device)
+    for path in recordings.glob(f"{OTHER}/*/*.json"):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        found["circumstances"]["device"] = "NVIDIA Sample"
+        found["circumstances"]["clocks"]["sm_mhz"] = OTHER_MHZ
+        path.write_text(json.dumps(found), encoding="utf-8")
+    nav = "nav:\n" + "".join(f"  - {page.name}\n" for page in sorted(PAGES.glob("*.md"), reverse=True))
+    config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    (root / "mkdocs.yml").write_text(re.sub(r"^nav:\n(?:[ -].*\n)+", nav, config, flags=re.MULTILINE), encoding="utf-8")
+    serving.python(root, "mkdocs", "build", "--strict", "--site-dir", str(site))
