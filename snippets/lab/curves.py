@@ -6,7 +6,7 @@ Lengths are units of the drawing, from the top left corner of the axes. Series d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -133,7 +133,11 @@ def roofline(figure: Figure, spots: Mapping[str, Spot], roof: Roof) -> None:
     axes = plot(figure, LEFT, LINE, width, height)
     axes.set(xlim=(0, width), ylim=(height, 0))
     scale, unit = next((step for step in UNITS["flop/s"] if step[0] <= roof.flops_per_s), UNITS["flop/s"][-1])
-    columns(axes, [(x(value), f"{value:,g}") for value in x.ticks(5)], "FLOP per byte")
+    columns(
+        axes,
+        [(x(value), in_words(int(value)) if value >= 1 else f"{value:g}") for value in x.ticks(5)],
+        "FLOP per byte",
+    )
     rows(axes, [(y(value), f"{value / scale:,g}") for value in y.ticks(6)])
     axes.text(EDGE - LEFT, -6, unit)
     corners = (x.low, roof.ridge, x.high)
@@ -211,7 +215,7 @@ class Sweep:
             return "never overhead-bound"
         if self.overhead_bound == len(self.sizes):
             return "overhead-bound throughout"
-        return f"overhead-bound up to {self.sizes[self.overhead_bound - 1]:,g} {unit}"
+        return f"overhead-bound up to {self.sizes[self.overhead_bound - 1]:,.0f} {unit}"
 
 
 LINES = (("warm", "on the GPU"), ("enqueue", "on the CPU"), ("launched", "from Python"))
@@ -242,7 +246,8 @@ def regimes(figure: Figure, sweeps: Mapping[str, Sweep], axis: str) -> None:
         axes.set(xlim=(0, width), ylim=(PANEL, 0))
         axes.text(EDGE - SIDE, -6, f"{label(heading, 24)}: {sweep.regime(axis)}", weight="bold")
         is_last = place == len(sweeps) - 1
-        columns(axes, _apart([(x(size), f"{size:,g}" if is_last else "") for size in sizes]), axis if is_last else "")
+        words = [(x(size), f"{size:,.0f}" if is_last else "") for size in sizes]
+        columns(axes, _apart(words), axis if is_last else "")
         rows(axes, [(y(us), plain(us, "us")) for us in y.ticks(4)])
         if sweep.overhead_bound:
             end = width if sweep.overhead_bound == len(sweep.sizes) else x(sweep.crossing)
@@ -250,15 +255,15 @@ def regimes(figure: Figure, sweeps: Mapping[str, Sweep], axis: str) -> None:
         _lines(axes, sweep, x, y)
 
 
-def _apart(ticks: Iterable[tuple[float, str]]) -> list[tuple[float, str]]:
-    """The ticks with the words of those left out that would run into the ones before."""
-    free, found = -math.inf, []
-    for place, text in ticks:
+def _apart(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """The ticks, without the words of those that would run into a later one: the end of a scale must be told."""
+    free, found = math.inf, []
+    for place, text in reversed(ticks):
         half = len(text) * LETTER / 2
-        fits = place - half >= free
+        fits = place + half <= free
         found.append((place, text if fits else ""))
-        free = place + half + LETTER if fits else free
-    return found
+        free = place - half - LETTER if fits else free
+    return found[::-1]
 
 
 def _lines(axes: Axes, sweep: Sweep, x: Scale, y: Scale) -> None:

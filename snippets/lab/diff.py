@@ -197,7 +197,7 @@ def _totals(traced: Trace, label: str, known: Work) -> dict[str, Figure | None]:
         "GPU activities": per_step(traced, lambda step: len(step.activities)),
         "CUDA calls that launch them": per_step(traced, lambda step: gpu_calls(traced, step)),
         "CUDA calls in all": per_step(traced, lambda step: len(step.launches)),
-        "operators": per_step(traced, lambda step: sum(not op.is_annotation for op in step.ops)),
+        "operators and regions": per_step(traced, lambda step: sum(not op.is_annotation for op in step.ops)),
         "CPU time": per_step(traced, cpu_us, "us"),
         "bytes moved": _moved(traced, known),
     }

@@ -76,7 +76,7 @@ def choice(name: str, *options: str) -> Html:
         raise ValueError(f"{name} is {answers[0]!r} on {device}, which is none of {', '.join(map(repr, labels))}")
     named = labels[answer] != answer
     parts = [f"<strong>{escape(labels[answer])}</strong>"] if named else []
-    parts += [_said(shown)] if not (named and isinstance(shown.value, bool)) else []
+    parts += [_said(shown)] if not (named and isinstance(shown.value, bool) and not shown.said) else []
     return _box({"kind": "choice", "answer": answer, "options": list(labels.items())}, Html(": ".join(parts)), device)
 
 

@@ -39,14 +39,15 @@ def table(caption: str, head: Sequence[Cell], rows: Iterable[Sequence[Cell]], *,
 
 
 def _cells(cells: Sequence[Cell], tag: str, columns: int, text_columns: int) -> str:
+    """A row's cells, a line each: a search that strips tags must not join them. An empty heading heads nothing."""
     if len(cells) != columns:
         raise ValueError(f"{len(cells)} cells in a table of {columns} columns: {cells!r}")
-    """A row's cells, a line each: a search that strips tags must not run them together. An empty heading heads nothing."""
     lines = []
     for place, cell in enumerate(cells):
         kind = "" if place < text_columns else ' class="number"'
         heads = tag == "th" and cell != ""
-        lines.append(f"<th scope=\"col\"{kind}>{cell_html(cell)}</th>" if heads else f"<td{kind}>{cell_html(cell)}</td>")
+        start, end = (f'<th scope="col"{kind}>', "</th>") if heads else (f"<td{kind}>", "</td>")
+        lines.append(f"{start}{cell_html(cell)}{end}")
     return "\n".join(lines)
 
 

@@ -38,7 +38,8 @@ class KernelName:
     dtype: str | None
     """What the inputs are; tf32 where they are f32 in memory and rounded before they are multiplied."""
     tile: str | None
-    """`128x256x64`, or as much of it as the name tells; in attention, queries by keys, then the size of a head."""
+    """`128x256x64`, or as much of it as the name tells; in attention, queries by keys, with cuDNN
+    also by the size of a head."""
     layout: str | None
     """Which of A and B are transposed, in the name's own letters: `tn`, `TNT`."""
     fused: tuple[str, ...]
@@ -125,7 +126,7 @@ def shown(name: str) -> Html:
 
 _BRACKET_OR_SEPARATOR = re.compile(
     r"(?P<open>[<({\[])|->|(?P<close>[>)}\]])"
-    r"|(?P<separator>,(?: then| and)? | \+ |; |: | then | against | in both | and | or | with )"
+    r"|(?P<separator> → |,(?: then| and)? | \+ |; |: | then | against | in both | and | or | with )"
 )
 
 

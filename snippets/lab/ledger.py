@@ -34,16 +34,19 @@ def filterable() -> Html:
     devices = _devices()
     judged = [judge(claim, of, device) for of, claim in all_claims().values() for device in devices]
     head = [*HEAD, "device"] if len(devices) > 1 else list(HEAD)
-    rows = [[*_row(one, linked=True), *([short_name(one.device)] if len(devices) > 1 else [])] for one in judged]
+    rows = [[*_row(one, whole=True), *([short_name(one.device)] if len(devices) > 1 else [])] for one in judged]
     caption = f"Claims on {_listed(map(short_name, devices))}"
     return Html(f'<div class="ledger">{table(caption, head, rows, text_columns=len(head))}</div>')
 
 
 def claims_table(chapter: str = "", words: Sequence[str] = ()) -> Html:
-    """The ledger of the shown device, or a chapter's part of it, or only the verdicts in `words`."""
+    """The ledger of the shown device, or a chapter's part of it, or only the verdicts in `words`.
+
+    Without the reasons: those stand on the chapter's page, beside the verdicts.
+    """
     device = recording.shown_device()
     judged = [judge(claim, of, device) for of, claim in all_claims().values() if chapter in ("", of)]
-    rows = [_row(one) for one in judged if not words or one.word in words]
+    rows = [_row(one, whole=False) for one in judged if not words or one.word in words]
     caption = f"Claims{f' of {chapter}' if chapter else ''} on {short_name(device)}"
     return table(caption, HEAD, rows, text_columns=len(HEAD))
 
@@ -63,11 +66,12 @@ def _devices() -> tuple[str, ...]:
     return recording.devices() or (recording.BUILDER,)
 
 
-def _row(one: Verdict, *, linked: bool = False) -> list[Cell]:
+def _row(one: Verdict, *, whole: bool) -> list[Cell]:
+    """A claim on a device. `whole`: with the reason why it differs and a link to its page, where it stands otherwise."""
     claim = one.claim
     place = f"../{PAGES.get(one.chapter, one.chapter)}/#claim-{claim.id.lower()}"
-    where = f' · <a href="{escape(place)}">{escape(one.chapter)}</a>' if linked else ""
-    why = f"<small>{escape(claim.why)}</small>" if claim.why and one.word != "holds" else ""
+    where = f' · <a href="{escape(place)}">{escape(one.chapter)}</a>' if whole else ""
+    why = f"<small>{escape(claim.why)}</small>" if whole and claim.why and one.word != "holds" else ""
     return [
         _id(one),
         mark(one),

@@ -11,7 +11,7 @@ from html import escape
 from snippets.lab import kernel_names, rates, recording, trace
 from snippets.lab.averages import Average, key_averages
 from snippets.lab.figures import Figure, figure, in_words
-from snippets.lab.html import Cell, Html, code, details, table
+from snippets.lab.html import Cell, Html, cell_html, code, details, table
 from snippets.lab.recording import Recording
 from snippets.lab.trace import CpuOp, GpuActivity, Step, Trace
 from snippets.lab.work import Known, works_of
@@ -54,11 +54,10 @@ def kernel_table(
         "launch delay": [_us(traced.launch_delay_us(one)) for one in step.activities],
         "FLOP/s": [rates.flop_rate(*one, ceilings) for one in zip(works, times, strict=True)],
         "bytes/s": [rates.byte_rate(*one, ceilings) for one in zip(works, times, strict=True)],
-        "grid": [_triple(one.grid) for one in step.activities],
-        "block": [_triple(one.block) for one in step.activities],
-        "registers": [one.registers for one in step.activities],
-        "shared memory, bytes": [
-            None if one.shared_memory_bytes is None else f"{one.shared_memory_bytes:,}" for one in step.activities
+        "grid, block": [_stacked(_triple(one.grid), _triple(one.block)) for one in step.activities],
+        "registers, shared bytes": [
+            _stacked(one.registers, None if one.shared_memory_bytes is None else f"{one.shared_memory_bytes:,}")
+            for one in step.activities
         ],
     }
     shown = {head: cells for head, cells in columns.items() if head not in RATES or any(cells)}
@@ -91,6 +90,10 @@ def _text(content: str) -> Html:
 def _from(traced: Trace, activity: GpuActivity) -> Html | None:
     names = [code(one.name, 40) for one in (traced.op_of(activity), traced.launch_of(activity)) if one]
     return _text("<br>".join(names)) if names else None
+
+
+def _stacked(upper: Cell, lower: Cell) -> Html | None:
+    return None if upper is None and lower is None else Html(f"{cell_html(upper)}<br>{cell_html(lower)}")
 
 
 def _us(value: float | None) -> str | None:

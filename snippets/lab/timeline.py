@@ -40,7 +40,7 @@ _PATTERNS: Mapping[Kind, str] = {
 }
 """Over the color of a kind, on a tile of six pixels. A GEMM is plain, a fill hollow, an annotation dashed by CSS."""
 
-_HEAD_PX, _NAME_PX, _CPU_ROW_PX, _GPU_ROW_PX, _AXIS_PX = 30, 16, 16, 22, 16
+_HEAD_PX, _NAME_PX, _CPU_ROW_PX, _GPU_ROW_PX, _AXIS_PX = 44, 16, 16, 22, 16
 _REFERENCE_PX = 720
 """The width that names are shortened for; on a narrower page they are cut off, and the script fits them anew."""
 _PADDING_PX, _LEAST_LETTERS, _MOST_TICKS, _LAST_TICK = 6, 3, 6, 0.93  # as in timeline.js
@@ -48,6 +48,8 @@ _LETTER_PX = 6.0
 _MARGIN = 1.004
 """How much longer the scale is than what it shows, so that the last slice has an edge."""
 _NOTHING = Html("")
+_METADATA = ("_unsafe_view", "as_strided", "expand", "permute", "reshape", "t", "transpose", "unsqueeze", "view")
+"""Operators in the name of a fused kernel that compute nothing."""
 _TOOLS = (
     '<div class="zoom" role="group" aria-label="Zoom" hidden>'
     '<button type="button" value="-" aria-label="Zoom out">−</button>'
@@ -113,7 +115,7 @@ def drawing(traces: Mapping[str, tuple[Trace, Step, str]], caption: str, ident: 
     described = escape(". ".join([caption, *(f"{heading}: {'; '.join(parts)}" for heading, parts in said.items())]))
     kinds = {one.kind for one in slices}
     legend = "".join(_legend(kind, ident) for kind in KINDS if kind in kinds)
-    same = "".join(_tables(heading, traces[heading][0], each) for heading, each in found.items())
+    same = "".join(_tables(caption, heading, traces[heading][0], each) for heading, each in found.items())
     return Html(
         f'<figure class="lab-timeline" data-search-exclude><figcaption>{escape(caption)}</figcaption>{_TOOLS}'
         f'<div class="frame" role="region" tabindex="0" aria-label="{escape(caption)}: drawing">'
@@ -142,7 +144,8 @@ def names(one: Slice) -> tuple[str, str]:
     decoded = kernel_names.decode(one.name)
     if one.source.kind != "kernel":
         return decoded.short, one.kind
-    parts = ["GEMM", *decoded.fused] if one.kind == "gemm" else decoded.fused
+    fused = [op for op in decoded.fused if op not in _METADATA]
+    parts = ["GEMM", *fused] if one.kind == "gemm" else fused
     return decoded.short, " + ".join(parts) or decoded.short.partition(" (")[0]
 
 
@@ -176,8 +179,9 @@ class _Canvas:
         """A step below those drawn before, with the arrows from its calls to what they started."""
         self.height += _HEAD_PX
         top = self.height
-        head = f'{escape(heading)}<tspan dx="8">{said[0]}</tspan><tspan class="more">; {said[1]}</tspan>'
-        self.names.append(f'<text class="heading" y="{self.height - 8}">{head}</text>')
+        self.names.append(f'<text class="heading" y="{self.height - 22}">{escape(heading)}</text>')
+        more = f'<tspan>{said[0]}</tspan><tspan class="more">; {said[1]}</tspan>'
+        self.names.append(f'<text class="said" y="{self.height - 8}">{more}</text>')
         ends: dict[int, tuple[Slice, int]] = {}
         self.slices.append(f'<g role="group" aria-label="{escape(heading)}">')
         for lane in each:
@@ -261,7 +265,7 @@ def _legend(kind: Kind, ident: str) -> str:
     return f'<li class="{kind}">{sample}{KINDS[kind]}</li>'
 
 
-def _tables(heading: str, traced: Trace, each: Sequence[Lane]) -> Html:
+def _tables(caption: str, heading: str, traced: Trace, each: Sequence[Lane]) -> Html:
     """All slices in the order in which they are drawn; the first cell of a row is what the slice is called."""
     work: dict[int | None, list[str]] = defaultdict(list)
     for one in (one for lane in each if lane.is_gpu for one in lane.slices):
@@ -271,8 +275,8 @@ def _tables(heading: str, traced: Trace, each: Sequence[Lane]) -> Html:
     cpu_head = ["name", "what", "lane", "starts on the GPU", "begins after", "lasts"]
     gpu_head = ["what", "name", "lane", "operator", "call", "begins after", "lasts", "launch delay", "grid", "block"]
     gpu_head += ["registers", "shared memory, bytes", "moved, bytes"]
-    shown = table(f"{heading}, CPU", cpu_head, cpu, text_columns=4) if cpu else _NOTHING
-    return Html(shown + (table(f"{heading}, GPU", gpu_head, gpu, text_columns=5) if gpu else _NOTHING))
+    shown = table(f"{caption}: {heading}, CPU", cpu_head, cpu, text_columns=4) if cpu else _NOTHING
+    return Html(shown + (table(f"{caption}: {heading}, GPU", gpu_head, gpu, text_columns=5) if gpu else _NOTHING))
 
 
 def _cpu_row(place: str, one: Slice, work: Mapping[int | None, Sequence[str]]) -> list[Cell]:

@@ -969,6 +969,6 @@ def graph_gain() -> Html:
     def gain(found: Recording, i: int) -> Cell:
         return in_words(loop_to_replay(found, found.points[i]), "x")
 
-    heads = {"loop": time_of("launched"), "replay": time_of("warm"), "loop / replay": gain}
+    heads = {"loop / replay": gain, "loop": time_of("launched"), "replay": time_of("warm")}
     caption = "A loop of steps beside the replay of a CUDA graph of them"
     return tables.sweep_table(SWEEPS, heads, recording.shown_device(), caption, lambda at: str(at["size"]))

@@ -24,7 +24,6 @@ VARIANTS = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/lige
 WIDTHS = {"3072": "", "4096": "_4096"}
 """Hidden size -> what the names of its recordings end in."""
 SWEEPS = {"eager": "mlp/sweep_eager", "compiled": "mlp/sweep_compiled", "Liger": "mlp/sweep_liger"}
-LABEL = "mlp_fwd"
 ONE_TOKEN, ONE_SEQUENCE = "batch=1,seq=1", "batch=1,seq=128"
 BF16_BYTES = 2
 METADATA_OPS = {"aten::t", "aten::transpose", "aten::as_strided", "aten::reshape", "aten::view", "aten::_unsafe_view"}
@@ -1188,7 +1187,6 @@ FIGURES: Mapping[str, Callable[[str], Figure]] = {
     "working_op": in_steps("eager", working_ops),
     "chain_over_mm": _chain_over_mm,
     "gate_us": kernel_us("eager", gemms, 0),
-    "down_us": kernel_us("eager", gemms, 2),
     "gelu_us": gelu_us,
     "gelu_of_gate": amount("eager", "%", _gelu_of_gate),
     "mul_us": mul_us,
@@ -1201,12 +1199,9 @@ FIGURES: Mapping[str, Callable[[str], Figure]] = {
     "saved_bytes": _saved_bytes,
     "saved_us": _saved_us,
     "predicted_us": _predicted_us,
-    "fused_percent": percent_of_copy("compiled"),
     "gelu_percent": percent_of_copy("eager", 0),
-    "liger_percent": percent_of_copy("liger"),
     "liger_cpu_side": in_steps("liger", _cpu_side),
     "liger_over_inductor": trace_ratio(liger_us, fused_us),
-    "trace_over_bare": _trace_over_bare,
     "slow_choices": _slow_choices,
     "slow_over_fast": _slow_over_fast,
     "slow_us": _slow_us,
@@ -1225,14 +1220,11 @@ FIGURES: Mapping[str, Callable[[str], Figure]] = {
     "one_token_compiled": _slower_from_python(ONE_TOKEN, 1),
     "one_token_liger": _slower_from_python(ONE_TOKEN, 2),
     "one_token_gpu": paired(_SWEEP[0], _SWEEP[1], "warm", ONE_TOKEN),
-    "compile_cost": _cost_of_compiling,
     "one_token_replayed": _replayed,
     "wide_fused_percent": percent_of_copy("compiled_4096"),
     "wide_liger_percent": percent_of_copy("liger_4096"),
     "wide_ratio": trace_ratio(kernel_us("liger_4096", pointwise, 0), kernel_us("compiled_4096", pointwise, 0)),
     "wide_compiled_speedup": paired("mlp/eager_4096", "mlp/compiled_4096", "warm"),
     "wide_liger_speedup": paired("mlp/eager_4096", "mlp/liger_4096", "warm"),
-    "memory_saved": _saved_memory,
-    "error_ratio": _error_ratio,
 }
 """The chapter's own numbers, `#!fig mlp.<name>`."""

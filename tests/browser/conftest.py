@@ -6,13 +6,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.browser import serving, two_devices
-from tests.browser.looking import PATIENCE_MS, Tab
+from tests.browser.looking import PATIENCE_MS, Scheme, Tab
 from tests.browser.serving import Site
 
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -63,24 +62,36 @@ def trial(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield served
 
 
-@pytest.fixture
-def opened(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Opened]:
-    """A function that opens a new tab, with a memory of its own; in the end nothing may have gone wrong in it."""
-    tabs: list[Tab] = []
+@pytest.fixture(scope="package")
+def shared(browser: Browser) -> Iterator[dict[tuple[str, bool], Tab]]:
+    """Tabs by site, and by whether scripts run. Used for one test after the other: a new one takes twice the time."""
+    tabs: dict[tuple[str, bool], Tab] = {}
+    yield tabs
+    for tab in tabs.values():
+        tab.page.context.close()
 
-    def opened(path: str, *, on: str = "site", width: int = 1280, scheme: str = "light", **context: Any) -> Tab:
-        site: Site = request.getfixturevalue(on)
-        new = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **context)
-        new.set_default_timeout(PATIENCE_MS)
-        tab = Tab(new.new_page(), site.url)
-        tabs.append(tab)
-        tab.go(path)
-        return tab
+
+@pytest.fixture
+def opened(browser: Browser, shared: dict[tuple[str, bool], Tab], request: pytest.FixtureRequest) -> Iterator[Opened]:
+    """A function that opens a page in a tab that remembers nothing; in the end nothing may have gone wrong in it."""
+    used: list[Tab] = []
+
+    def opened(
+        path: str, *, on: str = "site", width: int = 1280, scheme: Scheme = "light", scripts: bool = True
+    ) -> Tab:
+        if (on, scripts) not in shared:
+            site: Site = request.getfixturevalue(on)
+            shared[on, scripts] = Tab(browser.new_context(java_script_enabled=scripts).new_page(), site.url)
+        used.append(shared[on, scripts])
+        used[-1].page.set_viewport_size({"width": width, "height": 900})
+        used[-1].page.emulate_media(media="null", color_scheme=scheme)
+        used[-1].go(path)
+        return used[-1]
 
     yield opened
-    problems = [problem for tab in tabs for problem in tab.problems()]
-    for tab in tabs:
-        tab.page.context.close()
+    problems = [problem for tab in used for problem in tab.problems()]
+    for tab in used:
+        tab.forget()
     assert problems == []
 
 

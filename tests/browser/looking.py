@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import ConsoleMessage, Page, Request, Response
 
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 INSPECT = Path(__file__).with_name("inspect.js").read_text(encoding="utf-8")
 WIDTHS = (1280, 360)
-SCHEMES = ("light", "dark")
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 PATIENCE_MS = 10_000
 """For what takes milliseconds on a machine that has nothing else to do."""
 
@@ -41,6 +43,7 @@ class Tab:
         """What the page at hand has been given so far."""
         self._status: dict[str, int] = {}
         self._problems: list[str] = []
+        page.set_default_timeout(PATIENCE_MS)
         page.on("console", self._console)
         page.on("pageerror", lambda error: self._problems.append(f"an error that nothing caught: {error}"))
         page.on("request", self._request)
@@ -74,6 +77,15 @@ class Tab:
         found, self._problems = self._problems, []
         return found
 
+    def forget(self) -> None:
+        """Leave the page, with all that it stored and opened."""
+        self.page.evaluate("() => localStorage.clear()")
+        for page in self.page.context.pages:
+            if page is not self.page:
+                page.close()
+        self.page.goto("about:blank")
+        self.problems()
+
     def _console(self, message: ConsoleMessage) -> None:
         told_anyway = message.text.startswith("Failed to load resource")
         if message.type in ("error", "warning") and not told_anyway:
@@ -87,7 +99,8 @@ class Tab:
             self._problems.append(f"a request beyond the site: {request.url}")
 
     def _failed(self, request: Request) -> None:
-        if self._is_ours(request.url):
+        left_meanwhile = request.failure == "net::ERR_ABORTED"
+        if self._is_ours(request.url) and not left_meanwhile:
             self._problems.append(f"failed: {request.url}: {request.failure}")
 
     def _response(self, response: Response) -> None:

@@ -71,7 +71,7 @@ def test_a_guess_is_judged_by_the_device_at_hand(on_trial: Opened, device: str) 
 
 
 def test_without_scripts_a_tab_is_opened_all_the_same(on_trial: Opened) -> None:
-    page = on_trial(java_script_enabled=False).page
+    page = on_trial(scripts=False).page
     expect(sentence(page)).to_have_text(MHZ[BUILDER])
     choose(page, OTHER)
     expect(page.locator(".provenance").filter(visible=True)).to_contain_text("NVIDIA Sample")

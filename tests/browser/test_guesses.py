@@ -111,7 +111,7 @@ def test_nothing_is_committed_before_something_is_said(page: Page) -> None:
 
 
 def test_without_scripts_a_guess_is_a_question_with_a_folded_answer(on_trial: Opened) -> None:
-    page = on_trial(java_script_enabled=False).page
+    page = on_trial(scripts=False).page
     expect(page.get_by_role("button", name="Commit")).to_have_count(0)
     for text, said in (("How many", str(KERNELS)), ("How long", GATE.text), ("In which order", ORDER)):
         expect(answer(page, text)).to_have_count(0)

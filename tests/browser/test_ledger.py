@@ -78,5 +78,5 @@ def test_an_address_that_means_nothing_hides_nothing(opened: Opened, claims: lis
 
 
 def test_without_scripts_every_claim_is_there(opened: Opened, claims: list[dict[str, Any]]) -> None:
-    page = opened("claims/#verdict=differs", java_script_enabled=False).page
+    page = opened("claims/#verdict=differs", scripts=False).page
     assert shown(page).locator(".id").all_inner_texts() == ids(claims)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.looking import PATIENCE_MS, SCHEMES, WIDTHS, Allowed, Tab
+from tests.browser.looking import SCHEMES, WIDTHS, Allowed, Scheme, Tab
 from tests.browser.serving import PAGES, Site
 
 ALLOWED = (
@@ -18,7 +18,7 @@ ALLOWED = (
 )
 MISSING = "no/such/page/"
 
-Tabs = dict[tuple[int, str], Tab]
+Tabs = dict[tuple[int, Scheme], Tab]
 
 
 @contextmanager
@@ -28,7 +28,6 @@ def opened_on(browser: Browser, site: Site) -> Iterator[Tabs]:
     for width in WIDTHS:
         for scheme in SCHEMES:
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-            context.set_default_timeout(PATIENCE_MS)
             found[width, scheme] = Tab(context.new_page(), site.url)
     yield found
     for tab in found.values():

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Opened
+from tests.browser.looking import Scheme
 
 
 def scheme(page: Page) -> str | None:
@@ -15,7 +16,7 @@ def scheme(page: Page) -> str | None:
 
 
 @pytest.mark.parametrize(("preferred", "shown"), [("light", "default"), ("dark", "slate")])
-def test_the_scheme_is_what_the_reader_prefers(opened: Opened, preferred: str, shown: str) -> None:
+def test_the_scheme_is_what_the_reader_prefers(opened: Opened, preferred: Scheme, shown: str) -> None:
     assert scheme(opened("", scheme=preferred).page) == shown
 
 

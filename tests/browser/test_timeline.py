@@ -200,7 +200,7 @@ def test_no_name_is_longer_than_its_slice(on_trial: Opened, device: str, width: 
 
 
 def test_without_scripts_the_picture_and_the_tables_are_complete(on_trial: Opened) -> None:
-    tab = on_trial(java_script_enabled=False)
+    tab = on_trial(scripts=False)
     figure = timeline(tab.page)
     expect(figure.get_by_role("img", name="Two ways")).to_be_visible()
     expect(figure.get_by_role("button")).to_have_count(0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gzip
 
 import pytest
-from playwright.sync_api import Response
+from playwright.sync_api import Browser, Response
 
-from tests.browser.conftest import Opened
+from tests.browser.looking import Tab
 from tests.browser.serving import CHAPTERS, PAGES, ROOT, Site
 
 PAGE_LIMIT_BYTES = 250_000
@@ -35,10 +35,12 @@ def largest_page(site: Site, weights: list[str]) -> None:
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
-def test_first_view_of_a_chapter(opened: Opened, weights: list[str], chapter: str) -> None:
-    tab = opened(PAGES[chapter])
-    tab.page.wait_for_load_state("networkidle")
-    loaded = {response.url.removeprefix(tab.site): sent(response) for response in tab.responses}
+def test_first_view_of_a_chapter(browser: Browser, site: Site, weights: list[str], chapter: str) -> None:
+    with browser.new_context() as context:
+        tab = Tab(context.new_page(), site.url)
+        tab.go(PAGES[chapter])
+        tab.page.wait_for_load_state("networkidle")
+        loaded = {response.url.removeprefix(tab.site): sent(response) for response in tab.responses}
     assert {PAGES[chapter], "assets/css/book.css", "search/search_index.json"} <= loaded.keys()
     total = sum(loaded.values())
     heaviest = ", ".join(f"{url} {size:,}" for url, size in sorted(loaded.items(), key=lambda item: -item[1])[:4])

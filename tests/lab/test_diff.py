@@ -205,7 +205,7 @@ def test_the_tables() -> None:
         ["GPU activities", "2", "1", "−1"],
         ["CUDA calls that launch them", "2", "1", "−1"],
         ["CUDA calls in all", "2", "1", "−1"],
-        ["operators", "2", "1", "−1"],
+        ["operators and regions", "2", "1", "−1"],
         ["CPU time", "80.0 µs", "80.0 µs", "0"],
         ["bytes moved", "768 bytes", "–", "–"],
     ]

@@ -111,8 +111,8 @@ def test_the_part_of_a_chapter(claims: Callable[..., None], shelf: Path) -> None
     assert rows(ledger.claims_table("linear")) == []
     assert "<caption>Claims of mlp on SAMPLE</caption>" in ledger.claims_table("mlp")
     assert rows(ledger.claims_table("mlp", ["differs"])) == [
-        ["M2", "≠ differs", "Five kernels.every-gpuBecause.", "–", "4"],
-        ["M3", "≠ differs", "Five kernels.every-gpuSo.", "–", "3"],
+        ["M2", "≠ differs", "Five kernels.every-gpu", "–", "4"],
+        ["M3", "≠ differs", "Five kernels.every-gpu", "–", "3"],
     ]
 
 

@@ -160,7 +160,9 @@ class TestDevices:
         return shelf
 
     def test_a_tab_for_each_the_builder_first(self, two: Path) -> None:
-        shown = page.show("a-b", lambda: f'<b id="x">{recording.shown_device()}</b><a href="#x">x</a><a href="#y">y</a>')
+        shown = page.show(
+            "a-b", lambda: f'<b id="x">{recording.shown_device()}</b><a href="#x">x</a><a href="#y">y</a>'
+        )
         seen = Markup(shown)
         assert seen.text == f"SAMPLEA100 SXM4 80GB{DEVICE}xy{self.OTHER}xy"
         assert shown.startswith('<div class="lab" data-fence="a-b"><div class="tabbed-set tabbed-alternate devices"')

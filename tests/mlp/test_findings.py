@@ -462,8 +462,11 @@ SHOWN: Mapping[str, tuple[Callable[[], Html], tuple[str, ...]]] = {
     "operators": (findings.operators, ("aten::matmul", "6 operators that never reach the GPU", "aten::as_strided")),
     "gemms": (findings.gemm_times, ("gate, 8192x768x3072", "down, 8192x3072x768", "sustained")),
     "compiled": (findings.compiled_step, ("eager, CPU", "compiled, CPU", "TorchDynamo Cache Lookup")),
-    "compiled diff": (findings.compiled_diff, ("replaced", "operators 29 8 −21", "bytes moved 455 MB 354 MB −101 MB")),
-    "Liger diff": (findings.liger_diff, ("The layer came from", "replaced", "operators 29 33 +4")),
+    "compiled diff": (
+        findings.compiled_diff,
+        ("replaced", "operators and regions 29 8 −21", "bytes moved 455 MB 354 MB −101 MB"),
+    ),
+    "Liger diff": (findings.liger_diff, ("The layer came from", "replaced", "operators and regions 29 33 +4")),
     "traffic": (findings.traffic, ("eager: 252 MB", "compiled: 151 MB", "GELU's result, read again")),
     "footprints": (findings.footprints, ("24,576", "8,192", "Inductor's")),
     "choices": (
