@@ -26,7 +26,7 @@ STEPS = {
 
 def newest(device: str) -> Circumstances:
     """The circumstances of the latest timed recording of a device: its clocks are those of a GPU at work."""
-    timed = [one for one in recording.every(device) if one.ceilings]
+    timed = [one for one in recording.every(device) if any(at.timings for at in one.points)]
     if not timed:
         raise RecordingMissing(f"no timed recording for {device}; there run make record")
     return max((one.circumstances for one in timed), key=lambda one: one.date)

@@ -127,8 +127,7 @@ def roofline(figure: Figure, spots: Mapping[str, Spot], roof: Roof) -> None:
     width, height = WIDTH - LEFT - EDGE, roofline_height(len(spots)) - LINE - AXIS
     rates = [rate for spot in spots.values() for rate in spot.quartiles]
     low = min(roof.ridge / 8, *(spot.intensity for spot in spots.values())) / 2
-    ends = (low * (spot.intensity / low) ** (width / _room(name, spot, width)) for name, spot in spots.items())
-    x = Scale(low, max(roof.ridge * 8, *ends), 0, width)
+    x = Scale(low, max(roof.ridge * 8, *(2 * spot.intensity for spot in spots.values())), 0, width)
     y = Scale(min(*rates, roof(x.low)) / 2, max(*rates, roof.flops_per_s) * 4, height, 0)
     axes = plot(figure, LEFT, LINE, width, height)
     axes.set(xlim=(0, width), ylim=(height, 0))
@@ -154,21 +153,18 @@ def _named(name: str, spot: Spot) -> str:
     return f"{label(name, 24)}: {in_words(spot.rate, 'flop/s')}"
 
 
-def _room(name: str, spot: Spot, width: float) -> float:
-    """How far right a step may stand, so that what is written behind it ends inside."""
-    return width - ASIDE - LETTER * len(_named(name, spot))
-
-
 def _spots(axes: Axes, spots: Mapping[str, Spot], x: Scale, y: Scale, under: float) -> None:
-    """Each step as a marker with its quartiles; behind it name and rate, on a line of its own below `under`."""
+    """Each step as a marker with its quartiles; name and rate on a line of their own below `under`, aside if it fits."""
     ordered = sorted(enumerate(spots.items()), key=lambda item: -item[1][1].rate)
-    lines = _lines_apart([y(spot.rate) for _, (_, spot) in ordered], under, y.start)
+    lines = _lines_apart([y(spot.rate) for _, (_, spot) in ordered], under + NAME, y.start)
     for (place, (name, spot)), line in zip(ordered, lines, strict=True):
         across, down, color = x(spot.intensity), y(spot.rate), SERIES[place % len(SERIES)]
-        axes.plot([across, across + ASIDE - 4], [down, line], color=color, linewidth=1)
+        aside = min(across + ASIDE, x.end - LETTER * len(_named(name, spot)))
+        end = (aside - 4, line) if aside > across else (across, line - TEXT)
+        axes.plot([across, end[0]], [down, end[1]], color=color, linewidth=1)
         axes.plot([across, across], [y(rate) for rate in spot.quartiles], color=color, linewidth=2)
         axes.plot([across], [down], MARKERS[place % len(MARKERS)], color=color, markeredgecolor=PAPER, markersize=9)
-        axes.text(across + ASIDE, line + TEXT / 3, _named(name, spot))
+        axes.text(aside, line + TEXT / 3, _named(name, spot))
 
 
 def _lines_apart(wanted: Sequence[float], under: float, bottom: float) -> list[float]:

@@ -67,7 +67,7 @@ def _devices() -> tuple[str, ...]:
 
 
 def _row(one: Verdict, *, whole: bool) -> list[Cell]:
-    """A claim on a device. `whole`: with the reason why it differs and a link to its page, where it stands otherwise."""
+    """A claim on a device; `whole`: with why it differs, and a link to its page, where that stands otherwise."""
     claim = one.claim
     place = f"../{PAGES.get(one.chapter, one.chapter)}/#claim-{claim.id.lower()}"
     where = f' · <a href="{escape(place)}">{escape(one.chapter)}</a>' if whole else ""

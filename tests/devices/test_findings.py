@@ -34,7 +34,7 @@ def test_ceilings_are_ordered_by_size_as_numbers():
 def test_circumstances_are_those_of_a_timed_recording(monkeypatch):
     timed = next(one for one in recording.every(recording.BUILDER) if one.ceilings)
     later = msgspec.structs.replace(timed.circumstances, date="2999-01-01T00:00:00Z", driver="idle")
-    untimed = msgspec.structs.replace(timed, ceilings=(), circumstances=later)
+    untimed = msgspec.structs.replace(timed, points=(), circumstances=later)
     monkeypatch.setattr(recording, "every", lambda device: iter([timed, untimed]))
     assert findings.newest("any").driver == timed.circumstances.driver
 
