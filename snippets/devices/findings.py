@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from snippets.lab import charts, recording
 from snippets.lab.claims import Claim
@@ -24,12 +24,15 @@ STEPS = {
 """Steps of the book, one or two of each chapter."""
 
 
-def newest(device: str) -> Circumstances:
-    """The circumstances of the latest timed recording of a device: its clocks are those of a GPU at work."""
-    timed = [one for one in recording.every(device) if any(at.timings for at in one.points)]
-    if not timed:
+def sessions_of(device: str) -> list[Circumstances]:
+    """The circumstances of a device's timed recordings, oldest first: their clocks are those of a GPU at work.
+
+    Raises `RecordingMissing` when there is none.
+    """
+    found = [one.circumstances for one in recording.every(device) if any(at.timings for at in one.points)]
+    if not found:
         raise RecordingMissing(f"no timed recording for {device}; there run make record")
-    return max((one.circumstances for one in timed), key=lambda one: one.date)
+    return sorted(found, key=lambda one: one.date)
 
 
 def known_devices() -> tuple[str, ...]:
@@ -41,8 +44,8 @@ def known_devices() -> tuple[str, ...]:
 
 
 def circumstances() -> Html:
-    """One column for each recorded device: chip, driver, versions, clocks under load."""
-    of = {device: newest(device) for device in known_devices()}
+    """One column for each recorded device: chip, driver, versions; over its sessions, clock and power under load."""
+    of = [sessions_of(device) for device in known_devices()]
     rows: Mapping[str, Callable[[Circumstances], Cell]] = {
         "compute capability": lambda c: c.compute_capability,
         "multiprocessors": lambda c: c.multiprocessors,
@@ -51,22 +54,28 @@ def circumstances() -> Html:
         "driver": lambda c: c.driver,
         "CUDA": lambda c: c.cuda,
         **{name: _version(name) for name in ("python", "torch", "triton", "kernels", "liger-kernel")},
-        "SM clock under load": _clock("sm_mhz", "MHz"),
-        "power under load": _clock("power_w", "W"),
-        "temperature": _clock("temperature_c", "°C"),
         "last recorded": lambda c: c.date[:10],
         "at commit": lambda c: c.commit,
     }
-    body = [[name, *(cell(one) for one in of.values())] for name, cell in rows.items()]
-    return table("Recorded devices", ["", *(one.device for one in of.values())], body)
+    loads = {
+        "SM clock under load": ("sm_mhz", "MHz"),
+        "power under load": ("power_w", "W"),
+        "temperature": ("temperature_c", "°C"),
+    }
+    body: list[list[Cell]] = [[name, *(cell(all_of[-1]) for all_of in of)] for name, cell in rows.items()]
+    body += [[name, *(_over_sessions(all_of, *which) for all_of in of)] for name, which in loads.items()]
+    return table("Recorded devices", ["", *(all_of[-1].device for all_of in of)], body)
 
 
 def _version(name: str) -> Callable[[Circumstances], Cell]:
     return lambda c: c.versions.get(name)
 
 
-def _clock(name: str, unit: str) -> Callable[[Circumstances], Cell]:
-    return lambda c: f"{c.clocks[name]:.0f} {unit}" if name in c.clocks else None
+def _over_sessions(sessions: Sequence[Circumstances], clock: str, unit: str) -> Cell:
+    """From the lowest to the highest reading: `1290 to 1980 MHz`."""
+    read = [one.clocks[clock] for one in sessions if clock in one.clocks]
+    bounds = [f"{bound:.0f}" for bound in (min(read), max(read))] if read else []
+    return f"{' to '.join(dict.fromkeys(bounds))} {unit}" if bounds else None
 
 
 def rate(ceiling: Ceiling) -> tuple[float, str]:
@@ -86,7 +95,7 @@ def ceilings() -> Html:
     order = sorted(sessions, key=lambda what: (what != "copy", what != large, _sizes(what)))
     rows = [[what, *_range(list(sessions[what].values()))] for what in order]
     head = ["ceiling", "median", "lowest session", "highest session", "sessions"]
-    return table(f"Ceilings of {newest(device).device}", head, rows)
+    return table(f"Ceilings of {sessions_of(device)[-1].device}", head, rows)
 
 
 def _sizes(what: str) -> tuple[int, ...]:

@@ -154,7 +154,7 @@ def _named(name: str, spot: Spot) -> str:
 
 
 def _spots(axes: Axes, spots: Mapping[str, Spot], x: Scale, y: Scale, under: float) -> None:
-    """Each step as a marker with its quartiles; name and rate on a line of their own below `under`, aside if it fits."""
+    """Each step as a marker with its quartiles; name and rate on a line of their own below `under`, aside if it can."""
     ordered = sorted(enumerate(spots.items()), key=lambda item: -item[1][1].rate)
     lines = _lines_apart([y(spot.rate) for _, (_, spot) in ordered], under + NAME, y.start)
     for (place, (name, spot)), line in zip(ordered, lines, strict=True):

@@ -7,7 +7,7 @@ from functools import partial
 
 from snippets.lab import charts, diff, kernel_names, recording, tables, timeline
 from snippets.lab.claims import Claim, Source, Word
-from snippets.lab.figures import Figure, UnknownFigure, figure, in_words, of_steps, point, ratio
+from snippets.lab.figures import Figure, UnknownFigure, figure, in_words, of_steps, per_step, point, ratio
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.recording import Timings
 from snippets.lab.trace import CpuOp, GpuActivity, Step, Trace, TraceError, busy_us
@@ -88,15 +88,18 @@ def strides(experiment: str, device: str) -> Mapping[int | None, tuple[tuple[int
     return found
 
 
-def adds_bias(device: str) -> Figure:
-    """What adds the bias of the layer, by the GPU work of a step."""
+def transpose_share(device: str) -> Figure:
+    """CPU time of `aten::t` and what it calls, in percent of that of the `aten::linear` around it, in the trace."""
 
-    def adder(_: Trace, step: Step) -> str:
-        if len(step.activities) == 1:
-            return "the kernel that multiplies"
-        return "a copy and the kernel that multiplies" if step.memcpys else "a kernel of its own"
+    def share(step: Step) -> float:
+        transpose, linear = (
+            sum(op.duration_us for op in step.ops if op.name == name) for name in ("aten::t", "aten::linear")
+        )
+        if not transpose or not linear:
+            raise TraceError(f"{step.name} has no transpose inside an aten::linear")
+        return 100 * transpose / linear
 
-    return in_steps(EAGER, device, adder)
+    return per_step(recording.trace(EAGER, device), share, "%", f"{EAGER}, per step of its trace")
 
 
 def same_work(first: str, second: str, device: str) -> Figure:
@@ -477,9 +480,8 @@ CLAIMS = (
 
 FIGURES: Mapping[str, Callable[[str], Figure]] = {
     "kernel": lambda device: in_steps(EAGER, device, gpu_names),
-    "operators": lambda device: in_steps(EAGER, device, aten_ops),
     "launched_by": launched_by,
-    "adds_bias": adds_bias,
+    "transpose_share": transpose_share,
     "weight_strides": weight_strides,
     "new_strides": fed_new_strides,
     "cheaper": cheaper,

@@ -414,7 +414,8 @@ def worth_a_graph(name: str) -> Measure:
     def measure(device: str) -> Figure:
         found = _load(name, device)
         sizes = [int(at.parameters["size"]) for at in found.points if loop_to_replay(found, at) >= 1.5]
-        return Figure(max(sizes, default=0), origin=f"{device}, {name}")
+        size = max(sizes, default=0)
+        return Figure(size, said=str(size) if size else "none of the sizes", origin=f"{device}, {name}")
 
     return measure
 
@@ -523,8 +524,9 @@ STEPS = (
     _post("P7", "After a warm-up before the profiler, all profiled steps take about the same time.", "timing",
           of_trace("eager_64", first_to_rest(lambda step: step.end_us - step.start_us)), between(0, 1.5),
           "similar times",
-          "Three steps before the profiler do not help here: step #2 stays as wide as in a cold process. What is slow "
-          "is the first step that the profiler keeps, whatever the GPU did before. Leave that step out of an average."),
+          "Three steps before the profiler do little here: step #2 stays nearly as wide as in a cold process. What is "
+          "slow is the first step that the profiler keeps, whatever the GPU did before. Leave that step out of an "
+          "average."),
     Claim("O-M7", "The gap of step #2 survives the warm-up: it stays at least three times that of the steps after it.",
           "timing", of_trace("eager_64", first_to_rest(gap_us)), between(3)),
     Claim("O-M8", "No CUDA call is made in that gap, so neither cuBLAS nor the loading of a kernel fills it.",
@@ -541,12 +543,13 @@ STEPS = (
           of_trace("unscheduled_20", lambda traced: Figure(len(requests(traced)))), same(1), "once"),
     _post("P11", "The kernels of step #0 follow each other closely; a hole opens between those of step #1.", "timing",
           of_trace("unscheduled", holes), between(1), "a hole in step #1 only",
-          "The wide hole is in step #0, where add runs for the first time and its code has to be loaded. Every later "
-          "step has one as well, because at this size the GPU is done long before the CPU reaches the next launch."),
+          "The wide hole is in step #0, where add runs for the first time. Loading its kernel is a small part of it; "
+          "what the CPU did in most of the rest, the trace does not tell. Every later step has a hole as well, because "
+          "at this size the GPU is done long before the CPU reaches the next launch."),
     _post("P12", "The hole of step #1 is one more buffer request.", "this-gpu",
           of_trace("unscheduled", requests_in_second_hole), between(1), "another buffer request",
           "No buffer request falls into that hole. It is the time that the CPU took to reach the second launch, and "
-          "it shrinks from step to step. Look at what overlaps a gap before you name it."),
+          "the steps after it have shorter ones. Look at what overlaps a gap before you name it."),
     Claim("O-M9", "With a warm-up step in the schedule no buffer request is left in the trace.", "this-gpu",
           of_trace("eager_64_cold", lambda traced: Figure(len(requests(traced)))), same(0)),
 )
@@ -578,8 +581,8 @@ DISPATCH = (
           steps_of(calls_under("aten::mm"), "eager_64"),
           lambda found: "cudaOccupancyMaxActiveBlocksPerMultiprocessor" in str(found.value),
           "cudaOccupancyMaxActiveBlocksPerMultiprocessor, cudaLaunchKernel",
-          "cuBLAS asks here too, but once, in the first step of the process, and remembers the answer. A trace "
-          "that leaves out the first steps, as it should, does not show the question."),
+          "cuBLAS asks here too, but only in the first step of the process, and remembers the answers. A trace "
+          "that leaves out the first steps, as it should, does not show the questions."),
     _post("P19", "The product's kernel is launched by cudaLaunchKernel.", "this-gpu",
           steps_of(lambda traced, step: callers(traced, [product(traced, step)[0]]), "eager_64"),
           same("cudaLaunchKernel"), "cudaLaunchKernel",
@@ -599,8 +602,8 @@ DISPATCH = (
           same("4")),
     _post("P22", "A thread of the add kernel uses 32 registers.", "this-gpu",
           steps_of(lambda _, step: step.kernels[-1].registers or 0, "eager_64"), same(32), "32",
-          "Compiled for another GPU, a kernel gets its registers assigned anew. The conclusion stands: so small a "
-          "footprint limits nothing."),
+          "Compiled for another GPU, a kernel gets its registers assigned anew. The few more already cost some of the "
+          "room for blocks, and still nothing is asked."),
     _post("P23", "The add kernel uses no shared memory.", "every-gpu",
           steps_of(lambda _, step: step.kernels[-1].shared_memory_bytes or 0, "eager_64"), same(0), "0"),
     _post("P24", "At 64 the GPU is idle for nearly all of the closing cudaDeviceSynchronize.", "timing",
@@ -834,14 +837,14 @@ def first_kept() -> Html:
 
 def first_steps() -> Html:
     """The first steps of a process, all kept: holes, buffer requests, queries."""
-    traced = _trace("unscheduled_20", recording.shown_device())
+    traced = _trace("unscheduled", recording.shown_device())
     rows: list[Sequence[Cell]] = []
-    for step in traced.steps[:6]:
+    for step in traced.steps:
         spans = (in_words(step.end_us - step.start_us, "us"), in_words(hole(step).duration_us, "us"))
         asked = len(requests(traced, step.start_us, step.end_us))
         rows.append([code(step.name), *spans, asked, queries(traced, step), len(step.launches)])
     head = ["step", "CPU time", "hole", "buffer requests", "occupancy queries", "CUDA calls"]
-    return table("wait=0, warmup=0, active=20: the first six steps", head, rows)
+    return table("wait=0, warmup=0, active=5: the first five steps", head, rows)
 
 
 def first_calls() -> Html:
@@ -892,7 +895,7 @@ def waits() -> Html:
 
 
 def product_runs() -> Html:
-    """The product at 4096 step by step, and a bare one kept running, with the clock after it."""
+    """The product at 4096 step by step, and a bare one replayed, with the clock after it."""
     device = recording.shown_device()
     rows: list[Sequence[Cell]] = []
     for name in ("eager_4096_cold", "eager_4096"):
@@ -904,7 +907,7 @@ def product_runs() -> Html:
         clocks = found.circumstances.clocks
         state = (f"{clocks['sm_mhz']:.0f} MHz", f"{clocks['power_w']:.0f} W") if len(clocks) > 1 else (None, None)
         same_shape = (one.timing.median_us for one in found.ceilings if one.what == "matmul 4096x4096x4096")
-        rows += [[f"kept running, session of {name}", in_words(us, "us"), _rate(us), *state] for us in same_shape]
+        rows += [[f"replayed, session of {name}", in_words(us, "us"), _rate(us), *state] for us in same_shape]
     head = ["4096x4096 by 4096x4096", "time", "rate", "clock after it", "power after it"]
     return table("One product, many runs", head, rows)
 

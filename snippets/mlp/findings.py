@@ -642,9 +642,9 @@ CLAIMS: tuple[Claim, ...] = (
         _is("3 of 3 GEMMs, 0 of 2 pointwise"),
         "3 queries a forward, one for each GEMM",
         scope="this-gpu",
-        differs="Nothing asks here. These GEMMs start one block on each multiprocessor and let it work through "
-        "several tiles, so there is no need to know how many blocks would fit. The rule that a query announces a "
-        "GEMM finds none on this GPU: read the operator above a launch instead.",
+        differs="No question in these steps; the chapter Matmul and add saw cuBLAS ask in a process's first step only, "
+        "and remember. The rule that a query announces a GEMM finds none in later steps: read the operator above a "
+        "launch instead.",
     ),
     claim(
         "M5",
@@ -750,8 +750,8 @@ CLAIMS: tuple[Claim, ...] = (
         _is("torch.compile: 3 of 3, Liger: 0 of 3"),
         "any change of batch, sequence or hidden size compiles again",
         differs="Liger's half is right. torch.compile learns from the first change: it makes the batch size a "
-        "variable, compiles once more, and serves every further size from that graph. The sentence describes "
-        "dynamic=False. Expect two compilations for a varying batch, not one for each size.",
+        "variable, compiles once more, and that graph served every further size tried here. The sentence describes "
+        "dynamic=False. Expect about two compilations for a varying batch, not one for each size.",
     ),
     claim(
         "K5",
@@ -849,13 +849,13 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     claim(
         "O-P13",
-        "Fusion removes 60 to 70 % of the kernel launches.",
+        "Fusion leaves 60 to 70 % less launch overhead; counted here: launches.",
         _launches_saved,
         _between(60, 70),
         "60–70 % less kernel launch overhead",
         scope="this-gpu",
-        differs="One launch of five goes. The CPU does not even get its time back: the layers that choose the fused "
-        "kernel cost more than the launch it saves. Fusion of pointwise operators saves memory traffic, not launches.",
+        differs="One launch of five goes, and the CPU does not even get its time back: the layers that choose the "
+        "fused kernel cost more than the launch it saves. Fusion of pointwise operators saves mostly memory traffic.",
         who=ARTICLE,
     ),
     claim(

@@ -24,17 +24,18 @@ WEIGHTS = pytest.StashKey[list[str]]()
 Opened = Callable[..., Tab]
 
 
-def chromium() -> str | None:
-    """The Chromium of this machine."""
+def chromium() -> str:
+    """The Chromium of this machine. Where there is none, tests are skipped; in continuous integration they fail."""
     named = os.environ.get("CHROMIUM")
-    return next(filter(None, map(shutil.which, [named] if named else CHROMIUMS)), None)
+    path = next(filter(None, map(shutil.which, [named] if named else CHROMIUMS)), None)
+    if path is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(NO_CHROMIUM)
+    return path
 
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     path = chromium()
-    if path is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(NO_CHROMIUM)
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         # No name is looked up: a request that should not be there fails at once, and is not made.
@@ -64,7 +65,7 @@ def trial(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="package")
 def shared(browser: Browser) -> Iterator[dict[tuple[str, bool], Tab]]:
-    """Tabs by site, and by whether scripts run. Used for one test after the other: a new one takes twice the time."""
+    """Tabs by site and by whether scripts run. They serve one test after another: a new one takes twice the time."""
     tabs: dict[tuple[str, bool], Tab] = {}
     yield tabs
     for tab in tabs.values():
@@ -92,7 +93,7 @@ def opened(browser: Browser, shared: dict[tuple[str, bool], Tab], request: pytes
     problems = [problem for tab in used for problem in tab.problems()]
     for tab in used:
         tab.forget()
-    assert problems == []
+    assert not problems, "\n".join(problems)
 
 
 @pytest.fixture

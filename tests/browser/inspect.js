@@ -1,4 +1,4 @@
-// What looking.py asks of a page. It stands beside axe-core in the page; each function returns problems as lines.
+// What looking.py asks of a page. It stands beside axe-core in the page; problems are told as lines of text.
 window.inspect = {
   /** What makes the page scroll sideways, or is cut off because nothing around it scrolls. */
   tooWide() {
@@ -15,18 +15,19 @@ window.inspect = {
     return [`${page.scrollWidth} px wide in a window of ${page.clientWidth} px: ${told.join(" ") || "not the content"}`];
   },
 
-  /** Opens all that is folded: what a reader can open has to be sound as well. */
   unfold() {
     for (const details of document.querySelectorAll("details")) details.open = true;
   },
 
-  /** Begins to run axe-core; `axeDone` waits for it. allowed: pairs of a rule and a selector. */
-  startAxe(allowed) {
+  /** Begins to run axe-core; `axeDone` waits for it. allowed: pairs of a rule and a selector; rules: none for all. */
+  startAxe(allowed, rules) {
     const excused = (rule, node) => allowed.some(([of, selector]) => of === rule && node.element.matches(selector));
     const why = ({ any, all, none }) => [...any, ...all, ...none].map((check) => check.message).join("; ");
+    for (const element of document.querySelectorAll("[data-look]")) delete element.dataset.look;
     for (const element of this.looks()) element.dataset.look = "";
     axe.configure({ rules: [{ id: "color-contrast", selector: "[data-look]" }] });
-    this.axe = axe.run(document, { resultTypes: ["violations"], elementRef: true }).then(({ violations }) => {
+    const only = rules.length ? { runOnly: rules } : {};
+    this.axe = axe.run(document, { resultTypes: ["violations"], elementRef: true, ...only }).then(({ violations }) => {
       const found = new Map();
       for (const { id, help, nodes } of violations) {
         for (const node of nodes.filter((node) => !excused(id, node))) {

@@ -13,9 +13,7 @@ from playwright.sync_api import ConsoleMessage, Page, Request, Response
 
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 INSPECT = Path(__file__).with_name("inspect.js").read_text(encoding="utf-8")
-WIDTHS = (1280, 360)
 Scheme = Literal["light", "dark"]
-SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 PATIENCE_MS = 10_000
 """For what takes milliseconds on a machine that has nothing else to do."""
 
@@ -57,20 +55,35 @@ class Tab:
         self.responses.clear()
         self.page.goto(url, wait_until="load")
 
-    def inspect(self, allowed: Sequence[Allowed] = ()) -> None:
-        """Begin to look at the page; several tabs can do so at once. `problems` has the result."""
-        for script in (AXE, INSPECT):
-            self.page.evaluate(script)
+    def inspect(self, allowed: Sequence[Allowed] = (), rules: Sequence[str] = (), *, unfold: bool = True) -> None:
+        """Begin to look at the page; several tabs can do so at once. `inspected` has the result.
+
+        Args:
+            allowed: what axe-core may find.
+            rules: those of axe-core's to judge by; all when empty.
+            unfold: open first all that is folded, since what a reader can open has to be sound as well.
+        """
+        if not self.page.evaluate("() => 'inspect' in window"):
+            for script in (AXE, INSPECT):
+                self.page.evaluate(script)
         self._problems += self.page.evaluate("() => inspect.tooWide()")
-        self.page.evaluate("() => inspect.unfold()")
-        self._problems += [f"unfolded, {problem}" for problem in self.page.evaluate("() => inspect.tooWide()")]
-        self.page.evaluate("(allowed) => inspect.startAxe(allowed)", [[one.rule, one.selector] for one in allowed])
+        if unfold:
+            self.page.evaluate("() => inspect.unfold()")
+            self._problems += [f"unfolded, {problem}" for problem in self.page.evaluate("() => inspect.tooWide()")]
+        excused = [[one.rule, one.selector] for one in allowed]
+        self.page.evaluate("([excused, rules]) => inspect.startAxe(excused, rules)", [excused, [*rules]])
 
     def inspected(self) -> list[str]:
         """What was found by `inspect`, and everything that went wrong meanwhile, until nothing more is loaded."""
         self._problems += self.page.evaluate("() => inspect.axeDone()")
         self.page.wait_for_load_state("networkidle")
         return self.problems()
+
+    def toggle(self) -> None:
+        """Switch to the other scheme, and wait until nothing fades any more."""
+        button = self.page.locator("[data-md-component=palette] label").filter(visible=True)
+        button.evaluate("(label) => label.click()")  # a pointer would bring up its tooltip
+        self.page.evaluate("() => Promise.allSettled(document.getAnimations().map((one) => one.finished))")
 
     def problems(self) -> list[str]:
         """What went wrong since the last call: errors, warnings, requests that left the site or failed."""

@@ -26,10 +26,13 @@ STAND_IN = b"""<!doctype html><title>Stand-in</title><script>
 
 
 class StandIn(BaseHTTPRequestHandler):
-    """Answers every request with the page that answers PING with PONG."""
+    """The page that answers PING with PONG; below /moved/ it sends the visitor on to the address that follows."""
 
     def do_GET(self) -> None:
-        self.send_response(200)
+        _, moved, elsewhere = self.path.partition("/moved/")
+        self.send_response(302 if moved else 200)
+        if moved:
+            self.send_header("Location", elsewhere)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(STAND_IN)))
         self.end_headers()
@@ -86,6 +89,15 @@ def test_nobody_else_can_answer(on_trial: Opened, perfetto: str) -> None:
     popup.value.wait_for_function("() => pings > 5")
     assert popup.value.evaluate("() => window.given") is None
     popup.value.wait_for_function("() => window.given")
+
+
+def test_a_page_that_the_window_was_led_to_is_given_nothing(on_trial: Opened, perfetto: str) -> None:
+    page = on_trial().page
+    with listening(StandIn) as elsewhere, page.expect_popup() as popup:
+        button(page, f"{perfetto}/moved/{elsewhere}/").press("Enter")
+        popup.value.wait_for_url(f"{elsewhere}/")
+        popup.value.wait_for_function("() => pings > 5")
+        assert popup.value.evaluate("() => window.given") is None
 
 
 def test_a_blocked_window_is_told(on_trial: Opened) -> None:

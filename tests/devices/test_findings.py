@@ -1,5 +1,6 @@
 """The page devices: exact rates from hand-made ceilings, and the builder's own recordings."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,7 @@ from snippets.devices import findings
 from snippets.lab import recording
 from snippets.lab.figures import in_words
 from snippets.lab.recording import Ceiling, RecordingMissing, Timing
+from tests.lab import samples
 
 ONE_MS = Timing(1000.0, 990.0, 1010.0, (990.0, 1000.0, 1010.0))
 
@@ -36,7 +38,33 @@ def test_circumstances_are_those_of_a_timed_recording(monkeypatch):
     later = msgspec.structs.replace(timed.circumstances, date="2999-01-01T00:00:00Z", driver="idle")
     untimed = msgspec.structs.replace(timed, points=(), circumstances=later)
     monkeypatch.setattr(recording, "every", lambda device: iter([timed, untimed]))
-    assert findings.newest("any").driver == timed.circumstances.driver
+    assert [one.driver for one in findings.sessions_of("any")] == [timed.circumstances.driver]
+
+
+def cells(table: str) -> dict[str, str]:
+    """A table of two columns: name of a row -> what stands beside it."""
+    rows = re.findall(r"<tr>\s*<td>(.*?)</td>\s*<td.*?>(.*?)</td>\s*</tr>", table, re.DOTALL)
+    return {name: samples.Markup(cell).text for name, cell in rows}
+
+
+def test_clocks_are_a_range_over_sessions_and_the_rest_is_the_latest(monkeypatch):
+    timed = next(one for one in recording.every(recording.BUILDER) if one.ceilings)
+    monkeypatch.setattr(recording, "devices", lambda: ("any",))
+
+    def session(date: str, driver: str, **clocks: float) -> recording.Recording:
+        found = msgspec.structs.replace(timed.circumstances, date=date, driver=driver, clocks=clocks)
+        return msgspec.structs.replace(timed, circumstances=found)
+
+    late = session("2026-02-02", "new", sm_mhz=1980.0, power_w=337.4)
+    middle = session("2026-02-01", "old", sm_mhz=1290.4, power_w=685.0)
+    early = session("2026-01-31", "oldest", sm_mhz=1500.0)
+    monkeypatch.setattr(recording, "every", lambda device: iter([middle, late, early]))
+    shown = cells(findings.circumstances())
+    assert (shown["driver"], shown["last recorded"]) == ("new", "2026-02-02")
+    assert (shown["SM clock under load"], shown["power under load"]) == ("1290 to 1980 MHz", "337 to 685 W")
+    assert shown["temperature"] == "–", "nobody read it"
+    monkeypatch.setattr(recording, "every", lambda device: iter([late]))
+    assert cells(findings.circumstances())["SM clock under load"] == "1980 MHz"
 
 
 def test_every_ceiling_of_the_builder_is_in_the_table(monkeypatch):

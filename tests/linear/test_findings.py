@@ -17,6 +17,7 @@ from snippets.lab import page, recording
 from snippets.lab.claims import Claim, Verdict, judge
 from snippets.lab.figures import Figure
 from snippets.lab.recording import BUILDER, Point, Timing
+from snippets.lab.trace import TraceError
 from snippets.linear import findings
 
 CLAIMS = {claim.id: claim for claim in findings.CLAIMS}
@@ -352,18 +353,26 @@ def test_cheaper_is_what_takes_a_tenth_less(warm: float, enqueue: float, value: 
     assert found.text == f"{warm / 10:.2f}x on the GPU, {enqueue / 40:.2f}x on the CPU"
 
 
-def test_what_adds_the_bias_is_told_by_the_gpu_lane(shelf: Shelf) -> None:
-    def copied(events: list[Event]) -> list[Event]:
-        kernels = [one for one in events if one.get("cat") == "kernel"]
-        return events + [one | {"ts": one["ts"] - 1, "dur": 0.5, "cat": "gpu_memcpy"} for one in kernels]
-
-    assert findings.adds_bias(BUILDER).text == "the kernel that multiplies"
+def test_each_piece_of_gpu_work_has_an_operator(shelf: Shelf) -> None:
     assert findings.launched_by(BUILDER).text == "aten::addmm"
     shelf.edit(findings.EAGER, second_kernel)
-    assert findings.adds_bias(BUILDER).text == "a kernel of its own"
     assert findings.launched_by(BUILDER).text == "aten::addmm, aten::addmm"
-    shelf.edit(findings.EAGER, copied)
-    assert findings.adds_bias(BUILDER).text == "a copy and the kernel that multiplies"
+
+
+def test_the_share_of_the_transpose_is_that_of_the_middle_step(shelf: Shelf) -> None:
+    def timed(events: list[Event]) -> list[Event]:
+        us = {"aten::linear": [100.0, 80.0, 50.0], "aten::t": [10.0, 20.0, 10.0]}
+        for one in sorted(events, key=lambda one: float(one.get("ts", 0))):
+            if one.get("cat") == "cpu_op" and one["name"] in us:
+                one["dur"] = us[one["name"]].pop(0)
+        return events
+
+    shelf.edit(findings.EAGER, timed)
+    found = findings.transpose_share(BUILDER)
+    assert (found.value, found.spread) == (20.0, (10.0, 25.0))
+    shelf.rename(findings.EAGER, "aten::t", "aten::mT")
+    with pytest.raises(TraceError, match="no transpose"):
+        findings.transpose_share(BUILDER)
 
 
 def test_all_figures_of_the_chapter_are_there() -> None:

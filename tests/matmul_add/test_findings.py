@@ -468,12 +468,14 @@ def test_crossings(world: World) -> None:
 
 
 def test_up_to_which_size_a_graph_is_worth_it(world: World) -> None:
-    assert findings.worth_a_graph("sweep_eager")(WORLD) == Figure(512, origin=f"{WORLD}, sweep_eager")
+    assert findings.worth_a_graph("sweep_eager")(WORLD) == Figure(512, said="512", origin=f"{WORLD}, sweep_eager")
     at_the_limit, below_it = point(64, 40, 30, 60), point(512, 40, 30, 59.9)
     world.recordings["sweep_eager"] = recorded("sweep_eager", at_the_limit, below_it)
     assert findings.worth_a_graph("sweep_eager")(WORLD).value == 64
     world.recordings["sweep_eager"] = recorded("sweep_eager", below_it)
-    assert findings.worth_a_graph("sweep_eager")(WORLD).value == 0
+    assert findings.worth_a_graph("sweep_eager")(WORLD) == Figure(
+        0, said="none of the sizes", origin=f"{WORLD}, sweep_eager"
+    )
 
 
 def test_the_way_into_compiled_code_is_told_in_order(world: World) -> None:
@@ -523,7 +525,9 @@ def test_the_tables_say_what_was_measured(world: World) -> None:
     assert cells(findings.graph_gain())[1] == ["64", "12.0x", "18.0x", "60.0 µs", "90.0 µs", "5.00 µs", "5.00 µs"]
     assert cells(findings.waits())[1][:3] == ["64x64", "1.78 ms", "0 µs"]
     assert cells(findings.totals())[1] == ["64x64", "2.98 ms", "1.78 ms", "21.0 µs", "0.70 %"]
-    assert cells(findings.first_steps())[1] == ["ProfilerStep#0", "400 µs", "1.00 µs", "1", "1", "3"]
+    rows = cells(findings.first_steps())[1:]
+    assert rows[0] == ["ProfilerStep#0", "400 µs", "1.00 µs", "1", "1", "3"]
+    assert [row[2] for row in rows] == ["1.00 µs", "60.0 µs", "1.00 µs", "1.00 µs", "1.00 µs"], "as the claims have it"
     assert ["stacked", "aten::bmm", QUERY * 4 + LAUNCH] in cells(findings.calls())
     assert cells(findings.product_runs())[4][0] == "trace eager_4096, ProfilerStep#2"
     assert cells(findings.product_runs())[-1][1:3] == ["500 µs", "275 TFLOP/s"]
