@@ -65,7 +65,9 @@ def parser() -> argparse.ArgumentParser:
     opened = commands.add_parser("open", help="show a trace in Perfetto; it does not leave this machine")
     opened.add_argument("trace", type=Path, metavar="TRACE")
     opened.add_argument("--no-browser", action="store_true", help="only print the address")
-    opened.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds to wait to be fetched (300)")
+    opened.add_argument(
+        "--timeout", type=_seconds, default=300.0, metavar="S", help="seconds to wait to be fetched (300)"
+    )
 
     decode = commands.add_parser("decode", help="what a kernel's name says, token by token")
     decode.add_argument("name", metavar="NAME", help="in quotes, as the profiler prints it")
@@ -79,6 +81,13 @@ def parser() -> argparse.ArgumentParser:
     prepare = commands.add_parser("prepare", help="what make docs does first: record if there is a GPU")
     prepare.add_argument("--fresh", action="store_true", help="record everything again")
     return top
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not seconds > 0:  # nan, too
+        raise ValueError(text)
+    return seconds
 
 
 def command(argv: Sequence[str] | None) -> int:
@@ -105,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("\nstopped; what was recorded before is as it was", file=sys.stderr)
+        print("\nstopped; what was recorded stays as it was", file=sys.stderr)
         return 130
 
 
@@ -201,6 +210,11 @@ def run(name: str, options: Sequence[str]) -> int:
         options_parser.add_argument(f"--{parameter}", type=kind, default=default, help=f"{default} unless given")
     given = vars(options_parser.parse_args(options))
     device, trace_dir = given.pop("device"), given.pop("trace_dir")
+    for parameter, value in given.items():
+        if isinstance(value, int) and value < 1:
+            options_parser.error(f"--{parameter} {value}: at least 1 is needed")
+    if trace_dir is not None and trace_dir.exists() and not trace_dir.is_dir():
+        options_parser.error(f"--trace-dir {trace_dir}: is a file; give a folder, which is made if need be")
 
     import torch
 

@@ -1,12 +1,13 @@
 """What `prof.key_averages()` computes, out of a trace: time on the CPU and on the GPU by name, own and in all.
 
 As in torch's `profiler_util.py`: a span's own CPU time is its duration less what ran directly inside it, CUDA calls
-included; its own GPU time is that of the work which it launched itself, and its total adds that of all inside it.
+included; its own GPU time is that of the work which it launched itself, and its total adds that of all inside it. A
+span and the one of the same name that is alone inside it, such as `aten::sum` within `aten::sum`, count as one call.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -58,16 +59,18 @@ def key_averages(traced: Trace) -> tuple[Average, ...]:
 def _add(rows: dict[tuple[str, str], Average], spans: Sequence[CpuOp | Launch], launched_us: dict[int, float]) -> None:
     """Add the spans of one thread, in start order, to the rows of their names."""
     parents = _parents(spans)
+    children = Counter(parents)
     inside_cpu, inside_gpu = [0.0] * len(spans), [0.0] * len(spans)
     for place in reversed(range(len(spans))):  # what is inside a span comes after it
         span, parent = spans[place], parents[place]
         gpu = launched_us.get(span.index, 0.0) if isinstance(span, CpuOp) else 0.0
         row = _row(rows, span)
-        row.self_cpu_us += span.duration_us - inside_cpu[place]
-        row.cpu_us += span.duration_us
+        row.self_cpu_us += round(span.duration_us - inside_cpu[place], 3)
         row.self_gpu_us += gpu
-        row.gpu_us += gpu + inside_gpu[place]
-        row.calls += 1
+        if parent is None or children[parent] > 1 or _row(rows, spans[parent]) is not row:
+            row.cpu_us += span.duration_us
+            row.gpu_us += gpu + inside_gpu[place]
+            row.calls += 1
         if parent is not None:
             inside_cpu[parent] += span.duration_us
             inside_gpu[parent] += gpu + inside_gpu[place]

@@ -283,4 +283,6 @@ def run(experiment: Experiment, device: str, trace_dir: Path | None) -> None:
             given = "_".join(str(value) for value in parameters.values())
             path = trace_dir / f"{experiment.chapter}_{experiment.name}_{given}.json"
             path.write_bytes(worker.chrome_trace(prof))
-            print(f"trace: {path}  (open it at ui.perfetto.dev, or: python -m snippets.lab summary {path})")
+            print(f"trace: {path}\n  in Perfetto:   python -m snippets.lab open {path}")
+            if device == "cuda":
+                print(f"  in one table:  python -m snippets.lab summary {path}")

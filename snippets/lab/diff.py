@@ -221,7 +221,7 @@ def _difference(old: Figure | None, new: Figure | None) -> Cell:
     if old is None or new is None or old.said or new.said:
         return None
     (before, least, most), (after, lower, upper) = _range(old), _range(new)
-    if before == after:
+    if round(after - before, 6) == 0:  # sums of times may differ in the last bit
         return "0"
     signed = _signed(after - before, old.unit)
     if lower <= most and least <= upper:

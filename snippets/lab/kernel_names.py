@@ -17,6 +17,7 @@ from typing import Any
 
 from snippets.lab.html import Html
 from snippets.lab.kernel_grammar import Reading, Token
+from snippets.lab.trace import printable
 
 MOST_COLUMNS = 60
 """Of a short form."""
@@ -87,19 +88,14 @@ def main(name: str, as_json: bool) -> int:
         return 0
     rows = [("name", name), *((field, getattr(kernel, field) or "-") for field in FIELDS)]
     for label, value in [*rows, ("fused", ", ".join(kernel.fused) or "-"), ("in short", kernel.short)]:
-        print(f"{label:10} {_printable(value)}")
+        print(f"{label:10} {printable(value)}")
     if kernel.tokens:
-        tokens = [(_printable(one.token), one.basis, _printable(one.meaning)) for one in kernel.tokens]
+        tokens = [(printable(one.token), one.basis, printable(one.meaning)) for one in kernel.tokens]
         wide = min(max(len(token) for token, _, _ in tokens), MOST_COLUMNS // 2)
         print("")
         for token, basis, meaning in tokens:
             print(f"  {token:{wide}}  {basis:10}  {meaning}")
     return 0
-
-
-def _printable(text: str) -> str:
-    """No control characters, direction marks or lone surrogates: a name could hold a terminal's commands."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 _times_shown: Counter[str] = Counter()

@@ -351,14 +351,21 @@ class _ShapesOf(dict[bytes, Shapes]):
     """Few shapes recur in many ops: each distinct text is read once."""
 
     def __missing__(self, text: bytes) -> Shapes:
-        return self.setdefault(text, _shapes(msgspec.json.decode(text)) if text else ())
+        return self.setdefault(text, _shapes(_plain(text)))
 
 
 class _TypesOf(dict[bytes, tuple[str, ...]]):
     def __missing__(self, text: bytes) -> tuple[str, ...]:
-        given = msgspec.json.decode(text) if text else []
+        given = _plain(text)
         types = tuple(one if isinstance(one, str) else "" for one in given) if isinstance(given, list) else ()
         return self.setdefault(text, types)
+
+
+def _plain(text: bytes) -> Any:
+    """JSON as Python has it; None for what is absent or cannot be read, such as a number beyond all bounds."""
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(text)
+    return None
 
 
 def _shapes(dims: object) -> Shapes:

@@ -20,6 +20,7 @@ from snippets.lab.trace import (
     busy_us,
     extent_us,
     kernel_time_us,
+    printable,
     require_kernels,
     require_steps,
     steps_agree,
@@ -136,7 +137,7 @@ def as_text(summary: Summary) -> str:
     """An aligned table of at most 100 columns; what does not print in a name is escaped."""
     agreement = "all steps agree" if summary.steps_agree else "steps DIFFER: counts are the low median of a step"
     lines = [
-        f"device             {_printable(summary.device or 'unknown')}",
+        f"device             {printable(summary.device or 'unknown')}",
         f"active steps       {summary.steps} ({agreement})",
         f"work per step      {summary.kernels_per_step} kernels, {summary.memcpy_per_step} memcpy, "
         f"{summary.memset_per_step} memset, put there by {summary.launches_per_step} calls",
@@ -148,7 +149,7 @@ def as_text(summary: Summary) -> str:
     rows = [(str(k.calls), f"{k.total_us:,.3f}", f"{k.mean_us:,.3f}", k.op or "-", k.name) for k in summary.kernels]
     rows.insert(0, ("calls", "total us", "mean us", "op", "kernel"))
     wide = [max(len(row[place]) for row in rows) for place in range(3)]
-    op_wide = min(_OP_COLUMNS, max(len(_printable(row[3])) for row in rows))
+    op_wide = min(_OP_COLUMNS, max(len(printable(row[3])) for row in rows))
     name_wide = max(16, COLUMNS - sum(wide) - op_wide - 8)
     lines.append("")
     for calls, total, mean, op, name in rows:
@@ -157,13 +158,8 @@ def as_text(summary: Summary) -> str:
     return "\n".join(lines)
 
 
-def _printable(name: str) -> str:
-    """No control characters, direction marks or lone surrogates: a name could hold a terminal's commands."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
-
-
 def _shortened(name: str, columns: int) -> str:
-    text = _printable(name)
+    text = printable(name)
     if len(text) <= columns:
         return text
     tail = (columns - 3) // 2

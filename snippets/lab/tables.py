@@ -202,6 +202,8 @@ def journey(experiment: str, device: str, caption: str = "") -> Html:
     traced = recording.trace(experiment, device)
     trace.require_kernels(traced)
     step = middle_step(traced)
+    if not step.kernels:
+        raise trace.TraceError(f"{experiment}: {step.name} has no kernel, though another step has one")
     kernel = step.kernels[0]
     op, launch = traced.op_of(kernel), traced.launch_of(kernel)
     rows: list[Sequence[Cell]] = []

@@ -47,6 +47,8 @@ _PADDING_PX, _LEAST_LETTERS, _MOST_TICKS, _LAST_TICK = 6, 3, 6, 0.93  # as in ti
 _LETTER_PX = 6.0
 _MARGIN = 1.004
 """How much longer the scale is than what it shows, so that the last slice has an edge."""
+_LEAST_PERCENT = 0.001
+"""Of a slice: what is 0 % wide, as a `view` would be in a step of a tenth of a second, is not drawn at all."""
 _NOTHING = Html("")
 _METADATA = ("_unsafe_view", "as_strided", "expand", "permute", "reshape", "t", "transpose", "unsqueeze", "view")
 """Operators in the name of a fused kernel that compute nothing."""
@@ -169,11 +171,11 @@ class _Canvas:
 
     def x(self, time_us: float) -> str:
         """A time as a place on the scale."""
-        return self.width(time_us - self.begin_us)
+        return f"{round(100 * (time_us - self.begin_us) / self.span_us, 3):g}%"
 
     def width(self, duration_us: float) -> str:
-        """A duration as a share of the scale."""
-        return f"{round(100 * duration_us / self.span_us, 3):g}%"
+        """A duration as a share of the scale, never so small that it is not drawn."""
+        return f"{max(_LEAST_PERCENT, round(100 * duration_us / self.span_us, 3)):g}%"
 
     def add(self, place: int, heading: str, said: tuple[str, str], each: Sequence[Lane]) -> None:
         """A step below those drawn before, with the arrows from its calls to what they started."""

@@ -182,6 +182,11 @@ class Trace(Struct, frozen=True, dict=True):
         return next((op for op in step.ops if op.is_annotation and op.name == label), None)
 
 
+def printable(name: str) -> str:
+    """A name for a terminal, without control characters, direction marks or lone surrogates: it could hold commands."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in name)
+
+
 def busy_us(activities: Iterable[GpuActivity]) -> float:
     """Time in which at least one activity ran: the union of their intervals over all streams, not their sum."""
     busy, reached = 0.0, -math.inf

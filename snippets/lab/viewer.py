@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from snippets.lab import kineto
+from snippets.lab.trace import printable
 
 PERFETTO = "https://ui.perfetto.dev"
 HOST = "127.0.0.1"
@@ -45,9 +46,12 @@ class TraceServer(ThreadingHTTPServer):
         return f"{PERFETTO}/#!/?url=http://{self.authority}/{self.name}"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that hangs up is no news; whatever else goes wrong is."""
-        if not isinstance(sys.exception(), ConnectionError):
+        """A browser that hangs up is no news, a file that is gone is; whatever else goes wrong is told in full."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
+        elif not isinstance(error, ConnectionError):
+            print(f"error: {error}", file=sys.stderr)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -119,7 +123,8 @@ def main(path: Path, *, browser: bool = True, timeout_s: float = 300, port: int 
 
 
 def _wait(server: TraceServer, browser: bool, timeout_s: float) -> int:
-    print(f"{server.path}: waiting for Perfetto to fetch it, {timeout_s:g} s at most. It stays on this machine.")
+    name = printable(str(server.path))
+    print(f"{name}: waiting for Perfetto to fetch it, {timeout_s:g} s at most. It stays on this machine.")
     print(server.address, flush=True)
     if not (browser and webbrowser.open(server.address)):
         print(
@@ -127,7 +132,7 @@ def _wait(server: TraceServer, browser: bool, timeout_s: float) -> int:
             f"{server.server_port}:{server.authority} this-machine",
             flush=True,
         )
-    if server.fetched.wait(timeout_s):
+    if server.fetched.wait(min(timeout_s, threading.TIMEOUT_MAX)):
         print("fetched")
         return 0
     print(f"error: nobody fetched it in {timeout_s:g} s; run the command again and open its address", file=sys.stderr)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -47,8 +48,10 @@ class Site:
 
 def build(folder: Path, root: Path = ROOT) -> None:
     """Build the book of the project at `root` into `folder`. Raises `RuntimeError` with what was printed."""
-    python(root, "mkdocs", "build", "--strict", "--clean", "--site-dir", str(folder))
-    (folder / "claims.json").write_text(python(root, "snippets.lab", "claims", "--json"), encoding="utf-8")
+    with ThreadPoolExecutor() as pool:
+        claims = pool.submit(python, root, "snippets.lab", "claims", "--json")
+        python(root, "mkdocs", "build", "--strict", "--clean", "--site-dir", str(folder))
+    (folder / "claims.json").write_text(claims.result(), encoding="utf-8")
 
 
 def python(root: Path, *arguments: str) -> str:

@@ -118,3 +118,18 @@ def test_without_scripts_a_guess_is_a_question_with_a_folded_answer(on_trial: Op
         question(page, text).locator("summary").press("Enter")
         expect(answer(page, text)).to_contain_text(f"Measured: {said}")
         expect(answer(page, text)).to_contain_text("on the H200.")
+
+
+def test_what_no_form_has_kept_is_passed_over(on_trial: Opened) -> None:
+    tab: Tab = on_trial()
+    forms = tab.page.locator(".guess-form").count()
+    commit(tab.page, "How many", "9")
+    tab.page.evaluate("""() => {
+      const kept = Object.keys(localStorage).find((key) => key.startsWith("guess "));
+      const order = kept.replace(/#.*/, "#trial-order");
+      localStorage.setItem(kept, "not JSON");
+      localStorage.setItem(order, JSON.stringify({ kind: "order", value: null, text: "<b>" }));
+    }""")
+    tab.go("trial/")
+    expect(tab.page.locator(".guess-form")).to_have_count(forms)
+    expect(tab.page.locator(".guess.guessed")).to_have_count(0)

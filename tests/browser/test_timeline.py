@@ -215,3 +215,39 @@ def test_without_scripts_the_picture_and_the_tables_are_complete(on_trial: Opene
     assert downloaded == recording.trace_path(one, BUILDER).read_bytes()
     assert gzip.decompress(downloaded).startswith(b"{")
     assert str(ROOT).encode() not in downloaded
+
+
+def pinch(page: Page, figure: Locator, apart: range) -> None:
+    """Two fingers on the drawing, so many pixels apart from first to last."""
+    box = figure.locator(".frame").bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    session = page.context.new_cdp_session(page)
+    for place, each in enumerate(apart):
+        points = [{"x": x + side * each / 2, "y": y, "id": side} for side in (-1, 1)]
+        session.send(
+            "Input.dispatchTouchEvent", {"type": "touchMove" if place else "touchStart", "touchPoints": points}
+        )
+    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+def test_a_second_pinch_goes_on_where_the_first_one_ended(figure: Locator) -> None:
+    page, whole = figure.page, width(figure)
+    kernel(figure).scroll_into_view_if_needed()
+    for most in (3.5, 12):
+        pinch(page, figure, range(60, 241, 15))
+        assert width(figure) > 0.6 * most * whole
+        assert width(figure) < most * whole
+
+
+def test_paper_shows_the_whole_step(figure: Locator) -> None:
+    seen = """(figure) => [".axis", ".names"].map((part) => figure.querySelector(part))
+      .map((part) => part.getAttribute("transform") ?? part.textContent)"""
+    before = figure.evaluate(seen)
+    for _ in range(6):
+        figure.get_by_role("button", name="Zoom in").press("Enter")
+    figure.page.wait_for_function(
+        f"([figure, before]) => ({seen})(figure)[0] !== before", arg=[figure.element_handle(), before[0]]
+    )
+    printed = figure.evaluate(f"(figure) => {{ dispatchEvent(new Event('beforeprint')); return ({seen})(figure); }}")
+    assert printed == [before[0], "translate(0)"]

@@ -67,7 +67,31 @@ def test_a_call_within_a_call_and_two_threads() -> None:
     )
     assert times(found["cudaLaunchKernel"])[:2] == (15, 20)
     assert times(found["cuLaunchKernel"])[:2] == (5, 5)
-    assert times(found["aten::add"]) == (30 + 50 + 10, 50 + 50 + 10 + 4, 0, 0, 4)
+    assert times(found["aten::add"]) == (30 + 50 + 10, 50 + 50 + 10, 0, 0, 3)
+
+
+def test_a_name_within_itself() -> None:
+    """Alone inside, at any depth, it is the same call; beside others it is one of its own."""
+    events = (
+        kineto.op("aten::sum", 0, 40, external=1),
+        kineto.op("aten::sum", 2, 30, external=2),
+        kineto.op("aten::sum", 4, 20, external=3),
+        kineto.launch(1, 6, 4, external=3),
+        kineto.op("aten::to", 50, 40, external=4),
+        kineto.op("aten::to", 52, 10, external=5),
+        kineto.op("aten::empty", 64, 10, external=6),
+        kineto.kernel("k", 1, 100, 7, **{"External id": 3}),
+    )
+    found = rows(*events)
+    assert times(found["aten::sum"]) == (36, 40, 7, 7, 1)
+    assert times(found["aten::to"]) == (30, 50, 0, 0, 2)
+    theirs = torchs(reader.read(kineto.trace_bytes(*events)))
+    assert {name: times(row) for name, row in found.items()} == theirs
+
+
+def test_no_time_is_left_over_by_arithmetic() -> None:
+    found = rows(kineto.op("outer", 1, 0.3), kineto.op("a", 1, 0.1), kineto.op("b", 1.1, 0.2))
+    assert found["outer"].self_cpu_us == 0
 
 
 def test_an_annotation_and_an_operator_of_one_name() -> None:

@@ -144,7 +144,7 @@ def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     assert process.returncode == 130
-    assert err == "\nstopped; what was recorded before is as it was\n"
+    assert err == "\nstopped; what was recorded stays as it was\n"
     assert "hang/hangs: measuring" in out
     assert until(lambda: not is_running(worker_pid), 10)
     assert files(root) == before

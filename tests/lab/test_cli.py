@@ -116,13 +116,29 @@ def test_run_lists_the_parameters_of_its_experiment(call: Call) -> None:
     assert "--trace-dir DIR" in out
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("run", "linear/eager", "--batch", "0"), "--batch 0: at least 1 is needed"),
+        (("run", "linear/eager", "--trace-dir", __file__), "is a file; give a folder"),
+        (("open", "trace.json", "--timeout", "nan"), "argument --timeout: invalid"),
+        (("open", "trace.json", "--timeout", "0"), "argument --timeout: invalid"),
+    ],
+)
+def test_what_cannot_be_asked(call: Call, given: tuple[str, ...], said: str) -> None:
+    code, out, err = call(*given)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
 def test_run_profiles_here_and_writes_a_trace(call: Call, tmp_path: Path) -> None:
     code, out, err = call("run", "linear/eager", *TINY, "--trace-dir", str(tmp_path / "new" / "traces"))
     assert (code, err) == (0, "")
     assert out.startswith("linear/eager on cpu: batch=4 in_dim=8 out_dim=16\n")
     (path,) = tmp_path.rglob("*.json")
     assert path == tmp_path / "new" / "traces" / "linear_eager_4_8_16.json"
-    assert f"trace: {path}  (open it at ui.perfetto.dev, or: python -m snippets.lab summary {path})" in out
+    assert f"trace: {path}\n  in Perfetto:   python -m snippets.lab open {path}\n" in out
+    assert "snippets.lab summary" not in out, "a trace of a CPU has no kernels to sum up"
     assert "Self CPU %" in out
     assert "aten::addmm" in out
     traced = kineto.read(path)

@@ -219,6 +219,11 @@ def test_a_group_is_one_row_with_its_sums() -> None:
     assert row[2:] == ["24.0 µs", "12.0 µs", "−12.0 µs−50 %"]
 
 
+def test_no_difference_is_made_by_arithmetic() -> None:
+    (row,) = cells(diff(steps((GELU, 0.1), (MUL, 0.2)), steps((FUSED, 0.3)), ("a", "b"), "c").split("</table>")[0])
+    assert row[2:] == ["300 ns", "300 ns", "0"]
+
+
 def test_new_work_and_the_whole_step_without_a_label() -> None:
     first, second = diff(steps((ADD, 3)), steps((ADD, 3), (GEMM, 12)), ("one", "two"), "c").split("</table>")[:2]
     assert [row[0] for row in cells(first)] == ["= same", "+ new"]

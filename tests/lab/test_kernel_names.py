@@ -143,7 +143,21 @@ def test_any_text_is_a_name(name: str) -> None:
     assert len(kernel.short) <= 60
 
 
-@pytest.mark.parametrize("name", ["my_kernel", "<b>", "\x1b[31m", "gelu", "nvjetsam", "ampereX_thing", "Memcpyish"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "my_kernel",
+        "<b>",
+        "\x1b[31m",
+        "gelu",
+        "nvjetsam",
+        "ampereX_thing",
+        "Memcpyish",
+        "gemv_kernel",
+        "dot_kernel",
+        "flash_fwd_kernel",
+    ],
+)
 def test_what_no_family_claims_stays_unknown(name: str) -> None:
     kernel = decode(name)
     assert (kernel.library, kernel.operation, kernel.short) == ("unknown", "other", name)

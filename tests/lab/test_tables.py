@@ -181,6 +181,12 @@ def test_the_dispatch_tree(shelf: Path) -> None:
     assert shown.count("<ul") == shown.count("</ul>") == 3
 
 
+def test_a_step_without_a_kernel_has_no_journey(shelf: Path) -> None:
+    put(shelf, sample(), trace=samples.trace_json(kernels=(1, 0, 1)))
+    with pytest.raises(TraceError, match=r"mlp/eager: ProfilerStep#3 has no kernel"):
+        tables.journey("mlp/eager", DEVICE)
+
+
 def test_the_journey_of_a_kernel(shelf: Path) -> None:
     found = cells(tables.journey("mlp/eager", DEVICE))
     assert [row[0] for row in found[1:]] == ["ProfilerStep#3", "mlp_fwd", "aten::mm", "cudaLaunchKernel", "gemm"]

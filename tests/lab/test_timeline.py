@@ -210,6 +210,14 @@ def test_two_steps_have_one_scale_and_what_is_late_is_on_it() -> None:
     assert len(set(heights)) == 3
 
 
+def test_what_takes_next_to_no_time_is_wide_enough_to_be_drawn() -> None:
+    for lasting in (0, 0.1):
+        shown = drawn(step(1, 0, 9e4), op("a", 50, lasting), op("b", 60, 1), launch(1, 70, 0), kernel("k", 1, 80, 0))
+        assert [one.get("width") for one in slices(shown)] == ["0.001%"] * 4
+    at_zero = drawn(step(1, 0, 100), launch(1, 0), kernel("k", 1, 0, 10))
+    assert [one.get("x") for one in slices(at_zero)] == ["0%", "0%"]
+
+
 def test_gpu_work_before_its_step_moves_the_scale_not_its_zero() -> None:
     shown = drawn(step(1, 1000, 90), launch(1, 1010), kernel("early", 1, 990, 10), label="")
     assert slices(shown)[1].get("x") == "0%"

@@ -360,6 +360,11 @@ class TestTolerance:
     def test_types_of_inputs(self, types: Any, read_as: tuple[str, ...]) -> None:
         assert read(op("a", 0, 1, types=types)).cpu_ops[0].input_types == read_as
 
+    def test_a_shape_that_cannot_be_read_spoils_no_other(self) -> None:
+        content = trace_bytes(op("a", 0, 1, dims=[[2, 3]]), op("b", 2, 1, dims=["huge"]))
+        found = reader.read(content.replace(b'["huge"]', b"[[1e400, 4]]"))
+        assert [one.input_shapes for one in found.cpu_ops] == [((2, 3),), ()]
+
     def test_missing_null_and_negative_durations_are_zero(self) -> None:
         event = {"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "pid": 1, "tid": 1}
         trace = read(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import math
 import socket
 import threading
 import webbrowser
@@ -110,6 +111,15 @@ def test_a_browser_that_hangs_up_has_not_fetched_it(tmp_path: Path, capfd: pytes
     assert capfd.readouterr().err == ""
 
 
+def test_a_file_that_is_gone_is_told_in_a_line(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with serving(trace) as server:
+        trace.unlink()
+        with pytest.raises(http.client.RemoteDisconnected):
+            ask(server)
+        assert not server.fetched.is_set()
+    assert capfd.readouterr().err == f"error: [Errno 2] No such file or directory: '{trace}'\n"
+
+
 @pytest.mark.parametrize(
     ("name", "served"),
     [
@@ -161,6 +171,27 @@ def test_open_waits_until_the_trace_has_been_fetched(
     assert said[1:] == [url, "fetched"]
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", place.port or 0), timeout=1)
+
+
+@pytest.mark.parametrize("timeout_s", [1e10, math.inf])
+def test_to_wait_for_ever_is_no_error(trace: Path, monkeypatch: pytest.MonkeyPatch, timeout_s: float) -> None:
+    def fetch(url: str) -> bool:
+        place = urlsplit(url.partition("#!/?url=")[2])
+        connection = http.client.HTTPConnection(place.netloc, timeout=5)
+        connection.request("GET", place.path)
+        connection.getresponse().read()
+        connection.close()
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", fetch)
+    assert viewer.main(trace, port=0, timeout_s=timeout_s) == 0
+
+
+def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a\x1b[2J\nb\udcff.json"
+    path.write_bytes(trace_json())
+    assert viewer.main(path, browser=False, timeout_s=0, port=0) == 1
+    assert "/a\\x1b[2J\\nb\\udcff.json: waiting for" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("asked", [True, False])

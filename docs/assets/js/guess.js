@@ -125,7 +125,7 @@
 
     for (const { fence, of, kind } of boxes) {
       const said = kept(fence);
-      if (said?.kind !== kind) continue;
+      if (said?.kind !== kind || said.value == null) continue;
       of.forEach((answer) => show(answer, said));
       details.open = true;
     }

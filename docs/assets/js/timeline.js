@@ -111,7 +111,7 @@ document.querySelectorAll(".lab-timeline").forEach((figure) => {
     event.preventDefault();
     zoom(Math.exp(-event.deltaY / 250), event.clientX);
   });
-  on("pointerdown", () => { dragged = 0; });
+  on("pointerdown", () => { dragged = apart = 0; });
   on("pointermove", ({ pointerType, buttons, movementX }) => {
     if (pointerType !== "mouse" || buttons !== 1) return;
     dragged += Math.abs(movementX);
@@ -125,7 +125,7 @@ document.querySelectorAll(".lab-timeline").forEach((figure) => {
   });
   on("scroll", redraw);
   new ResizeObserver(redraw).observe(frame);
-  addEventListener("beforeprint", () => zoom(0));
+  addEventListener("beforeprint", () => { zoom(0); draw(); });
 
   const handOver = async ({ dataset: { trace, title, perfetto }, parentNode }) => {
     const { origin } = new URL(perfetto), status = parentNode.querySelector("[role=status]");
