@@ -51,8 +51,11 @@ class Tab:
     def go(self, path: str = "", status: int = 200) -> None:
         """Visit an address below the site's, which answers with this status."""
         url = f"{self.site}{path}"
+        if self.page.url.partition("#")[0] == url.partition("#")[0]:
+            self.page.goto("about:blank")  # else nothing would be loaded
         self._status = {url: status}
         self.responses.clear()
+        self._problems.clear()
         self.page.goto(url, wait_until="load")
 
     def inspect(self, allowed: Sequence[Allowed] = (), rules: Sequence[str] = (), *, unfold: bool = True) -> None:
@@ -91,13 +94,11 @@ class Tab:
         return found
 
     def forget(self) -> None:
-        """Leave the page, with all that it stored and opened."""
+        """Forget what pages stored here, and close what they opened."""
         self.page.evaluate("() => localStorage.clear()")
         for page in self.page.context.pages:
             if page is not self.page:
                 page.close()
-        self.page.goto("about:blank")
-        self.problems()
 
     def _console(self, message: ConsoleMessage) -> None:
         told_anyway = message.text.startswith("Failed to load resource")

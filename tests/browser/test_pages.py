@@ -59,7 +59,6 @@ def problems(tabs: Tabs, *, unfold: bool = True) -> str:
     for width, tab in tabs.items():
         for problem in tab.inspected():
             places[problem].append(f"{width} px {LOADED_IN[width]}")
-    for tab in tabs.values():
         tab.toggle()
         tab.inspect(ALLOWED, COLOR_RULES, unfold=unfold)
     for width, tab in tabs.items():
