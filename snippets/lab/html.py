@@ -23,15 +23,24 @@ def cell_html(cell: Cell) -> str:
     return cell if isinstance(cell, Html) else escape(str(cell))
 
 
-def table(caption: str, head: Sequence[Cell], rows: Iterable[Sequence[Cell]], *, text_columns: int = 1) -> Html:
+def table(
+    caption: str,
+    head: Sequence[Cell],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    text_columns: int = 1,
+    is_searched: bool = False,
+) -> Html:
     """A table whose first `text_columns` columns are text and whose others are numbers, aligned right.
 
-    It scrolls in a frame of its own, so that a wide table never makes a phone's page wide. Raises `ValueError` when
-    a row has not as many cells as the head.
+    It scrolls in a frame of its own, so that a wide table never makes a phone's page wide. The site's search leaves its
+    numbers out, which every page would have to load, unless `is_searched`. Raises `ValueError` when a row has not as
+    many cells as the head.
     """
     lines = [f"<tr>{_cells(head, 'th', len(head), text_columns)}</tr>"]
     body = [f"<tr>{_cells(row, 'td', len(head), text_columns)}</tr>" for row in rows]
-    frame = f'<div class="lab-table" role="region" tabindex="0" aria-label="{escape(caption)}"><table>'
+    out = "" if is_searched else " data-search-exclude"
+    frame = f'<div class="lab-table" role="region" tabindex="0" aria-label="{escape(caption)}"{out}><table>'
     return Html(
         f"{frame}<caption>{escape(caption)}</caption><thead>{''.join(lines)}</thead>"
         f"<tbody>{''.join(body)}</tbody></table></div>"

@@ -110,7 +110,7 @@ def side_by_side() -> Html:
         for what, source, name, experiment, index in SIDE_BY_SIDE
     ]
     here = recording.load(SIDE_BY_SIDE[0][3], device).circumstances.device
-    return table("The same work, two names", ["", "A100, in the series", here], rows, text_columns=3)
+    return table("The same work, two names", ["", "A100, in the series", here], rows, text_columns=3, is_searched=True)
 
 
 def _recorded(experiment: str, index: int, device: str) -> str:
@@ -131,7 +131,7 @@ def recorded_names() -> Html:
     names = sorted(where, key=lambda name: (decode(name).library, decode(name).operation, name))
     rows = [[shown(name), decode(name).library, decode(name).operation, _first_of(where[name])] for name in names]
     head = ["kernel, copy or fill", "library", "operation", "recorded in"]
-    return table(f"Every name recorded on {recording.short_name(device)}", head, rows, text_columns=4)
+    return table(f"Every name recorded on {recording.short_name(device)}", head, rows, text_columns=4, is_searched=True)
 
 
 def _first_of(experiments: Sequence[str]) -> str:

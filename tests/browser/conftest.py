@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
@@ -46,20 +48,26 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def site(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The book as a reader gets it. Needs `browser`, so that nothing is built where nothing can be looked at."""
-    folder = tmp_path_factory.mktemp("site")
-    serving.build(folder)
-    with serving.served(folder) as served:
+def builds(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Path]]]:
+    """Both sites while they are built. Needs `browser`: where nothing can be looked at, nothing is built."""
+    with ThreadPoolExecutor() as pool:
+        yield {
+            "trial": pool.submit(two_devices.build, tmp_path_factory.mktemp("trial")),
+            "site": pool.submit(serving.build, tmp_path_factory.mktemp("site")),
+        }
+
+
+@pytest.fixture(scope="package")
+def site(builds: dict[str, Future[Path]]) -> Iterator[Site]:
+    """The book as a reader gets it."""
+    with serving.served(builds["site"].result()) as served:
         yield served
 
 
 @pytest.fixture(scope="package")
-def trial(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def trial(builds: dict[str, Future[Path]]) -> Iterator[Site]:
     """A site with two devices, and a page `trial/` that holds every component."""
-    folder = tmp_path_factory.mktemp("trial")
-    two_devices.build(folder / "site", folder / "project")
-    with serving.served(folder / "site") as served:
+    with serving.served(builds["trial"].result()) as served:
         yield served
 
 
@@ -86,6 +94,7 @@ def opened(browser: Browser, shared: dict[tuple[str, bool], Tab], request: pytes
         used.append(shared[on, scripts])
         used[-1].page.set_viewport_size({"width": width, "height": 900})
         used[-1].page.emulate_media(media="null", color_scheme=scheme)
+        used[-1].problems()  # what came late is not this test's
         used[-1].go(path)
         return used[-1]
 

@@ -19,27 +19,38 @@ window.inspect = {
     for (const details of document.querySelectorAll("details")) details.open = true;
   },
 
-  /** Begins to run axe-core; `axeDone` waits for it. allowed: pairs of a rule and a selector; rules: none for all. */
+  /** Leaves what the theme puts around a page's content. */
+  removeContent() {
+    document.querySelector(".md-content").replaceChildren();
+  },
+
+  /**
+   * Begins to run axe-core, after having returned, since it does not pause; `axeDone` waits for it.
+   * allowed: pairs of a rule and a selector. rules: none for all.
+   */
   startAxe(allowed, rules) {
+    this.axe = new Promise((resolve) => setTimeout(resolve)).then(() => this.runAxe(allowed, rules));
+  },
+
+  async runAxe(allowed, rules) {
     const excused = (rule, node) => allowed.some(([of, selector]) => of === rule && node.element.matches(selector));
     const why = ({ any, all, none }) => [...any, ...all, ...none].map((check) => check.message).join("; ");
     for (const element of document.querySelectorAll("[data-look]")) delete element.dataset.look;
     for (const element of this.looks()) element.dataset.look = "";
     axe.configure({ rules: [{ id: "color-contrast", selector: "[data-look]" }] });
     const only = rules.length ? { runOnly: rules } : {};
-    this.axe = axe.run(document, { resultTypes: ["violations"], elementRef: true, ...only }).then(({ violations }) => {
-      const found = new Map();
-      for (const { id, help, nodes } of violations) {
-        for (const node of nodes.filter((node) => !excused(id, node))) {
-          const problem = `${id}: ${help}. ${why(node)}`;
-          const place = node.target.join(" ").replaceAll('[data-look=""]', "");
-          found.set(problem, [...(found.get(problem) ?? []), place]);
-        }
+    const { violations } = await axe.run(document, { resultTypes: ["violations"], elementRef: true, ...only });
+    const found = new Map();
+    for (const { id, help, nodes } of violations) {
+      for (const node of nodes.filter((node) => !excused(id, node))) {
+        const problem = `${id}: ${help}. ${why(node)}`;
+        const place = node.target.join(" ").replaceAll('[data-look=""]', "");
+        found.set(problem, [...(found.get(problem) ?? []), place]);
       }
-      return [...found].map(([problem, places]) => {
-        const more = places.length > 3 ? ` and ${places.length - 3} more` : "";
-        return `${problem}. At ${places.slice(0, 3).join(", ")}${more}`;
-      });
+    }
+    return [...found].map(([problem, places]) => {
+      const more = places.length > 3 ? ` and ${places.length - 3} more` : "";
+      return `${problem}. At ${places.slice(0, 3).join(", ")}${more}`;
     });
   },
 

@@ -13,6 +13,8 @@ from playwright.sync_api import ConsoleMessage, Page, Request, Response
 
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 INSPECT = Path(__file__).with_name("inspect.js").read_text(encoding="utf-8")
+COLOR_RULES = ("color-contrast", "link-in-text-block")
+"""Of axe-core's rules, those that judge colors."""
 Scheme = Literal["light", "dark"]
 PATIENCE_MS = 10_000
 """For what takes milliseconds on a machine that has nothing else to do."""
@@ -55,38 +57,43 @@ class Tab:
             self.page.goto("about:blank")  # else nothing would be loaded
         self._status = {url: status}
         self.responses.clear()
-        self._problems.clear()
         self.page.goto(url, wait_until="load")
 
-    def inspect(self, allowed: Sequence[Allowed] = (), rules: Sequence[str] = (), *, unfold: bool = True) -> None:
+    def inspect(self, allowed: Sequence[Allowed] = (), *, unfold: bool = True) -> None:
         """Begin to look at the page; several tabs can do so at once. `inspected` has the result.
 
         Args:
             allowed: what axe-core may find.
-            rules: those of axe-core's to judge by; all when empty.
             unfold: open first all that is folded, since what a reader can open has to be sound as well.
         """
-        if not self.page.evaluate("() => 'inspect' in window"):
-            for script in (AXE, INSPECT):
-                self.page.evaluate(script)
-        self._problems += self.page.evaluate("() => inspect.tooWide()")
+        for script in (AXE, INSPECT):
+            self.page.evaluate(script)
+        self._measure()
         if unfold:
             self.page.evaluate("() => inspect.unfold()")
-            self._problems += [f"unfolded, {problem}" for problem in self.page.evaluate("() => inspect.tooWide()")]
-        excused = [[one.rule, one.selector] for one in allowed]
-        self.page.evaluate("([excused, rules]) => inspect.startAxe(excused, rules)", [excused, [*rules]])
+            self._measure("unfolded, ")
+        self._start_axe(allowed)
 
-    def inspected(self) -> list[str]:
-        """What was found by `inspect`, and everything that went wrong meanwhile, until nothing more is loaded."""
-        self._problems += self.page.evaluate("() => inspect.axeDone()")
-        self.page.wait_for_load_state("networkidle")
-        return self.problems()
+    def inspect_toggled(self, allowed: Sequence[Allowed] = ()) -> None:
+        """Switch an inspected page to the other scheme, and begin to look at it again.
 
-    def toggle(self) -> None:
-        """Switch to the other scheme, and wait until nothing fades any more."""
+        There axe-core judges colors only, and only what the theme puts around the content.
+        """
         button = self.page.locator("[data-md-component=palette] label").filter(visible=True)
         button.evaluate("(label) => label.click()")  # a pointer would bring up its tooltip
         self.page.evaluate("() => Promise.allSettled(document.getAnimations().map((one) => one.finished))")
+        self._measure("toggled, ")
+        self.page.evaluate("() => inspect.removeContent()")
+        self._start_axe(allowed, COLOR_RULES)
+
+    def inspected(self) -> list[str]:
+        """What was found by `inspect` or `inspect_toggled`, and everything that went wrong meanwhile."""
+        self._problems += self.page.evaluate("() => inspect.axeDone()")
+        return self.problems()
+
+    def settle(self) -> None:
+        """Wait until nothing more is loaded."""
+        self.page.wait_for_load_state("networkidle")
 
     def problems(self) -> list[str]:
         """What went wrong since the last call: errors, warnings, requests that left the site or failed."""
@@ -99,6 +106,13 @@ class Tab:
         for page in self.page.context.pages:
             if page is not self.page:
                 page.close()
+
+    def _measure(self, when: str = "") -> None:
+        self._problems += [f"{when}{problem}" for problem in self.page.evaluate("() => inspect.tooWide()")]
+
+    def _start_axe(self, allowed: Sequence[Allowed], rules: Sequence[str] = ()) -> None:
+        excused = [[one.rule, one.selector] for one in allowed]
+        self.page.evaluate("([excused, rules]) => inspect.startAxe(excused, rules)", [excused, [*rules]])
 
     def _console(self, message: ConsoleMessage) -> None:
         told_anyway = message.text.startswith("Failed to load resource")

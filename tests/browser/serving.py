@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -46,12 +45,11 @@ class Site:
     """Ends in a slash."""
 
 
-def build(folder: Path, root: Path = ROOT) -> None:
-    """Build the book of the project at `root` into `folder`. Raises `RuntimeError` with what was printed."""
-    with ThreadPoolExecutor() as pool:
-        claims = pool.submit(python, root, "snippets.lab", "claims", "--json")
-        python(root, "mkdocs", "build", "--strict", "--clean", "--site-dir", str(folder))
-    (folder / "claims.json").write_text(claims.result(), encoding="utf-8")
+def build(folder: Path) -> Path:
+    """Build the book into an empty folder and return that. Raises `RuntimeError` with what was printed."""
+    python(ROOT, "mkdocs", "build", "--strict", "--clean", "--site-dir", str(folder))
+    (folder / "claims.json").write_text(python(ROOT, "snippets.lab", "claims", "--json"), encoding="utf-8")
+    return folder
 
 
 def python(root: Path, *arguments: str) -> str:
@@ -86,6 +84,11 @@ class Pages(SimpleHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         return BytesIO(content)
+
+    def end_headers(self) -> None:
+        """Let the browser keep what it has got for a while, as hosts of project pages do."""
+        self.send_header("Cache-Control", "max-age=600")
+        super().end_headers()
 
     def log_message(self, format: str, *arguments: object) -> None:
         """Say nothing: what goes wrong is seen in the browser."""

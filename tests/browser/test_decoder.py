@@ -76,7 +76,7 @@ def test_a_pasted_name_stays_text(page: Page, name: str) -> None:
 
 
 def test_the_raw_name_is_one_step_away(opened: Opened) -> None:
-    page = opened("mlp/").page
+    page = opened("linear/").page
     button = page.get_by_role("button", name="cuBLAS GEMM").filter(visible=True).first
     raw = page.locator(f"#{button.get_attribute('popovertarget')}")
     expect(raw).to_be_hidden()

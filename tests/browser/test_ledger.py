@@ -64,13 +64,13 @@ def test_filtered_by_address(opened: Opened, claims: list[dict[str, Any]], wante
 
 
 def test_a_verdict_in_a_chapter_leads_to_its_row_and_back(opened: Opened, claims: list[dict[str, Any]]) -> None:
-    page = opened("mlp/").page
-    page.locator("#claim-m3").get_by_role("link", name="M3").click()
-    row = page.locator("#ledger-m3")
+    page = opened("linear/").page
+    page.locator("#claim-l2").get_by_role("link", name="L2").click()
+    row = page.locator("#ledger-l2")
     expect(row).to_be_in_viewport()
     expect_rows(page, claims)
-    shown(page).filter(has=row).get_by_role("link", name="mlp").click()
-    expect(page.locator("#claim-m3")).to_be_in_viewport()
+    shown(page).filter(has=row).get_by_role("link", name="linear").click()
+    expect(page.locator("#claim-l2")).to_be_in_viewport()
 
 
 def test_an_address_that_means_nothing_hides_nothing(opened: Opened, claims: list[dict[str, Any]]) -> None:

@@ -36,6 +36,12 @@ FAULTS = (
 CUT_OFF = '<style>html { overflow-x: hidden }</style><div style="width: 400px">Wide.</div>'
 
 
+TOGGLED = """<style>.dark p { color: #999 } .dark .late { width: 500px }</style><p class="late">Wide.</p></main>
+<p class="around">Around.</p><div data-md-component="palette">
+<label onclick="document.body.classList.add('dark')">Toggle</label></div>"""
+"""What changes with the scheme: colors inside and outside of the content, and a width."""
+
+
 class Desk:
     """Where pages are written and looked at, in a window of 360 px."""
 
@@ -48,6 +54,7 @@ class Desk:
         (self.folder / name).write_text(PAGE.replace("FAULTS", faults))
         self.tab.go(name)
         self.tab.inspect(allowed)
+        self.tab.settle()
         return self.tab.inspected()
 
 
@@ -89,6 +96,16 @@ def test_content_that_is_cut_off(desk: Desk) -> None:
         "400 px wide in a window of 360 px",
         "unfolded, 400 px wide in a window of 360 px",
     ]
+
+
+def test_what_goes_wrong_in_the_other_scheme(desk: Desk) -> None:
+    """Of the content's colors nothing is said again: they are judged in a tab that was opened in that scheme."""
+    assert desk.look(TOGGLED) == []
+    desk.tab.inspect_toggled()
+    wide, gray = desk.tab.inspected()
+    assert wide.startswith("toggled, 500 px wide in a window of 360 px: ")
+    assert gray.startswith("color-contrast: ")
+    assert gray.endswith(". At .around")
 
 
 def test_an_exception_covers_what_it_names_and_no_more(desk: Desk) -> None:

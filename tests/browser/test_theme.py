@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -24,7 +22,7 @@ def test_the_toggle_changes_the_scheme_on_every_page(opened: Opened) -> None:
     tab = opened("")
     tab.page.get_by_title("Switch to dark mode").click()
     expect(tab.page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
-    tab.go("mlp/")
+    tab.go("devices/")
     assert scheme(tab.page) == "slate"
     tab.page.get_by_title("Switch to light mode").click()
     expect(tab.page.locator("body")).to_have_attribute("data-md-color-scheme", "default")
@@ -47,10 +45,6 @@ def test_the_search_finds_a_kernel_and_a_term(opened: Opened, query: str, where:
 
 
 def test_chapters_are_linked_in_the_order_of_learning(opened: Opened) -> None:
-    tab = opened("matmul_add/")
-    footer = tab.page.get_by_role("navigation", name="Footer")
-    for place in ("linear/", "mlp/"):
-        footer.get_by_role("link", name="Next:").click()
-        expect(tab.page).to_have_url(re.compile(f"/{place}$"))
-    footer.get_by_role("link", name="Previous:").click()
-    expect(tab.page).to_have_url(re.compile("/linear/$"))
+    footer = opened("linear/").page.get_by_role("navigation", name="Footer")
+    expect(footer.get_by_role("link", name="Previous:")).to_have_attribute("href", "../matmul_add/")
+    expect(footer.get_by_role("link", name="Next:")).to_have_attribute("href", "../mlp/")

@@ -17,8 +17,9 @@ OTHER_MHZ = 1234.0
 PAGES = Path(__file__).with_name("trial")
 
 
-def build(site: Path, root: Path) -> None:
-    """Build it into the folder `site`, from sources at `root`. Raises `RuntimeError` with what was printed."""
+def build(folder: Path) -> Path:
+    """Build it below an empty folder and return where. Raises `RuntimeError` with what was printed."""
+    root, site = folder / "project", folder / "site"
     shutil.copytree(ROOT / "snippets", root / "snippets", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "docs" / "assets", root / "docs" / "assets")
     shutil.copytree(PAGES, root / "docs", dirs_exist_ok=True)
@@ -34,3 +35,4 @@ def build(site: Path, root: Path) -> None:
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     (root / "mkdocs.yml").write_text(re.sub(r"^nav:\n(?:[ -].*\n)+", nav, config, flags=re.MULTILINE), encoding="utf-8")
     serving.python(root, "mkdocs", "build", "--strict", "--site-dir", str(site))
+    return site

@@ -25,12 +25,18 @@ def test_cells(cell: object, expected: str) -> None:
 
 def test_a_table() -> None:
     assert table("A & B", ["x", "n"], [["a", 1], [Html("<i>b</i>"), None]]) == (
-        '<div class="lab-table" role="region" tabindex="0" aria-label="A &amp; B"><table><caption>A &amp; B</caption>'
+        '<div class="lab-table" role="region" tabindex="0" aria-label="A &amp; B" data-search-exclude>'
+        "<table><caption>A &amp; B</caption>"
         '<thead><tr><th scope="col">x</th>\n<th scope="col" class="number">n</th></tr></thead>'
         '<tbody><tr><td>a</td>\n<td class="number">1</td></tr>'
         '<tr><td><i>b</i></td>\n<td class="number"><span class="none" title="none">–</span></td></tr></tbody>'
         "</table></div>"
     )
+
+
+def test_the_search_finds_what_is_said_to_be_searched() -> None:
+    assert "data-search-exclude" in table("c", ["x"], [["a"]])
+    assert "data-search-exclude" not in table("c", ["x"], [["a"]], is_searched=True)
 
 
 def test_an_empty_heading_heads_nothing() -> None:
