@@ -36,9 +36,9 @@ FAULTS = (
 CUT_OFF = '<style>html { overflow-x: hidden }</style><div style="width: 400px">Wide.</div>'
 
 
-TOGGLED = """<style>.dark p { color: #999 } .dark .late { width: 500px }</style><p class="late">Wide.</p></main>
-<p class="around">Around.</p><div data-md-component="palette">
-<label onclick="document.body.classList.add('dark')">Toggle</label></div>"""
+TOGGLED = """<p class="late">Wide.</p></main><footer><p class="around">Around.</p>
+<style>.dark p { color: #999 } .dark .late { width: 500px }</style>
+<div data-md-component="palette"><label onclick="document.body.classList.add('dark')">Toggle</label></div></footer>"""
 """What changes with the scheme: colors inside and outside of the content, and a width."""
 
 
