@@ -55,7 +55,7 @@ def build(folder: Path) -> Path:
 def python(root: Path, *arguments: str) -> str:
     """What `python -m arguments` prints in the folder `root`."""
     command = [sys.executable, "-m", *arguments]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "SITE_URL": SITE_URL}
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "SITE_URL": SITE_URL, "DEVICE": ""}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
