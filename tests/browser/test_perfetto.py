@@ -78,7 +78,7 @@ def test_a_trace_is_handed_over_whole(on_trial: Opened, perfetto: str, deaf: int
     assert "traceEvents" in json.loads(gzip.decompress(bytes(given["bytes"])))
     assert (given["title"], given["fileName"]) == ("mlp/eager on NVIDIA H200", "eager.trace.json.gz")
     assert tab.site.startswith(given["origin"])
-    expect(status(page)).to_have_text("Handed over to Perfetto, in the other window.")
+    expect(status(page)).to_have_text("Handed over to Perfetto.")
 
 
 def test_nobody_else_can_answer(on_trial: Opened, perfetto: str) -> None:

@@ -125,6 +125,16 @@ def test_every_slice_says_what_its_row_says(figure: Locator) -> None:
     assert said == rows(figure).evaluate_all(f"(rows) => rows.map({ROW})")
 
 
+def test_what_has_the_focus_is_what_enter_selects(figure: Locator) -> None:
+    """A screen reader may put the focus anywhere, without a key."""
+    one = kernel(figure)
+    one.evaluate("(slice) => slice.focus()")
+    figure.page.keyboard.press("Enter")
+    expect(one).to_have_attribute("aria-selected", "true")
+    expect(figure.locator(".slice[aria-selected=true]")).to_have_count(1)
+    expect(figure.locator(".slice[tabindex='0']")).to_have_count(1)
+
+
 def test_a_click_selects(figure: Locator) -> None:
     kernel(figure).click()
     expect(kernel(figure)).to_have_attribute("aria-selected", "true")

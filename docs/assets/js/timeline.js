@@ -75,18 +75,13 @@ document.querySelectorAll(".lab-timeline").forEach((figure) => {
     panel.textContent = "";
     if (chosen) describe(chosen.row);
   };
-  const focus = (slice) => {
-    current.element.tabIndex = -1;
-    current = slice;
-    slice.element.tabIndex = 0;
-    slice.element.focus();
-  };
+  const sliceOf = (target) => slices.find(({ element }) => element.contains(target));
   const move = (right, down) => {
     const ahead = ({ x, y }) => (down ? (y - current.y) * down > 0 : y === current.y && (x - current.x) * right > 0);
     const gap = ({ x, width }) => Math.max(0, x - current.x - current.width, current.x - x - width);
     const away = (slice) => 100 * Math.abs(slice.y - current.y) + gap(slice);
     const [next] = slices.filter(ahead).sort((a, b) => away(a) - away(b));
-    if (next) focus(next);
+    next?.element.focus();
   };
   const keys = {
     ArrowLeft: () => move(-1), ArrowRight: () => move(1), ArrowUp: () => move(0, -1), ArrowDown: () => move(0, 1),
@@ -100,10 +95,15 @@ document.querySelectorAll(".lab-timeline").forEach((figure) => {
     event.preventDefault();
     keys[event.key]();
   });
+  on("focusin", ({ target }) => {
+    current.element.tabIndex = -1;
+    current = sliceOf(target) ?? current;
+    current.element.tabIndex = 0;
+  });
   on("click", ({ target }) => {
-    const slice = slices.find(({ element }) => element.contains(target));
+    const slice = sliceOf(target);
     if (!slice || dragged > DRAG_PX) return;
-    focus(slice);
+    slice.element.focus();
     select(slice);
   });
   on("wheel", (event) => {
@@ -131,10 +131,10 @@ document.querySelectorAll(".lab-timeline").forEach((figure) => {
     const { origin } = new URL(perfetto), status = parentNode.querySelector("[role=status]");
     const say = (text) => { status.textContent = text; };
     const opened = window.open(perfetto); // at once: later it would be blocked as a pop-up
-    if (!opened) return say("The browser blocked the new window. Allow pop-ups here, or download the trace.");
+    if (!opened) return say("The browser blocked the new window. Allow it, or download the trace.");
     say("Loading the trace …");
     const buffer = await fetch(trace).then((reply) => reply.ok && reply.arrayBuffer()).catch(() => null);
-    if (!buffer) return say("The trace could not be loaded. Download it and open it in Perfetto.");
+    if (!buffer) return say("The trace could not be loaded. Try to download it.");
     let pings = 0;
     const stop = (text) => {
       clearInterval(asking);
@@ -144,7 +144,7 @@ document.querySelectorAll(".lab-timeline").forEach((figure) => {
     const answer = ({ source, origin: from, data }) => {
       if (source !== opened || from !== origin || data !== "PONG") return;
       opened.postMessage({ perfetto: { buffer, title, fileName: trace.split("/").pop() } }, origin);
-      stop("Handed over to Perfetto, in the other window.");
+      stop("Handed over to Perfetto.");
     };
     const ask = () => {
       if (pings++ > MOST_PINGS) return stop("Perfetto does not answer. Download the trace instead.");
