@@ -125,6 +125,16 @@ def test_every_slice_says_what_its_row_says(figure: Locator) -> None:
     assert said == rows(figure).evaluate_all(f"(rows) => rows.map({ROW})")
 
 
+def test_the_focus_shows_the_whole_name(figure: Locator) -> None:
+    walk_to_kernel(figure)
+    whole = row_of(figure, kernel(figure)).locator("td").first.text_content() or "no name"
+    expect(figure.locator(".selected")).to_have_text(whole)
+    figure.page.keyboard.press("Enter")
+    expect(figure.locator(".selected dl")).to_have_count(1)
+    figure.page.keyboard.press("ArrowLeft")
+    expect(figure.locator(".selected dl, .lit")).to_have_count(0)
+
+
 def test_what_has_the_focus_is_what_enter_selects(figure: Locator) -> None:
     """A screen reader may put the focus anywhere, without a key."""
     one = kernel(figure)

@@ -99,6 +99,8 @@ document.querySelectorAll(".lab-timeline").forEach((figure) => {
     current.element.tabIndex = -1;
     current = sliceOf(target) ?? current;
     current.element.tabIndex = 0;
+    select();
+    panel.textContent = current.full;
   });
   on("click", ({ target }) => {
     const slice = sliceOf(target);
@@ -132,9 +134,9 @@ document.querySelectorAll(".lab-timeline").forEach((figure) => {
     const say = (text) => { status.textContent = text; };
     const opened = window.open(perfetto); // at once: later it would be blocked as a pop-up
     if (!opened) return say("The browser blocked the new window. Allow it, or download the trace.");
-    say("Loading the trace …");
+    say("Loading …");
     const buffer = await fetch(trace).then((reply) => reply.ok && reply.arrayBuffer()).catch(() => null);
-    if (!buffer) return say("The trace could not be loaded. Try to download it.");
+    if (!buffer) return say("The trace could not be loaded.");
     let pings = 0;
     const stop = (text) => {
       clearInterval(asking);
@@ -147,7 +149,7 @@ document.querySelectorAll(".lab-timeline").forEach((figure) => {
       stop("Handed over to Perfetto.");
     };
     const ask = () => {
-      if (pings++ > MOST_PINGS) return stop("Perfetto does not answer. Download the trace instead.");
+      if (pings++ > MOST_PINGS) return stop("Perfetto does not answer.");
       opened.postMessage("PING", "*");
     };
     addEventListener("message", answer);
