@@ -19,6 +19,12 @@ window.inspect = {
     for (const details of document.querySelectorAll("details")) details.open = true;
   },
 
+  /** Waits for what fades and moves, but not for what never ends, as the pulse of the theme's annotations. */
+  async settled() {
+    const ending = document.getAnimations().filter(({ effect }) => effect.getTiming().iterations !== Infinity);
+    await Promise.allSettled(ending.map((animation) => animation.finished));
+  },
+
   /** Leaves what the theme puts around a page's content. */
   removeContent() {
     document.querySelector(".md-content").replaceChildren();

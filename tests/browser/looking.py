@@ -81,7 +81,7 @@ class Tab:
         """
         button = self.page.locator("[data-md-component=palette] label").filter(visible=True)
         button.evaluate("(label) => label.click()")  # a pointer would bring up its tooltip
-        self.page.evaluate("() => Promise.allSettled(document.getAnimations().map((one) => one.finished))")
+        self.page.evaluate("() => inspect.settled()")
         self._measure("toggled, ")
         self.page.evaluate("() => inspect.removeContent()")
         self._start_axe(allowed, COLOR_RULES)

@@ -13,6 +13,7 @@ from tests.browser.looking import Allowed, Scheme, Tab
 from tests.browser.serving import PAGES, Site
 
 ALLOWED = (
+    Allowed("link-name", "a[href*=_annotation_]", "reading_a_trace/", "the theme's marks of annotations have no text"),
     Allowed("aria-dialog-name", ".md-search", "", "the theme's search is a dialog without a name"),
     Allowed(
         "landmark-unique", ".md-code__nav", "contributing/", "the theme puts each copy button into a nav without a name"
