@@ -60,9 +60,14 @@ def _cells(cells: Sequence[Cell], tag: str, columns: int, text_columns: int) -> 
     return "\n".join(lines)
 
 
+def shortened(text: str, most: int = 60) -> str:
+    """At most `most` characters, cut in the middle."""
+    return text if len(text) <= most else f"{text[: most * 2 // 3]}…{text[-(most - most * 2 // 3 - 1) :]}"
+
+
 def code(text: str, most: int = 60) -> Html:
     """A name in code type, shortened in the middle to `most` characters; the whole of it on hover."""
-    short = text if len(text) <= most else f"{text[: most * 2 // 3]}…{text[-(most - most * 2 // 3 - 1) :]}"
+    short = shortened(text, most)
     title = "" if short == text else f' title="{escape(text)}"'
     return Html(f"<code{title}>{escape(short)}</code>")
 

@@ -15,7 +15,7 @@ from hashlib import sha256
 from html import escape
 from typing import Any
 
-from snippets.lab.html import Html
+from snippets.lab.html import Html, shortened
 from snippets.lab.kernel_grammar import Reading, Token
 from snippets.lab.trace import printable
 
@@ -65,13 +65,8 @@ def decode(name: str) -> KernelName:
         get("layout"),
         tuple(reading.fused),
         tuple(reading.tokens),
-        shortened(get("short") or name),
+        shortened(get("short") or name, MOST_COLUMNS),
     )
-
-
-def shortened(text: str, most: int = MOST_COLUMNS) -> str:
-    """At most `most` characters, cut in the middle."""
-    return text if len(text) <= most else f"{text[: most * 2 // 3]}…{text[-(most - most * 2 // 3 - 1) :]}"
 
 
 def as_data(kernel: KernelName) -> dict[str, Any]:

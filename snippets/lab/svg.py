@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from snippets.lab.figures import in_words
-from snippets.lab.html import Html
+from snippets.lab.html import Html, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -129,7 +129,7 @@ def plain(value: float, unit: str) -> str:
 def label(text: str, most: int = 60) -> str:
     """Text that can be drawn: on one line, without control characters, shortened in the middle to `most` characters."""
     line = "".join(sign if sign.isprintable() else " " for sign in text)
-    return line if len(line) <= most else f"{line[: most * 2 // 3]}…{line[-(most - most * 2 // 3 - 1) :]}"
+    return shortened(line, most)
 
 
 def _inlined(content: bytes, ident: str, title: str, description: str) -> Html:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snippets.lab.html import Html, cell_html, code, details, table, with_prefix
+from snippets.lab.html import Html, cell_html, code, details, shortened, table, with_prefix
 from tests.lab.samples import EVIL, Markup, assert_only_text
 
 
@@ -93,3 +93,8 @@ def test_ids_and_what_refers_to_them_get_a_prefix() -> None:
         '<a id="a--x" href="#a--x">id="x"</a><label for="a--x"></label><p aria-labelledby="a--x y" data-id="x"></p>'
         '<b fill="url(#a--x)" popovertarget="a--x"></b><a href="../x/#x"></a><a href="#y"></a>'
     )
+
+
+def test_shortened() -> None:
+    assert shortened("abc", 3) == "abc"
+    assert shortened("abcdefghij", 6) == "abcd…j"

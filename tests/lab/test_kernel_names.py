@@ -16,7 +16,7 @@ import pytest
 from snippets.lab import kernel_names, kineto, recording
 from snippets.lab.html import Html
 from snippets.lab.kernel_grammar import Reading, grammar
-from snippets.lab.kernel_names import FIELDS, as_data, decode, decorated, main, shortened, shown
+from snippets.lab.kernel_names import FIELDS, as_data, decode, decorated, main, shown
 from tests.lab.samples import EVIL, Markup, assert_only_text
 
 CORPUS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("kernel_names.json").read_text(encoding="utf-8"))
@@ -237,11 +237,6 @@ def test_as_data_has_exactly_these_keys() -> None:
 )
 def test_short_forms(name: str, short: str) -> None:
     assert decode(name).short == short
-
-
-def test_shortened() -> None:
-    assert shortened("abc", 3) == "abc"
-    assert shortened("abcdefghij", 6) == "abcd…j"
 
 
 def test_the_command_for_people(capsys: pytest.CaptureFixture[str]) -> None:
