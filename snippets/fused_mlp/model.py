@@ -6,7 +6,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import triton
@@ -403,6 +403,14 @@ class FusedGeGLU(nn.Module):
         self.gate_proj = nn.Linear(dim, hidden, bias=False)
         self.up_proj = nn.Linear(dim, hidden, bias=False)
         self.down_proj = nn.Linear(hidden, dim, bias=False)
+
+    @classmethod
+    def like(cls, plain: Any, recompute: bool = True) -> FusedGeGLU:
+        """The module over a plain one's three layers, which both then share."""
+        with torch.device("meta"):
+            fused = cls(plain.gate_proj.in_features, plain.gate_proj.out_features, recompute=recompute)
+        fused.gate_proj, fused.up_proj, fused.down_proj = plain.gate_proj, plain.up_proj, plain.down_proj
+        return fused.train(plain.training)
 
     def forward(self, x: Tensor) -> Tensor:
         return gated_mlp(

@@ -1,0 +1,617 @@
+"""What the chapter fused_mlp measures: hand-written kernels beside everything else a user could pick."""
+
+from __future__ import annotations
+
+import functools
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from snippets.lab.experiment import Experiment, NeedsGpu, Subject, Work
+from snippets.mlp.experiments import liger_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SERIES = {"tokens": 8192, "dim": 768, "hidden": 3072}
+"""The shape of the series' MLP: 64 sequences of 128 tokens."""
+SHAPES = (
+    (8192, 768, 3072),
+    (1024, 1024, 4096),
+    (4096, 2048, 8192),
+    (16384, 4096, 14336),
+    (1, 4096, 14336),
+    (16, 4096, 14336),
+    (128, 4096, 14336),
+    (1024, 4096, 14336),
+)
+TYPES = ("bfloat16", "float16")
+PACKAGE = Path(__file__).parent / "geglu_kernels"
+
+
+# ---- work: the least that has to be done
+
+
+def pointwise_work(tokens: int, hidden: int) -> Work:
+    """Two tensors read, one written, two bytes an element."""
+    return Work(bytes=2 * 3 * tokens * hidden)
+
+
+def linear_work(tokens: int, dim: int, outputs: int) -> Work:
+    """x, weight, bias and the result once each."""
+    return Work(
+        bytes=2 * (tokens * dim + dim * outputs + outputs + tokens * outputs), matmuls=((tokens, dim, outputs),)
+    )
+
+
+def gate_up_work(tokens: int, dim: int, hidden: int) -> Work:
+    """x, two weights and the hidden tensor once each; counted as the one product that it can be."""
+    return Work(bytes=2 * (tokens * dim + 2 * dim * hidden + tokens * hidden), matmuls=((tokens, dim, 2 * hidden),))
+
+
+def forward_work(tokens: int, dim: int, hidden: int, dtype: str = "bfloat16") -> Work:
+    """x, three weights and the result once each: the hidden tensor need not exist."""
+    products = ((tokens, dim, 2 * hidden), (tokens, hidden, dim))
+    return Work(bytes=2 * (2 * tokens * dim + 3 * dim * hidden), matmuls=products)
+
+
+def training_work(tokens: int, dim: int, hidden: int) -> Work:
+    """Forward, and twice as much backward: each product has a gradient for either operand."""
+    forward = forward_work(tokens, dim, hidden)
+    backward = (
+        (tokens, dim, hidden),
+        (hidden, tokens, dim),
+        (tokens, 2 * hidden, dim),
+        (2 * hidden, tokens, dim),
+    )
+    return Work(bytes=2 * forward.bytes, matmuls=forward.matmuls + backward)
+
+
+def _random(*shape: int, scale: float = 1.0, device: str = "cuda", dtype: str = "bfloat16") -> Any:
+    import torch
+
+    return torch.randn(*shape, device=device, dtype=getattr(torch, dtype)) * scale
+
+
+def _need_gpu(device: str) -> None:
+    if device != "cuda":
+        raise NeedsGpu("these kernels are Triton's and Gluon's, which have no CPU backend: fused_mlp/eager runs here")
+
+
+# ---- the activation alone
+
+
+# --8<-- [start:pointwise]
+def pointwise_steps(device: str) -> dict[str, Callable[..., Any]]:
+    """Four ways to compute gelu(gate) * up of two tensors."""
+    import torch
+    from torch.nn import functional as F
+
+    from snippets.fused_mlp.model import gated_activation
+
+    def eager(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        return F.gelu(gate, approximate="tanh") * up
+
+    found = {"eager": eager, "compiled": torch.compile(eager), "fused": gated_activation}
+    if device == "cuda":
+        from liger_kernel.ops.geglu import LigerGELUMulFunction
+
+        found["liger"] = LigerGELUMulFunction.apply
+    return found
+
+
+# --8<-- [end:pointwise]
+
+
+def pointwise(device: str, variant: str, tokens: int, hidden: int) -> Subject:
+    """One of the four, or a copy that moves as many bytes: half of them read, half written."""
+    import torch
+    from torch.nn import functional as F
+
+    if variant == "copy":
+        return Subject(
+            step=_without_gradients(torch.clone),
+            inputs=lambda: (_random(3 * tokens, hidden // 2, device=device),),
+            reference=lambda source: source,
+            tolerance=0.0,
+        )
+    if variant not in ("eager", "compiled"):
+        _need_gpu(device)
+    return Subject(
+        step=_without_gradients(pointwise_steps(device)[variant]),
+        inputs=lambda: (_random(tokens, hidden, device=device), _random(tokens, hidden, device=device)),
+        reference=lambda gate, up: F.gelu(gate.double(), approximate="tanh") * up.double(),
+    )
+
+
+def _without_gradients(step: Callable[..., Any]) -> Callable[..., Any]:
+    import torch
+
+    def run(*inputs: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            result: torch.Tensor = step(*inputs)
+            return result
+
+    return run
+
+
+# ---- a linear layer with its activation
+
+
+# --8<-- [start:linear]
+def linear_steps(weight: Any, bias: Any) -> dict[str, Callable[..., Any]]:
+    """Four ways to compute gelu(x @ weight.T + bias); the third is cuBLAS's own epilogue."""
+    import torch
+    from torch.nn import functional as F
+
+    from snippets.fused_mlp.model import linear
+
+    def eager(x: torch.Tensor) -> torch.Tensor:
+        return F.gelu(F.linear(x, weight, bias), approximate="tanh")
+
+    return {
+        "eager": eager,
+        "compiled": torch.compile(eager),
+        "addmm": lambda x: torch._addmm_activation(bias, x, weight.t(), use_gelu=True),
+        "fused": lambda x: linear(x, weight, bias, "gelu_tanh"),
+    }
+
+
+# --8<-- [end:linear]
+
+
+def linear_activation(device: str, variant: str, tokens: int, dim: int, outputs: int) -> Subject:
+    """One of the four. On a CPU, `addmm` computes GELU by erf and is refused there."""
+    from torch.nn import functional as F
+
+    if variant in ("addmm", "fused"):
+        _need_gpu(device)
+    weight, bias = _random(outputs, dim, scale=dim**-0.5, device=device), _random(outputs, device=device)
+    return Subject(
+        step=_without_gradients(linear_steps(weight, bias)[variant]),
+        inputs=lambda: (_random(tokens, dim, device=device),),
+        reference=lambda x: F.gelu(F.linear(x.double(), weight.double(), bias.double()), approximate="tanh"),
+    )
+
+
+# ---- gate and up
+
+
+def gate_up_step(variant: str, gate: Any, up: Any) -> Callable[..., Any]:
+    """One way to compute gelu(x @ gate.T) * (x @ up.T); `bare` is the product alone, without the activation."""
+    import torch
+    from torch.nn import functional as F
+
+    from snippets.fused_mlp import model
+
+    stacked = torch.stack([gate, up])
+    if variant == "bare":
+        return lambda x: x @ stacked.view(-1, gate.shape[1]).t()
+    if variant == "eager":
+        return lambda x: F.gelu(x @ gate.t(), approximate="tanh") * (x @ up.t())
+    if variant == "fused":
+        return lambda x: model.gate_up(x, gate, up, "gelu_tanh")
+
+    def tuned(x: torch.Tensor) -> torch.Tensor:
+        candidates = {
+            f"{tiles.name}, {tiles.warps} warps": functools.partial(
+                model.stacked_gate_up, x, stacked, "gelu_tanh", tiles
+            )
+            for tiles in model.STACKED
+        }
+        return model.fastest(("stacked", model.bucket(x.shape[0]), *gate.shape), candidates)()
+
+    return tuned
+
+
+def gate_up(device: str, variant: str, tokens: int, dim: int, hidden: int) -> Subject:
+    """The first two products and the activation, as far as a variant fuses them."""
+    from snippets.fused_mlp.model import gated_reference
+
+    if variant not in ("bare", "eager"):
+        _need_gpu(device)
+    gate, up = (_random(hidden, dim, scale=dim**-0.5, device=device) for _ in range(2))
+    step = gate_up_step(variant, gate, up)
+
+    def reference(x: Any) -> Any:
+        if variant == "bare":
+            import torch
+
+            return x.double() @ torch.cat([gate, up]).double().t()
+        return gated_reference(x, gate, up)
+
+    return Subject(
+        step=_without_gradients(step), inputs=lambda: (_random(tokens, dim, device=device),), reference=reference
+    )
+
+
+# ---- the whole forward
+
+
+# --8<-- [start:forward]
+def forward_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:
+    """The forward pass of a plain GeGLU module with its own weights, one way of six."""
+    import torch
+    from torch import nn
+
+    from snippets.fused_mlp.model import FusedGeGLU
+
+    if variant == "eager":
+        return plain
+    if variant in COMPILED:
+        return torch.compile(plain, mode=COMPILED[variant])
+    _need_gpu(device)
+    if variant == "kernelized":
+        return kernelized(plain)
+    swapped = liger_layers()[0].LigerGEGLUMLP() if variant == "liger" else FusedGeGLU.like(plain)
+    for name, layer in plain.named_children():
+        assert isinstance(layer, nn.Linear)
+        setattr(swapped, name, layer)
+    return swapped
+
+
+# --8<-- [end:forward]
+COMPILED = {
+    "compiled": "default",
+    "reduce_overhead": "reduce-overhead",
+    "max_autotune": "max-autotune-no-cudagraphs",
+}
+"""Modes of `torch.compile`. Timing replays CUDA graphs of its own, so the last one is asked not to make any."""
+
+
+# --8<-- [start:kernelize]
+def kernelized(plain: Any) -> Any:
+    """The plain module, its forward replaced by that of the package, which is loaded from a folder."""
+    from kernels import LocalLayerRepository, Mode, kernelize, replace_kernel_forward_from_hub, use_kernel_mapping
+
+    replace_kernel_forward_from_hub(type(plain), "FusedGeGLU")
+    package = LocalLayerRepository(PACKAGE, layer_name="FusedGeGLU")
+    with use_kernel_mapping({"FusedGeGLU": {"cuda": package}}, inherit_mapping=False):
+        return kernelize(plain, mode=Mode.INFERENCE, device="cuda")
+
+
+# --8<-- [end:kernelize]
+
+
+def forward(device: str, variant: str, tokens: int, dim: int, hidden: int, dtype: str = "bfloat16") -> Subject:
+    """The whole forward pass of one variant, checked against float64."""
+    import torch
+
+    from snippets.mlp.model import GeGLU, geglu_reference
+
+    class Plain(GeGLU):
+        """A class of its own, which `kernelize` may change."""
+
+    plain = Plain(dim, hidden).to(device, dtype=getattr(torch, dtype)).eval()
+    weights = [layer.weight.detach() for layer in (plain.gate_proj, plain.up_proj, plain.down_proj)]
+    return Subject(
+        step=_without_gradients(forward_step(variant, plain, device)),
+        inputs=lambda: (_random(tokens, dim, device=device, dtype=dtype),),
+        reference=lambda x: geglu_reference(x, *weights),
+        in_graph=variant != "reduce_overhead",  # which is a CUDA graph already
+    )
+
+
+# ---- forward and backward
+
+
+# --8<-- [start:training]
+def training(device: str, variant: str, tokens: int, dim: int, hidden: int) -> Subject:
+    """Forward and backward: the gradients of x and of the three weights, for a gradient of ones times a constant."""
+    import torch
+
+    from snippets.fused_mlp.model import FusedGeGLU
+    from snippets.mlp.model import GeGLU, geglu_reference
+
+    plain = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16)
+    if variant.startswith("fused"):
+        _need_gpu(device)
+        step: Any = FusedGeGLU.like(plain, recompute=variant == "fused")
+    else:
+        step = forward_step(variant, plain, device)
+    weights = list(plain.parameters())
+
+    def gradients(x: torch.Tensor, d_out: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            return torch.autograd.grad(step(x), (x, *weights), d_out)[0]
+
+    def reference(x: torch.Tensor, d_out: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            exact = x.detach().double().requires_grad_()
+            result = geglu_reference(exact, *(weight.detach() for weight in weights))
+            return torch.autograd.grad(result, exact, d_out.double())[0]
+
+    return Subject(
+        step=gradients,
+        inputs=lambda: (_random(tokens, dim, device=device), _random(tokens, dim, device=device)),
+        reference=reference,
+    )
+
+
+# --8<-- [end:training]
+
+
+# ---- what a profile cannot say
+
+
+def chosen(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
+    """What tuning chose for the two kernels of the forward at each shape, and how long every candidate took.
+
+    Returns {"TOKENSxDIMxHIDDEN": {"gate_up": {candidate: microseconds}, "linear": {...}}}, the fastest first.
+    """
+    import torch
+
+    from snippets.fused_mlp import model
+
+    _need_gpu(device)
+    found: dict[str, Any] = {}
+    for shape in SHAPES:
+        model.CHOICES.clear()
+        tokens, dim, hidden = shape
+        module = model.FusedGeGLU(dim, hidden).to(device, dtype=torch.bfloat16)
+        with torch.no_grad():
+            module(_random(tokens, dim, device=device))
+        found["x".join(map(str, shape))] = {
+            key[0]: {name: round(time_us, 2) for name, time_us in times.items()} for key, times in model.CHOICES.items()
+        }
+        del module
+        torch.cuda.empty_cache()
+    return found
+
+
+def resources(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
+    """What each kernel takes of a multiprocessor, from the compiled kernel and from the device.
+
+    Returns {kernel: {"registers", "spills", "shared_bytes", "threads", "grid"}} and {"device": its limits}.
+    """
+    import torch
+    from triton.runtime import driver
+
+    from snippets.fused_mlp import model
+
+    _need_gpu(device)
+    properties = torch.cuda.get_device_properties(0)
+    found: dict[str, Any] = {
+        "device": {
+            "multiprocessors": properties.multi_processor_count,
+            "registers": driver.active.utils.get_device_properties(0)["max_num_regs"],
+            "shared_bytes": properties.shared_memory_per_multiprocessor,
+            "threads": properties.max_threads_per_multi_processor,
+        }
+    }
+    x = _random(tokens, dim, device=device)
+    gate, up = (_random(hidden, dim, scale=dim**-0.5, device=device) for _ in range(2))
+    both = torch.stack([gate, up])
+    hidden_tensor = model.pingpong(x, gate, up, None, "gelu_tanh", model.PINGPONG_GATED[0])[0]
+    runs = {
+        "gated_activation_kernel": lambda: model.gated_activation(hidden_tensor, hidden_tensor),
+        "gate_up_kernel": lambda: model.stacked_gate_up(x, both, "gelu_tanh", model.STACKED[0]),
+        "pingpong_kernel": lambda: model.pingpong(x, gate, up, None, "gelu_tanh", model.PINGPONG_GATED[0]),
+    }
+    for name, run in runs.items():
+        kernel = getattr(model, name)
+        kernel.device_caches.clear()
+        run()
+        (one,) = (one for caches in kernel.device_caches.values() for one in caches[0].values())
+        found[name] = {
+            "registers": one.n_regs,
+            "spills": one.n_spills,
+            "shared_bytes": one.metadata.shared,
+            "warps": one.metadata.num_warps,
+        }
+    return found
+
+
+def generated(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
+    """The code that Inductor generates for the forward: what it launches, in order, and its Triton kernels' source."""
+    import re
+
+    import torch
+    from torch._inductor.utils import fresh_cache, run_and_get_code
+
+    from snippets.mlp.model import GeGLU
+
+    _need_gpu(device)
+    found: dict[str, Any] = {}
+    plain = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16).eval()
+    x = _random(tokens, dim, device=device)
+    for variant in ("compiled", "max_autotune"):
+        torch._dynamo.reset()
+        with fresh_cache(), torch.no_grad():
+            _, (code, *_) = run_and_get_code(torch.compile(plain, mode=COMPILED[variant]), x)
+        body = code[code.index("def call(") :]
+        found[variant] = {
+            "calls": re.findall(r"(extern_kernels\.\w+|triton_\w+)(?:\.run)?\(", body),
+            "kernels": re.findall(r"@triton\.jit\n(def triton_.*?)\n'''", code, re.DOTALL),
+        }
+    return found
+
+
+def quack(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
+    """The forward and its first half beside QuACK's gemm_gated (CuTe DSL), in turns, where that package is there.
+
+    Returns {"version", "gate_up": {variant: [q1, median, q3]}, "forward": {...}} in microseconds, or {"missing": why}.
+    """
+    import importlib.metadata
+
+    import torch
+    from torch.nn import functional as F
+
+    _need_gpu(device)
+    try:
+        from quack.gemm_interface import gemm_gated  # type: ignore[import-not-found]
+    except ImportError as missing:
+        return {"missing": str(missing)}
+    from snippets.fused_mlp import model
+
+    gate, up = (_random(hidden, dim, scale=dim**-0.5, device=device) for _ in range(2))
+    down = _random(dim, hidden, scale=hidden**-0.5, device=device)
+    both = torch.cat([gate, up])
+
+    def first_half(x: torch.Tensor) -> torch.Tensor:
+        _, hidden_tensor = gemm_gated(
+            x, both.t(), activation="geglu", store_preact=False, tuned=False, concat_layout=("B",)
+        )
+        result: torch.Tensor = hidden_tensor
+        return result
+
+    parts: dict[str, dict[str, Callable[..., Any]]] = {
+        "gate_up": {
+            "quack": first_half,
+            "fused": gate_up_step("fused", gate, up),
+            "bare": gate_up_step("bare", gate, up),
+        },
+        "forward": {
+            "quack": lambda x: F.linear(first_half(x), down),
+            "fused": lambda x: model.gated_mlp(x, gate, up, down),
+            "eager": lambda x: F.linear(gate_up_step("eager", gate, up)(x), down),
+        },
+    }
+    found: dict[str, Any] = {"version": importlib.metadata.version("quack-kernels")}
+    for part, steps in parts.items():
+        x = _random(tokens, dim, device=device)
+        exact = model.gated_reference(x, gate, up)
+        exact = exact @ down.double().t() if part == "forward" else exact
+        for name in ("quack", "fused"):
+            with torch.no_grad():
+                relative = ((steps[name](x).double() - exact).norm() / exact.norm()).item()
+            if not relative < 1e-2:
+                raise ArithmeticError(f"{part}/{name}: relative error {relative:.1e}")
+            found[f"{part}_{name}_error"] = relative
+        found[part] = _in_turns_us(steps, tokens, dim)
+    return found
+
+
+def _in_turns_us(steps: dict[str, Callable[..., Any]], tokens: int, dim: int) -> dict[str, list[float]]:
+    """Warm quartiles of steps that take x of (tokens, dim), timed in turns."""
+    from snippets.lab import timing
+
+    subjects = {
+        name: Subject(step=_without_gradients(step), inputs=lambda: (_random(tokens, dim),), reference=lambda x: x)
+        for name, step in steps.items()
+    }
+    times = timing.time_in_turns(subjects, lambda name: None)
+    return {name: [one.warm.q1_us, one.warm.median_us, one.warm.q3_us] for name, one in times.items()}
+
+
+# --8<-- [start:steps]
+def steps(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
+    """What each idea behind the ping-pong kernel is worth: the same work with one of them left out, in turns.
+
+    Returns {"gate_up": {variant: [q1, median, q3]}, "forward": {...}} in microseconds, warm.
+    """
+    from snippets.fused_mlp import model
+
+    _need_gpu(device)
+    gate, up = (_random(hidden, dim, scale=dim**-0.5, device=device) for _ in range(2))
+    down = _random(dim, hidden, scale=hidden**-0.5, device=device)
+    first, second = model.PINGPONG_GATED[0], model.PINGPONG[0]
+
+    def half(tiles: Any) -> Callable[..., Any]:
+        return lambda x: model.pingpong(x, gate, up, None, "gelu_tanh", tiles)[0]
+
+    def whole(one: Any, two: Any) -> Callable[..., Any]:
+        return lambda x: model.pingpong(half(one)(x), down, None, None, "none", two)[0]
+
+    alone = {"dependent": False}
+    parts = {
+        "gate_up": {
+            "stacked": gate_up_step("stacked", gate, up),
+            "hand over at the end": half(first._replace(lead=1)),
+            "hand over early": half(first),
+            "four slots": half(first._replace(slots=4)),
+            "row by row": half(first._replace(group=1)),
+        },
+        "forward": {
+            "cuBLAS down": lambda x: half(first)(x) @ down.t(),
+            "ours, one after the other": whole(first._replace(**alone), second._replace(**alone)),
+            "ours, launched early": whole(first, second),
+        },
+    }
+    return {part: _in_turns_us(variants, tokens, dim) for part, variants in parts.items()}
+
+
+# --8<-- [end:steps]
+
+
+# --8<-- [start:new_shapes]
+def new_shapes(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
+    """Feed numbers of tokens never seen before, and take the time of each first call.
+
+    Returns {"tokens": [...], variant: {"first_call_ms": [...], "second_call_ms": [...]}}.
+    """
+    import torch
+    from torch._inductor.utils import fresh_cache
+
+    from snippets.fused_mlp import model
+    from snippets.mlp.model import GeGLU
+
+    _need_gpu(device)
+    sizes = [tokens, tokens - 8, tokens * 3 // 4, tokens // 2, tokens // 2 - 100]
+    found: dict[str, Any] = {"tokens": sizes}
+    plain = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16).eval()
+    fused = model.FusedGeGLU.like(plain)
+    steps: dict[str, Any] = {
+        "static": torch.compile(plain, dynamic=False),
+        "automatic": torch.compile(plain),
+        "fused": fused,
+    }
+    for name, step in steps.items():
+        torch._dynamo.reset()
+        model.CHOICES.clear()
+        model.pingpong_kernel.device_caches.clear()
+        milliseconds: dict[str, list[float]] = {"first_call_ms": [], "second_call_ms": []}
+        with fresh_cache(), torch.no_grad():
+            for size in sizes:
+                x = _random(size, dim, device=device)
+                for calls in milliseconds.values():
+                    torch.cuda.synchronize()
+                    begin = time.perf_counter()
+                    step(x)
+                    torch.cuda.synchronize()
+                    calls.append(round((time.perf_counter() - begin) * 1e3, 3))
+        found[name] = milliseconds
+    return found
+
+
+# --8<-- [end:new_shapes]
+
+
+def _variants(prefix: str, make: Any, work: Any, names: tuple[str, ...], parameters: Any, **more: Any) -> Any:
+    """An experiment for each variant; those of one prefix are timed in turns."""
+    group = prefix.strip("_") or "forward"
+    for name in names:
+        yield Experiment(
+            chapter="fused_mlp",
+            name=prefix + name,
+            label="fused_mlp_" + ("forward" if group == "table" else group),
+            group=group,
+            parameters=parameters,
+            make=functools.partial(make, variant=name),
+            work=work,
+            **more,
+        )
+
+
+POINTWISE = {"tokens": 8192, "hidden": 3072}
+SMALL, LARGE = ({"tokens": tokens, "dim": 1024, "outputs": 4096} for tokens in (64, 8192))
+LINEAR = ("eager", "compiled", "addmm", "fused")
+GATE_UP = ("bare", "eager", "stacked", "fused")
+PEERS = ("eager", "compiled", "max_autotune", "reduce_overhead", "liger", "fused")
+TRAINING = ("eager", "compiled", "liger", "fused", "fused_saved")
+TABLE = tuple({"tokens": m, "dim": k, "hidden": n, "dtype": dtype} for dtype in TYPES for m, k, n in SHAPES)
+
+EXPERIMENTS = (
+    *_variants("pointwise_", pointwise, pointwise_work, ("eager", "compiled", "liger", "fused", "copy"), POINTWISE),
+    *_variants("linear_64_", linear_activation, linear_work, LINEAR, SMALL),
+    *_variants("linear_8192_", linear_activation, linear_work, LINEAR, LARGE),
+    *_variants("gate_up_", gate_up, gate_up_work, GATE_UP, SERIES),
+    *_variants("", forward, forward_work, (*PEERS, "kernelized"), SERIES),
+    *_variants("training_", training, training_work, TRAINING, SERIES),
+    *_variants("table_", forward, forward_work, PEERS, {**SERIES, "dtype": "bfloat16"}, sweep=TABLE, time_limit_s=540),
+    *(
+        Experiment(chapter="fused_mlp", name=measure.__name__, parameters=SERIES, measure=measure, time_limit_s=180)
+        for measure in (chosen, resources, generated, quack, steps, new_shapes)
+    ),
+)
