@@ -15,6 +15,7 @@ PAGES = page_sources.pages(ROOT / "docs")
 SOURCES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
     for path in sorted(ROOT.glob("snippets/**/*.py"))
+    if not path.is_symlink()  # the sections of a linked source are those of its chapter
 }
 
 NOT_MEASURED: dict[str, dict[str, str]] = {}

@@ -24,7 +24,10 @@ SHAPES = (
     (16, 4096, 14336),
     (128, 4096, 14336),
     (1024, 4096, 14336),
+    (65536, 256, 1024),
+    (8192, 768, 3080),
 )
+"""(tokens, dim, hidden): the series', wide ones, few tokens, then tall and thin, and a width that no tile divides."""
 TYPES = ("bfloat16", "float16")
 PACKAGE = Path(__file__).parent / "geglu_kernels"
 
@@ -92,7 +95,7 @@ def pointwise_steps(device: str) -> dict[str, Callable[..., Any]]:
     def eager(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
         return F.gelu(gate, approximate="tanh") * up
 
-    found = {"eager": eager, "compiled": torch.compile(eager), "fused": gated_activation}
+    found: dict[str, Callable[..., Any]] = {"eager": eager, "compiled": torch.compile(eager), "fused": gated_activation}
     if device == "cuda":
         from liger_kernel.ops.geglu import LigerGELUMulFunction
 
@@ -267,7 +270,7 @@ def kernelized(plain: Any) -> Any:
     replace_kernel_forward_from_hub(type(plain), "FusedGeGLU")
     package = LocalLayerRepository(PACKAGE, layer_name="FusedGeGLU")
     with use_kernel_mapping({"FusedGeGLU": {"cuda": package}}, inherit_mapping=False):
-        return kernelize(plain, mode=Mode.INFERENCE, device="cuda")
+        return kernelize(plain, mode=Mode.INFERENCE, device="cuda", use_fallback=False)
 
 
 # --8<-- [end:kernelize]
@@ -306,7 +309,7 @@ def training(device: str, variant: str, tokens: int, dim: int, hidden: int) -> S
     plain = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16)
     if variant.startswith("fused"):
         _need_gpu(device)
-        step: Any = FusedGeGLU.like(plain, recompute=variant == "fused")
+        step: Any = FusedGeGLU.like(plain, recompute=variant == "fused_recompute")
     else:
         step = forward_step(variant, plain, device)
     weights = list(plain.parameters())
@@ -338,7 +341,7 @@ def training(device: str, variant: str, tokens: int, dim: int, hidden: int) -> S
 def chosen(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
     """What tuning chose for the two kernels of the forward at each shape, and how long every candidate took.
 
-    Returns {"TOKENSxDIMxHIDDEN": {"gate_up": {candidate: microseconds}, "linear": {...}}}, the fastest first.
+    Returns {"TOKENSxDIMxHIDDEN": {"gate_up": {candidate: microseconds}, "forward": {...}}}, the fastest first.
     """
     import torch
 
@@ -501,12 +504,12 @@ def steps(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
 
     Returns {"gate_up": {variant: [q1, median, q3]}, "forward": {...}} in microseconds, warm.
     """
-    from snippets.fused_mlp import model
+    from snippets.fused_mlp import kernels, model
 
     _need_gpu(device)
     gate, up = (_random(hidden, dim, scale=dim**-0.5, device=device) for _ in range(2))
     down = _random(dim, hidden, scale=hidden**-0.5, device=device)
-    first, second = model.PINGPONG_GATED[0], model.PINGPONG[0]
+    first, second = model.PINGPONG_GATED[1], model.PINGPONG[1]
 
     def half(tiles: Any) -> Callable[..., Any]:
         return lambda x: model.pingpong(x, gate, up, None, "gelu_tanh", tiles)[0]
@@ -515,13 +518,18 @@ def steps(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
         return lambda x: model.pingpong(half(one)(x), down, None, None, "none", two)[0]
 
     alone = {"dependent": False}
+
+    def with_activation(name: str) -> Callable[..., Any]:
+        return lambda x: model.pingpong(x, gate, up, None, name, first)[0]
+
     parts = {
+        "activation": {name: with_activation(name) for name in kernels.ACTIVATIONS},
         "gate_up": {
             "stacked": gate_up_step("stacked", gate, up),
             "hand over at the end": half(first._replace(lead=1)),
             "hand over early": half(first),
             "four slots": half(first._replace(slots=4)),
-            "row by row": half(first._replace(group=1)),
+            "groups of eight": half(first._replace(group=8)),
         },
         "forward": {
             "cuBLAS down": lambda x: half(first)(x) @ down.t(),
@@ -544,7 +552,7 @@ def new_shapes(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any
     import torch
     from torch._inductor.utils import fresh_cache
 
-    from snippets.fused_mlp import model
+    from snippets.fused_mlp import kernels, model
     from snippets.mlp.model import GeGLU
 
     _need_gpu(device)
@@ -560,7 +568,7 @@ def new_shapes(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any
     for name, step in steps.items():
         torch._dynamo.reset()
         model.CHOICES.clear()
-        model.pingpong_kernel.device_caches.clear()
+        kernels.pingpong_kernel.device_caches.clear()
         milliseconds: dict[str, list[float]] = {"first_call_ms": [], "second_call_ms": []}
         with fresh_cache(), torch.no_grad():
             for size in sizes:
@@ -599,7 +607,7 @@ SMALL, LARGE = ({"tokens": tokens, "dim": 1024, "outputs": 4096} for tokens in (
 LINEAR = ("eager", "compiled", "addmm", "fused")
 GATE_UP = ("bare", "eager", "stacked", "fused")
 PEERS = ("eager", "compiled", "max_autotune", "reduce_overhead", "liger", "fused")
-TRAINING = ("eager", "compiled", "liger", "fused", "fused_saved")
+TRAINING = ("eager", "compiled", "liger", "fused", "fused_recompute")
 TABLE = tuple({"tokens": m, "dim": k, "hidden": n, "dtype": dtype} for dtype in TYPES for m, k, n in SHAPES)
 
 EXPERIMENTS = (

@@ -73,7 +73,7 @@ def gated_activation_kernel(
 def gated_activation_backward_kernel(
     d_out, gate, up, d_gate, d_up, count, BLOCK: tl.constexpr, ACTIVATION: tl.constexpr, INTERPRETED: tl.constexpr
 ):
-    """Gradients of `activation(gate) * up`: three reads, two writes, which may overwrite gate and up."""
+    """Gradients of `activation(gate) * up` for both: three reads, two writes."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     there = at < count
     d = tl.load(d_out + at, there).to(tl.float32)
@@ -84,9 +84,11 @@ def gated_activation_backward_kernel(
         slope = 0.5 * (1 + t) + 0.5 * g * (1 - t * t) * (0.7978845608028654 + 0.10703222440890849 * g * g)
     elif ACTIVATION == GELU:
         slope = 0.5 * (1 + tl.erf(g * 0.7071067811865476)) + g * 0.3989422804014327 * tl.exp(-0.5 * g * g)
-    else:
+    elif ACTIVATION == SILU:
         s = 0.5 + 0.5 * tanh(0.5 * g, INTERPRETED)
         slope = s * (1 + g * (1 - s))
+    else:
+        slope = tl.full((BLOCK,), 1.0, tl.float32)
     tl.store(d_gate + at, (d * u * slope).to(d_gate.dtype.element_ty), there)
     tl.store(d_up + at, (d * activated(g, ACTIVATION, INTERPRETED)).to(d_up.dtype.element_ty), there)
 

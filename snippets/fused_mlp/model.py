@@ -27,6 +27,9 @@ from .kernels import (
 
 Result = TypeVar("Result")
 
+OPERATORS = __name__.split(".")[-2]
+"""Namespace of the operators, from the package: two copies in one process would take each other's place."""
+
 BLOCK_K = 64
 """Elements of K in a slot: 128 bytes, the widest row that shared memory swizzles."""
 FEW_ROWS = 128
@@ -49,11 +52,12 @@ class Tiles(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.block_m}x{self.block_n}, {self.slots} slots"
+        """Short, and different for any two of one list below."""
+        return f"{self.block_m}x{self.block_n}, {self.slots} slots, group {self.group}"
 
 
-PINGPONG_GATED = (Tiles(128, 64, 6), Tiles(64, 64, 8), Tiles(64, 32, 10))
-PINGPONG = (Tiles(128, 128, 5), Tiles(64, 128, 6), Tiles(64, 64, 10), Tiles(64, 32, 12))
+PINGPONG_GATED = (Tiles(128, 64, 6), Tiles(128, 64, 6, 1), Tiles(64, 64, 8), Tiles(64, 32, 10))
+PINGPONG = (Tiles(128, 128, 5), Tiles(128, 128, 5, 1), Tiles(64, 128, 6), Tiles(64, 64, 10), Tiles(64, 32, 12))
 STACKED = (Tiles(128, 128, 3, 8, 8), Tiles(128, 128, 4, 8, 8), Tiles(128, 64, 3, 8, 4), Tiles(64, 64, 4, 8, 4))
 SMALL = (Tiles(64, 32, 8), Tiles(64, 32, 4), Tiles(64, 64, 6), Tiles(64, 64, 4), Tiles(64, 16, 8))
 
@@ -122,6 +126,7 @@ def bucket(rows: int) -> int:
 
 
 # --8<-- [start:pointwise]
+@torch.library.custom_op(f"{OPERATORS}::gated_activation", mutates_args=())
 def gated_activation(gate: Tensor, up: Tensor, activation: str = "gelu_tanh") -> Tensor:
     """activation(gate) * up in one pass; two tensors of one shape and dtype, on a GPU."""
     gate, up = gate.contiguous(), up.contiguous()
@@ -137,15 +142,40 @@ def gated_activation(gate: Tensor, up: Tensor, activation: str = "gelu_tanh") ->
 # --8<-- [end:pointwise]
 
 
+@gated_activation.register_fake
+def _(gate: Tensor, up: Tensor, activation: str = "gelu_tanh") -> Tensor:
+    return gate.new_empty(gate.shape)
+
+
+@torch.library.custom_op(f"{OPERATORS}::gated_activation_backward", mutates_args=())
 def gated_activation_backward(d_out: Tensor, gate: Tensor, up: Tensor, activation: str) -> tuple[Tensor, Tensor]:
-    """Gradients of `gated_activation`, written over gate and up, which must be contiguous."""
+    """Gradients of `gated_activation` for gate and up."""
+    d_out, gate, up = d_out.contiguous(), gate.contiguous(), up.contiguous()
+    d_gate, d_up = torch.empty_like(gate), torch.empty_like(up)
     count = gate.numel()
     if count:
         gated_activation_backward_kernel[(triton.cdiv(count, POINTWISE_BLOCK),)](
-            d_out.contiguous(), gate, up, gate, up, count, POINTWISE_BLOCK, ACTIVATIONS[activation], interpreted(),
+            d_out, gate, up, d_gate, d_up, count, POINTWISE_BLOCK, ACTIVATIONS[activation], interpreted(),
             num_warps=POINTWISE_WARPS,
         )  # fmt: skip
-    return gate, up
+    return d_gate, d_up
+
+
+@gated_activation_backward.register_fake
+def _(d_out: Tensor, gate: Tensor, up: Tensor, activation: str) -> tuple[Tensor, Tensor]:
+    return gate.new_empty(gate.shape), up.new_empty(up.shape)
+
+
+def _keep_factors(ctx, inputs, output) -> None:
+    gate, up, ctx.activation = inputs
+    ctx.save_for_backward(gate, up)
+
+
+def _of_factors(ctx, d_out: Tensor) -> tuple[Tensor | None, ...]:
+    return *gated_activation_backward(d_out, *ctx.saved_tensors, ctx.activation), None
+
+
+gated_activation.register_autograd(_of_factors, setup_context=_keep_factors)
 
 
 # --8<-- [start:small]
@@ -157,7 +187,7 @@ def small_linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str
     dependent = launches_dependents(x.device)
     linear_kernel[(triton.cdiv(rows, block_m) * triton.cdiv(outputs, block_n),)](
         TensorDescriptor.from_tensor(x, [block_m, BLOCK_K]), TensorDescriptor.from_tensor(weight, [block_n, BLOCK_K]),
-        x if bias is None else bias, TensorDescriptor.from_tensor(out, [block_m, block_n]), rows, outputs, dim,
+        bias, TensorDescriptor.from_tensor(out, [block_m, block_n]), rows, outputs, dim,
         block_m, block_n, BLOCK_K, group, bias is not None, ACTIVATIONS[activation], interpreted(), dependent,
         num_warps=warps, num_stages=slots, launch_pdl=dependent,
     )  # fmt: skip
@@ -209,11 +239,10 @@ def pingpong(
     (rows, dim), outputs = x.shape, weight.shape[0]
     out, *saved = (x.new_empty(rows, outputs) for _ in range(3 if save else 1))
     block_m, block_n, slots, group, _, lead, dependent = tiles
-    results = [describe(tensor, block_m, block_n) for tensor in (out, *saved)]
-    weights = [describe(tensor, block_n, BLOCK_K) for tensor in (weight, up) if tensor is not None]
+    results = [describe(tensor, block_m, block_n) for tensor in (out, *saved)] + [None] * (0 if save else 2)
     pingpong_kernel[(min(multiprocessors(x), triton.cdiv(rows, block_m) * triton.cdiv(outputs, block_n)),)](
-        describe(x, block_m, BLOCK_K), weights[0], weights[-1], x if bias is None else bias,
-        results[0], results[-2 if save else 0], results[-1], rows, outputs, dim,
+        describe(x, block_m, BLOCK_K), describe(weight, block_n, BLOCK_K),
+        None if up is None else describe(up, block_n, BLOCK_K), bias, *results, rows, outputs, dim,
         block_m, block_n, BLOCK_K, slots, group, lead, up is not None, bias is not None, save, ACTIVATIONS[activation],
         num_warps=4, launch_pdl=dependent,
     )  # fmt: skip
@@ -230,20 +259,25 @@ def matrix(tensor: Tensor) -> Tensor:
 
 
 # --8<-- [start:gate_up]
-@torch.library.custom_op("fused_mlp::gate_up", mutates_args=())
+@torch.library.custom_op(f"{OPERATORS}::gate_up", mutates_args=())
 def gate_up(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
     """activation(x @ gate.T) * (x @ up.T), both products kept in registers. x is (..., dim), gate is (hidden, dim)."""
-    rows, gate, up = matrix(x), matrix(gate), matrix(up)
+    rows = matrix(x)
     if not rows.numel():
         return x.new_zeros(*x.shape[:-1], gate.shape[0])
+    return tuned_gate_up(rows, matrix(gate), matrix(up), activation).view(*x.shape[:-1], gate.shape[0])
+
+
+def tuned_gate_up(rows: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
+    """The fastest way to do it for this many rows."""
     candidates: dict[str, Callable[[], Tensor]] = {
         f"ping-pong {tiles.name}": functools.partial(_first_of, pingpong, rows, gate, up, None, activation, tiles)
         for tiles in PINGPONG_GATED
     }
     if rows.shape[0] <= FEW_ROWS:  # cuBLAS splits a long sum among multiprocessors that would be idle
         candidates["two products"] = lambda: gated_activation(rows @ gate.t(), rows @ up.t(), activation)
-    key = ("gate_up", bucket(rows.shape[0]), *gate.shape, x.dtype, x.device.index)
-    return fastest(key, candidates)().view(*x.shape[:-1], gate.shape[0])
+    key = ("gate_up", bucket(rows.shape[0]), *gate.shape, rows.dtype, rows.device.index)
+    return fastest(key, candidates)()
 
 
 @gate_up.register_fake
@@ -255,7 +289,7 @@ def _(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
 
 
 # --8<-- [start:save]
-@torch.library.custom_op("fused_mlp::gate_up_saved", mutates_args=())
+@torch.library.custom_op(f"{OPERATORS}::gate_up_saved", mutates_args=())
 def gate_up_saved(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> tuple[Tensor, Tensor, Tensor]:
     """As `gate_up`, and both pre-activations, written to memory for the backward pass."""
     rows, gate, up = matrix(x), matrix(gate), matrix(up)
@@ -281,14 +315,14 @@ def _(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> tuple[Tensor, Ten
 
 
 # --8<-- [start:backward]
-@torch.library.custom_op("fused_mlp::gate_up_backward", mutates_args=())
+@torch.library.custom_op(f"{OPERATORS}::gate_up_backward", mutates_args=())
 def gate_up_backward(
     d_out: Tensor, x: Tensor, gate: Tensor, up: Tensor, g: Tensor | None, u: Tensor | None, activation: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of `gate_up` for x, gate and up. The pre-activations g and u are computed again when not given."""
     rows = x.reshape(-1, x.shape[-1])
-    g = rows @ gate.t() if g is None else g.reshape(-1, gate.shape[0]).clone()
-    u = rows @ up.t() if u is None else u.reshape(-1, gate.shape[0]).clone()
+    g = rows @ gate.t() if g is None else g.reshape(-1, gate.shape[0])
+    u = rows @ up.t() if u is None else u.reshape(-1, gate.shape[0])
     d_gate, d_up = gated_activation_backward(d_out.reshape(g.shape), g, u, activation)
     return torch.addmm(d_gate @ gate, d_up, up).view(x.shape), d_gate.t() @ rows, d_up.t() @ rows
 
@@ -297,7 +331,7 @@ def gate_up_backward(
 def _(
     d_out: Tensor, x: Tensor, gate: Tensor, up: Tensor, g: Tensor | None, u: Tensor | None, activation: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.empty_like(x), torch.empty_like(gate), torch.empty_like(up)
+    return x.new_empty(x.shape), gate.new_empty(gate.shape), up.new_empty(up.shape)
 
 
 # --8<-- [end:backward]
@@ -329,7 +363,7 @@ gate_up_saved.register_autograd(_from_saved, setup_context=_keep_all)
 
 
 # --8<-- [start:linear]
-@torch.library.custom_op("fused_mlp::linear", mutates_args=())
+@torch.library.custom_op(f"{OPERATORS}::linear", mutates_args=())
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
     """activation(x @ weight.T + bias), for inference. x is (..., dim), weight (outputs, dim), bias (outputs,)."""
     rows, weight = matrix(x), matrix(weight)
@@ -344,8 +378,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> T
             f"small {tiles.name}": functools.partial(small_linear, rows, weight, bias, activation, tiles)
             for tiles in SMALL
         }
-    if activation == "none":
-        candidates["cuBLAS"] = functools.partial(F.linear, rows, weight, bias)
     key = ("linear", activation, bucket(rows.shape[0]), *weight.shape, x.dtype, x.device.index)
     return fastest(key, candidates)().view(*x.shape[:-1], weight.shape[0])
 
@@ -356,6 +388,36 @@ def _(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor
 
 
 # --8<-- [end:linear]
+
+
+# --8<-- [start:forward]
+@torch.library.custom_op(f"{OPERATORS}::forward", mutates_args=())
+def forward(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str) -> Tensor:
+    """(activation(x @ gate.T) * (x @ up.T)) @ down.T, for inference. down is (dim, hidden)."""
+    rows, gate, up, down = matrix(x), matrix(gate), matrix(up), matrix(down)
+    if not rows.numel():
+        return x.new_zeros(*x.shape[:-1], down.shape[0])
+
+    def hidden() -> Tensor:
+        return tuned_gate_up(rows, gate, up, activation)
+
+    # Timed together with what comes before, behind which a kernel that is launched early hides its start.
+    def after(tiles: Tiles) -> Callable[[], Tensor]:
+        return lambda: pingpong(hidden(), down, None, None, "none", tiles)[0]
+
+    candidates = {f"ping-pong {tiles.name}": after(tiles) for tiles in PINGPONG}
+    candidates["cuBLAS"] = lambda: hidden() @ down.t()
+    hidden()
+    key = ("forward", bucket(rows.shape[0]), *gate.shape, x.dtype, x.device.index)
+    return fastest(key, candidates)().view(*x.shape[:-1], down.shape[0])
+
+
+@forward.register_fake
+def _(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str) -> Tensor:
+    return x.new_empty(*x.shape[:-1], down.shape[0])
+
+
+# --8<-- [end:forward]
 
 
 def _first_of(function: Callable[..., tuple[Tensor, ...]], *arguments: object) -> Tensor:
@@ -392,10 +454,10 @@ class FusedGeGLU(nn.Module):
     """down(activation(gate(x)) * up(x)) in two kernels. Same parameters as the plain module, so same state dict.
 
     x is (..., dim), as is the result. Where the kernels cannot run, plain PyTorch does the work, and a warning says
-    why, once. In training the pre-activations are computed again for the gradient; `recompute=False` saves them.
+    why, once. In training the pre-activations are saved for the gradient; `recompute=True` computes them again instead.
     """
 
-    def __init__(self, dim: int, hidden: int, activation: str = "gelu_tanh", recompute: bool = True) -> None:
+    def __init__(self, dim: int, hidden: int, activation: str = "gelu_tanh", recompute: bool = False) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"no activation {activation!r}; there are {', '.join(ACTIVATIONS)}")
@@ -405,7 +467,7 @@ class FusedGeGLU(nn.Module):
         self.down_proj = nn.Linear(hidden, dim, bias=False)
 
     @classmethod
-    def like(cls, plain: Any, recompute: bool = True) -> FusedGeGLU:
+    def like(cls, plain: Any, recompute: bool = False) -> FusedGeGLU:
         """The module over a plain one's three layers, which both then share."""
         with torch.device("meta"):
             fused = cls(plain.gate_proj.in_features, plain.gate_proj.out_features, recompute=recompute)
@@ -423,7 +485,7 @@ class FusedGeGLU(nn.Module):
 
 # --8<-- [start:gated_mlp]
 def gated_mlp(
-    x: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str = "gelu_tanh", recompute: bool = True
+    x: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str = "gelu_tanh", recompute: bool = False
 ) -> Tensor:
     """(activation(x @ gate.T) * (x @ up.T)) @ down.T, by the kernels where they can."""
     tensors = (x, gate, up, down)
@@ -432,7 +494,7 @@ def gated_mlp(
         say_once(reason)
         return (act(x @ gate.t(), activation) * (x @ up.t())) @ down.t()
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)):
-        return linear(gate_up(x, gate, up, activation), down, None, "none")
+        return forward(x, gate, up, down, activation)
     hidden = gate_up(x, gate, up, activation) if recompute else gate_up_saved(x, gate, up, activation)[0]
     return F.linear(hidden, down)
 
