@@ -28,7 +28,6 @@ SHAPES = (
     (8192, 768, 3080),
 )
 """(tokens, dim, hidden): the series', wide ones, few tokens, then tall and thin, and a width that no tile divides."""
-TYPES = ("bfloat16", "float16")
 PACKAGE = Path(__file__).parent / "geglu_kernels"
 
 
@@ -593,7 +592,7 @@ def _variants(prefix: str, make: Any, work: Any, names: tuple[str, ...], paramet
         yield Experiment(
             chapter="fused_mlp",
             name=prefix + name,
-            label="fused_mlp_" + ("forward" if group == "table" else group),
+            label=f"fused_mlp_{group}",
             group=group,
             parameters=parameters,
             make=functools.partial(make, variant=name),
@@ -608,7 +607,13 @@ LINEAR = ("eager", "compiled", "addmm", "fused")
 GATE_UP = ("bare", "eager", "stacked", "fused")
 PEERS = ("eager", "compiled", "max_autotune", "reduce_overhead", "liger", "fused")
 TRAINING = ("eager", "compiled", "liger", "fused", "fused_recompute")
-TABLE = tuple({"tokens": m, "dim": k, "hidden": n, "dtype": dtype} for dtype in TYPES for m, k, n in SHAPES)
+TABLE = tuple({"tokens": tokens, "dim": dim, "hidden": hidden} for tokens, dim, hidden in SHAPES)
+
+
+def _table(dtype: str) -> Any:
+    parameters = {**SERIES, "dtype": dtype}
+    return _variants(f"{dtype}_", forward, forward_work, PEERS, parameters, sweep=TABLE, time_limit_s=90)
+
 
 EXPERIMENTS = (
     *_variants("pointwise_", pointwise, pointwise_work, ("eager", "compiled", "liger", "fused", "copy"), POINTWISE),
@@ -617,7 +622,8 @@ EXPERIMENTS = (
     *_variants("gate_up_", gate_up, gate_up_work, GATE_UP, SERIES),
     *_variants("", forward, forward_work, (*PEERS, "kernelized"), SERIES),
     *_variants("training_", training, training_work, TRAINING, SERIES),
-    *_variants("table_", forward, forward_work, PEERS, {**SERIES, "dtype": "bfloat16"}, sweep=TABLE, time_limit_s=540),
+    *_table("bfloat16"),
+    *_table("float16"),
     *(
         Experiment(chapter="fused_mlp", name=measure.__name__, parameters=SERIES, measure=measure, time_limit_s=180)
         for measure in (chosen, resources, generated, quack, steps, new_shapes)

@@ -150,12 +150,18 @@ def _(gate: Tensor, up: Tensor, activation: str = "gelu_tanh") -> Tensor:
 @torch.library.custom_op(f"{OPERATORS}::gated_activation_backward", mutates_args=())
 def gated_activation_backward(d_out: Tensor, gate: Tensor, up: Tensor, activation: str) -> tuple[Tensor, Tensor]:
     """Gradients of `gated_activation` for gate and up."""
-    d_out, gate, up = d_out.contiguous(), gate.contiguous(), up.contiguous()
-    d_gate, d_up = torch.empty_like(gate), torch.empty_like(up)
+    gate, up = gate.contiguous(), up.contiguous()
+    return pointwise_gradients(d_out, gate, up, torch.empty_like(gate), torch.empty_like(up), activation)
+
+
+def pointwise_gradients(
+    d_out: Tensor, gate: Tensor, up: Tensor, d_gate: Tensor, d_up: Tensor, activation: str
+) -> tuple[Tensor, Tensor]:
+    """Writes the gradients of activation(gate) * up to d_gate and d_up, which may be gate and up. All contiguous."""
     count = gate.numel()
     if count:
         gated_activation_backward_kernel[(triton.cdiv(count, POINTWISE_BLOCK),)](
-            d_out, gate, up, d_gate, d_up, count, POINTWISE_BLOCK, ACTIVATIONS[activation], interpreted(),
+            d_out.contiguous(), gate, up, d_gate, d_up, count, POINTWISE_BLOCK, ACTIVATIONS[activation], interpreted(),
             num_warps=POINTWISE_WARPS,
         )  # fmt: skip
     return d_gate, d_up
@@ -258,10 +264,18 @@ def matrix(tensor: Tensor) -> Tensor:
     return rows if rows.data_ptr() % 16 == 0 else rows.clone()
 
 
+def fit(x: Tensor, *weights: Tensor, bias: Tensor | None = None) -> None:
+    """Raise `ValueError` when x (..., dim) and weights (outputs, dim) do not fit: zeros would be filled in silently."""
+    shapes = {tuple(weight.shape) for weight in weights}
+    if len(shapes) > 1 or x.shape[-1] != weights[0].shape[1] or (bias is not None and bias.shape != shapes.pop()[:1]):
+        raise ValueError(f"sizes that do not fit: x {tuple(x.shape)}, weights {[tuple(one.shape) for one in weights]}")
+
+
 # --8<-- [start:gate_up]
 @torch.library.custom_op(f"{OPERATORS}::gate_up", mutates_args=())
 def gate_up(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
     """activation(x @ gate.T) * (x @ up.T), both products kept in registers. x is (..., dim), gate is (hidden, dim)."""
+    fit(x, gate, up)
     rows = matrix(x)
     if not rows.numel():
         return x.new_zeros(*x.shape[:-1], gate.shape[0])
@@ -292,6 +306,7 @@ def _(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
 @torch.library.custom_op(f"{OPERATORS}::gate_up_saved", mutates_args=())
 def gate_up_saved(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> tuple[Tensor, Tensor, Tensor]:
     """As `gate_up`, and both pre-activations, written to memory for the backward pass."""
+    fit(x, gate, up)
     rows, gate, up = matrix(x), matrix(gate), matrix(up)
     shape = (*x.shape[:-1], gate.shape[0])
     if not rows.numel():
@@ -321,9 +336,12 @@ def gate_up_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of `gate_up` for x, gate and up. The pre-activations g and u are computed again when not given."""
     rows = x.reshape(-1, x.shape[-1])
-    g = rows @ gate.t() if g is None else g.reshape(-1, gate.shape[0])
-    u = rows @ up.t() if u is None else u.reshape(-1, gate.shape[0])
-    d_gate, d_up = gated_activation_backward(d_out.reshape(g.shape), g, u, activation)
+    if g is None or u is None:
+        g, u = rows @ gate.t(), rows @ up.t()
+        d_gate, d_up = pointwise_gradients(d_out, g, u, g, u, activation)  # nobody else holds them
+    else:
+        d_gate, d_up = (torch.empty_like(both).view(-1, gate.shape[0]) for both in (g, u))
+        pointwise_gradients(d_out, g, u, d_gate, d_up, activation)
     return torch.addmm(d_gate @ gate, d_up, up).view(x.shape), d_gate.t() @ rows, d_up.t() @ rows
 
 
@@ -366,6 +384,7 @@ gate_up_saved.register_autograd(_from_saved, setup_context=_keep_all)
 @torch.library.custom_op(f"{OPERATORS}::linear", mutates_args=())
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
     """activation(x @ weight.T + bias), for inference. x is (..., dim), weight (outputs, dim), bias (outputs,)."""
+    fit(x, weight, bias=bias)
     rows, weight = matrix(x), matrix(weight)
     if not rows.numel():
         return x.new_zeros(*x.shape[:-1], weight.shape[0])
@@ -394,6 +413,7 @@ def _(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor
 @torch.library.custom_op(f"{OPERATORS}::forward", mutates_args=())
 def forward(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str) -> Tensor:
     """(activation(x @ gate.T) * (x @ up.T)) @ down.T, for inference. down is (dim, hidden)."""
+    fit(x, gate, up, down.t())
     rows, gate, up, down = matrix(x), matrix(gate), matrix(up), matrix(down)
     if not rows.numel():
         return x.new_zeros(*x.shape[:-1], down.shape[0])
@@ -407,8 +427,9 @@ def forward(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str) 
 
     candidates = {f"ping-pong {tiles.name}": after(tiles) for tiles in PINGPONG}
     candidates["cuBLAS"] = lambda: hidden() @ down.t()
-    hidden()
     key = ("forward", bucket(rows.shape[0]), *gate.shape, x.dtype, x.device.index)
+    if key not in CHOICES and not torch.cuda.is_current_stream_capturing():
+        hidden()  # tuned first, or its own tuning would be in the times
     return fastest(key, candidates)().view(*x.shape[:-1], down.shape[0])
 
 
@@ -489,7 +510,10 @@ def gated_mlp(
 ) -> Tensor:
     """(activation(x @ gate.T) * (x @ up.T)) @ down.T, by the kernels where they can."""
     tensors = (x, gate, up, down)
+    fit(x, gate, up, down.t())
     reason = unsupported(x.device, tuple(tensor.dtype for tensor in tensors), tuple(gate.shape))
+    if any(tensor.device != x.device for tensor in tensors):
+        reason = "its tensors are on different devices"
     if reason:
         say_once(reason)
         return (act(x @ gate.t(), activation) * (x @ up.t())) @ down.t()

@@ -1,0 +1,146 @@
+"""What the compiler makes of the kernels, seen without a GPU: the matrix instructions, no spills, no needless waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+import torch
+
+from snippets.fused_mlp import kernels
+from snippets.fused_mlp.model import BLOCK_K, PINGPONG, PINGPONG_GATED, SMALL, STACKED, Tiles
+from tests.fused_mlp import compiling
+from tests.fused_mlp.compiling import Code
+
+MISSING = compiling.missing_tools()
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=MISSING),
+    # Triton 3.9 asks once how products and sums are fused, and goes on as before.
+    pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION"),
+]
+
+BF16, F16 = torch.bfloat16, torch.float16
+REGISTERS = 65_536
+SHARED_BYTES = {80: 166_912, 90: 232_448}
+"""Of a multiprocessor: all its registers, and the shared memory that one program may take."""
+K_OF_A_PRODUCT = 16
+
+
+def distinct(tilings: Iterable[Tiles]) -> list[Tiles]:
+    """One of those that differ in their order only, which the resources do not depend on."""
+    return list({(tiles.block_m, tiles.block_n, tiles.slots): tiles for tiles in reversed(tuple(tilings))}.values())
+
+
+def check_resources(code: Code, capability: int) -> None:
+    assert (code.count("STL"), code.count("LDL"), code.stack_bytes) == (0, 0, 0), "spilled"
+    assert code.registers * code.threads <= REGISTERS
+    assert code.shared_bytes <= SHARED_BYTES[capability]
+
+
+def check_products(
+    code: Code, width: int, in_a_row: int, dtype: torch.dtype, consumers: int = 1, waits: int = 1
+) -> None:
+    """In each innermost loop all the products of a block, one after the other, and only then a wait."""
+    suffix = ".BF16" if dtype == BF16 else ""
+    assert code.names("HGMMA") == {f"HGMMA.64x{width}x16.F32{suffix}"}
+    loops = code.loops("HGMMA")
+    assert len(loops) == consumers
+    for loop in loops:
+        events = [line.split()[0] for line in loop.lines if line.startswith(("HGMMA", "WARPGROUP.DEPBAR"))]
+        assert [event.partition(".")[0] for event in events] == in_a_row * ["HGMMA"] + waits * ["WARPGROUP"]
+    assert code.count("HGMMA") == consumers * in_a_row
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize(
+    ("kernel", "tensors_read", "tensors_written"),
+    [(kernels.gated_activation_kernel, 2, 1), (kernels.gated_activation_backward_kernel, 3, 2)],
+    ids=["forward", "backward"],
+)
+def test_pointwise_kernels_move_16_bytes_at_a_time(
+    kernel: object, tensors_read: int, tensors_written: int, capability: int
+) -> None:
+    code = compiling.pointwise(kernel, BF16, "gelu_tanh", capability)
+    check_resources(code, capability)
+    assert code.names("LDG") == {"LDG.E.128"}
+    assert code.names("STG") == {"STG.E.128"}
+    assert code.count("LDG") % tensors_read == 0
+    assert code.count("LDG") // tensors_read == code.count("STG") // tensors_written
+    assert code.names("MUFU") == {"MUFU.TANH"}
+
+
+@pytest.mark.parametrize("tiles", [SMALL[0], SMALL[2], SMALL[4]])
+def test_the_small_linear_on_an_ampere_gpu(tiles: Tiles) -> None:
+    code = compiling.small_linear(tiles, F16, "gelu_tanh", 80)
+    check_resources(code, 80)
+    assert code.names("HG?MMA") == {"HMMA.16816.F32"}
+    # 4 warps share a tile; an instruction multiplies 16 x 8 x 16.
+    assert code.count("HMMA") == tiles.block_m * tiles.block_n * BLOCK_K // (16 * 8 * 16) // tiles.warps
+
+
+def test_the_stacked_kernel_on_an_ampere_gpu() -> None:
+    """The smallest tiles; with the others its registers do not suffice."""
+    code = compiling.stacked_gate_up(STACKED[-1], BF16, "gelu_tanh", 80)
+    check_resources(code, 80)
+    assert code.names("HG?MMA") == {"HMMA.16816.F32.BF16"}
+
+
+@pytest.mark.parametrize(("tiles", "dtype"), [(tiles, F16 if tiles == SMALL[0] else BF16) for tiles in SMALL])
+def test_the_small_linear(tiles: Tiles, dtype: torch.dtype) -> None:
+    code = compiling.small_linear(tiles, dtype, "gelu_tanh", 90)
+    check_resources(code, 90)
+    check_products(code, tiles.block_n, BLOCK_K // K_OF_A_PRODUCT, dtype)
+    assert code.names("UTMA(LDG|STG)") == {"UTMALDG.2D", "UTMASTG.2D"}
+
+
+@pytest.mark.parametrize("tiles", [STACKED[1], STACKED[3]])
+def test_the_stacked_kernel(tiles: Tiles) -> None:
+    """One product as wide as gate and up together, and no exchange between threads to take the two apart."""
+    code = compiling.stacked_gate_up(tiles, BF16, "gelu_tanh", 90)
+    check_resources(code, 90)
+    in_a_row = BLOCK_K // K_OF_A_PRODUCT * tiles.block_m // (16 * tiles.warps)
+    check_products(code, 2 * tiles.block_n, in_a_row, BF16, waits=3)  # its one loop holds the end of a tile, too
+    assert code.names("UTMA(LDG|STG)") == {"UTMALDG.2D", "UTMALDG.3D", "UTMASTG.2D"}
+    assert code.count("SHFL.(BFLY|UP|DOWN)") == 0
+
+
+@pytest.mark.parametrize(
+    ("tiles", "dtype", "activation", "options"),
+    [
+        *((tiles, BF16, "gelu_tanh", {}) for tiles in distinct(PINGPONG_GATED)),
+        (PINGPONG_GATED[0], F16, "gelu", {"save": True}),
+        (PINGPONG_GATED[0], BF16, "silu", {"M": 1}),
+    ],
+)
+def test_the_gated_ping_pong_kernel(tiles: Tiles, dtype: torch.dtype, activation: str, options: dict[str, int]) -> None:
+    code = compiling.pingpong(tiles, dtype, activation, gated=True, **options)
+    check_ping_pong(code, tiles, 2 * tiles.block_n, dtype)
+    assert code.count("UTMALDG") == 3, "x, gate, up"
+    assert code.count("UTMASTG") == 2 * (3 if "save" in options else 1), "each consumer"
+    assert code.count("SHFL.(BFLY|UP|DOWN)") == 0
+
+
+@pytest.mark.parametrize(
+    ("tiles", "dtype", "activation", "has_bias"),
+    [
+        # Not "gelu", whose erf takes more registers than the widest tile leaves.
+        *((tiles, BF16, "gelu_tanh", True) for tiles in distinct(PINGPONG)),
+        (PINGPONG[0], F16, "none", False),
+    ],
+)
+def test_the_ping_pong_kernel_of_a_linear(tiles: Tiles, dtype: torch.dtype, activation: str, has_bias: bool) -> None:
+    code = compiling.pingpong(tiles, dtype, activation, gated=False, has_bias=has_bias)
+    check_ping_pong(code, tiles, tiles.block_n, dtype)
+    assert code.count("UTMALDG") == 2, "x, weight"
+    assert code.count("UTMASTG") == 2, "each consumer"
+
+
+def check_ping_pong(code: Code, tiles: Tiles, width: int, dtype: torch.dtype) -> None:
+    check_resources(code, 90)
+    in_a_row = BLOCK_K // K_OF_A_PRODUCT * tiles.block_m // 64
+    check_products(code, width, in_a_row, dtype, consumers=2)
+    assert code.count("WARPGROUP.DEPBAR") == 2 * 2, "one in the loop of each consumer, one after it"
+    # Two consumers of four warps with 240 registers a thread; the producer's four warps keep 24.
+    assert code.threads == 3 * 128
+    registers = {int(line.split()[-1], 16) for line in code.lines if line.startswith("USETMAXREG")}
+    assert registers >= {240, 24}

@@ -1,0 +1,200 @@
+"""The plain Triton kernels on the CPU, through Triton's interpreter, against float64 and plain PyTorch.
+
+The interpreter is chosen when Triton is imported, so one process with TRITON_INTERPRET=1 runs all the cases and leaves
+what they wrote; the tests look at it here. It truncates float32 to bfloat16 where a GPU rounds.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from snippets.fused_mlp import model
+from snippets.fused_mlp.model import Tiles
+from snippets.lab.recording import ROOT
+
+BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
+ACTIVATIONS = ("gelu_tanh", "gelu", "silu", "none")
+GUARD = 512
+"""Elements before and after what a kernel writes, filled with NaN, that must stay so."""
+SMALL_TILES = Tiles(64, 32, 2)
+EXTREMES = (math.nan, math.inf, -math.inf, 1e4, -1e4, 30.0, -30.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Case:
+    kernel: str
+    dtype: torch.dtype
+    activation: str
+    shape: tuple[int, ...]
+    """Of both tensors of a pointwise kernel; of a product: rows, dim, outputs."""
+    tiles: Tiles = SMALL_TILES
+    has_bias: bool = False
+    is_view: bool = False
+    """Whether the first input is not contiguous."""
+    is_extreme: bool = False
+    """Whether NaN, infinities and values for which tanh is 1 are among the first input."""
+
+    def __str__(self) -> str:
+        flags = [name for name in ("has_bias", "is_view", "is_extreme") if getattr(self, name)]
+        dtype = str(self.dtype).removeprefix("torch.")
+        shape = "x".join(map(str, self.shape))
+        return " ".join(
+            [self.kernel, dtype, self.activation, shape, f"{self.tiles.block_m}x{self.tiles.block_n}", *flags]
+        )
+
+    def inputs(self) -> list[Tensor]:
+        """The arguments, the same in each process: tensors of `dtype`, of which the last one is None without a bias."""
+        generator = torch.Generator().manual_seed(7)
+
+        def values(*shape: int, scale: float = 1.0) -> Tensor:
+            return (scale * torch.randn(shape, generator=generator)).to(self.dtype)
+
+        if self.kernel in ("forward", "backward"):
+            found = [values(*self.shape, scale=2.0) for _ in range(3 if self.kernel == "backward" else 2)]
+        else:
+            rows, dim, outputs = self.shape
+            weights = [values(outputs, dim, scale=dim**-0.5) for _ in range(2 if self.kernel == "stacked" else 1)]
+            found = [values(rows, dim), *weights]
+            found += [values(outputs)] if self.has_bias else []
+        if self.is_extreme:
+            found[0][:: found[0].shape[0] // len(EXTREMES), 1] = torch.tensor(EXTREMES).to(self.dtype)
+        if self.is_view and self.kernel == "linear":
+            found[0] = torch.cat([found[0], found[0]], dim=1)[:, : found[0].shape[1]]
+        elif self.is_view:
+            found[0] = found[0].t().contiguous().t()
+        return found
+
+    def plain(self, *inputs: Tensor) -> list[Tensor]:
+        """What plain PyTorch makes of the inputs, in their dtype."""
+        if self.kernel == "forward":
+            gate, up = inputs
+            return [model.act(gate, self.activation) * up]
+        if self.kernel == "backward":
+            gate, up, d_out = inputs
+            leaves = [gate.detach().clone().requires_grad_(), up.detach().clone().requires_grad_()]
+            return list(torch.autograd.grad(model.act(leaves[0], self.activation) * leaves[1], leaves, d_out))
+        if self.kernel == "stacked":
+            x, gate, up = inputs
+            return [model.act(F.linear(x, gate), self.activation) * F.linear(x, up)]
+        return [model.act(F.linear(*inputs), self.activation)]
+
+    def run(self, buffers: list[Tensor]) -> None:
+        """Run the kernel; its results lie in `buffers`, in order, behind GUARD elements and before as many."""
+        inputs = self.inputs()
+        if self.kernel == "forward":
+            model.gated_activation(*inputs, self.activation)
+        elif self.kernel == "backward":
+            gate, up, d_out = inputs
+            model.gated_activation_backward(d_out, gate, up, self.activation)
+        elif self.kernel == "stacked":
+            x, gate, up = inputs
+            model.stacked_gate_up(x, torch.stack([gate, up]), self.activation, self.tiles)
+        else:
+            x, weight, *bias = inputs
+            model.small_linear(x, weight, bias[0] if bias else None, self.activation, self.tiles)
+
+
+CASES = [
+    *(Case(kernel, dtype, activation, (33, 77))
+      for kernel, dtype, activation in product(("forward", "backward"), (BF16, F16, F32), ACTIVATIONS)),
+    *(replace(Case("forward", dtype, activation, (40, 3)), is_extreme=True)
+      for dtype, activation in product((BF16, F16, F32), ACTIVATIONS)),
+    Case("forward", BF16, "gelu_tanh", (1, 1)),
+    Case("forward", BF16, "gelu_tanh", (2, model.POINTWISE_BLOCK)),
+    Case("forward", BF16, "gelu_tanh", (33, 77), is_view=True),
+    *(Case(kernel, dtype, activation, (77, 136, 40), Tiles(64, 64, 2) if kernel == "stacked" else SMALL_TILES)
+      for kernel, dtype, activation in product(("linear", "stacked"), (BF16, F16, F32), ACTIVATIONS)),
+    *(Case("linear", dtype, "gelu_tanh", (70, 72, 136), has_bias=True) for dtype in (BF16, F16, F32)),
+    *(Case(kernel, F16, "gelu_tanh", shape, Tiles(64, 16, 2, group=2))
+      for kernel, shape in product(("linear", "stacked"), [(1, 64, 8), (64, 64, 16), (200, 8, 72), (129, 200, 24)])),
+    Case("linear", F16, "gelu_tanh", (77, 136, 40), is_view=True, has_bias=True),
+    *(Case(kernel, F32, activation, (40, 72, 24), Tiles(64, 16, 2), is_extreme=True)
+      for kernel, activation in product(("linear", "stacked"), ACTIVATIONS)),
+]  # fmt: skip
+
+
+def run_all(path: str) -> None:
+    """In the process that interprets: all the cases, and what each of them wrote into a file."""
+    assert model.interpreted()
+    buffers: list[Tensor] = []
+    new_empty = torch.Tensor.new_empty
+
+    def guarded(like: Tensor, *shape: int, **options: object) -> Tensor:
+        if options:  # the interpreter's own copies
+            return new_empty(like, *shape, **options)
+        buffers.append(torch.full((math.prod(shape) + 2 * GUARD,), math.nan, dtype=like.dtype))
+        return buffers[-1][GUARD:-GUARD].view(shape)
+
+    torch.Tensor.new_empty = guarded
+    torch.empty_like = lambda like: guarded(like, *like.shape)
+    written = {}
+    for case in CASES:
+        buffers.clear()
+        case.run(buffers)
+        written[str(case)] = list(buffers)
+    torch.save(written, path)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Tensor]]:
+    path = tmp_path_factory.mktemp("interpreted") / "written.pt"
+    process = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from tests.fused_mlp.test_kernels import run_all; run_all(sys.argv[1])",
+            path,
+        ],
+        cwd=ROOT,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert process.returncode == 0, process.stderr
+    return torch.load(path)
+
+
+def test_each_case_has_a_name_of_its_own() -> None:
+    assert len({str(case) for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_as_exact_as_plain_pytorch(case: Case, written: dict[str, list[Tensor]]) -> None:
+    """Against float64: the largest error, and all of it together. And nothing is written beside the result."""
+    inputs = case.inputs()
+    eager, exact = case.plain(*inputs), case.plain(*(tensor.double() for tensor in inputs))
+    buffers = written[str(case)]
+    assert len(buffers) == len(eager)
+    for buffer, plain, right in zip(buffers, eager, exact, strict=True):
+        assert bool(torch.cat([buffer[:GUARD], buffer[-GUARD:]]).isnan().all())
+        found = buffer[GUARD:-GUARD].view(right.shape)
+        assert found.dtype == plain.dtype
+        # Here tanh comes from a sigmoid and is exact to 1e-7; where a slope is nearly 0, its sum magnifies that.
+        check(found, plain, right, case.is_extreme, absolute=2e-5 if case.kernel == "backward" else 1e-6)
+
+
+def check(found: Tensor, plain: Tensor, right: Tensor, is_extreme: bool, absolute: float) -> None:
+    expected = right.to(found.dtype)  # not `plain`: on a CPU the gelu of infinity is NaN in float32, in float64 not
+    infinite, finite = expected.isinf(), expected.isfinite()
+    assert bool(expected.isnan().any() and infinite.any()) == is_extreme
+    assert torch.equal(found.isnan(), expected.isnan())
+    assert torch.equal(found[infinite], expected[infinite])
+    assert torch.equal(found.isfinite(), finite)
+    error, allowed = ((tensor.double() - right)[finite].abs() for tensor in (found, plain))
+    if found.dtype == BF16:  # cut off instead of rounded: up to one unit in the last place, where two are allowed
+        assert bool((error <= 2 * 2**-7 * right[finite].abs() + absolute).all())
+        assert error.norm() <= 2**-8 * right[finite].norm()
+    else:
+        assert error.max() <= 2 * allowed.max() + absolute
+        assert error.norm() <= 2 * allowed.norm() + absolute
