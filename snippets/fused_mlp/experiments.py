@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import statistics
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,9 @@ from snippets.lab.experiment import Experiment, NeedsGpu, Subject, Work
 from snippets.mlp.experiments import liger_layers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from snippets.lab.recording import Timing
 
 SERIES = {"tokens": 8192, "dim": 768, "hidden": 3072}
 """The shape of the series' MLP: 64 sequences of 128 tokens."""
@@ -433,7 +436,8 @@ def generated(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]
 def quack(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
     """The forward and its first half beside QuACK's gemm_gated (CuTe DSL), in turns, where that package is there.
 
-    Returns {"version", "gate_up": {variant: [q1, median, q3]}, "forward": {...}} in microseconds, or {"missing": why}.
+    Returns {"version", "gate_up": {variant: [q1, median, q3]}, "forward": {...}} in microseconds and the quartiles of
+    the pairs' ratios, ours over QuACK's, as "gate_up_ratio" and "forward_ratio"; or {"missing": why}.
     """
     import importlib.metadata
 
@@ -481,20 +485,26 @@ def quack(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
             if not relative < 1e-2:
                 raise ArithmeticError(f"{part}/{name}: relative error {relative:.1e}")
             found[f"{part}_{name}_error"] = relative
-        found[part] = _in_turns_us(steps, tokens, dim)
+        times = _in_turns(steps, tokens, dim)
+        found[part] = {name: _quartiles(one.samples_us) for name, one in times.items()}
+        pairs = zip(times["fused"].samples_us, times["quack"].samples_us, strict=True)
+        found[f"{part}_ratio"] = _quartiles([ours / theirs for ours, theirs in pairs])
     return found
 
 
-def _in_turns_us(steps: dict[str, Callable[..., Any]], tokens: int, dim: int) -> dict[str, list[float]]:
-    """Warm quartiles of steps that take x of (tokens, dim), timed in turns."""
+def _in_turns(steps: dict[str, Callable[..., Any]], tokens: int, dim: int) -> dict[str, Timing]:
+    """Warm times of steps that take x of (tokens, dim); sample i of one is the partner of sample i of another."""
     from snippets.lab import timing
 
     subjects = {
         name: Subject(step=_without_gradients(step), inputs=lambda: (_random(tokens, dim),), reference=lambda x: x)
         for name, step in steps.items()
     }
-    times = timing.time_in_turns(subjects, lambda name: None)
-    return {name: [one.warm.q1_us, one.warm.median_us, one.warm.q3_us] for name, one in times.items()}
+    return {name: one.warm for name, one in timing.time_in_turns(subjects, lambda name: None).items()}
+
+
+def _quartiles(samples: Sequence[float]) -> list[float]:
+    return statistics.quantiles(samples, n=4, method="inclusive")
 
 
 # --8<-- [start:steps]
@@ -536,7 +546,10 @@ def steps(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
             "ours, launched early": whole(first, second),
         },
     }
-    return {part: _in_turns_us(variants, tokens, dim) for part, variants in parts.items()}
+    return {
+        part: {name: _quartiles(one.samples_us) for name, one in _in_turns(variants, tokens, dim).items()}
+        for part, variants in parts.items()
+    }
 
 
 # --8<-- [end:steps]

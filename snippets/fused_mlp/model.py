@@ -340,8 +340,8 @@ def gate_up_backward(
         g, u = rows @ gate.t(), rows @ up.t()
         d_gate, d_up = pointwise_gradients(d_out, g, u, g, u, activation)  # nobody else holds them
     else:
-        d_gate, d_up = (torch.empty_like(both).view(-1, gate.shape[0]) for both in (g, u))
-        pointwise_gradients(d_out, g, u, d_gate, d_up, activation)
+        g, u = (saved.reshape(-1, gate.shape[0]).contiguous() for saved in (g, u))
+        d_gate, d_up = pointwise_gradients(d_out, g, u, torch.empty_like(g), torch.empty_like(u), activation)
     return torch.addmm(d_gate @ gate, d_up, up).view(x.shape), d_gate.t() @ rows, d_up.t() @ rows
 
 
