@@ -25,6 +25,8 @@ def test_every_claim_of_the_series_is_there_with_its_source():
 
 @pytest.mark.parametrize("one", BUILDER, ids=lambda one: one.claim.id)
 def test_a_verdict_on_the_builder_is_the_expected_one(one):
+    if one.is_pending:
+        pytest.skip(one.reason)
     assert one.word == one.claim.expected_on(recording.BUILDER)
     assert one.word in ("holds", "differs"), one.reason
     assert one.measured is not None

@@ -12,9 +12,17 @@ ALL = [one for chapter in chapters() for one in experiments(chapter)]
 PRIVATE = re.compile(r"(?<![\w:./])/(?:home|root|tmp|work|usr|opt|var|mnt|data)/")
 
 
+def recorded(experiment: Experiment) -> recording.Recording:
+    """Its recording on the builder. What was never recorded is told by a skip; what is stale or damaged fails."""
+    try:
+        return recording.load(experiment.id, recording.BUILDER)
+    except recording.RecordingMissing as error:
+        pytest.skip(f"not recorded yet: {error}")
+
+
 @pytest.mark.parametrize("experiment", ALL, ids=lambda one: one.id)
-def test_every_experiment_is_recorded_and_current(experiment: Experiment):
-    found = recording.load(experiment.id, recording.BUILDER)
+def test_every_recording_is_current(experiment: Experiment):
+    found = recorded(experiment)
     assert not recording.is_stale(found), f"the code changed; run make record CHAPTER={experiment.chapter}"
     assert (found.has_trace, found.label) == (experiment.is_traced, experiment.label)
     assert [point.parameters for point in found.points] == (
@@ -48,6 +56,7 @@ def test_files_are_small_and_scrubbed(path):
 
 @pytest.mark.parametrize("experiment", [one for one in ALL if one.is_traced], ids=lambda one: one.id)
 def test_the_steps_of_a_trace_agree(experiment: Experiment):
+    recorded(experiment)
     traced = recording.trace(experiment.id, recording.BUILDER)
     assert len(traced.steps) == experiment.schedule.active
     assert trace.steps_agree(traced)
@@ -56,7 +65,7 @@ def test_the_steps_of_a_trace_agree(experiment: Experiment):
 
 @pytest.mark.parametrize("experiment", [one for one in ALL if one.timed and one.make], ids=lambda one: one.id)
 def test_timings_are_ordered_and_of_one_session_with_their_mates(experiment: Experiment):
-    found = recording.load(experiment.id, recording.BUILDER)
+    found = recorded(experiment)
     mates = [one for one in ALL if (one.chapter, one.group) == (experiment.chapter, experiment.group)]
     assert {recording.load(mate.id, recording.BUILDER).session for mate in mates} == {found.session}
     for point in found.points:

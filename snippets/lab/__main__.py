@@ -44,7 +44,9 @@ def parser() -> argparse.ArgumentParser:
 
     listing = commands.add_parser("list", help="experiments by device: recorded, stale, missing")
     listing.add_argument("--device", help="only this device, for example nvidia-h200")
-    listing.add_argument("--check", action="store_true", help="exit with 1 when the builder lacks one")
+    listing.add_argument(
+        "--check", action="store_true", help="exit with 1 when one of the builder's is stale or damaged"
+    )
 
     record = commands.add_parser("record", help="record experiments on this machine's GPU")
     record.add_argument("experiments", nargs="*", metavar="CHAPTER[/EXPERIMENT]", help="all chapters when left out")
@@ -134,14 +136,17 @@ def state(experiment: Experiment, device: str) -> str:
 def list_experiments(arguments: argparse.Namespace) -> int:
     """Print the state of every experiment by device, recordings without experiment included."""
     wanted = [arguments.device] if arguments.device else list(recording.devices()) or [recording.BUILDER]
-    bad = 0
+    bad = pending = 0
     for device in wanted:
         print(device)
         for chapter in chapters():
             known = experiments(chapter)
             for experiment in known:
                 word = state(experiment, device)
-                bad += device == recording.BUILDER and word != "recorded"
+                if word == "missing" and experiment.name not in recording.recorded(device, chapter):
+                    pending += device == recording.BUILDER
+                else:
+                    bad += device == recording.BUILDER and word != "recorded"
                 print(f"  {experiment.id:40} {word}")
             for name in sorted(set(recording.recorded(device, chapter)) - {experiment.name for experiment in known}):
                 bad += device == recording.BUILDER
@@ -150,6 +155,8 @@ def list_experiments(arguments: argparse.Namespace) -> int:
             if folder not in chapters():
                 bad += device == recording.BUILDER
                 print(f"  {folder + '/':40} orphan: its chapter is gone; delete the folder")
+    if pending:
+        print(f"{pending} not recorded yet for {recording.BUILDER}: on a machine with that GPU run make record")
     if bad:
         print(f"{bad} not current for {recording.BUILDER}: on a machine with that GPU run make record")
     return 1 if bad and arguments.check else 0

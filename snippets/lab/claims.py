@@ -23,7 +23,7 @@ from pymdownx.inlinehilite import InlineHiliteException
 from snippets.lab import recording
 from snippets.lab.experiment import chapters
 from snippets.lab.figures import MISFITS, Figure, is_misfit
-from snippets.lab.recording import RecordingError
+from snippets.lab.recording import RecordingError, RecordingMissing
 from snippets.lab.trace import TraceError
 
 Scope = Literal["every-gpu", "this-gpu", "timing"]
@@ -76,6 +76,8 @@ class Verdict:
     measured: Figure | None
     reason: str = ""
     """Why there is no measurement."""
+    is_pending: bool = False
+    """Whether that is because a recording was never made."""
 
     @property
     def is_expected(self) -> bool:
@@ -108,7 +110,8 @@ def judge(claim: Claim, chapter: str, device: str) -> Verdict:
         measured = claim.measure(device)
         word: Word = "inconclusive" if not measured.conclusive else "holds" if claim.holds(measured) else "differs"
     except (RecordingError, TraceError) as error:
-        return Verdict(claim, chapter, device, "not measured", None, str(error))
+        is_pending = isinstance(error, RecordingMissing)
+        return Verdict(claim, chapter, device, "not measured", None, str(error), is_pending)
     except MISFITS as error:
         if not is_misfit(error, device):
             raise

@@ -228,11 +228,20 @@ def test_the_list_is_clean_when_all_is_recorded(call: Call, shelf: Path) -> None
     assert set(states(out).values()) == {"recorded"}
 
 
+def test_what_was_never_recorded_is_told_and_is_no_fault(call: Call, shelf: Path) -> None:
+    put_all(shelf)
+    for path in (shelf / DEVICE / "mlp").glob("eager.*"):
+        path.unlink()
+    code, out, err = call("list", "--check")
+    assert (code, err) == (0, "")
+    assert states(out)["mlp/eager"] == "missing"
+    assert out.splitlines()[-1] == f"1 not recorded yet for {DEVICE}: on a machine with that GPU run make record"
+
+
 @pytest.mark.parametrize(
     ("fault", "entry", "state"),
     [
         ("stale", "mlp/eager", "stale"),
-        ("missing", "mlp/eager", "missing"),
         ("no trace", "mlp/eager", "missing"),
         ("damaged", "mlp/eager", "unreadable: eager.json is no recording (Input data was truncated); on a machine"),
         ("damaged trace", "mlp/eager", "unreadable: "),
@@ -247,8 +256,6 @@ def test_the_list_names_what_is_not_current(call: Call, shelf: Path, fault: str,
     match fault:
         case "stale":
             put(shelf, sample(digest="0" * 16))
-        case "missing":
-            (folder / "eager.json").unlink()
         case "no trace":
             (folder / "eager.trace.json.gz").unlink()
         case "damaged":
