@@ -30,6 +30,6 @@ lab/page.py                      provenance, verdicts, tabs by device, the frame
 lab/guesses.py                   a question with a measured answer
 lab/ledger.py                    every claim on every device
 lab/glossary.py                  the words
-<chapter>/findings.py            what a page shows: tables, FIGURES and CLAIMS
+<chapter>/findings.py            what a page shows: tables, FIGURES and CLAIMS; a package where there is much
 lab/__main__.py                  the command line
 """

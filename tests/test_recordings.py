@@ -60,7 +60,8 @@ def test_the_steps_of_a_trace_agree(experiment: Experiment):
     traced = recording.trace(experiment.id, recording.BUILDER)
     assert len(traced.steps) == experiment.schedule.active
     assert trace.steps_agree(traced)
-    assert traced.unattributed == ()
+    first = traced.steps[0].activities[0].start_us
+    assert all(one.start_us < first for one in traced.unattributed), "but for what the step before had in flight"
 
 
 @pytest.mark.parametrize("experiment", [one for one in ALL if one.timed and one.make], ids=lambda one: one.id)
@@ -81,4 +82,4 @@ def test_errors_are_within_what_the_experiment_allows():
     for found in recording.every(recording.BUILDER):
         for point in found.points:
             assert 0 <= point.relative_error <= 1e-2
-            assert point.reference_dtype in ("float64", "float32") or found.experiment.startswith("copy")
+            assert point.reference_dtype in ("float64", "float32") or "copy" in found.experiment

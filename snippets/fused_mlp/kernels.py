@@ -221,6 +221,8 @@ def multiply_tiles(
         last = 0  # not `slot`: Triton 3.6 carries two names of one value through a loop as one
         mbarrier.wait(turn.index(ME), my_turn)
         my_turn ^= 1
+        # --8<-- [end:consumer]
+        # --8<-- [start:products]
         for block in range(blocks):
             mbarrier.wait(full.index(slot), phase)
             x = x_slots.index(slot)
@@ -235,6 +237,8 @@ def multiply_tiles(
             if slot == SLOTS:
                 slot = 0
                 phase ^= 1
+        # --8<-- [end:products]
+        # --8<-- [start:finish]
         acc = warpgroup_mma_wait(num_outstanding=0, deps=(acc,))
         mbarrier.arrive(empty.index(last))
         before += 2 * blocks
@@ -250,10 +254,8 @@ def multiply_tiles(
         else:
             out = activated(acc, ACTIVATION, False)
         store_tile(out_desc, staged, row * BLOCK_M, col * BLOCK_N, out)
+        # --8<-- [end:finish]
     tma.store_wait(0)
-
-
-# --8<-- [end:consumer]
 
 
 @gluon.jit

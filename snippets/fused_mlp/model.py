@@ -69,14 +69,10 @@ def act(z: Tensor, activation: str) -> Tensor:
     return z if activation == "none" else getattr(F, activation)(z)
 
 
-# --8<-- [start:reference]
 def gated_reference(x: Tensor, gate: Tensor, up: Tensor, activation: str = "gelu_tanh") -> Tensor:
     """activation(x @ gate.T) * (x @ up.T) in float64. x is (..., dim), gate and up are (hidden, dim)."""
     x, gate, up = (tensor.double() for tensor in (x, gate, up))
     return act(x @ gate.t(), activation) * (x @ up.t())
-
-
-# --8<-- [end:reference]
 
 
 def interpreted() -> bool:
@@ -125,7 +121,6 @@ def bucket(rows: int) -> int:
     return triton.next_power_of_2(rows)
 
 
-# --8<-- [start:pointwise]
 @torch.library.custom_op(f"{OPERATORS}::gated_activation", mutates_args=())
 def gated_activation(gate: Tensor, up: Tensor, activation: str = "gelu_tanh") -> Tensor:
     """activation(gate) * up in one pass; two tensors of one shape and dtype, on a GPU."""
@@ -137,9 +132,6 @@ def gated_activation(gate: Tensor, up: Tensor, activation: str = "gelu_tanh") ->
             gate, up, out, count, POINTWISE_BLOCK, ACTIVATIONS[activation], interpreted(), num_warps=POINTWISE_WARPS
         )
     return out
-
-
-# --8<-- [end:pointwise]
 
 
 @gated_activation.register_fake
@@ -203,7 +195,6 @@ def small_linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str
 # --8<-- [end:small]
 
 
-# --8<-- [start:stacked]
 def stacked_gate_up(x: Tensor, weights: Tensor, activation: str, tiles: Tiles) -> Tensor:
     """activation(x @ gate.T) * (x @ up.T). x is (rows, dim), weights (2, hidden, dim): gate's, then up's."""
     (rows, dim), hidden = x.shape, weights.shape[1]
@@ -219,9 +210,6 @@ def stacked_gate_up(x: Tensor, weights: Tensor, activation: str, tiles: Tiles) -
     return out
 
 
-# --8<-- [end:stacked]
-
-
 @functools.cache
 def swizzle(dtype: torch.dtype, *block: int) -> gl.NVMMASharedLayout:
     """The layout of a block in shared memory from which the tensor cores read without bank conflicts."""
@@ -233,7 +221,6 @@ def describe(tensor: Tensor, *block: int) -> SwizzledDescriptor:
     return SwizzledDescriptor.from_tensor(tensor, list(block), swizzle(tensor.dtype, *block))
 
 
-# --8<-- [start:pingpong]
 def pingpong(
     x: Tensor, weight: Tensor, up: Tensor | None, bias: Tensor | None, activation: str, tiles: Tiles, save: bool = False
 ) -> tuple[Tensor, ...]:
@@ -255,9 +242,6 @@ def pingpong(
     return out, *saved
 
 
-# --8<-- [end:pingpong]
-
-
 def matrix(tensor: Tensor) -> Tensor:
     """The tensor as rows that the copy engine can fetch: contiguous, from an address that 16 divides."""
     rows = tensor.reshape(-1, tensor.shape[-1]).contiguous()
@@ -271,7 +255,6 @@ def fit(x: Tensor, *weights: Tensor, bias: Tensor | None = None) -> None:
         raise ValueError(f"sizes that do not fit: x {tuple(x.shape)}, weights {[tuple(one.shape) for one in weights]}")
 
 
-# --8<-- [start:gate_up]
 @torch.library.custom_op(f"{OPERATORS}::gate_up", mutates_args=())
 def gate_up(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
     """activation(x @ gate.T) * (x @ up.T), both products kept in registers. x is (..., dim), gate is (hidden, dim)."""
@@ -297,9 +280,6 @@ def tuned_gate_up(rows: Tensor, gate: Tensor, up: Tensor, activation: str) -> Te
 @gate_up.register_fake
 def _(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
     return x.new_empty(*x.shape[:-1], gate.shape[0])
-
-
-# --8<-- [end:gate_up]
 
 
 # --8<-- [start:save]
@@ -380,7 +360,6 @@ gate_up.register_autograd(_recomputed, setup_context=_keep_inputs)
 gate_up_saved.register_autograd(_from_saved, setup_context=_keep_all)
 
 
-# --8<-- [start:linear]
 @torch.library.custom_op(f"{OPERATORS}::linear", mutates_args=())
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
     """activation(x @ weight.T + bias), for inference. x is (..., dim), weight (outputs, dim), bias (outputs,)."""
@@ -404,9 +383,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> T
 @linear.register_fake
 def _(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
     return x.new_empty(*x.shape[:-1], weight.shape[0])
-
-
-# --8<-- [end:linear]
 
 
 # --8<-- [start:forward]

@@ -101,7 +101,7 @@ def test_what_cannot_be_asked(call: Call, arguments: list[str], said: str) -> No
         (["record", "mlp/eagr"], "no experiment 'mlp/eagr'; did you mean mlp/eager or "),
         (["record", "mlp", "liner"], "no chapter 'liner'; did you mean linear?"),
         (["run", "linear"], "run takes one experiment, CHAPTER/EXPERIMENT: linear/eager linear/compiled "),
-        (["run"], "run takes one experiment, CHAPTER/EXPERIMENT: devices linear matmul_add mlp"),
+        (["run"], "run takes one experiment, CHAPTER/EXPERIMENT: devices fused_mlp linear matmul_add mlp"),
         (["run", "linear/eager/x", *TINY], "no experiment 'linear/eager/x'"),
     ],
 )

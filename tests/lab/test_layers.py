@@ -14,9 +14,9 @@ from tests.lab.layers import ROOT, without_torch
 
 ABOVE = {"capture", "worker", "timing", "hardware"}
 BELOW = sorted(path.stem for path in (ROOT / "snippets/lab").glob("*.py") if path.stem not in {*ABOVE, "__init__"})
-FINDINGS = [path.parent.name for path in sorted(ROOT.glob("snippets/*/findings.py"))]
+FINDINGS = sorted(path.parent.name for path in ROOT.glob("snippets/*/findings*") if path.stem == "findings")
 SUBJECTS = sorted([*ROOT.glob("snippets/*/model.py"), *ROOT.glob("snippets/*/kernels.py")])
-FILES_OF_A_CHAPTER = {"model.py", "kernels.py", "experiments.py", "findings.py"}
+FILES_OF_A_CHAPTER = {"model.py", "kernels.py", "experiments.py", "findings.py", "findings"}
 PACKAGES = {"mlp": {"liger_kernels"}, "fused_mlp": {"geglu_kernels"}}
 
 
