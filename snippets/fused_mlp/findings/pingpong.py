@@ -52,7 +52,7 @@ ROLE_REGISTERS = (240, 240, 24)
 """Of a thread of consumer 0, of consumer 1, and of the producer."""
 STEPS = {
     "gate_up": {
-        "hand over early": "two consumers in turns, handed over two blocks early (ours)",
+        "hand over early": "two consumers in turns (ours)",
         "four slots": "four slots instead of six",
         "groups of eight": "groups of eight tiles instead of one",
         "stacked": "no turns: the stacked kernel",
