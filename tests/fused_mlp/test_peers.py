@@ -272,7 +272,7 @@ SHOWN: Mapping[str, tuple[Callable[[], Html], tuple[str, ...]]] = {
     "first calls": (findings.first_calls, ("dynamic=False, first call", "8184", "3996")),
     "errors": (findings.errors_table, ("Relative error against float64, float16", "8192x768x3072")),
     "training": (findings.training_table, ("ours, recomputing", "peak memory of a step", "of it the CPU's")),
-    "training kernels": (findings.training_kernels, ("ours, saving", "gated_activation_backward_kernel")),
+    "training kernels": (findings.training_kernels, ("ours, saving", "gated activation backward")),
     "package": (findings.packaged_kernels, ("pingpong_kernel", "132x1x1")),
     "hand over": (findings.handed_over, ("with the last block",)),
     "activations": (findings.activations, ("GELU by erf", "SiLU")),

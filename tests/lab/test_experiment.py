@@ -101,8 +101,8 @@ def test_find_a_chapter_or_one_experiment() -> None:
     [
         ("mpl", "no chapter 'mpl'; did you mean mlp?"),
         ("mlp/eagr", "no experiment 'mlp/eagr'; did you mean mlp/eager or mlp/eager_4096 or mlp/liger?"),
-        ("../mlp", "no chapter '..'; did you mean devices or linear or matmul_add or mlp?"),
-        ("", "no chapter ''; did you mean devices or linear or matmul_add or mlp?"),
+        ("../mlp", "no chapter '..'; did you mean devices or fused_mlp or linear or matmul_add or mlp?"),
+        ("", "no chapter ''; did you mean devices or fused_mlp or linear or matmul_add or mlp?"),
         ("lab", "no chapter 'lab'"),
         ("mlp/eager/x", "no experiment 'mlp/eager/x'; did you mean mlp/eager"),
     ],
