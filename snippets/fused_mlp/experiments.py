@@ -235,7 +235,7 @@ def gate_up(device: str, variant: str, tokens: int, dim: int, hidden: int) -> Su
 
 # --8<-- [start:forward]
 def forward_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:
-    """The forward pass of a plain GeGLU module with its own weights, one way of six."""
+    """The forward pass of a plain GeGLU module with its own weights, one way of seven."""
     import torch
     from torch import nn
 
@@ -302,7 +302,7 @@ def forward(device: str, variant: str, tokens: int, dim: int, hidden: int, dtype
 
 # --8<-- [start:training]
 def training(device: str, variant: str, tokens: int, dim: int, hidden: int) -> Subject:
-    """Forward and backward: the gradients of x and of the three weights, for a gradient of ones times a constant."""
+    """Forward and backward: the gradients of x and of the three weights, for a random gradient of the result."""
     import torch
 
     from snippets.fused_mlp.model import FusedGeGLU
@@ -368,7 +368,7 @@ def chosen(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
 def resources(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
     """What each kernel takes of a multiprocessor, from the compiled kernel and from the device.
 
-    Returns {kernel: {"registers", "spills", "shared_bytes", "threads", "grid"}} and {"device": its limits}.
+    Returns {kernel: {"registers", "spills", "shared_bytes", "warps"}} and {"device": its limits}.
     """
     import torch
     from triton.runtime import driver

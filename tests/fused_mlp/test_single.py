@@ -11,11 +11,11 @@ import pytest
 
 from snippets.fused_mlp.findings import single as findings
 from snippets.lab import kineto as reader
-from snippets.lab import recording
 from snippets.lab.claims import Word, judge
 from snippets.lab.figures import Figure
-from snippets.lab.recording import BUILDER, Recording, Timing
+from snippets.lab.recording import BUILDER, Timing
 from snippets.lab.trace import GpuActivity, Trace, TraceError
+from tests.bench import AlteredRecordings
 from tests.lab import kineto
 
 CLAIMS = {claim.id: claim for claim in findings.CLAIMS}
@@ -35,19 +35,8 @@ def measured(name: str) -> Figure:
     return found
 
 
-class Bench:
-    """Recordings and traces of the builder, with some of them altered in memory."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.load, self.trace = recording.load, recording.trace
-        self.recordings: dict[str, Recording] = {}
-        self.traces: dict[str, Trace] = {}
-        monkeypatch.setattr(
-            recording, "load", lambda name, device, *_: self.recordings.get(name) or self.load(name, device)
-        )
-        monkeypatch.setattr(
-            recording, "trace", lambda name, device, *_: self.traces.get(name) or self.trace(name, device)
-        )
+class Bench(AlteredRecordings):
+    """The builder's recordings, and ways to alter them."""
 
     def recorded(self, name: str, **changed: Any) -> None:
         """Change fields of a recording."""

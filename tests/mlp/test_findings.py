@@ -15,9 +15,10 @@ from snippets.lab.averages import key_averages
 from snippets.lab.claims import Word, judge
 from snippets.lab.figures import Figure, figure
 from snippets.lab.html import Html
-from snippets.lab.recording import BUILDER, Recording, RecordingMissing, Timing
+from snippets.lab.recording import BUILDER, RecordingMissing, Timing
 from snippets.lab.trace import CpuOp, GpuActivity, Launch, Step, Trace
 from snippets.mlp import findings
+from tests.bench import AlteredRecordings
 
 CLAIMS = {claim.id: claim for claim in findings.CLAIMS}
 HIDDEN_BYTES = 50_331_648
@@ -34,19 +35,8 @@ def measured(name: str) -> Figure:
     return found
 
 
-class Bench:
-    """Recordings and traces of the builder, with some of them altered in memory."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.load, self.trace = recording.load, recording.trace
-        self.recordings: dict[str, Recording] = {}
-        self.traces: dict[str, Trace] = {}
-        monkeypatch.setattr(
-            recording, "load", lambda name, device, *_: self.recordings.get(name) or self.load(name, device)
-        )
-        monkeypatch.setattr(
-            recording, "trace", lambda name, device, *_: self.traces.get(name) or self.trace(name, device)
-        )
+class Bench(AlteredRecordings):
+    """The builder's recordings, and ways to alter them."""
 
     def steps(self, variant: str, change: Callable[[Step], Step], only: int | None = None) -> None:
         """Change every step of a variant's trace, or only one."""

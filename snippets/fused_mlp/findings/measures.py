@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from snippets.lab import recording
+from snippets.lab.claims import Claim, Scope, Word
 from snippets.lab.figures import Figure, point, ratio
 from snippets.lab.recording import RecordingError, Timings
 
@@ -51,3 +52,26 @@ def at_least(least: float) -> Callable[[Figure], bool]:
 def at_most(most: float) -> Callable[[Figure], bool]:
     """A predicate: not above a number."""
     return lambda shown: float(shown.value) <= most
+
+
+def within(low: float, high: float) -> Callable[[Figure], bool]:
+    """A predicate: neither below one number nor above another."""
+    return lambda shown: low <= float(shown.value) <= high
+
+
+def one_of(*values: object) -> Callable[[Figure], bool]:
+    """A predicate: exactly one of these."""
+    return lambda shown: shown.value in values
+
+
+def own_claim(
+    identity: str,
+    sentence: str,
+    measure: Callable[[str], Figure],
+    holds: Callable[[Figure], bool],
+    scope: Scope = "timing",
+    differs: str = "",
+) -> Claim:
+    """A claim of ours; `differs` says why it does not hold on the builder."""
+    expected: Mapping[str, Word] = {recording.BUILDER: "differs"} if differs else {}
+    return Claim(identity, sentence, scope, measure, holds, None, expected, differs)

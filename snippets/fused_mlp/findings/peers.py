@@ -7,8 +7,9 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
+from snippets.fused_mlp.findings.measures import one_of, own_claim, within
 from snippets.lab import charts, recording, tables
-from snippets.lab.claims import Claim, Scope, Word
+from snippets.lab.claims import Claim
 from snippets.lab.figures import Figure, in_words, of_steps, per_step, point, ratio, share_of_ceiling
 from snippets.lab.html import Cell, Html, details, table
 from snippets.lab.recording import Point, RecordingError, Timing, Timings
@@ -436,28 +437,6 @@ def activations() -> Html:
     return _steps_listed("The same kernel with another activation", "activation", variants)
 
 
-def _between(low: float, high: float) -> Callable[[Figure], bool]:
-    return lambda shown: low <= float(shown.value) <= high
-
-
-def _equals(*values: object) -> Callable[[Figure], bool]:
-    return lambda shown: shown.value in values
-
-
-def own_claim(
-    identity: str,
-    sentence: str,
-    measure: Callable[[str], Figure],
-    holds: Callable[[Figure], bool],
-    *,
-    scope: Scope = "timing",
-    differs: str = "",
-) -> Claim:
-    """A claim of ours; `differs` says why it does not hold on the builder."""
-    expected: Mapping[str, Word] = {recording.BUILDER: "differs"} if differs else {}
-    return Claim(identity, sentence, scope, measure, holds, None, expected, differs)
-
-
 _TWO_THIRDS = 200 / 3
 _MODULE, _PACKAGED = "fused_mlp/fused", "fused_mlp/kernelized"
 _SAVING, _RECOMPUTING = TRAINING["ours, saving"], TRAINING["ours, recomputing"]
@@ -485,7 +464,7 @@ CLAIMS: tuple[Claim, ...] = (
         "F53",
         "For 1 and 16 tokens tuning takes cuBLAS's products and our pointwise kernel, for 128 the ping-pong kernel.",
         _few_tokens_choice,
-        _equals("1: two products; 16: two products; 128: ping-pong"),
+        one_of("1: two products; 16: two products; 128: ping-pong"),
     ),
     own_claim(
         "F54",
@@ -503,20 +482,20 @@ CLAIMS: tuple[Claim, ...] = (
         "F60",
         "With dynamic=False each of the five numbers of tokens compiles.",
         _pauses("static"),
-        _equals("8192, 8184, 6144, 4096, 3996"),
+        one_of("8192, 8184, 6144, 4096, 3996"),
     ),
     own_claim(
         "F61",
         "By default torch.compile compiles twice, at the first number of tokens and at the second.",
         _pauses("automatic"),
-        _equals("8192, 8184"),
+        one_of("8192, 8184"),
     ),
     own_claim(
         "F62",
         "Ours pauses three times: at the first call, at the first number that 16 does not divide, and at the first of "
         "another power of two.",
         _pauses("fused"),
-        _equals("8192, 8184, 4096"),
+        one_of("8192, 8184, 4096"),
     ),
     own_claim(
         "F63",
@@ -535,7 +514,7 @@ CLAIMS: tuple[Claim, ...] = (
         "F66",
         "Our forward's error is that of one rounding to bf16 times the square root of two.",
         error_ratio(_MODULE, "fused_mlp/gate_up_bare"),
-        _between(1.39, 1.44),
+        within(1.39, 1.44),
         scope="this-gpu",
     ),
     own_claim(
@@ -543,14 +522,14 @@ CLAIMS: tuple[Claim, ...] = (
         "With the activation in it, our first kernel's error is that of the bare product, within 1 %: tanh.approx does "
         "not show.",
         error_ratio("fused_mlp/gate_up_fused", "fused_mlp/gate_up_bare"),
-        _between(0.99, 1.01),
+        within(0.99, 1.01),
         scope="this-gpu",
     ),
     own_claim(
         "F68",
         "The compiled forward's error lies between ours and eager's, nearer to eager's.",
         error_ratio("fused_mlp/compiled", "fused_mlp/eager"),
-        _between(0.82, 0.98),
+        within(0.82, 0.98),
         scope="this-gpu",
     ),
     own_claim(
@@ -569,7 +548,7 @@ CLAIMS: tuple[Claim, ...] = (
         "F72",
         "Recomputing instead of saving takes between 8 and 25 % more GPU time.",
         in_turns(_RECOMPUTING, _SAVING, "warm"),
-        _between(1.08, 1.25),
+        within(1.08, 1.25),
     ),
     own_claim(
         "F73",
@@ -602,39 +581,39 @@ CLAIMS: tuple[Claim, ...] = (
         "F77",
         "Saving, two kernels of each step only write zeros; recomputing, none does.",
         lambda device: _both(_zero_fills("training_fused")(device), _zero_fills("training_fused_recompute")(device)),
-        _equals("2 and 0"),
+        one_of("2 and 0"),
         scope="this-gpu",
     ),
     own_claim(
         "F80",
         "The plain module with the package's forward runs the kernels of our own module, name for name.",
         _same_kernels,
-        _equals(True),
+        one_of(True),
         scope="this-gpu",
     ),
     own_claim(
         "F81",
         "And it takes as much GPU time, within 3 %.",
         in_turns(_PACKAGED, _MODULE, "warm"),
-        _between(0.97, 1.03),
+        within(0.97, 1.03),
     ),
     own_claim(
         "F85",
         "Handing over with the last block instead of the one before it takes 1 to 9 % longer.",
         step_ratio("gate_up", "hand over at the end", "hand over early"),
-        _between(1.01, 1.09),
+        within(1.01, 1.09),
     ),
     own_claim(
         "F86",
         "GELU by tanh and SiLU take at most 8 % longer than no activation at all.",
         most(step_ratio("activation", "gelu_tanh", "none"), step_ratio("activation", "silu", "none")),
-        _between(0.97, 1.08),
+        within(0.97, 1.08),
     ),
     own_claim(
         "F87",
         "GELU by erf takes at least a tenth longer than GELU by tanh.",
         step_ratio("activation", "gelu", "gelu_tanh"),
-        _between(1.1, 1.35),
+        within(1.1, 1.35),
     ),
 )
 

@@ -9,9 +9,19 @@ from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from snippets.fused_mlp.findings.measures import BF16_BYTES, at_least, at_most, paired, percent, timings
+from snippets.fused_mlp.findings.measures import (
+    BF16_BYTES,
+    at_least,
+    at_most,
+    one_of,
+    own_claim,
+    paired,
+    percent,
+    timings,
+    within,
+)
 from snippets.lab import kernel_names, recording, tables, timeline, trace
-from snippets.lab.claims import Claim, Scope, Word
+from snippets.lab.claims import Claim
 from snippets.lab.figures import Figure, in_words, of_steps, of_timing, per_step, point, share_of_ceiling
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.rates import LARGE_PRODUCT
@@ -373,27 +383,6 @@ def _enqueue_over_warm(device: str) -> Figure:
 # ---- claims
 
 
-def claim_b(
-    identity: str,
-    sentence: str,
-    measure: Callable[[str], Figure],
-    holds: Callable[[Figure], bool],
-    scope: Scope = "timing",
-    differs: str = "",
-) -> Claim:
-    """A claim of our own; `differs` is why it does not hold on the builder."""
-    expected: Mapping[str, Word] = {recording.BUILDER: "differs"} if differs else {}
-    return Claim(identity, sentence, scope, measure, holds, None, expected, differs)
-
-
-def _within(low: float, high: float) -> Callable[[Figure], bool]:
-    return lambda shown: low <= float(shown.value) <= high
-
-
-def _is_one_of(*values: object) -> Callable[[Figure], bool]:
-    return lambda shown: shown.value in values
-
-
 fused_over_bare = paired(HALVES["ping-pong"], HALVES["bare product"])
 stacked_over_bare = paired(HALVES["stacked"], HALVES["bare product"])
 quack_half = data_ratio("fused_mlp/quack", "gate_up", "fused", "quack")
@@ -407,148 +396,148 @@ def gate_up_of_large(device: str) -> Figure:
 
 
 CLAIMS: tuple[Claim, ...] = (
-    claim_b(
+    own_claim(
         "F20",
         "Both products, GELU and the multiplication in one kernel take at most 95 % of the time of cuBLAS's bare "
         "product of that size.",
         fused_over_bare,
         at_most(0.95),
     ),
-    claim_b(
+    own_claim(
         "F21",
         "It keeps up at least 88 % of the rate of a large matrix product of the same session.",
         gate_up_of_large,
         at_least(88),
     ),
-    claim_b(
+    own_claim(
         "F22",
         "The stacked kernel alone, without turns, takes about as long as the bare product.",
         stacked_over_bare,
-        _within(0.93, 1.05),
+        within(0.93, 1.05),
     ),
-    claim_b(
+    own_claim(
         "F23",
         "The eager half holds three tensors of the hidden size at its peak, the fused one a single one.",
         _half_memory,
-        _is_one_of("eager 3; ping-pong 1"),
+        one_of("eager 3; ping-pong 1"),
         "this-gpu",
     ),
-    claim_b(
+    own_claim(
         "F24",
         "One program of the ping-pong kernel takes a multiprocessor for itself: by registers as by shared memory, no "
         "second one fits.",
         _fits("pingpong_kernel"),
-        _is_one_of(1),
+        one_of(1),
         "this-gpu",
     ),
-    claim_b(
+    own_claim(
         "F25",
         "The kernel starts with as many registers for each thread as its three roles then have on average.",
         _role_registers,
-        _is_one_of(True),
+        one_of(True),
         "this-gpu",
     ),
-    claim_b(
+    own_claim(
         "F26",
         "All three kernels were launched with the registers, shared memory and threads they were compiled with, and "
         "none spills.",
         _as_compiled,
-        _is_one_of(3),
+        one_of(3),
         "this-gpu",
     ),
-    claim_b(
+    own_claim(
         "F27",
         "The profiler estimates an occupancy of zero for the stacked and the ping-pong kernel, which cannot be.",
         _estimates,
-        _is_one_of(True),
+        one_of(True),
         "this-gpu",
     ),
-    claim_b(
+    own_claim(
         "F28",
         "The ping-pong kernel starts as many programs as there are multiprocessors.",
         _grid,
-        _is_one_of(True),
+        one_of(True),
         "this-gpu",
     ),
-    claim_b(
+    own_claim(
         "F29",
         "In neither product is the last round of tiles full: of 132 programs, 36 work in the last of the first one's "
         "24, and 120 in the last of the second one's 3.",
         _rounds,
-        _is_one_of("3072 tiles in 24 rounds, 36 of 132 in the last; 384 tiles in 3 rounds, 120 of 132 in the last"),
+        one_of("3072 tiles in 24 rounds, 36 of 132 in the last; 384 tiles in 3 rounds, 120 of 132 in the last"),
         "this-gpu",
     ),
-    claim_b(
+    own_claim(
         "F30",
         "Taking turns makes the kernel at least 6 % faster than the stacked one.",
         _step("gate_up", "stacked", "hand over early"),
         at_least(1.06),
     ),
-    claim_b(
+    own_claim(
         "F32",
         "Four slots instead of six, and another order of tiles, change the time by less than 3 %.",
         lambda device: max(
             (_step("gate_up", name, "hand over early")(device) for name in ("four slots", "groups of eight")),
             key=lambda shown: abs(float(shown.value) - 1),
         ),
-        _within(0.97, 1.03),
+        within(0.97, 1.03),
     ),
-    claim_b(
+    own_claim(
         "F35",
         "The slowest candidate of the first product takes at least one and a half times as long as the fastest.",
         _worst("gate_up"),
         at_least(1.5),
     ),
-    claim_b(
+    own_claim(
         "F36",
         "Launching the second product early makes the forward faster, by at most 4 %.",
         _step("forward", "ours, one after the other", "ours, launched early"),
-        _within(1.0, 1.04),
+        within(1.0, 1.04),
     ),
-    claim_b(
+    own_claim(
         "F37",
         "Under load our kernel for the second product makes the forward faster than cuBLAS's does, by at most 5 %.",
         _step("forward", "cuBLAS down", "ours, launched early"),
-        _within(1.0, 1.05),
+        within(1.0, 1.05),
     ),
-    claim_b(
+    own_claim(
         "F38",
         "Tuned in a process of its own, the forward of this page got the ping-pong kernel, then cuBLAS's product.",
         _forward_kernels,
-        _is_one_of("pingpong_kernel, cuBLAS"),
+        one_of("pingpong_kernel, cuBLAS"),
         "this-gpu",
     ),
-    claim_b(
+    own_claim(
         "F40",
         "Warm, our forward takes at most 0.78 of the compiled one's time.",
         paired(FORWARDS["ours"], FORWARDS["compiled"]),
         at_most(0.78),
     ),
-    claim_b(
+    own_claim(
         "F49",
         "Against max-autotune, whose pointwise kernel is the better one here, it takes at most 0.78 as well.",
         paired(FORWARDS["ours"], FORWARDS["max-autotune"]),
         at_most(0.78),
     ),
-    claim_b(
+    own_claim(
         "F41",
         "It takes at most 0.70 of eager's time.",
         paired(FORWARDS["ours"], FORWARDS["eager"]),
         at_most(0.70),
     ),
-    claim_b(
+    own_claim(
         "F42",
         "It takes at most 0.75 of the time with Liger's layer.",
         paired(FORWARDS["ours"], FORWARDS["Liger"]),
         at_most(0.75),
     ),
-    claim_b(
+    own_claim(
         "F43",
         "It takes the time of QuACK's kernel followed by cuBLAS, to within 3 %.",
         quack_forward,
-        _within(0.97, 1.03),
+        within(0.97, 1.03),
     ),
-    claim_b(
+    own_claim(
         "F44",
         "Its first half takes at most the time of QuACK's kernel.",
         quack_half,
@@ -557,28 +546,28 @@ CLAIMS: tuple[Claim, ...] = (
         "128x192, which Triton cannot: its tiles are powers of two. What remains to be won is in how long the tensor "
         "cores wait.",
     ),
-    claim_b(
+    own_claim(
         "F45",
         "Eager runs five kernels, the compiled forward and Liger's four, ours two.",
         _kernel_counts,
-        _is_one_of("eager 5, compiled 4, Liger 4, ours 2"),
+        one_of("eager 5, compiled 4, Liger 4, ours 2"),
         "this-gpu",
     ),
-    claim_b(
+    own_claim(
         "F46",
         "At its peak our forward holds the hidden tensor and its result, and nothing else.",
         _forward_memory,
-        _is_one_of(True),
+        one_of(True),
         "this-gpu",
     ),
-    claim_b(
+    own_claim(
         "F47",
         "None of the other forwards is as near to float64 as ours.",
         _least_error,
         at_least(1.05),
         "this-gpu",
     ),
-    claim_b(
+    own_claim(
         "F48",
         "From Python the CPU hardly keeps up with our forward: to submit it takes at least nine tenths of the time "
         "that the GPU takes to run it.",

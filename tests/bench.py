@@ -1,0 +1,24 @@
+"""What the tests of chapters share: the builder's recordings, some of them altered in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from snippets.lab import recording
+from snippets.lab.recording import Recording
+from snippets.lab.trace import Trace
+
+
+class AlteredRecordings:
+    """Recordings and traces of the builder; what is put into `recordings` or `traces` takes the place of its namesake."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.load, self.trace = recording.load, recording.trace
+        self.recordings: dict[str, Recording] = {}
+        self.traces: dict[str, Trace] = {}
+        monkeypatch.setattr(
+            recording, "load", lambda name, device, *_: self.recordings.get(name) or self.load(name, device)
+        )
+        monkeypatch.setattr(
+            recording, "trace", lambda name, device, *_: self.traces.get(name) or self.trace(name, device)
+        )
