@@ -10,7 +10,7 @@ from snippets.lab.trace import Trace
 
 
 class AlteredRecordings:
-    """Recordings and traces of the builder; what is put into `recordings` or `traces` takes the place of its namesake."""
+    """The builder's; what is put into `recordings` or `traces` takes the place of its namesake."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.load, self.trace = recording.load, recording.trace
