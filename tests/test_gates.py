@@ -198,7 +198,7 @@ def test_a_good_site_passes(built: tuple[Path, Path], capsys: pytest.CaptureFixt
         ("<p>#!fig mlp.eager.us</p>", "not computed: #!fig mlp.eager.us"),
         ("<pre>/home/someone/book/x.py</pre>", "path of a machine: /home/someone"),
         ("<p>see /tmp/trace.json</p>", "path of a machine: /tmp/trace.json"),
-        ('<p title="/root/x"></p>', "path of a machine in title=: /root/x"),
+        ('<p title="/home/x"></p>', "path of a machine in title=: /home/x"),
         ('<div data-fence="mlp-kernels"></div>', "fence 'mlp-kernels' ran but is not in mlp.md"),
         ('<div data-fence="other"></div>', "fence 'other' ran but is not in mlp.md"),
     ],

@@ -425,7 +425,7 @@ def test_stale_is_when_the_digest_differs() -> None:
     [
         ("/home/alice/book/model.py(12): forward", "model.py(12): forward"),
         ("see /tmp/torchinductor_alice/ab/cab.py and ~/x/y.py.", "see cab.py and y.py."),
-        ("/root/.cache/a-b_c/d+e/f@1/g.so", "g.so"),
+        ("/srv/.cache/a-b_c/d+e/f@1/g.so", "g.so"),
         ("PATH=/usr/bin/:/home/alice/bin/python", "PATH=:python"),
         ("File '/opt/venv/lib/python3.12/site-packages/torch/nn.py'", "File 'nn.py'"),
         ("file:///home/alice/trace.json", "trace.json"),
