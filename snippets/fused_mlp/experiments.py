@@ -248,11 +248,13 @@ def forward_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:
     _need_gpu(device)
     if variant == "kernelized":
         return kernelized(plain)
-    swapped = liger_layers()[0].LigerGEGLUMLP() if variant == "liger" else FusedGeGLU.like(plain)
+    if variant == "fused":
+        return FusedGeGLU.like(plain)
+    liger = liger_layers()[0].LigerGEGLUMLP()
     for name, layer in plain.named_children():
         assert isinstance(layer, nn.Linear)
-        setattr(swapped, name, layer)
-    return swapped
+        setattr(liger, name, layer)
+    return liger
 
 
 # --8<-- [end:forward]

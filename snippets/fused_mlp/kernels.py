@@ -110,7 +110,7 @@ def tile_at(tile, rows, cols, GROUP: tl.constexpr):
 
 
 # --8<-- [start:linear]
-@triton.jit
+@triton.jit(do_not_specialize=["M"])  # or a number of tokens that 16 does not divide compiles again
 def linear_kernel(
     x_desc, weight_desc, bias, out_desc, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
@@ -139,7 +139,7 @@ def linear_kernel(
 
 
 # --8<-- [start:gate_up]
-@triton.jit
+@triton.jit(do_not_specialize=["M"])
 def gate_up_kernel(
     x_desc, weights_desc, out_desc, M, N, K,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
@@ -268,7 +268,7 @@ def store_tile(desc, staged, row, col, values):
 
 
 # --8<-- [start:pingpong]
-@gluon.jit
+@gluon.jit(do_not_specialize=["M"])
 def pingpong_kernel(
     x_desc, gate_desc, up_desc, bias, out_desc, saved_gate_desc, saved_up_desc, M, N, K,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr, SLOTS: gl.constexpr, GROUP: gl.constexpr,

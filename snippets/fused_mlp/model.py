@@ -344,6 +344,7 @@ def _keep_all(ctx, inputs, output) -> None:
     x, gate, up, ctx.activation = inputs
     ctx.save_for_backward(x, gate, up, *output[1:])
     ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)  # or their gradients, which nobody asks for, are filled with zeros
 
 
 def _recomputed(ctx, d_out: Tensor) -> tuple[Tensor | None, ...]:
