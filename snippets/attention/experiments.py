@@ -1,0 +1,446 @@
+"""What the chapter attention measures: one function, nine ways, forward, trained, decoding, and as sequences grow."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import gc
+import itertools
+import os
+import re
+import statistics
+import time
+from typing import TYPE_CHECKING, Any
+
+from snippets.lab.experiment import Experiment, NeedsGpu, Subject, Work
+from snippets.mlp.experiments import hub_reachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from torch import Tensor
+
+    Step = Callable[..., Tensor]
+
+SHAPE = {"batch": 8, "heads": 16, "tokens": 1024, "head_dim": 64}
+"""The series' shape."""
+DECODE = {"batch": 8, "heads": 16, "keys": 8192, "head_dim": 64}
+HUB_KERNELS = "kernels-community/flash-attn2"
+HUB_VERSION = 1
+
+
+# ---- work: the least that has to be done
+
+
+def _products(rows: int, keys: int, head_dim: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """The scores and their sum over the values; `rows` are the queries of all heads."""
+    return (rows, head_dim, keys), (rows, keys, head_dim)
+
+
+def forward_work(batch: int, heads: int, tokens: int, head_dim: int) -> Work:
+    """q, k, v and the result once each in bf16, and two products, causal: a query has half the keys on average.
+
+    Half is how attention's rates are usually quoted; what computes all scores and then hides half does twice that.
+    """
+    rows = batch * heads * tokens
+    return Work(bytes=2 * 4 * rows * head_dim, matmuls=_products(rows, -(-tokens // 2), head_dim))
+
+
+def training_work(batch: int, heads: int, tokens: int, head_dim: int) -> Work:
+    """q, k, v, the result's gradient and three gradients once each; two causal products forward, four backward.
+
+    A fused backward computes the scores once more instead of reading them: a seventh product, which is not counted.
+    """
+    rows = batch * heads * tokens
+    scores, values = _products(rows, -(-tokens // 2), head_dim)
+    return Work(bytes=2 * 7 * rows * head_dim, matmuls=(scores, values, scores, values, values, values))
+
+
+def decode_work(batch: int, heads: int, keys: int, head_dim: int) -> Work:
+    """All keys and values, one query and one result for each head; no two queries share a key."""
+    rows = batch * heads
+    return Work(bytes=2 * 2 * rows * (keys + 1) * head_dim, matmuls=_products(rows, keys, head_dim))
+
+
+def _random(shape: Sequence[int], device: str, count: int) -> tuple[Tensor, ...]:
+    import torch
+
+    return tuple(torch.randn(*shape, dtype=torch.bfloat16, device=device) for _ in range(count))
+
+
+def _without_gradients(step: Step) -> Step:
+    import torch
+
+    def run(*inputs: Tensor) -> Tensor:
+        with torch.no_grad():
+            return step(*inputs)
+
+    return run
+
+
+# ---- nine ways
+
+
+# --8<-- [start:variants]
+def attention(variant: str, device: str, tokens: int, causal: bool = True) -> Step:
+    """One way to compute attention of q, k and v; what it hides is built here, once. Without `causal`, nothing is."""
+    import torch
+
+    from snippets.attention import model
+
+    if variant == "flex":
+        blocks = model.causal_blocks(tokens, device) if causal else None
+        flex = torch.compile(model.flex, dynamic=False)
+        return lambda q, k, v: flex(q, k, v, blocks)
+    if variant in ("naive", "in_place", "compiled"):
+        hidden = model.future(tokens, device) if causal else None
+        function = model.in_place if variant == "in_place" else model.naive
+        written_out = torch.compile(function, dynamic=False) if variant == "compiled" else function
+        return lambda q, k, v: written_out(q, k, v, hidden)
+    if variant in ("efficient", "cudnn") and device != "cuda":
+        raise NeedsGpu(f"the backend {variant!r} has no kernel for a CPU: attention/math and attention/flash run here")
+    return lambda q, k, v: model.sdpa(q, k, v, variant, causal)
+
+
+# --8<-- [end:variants]
+
+
+def picked(tensors: Sequence[Tensor]) -> str:
+    """The backend that PyTorch picks for causal attention of this q, k and v where none is named."""
+    import torch
+
+    from snippets.attention.model import BACKENDS
+
+    q, k, v = tensors
+    chosen = torch._fused_sdp_choice(q, k, v, None, 0.0, True)
+    return next(name for name, backend in BACKENDS.items() if backend.value == chosen)
+
+
+def _exact(device: str, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention in float64."""
+    from snippets.attention import model
+
+    return model.reference(q, k, v, model.future(q.shape[-2], device))
+
+
+# --8<-- [start:forward]
+def forward(device: str, variant: str, batch: int, heads: int, tokens: int, head_dim: int) -> Subject:
+    """Causal attention of one variant, checked against float64."""
+    inputs = functools.partial(_random, (batch, heads, tokens, head_dim), device, 3)
+    return Subject(
+        step=_without_gradients(attention(variant, device, tokens)),
+        inputs=inputs,
+        reference=functools.partial(_exact, device),
+        notes={"picked": picked(inputs())} if variant == "auto" else {},
+    )
+
+
+# --8<-- [end:forward]
+
+
+# --8<-- [start:training]
+def training(device: str, variant: str, batch: int, heads: int, tokens: int, head_dim: int) -> Subject:
+    """Forward and backward, causal: the gradients of q, k and v for a random gradient of the result.
+
+    The step returns that of q, and capture checks it; those of k and v are checked here, at the same tolerance.
+    """
+    import torch
+
+    if variant == "flex" and device != "cuda":
+        raise NeedsGpu("FlexAttention has no backward on a CPU: attention/flex and attention/training_flash run here")
+    step = attention(variant, device, tokens)
+    inputs = functools.partial(_random, (batch, heads, tokens, head_dim), device, 4)
+
+    def gradients(step: Step, *tensors: Tensor) -> tuple[Tensor, ...]:
+        *operands, d_out = tensors
+        with torch.enable_grad():
+            operands = [operand.detach().requires_grad_() for operand in operands]
+            return torch.autograd.grad(step(*operands), operands, d_out)
+
+    def exact(*tensors: Tensor) -> tuple[Tensor, ...]:
+        return gradients(functools.partial(_exact, device), *(tensor.double() for tensor in tensors))
+
+    tensors = inputs()
+    for name, found, expected in zip("qkv", gradients(step, *tensors), exact(*tensors), strict=True):
+        error = ((found.double() - expected).norm() / expected.norm()).item()
+        if not error <= Subject.tolerance:
+            raise ArithmeticError(f"wrong answer: relative error {error:.2e} in the gradient of {name}")
+    return Subject(
+        step=lambda *tensors: gradients(step, *tensors)[0],
+        inputs=inputs,
+        reference=lambda *tensors: exact(*tensors)[0],
+    )
+
+
+# --8<-- [end:training]
+
+
+# --8<-- [start:decode]
+def decode(device: str, variant: str, batch: int, heads: int, keys: int, head_dim: int) -> Subject:
+    """One query for each sequence, as when a model writes its next token: it sees every key, so nothing is masked."""
+    from snippets.attention import model
+
+    def inputs() -> tuple[Tensor, ...]:
+        cached = _random((batch, heads, keys, head_dim), device, 2)
+        return (*_random((batch, heads, 1, head_dim), device, 1), *cached)
+
+    return Subject(
+        step=_without_gradients(attention(variant, device, keys, causal=False)),
+        inputs=inputs,
+        reference=model.reference,
+    )
+
+
+# --8<-- [end:decode]
+
+
+# ---- what a profile cannot say: as sequences grow
+
+SWEPT = ("naive", "in_place", "math", "efficient", "flash", "cudnn", "compiled", "flex")
+SHORTEST = 128
+LONGEST_IN_GRAPH = 2048
+"""Above this many tokens a step is far longer on the GPU than on the CPU, and a graph would keep its scores."""
+FEWEST_ROUNDS = 5
+TURNS_S = 5.0
+"""Time for the rounds at one length, unless that is fewer than `FEWEST_ROUNDS`."""
+
+
+# --8<-- [start:lengths]
+def lengths(device: str, batch: int, heads: int, head_dim: int, longest: int) -> dict[str, Any]:
+    """Every variant, forward and causal, from 128 tokens up by powers of two; one that ran out of memory stays out.
+
+    Returns {tokens: {"auto": the backend that PyTorch picks, "variants": {variant: measured}}}; measured is
+    {"time_us": [q1, median, q3], "peak_bytes", "error"}, warm and in turns, or {"stopped": why}.
+    """
+    if device != "cuda":
+        raise NeedsGpu("its times are the GPU's own: attention/flash --tokens 128 runs here")
+    found: dict[str, Any] = {}
+    out_of_memory: dict[str, str] = {}
+    tokens = SHORTEST
+    while tokens <= longest:
+        found[str(tokens)] = _at_length(device, (batch, heads, tokens, head_dim), out_of_memory)
+        tokens *= 2
+    return found
+
+
+# --8<-- [end:lengths]
+
+
+def _at_length(device: str, shape: tuple[int, int, int, int], out_of_memory: dict[str, str]) -> dict[str, Any]:
+    """One length of `lengths`; `out_of_memory` holds why variants stopped at shorter ones, and learns of more."""
+    import torch
+
+    from snippets.lab import worker
+
+    torch._dynamo.reset()  # a function compiled at eight lengths would silently fall back to eager
+    tokens = shape[2]
+    drawn = [_random(shape, device, 3)]
+    expected = [_exact(device, *drawn[0])]
+
+    def shared() -> Callable[[], tuple[Tensor, ...]]:
+        """Hands out the same sets to each variant: eight times as many would leave no room for the scores."""
+        places = itertools.count()
+
+        def inputs() -> tuple[Tensor, ...]:
+            place = next(places)
+            if place == len(drawn):
+                drawn.append(_random(shape, device, 3))
+            return drawn[place]
+
+        return inputs
+
+    found: dict[str, dict[str, Any]] = {name: {"stopped": why} for name, why in out_of_memory.items()}
+    subjects: dict[str, Subject] = {}
+    for variant in (one for one in SWEPT if one not in out_of_memory):
+        with _noting(variant, found):
+            step = _without_gradients(attention(variant, device, tokens))
+            subject = Subject(step, shared(), lambda *_: expected[0], in_graph=tokens <= LONGEST_IN_GRAPH)
+            error, _, peak_bytes = worker.relative_error(subject, device)
+            found[variant] = {"peak_bytes": peak_bytes, "error": error}
+            subjects[variant] = subject
+        _free_memory()
+    expected.clear()  # the scores need its room
+    _time(subjects, found)
+    for variant, one in found.items():
+        if variant not in out_of_memory and one.get("stopped", "").startswith(OUT_OF_MEMORY):
+            one["stopped"] = out_of_memory[variant] = f"{one['stopped']} at {tokens} tokens"
+    return {"auto": picked(drawn[0]), "variants": {variant: found[variant] for variant in SWEPT}}
+
+
+def _time(subjects: Mapping[str, Subject], found: dict[str, dict[str, Any]]) -> None:
+    """Time all subjects in turns, as many rounds as there is time for, and note the quartiles in `found`."""
+    from snippets.lab import timing
+
+    variants = {}
+    for name, subject in subjects.items():
+        with _noting(name, found):
+            variants[name] = timing.prepare(subject if subject.in_graph else _forgetting(subject))
+        _free_memory()
+    begin = time.perf_counter()
+    for variant in variants.values():
+        timing._warm_us(variant)
+    rounds = int(TURNS_S / (time.perf_counter() - begin))
+    rounds = max(FEWEST_ROUNDS, min(timing.ROUNDS, rounds))
+    for name, samples in timing._in_turns(variants, rounds, timing._warm_us).items():
+        found[name]["time_us"] = _quartiles(samples)
+
+
+def _forgetting(subject: Subject) -> Subject:
+    """The same step, its result dropped at once: results that timing keeps would take the room of the scores."""
+
+    def step(*inputs: Tensor) -> Tensor:
+        subject.step(*inputs)
+        return inputs[0]
+
+    return dataclasses.replace(subject, step=step)
+
+
+OUT_OF_MEMORY = "out of memory"
+
+
+@contextlib.contextmanager
+def _noting(variant: str, found: dict[str, dict[str, Any]]) -> Iterator[None]:
+    """Note why a variant stops, and go on with the others; not after an error that leaves the GPU unusable."""
+    import torch
+
+    try:
+        yield
+    except torch.AcceleratorError:
+        raise
+    except torch.OutOfMemoryError as error:
+        asked = re.search(r"Tried to allocate ([\d.]+ \w+)", str(error))
+        found[variant] = {"stopped": f"{OUT_OF_MEMORY} for {asked[1]} more" if asked else OUT_OF_MEMORY}
+    except (RuntimeError, ArithmeticError) as error:
+        found[variant] = {"stopped": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
+
+
+def _free_memory() -> None:
+    """Give back what nobody holds any more, so that the next variant meets an empty GPU."""
+    import torch
+
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def _quartiles(samples: Sequence[float]) -> list[float]:
+    return statistics.quantiles(samples, n=4, method="inclusive")
+
+
+# ---- what a profile cannot say: a kernel from the Hub, and the compiler's code
+
+
+# --8<-- [start:hub_flash]
+def hub_flash(device: str, batch: int, heads: int, tokens: int, head_dim: int) -> dict[str, Any]:
+    """The Hub's flash-attention beside PyTorch's, forward and causal, in turns, where that kernel can be had.
+
+    Returns {"version", variant: [q1, median, q3] in microseconds, "ratio": quartiles of the pairs, the Hub's over
+    PyTorch's, "errors": {variant: relative error}}; or {"missing": why}.
+    """
+    from snippets.attention import model
+    from snippets.lab import timing, worker
+
+    if device != "cuda":
+        raise NeedsGpu("the Hub's flash-attention has no kernel for a CPU: attention/flash runs here")
+    kernel = hub_kernel()
+    if isinstance(kernel, str):
+        return {"missing": kernel}
+
+    def flash(*by_token: Tensor) -> Tensor:
+        q, k, v = (tensor.transpose(1, 2) for tensor in by_token)
+        return model.sdpa(q, k, v, "flash").transpose(1, 2)
+
+    def reference(*by_token: Tensor) -> Tensor:
+        q, k, v = (tensor.transpose(1, 2) for tensor in by_token)
+        return _exact(device, q, k, v).transpose(1, 2)
+
+    steps: dict[str, Step] = {"hub": functools.partial(kernel.flash_attn_func, causal=True), "flash": flash}
+    inputs = functools.partial(_random, (batch, tokens, heads, head_dim), device, 3)  # the Hub's layout
+    subjects = {name: Subject(_without_gradients(step), inputs, reference) for name, step in steps.items()}
+    errors = {name: worker.relative_error(subject, device)[0] for name, subject in subjects.items()}
+    samples = {name: one.warm.samples_us for name, one in timing.time_in_turns(subjects, lambda name: None).items()}
+    ratios = [hub / ours for hub, ours in zip(samples["hub"], samples["flash"], strict=True)]
+    return {
+        "version": HUB_VERSION,
+        **{name: _quartiles(one) for name, one in samples.items()},
+        "ratio": _quartiles(ratios),
+        "errors": errors,
+    }
+
+
+def hub_kernel() -> Any:
+    """The Hub's module, or a sentence saying why it cannot be had; asks the network only where it answers at once."""
+    is_here = HUB_KERNELS in os.environ.get("LOCAL_KERNELS", "") or os.environ.get("HF_HUB_OFFLINE")
+    if not (is_here or hub_reachable()):
+        return "the Hugging Face Hub cannot be reached from here"
+    try:
+        from kernels import get_kernel
+
+        return get_kernel(HUB_KERNELS, version=HUB_VERSION)
+    except (ImportError, OSError, RuntimeError, ValueError) as missing:
+        return f"{type(missing).__name__}: {str(missing).splitlines()[0]}"
+
+
+# --8<-- [end:hub_flash]
+
+
+# --8<-- [start:compiled_code]
+def compiled_code(device: str, batch: int, heads: int, tokens: int, head_dim: int) -> dict[str, Any]:
+    """What Inductor makes of the naive forward, and whether it found out that this is attention.
+
+    Returns {"fused_attention": how often it put a call of SDPA in place of a pattern, "calls": what the generated
+    code runs, in order, "kernels": the source of its Triton kernels}.
+    """
+    import torch
+    from torch._dynamo.utils import counters
+    from torch._inductor.utils import fresh_cache, run_and_get_code
+
+    tensors = _random((batch, heads, tokens, head_dim), device, 3)
+    torch._dynamo.reset()
+    counters.clear()
+    with fresh_cache():
+        _, (code, *_) = run_and_get_code(_without_gradients(attention("compiled", device, tokens)), *tensors)
+    body = code[code.index("def call(") :]
+    return {
+        "fused_attention": counters["inductor"]["fuse_attention"],
+        "calls": re.findall(r"(extern_kernels\.\w+|aten\._\w+|(?:triton|cpp)_\w+)(?:\.run|\.default)?\(", body),
+        "kernels": re.findall(r"@triton\.jit\n(def triton_.*?)\n'''", code, re.DOTALL),
+    }
+
+
+# --8<-- [end:compiled_code]
+
+
+def _variants(prefix: str, make: Any, work: Any, label: str, names: Sequence[str], parameters: Any) -> Any:
+    """An experiment for each variant; those of one prefix are timed in turns."""
+    for name in names:
+        yield Experiment(
+            chapter="attention",
+            name=prefix + name,
+            label=label,
+            group=prefix.strip("_") or "forward",
+            parameters=parameters,
+            make=functools.partial(make, variant=name),
+            work=work,
+        )
+
+
+def _measured(name: str, measure: Any, time_limit_s: int = 180, **parameters: int) -> Experiment:
+    return Experiment(chapter="attention", name=name, parameters=parameters, measure=measure, time_limit_s=time_limit_s)
+
+
+FORWARD = ("naive", "in_place", "math", "efficient", "flash", "cudnn", "auto", "compiled", "flex")
+DECODING = tuple(name for name in SWEPT if name != "in_place")
+"""Without a mask there is nothing to mask in place."""
+
+EXPERIMENTS = (
+    *_variants("", forward, forward_work, "attn_fwd", FORWARD, SHAPE),
+    *_variants("training_", training, training_work, "attn_train", SWEPT, SHAPE),
+    *_variants("decode_", decode, decode_work, "attn_decode", DECODING, DECODE),
+    *(
+        _measured(f"lengths_{head_dim}", lengths, 300, batch=8, heads=16, head_dim=head_dim, longest=16384)
+        for head_dim in (64, 128)
+    ),
+    _measured("hub_flash", hub_flash, **SHAPE),
+    _measured("compiled_code", compiled_code, **SHAPE),
+)
