@@ -86,8 +86,12 @@ def time_in_turns(subjects: dict[str, Subject], tell: Callable[[str], None]) -> 
 
 def time_warm(subjects: dict[str, Subject]) -> dict[str, Timing]:
     """The warm time alone, in turns: for ceilings."""
-    variants = {name: prepare(subject) for name, subject in subjects.items()}
-    return {name: timing(samples) for name, samples in _in_turns(variants, ROUNDS, _warm_us).items()}
+    return warm_in_turns({name: prepare(subject) for name, subject in subjects.items()})
+
+
+def warm_in_turns(variants: dict[str, Variant], rounds: int = ROUNDS) -> dict[str, Timing]:
+    """The warm time of variants that are ready, in turns, two rounds at least."""
+    return {name: timing(samples) for name, samples in _in_turns(variants, rounds, _warm_us).items()}
 
 
 def l2_bytes() -> int:
