@@ -255,8 +255,8 @@ def test_as_many_rounds_as_there_is_time_for(sample_s: float, rounds: int, monke
     found: dict[str, dict[str, Any]] = {name: {"error": 0.1} for name in subjects}
     experiments._time(subjects, found)
     assert found["math"] == {"stopped": "out of memory for 64.00 GiB more"}
-    trial = ["a", "b"] + ["a", "b", "b", "a"]
-    assert sampled == trial + ["a", "b"] + (["a", "b", "b", "a"] * rounds)[: 2 * rounds]
+    trial = ["a", "b", "a", "b", "b", "a"]
+    assert sampled == [*trial, "a", "b", *(["a", "b", "b", "a"] * rounds)[: 2 * rounds]]
     assert [len(found[name]["time_us"]) for name in ("a", "b")] == [3, 3]
 
 
