@@ -9,11 +9,11 @@ import tarfile
 import zlib
 from pathlib import Path
 
-from snippets.lab import kineto, recording
+from snippets.lab import kineto, labs, recording
 from snippets.lab.recording import RecordingError
 from snippets.lab.trace import TraceError
 
-_MEMBER = re.compile(r"([a-z0-9-]+)/([a-z0-9_]+)/([a-z0-9_]+)\.(json|trace\.json\.gz)")
+_MEMBER = re.compile(r"([a-z0-9-]+)/([a-z0-9_]+)/([a-z0-9_]+)\.(json|trace\.json\.gz|ipynb)")
 _MEMBER_LIMIT_BYTES = 4_000_000
 _ARCHIVE_LIMIT_BYTES = 500_000_000
 _TRACE_LIMIT_BYTES = 200_000_000
@@ -25,12 +25,17 @@ class ArchiveError(Exception):
 
 
 def pack(target: Path, device: str, root: Path = recording.RECORDINGS) -> int:
-    """Pack all recordings of a device into `target`, the same bytes for the same recordings. Returns the file count."""
-    files = sorted(path for path in (root / device).rglob("*") if _MEMBER.fullmatch(path.relative_to(root).as_posix()))
+    """Pack all recordings of a device, and the labs recorded there, into `target`. Returns the file count.
+
+    The same bytes for the same recordings.
+    """
+    paths = {path.relative_to(root).as_posix(): path for path in (root / device).rglob("*")}
+    files = {name: path for name, path in sorted(paths.items()) if _MEMBER.fullmatch(name)}
+    files |= {f"{device}/{lab.id}.ipynb": lab.path for lab in labs.labs(root) if lab.device == device}
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for path in files:
-            member = tarfile.TarInfo(path.relative_to(root).as_posix())
+        for name, path in files.items():
+            member = tarfile.TarInfo(name)
             member.size = path.stat().st_size
             with path.open("rb") as file:
                 tar.addfile(member, file)
@@ -42,12 +47,17 @@ def pack(target: Path, device: str, root: Path = recording.RECORDINGS) -> int:
 def unpack(source: Path, root: Path = recording.RECORDINGS) -> list[str]:
     """Check every file of an archive, then write them all. Returns the ids of the recordings, device first.
 
-    Raises `ArchiveError` for foreign names, links, damaged recordings or traces, and recordings without their trace.
+    Raises `ArchiveError` for foreign names, links, damaged recordings or traces, recordings without their trace, and
+    labs that are not those of this checkout.
     """
     files = _read(source)
+    filled: list[tuple[str, Path, bytes]] = []
     found: list[tuple[str, recording.Recording, bytes | None]] = []
     for name, content in files.items():
         device, chapter, experiment, kind = _parts(name)
+        if kind == "ipynb":
+            filled.append(_lab(source, name, content, root.parent / "labs"))
+            continue
         if kind != "json":
             if f"{device}/{chapter}/{experiment}.json" not in files:
                 raise ArchiveError(f"{source.name}: {name} has no recording beside it; nothing was unpacked")
@@ -55,7 +65,21 @@ def unpack(source: Path, root: Path = recording.RECORDINGS) -> list[str]:
         found.append((device, *_checked(source, name, content, files)))
     for device, read, trace_json in found:
         recording.save(read, trace_json, device, root)
-    return sorted(f"{device} {read.id}" for device, read, _ in found)
+    for _, path, content in filled:
+        recording.write(path, content)
+    return sorted([*(f"{device} {read.id}" for device, read, _ in found), *(name for name, _, _ in filled)])
+
+
+def _lab(source: Path, name: str, content: bytes, folder: Path) -> tuple[str, Path, bytes]:
+    """What is written of a lab: the outputs in the archive, in the notebook of this checkout."""
+    device, _, stem, _ = _parts(name)
+    if not name.startswith(f"{recording.BUILDER}/{labs.PREFIX}"):
+        raise ArchiveError(f"{source.name}: {name} is no place for a lab; nothing was unpacked")
+    try:
+        lab = labs.load(folder / f"{stem}.ipynb")
+        return f"{device} {lab.id}", lab.path, labs.dumped(labs.adopted(lab, content, device))
+    except RecordingError as error:
+        raise ArchiveError(f"{source.name}: {name}: {error}; nothing was unpacked") from error
 
 
 def _checked(

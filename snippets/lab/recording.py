@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -261,6 +261,11 @@ def _swap(new_trace: Path | None, trace_file: Path, new_json: Path, json_file: P
             aside.unlink(missing_ok=True)
 
 
+def write(path: Path, content: bytes) -> None:
+    """Replace one file so that a reader never sees half of it; the old one is intact when the disk is full."""
+    os.replace(_write_new(path, content), path)
+
+
 def _write_new(path: Path, content: bytes) -> Path:
     """Write `content` beside `path`; nothing is left behind when the disk is full."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
@@ -280,12 +285,22 @@ def source_digest(chapter: str, sources: Path = ROOT / "snippets") -> str:
 
     The same under every Python version: only node names and non-empty fields of the syntax tree count.
     """
-    digest = hashlib.sha256(f"protocol {PROTOCOL}".encode())
-    for name in HASHED_FILES:
-        path = sources / chapter / name
-        if path.is_file():
-            digest.update(f"\n{name} {_shape(ast.parse(path.read_text('utf-8')))}".encode())
+    paths = [path for name in HASHED_FILES if (path := sources / chapter / name).is_file()]
+    return code_digest(f"protocol {PROTOCOL}", {path.name: path.read_text("utf-8") for path in paths})
+
+
+def code_digest(protocol: str, sources: Mapping[str, str]) -> str:
+    """Hash of `protocol` and of the code in `sources`, by name, without comments, docstrings and formatting."""
+    digest = hashlib.sha256(protocol.encode())
+    for name, text in sources.items():
+        digest.update(f"\n{name} {_code_shape(text)}".encode())
     return digest.hexdigest()[:16]
+
+
+@lru_cache(maxsize=64)
+def _code_shape(text: str) -> str:
+    """Remembered, because every recording of a chapter asks for the digest of the same files."""
+    return _shape(ast.parse(text))
 
 
 def _shape(node: object) -> str:

@@ -23,8 +23,8 @@ BELOW = "/profiling-pytorch"
 """Where a project page lives on its host. Links that forget it lead out of the site, and the tests see it."""
 SITE_URL = f"https://example.org{BELOW}/"
 PAGES = {
-    page.removesuffix(".md"): "" if page == "index.md" else f"{page.removesuffix('.md')}/"
-    for page in nav_pages(CONFIG["nav"])
+    name: "" if name == "index" else name.removesuffix("/index") + "/"
+    for name in (page.rpartition(".")[0] for page in nav_pages(CONFIG["nav"]))
 }
 """Name -> address below the site's, for every page in nav."""
 CHAPTERS = [
