@@ -2,7 +2,7 @@
 # uses the packages of that interpreter instead (a GPU machine with its own torch): checked, nothing installed.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup docs serve test lint format record check lock
+.PHONY: help setup docs serve chapter test lint format record check lock
 
 # Material announces its end of life at every build; what follows it is known (see mkdocs.yml: plain options only).
 export NO_MKDOCS_2_WARNING := 1
@@ -50,9 +50,14 @@ docs: $(READY)  ## build the site into site/; with a GPU, record what is stale o
 	$(PY) -m tests.check_site site || exit 1; \
 	test $$failed = 0 || { echo "make docs: the site is built, but not every capture succeeded (see above)" >&2; exit 1; }
 
-serve: $(READY)  ## show the site at http://127.0.0.1:8000 while you write (restart it after a change in snippets/)
+serve: $(READY)  ## show the site at http://127.0.0.1:8000 while you write; it follows what you save (PORT=8001)
 	$(need) docs
-	$(PY) -m mkdocs serve
+	$(PY) -m snippets.lab serve $(if $(PORT),--port $(PORT))
+
+# From the command line only: some shells have a NAME of their own in their environment.
+chapter: $(READY)  ## lay out a new chapter with a working example: make chapter NAME=rmsnorm
+	$(need) docs
+	@$(PY) -m snippets.lab chapter $(if $(findstring command,$(origin NAME)),"$$NAME")
 
 test: $(READY)  ## run the tests (no GPU needed; those of the pages in a browser need Chromium)
 	$(need) docs test
@@ -71,7 +76,7 @@ format: $(READY)  ## rewrite the sources in the one style
 	$(PY) -m ruff format .
 
 record: $(READY)  ## measure on this machine's GPU what is stale or missing: CHAPTER=mlp for one chapter, FRESH=1 for all
-	$(need) docs
+	$(need)
 	$(PY) -m snippets.lab record $(if $(FRESH),--fresh) $${CHAPTER-}
 
 check:  ## what a change must pass: lint, docs, no stale recording, no flipped verdict, test

@@ -29,7 +29,12 @@ lab/charts.py                    kernel time, CPU and GPU, bytes, roofline, regi
 lab/page.py                      provenance, verdicts, tabs by device, the frame of a fence
 lab/guesses.py                   a question with a measured answer
 lab/ledger.py                    every claim on every device
-lab/glossary.py                  the words
+lab/glossary.py, contents.py     the words; the chapters, as nav orders them
 <chapter>/findings.py            what a page shows: tables, FIGURES and CLAIMS; a package where there is much
+lab/notebook.py                  what a reader calls in a cell of a lab                        (runs torch when called)
+  lab/cells.py                   runs a lab's cells in a process of their own
+  lab/labs.py                    docs/labs/: recorded, stale or missing
+lab/scaffold.py, .txt            a new chapter, with a working example
+lab/preview.py                   the site while it is written
 lab/__main__.py                  the command line
 """

@@ -62,7 +62,8 @@ def test_exceptions_are_for_pages_that_exist() -> None:
 
 
 def test_every_page_is_in_nav_once() -> None:
-    assert sorted(nav_pages(CONFIG["nav"])) == sorted(PAGES)
+    labs = [path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/labs/*.ipynb")]
+    assert sorted(nav_pages(CONFIG["nav"])) == sorted([*PAGES, *labs])
 
 
 def test_every_chapter_in_nav_has_its_folders() -> None:
@@ -77,7 +78,7 @@ def test_every_chapter_in_nav_has_its_folders() -> None:
 
 def test_configuration_stays_portable() -> None:
     names = [plugin if isinstance(plugin, str) else next(iter(plugin)) for plugin in CONFIG["plugins"]]
-    assert names == ["search", "markdown-exec"]
+    assert names == ["search", "markdown-exec", "mkdocs-jupyter"]
     assert "hooks" not in CONFIG
-    assert "custom_dir" not in CONFIG["theme"]
+    assert [path.name for path in (ROOT / CONFIG["theme"]["custom_dir"]).rglob("*")] == ["main.html"]
     assert CONFIG["theme"]["font"] is False

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from snippets.lab import recording
+from snippets.lab import labs, recording
 from snippets.lab.archive import ArchiveError
 from snippets.lab.experiment import Experiment, NeedsGpu, UnknownExperiment, chapters, experiments, find
 from snippets.lab.recording import RecordingError
+from snippets.lab.scaffold import ScaffoldError
 from snippets.lab.trace import TraceError
 
 DESCRIPTION = """\
@@ -49,7 +50,12 @@ def parser() -> argparse.ArgumentParser:
     )
 
     record = commands.add_parser("record", help="record experiments on this machine's GPU")
-    record.add_argument("experiments", nargs="*", metavar="CHAPTER[/EXPERIMENT]", help="all chapters when left out")
+    record.add_argument(
+        "experiments",
+        nargs="*",
+        metavar="CHAPTER[/EXPERIMENT]",
+        help="all chapters and labs when left out; a lab alone is labs/CHAPTER",
+    )
     record.add_argument("--fresh", action="store_true", help="record again what is current, too")
     record.add_argument("--archive", type=Path, metavar="FILE", help="then pack this device's recordings, .tar.gz")
 
@@ -80,6 +86,12 @@ def parser() -> argparse.ArgumentParser:
     claims.add_argument("--json", action="store_true", help="for machines")
     claims.add_argument("--check", action="store_true", help="exit with 1 when a verdict is not the expected one")
 
+    chapter = commands.add_parser("chapter", help="lay out a new chapter with a working example: make chapter")
+    chapter.add_argument("name", nargs="?", default="", metavar="NAME", help="lower case, as a Python module")
+
+    serve = commands.add_parser("serve", help="show the site while you write, following what you save: make serve")
+    serve.add_argument("--port", type=int, default=8000, help="of 127.0.0.1 (8000)")
+
     prepare = commands.add_parser("prepare", help="what make docs does first: record if there is a GPU")
     prepare.add_argument("--fresh", action="store_true", help="record everything again")
     return top
@@ -109,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return command(argv)
         finally:
             sys.stdout.flush()  # here, where a reader that has gone can still be told from an error
-    except (NeedsGpu, UnknownExperiment, RecordingError, TraceError, ArchiveError) as error:
+    except (NeedsGpu, UnknownExperiment, RecordingError, TraceError, ArchiveError, ScaffoldError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
@@ -155,6 +167,10 @@ def list_experiments(arguments: argparse.Namespace) -> int:
             if folder not in chapters():
                 bad += device == recording.BUILDER
                 print(f"  {folder + '/':40} orphan: its chapter is gone; delete the folder")
+        for lab in labs.labs() if device == recording.BUILDER else ():
+            pending += lab.state == "missing"
+            bad += lab.state not in ("missing", "recorded")
+            print(f"  {lab.id:40} {lab.state}")
     if pending:
         print(f"{pending} not recorded yet for {recording.BUILDER}: on a machine with that GPU run make record")
     if bad:
@@ -166,7 +182,9 @@ def record(arguments: argparse.Namespace) -> int:
     """Record on this machine's GPU, then say what failed and pack an archive if asked to."""
     from snippets.lab import archive, capture
 
-    chosen = [one for name in arguments.experiments or chapters() for one in find(name)]
+    names = arguments.experiments
+    chosen = [one for name in names or chapters() if not labs.is_lab(name) for one in find(name)]
+    chosen_labs = labs.find(names)
     try:
         device = capture.require_gpu()
     except capture.NoGpu as error:
@@ -177,14 +195,33 @@ def record(arguments: argparse.Namespace) -> int:
     print(f"{device}: {len(to_do)} to record, {len(chosen)} chosen", flush=True)
     outcomes = list(capture.record(to_do, device))
     failed = [outcome for outcome in outcomes if outcome.failed]
+    causes = {outcome.experiment.id: outcome.failed for outcome in failed}
+    causes |= record_labs(chosen_labs, device, arguments.fresh)
     print(f"{device}: {len(outcomes) - len(failed)} recorded, {len(failed)} failed")
-    for outcome in failed:
-        print(f"  {outcome.experiment.id}: {outcome.failed}")
+    for name, cause in causes.items():
+        print(f"  {name}: {cause}")
     if arguments.archive:
         count = archive.pack(arguments.archive, device)
         home = f"python -m snippets.lab import {arguments.archive.name}"
         print(f"{arguments.archive}: {count} files; where you can commit: {home}")
-    return 1 if failed else 0
+    return 1 if causes else 0
+
+
+def record_labs(chosen: Sequence[labs.Lab], device: str, fresh: bool) -> dict[str, str]:
+    """Run the labs whose outputs are not current, and return why those that failed did.
+
+    Other devices than the builder leave them alone: a lab has one set of outputs, and its reader runs it anyway.
+    """
+    if device != recording.BUILDER:
+        return {}
+    causes: dict[str, str] = {}
+    for lab in chosen:
+        if fresh or lab.state != "recorded":
+            cause = labs.record(lab, device)
+            print(f"{lab.id}: {cause.partition(chr(10))[0] or 'recorded'}", flush=True)
+            if cause:
+                causes[lab.id] = cause
+    return causes
 
 
 def import_archive(arguments: argparse.Namespace) -> int:
@@ -263,6 +300,20 @@ def show_claims(arguments: argparse.Namespace) -> int:
     return claims.main(arguments.device, arguments.json, arguments.check)
 
 
+def new_chapter(arguments: argparse.Namespace) -> int:
+    """The four places of a chapter, laid out."""
+    from snippets.lab import scaffold
+
+    return scaffold.main(arguments.name)
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """The site in a browser, built anew where something is saved."""
+    from snippets.lab import preview
+
+    return preview.main(arguments.port)
+
+
 def prepare(arguments: argparse.Namespace) -> int:
     """Before the pages are built: record on a machine with a GPU, and say of every experiment what a page will show."""
     here = recording.this_device()
@@ -276,6 +327,8 @@ def prepare(arguments: argparse.Namespace) -> int:
             word = state(experiment, shown)
             mode = {"recorded": "live" if shown == here else "replayed"}.get(word, word)
             print(f"{experiment.id:40} {mode:10} {shown}")
+    for lab in labs.labs():
+        print(f"{lab.id:40} {'replayed' if lab.state == 'recorded' else lab.state:10} {recording.BUILDER}")
     return code
 
 
@@ -287,6 +340,8 @@ COMMANDS = {
     "open": open_trace,
     "decode": decode_name,
     "claims": show_claims,
+    "chapter": new_chapter,
+    "serve": serve,
     "prepare": prepare,
 }
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 from snippets.lab import kernel_names, recording
 from snippets.lab.claims import Verdict, all_claims, judge, ledger_row
+from snippets.lab.experiment import experiments
 from snippets.lab.figures import MISFITS, is_misfit
 from snippets.lab.html import Html, code, with_prefix
 from snippets.lab.recording import RecordingMissing
@@ -74,11 +75,12 @@ def warning(title: str, text: str) -> Html:
 
 
 def provenance(chapter: str) -> Html:
-    """One line: device, versions, date, commit, and live, replayed or stale; a banner when stale."""
+    """One line: device, versions, date, commit, and live, replayed or stale; banners for what is stale or missing."""
     device = recording.shown_device()
     names = recording.recorded(device, chapter)
+    missing = _missing([one.id for one in experiments(chapter) if one.name not in names], device)
     if not names:
-        raise RecordingMissing(f"no recording of {chapter} for {device}; there run make record CHAPTER={chapter}")
+        return missing
     found = [recording.load(f"{chapter}/{name}", device) for name in names]
     newest = max(found, key=lambda one: one.circumstances.date).circumstances
     stale = [one for one in found if recording.is_stale(one)]
@@ -95,13 +97,26 @@ def provenance(chapter: str) -> Html:
     ]
     line = f'<p class="provenance">{" · ".join(parts)}</p>'
     if not stale:
-        return Html(line)
+        return Html(line + missing)
     banner = warning(
         "Recorded for an older version of this code",
         f"{len(stale)} of {len(found)} recordings were made before the code on this page changed. "
         f"On a machine with this GPU run <code>make record CHAPTER={chapter}</code>.",
     )
-    return Html(line + banner)
+    return Html(line + banner + missing)
+
+
+def _missing(ids: Sequence[str], device: str) -> Html:
+    """What was never recorded on a device, and on which kind of machine which command does; empty for nothing."""
+    if not ids:
+        return Html("")
+    chapter = ids[0].partition("/")[0]
+    return warning(
+        "Not recorded yet",
+        f"For the {escape(recording.short_name(device))} there is no recording of {', '.join(map(code, ids))}. "
+        f"On a machine with that GPU run <code>make record CHAPTER={escape(chapter)}</code>. On one with another CUDA "
+        "GPU the same command records for that one. Without a GPU no recording can be made; all else can be done.",
+    )
 
 
 def verdicts(*ids: str) -> Html:

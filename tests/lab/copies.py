@@ -1,0 +1,34 @@
+"""A copy of the project small enough to be changed and built within a test: its code, and two pages."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from tests.lab.layers import ROOT
+
+NAV = """\
+nav:
+  - Home: index.md # the comments of this file have a reader, too
+  - Chapters:
+      - Other: other.md
+  - Reference:
+      - More: more.md
+"""
+PAGES = {"index.md": "# Home\n", "other.md": "# Other\n", "more.md": "# More\n"}
+
+
+def project(folder: Path) -> Path:
+    """The project below `folder`, without recordings, and with pages that show nothing."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in ("snippets", "docs/assets", "tests/lab"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    for name in ("pyproject.toml", "tests/__init__.py", "tests/conftest.py"):
+        shutil.copy(ROOT / name, folder / name)
+    for name, text in PAGES.items():
+        (folder / "docs" / name).write_text(text, encoding="utf-8")
+    config, count = re.subn(r"^nav:\n(?:  .*\n)+", NAV, (ROOT / "mkdocs.yml").read_text("utf-8"), flags=re.MULTILINE)
+    assert count == 1
+    (folder / "mkdocs.yml").write_text(config, encoding="utf-8")
+    return folder
