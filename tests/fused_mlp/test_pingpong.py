@@ -152,7 +152,7 @@ def test_every_figure_has_a_text(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "factor", "flipped"),
     [
-        ("fused_mlp/gate_up_fused", 1.15, ["F20", "F21"]),
+        ("fused_mlp/gate_up_fused", 1.2, ["F20", "F21"]),
         ("fused_mlp/gate_up_stacked", 1.10, ["F22"]),
         ("fused_mlp/gate_up_stacked", 0.90, ["F22"]),
         ("fused_mlp/fused", 1.2, ["F40", "F41", "F42", "F49"]),
