@@ -228,8 +228,10 @@ def import_archive(arguments: argparse.Namespace) -> int:
     """Unpack recordings made elsewhere."""
     from snippets.lab import archive
 
-    for name in archive.unpack(arguments.archive):
-        print(name)
+    written, kept = archive.unpack(arguments.archive)
+    print("".join(f"{name}\n" for name in written), end="")
+    if kept:
+        print(f"{len(kept)} kept, because what is here is newer: {', '.join(kept)}")
     return 0
 
 

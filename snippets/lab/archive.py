@@ -44,8 +44,10 @@ def pack(target: Path, device: str, root: Path = recording.RECORDINGS) -> int:
     return len(files)
 
 
-def unpack(source: Path, root: Path = recording.RECORDINGS) -> list[str]:
-    """Check every file of an archive, then write them all. Returns the ids of the recordings, device first.
+def unpack(source: Path, root: Path = recording.RECORDINGS) -> tuple[list[str], list[str]]:
+    """Check every file of an archive, then write those that are not older than what is here.
+
+    Returns the ids of the recordings, device first: what was written, and what was kept because it is newer.
 
     Raises `ArchiveError` for foreign names, links, damaged recordings or traces, recordings without their trace, and
     labs that are not those of this checkout.
@@ -63,11 +65,22 @@ def unpack(source: Path, root: Path = recording.RECORDINGS) -> list[str]:
                 raise ArchiveError(f"{source.name}: {name} has no recording beside it; nothing was unpacked")
             continue
         found.append((device, *_checked(source, name, content, files)))
-    for device, read, trace_json in found:
+    kept = {(device, read.id) for device, read, _ in found if _is_newer_here(read, device, root)}
+    written = [one for one in found if (one[0], one[1].id) not in kept]
+    for device, read, trace_json in written:
         recording.save(read, trace_json, device, root)
     for _, path, content in filled:
         recording.write(path, content)
-    return sorted([*(f"{device} {read.id}" for device, read, _ in found), *(name for name, _, _ in filled)])
+    names = [*(f"{device} {read.id}" for device, read, _ in written), *(name for name, _, _ in filled)]
+    return sorted(names), sorted(map(" ".join, kept))
+
+
+def _is_newer_here(read: recording.Recording, device: str, root: Path) -> bool:
+    """An archive holds all recordings of its machine, among them such as that machine was given."""
+    try:
+        return recording.load(read.id, device, root).session > read.session
+    except RecordingError:
+        return False
 
 
 def _lab(source: Path, name: str, content: bytes, folder: Path) -> tuple[str, Path, bytes]:

@@ -59,7 +59,7 @@ def refused(source: Path, home: Path, message: str) -> None:
 def test_what_is_packed_is_what_is_unpacked(tmp_path: Path) -> None:
     source = packed(tmp_path)
     ids = [f"{DEVICE} linear/eager", f"{DEVICE} mlp/eager", f"{DEVICE} mlp/new"]
-    assert archive.unpack(source, tmp_path / "home") == ids
+    assert archive.unpack(source, tmp_path / "home") == (ids, [])
     assert files(tmp_path / "home") == files(tmp_path / "away")
     assert len(files(tmp_path / "home")) == 5
 
@@ -87,8 +87,24 @@ def test_packing_the_same_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_the_same_file_by_hand_is_taken(tmp_path: Path, home: Path) -> None:
     """What the refusals below differ from."""
-    assert archive.unpack(tarred(tmp_path / "a.tar.gz", *good().items()), home) == [f"{DEVICE} mlp/eager"]
+    assert archive.unpack(tarred(tmp_path / "a.tar.gz", *good().items()), home) == ([f"{DEVICE} mlp/eager"], [])
     assert recording.load("mlp/eager", DEVICE, home).label == "mlp_fwd"
+
+
+@pytest.mark.parametrize(
+    ("session", "is_kept"),
+    [("2026-11-19T10:00:01Z", False), ("2026-11-20T10:00:00Z", False), ("2026-11-21T00:00:00Z", True)],
+)
+def test_a_newer_recording_is_kept(session: str, is_kept: bool, tmp_path: Path) -> None:
+    """Another machine's archive also holds what that machine was given, which may be older than what is here."""
+    old = tmp_path / "away", sample(session="2026-11-20T10:00:00Z", label="theirs")
+    put(*old, sample("mlp/new", has_trace=False, session="2026-11-20T10:00:00Z"))
+    archive.pack(tmp_path / "a.tar.gz", DEVICE, tmp_path / "away")
+    put(tmp_path / "home", sample(session=session, label="ours"))
+    written, kept = archive.unpack(tmp_path / "a.tar.gz", tmp_path / "home")
+    assert kept == [f"{DEVICE} mlp/eager"] * is_kept
+    assert written == [f"{DEVICE} mlp/eager"] * (not is_kept) + [f"{DEVICE} mlp/new"]
+    assert recording.load("mlp/eager", DEVICE, tmp_path / "home").label == ("ours" if is_kept else "theirs")
 
 
 @pytest.mark.parametrize(

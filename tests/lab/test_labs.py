@@ -231,7 +231,7 @@ def test_a_lab_comes_home(shelf: Path, tmp_path: Path, monkeypatch: pytest.Monke
     home = tmp_path / "home" / "recordings"
     put_lab_in(home)
     assert archive.pack(tmp_path / "a.tar.gz", DEVICE, shelf) == 1
-    assert archive.unpack(tmp_path / "a.tar.gz", home) == [f"{DEVICE} labs/mlp"]
+    assert archive.unpack(tmp_path / "a.tar.gz", home) == ([f"{DEVICE} labs/mlp"], [])
     assert samples.files(home.parent / "labs") == samples.files(shelf.parent / "labs")
 
 
