@@ -30,6 +30,7 @@ lab/page.py                      provenance, verdicts, tabs by device, the frame
 lab/guesses.py                   a question with a measured answer
 lab/ledger.py                    every claim on every device
 lab/glossary.py, contents.py     the words; the chapters, as nav orders them
+lab/unsearched.py                keeps shown code out of the search index
 <chapter>/findings.py            what a page shows: tables, FIGURES and CLAIMS; a package where there is much
 lab/notebook.py                  what a reader calls in a cell of a lab                        (runs torch when called)
   lab/cells.py                   runs a lab's cells in a process of their own
