@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = (
     *("*.md", "*.yml", "*.toml", "Makefile", ".github/**/*.md", ".github/**/*.yml"),
-    *("docs/*.md", "docs/assets/*.txt", "docs/assets/*/*.css", "docs/assets/*/*.js"),
+    *("docs/*.md", "docs/labs/*.md", "docs/labs/*.ipynb"),
+    *("docs/assets/*.txt", "docs/assets/*/*.css", "docs/assets/*/*.js"),
     *("snippets/**/*.py", "tests/**/*.py"),
 )
 PATHS = {pattern: sorted(ROOT.glob(pattern)) for pattern in SOURCES}
