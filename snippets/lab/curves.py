@@ -159,12 +159,18 @@ def _spots(axes: Axes, spots: Mapping[str, Spot], x: Scale, y: Scale, under: flo
     lines = _lines_apart([y(spot.rate) for _, (_, spot) in ordered], under + NAME, y.start)
     for (place, (name, spot)), line in zip(ordered, lines, strict=True):
         across, down, color = x(spot.intensity), y(spot.rate), SERIES[place % len(SERIES)]
-        aside = min(across + ASIDE, x.end - LETTER * len(_named(name, spot)))
-        end = (aside - 4, line) if aside > across else (across, line - TEXT)
+        text = _named(name, spot)
+        aside = min(across + ASIDE, x.end - LETTER * len(text))
+        is_before = aside <= across and abs(line - down) < NAME and across - ASIDE > LETTER * len(text)
+        if is_before:  # no room behind the marker, and none to write over it
+            aside = across - ASIDE
+        end = (aside + 4, line) if is_before else (aside - 4, line) if aside > across else (across, line - TEXT)
         axes.plot([across, end[0]], [down, end[1]], color=color, linewidth=1)
         axes.plot([across, across], [y(rate) for rate in spot.quartiles], color=color, linewidth=2)
         axes.plot([across], [down], MARKERS[place % len(MARKERS)], color=color, markeredgecolor=PAPER, markersize=9)
-        axes.text(aside, line + TEXT / 3, _named(name, spot))
+        mark = axes.text(aside, line + TEXT / 3, text, ha="right" if is_before else "left")
+        if is_before:  # over the roof, if it comes to that
+            mark.set_bbox({"facecolor": PAPER, "linewidth": 0, "pad": 1})
 
 
 def _lines_apart(wanted: Sequence[float], under: float, bottom: float) -> list[float]:

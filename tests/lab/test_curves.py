@@ -67,6 +67,18 @@ def test_names_of_steps_that_stand_together_do_not(shelf: Path) -> None:
     assert max(right for _, _, right, _ in named) <= svg.WIDTH
 
 
+def test_a_name_stands_before_a_marker_at_the_edge(shelf: Path) -> None:
+    """Behind it there is no room, and over it one could read neither."""
+    spots = {
+        "left": Spot(40_000, 20_000, timing(9.0, 10.0, 11.0)),
+        "right": Spot(4 * 10**9, 20_000, timing(9.0, 10.0, 11.0)),
+    }
+    shown = charts.roofline("c", spots, [COPY, PRODUCT], ident="x")
+    named = {text.split(":")[0]: (left, right) for text, left, right, _ in words(shown) if text.split(":")[0] in spots}
+    assert named["left"][1] < named["right"][0]
+    assert named["right"][1] < svg.WIDTH - curves.EDGE - curves.ASIDE
+
+
 def test_rooflines_that_cannot_be_drawn(shelf: Path) -> None:
     for ceilings in ([], [COPY], [PRODUCT]):
         with pytest.raises(ValueError, match="needs the ceilings of a copy and of a product"):
