@@ -71,7 +71,7 @@ def test_a_name_stands_before_a_marker_at_the_edge(shelf: Path) -> None:
     """Behind it there is no room, and over it one could read neither."""
     spots = {
         "left": Spot(40_000, 20_000, timing(9.0, 10.0, 11.0)),
-        "right": Spot(4 * 10**9, 20_000, timing(9.0, 10.0, 11.0)),
+        "right": Spot(4 * 10**8, 2_000, timing(9.0, 10.0, 11.0)),
     }
     shown = charts.roofline("c", spots, [COPY, PRODUCT], ident="x")
     named = {text.split(":")[0]: (left, right) for text, left, right, _ in words(shown) if text.split(":")[0] in spots}
