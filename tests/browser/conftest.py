@@ -21,7 +21,6 @@ NO_CHROMIUM = (
     "no Chromium: sudo apt install chromium, or name one: CHROMIUM=/path/to/chrome make test "
     f"(looked for {', '.join(CHROMIUMS)})"
 )
-WEIGHTS = pytest.StashKey[list[str]]()
 
 Opened = Callable[..., Tab]
 
@@ -109,17 +108,3 @@ def opened(browser: Browser, shared: dict[tuple[str, bool], Tab], request: pytes
 def on_trial(opened: Opened) -> Opened:
     """A function that opens the page of every component in a new tab."""
     return partial(opened, "trial/", on="trial")
-
-
-@pytest.fixture(scope="session")
-def weights(pytestconfig: pytest.Config) -> list[str]:
-    """Lines of what was weighed; they are printed when all tests are done."""
-    return pytestconfig.stash.setdefault(WEIGHTS, [])
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    lines = config.stash.get(WEIGHTS, [])
-    if lines:
-        terminalreporter.section("weight of the site")
-        for line in lines:
-            terminalreporter.write_line(line)

@@ -15,7 +15,7 @@ def scheme(page: Page) -> str | None:
 
 @pytest.mark.parametrize(("preferred", "shown"), [("light", "default"), ("dark", "slate")])
 def test_the_scheme_is_what_the_reader_prefers(opened: Opened, preferred: Scheme, shown: str) -> None:
-    assert scheme(opened("", scheme=preferred).page) == shown
+    expect(opened("", scheme=preferred).page.locator("body")).to_have_attribute("data-md-color-scheme", shown)
 
 
 def test_the_toggle_changes_the_scheme_on_every_page(opened: Opened) -> None:
