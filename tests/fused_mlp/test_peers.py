@@ -130,7 +130,8 @@ def test_rows_of_both_types_are_counted_together(shelf: Shelf) -> None:
     assert [measured(name).text for name in ("F50", "F51", "F52")] == ["2 of 2", "1 of 2", "3 of 4"]
     assert [verdict(name) for name in ("F50", "F51", "F52")] == ["holds", "differs", "holds"]
     assert findings.FIGURES["rows_won"](BUILDER).value == 2
-    assert findings.FIGURES["rows_lost"](BUILDER).value == "bfloat16: none; float16: 512x16x32"
+    assert findings.FIGURES["rows_lost"](BUILDER).value == "none"
+    assert findings.FIGURES["rows_lost_float16"](BUILDER).value == "512x16x32"
 
 
 def test_who_wins_where_ours_loses_and_where_ours_gains_the_most(shelf: Shelf) -> None:
@@ -148,9 +149,9 @@ def test_the_table_marks_the_fastest_and_divides_by_the_fastest_other(shelf: She
         shelf.rows({WIDE: 33.0, THIN: 198.0}, dtype)
     shown = findings.shape_table()
     assert re.findall("<strong>(.*?)</strong>", shown) == ["33.0 µs", "99.0 µs"] * 2
-    assert "8x64x128 100 µs 100 µs 100 µs 100 µs 99.0 µs 33.0 µs 0.33x" in text_of(shown)
-    assert "512x16x32 100 µs 100 µs 100 µs 100 µs 99.0 µs 198 µs 2.00x" in text_of(shown)
-    assert "8x64x128 200 µs 200 µs 200 µs 200 µs 198 µs 66.0 µs 0.33x 5.00 µs" in text_of(findings.python_table())
+    assert "8x64x128 100 µs 100 µs 100 µs 100 µs 99.0 µs 33.0 µs 0.333x" in text_of(shown)
+    assert "512x16x32 100 µs 100 µs 100 µs 100 µs 99.0 µs 198 µs 2.000x" in text_of(shown)
+    assert "8x64x128 200 µs 200 µs 200 µs 200 µs 198 µs 66.0 µs 0.333x 5.00 µs" in text_of(findings.python_table())
 
 
 def test_rows_of_two_sessions_are_not_compared(shelf: Shelf) -> None:
@@ -199,6 +200,16 @@ def test_one_row_with_a_larger_error_is_noticed(shelf: Shelf) -> None:
     assert (measured("F65").value, measured("F65").spread, verdict("F65")) == (1.0, (0.5, 1.0), "holds")
     shelf.put("float16_fused", point_of(WIDE, 1.0, 1e-3), point_of(THIN, 1.0, 2.1e-3))
     assert verdict("F65") == "differs"
+
+
+@pytest.mark.parametrize(
+    ("float16_error", "word"), [(1e-3 / 8, "holds"), (1e-3 / 7.8, "differs"), (1e-3 / 8.2, "differs")]
+)
+def test_three_digits_more_are_an_eighth_of_the_error(float16_error: float, word: Word, shelf: Shelf) -> None:
+    series = findings.SERIES
+    shelf.put("bfloat16_fused", point_of(series, 1.0, 1e-3))
+    shelf.put("float16_fused", point_of(series, 1.0, float16_error))
+    assert verdict("F69") == word
 
 
 @pytest.mark.parametrize(("roundings", "word"), [(1, "differs"), (2, "holds"), (3, "differs")])

@@ -245,7 +245,7 @@ def climbing() -> Html:
         for tokens in (min(lengths), max(lengths))
         if "time_us" in of_way(64, tokens, heading, device)
     }
-    caption = "As the sequence grows, 64 numbers to a head"
+    caption = "As the sequence grows, 64 numbers to a head, over FLOP for each byte that has to be moved"
     return charts.roofline(caption, shown, _ceilings(device), ident="attention-climbing")
 
 

@@ -349,6 +349,13 @@ def _forward_kernels(device: str) -> Figure:
     return of_steps(traced, names, FORWARDS["ours"])
 
 
+def _second_product(device: str) -> Figure:
+    """Whose kernel does the second product in our forward."""
+    found = _forward_kernels(device)
+    whose = "cuBLAS's" if str(found.value).endswith("cuBLAS") else "ours"
+    return Figure(whose, origin=found.origin, conclusive=found.conclusive)
+
+
 def _tensors(experiment: str, device: str) -> float:
     """Peak memory of a call in tensors of the hidden size."""
     one = _point(experiment, device)
@@ -497,15 +504,15 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     own_claim(
         "F36",
-        "Launching the second product early makes the forward faster, by at most 4 %.",
+        "Launching the second product early changes the forward's time by less than 5 %.",
         _step("forward", "ours, one after the other", "ours, launched early"),
-        within(1.0, 1.04),
+        within(0.95, 1.05),
     ),
     own_claim(
         "F37",
-        "Under load our kernel for the second product makes the forward faster than cuBLAS's does, by at most 5 %.",
+        "In turns, too, the forward takes as long with cuBLAS's second product as with ours, to within 6 %.",
         _step("forward", "cuBLAS down", "ours, launched early"),
-        within(1.0, 1.05),
+        within(0.94, 1.06),
     ),
     own_claim(
         "F38",
@@ -821,7 +828,7 @@ FIGURES: Mapping[str, Callable[[str], Figure]] = {
     "pingpong_occupancy": _occupancy("pingpong_kernel"),
     "round_us": _round_us,
     "cublas_over_ours": cublas_over_ours,
-    "forward_kernels": _forward_kernels,
+    "second_product": _second_product,
     "chosen_forward": _choice("forward"),
     "worst_half": _worst("gate_up"),
     "forward_speedup": paired(FORWARDS["eager"], FORWARDS["ours"]),
