@@ -61,7 +61,7 @@ chapter: $(READY)  ## lay out a new chapter with a working example: make chapter
 
 test: $(READY)  ## run the tests (no GPU needed; those of the pages in a browser need Chromium)
 	$(need) docs test
-	$(PY) -m pytest -n 2 --dist loadgroup
+	$(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 lint: $(READY)  ## style, types, GitHub workflows
 	$(need) lint

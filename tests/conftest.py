@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+from filelock import FileLock  # comes with torch
 
 WEIGHTS = pytest.StashKey[list[str]]()
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.pluginmanager.hasplugin("xdist"):
-        for item in items:
-            item.add_marker(pytest.mark.xdist_group(_group(item)))
+@pytest.hookimpl(optionalhook=True)  # where pytest-xdist is installed
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """A file stays in one process, and so do all files that look at the built site."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            return "browser" if "/browser/" in path else path
+
+    return Together(config, log)
+
+
+@pytest.fixture(autouse=True)
+def _one_gpu_job_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.node.get_closest_marker("gpu"):
+        with FileLock(Path(tempfile.gettempdir()) / "profiling-pytorch-gpu-tests.lock"):
+            yield
+    else:
+        yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     needing = [item for item in items if item.get_closest_marker("gpu")]
     if not needing:
         return
@@ -20,14 +43,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not torch.cuda.is_available():
         for item in needing:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU; torch.cuda.is_available() is False here"))
-
-
-def _group(item: pytest.Item) -> str:
-    """A file stays together; so do all that look at the built site, and all that use the one GPU."""
-    if item.get_closest_marker("gpu"):
-        return "gpu"
-    folder, _, _ = item.nodeid.partition("::")[0].rpartition("/")
-    return folder if folder.endswith("browser") else item.nodeid.partition("::")[0]
 
 
 @pytest.fixture(scope="session")

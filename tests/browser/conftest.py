@@ -91,6 +91,7 @@ def opened(browser: Browser, shared: dict[tuple[str, bool], Tab], request: pytes
             site: Site = request.getfixturevalue(on)
             shared[on, scripts] = Tab(browser.new_context(java_script_enabled=scripts).new_page(), site.url)
         used.append(shared[on, scripts])
+        used[-1].page.goto("about:blank")  # a page that is still there would keep the scheme it sees come
         used[-1].page.set_viewport_size({"width": width, "height": 900})
         used[-1].page.emulate_media(media="null", color_scheme=scheme)
         used[-1].problems()  # what came late is not this test's
