@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tomllib
 import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,19 +66,61 @@ def eager(dim, hidden, dtype):
 """
 
 
-def offline(code: str, **variables: str) -> Any:
-    """What the code, run in a process without a network where warnings are errors, prints as JSON."""
+SERVER = """
+import os, sys
+for line in sys.stdin:
+    out, err = json.loads(line)["files"]
+    child = os.fork()
+    if not child:
+        for number, path in ((1, out), (2, err)):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+        exec(json.loads(line)["code"], globals())
+        sys.stdout.flush()
+        os._exit(0)  # whatever is raised ends the child with its traceback, and with 1
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+"""Importing takes seconds, and is done once: each piece of code is run in a process that was forked off after it."""
+
+
+def started(code: str, **variables: str) -> subprocess.Popen[str]:
+    """A process without a network where warnings are errors."""
     environment = {name: value for name, value in os.environ.items() if name != "LOCAL_KERNELS"}
-    done = subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-W", "error", "-c", NO_NETWORK + code],
         cwd=ROOT,
         env={**environment, "HF_HUB_OFFLINE": "1", **variables},
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[subprocess.Popen[str]]:
+    with started(SERVER) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def offline(server: subprocess.Popen[str], tmp_path: Path) -> Callable[..., Any]:
+    """What a piece of code prints as JSON when it is run without a network; with variables, in a process of its own."""
+
+    def offline(code: str, **variables: str) -> Any:
+        if variables:
+            with started(code, **variables) as process:
+                printed, told = process.communicate()
+            assert process.returncode == 0, told
+            return json.loads(printed)
+        assert server.stdin is not None
+        assert server.stdout is not None
+        files = [tmp_path / "out", tmp_path / "err"]
+        print(json.dumps({"code": code, "files": list(map(str, files))}), file=server.stdin, flush=True)
+        assert server.stdout.readline() == "0\n", files[1].read_text(encoding="utf-8")
+        return json.loads(files[0].read_text(encoding="utf-8"))
+
+    return offline
 
 
 # ---- its form
@@ -168,7 +211,7 @@ def test_an_installation_carries_it_with_its_links_followed(tmp_path: Path) -> N
 # ---- loading
 
 
-def test_it_loads_from_a_folder() -> None:
+def test_it_loads_from_a_folder(offline: Callable[..., Any]) -> None:
     """The folder of the package where PyTorch is a CUDA build; that of its only variant everywhere."""
     found = offline(
         "try:\n"
@@ -183,7 +226,7 @@ def test_it_loads_from_a_folder() -> None:
     assert found == [from_root, METADATA["id"], str(VARIANT / "__init__.py"), public]
 
 
-def test_it_loads_by_name() -> None:
+def test_it_loads_by_name(offline: Callable[..., Any]) -> None:
     """With `get_kernel` and as a layer, both told by LOCAL_KERNELS where to look."""
     found = offline(
         "layer = LayerRepository('ours/geglu-kernels', revision='main', layer_name='FusedGeGLU').load()\n"
@@ -194,7 +237,7 @@ def test_it_loads_by_name() -> None:
     assert found == [str(VARIANT / "__init__.py"), True]
 
 
-def test_beside_the_chapter_each_has_its_own_operators() -> None:
+def test_beside_the_chapter_each_has_its_own_operators(offline: Callable[..., Any]) -> None:
     """PyTorch lets a second operator of one name take the place of the first without a word."""
     found = offline(
         "import snippets.fused_mlp.model as chapter\n"
@@ -242,13 +285,13 @@ print(json.dumps([compared, [str(warning.message) for warning in caught]]))
 """
 
 
-def test_kernelized_the_block_is_itself_on_the_cpu() -> None:
+def test_kernelized_the_block_is_itself_on_the_cpu(offline: Callable[..., Any]) -> None:
     """Forward and gradients, bit by bit: plain PyTorch does the work, and says so once."""
     code = f"ID = {METADATA['id']!r}\n{COMPARED}"
     assert offline(code, LOCAL_KERNELS=f"ours/geglu-kernels={VARIANT}") == [2 * 3 * 4 * 5, [NEEDS_A_GPU]]
 
 
-def test_projections_that_are_more_than_a_weight_keep_their_meaning() -> None:
+def test_projections_that_are_more_than_a_weight_keep_their_meaning(offline: Callable[..., Any]) -> None:
     """A bias, and a projection of another class: the answers differ from those of the weights alone."""
     found = offline(
         "class Doubled(torch.nn.Linear):\n"
@@ -273,7 +316,7 @@ def test_projections_that_are_more_than_a_weight_keep_their_meaning() -> None:
     assert found == [[[True, False]] * 6, [said]]
 
 
-def test_the_layer_is_stateless_as_kernels_wants_it() -> None:
+def test_the_layer_is_stateless_as_kernels_wants_it(offline: Callable[..., Any]) -> None:
     found = offline(
         "layer = get_local_kernel(VARIANT).layers.FusedGeGLU\n"
         "own = sorted(set(dir(layer)) - set(dir(torch.nn.Module)) - {'__annotations__'})\n"
@@ -284,7 +327,7 @@ def test_the_layer_is_stateless_as_kernels_wants_it() -> None:
     assert found == [["can_torch_compile", "has_backward"], True, True, True, projections]
 
 
-def test_it_compiles_without_a_break() -> None:
+def test_it_compiles_without_a_break(offline: Callable[..., Any]) -> None:
     found = offline(
         "plain, ours = eager(7, 11, torch.float32), swapped(7, 11, torch.float32)\n"
         "x = torch.randn(3, 7)\n"
