@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock  # comes with torch
@@ -57,19 +58,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.config.workeroutput["weights"] = session.config.stash.get(WEIGHTS, [])
 
 
-class Gathering:
-    """What takes them."""
-
-    def __init__(self, lines: list[str]) -> None:
-        self.lines = lines
-
-    def pytest_testnodedown(self, node: object) -> None:
-        self.lines.extend(getattr(node, "workeroutput", {}).get("weights", []))
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if config.pluginmanager.hasplugin("dsession"):
-        config.pluginmanager.register(Gathering(config.stash.setdefault(WEIGHTS, [])))
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash.setdefault(WEIGHTS, []).extend(getattr(node, "workeroutput", {}).get("weights", []))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
