@@ -189,16 +189,18 @@ def _times(dtype: str, kind: str) -> Html:
     for shape in shapes_in(dtype, device):
         times = medians_us(dtype, kind, shape, device)
         best = min(times, key=times.__getitem__)
-        cells: list[Cell] = [_marked(in_words(us, "us"), name == best) for name, us in times.items()]
+        ours, *others = (_marked(in_words(times[name], "us"), name == best) for name in ("fused", *OTHERS))
         ratio = over_fastest_other(dtype, kind, shape, device)
-        cells.append(tables.figure_cell(replace(ratio, said=f"{ratio.value:.3f}x")))  # 2 % decide who has won
+        said = replace(ratio, said=f"{ratio.value:.3f}x")  # 2 % decide who has won
+        cells: list[Cell] = [ours, tables.figure_cell(said), *others]
         if kind == "launched":
             enqueue = timed_at(experiment_at(dtype, "fused"), device, shape).enqueue
             cells.append(in_words(enqueue.median_us, "us"))
         rows.append([shape_name(shape), *cells])
-    said = {"warm": "on the GPU, warm", "launched": "from Python, until the GPU is done"}[kind]
-    head = ["tokens x dim x hidden", *PEERS, "ours over the fastest other", *(["ours, CPU"] * (kind == "launched"))]
-    return table(f"One forward in {dtype}, {said}", head, rows)
+    when = {"warm": "on the GPU, warm", "launched": "from Python, until the GPU is done"}[kind]
+    others = [heading for heading, name in PEERS.items() if name in OTHERS]
+    head = ["tokens x dim x hidden", "ours", "over the fastest other", *others, *(["ours, CPU"] * (kind == "launched"))]
+    return table(f"One forward in {dtype}, {when}", head, rows)
 
 
 def _marked(text: str, is_best: bool) -> Cell:
