@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from snippets.lab import recording
-from snippets.lab.recording import Recording
-from snippets.lab.trace import Trace
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.recording.schema import Recording
+from snippets.lab.trace.events import Trace
+
+# KEEP recording
 
 
 class AlteredRecordings:
     """The builder's; what is put into `recordings` or `traces` takes the place of its namesake."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.load, self.trace = recording.load, recording.trace
+        self.load, self.trace = load_recording, load_trace
         self.recordings: dict[str, Recording] = {}
         self.traces: dict[str, Trace] = {}
         monkeypatch.setattr(

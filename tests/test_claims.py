@@ -5,12 +5,13 @@ import re
 
 import pytest
 
-from snippets.lab import claims, recording
-from snippets.lab.claims import all_claims, judge
+from snippets.lab.finding.book import all_claims, judge
+from snippets.lab.page.ledger import print_claims
+from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
 
-DOCS = recording.ROOT / "docs"
+DOCS = PROJECT / "docs"
 SERIES = [f"L{i}" for i in range(1, 13)] + [f"M{i}" for i in range(1, 14)] + [f"K{i}" for i in range(1, 6)]
-BUILDER = [judge(claim, chapter, recording.BUILDER) for chapter, claim in all_claims().values()]
+BUILDER = [judge(claim, chapter, DEFAULT_DEVICE) for chapter, claim in all_claims().values()]
 
 
 def test_every_claim_of_the_series_is_there_with_its_source():
@@ -27,7 +28,7 @@ def test_every_claim_of_the_series_is_there_with_its_source():
 def test_a_verdict_on_the_builder_is_the_expected_one(one):
     if one.is_pending:
         pytest.skip(one.reason)
-    assert one.word == one.claim.expected_on(recording.BUILDER)
+    assert one.word == one.claim.expected_on(DEFAULT_DEVICE)
     assert one.word in ("holds", "differs"), one.reason
     assert one.measured is not None
     assert one.measured.text
@@ -48,7 +49,7 @@ def test_every_claim_stands_on_its_chapters_page():
 
 
 def test_the_ledger_for_machines(capsys):
-    assert claims.main(recording.BUILDER, as_json=True, check=True) == 0
+    assert print_claims(DEFAULT_DEVICE, as_json=True, check=True) == 0
     ledger = json.loads(capsys.readouterr().out)
     assert [one["id"] for one in ledger] == list(all_claims())
     keys = {"id", "chapter", "sentence", "scope", "source", "device", "measured", "verdict", "expected"}

@@ -9,14 +9,15 @@ from pathlib import Path
 import markdown
 import pytest
 
-from snippets.lab import glossary
-from snippets.lab.glossary import Term
+from snippets.lab.page.glossary import TERMS, Term, glossary_terms, heading_slug, read_terms
+
+# KEEP glossary
 from tests import page_sources
 from tests.test_docs import CONFIG, PAGES
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXT = glossary.TERMS.read_text(encoding="utf-8")
-TERMS = glossary.read(TEXT)
+TEXT = TERMS.read_text(encoding="utf-8")
+TERMS = read_terms(TEXT)
 OTHER_PAGES = {page: text for page, text in PAGES.items() if page != "glossary.md"}
 
 SMALL = """\
@@ -38,7 +39,7 @@ Said to whoever edits the file: *[this]: is no term.
 
 
 def test_terms_are_read_section_by_section() -> None:
-    found = glossary.read(SMALL)
+    found = read_terms(SMALL)
     assert found == [
         Term("GEMM", "A product; it is a kernel.", "linear", "where-is-it", has_tooltip=True),
         Term("lane", "A row.", "mlp", "a-b_c", has_tooltip=False),
@@ -61,7 +62,7 @@ def test_terms_are_read_section_by_section() -> None:
 def test_what_is_no_term_is_refused(old: str, new: str) -> None:
     assert old in SMALL
     with pytest.raises(ValueError, match="not a term with its meaning and its place"):
-        glossary.read(SMALL.replace(old, new))
+        read_terms(SMALL.replace(old, new))
 
 
 def test_every_entry_of_the_file_is_read() -> None:
@@ -118,9 +119,9 @@ class Reader(HTMLParser):
 
 def test_the_page_has_each_term_once_in_order_with_its_place() -> None:
     reader = Reader()
-    reader.feed(glossary.terms())
+    reader.feed(glossary_terms())
     expected = sorted(TERMS, key=lambda term: term.name.casefold())
-    assert reader.ids == [glossary.slug(term.name) for term in expected]
+    assert reader.ids == [heading_slug(term.name) for term in expected]
     assert len(set(reader.ids)) == len(TERMS)
     places = [link for link in reader.links if not link.startswith("#")]
     assert places == [f"../{term.page}/#{term.anchor}" for term in expected]
@@ -141,7 +142,7 @@ def write_term(docs: Path, place: str) -> None:
 
 def test_what_the_page_prints_is_escaped(small_docs: Path) -> None:
     write_term(small_docs, "p.md#is-a-b-here")
-    assert glossary.terms() == (
+    assert glossary_terms() == (
         '<div class="glossary"><h2 id="x-i">x &amp; &lt;i&gt;'
         '<a class="headerlink" href="#x-i" title="Permanent link">¶</a></h2>'
         '<p>Less &lt; more. <a href="../p/#is-a-b-here">Is a &lt; b here?</a></p></div>'
@@ -152,7 +153,7 @@ def test_what_the_page_prints_is_escaped(small_docs: Path) -> None:
 def test_a_place_that_is_gone_ends_the_build(small_docs: Path, place: str) -> None:
     write_term(small_docs, place)
     with pytest.raises(ValueError, match=re.escape(f"is said to be taught at {place}, which is not there")):
-        glossary.terms()
+        glossary_terms()
 
 
 def rendered(text: str) -> str:

@@ -10,12 +10,30 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from snippets.lab import labs, recording
-from snippets.lab.archive import ArchiveError
+from snippets.lab.capture.profile_here import profile_here
+from snippets.lab.capture.recorder import record_experiments
+from snippets.lab.capture.selection import NoGpu, require_gpu, select_pending
 from snippets.lab.experiment import Experiment, NeedsGpu, UnknownExperiment, chapters, experiments, find
-from snippets.lab.recording import RecordingError
-from snippets.lab.scaffold import ScaffoldError
-from snippets.lab.trace import TraceError
+from snippets.lab.notebooks.files import Notebook, find_notebooks, is_notebook, notebooks, record_notebook
+from snippets.lab.page.ledger import print_claims
+from snippets.lab.recording.device import (
+    DEFAULT_DEVICE,
+    RECORDINGS,
+    recorded_devices,
+    recorded_names,
+    shown_device,
+    this_device,
+)
+from snippets.lab.recording.digest import is_stale
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.recording.schema import NotRecorded, RecordingError
+from snippets.lab.tools.archive import ArchiveError, pack_archive, unpack_archive
+from snippets.lab.tools.preview import serve_preview
+from snippets.lab.tools.scaffold import ScaffoldError, scaffold_chapter
+from snippets.lab.tools.viewer import open_in_perfetto
+from snippets.lab.trace.events import TraceError
+from snippets.lab.trace.kernel_names import print_kernel_name
+from snippets.lab.trace.summary import print_summary
 
 DESCRIPTION = """\
 The instrument behind the book: experiments are recorded on a GPU, and everything a page says is computed from the
@@ -135,19 +153,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def state(experiment: Experiment, device: str) -> str:
     """`recorded`, `stale`, `missing`, or `unreadable: ...` for one experiment on one device."""
     try:
-        found = recording.load(experiment.id, device)
+        found = load_recording(experiment.id, device)
         if experiment.is_traced:
-            recording.trace(experiment.id, device)
-    except recording.RecordingMissing:
+            load_trace(experiment.id, device)
+    except NotRecorded:
         return "missing"
     except (RecordingError, TraceError) as error:
         return f"unreadable: {error}"
-    return "stale" if recording.is_stale(found) else "recorded"
+    return "stale" if is_stale(found) else "recorded"
 
 
 def list_experiments(arguments: argparse.Namespace) -> int:
     """Print the state of every experiment by device, recordings without experiment included."""
-    wanted = [arguments.device] if arguments.device else list(recording.devices()) or [recording.BUILDER]
+    wanted = [arguments.device] if arguments.device else list(recorded_devices()) or [DEFAULT_DEVICE]
     bad = pending = 0
     for device in wanted:
         print(device)
@@ -155,45 +173,44 @@ def list_experiments(arguments: argparse.Namespace) -> int:
             known = experiments(chapter)
             for experiment in known:
                 word = state(experiment, device)
-                if word == "missing" and experiment.name not in recording.recorded(device, chapter):
-                    pending += device == recording.BUILDER
+                if word == "missing" and experiment.name not in recorded_names(device, chapter):
+                    pending += device == DEFAULT_DEVICE
                 else:
-                    bad += device == recording.BUILDER and word != "recorded"
+                    bad += device == DEFAULT_DEVICE and word != "recorded"
                 print(f"  {experiment.id:40} {word}")
-            for name in sorted(set(recording.recorded(device, chapter)) - {experiment.name for experiment in known}):
-                bad += device == recording.BUILDER
+            for name in sorted(set(recorded_names(device, chapter)) - {experiment.name for experiment in known}):
+                bad += device == DEFAULT_DEVICE
                 print(f"  {chapter + '/' + name:40} orphan: its experiment is gone; delete its recording")
-        for folder in sorted(path.name for path in (recording.RECORDINGS / device).glob("*/")):
+        for folder in sorted(path.name for path in (RECORDINGS / device).glob("*/")):
             if folder not in chapters():
-                bad += device == recording.BUILDER
+                bad += device == DEFAULT_DEVICE
                 print(f"  {folder + '/':40} orphan: its chapter is gone; delete the folder")
-        for lab in labs.labs() if device == recording.BUILDER else ():
+        for lab in notebooks() if device == DEFAULT_DEVICE else ():
             pending += lab.state == "missing"
             bad += lab.state not in ("missing", "recorded")
             print(f"  {lab.id:40} {lab.state}")
     if pending:
-        print(f"{pending} not recorded yet for {recording.BUILDER}: on a machine with that GPU run make record")
+        print(f"{pending} not recorded yet for {DEFAULT_DEVICE}: on a machine with that GPU run make record")
     if bad:
-        print(f"{bad} not current for {recording.BUILDER}: on a machine with that GPU run make record")
+        print(f"{bad} not current for {DEFAULT_DEVICE}: on a machine with that GPU run make record")
     return 1 if bad and arguments.check else 0
 
 
 def record(arguments: argparse.Namespace) -> int:
     """Record on this machine's GPU, then say what failed and pack an archive if asked to."""
-    from snippets.lab import archive, capture
 
     names = arguments.experiments
-    chosen = [one for name in names or chapters() if not labs.is_lab(name) for one in find(name)]
-    chosen_labs = labs.find(names)
+    chosen = [one for name in names or chapters() if not is_notebook(name) for one in find(name)]
+    chosen_labs = find_notebooks(names)
     try:
-        device = capture.require_gpu()
-    except capture.NoGpu as error:
+        device = require_gpu()
+    except NoGpu as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: the worker is ended, its folder removed
-    to_do = capture.wanted(chosen, device, arguments.fresh)
+    to_do = select_pending(chosen, device, arguments.fresh)
     print(f"{device}: {len(to_do)} to record, {len(chosen)} chosen", flush=True)
-    outcomes = list(capture.record(to_do, device))
+    outcomes = list(record_experiments(to_do, device))
     failed = [outcome for outcome in outcomes if outcome.failed]
     causes = {outcome.experiment.id: outcome.failed for outcome in failed}
     causes |= record_labs(chosen_labs, device, arguments.fresh)
@@ -201,23 +218,23 @@ def record(arguments: argparse.Namespace) -> int:
     for name, cause in causes.items():
         print(f"  {name}: {cause}")
     if arguments.archive:
-        count = archive.pack(arguments.archive, device)
+        count = pack_archive(arguments.archive, device)
         home = f"python -m snippets.lab import {arguments.archive.name}"
         print(f"{arguments.archive}: {count} files; where you can commit: {home}")
     return 1 if causes else 0
 
 
-def record_labs(chosen: Sequence[labs.Lab], device: str, fresh: bool) -> dict[str, str]:
+def record_labs(chosen: Sequence[Notebook], device: str, fresh: bool) -> dict[str, str]:
     """Run the labs whose outputs are not current, and return why those that failed did.
 
     Other devices than the builder leave them alone: a lab has one set of outputs, and its reader runs it anyway.
     """
-    if device != recording.BUILDER:
+    if device != DEFAULT_DEVICE:
         return {}
     causes: dict[str, str] = {}
     for lab in chosen:
         if fresh or lab.state != "recorded":
-            cause = labs.record(lab, device)
+            cause = record_notebook(lab, device)
             print(f"{lab.id}: {cause.partition(chr(10))[0] or 'recorded'}", flush=True)
             if cause:
                 causes[lab.id] = cause
@@ -226,9 +243,8 @@ def record_labs(chosen: Sequence[labs.Lab], device: str, fresh: bool) -> dict[st
 
 def import_archive(arguments: argparse.Namespace) -> int:
     """Unpack recordings made elsewhere."""
-    from snippets.lab import archive
 
-    written, kept = archive.unpack(arguments.archive)
+    written, kept = unpack_archive(arguments.archive)
     print("".join(f"{name}\n" for name in written), end="")
     if kept:
         print(f"{len(kept)} kept, because what is here is newer: {', '.join(kept)}")
@@ -264,73 +280,65 @@ def run(name: str, options: Sequence[str]) -> int:
 
     import torch
 
-    from snippets.lab import capture
-
     if device == "cuda" and not torch.cuda.is_available():
         options_parser.error("there is no CUDA GPU here; leave --device out to run on the CPU")
     if given != dict(experiment.parameters):
         experiment = replace(experiment.at(**given), sweep=())
-    capture.run(experiment, device or ("cuda" if torch.cuda.is_available() else "cpu"), trace_dir)
+    profile_here(experiment, device or ("cuda" if torch.cuda.is_available() else "cpu"), trace_dir)
     return 0
 
 
 def show_summary(arguments: argparse.Namespace) -> int:
     """Any trace in one table."""
-    from snippets.lab import summary
 
-    return summary.main(arguments.trace, arguments.json)
+    return print_summary(arguments.trace, arguments.json)
 
 
 def open_trace(arguments: argparse.Namespace) -> int:
     """A trace in Perfetto."""
-    from snippets.lab import viewer
 
-    return viewer.main(arguments.trace, browser=not arguments.no_browser, timeout_s=arguments.timeout)
+    return open_in_perfetto(arguments.trace, browser=not arguments.no_browser, timeout_s=arguments.timeout)
 
 
 def decode_name(arguments: argparse.Namespace) -> int:
     """What a kernel's name says."""
-    from snippets.lab import kernel_names
 
-    return kernel_names.main(arguments.name, arguments.json)
+    return print_kernel_name(arguments.name, arguments.json)
 
 
 def show_claims(arguments: argparse.Namespace) -> int:
     """The ledger, for people or for machines."""
-    from snippets.lab import claims
 
-    return claims.main(arguments.device, arguments.json, arguments.check)
+    return print_claims(arguments.device, arguments.json, arguments.check)
 
 
 def new_chapter(arguments: argparse.Namespace) -> int:
     """The four places of a chapter, laid out."""
-    from snippets.lab import scaffold
 
-    return scaffold.main(arguments.name)
+    return scaffold_chapter(arguments.name)
 
 
 def serve(arguments: argparse.Namespace) -> int:
     """The site in a browser, built anew where something is saved."""
-    from snippets.lab import preview
 
-    return preview.main(arguments.port)
+    return serve_preview(arguments.port)
 
 
 def prepare(arguments: argparse.Namespace) -> int:
     """Before the pages are built: record on a machine with a GPU, and say of every experiment what a page will show."""
-    here = recording.this_device()
+    here = this_device()
     code = 0
     if here is not None and os.environ.get("DEVICE", here) == here:
         asked = argparse.Namespace(experiments=[], fresh=arguments.fresh, archive=None)
         code = record(asked)
-    shown = recording.shown_device()
+    shown = shown_device()
     for chapter in chapters():
         for experiment in experiments(chapter):
             word = state(experiment, shown)
             mode = {"recorded": "live" if shown == here else "replayed"}.get(word, word)
             print(f"{experiment.id:40} {mode:10} {shown}")
-    for lab in labs.labs():
-        print(f"{lab.id:40} {'replayed' if lab.state == 'recorded' else lab.state:10} {recording.BUILDER}")
+    for lab in notebooks():
+        print(f"{lab.id:40} {'replayed' if lab.state == 'recorded' else lab.state:10} {DEFAULT_DEVICE}")
     return code
 
 
@@ -346,6 +354,7 @@ COMMANDS = {
     "serve": serve,
     "prepare": prepare,
 }
+
 
 if __name__ == "__main__":
     sys.exit(main())

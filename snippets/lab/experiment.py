@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
+
 Value = int | str
 Parameters = Mapping[str, Value]
 
 
-class UnknownExperiment(LookupError):
-    """No such chapter or experiment; the message names the nearest ones."""
+class UnknownName(LookupError):
+    """No such chapter, experiment, point, quantity, figure or claim; the message names the nearest ones."""
 
 
 class NeedsGpu(RuntimeError):
@@ -147,7 +148,7 @@ def chapters(package: str = "snippets") -> tuple[str, ...]:
 def experiments(chapter: str, package: str = "snippets") -> tuple[Experiment, ...]:
     """All experiments of a chapter, in the order in which its `experiments.py` lists them."""
     if chapter not in chapters(package):
-        raise UnknownExperiment(f"no chapter {chapter!r}{_nearest(chapter, chapters(package))}")
+        raise UnknownName(f"no chapter {chapter!r}{nearest(chapter, chapters(package))}")
     found: tuple[Experiment, ...] = importlib.import_module(f"{package}.{chapter}.experiments").EXPERIMENTS
     names = [experiment.name for experiment in found]
     points: dict[str, int] = {}
@@ -170,10 +171,12 @@ def find(name: str, package: str = "snippets") -> tuple[Experiment, ...]:
     found = tuple(candidate for candidate in of_chapter if candidate.name == experiment)
     if not found:
         known = [candidate.id for candidate in of_chapter]
-        raise UnknownExperiment(f"no experiment {name!r}{_nearest(name, known)}")
+        raise UnknownName(f"no experiment {name!r}{nearest(name, known)}")
     return found
 
 
-def _nearest(name: str, known: tuple[str, ...] | list[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """How an error about an unknown name ends: `; did you mean mlp/eager?`."""
+    known = tuple(known)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or sorted(known)
     return f"; did you mean {' or '.join(near)}?" if near else "; there is none yet"

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from snippets.lab.trace.text import shortened
+
 
 class Html(str):
     """Text that is HTML already."""
@@ -60,11 +62,6 @@ def _cells(cells: Sequence[Cell], tag: str, columns: int, text_columns: int) -> 
     return "\n".join(lines)
 
 
-def shortened(text: str, most: int = 60) -> str:
-    """At most `most` characters, cut in the middle."""
-    return text if len(text) <= most else f"{text[: most * 2 // 3]}…{text[-(most - most * 2 // 3 - 1) :]}"
-
-
 def code(text: str, most: int = 60) -> Html:
     """A name in code type, shortened in the middle to `most` characters; the whole of it on hover."""
     short = shortened(text, most)
@@ -83,7 +80,7 @@ _REFERENCE = re.compile(
 )
 
 
-def with_prefix(prefix: str, content: str) -> Html:
+def prefix_ids(prefix: str, content: str) -> Html:
     """The same content with `prefix` before every id in it and wherever one of them is referred to.
 
     For content that stands on a page once for each device, so that ids stay unique; the first device keeps its own.

@@ -19,15 +19,20 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from snippets.lab import kernel_names, kineto
-from snippets.lab.averages import Average, key_averages
+from snippets.lab.capture.environment import environment
+from snippets.lab.capture.profiling import relative_error, trace_of
+from snippets.lab.capture.timing import time_interleaved
 from snippets.lab.experiment import Experiment, Subject, UnknownExperiment, Value, Work, find
 from snippets.lab.html import Cell, Html, code, details, table
-from snippets.lab.recording import Circumstances
-from snippets.lab.trace import Step, Trace
+from snippets.lab.recording.schema import Environment
+from snippets.lab.trace.averages import Average, key_averages
+from snippets.lab.trace.events import Step, Trace
+from snippets.lab.trace.kernel_names import decode_kernel_name
+from snippets.lab.trace.kineto import read_trace
 
 if TYPE_CHECKING:
     from torch import Tensor
+
 
 CLOSE = 1.25
 """A guess of a time or a share is right when it is at most this many times too high or too low."""
@@ -67,11 +72,10 @@ def here() -> Shown:
     return Shown(f"Run on {name}: {', '.join(facts)}", line)
 
 
-def circumstances() -> Circumstances:
+def circumstances() -> Environment:
     """The same in full, as a recording has it."""
-    from snippets.lab import worker
 
-    return worker.here(_device())
+    return environment(_device())
 
 
 def _device() -> str:
@@ -164,7 +168,7 @@ class Profile:
 
 def _kernel(name: str) -> Html:
     """A kernel's name with what it says, where that is known."""
-    short = kernel_names.decode(name).short
+    short = decode_kernel_name(name).short
     return code(name, 48) if short == name else Html(f"{escape(short)}<br><small>{code(name, 48)}</small>")
 
 
@@ -192,10 +196,9 @@ def profile_of(name: str, step: Callable[..., Tensor], *inputs: Tensor) -> Profi
 
 
 def _profiled(experiment: Experiment, subject: Subject, name: str = "") -> Profile:
-    from snippets.lab import worker
 
-    content = worker.trace_of(experiment, subject, _device())
-    return Profile(name or experiment.id, kineto.read(content), content)
+    content = trace_of(experiment, subject, _device())
+    return Profile(name or experiment.id, read_trace(content), content)
 
 
 def _experiment(name: str, parameters: Mapping[str, Value]) -> Experiment:
@@ -243,19 +246,17 @@ def race(*experiments: str, **parameters: Value) -> Race:
 
     Raises what `profile` does, and `ArithmeticError` for a wrong answer, which is never timed.
     """
-    from snippets.lab import worker
 
     subjects, errors = {}, {}
     for name in experiments:
         found = _experiment(name, parameters)
         subjects[name] = _subject(found.id, tuple(found.parameters.items()))
-        errors[name], _, _ = worker.relative_error(subjects[name], _device())
+        errors[name], _, _ = relative_error(subjects[name], _device())
     if not on_gpu():
         times = _cpu_us(subjects)
         return Race(times, times, errors)
-    from snippets.lab import timing
 
-    found_times = timing.time_in_turns(subjects, lambda name: None)
+    found_times = time_interleaved(subjects, lambda name: None)
     warm = {name: one.warm.median_us for name, one in found_times.items()}
     return Race(warm, {name: one.launched.median_us for name, one in found_times.items()}, errors)
 

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from snippets.lab import charts, diff, kernel_names, recording, tables, timeline
-from snippets.lab.claims import Claim, Source, Word
-from snippets.lab.figures import Figure, UnknownFigure, figure, in_words, of_steps, per_step, point, ratio
+from snippets.lab.drawing.charts import cpu_gpu_bars, regimes, roofline
+from snippets.lab.drawing.timeline import timeline
+from snippets.lab.finding.claim import Claim, Source, Status
+from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.finding.measure import of_steps, paired_samples_ratio, per_step
+from snippets.lab.finding.quantities import UnknownFigure, figure, point
 from snippets.lab.html import Cell, Html, code, table
-from snippets.lab.recording import Timings
-from snippets.lab.trace import CpuOp, GpuActivity, Step, Trace, TraceError, busy_us
+from snippets.lab.page.diff import diff_table
+from snippets.lab.page.kernel_name import kernel_name_html
+from snippets.lab.page.tables import dispatch_tree, figure_cell, kernel_table, profiler_table
+from snippets.lab.recording.device import DEFAULT_DEVICE, shown_device
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.recording.schema import Timings
+from snippets.lab.trace.events import CpuOp, GpuActivity, Step, Trace, TraceError
+from snippets.lab.trace.queries import busy_us, middle_step
+
+# KEEP timeline
 
 LABEL = "linear_fwd"
 A100_KERNEL = "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_tn_align8"
@@ -31,7 +42,7 @@ COMPILED_ROWS = ("TorchDynamo Cache", "Torch-Compiled Region", "AOTDispatcher Ru
 
 def in_steps(experiment: str, device: str, of: Callable[[Trace, Step], int | str | bool]) -> Figure:
     """What every active step of an experiment shows."""
-    traced = recording.trace(experiment, device)
+    traced = load_trace(experiment, device)
     return of_steps(traced, lambda step: of(traced, step), experiment)
 
 
@@ -82,7 +93,7 @@ def launched_by(device: str) -> Figure:
 
 def strides(experiment: str, device: str) -> Mapping[int | None, tuple[tuple[int, ...], ...]]:
     """Strides of the inputs of each operator, by its external id: `record_shapes` writes them beside the shapes."""
-    found = {op.external_id: op.input_strides for op in recording.trace(experiment, device).cpu_ops if op.input_strides}
+    found = {op.external_id: op.input_strides for op in load_trace(experiment, device).cpu_ops if op.input_strides}
     if not found:
         raise TraceError(f"{experiment}: its trace has no strides; record it with a newer torch")
     return found
@@ -99,7 +110,7 @@ def transpose_share(device: str) -> Figure:
             raise TraceError(f"{step.name} has no transpose inside an aten::linear")
         return 100 * transpose / linear
 
-    return per_step(recording.trace(EAGER, device), share, "%", f"{EAGER}, per step of its trace")
+    return per_step(load_trace(EAGER, device), share, "%", f"{EAGER}, per step of its trace")
 
 
 def same_work(first: str, second: str, device: str) -> Figure:
@@ -120,9 +131,11 @@ def one_and_the_same(eager: str, compiled: str, device: str) -> Figure:
 def work_of_transpose(device: str) -> Figure:
     """How much GPU work `aten::t` causes."""
     found = in_steps(EAGER, device, lambda traced, step: len(under("aten::t", traced, step)))
-    traced = recording.trace(EAGER, device)
+    traced = load_trace(EAGER, device)
     us = sum(one.duration_us for step in traced.steps for one in under("aten::t", traced, step))
-    return Figure(found.value, said=f"{found.value} GPU activities, {in_words(us, 'us')}", conclusive=found.conclusive)
+    return Figure(
+        found.value, said=f"{found.value} GPU activities, {format_value(us, 'us')}", conclusive=found.conclusive
+    )
 
 
 def rows_of_compiled(device: str) -> Figure:
@@ -169,7 +182,7 @@ def weight_strides(device: str) -> Figure:
 
 def fed_new_strides(device: str) -> Figure:
     """What came of feeding a compiled layer other strides: an error, a wrong result, or neither."""
-    data = recording.load("linear/new_strides", device).data
+    data = load_recording("linear/new_strides", device).data
     before, after = data["graphs"]
     result = f"{data['raised'] or 'no error'}, {after - before} more graph compiled"
     said = f"{result}, largest difference from eager {data['largest_difference']:g}"
@@ -180,8 +193,8 @@ def fed_new_strides(device: str) -> Figure:
 
 def products(experiment: str, device: str) -> list[tuple[tuple[int, ...], tuple[int, ...], str]]:
     """The products of a step: shape and strides of the second factor, kernel."""
-    traced, given, found = recording.trace(experiment, device), strides(experiment, device), []
-    for kernel in tables.middle_step(traced).kernels:
+    traced, given, found = load_trace(experiment, device), strides(experiment, device), []
+    for kernel in middle_step(traced).kernels:
         op = traced.op_of(kernel)
         if op is not None and op.name in ("aten::mm", "aten::addmm"):
             place = 1 if op.name == "aten::mm" else 2
@@ -223,7 +236,7 @@ def cuda_calls(device: str) -> Figure:
 
 def timings(experiment: str, device: str, place: str = "") -> Timings:
     """The timings of an experiment, at its only point or at `batch=64`."""
-    found = point(recording.load(experiment, device), place).timings
+    found = point(load_recording(experiment, device), place).timings
     if found is None:
         raise UnknownFigure(f"{experiment} was not timed")
     return found
@@ -233,7 +246,7 @@ def compiled_to_eager(which: str, shape: str, device: str) -> Figure:
     """How many times as long the compiled layer takes, from samples taken in turns."""
     eager, compiled = PAIRS[shape]
     upper, lower = getattr(timings(compiled, device), which), getattr(timings(eager, device), which)
-    return ratio(upper, lower, f"{compiled} over {eager}, {which}")
+    return paired_samples_ratio(upper, lower, f"{compiled} over {eager}, {which}")
 
 
 def cheaper(device: str) -> Figure:
@@ -268,7 +281,7 @@ def matrix_to_row(size: int, device: str) -> Figure:
     """GPU time of `addmm` with a matrix of bias over that with one row, of square matrices of a size."""
     names = [f"matmul_add/{one}_bias_{size}" for one in ("matrix", "row")]
     matrix, row = (timings(one, device).warm for one in names)
-    return ratio(matrix, row, f"{' over '.join(names)}, warm")
+    return paired_samples_ratio(matrix, row, f"{' over '.join(names)}, warm")
 
 
 def rows_to_one(rows: int, device: str) -> Figure:
@@ -279,7 +292,7 @@ def rows_to_one(rows: int, device: str) -> Figure:
 
 def rows_bound(experiment: str, device: str) -> int:
     """The most rows of a sweep at which a call takes the CPU longer than its work takes the GPU; 0 for none."""
-    found = {int(at.parameters["batch"]): at.timings for at in recording.load(experiment, device).points}
+    found = {int(at.parameters["batch"]): at.timings for at in load_recording(experiment, device).points}
     return max((n for n, at in found.items() if at and at.enqueue.median_us > at.warm.median_us), default=0)
 
 
@@ -293,7 +306,7 @@ def rows_bound_compiled_to_eager(device: str) -> Figure:
 def looped_compiled_to_eager(rows: int, device: str) -> Figure:
     """A step of a Python loop over the wide layer at so many rows: compiled over eager."""
     eager, compiled = (timings(one, device, f"batch={rows}").launched for one in SWEEPS.values())
-    return ratio(compiled, eager, f"{' over '.join(reversed(SWEEPS.values()))} at {rows} rows, launched")
+    return paired_samples_ratio(compiled, eager, f"{' over '.join(reversed(SWEEPS.values()))} at {rows} rows, launched")
 
 
 def deciding(found: Mapping[str, Figure], pick: Callable[[Iterable[float]], float]) -> Figure:
@@ -323,8 +336,8 @@ def farthest_from_one(ratios: Iterable[float]) -> float:
     return max(ratios, key=lambda one: abs(one - 1))
 
 
-DIFFERS: Mapping[str, Word] = {recording.BUILDER: "differs"}
-DIFFERS_EVERYWHERE: Mapping[str, Word] = {"*": "differs"}
+DIFFERS: Mapping[str, Status] = {DEFAULT_DEVICE: "differs"}
+DIFFERS_EVERYWHERE: Mapping[str, Status] = {"*": "differs"}
 
 
 def _one_kernel(found: Figure) -> bool:
@@ -497,45 +510,45 @@ FIGURES: Mapping[str, Callable[[str], Figure]] = {
 
 def kernels() -> Html:
     """The GPU work of one eager step."""
-    return tables.kernel_table(EAGER, recording.shown_device(), "One forward of the layer, eager")
+    return kernel_table(EAGER, shown_device(), "One forward of the layer, eager")
 
 
 def forward() -> Html:
     """One eager step as a picture."""
-    return timeline.timeline({"nn.Linear": EAGER}, recording.shown_device(), "One forward of the layer, eager")
+    return timeline({"nn.Linear": EAGER}, shown_device(), "One forward of the layer, eager")
 
 
 def averages() -> Html:
     """The profiler's table of the eager steps."""
-    return tables.profiler_table(EAGER, recording.shown_device())
+    return profiler_table(EAGER, shown_device())
 
 
 def chains() -> Html:
     """What calls what in the eager layer and in the compiled one."""
-    device = recording.shown_device()
+    device = shown_device()
     shown = {"eager": EAGER, "compiled": COMPILED}
-    return Html("".join(f"<p>{how}:</p>{tables.dispatch_tree(one, device)}" for how, one in shown.items()))
+    return Html("".join(f"<p>{how}:</p>{dispatch_tree(one, device)}" for how, one in shown.items()))
 
 
 def row_and_matrix() -> Html:
     """`addmm` with both kinds of bias as pictures on one scale."""
     shown = {f"addmm, a {kind} of bias": f"matmul_add/{kind}_bias_64" for kind in ("row", "matrix")}
-    return timeline.timeline(shown, recording.shown_device(), "The same operator with two kinds of bias")
+    return timeline(shown, shown_device(), "The same operator with two kinds of bias")
 
 
 def biases() -> Html:
     """GPU work and time of `addmm` with a row and with a matrix of bias, beside the layer and Part 1's function."""
-    device, rows = recording.shown_device(), []
+    device, rows = shown_device(), []
     for what, experiment in {
         "nn.Linear, eager": EAGER,
         "addmm, a row of bias": "matmul_add/row_bias_64",
         "addmm, a matrix of bias": "matmul_add/matrix_bias_64",
         "compiled matmul + add": "matmul_add/compiled_64",
     }.items():
-        step = tables.middle_step(recording.trace(experiment, device))
+        step = middle_step(load_trace(experiment, device))
         shape = next(op.input_shapes[0] for op in step.ops if op.name == "aten::addmm")
-        listed = Html("<br>".join(kernel_names.shown(one.name) for one in step.activities))
-        warm = tables.figure_cell(figure(f"{experiment.replace('/', '.')}.warm_us", device))
+        listed = Html("<br>".join(kernel_name_html(one.name) for one in step.activities))
+        warm = figure_cell(figure(f"{experiment.replace('/', '.')}.warm_us", device))
         rows.append([what, "x".join(map(str, shape)), listed, warm])
     head = ["what runs", "bias", "GPU work of a step, in order", "GPU time, warm"]
     return table("One operator, two kinds of GPU work", head, rows, text_columns=3)
@@ -544,19 +557,19 @@ def biases() -> Html:
 def eager_and_compiled() -> Html:
     """The same layer eager and compiled, as pictures on one scale."""
     shown = {"eager": EAGER, "compiled": COMPILED}
-    return timeline.timeline(shown, recording.shown_device(), "One forward of the layer, eager and compiled")
+    return timeline(shown, shown_device(), "One forward of the layer, eager and compiled")
 
 
 def changed_by_compiling() -> Html:
     """What compiling changes in a step."""
     names = ("eager", "compiled")
-    return diff.trace_diff(EAGER, COMPILED, recording.shown_device(), names, "From the eager layer to the compiled one")
+    return diff_table(EAGER, COMPILED, shown_device(), names, "From the eager layer to the compiled one")
 
 
 def gpu_and_cpu() -> Html:
     """How long GPU and CPU take for a step, eager and compiled, at both shapes."""
     shown = {f"{how}, {shape}": one for shape, pair in PAIRS.items() for how, one in zip(SWEEPS, pair, strict=True)}
-    return charts.cpu_gpu(shown, recording.shown_device(), "One forward without the profiler: GPU time and CPU time")
+    return cpu_gpu_bars(shown, shown_device(), "One forward without the profiler: GPU time and CPU time")
 
 
 def strides_table(shown: Mapping[str, object]) -> Html:
@@ -577,7 +590,7 @@ def strides_table(shown: Mapping[str, object]) -> Html:
 
 def new_strides_table() -> Html:
     """A compiled layer fed two inputs of one shape and different strides."""
-    data = recording.load("linear/new_strides", recording.shown_device()).data
+    data = load_recording("linear/new_strides", shown_device()).data
     rows: list[list[Cell]] = [
         *([str(tuple(one)), count] for one, count in zip(data["strides"], data["graphs"], strict=True)),
         ["error raised", data["raised"] or None],
@@ -588,12 +601,12 @@ def new_strides_table() -> Html:
 
 def layouts() -> Html:
     """How each product reads its second factor, beside the end of its kernel's name."""
-    device, rows = recording.shown_device(), []
+    device, rows = shown_device(), []
     for experiment in PRODUCTS:
         for shape, walked, name in products(experiment, device):
             read = "transposed" if walked[0] == 1 else "as stored"
             factor = Html(f"{'x'.join(map(str, shape))} {read}<small>strides {walked}</small>")
-            rows.append([experiment, factor, ending(name), kernel_names.shown(name)])
+            rows.append([experiment, factor, ending(name), kernel_name_html(name)])
     head = ["experiment", "second factor", "ending", "kernel"]
     return table("What the last letters follow", head, rows, text_columns=4)
 
@@ -602,20 +615,20 @@ def roofline() -> Html:
     """The work of the wide layer with more and more rows below this GPU's roofs."""
     rows = (1, 16, 64, 256, 1024, 4096)
     shown = {f"{count:,} row{'s' * (count > 1)}": f"{SWEEPS['eager']}[batch={count}]" for count in rows}
-    return charts.roofline_of(shown, recording.shown_device(), "The wide layer, 1024→4096, from one row to many")
+    return roofline(shown, shown_device(), "The wide layer, 1024→4096, from one row to many")
 
 
 def regimes() -> Html:
     """Who waits for whom in the wide layer, over its rows."""
-    device, caption = recording.shown_device(), "The wide layer, 1024→4096, over its rows"
-    return charts.regimes(SWEEPS, device, lambda at: int(at["batch"]), caption, axis="rows")
+    device, caption = shown_device(), "The wide layer, 1024→4096, over its rows"
+    return regimes(SWEEPS, device, lambda at: int(at["batch"]), caption, axis="rows")
 
 
 def copies() -> Html:
     """What the copy of a matrix of bias moves, how fast, how much of a step it is, and how much longer that step is."""
-    device, columns = recording.shown_device(), []
+    device, columns = shown_device(), []
     for size in (64, 4096):
-        step = tables.middle_step(recording.trace(f"matmul_add/matrix_bias_{size}", device))
+        step = middle_step(load_trace(f"matmul_add/matrix_bias_{size}", device))
         (copy,) = step.memcpys
         moved, us = 2 * (copy.moved_bytes or 0), copy.duration_us
         amounts = (
@@ -624,7 +637,7 @@ def copies() -> Html:
             (moved / us * 1e6, "bytes/s"),
             (100 * us / busy_us(step.activities), "%"),
         )
-        columns.append([*(in_words(*one) for one in amounts), tables.figure_cell(matrix_to_row(size, device))])
+        columns.append([*(format_value(*one) for one in amounts), figure_cell(matrix_to_row(size, device))])
     heads = (
         "read and written",
         "time of the copy",

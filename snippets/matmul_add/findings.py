@@ -11,15 +11,25 @@ from html import escape
 
 import msgspec
 
-from snippets.lab import charts, recording, tables, timeline
-from snippets.lab.averages import key_averages
-from snippets.lab.claims import Claim, Scope, Source, Word
-from snippets.lab.diff import trace_diff
-from snippets.lab.figures import Figure, in_words, of_steps, point, ratio, share_of_ceiling
+from snippets.lab.drawing.charts import cpu_gpu_bars, kernel_bars, regimes, roofline
+from snippets.lab.drawing.timeline import draw_steps, timeline
+from snippets.lab.finding.claim import Claim, Scope, Source, Status
+from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.finding.measure import of_steps, paired_samples_ratio, share_of_ceiling
+from snippets.lab.finding.quantities import point
 from snippets.lab.html import Cell, Html, code, details, table
-from snippets.lab.recording import Point, Recording, RecordingMissing, Timings
-from snippets.lab.trace import CpuOp, GpuActivity, Launch, Span, Step, Trace, TraceError, busy_us, require_steps
-from snippets.lab.work import works_of
+from snippets.lab.page.diff import diff_table
+from snippets.lab.page.tables import comparison_table, dispatch_tree, kernel_table, profiler_table, sweep_table
+from snippets.lab.recording.device import DEFAULT_DEVICE, recorded_names, shown_device
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.recording.schema import NotRecorded, Point, Recording, Timings
+from snippets.lab.trace.averages import key_averages
+from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace, TraceError
+from snippets.lab.trace.queries import busy_us, middle_step, require_steps
+from snippets.lab.trace.work import step_work
+
+# KEEP recording
+# KEEP timeline
 
 Measure = Callable[[str], Figure]
 OfStep = Callable[[Trace, Step], int | str]
@@ -46,11 +56,11 @@ SWEEPS = {"eager": "matmul_add/sweep_eager", "compiled": "matmul_add/sweep_compi
 
 
 def _load(name: str, device: str) -> Recording:
-    return recording.load(f"matmul_add/{name}", device)
+    return load_recording(f"matmul_add/{name}", device)
 
 
 def _trace(name: str, device: str) -> Trace:
-    traced = recording.trace(f"matmul_add/{name}", device)
+    traced = load_trace(f"matmul_add/{name}", device)
     require_steps(traced)
     return traced
 
@@ -140,7 +150,7 @@ def requests(traced: Trace, start_us: float = float("-inf"), end_us: float = flo
     return [span for span in named if span.start_us < end_us and span.end_us > start_us]
 
 
-def closing_wait(traced: Trace) -> Launch:
+def closing_wait(traced: Trace) -> CudaCall:
     """The last `cudaDeviceSynchronize`."""
     waits = [call for call in traced.launches if call.name == "cudaDeviceSynchronize"]
     if not waits:
@@ -176,7 +186,7 @@ def entry(_: Trace, step: Step) -> str:
 
 def least_bytes(traced: Trace, step: Step) -> int:
     """What the GPU work of a step has to read and write. Raises `TraceError` where the trace does not tell."""
-    works = works_of(traced, step)
+    works = step_work(traced, step)
     known = [todo.bytes for todo in works if todo is not None]
     if len(known) < len(works):
         raise TraceError(f"{step.name} does not tell what all of its GPU work had to do")
@@ -207,7 +217,7 @@ def bytes_of(*names: str) -> Measure:
     def measure(device: str) -> Figure:
         found = [steps_of(least_bytes, name)(device) for name in names]
         value = " → ".join(str(one.value) for one in found)
-        said = " → ".join(in_words(one.value, "bytes") for one in found)
+        said = " → ".join(format_value(one.value, "bytes") for one in found)
         return Figure(
             value, said=said, origin=f"{device}, {', '.join(names)}", conclusive=all(f.conclusive for f in found)
         )
@@ -235,7 +245,7 @@ def first_to_rest(of: Callable[[Step], float]) -> OfTrace:
         first, *rest = (of(step) for step in traced.steps)
         if not rest or max(rest) <= 0:
             raise TraceError("one step alone cannot be compared")
-        said = f"{in_words(first, 'us')}, then {' and '.join(in_words(one, 'us') for one in rest)}"
+        said = f"{format_value(first, 'us')}, then {' and '.join(format_value(one, 'us') for one in rest)}"
         return Figure(first / max(rest), "x", said=said)
 
     return measure
@@ -245,7 +255,9 @@ def busy_share(traced: Trace) -> Figure:
     """Percent of the profiler's CPU total that its GPU total is."""
     gpu, cpu = self_gpu_us(traced), self_cpu_us(traced)
     share = 100 * gpu / cpu
-    return Figure(share, "%", said=f"{in_words(share, '%')}: {in_words(gpu, 'us')} of {in_words(cpu, 'us')}")
+    return Figure(
+        share, "%", said=f"{format_value(share, '%')}: {format_value(gpu, 'us')} of {format_value(cpu, 'us')}"
+    )
 
 
 def wait_share(traced: Trace) -> Figure:
@@ -275,13 +287,13 @@ def busiest_op(traced: Trace) -> Figure:
 def wait_to_work(traced: Trace) -> Figure:
     """How many times all GPU work of the trace fits into the closing wait."""
     wait, done = closing_wait(traced).duration_us, self_gpu_us(traced)
-    return Figure(wait / done, "x", said=f"{in_words(wait, 'us')} for {in_words(done, 'us')} of work")
+    return Figure(wait / done, "x", said=f"{format_value(wait, 'us')} for {format_value(done, 'us')} of work")
 
 
 def holes(traced: Trace) -> Figure:
     """How many times the hole of the second step is that of the first."""
     first, second = (hole(step).duration_us for step in traced.steps[:2])
-    said = f"{in_words(first, 'us')} in step #0, {in_words(second, 'us')} in step #1"
+    said = f"{format_value(first, 'us')} in step #0, {format_value(second, 'us')} in step #1"
     return Figure(second / first, "x", said=said)
 
 
@@ -341,10 +353,10 @@ def copy_share(device: str) -> Figure:
     found = _load("compiled_4096", device)
     limit = next((one for one in found.ceilings if one.what == "copy"), None)
     if limit is None:
-        raise RecordingMissing(f"{found.id} lacks the ceiling 'copy'; record it again")
+        raise NotRecorded(f"{found.id} lacks the ceiling 'copy'; record it again")
     rate = float(copies(copy_rate, "bytes/s")(_trace("compiled_4096", device)).value)
     most = 1e6 * limit.bytes / limit.timing.median_us
-    said = f"{in_words(rate, 'bytes/s')}; the copy ceiling is {in_words(most, 'bytes/s')}"
+    said = f"{format_value(rate, 'bytes/s')}; the copy ceiling is {format_value(most, 'bytes/s')}"
     return Figure(100 * rate / most, "%", said=said, origin=f"{device}, compiled_4096")
 
 
@@ -352,7 +364,7 @@ def timings(found: Recording, at: Point | None = None) -> Timings:
     """The timings of a point, or of the only one."""
     timed = (at or point(found)).timings
     if timed is None:
-        raise RecordingMissing(f"{found.id} was not timed; record it again")
+        raise NotRecorded(f"{found.id} was not timed; record it again")
     return timed
 
 
@@ -361,7 +373,7 @@ def times(upper: str, lower: str, way: str) -> Measure:
 
     def measure(device: str) -> Figure:
         pair = [getattr(timings(_load(name, device)), way) for name in (upper, lower)]
-        return ratio(pair[0], pair[1], f"{device}, {way}: {upper} / {lower}")
+        return paired_samples_ratio(pair[0], pair[1], f"{device}, {way}: {upper} / {lower}")
 
     return measure
 
@@ -372,7 +384,7 @@ def enqueue_to_work(name: str) -> Measure:
     def measure(device: str) -> Figure:
         both = timings(_load(name, device))
         cpu, gpu = both.enqueue.median_us, both.warm.median_us
-        said = f"{in_words(cpu, 'us')} to enqueue, {in_words(gpu, 'us')} to run"
+        said = f"{format_value(cpu, 'us')} to enqueue, {format_value(gpu, 'us')} to run"
         return Figure(cpu / gpu, "x", said=said, origin=f"{device}, {name}")
 
     return measure
@@ -382,7 +394,7 @@ def growth(device: str) -> Figure:
     """How many times the GPU's time at 512 is that at 64."""
     found = _load("sweep_eager", device)
     low, high = (timings(found, point(found, f"size={size}")).warm.median_us for size in (64, 512))
-    return Figure(high / low, "x", said=f"{in_words(low, 'us')} at 64, {in_words(high, 'us')} at 512")
+    return Figure(high / low, "x", said=f"{format_value(low, 'us')} at 64, {format_value(high, 'us')} at 512")
 
 
 def is_overhead_bound(found: Recording, at: Point) -> bool:
@@ -484,7 +496,7 @@ def more(found: Figure) -> bool:
 
 def _post(name: str, sentence: str, scope: Scope, measure: Measure, holds: Holds, value: str, why: str = "") -> Claim:
     """A claim of the first post; one with a `why` differs on the builder."""
-    expected: Mapping[str, Word] = {recording.BUILDER: "differs"} if why else {}
+    expected: Mapping[str, Status] = {DEFAULT_DEVICE: "differs"} if why else {}
     return Claim(name, sentence, scope, measure, holds, Source("Part 1", value), expected, why)
 
 
@@ -770,40 +782,45 @@ FIGURES: Mapping[str, Measure] = {
 def one_step() -> Html:
     """The small step as a picture."""
     caption = "One step at 64: what the CPU did, and what the GPU ran"
-    return timeline.timeline({"Eager, 64x64": "matmul_add/eager_64"}, recording.shown_device(), caption)
+    return timeline({"Eager, 64x64": "matmul_add/eager_64"}, shown_device(), caption)
 
 
 def kernels() -> Html:
     """The GPU work of the small step."""
-    return tables.kernel_table("matmul_add/eager_64", recording.shown_device(), "The same step: what the GPU ran")
+    return kernel_table("matmul_add/eager_64", shown_device(), "The same step: what the GPU ran")
 
 
 def traces(*names: str) -> Html:
     """Links to recorded traces that no picture shows."""
-    device = recording.shown_device()
-    recorded = [name for name in names if name in recording.recorded(device, "matmul_add")]
+    device = shown_device()
+    recorded = [name for name in names if name in recorded_names(device, "matmul_add")]
     links = (f'<a href="../recordings/{device}/matmul_add/{name}.trace.json.gz">{name}</a>' for name in recorded)
     return Html(f"<p>Further traces of this chapter: {', '.join(links)}.</p>")
 
 
 def profiler() -> Html:
     """What `key_averages()` prints for the small step."""
-    return tables.profiler_table("matmul_add/eager_64_cold", recording.shown_device())
+    return profiler_table("matmul_add/eager_64_cold", shown_device())
 
 
 def two_sizes() -> Html:
     """The step at both sizes as a picture, on one scale."""
     sizes = {f"{size}x{size}": f"matmul_add/eager_{size}_cold" for size in (64, 4096)}
-    return timeline.timeline(sizes, recording.shown_device(), "A step at 64 and at 4096, on one scale")
+    return timeline(sizes, shown_device(), "A step at 64 and at 4096, on one scale")
 
 
 def totals() -> Html:
     """The profiler's two totals at both sizes, and what of the CPU's is waiting."""
     rows: list[Sequence[Cell]] = []
     for size in (64, 4096):
-        traced = _trace(f"eager_{size}_cold", recording.shown_device())
+        traced = _trace(f"eager_{size}_cold", shown_device())
         cpu, gpu, wait = self_cpu_us(traced), self_gpu_us(traced), closing_wait(traced).duration_us
-        parts = (in_words(cpu, "us"), in_words(wait, "us"), in_words(gpu, "us"), in_words(100 * gpu / cpu, "%"))
+        parts = (
+            format_value(cpu, "us"),
+            format_value(wait, "us"),
+            format_value(gpu, "us"),
+            format_value(100 * gpu / cpu, "%"),
+        )
         rows.append([f"{size}x{size}", *parts])
     head = ["size", "Self CPU total", "of it cudaDeviceSynchronize", "Self CUDA total", "CUDA / CPU"]
     return table("Totals over three profiled steps of a cold process", head, rows)
@@ -812,35 +829,33 @@ def totals() -> Html:
 def by_size() -> Html:
     """The sweep: the GPU's time, the CPU's and that of a loop."""
     sweeps = {way.capitalize(): name for way, name in SWEEPS.items()}
-    device, caption = recording.shown_device(), "How long a step takes, by the size of its matrices"
-    return charts.regimes(sweeps, device, lambda at: float(at["size"]), caption, axis="rows and columns")
+    device, caption = shown_device(), "How long a step takes, by the size of its matrices"
+    return regimes(sweeps, device, lambda at: float(at["size"]), caption, axis="rows and columns")
 
 
 def roof() -> Html:
     """The eager step at every size of the sweep below the roofs of memory and of arithmetic."""
-    device = recording.shown_device()
+    device = shown_device()
     sizes = [at.parameters["size"] for at in _load("sweep_eager", device).points]
     steps = {f"{size}x{size}": f"{SWEEPS['eager']}[size={size}]" for size in sizes}
-    return charts.roofline_of(steps, device, "How near an eager step comes to what memory and arithmetic allow")
+    return roofline(steps, device, "How near an eager step comes to what memory and arithmetic allow")
 
 
 def first_kept() -> Html:
     """The first two kept steps of a cold and of a warmed process as a picture, on one scale."""
     drawn: dict[str, tuple[Trace, Step, str]] = {}
     for process, name in (("Cold", "eager_64_cold"), ("Warmed", "eager_64")):
-        traced = _trace(name, recording.shown_device())
+        traced = _trace(name, shown_device())
         drawn |= {f"{process}, {step.name}": (traced, step, LABEL) for step in traced.steps[:2]}
-    return timeline.drawing(
-        drawn, "The first two kept steps of a cold and of a warmed process", "matmul-add-first-kept"
-    )
+    return draw_steps(drawn, "The first two kept steps of a cold and of a warmed process", "matmul-add-first-kept")
 
 
 def first_steps() -> Html:
     """The first steps of a process, all kept: holes, buffer requests, queries."""
-    traced = _trace("unscheduled", recording.shown_device())
+    traced = _trace("unscheduled", shown_device())
     rows: list[Sequence[Cell]] = []
     for step in traced.steps:
-        spans = (in_words(step.end_us - step.start_us, "us"), in_words(hole(step).duration_us, "us"))
+        spans = (format_value(step.end_us - step.start_us, "us"), format_value(hole(step).duration_us, "us"))
         asked = len(requests(traced, step.start_us, step.end_us))
         rows.append([code(step.name), *spans, asked, queries(traced, step), len(step.launches)])
     head = ["step", "CPU time", "hole", "buffer requests", "occupancy queries", "CUDA calls"]
@@ -849,7 +864,7 @@ def first_steps() -> Html:
 
 def first_calls() -> Html:
     """The CUDA calls of the very first step by name, beside those of the step after it."""
-    steps = _trace("unscheduled", recording.shown_device()).steps
+    steps = _trace("unscheduled", shown_device()).steps
     first, second = (Counter(call.name for call in step.launches) for step in steps[:2])
     rows: list[Sequence[Cell]] = [[code(name), count, second[name]] for name, count in first.most_common()]
     return details("Every CUDA call of the first step", table("By name", ["call", "step #0", "step #1"], rows))
@@ -859,8 +874,8 @@ def calls() -> Html:
     """The CUDA calls that each product and each add makes."""
     rows: list[Sequence[Cell]] = []
     for name in ("eager_64", "stacked", "eager_4096"):
-        traced = _trace(name, recording.shown_device())
-        for op in tables.middle_step(traced).ops:
+        traced = _trace(name, shown_device())
+        for op in middle_step(traced).ops:
             if op.name in (*PRODUCTS, "aten::add"):
                 made = Html("<br>".join(code(call.name) for call in traced.launches_under(op)))
                 rows.append([code(name), code(op.name), made])
@@ -870,7 +885,7 @@ def calls() -> Html:
 
 def tree(name: str) -> Html:
     """The operators of one step as they call each other."""
-    return tables.dispatch_tree(f"matmul_add/{name}", recording.shown_device())
+    return dispatch_tree(f"matmul_add/{name}", shown_device())
 
 
 def stacks() -> Html:
@@ -878,7 +893,7 @@ def stacks() -> Html:
     ways = {"one matrix": "eager_64", "x, w and b stacked": "stacked", "x and b stacked": "stacked_input"}
     counts = {"operators": "ops_per_step", "CUDA calls": "cuda_calls_per_step", "kernels": "kernels_per_step"}
     paths = {way: f"matmul_add/{name}" for way, name in ways.items()}
-    found = tables.compared(paths, counts, recording.shown_device(), "A stack of eight, per step")
+    found = comparison_table(paths, counts, shown_device(), "A stack of eight, per step")
     return Html(found + "".join(details(f"Operators: {way}", tree(ways[way])) for way in list(ways)[1:]))
 
 
@@ -886,51 +901,51 @@ def waits() -> Html:
     """The closing wait at both sizes and what the GPU did in it."""
     rows: list[Sequence[Cell]] = []
     for size in (64, 4096):
-        traced = _trace(f"eager_{size}_cold", recording.shown_device())
+        traced = _trace(f"eager_{size}_cold", shown_device())
         wait = closing_wait(traced)
         found = (wait.duration_us, busy_within_us(traced, wait), self_gpu_us(traced))
-        rows.append([f"{size}x{size}", *(in_words(us, "us") for us in found)])
+        rows.append([f"{size}x{size}", *(format_value(us, "us") for us in found)])
     head = ["size", "the wait lasts", "GPU busy in it", "all GPU work of the trace"]
     return table("The closing cudaDeviceSynchronize", head, rows)
 
 
 def product_runs() -> Html:
     """The product at 4096 step by step, and a bare one replayed, with the clock after it."""
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for name in ("eager_4096_cold", "eager_4096"):
         traced = _trace(name, device)
         times_us = [(step.name, product(traced, step)[0].duration_us) for step in traced.steps]
-        rows += [[f"trace {name}, {step}", in_words(us, "us"), _rate(us), None, None] for step, us in times_us]
+        rows += [[f"trace {name}, {step}", format_value(us, "us"), _rate(us), None, None] for step, us in times_us]
     for name in ("sweep_eager", "eager_4096", "matrix_bias_4096"):
         found = _load(name, device)
         clocks = found.circumstances.clocks
         state = (f"{clocks['sm_mhz']:.0f} MHz", f"{clocks['power_w']:.0f} W") if len(clocks) > 1 else (None, None)
         same_shape = (one.timing.median_us for one in found.ceilings if one.what == "matmul 4096x4096x4096")
-        rows += [[f"replayed, session of {name}", in_words(us, "us"), _rate(us), *state] for us in same_shape]
+        rows += [[f"replayed, session of {name}", format_value(us, "us"), _rate(us), *state] for us in same_shape]
     head = ["4096x4096 by 4096x4096", "time", "rate", "clock after it", "power after it"]
     return table("One product, many runs", head, rows)
 
 
 def _rate(us: float) -> str:
-    return in_words(2e6 * 4096**3 / us, "flop/s")
+    return format_value(2e6 * 4096**3 / us, "flop/s")
 
 
 def fused() -> Html:
     """What became of the eager step's GPU work when the step was compiled."""
     steps = ("matmul_add/eager_4096", "matmul_add/compiled_4096")
-    return trace_diff(*steps, recording.shown_device(), ("eager", "compiled"), "From eager to compiled, at 4096")
+    return diff_table(*steps, shown_device(), ("eager", "compiled"), "From eager to compiled, at 4096")
 
 
 def entering() -> Html:
     """The small step, eager and compiled, as a picture on one scale."""
     steps = {way.capitalize(): f"matmul_add/{way}_64_cold" for way in SWEEPS}
-    return timeline.timeline(steps, recording.shown_device(), "A step at 64, eager and compiled, on one scale")
+    return timeline(steps, shown_device(), "A step at 64, eager and compiled, on one scale")
 
 
 def generated() -> Html:
     """The lines of Inductor's code that put work on the GPU."""
-    lines = _load("generated_code", recording.shown_device()).data["calls"]
+    lines = _load("generated_code", shown_device()).data["calls"]
     return Html(f"<pre><code>{escape(chr(10).join(map(str, lines)))}</code></pre>")
 
 
@@ -938,14 +953,14 @@ def cpu_and_gpu() -> Html:
     """What a step costs the CPU and the GPU, eager and compiled, at both sizes."""
     ways = [(way, size) for size in (64, 4096) for way in ("eager", "compiled")]
     steps = {f"{way.capitalize()}, {size}x{size}": f"matmul_add/{way}_{size}" for way, size in ways}
-    return charts.cpu_gpu(steps, recording.shown_device(), "What a step costs the GPU and the CPU")
+    return cpu_gpu_bars(steps, shown_device(), "What a step costs the GPU and the CPU")
 
 
 def by_kernel() -> Html:
     """What the GPU's time at 4096 is made of, in four ways to compute the step."""
     ways = {"Eager": "eager", "Compiled": "compiled", "addmm, b a matrix": "matrix_bias", "addmm, b a row": "row_bias"}
     steps = {heading: f"matmul_add/{name}_4096" for heading, name in ways.items()}
-    return charts.kernel_time(steps, recording.shown_device(), "The GPU's time of a step at 4096, by kernel")
+    return kernel_bars(steps, shown_device(), "The GPU's time of a step at 4096, by kernel")
 
 
 def by_hand() -> Html:
@@ -960,18 +975,18 @@ def by_hand() -> Html:
         "peak memory": "peak_memory_bytes",
     }
     paths = {heading: f"matmul_add/{name}" for heading, name in ways.items()}
-    return tables.compared(paths, quantities, recording.shown_device(), "One step at 64")
+    return comparison_table(paths, quantities, shown_device(), "One step at 64")
 
 
 def graph_gain() -> Html:
     """What a loop of steps takes beside a launch-free replay of them, by size."""
 
     def time_of(way: str) -> Callable[[Recording, int], Cell]:
-        return lambda found, i: in_words(getattr(timings(found, found.points[i]), way).median_us, "us")
+        return lambda found, i: format_value(getattr(timings(found, found.points[i]), way).median_us, "us")
 
     def gain(found: Recording, i: int) -> Cell:
-        return in_words(loop_to_replay(found, found.points[i]), "x")
+        return format_value(loop_to_replay(found, found.points[i]), "x")
 
     heads = {"loop / replay": gain, "loop": time_of("launched"), "replay": time_of("warm")}
     caption = "A loop of steps beside the replay of a CUDA graph of them"
-    return tables.sweep_table(SWEEPS, heads, recording.shown_device(), caption, lambda at: str(at["size"]))
+    return sweep_table(SWEEPS, heads, shown_device(), caption, lambda at: str(at["size"]))

@@ -11,14 +11,27 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import TypeVar
 
-from snippets.lab import charts, diff, kernel_names, recording, tables, timeline, trace
-from snippets.lab.averages import key_averages
-from snippets.lab.claims import Claim, Scope, Source, Word
-from snippets.lab.figures import Figure, in_words, of_steps, per_step, point, ratio
+from snippets.lab.drawing.charts import bytes_moved, cpu_gpu_bars, kernel_bars, regimes, roofline, timing_bars
+from snippets.lab.drawing.timeline import timeline
+from snippets.lab.finding.claim import Claim, Scope, Source, Status
+from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.finding.measure import of_steps, paired_samples_ratio, per_step
+from snippets.lab.finding.quantities import point
 from snippets.lab.html import Cell, Html, details, table
-from snippets.lab.recording import Ceiling, RecordingError, Timing, Timings
-from snippets.lab.trace import CpuOp, GpuActivity, Step, Trace
-from snippets.lab.work import works_of
+from snippets.lab.page.diff import diff_table
+from snippets.lab.page.kernel_name import kernel_name_html
+from snippets.lab.page.tables import comparison_table, figure_cell, kernel_table, profiler_table
+from snippets.lab.recording.device import DEFAULT_DEVICE, shown_device
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.recording.schema import Ceiling, RecordingError, Timing, Timings
+from snippets.lab.trace.averages import key_averages
+from snippets.lab.trace.events import CpuOp, GpuActivity, Step, Trace, TraceError
+from snippets.lab.trace.queries import kernel_time_us, middle_step
+from snippets.lab.trace.work import step_work
+
+# KEEP recording
+# KEEP timeline
+# KEEP trace
 
 VARIANTS = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
 WIDTHS = {"3072": "", "4096": "_4096"}
@@ -56,13 +69,13 @@ def pointwise(traced: Trace, step: Step) -> tuple[GpuActivity, ...]:
 def pick(kernels: Sequence[GpuActivity], place: int) -> GpuActivity:
     """The kernel at a place. Raises `TraceError` when there are not so many."""
     if place >= len(kernels):
-        raise trace.TraceError(f"a step lacks kernel {place + 1} of {len(kernels)}; make record CHAPTER=mlp")
+        raise TraceError(f"a step lacks kernel {place + 1} of {len(kernels)}; make record CHAPTER=mlp")
     return kernels[place]
 
 
 def _three(step: Step, found: tuple[E, ...]) -> tuple[E, ...]:
     if len(found) != 3:
-        raise trace.TraceError(f"{step.name} has {len(found)} products instead of three; make record CHAPTER=mlp")
+        raise TraceError(f"{step.name} has {len(found)} products instead of three; make record CHAPTER=mlp")
     return found
 
 
@@ -104,10 +117,10 @@ def intermediate_bytes(_: Trace, step: Step) -> int:
 
 def pointwise_bytes(traced: Trace, step: Step) -> tuple[int, ...]:
     """What each pointwise kernel has to move. Raises `TraceError` where the trace does not tell."""
-    works = dict(zip(step.activities, works_of(traced, step, fused_work), strict=True))
+    works = dict(zip(step.activities, step_work(traced, step, fused_work), strict=True))
     found = [works[kernel] for kernel in pointwise(traced, step)]
     if None in found:
-        raise trace.TraceError(f"{step.name} does not tell the shapes of its operators; make record CHAPTER=mlp")
+        raise TraceError(f"{step.name} does not tell the shapes of its operators; make record CHAPTER=mlp")
     return tuple(one.bytes for one in found if one)
 
 
@@ -128,7 +141,7 @@ def in_steps(variant: str, of: Callable[[Trace, Step], int | str | bool]) -> Cal
     """A measure: what the steps of a variant's trace show; inconclusive when they disagree."""
 
     def measure(device: str) -> Figure:
-        traced = recording.trace(f"mlp/{variant}", device)
+        traced = load_trace(f"mlp/{variant}", device)
         return of_steps(traced, lambda step: of(traced, step), f"mlp/{variant}")
 
     return measure
@@ -138,7 +151,7 @@ def amount(variant: str, unit: str, of: Callable[[Trace, Step], float]) -> Calla
     """A measure: a quantity with a unit, the median step and the range of all."""
 
     def measure(device: str) -> Figure:
-        traced = recording.trace(f"mlp/{variant}", device)
+        traced = load_trace(f"mlp/{variant}", device)
         return per_step(traced, lambda step: of(traced, step), unit, f"mlp/{variant}, per step of its trace")
 
     return measure
@@ -151,7 +164,7 @@ def kernel_us(variant: str, kernels_of: Pick, place: int) -> Callable[[str], Fig
 
 def over_steps(variant: str, kernels_of: Pick, place: int, device: str) -> Timing:
     """Time of one kernel in the trace, a sample for each step."""
-    traced = recording.trace(f"mlp/{variant}", device)
+    traced = load_trace(f"mlp/{variant}", device)
     return timing_of([pick(kernels_of(traced, step), place).duration_us for step in traced.steps])
 
 
@@ -179,7 +192,7 @@ def _range(shown: Figure) -> tuple[float, float, float]:
 
 def timings(experiment: str, device: str, place: str = "") -> Timings:
     """The timings of a recording at a point. Raises `RecordingError` when it was not timed."""
-    found = point(recording.load(experiment, device), place).timings
+    found = point(load_recording(experiment, device), place).timings
     if found is None:
         raise RecordingError(f"{experiment} was not timed; make record CHAPTER=mlp")
     return found
@@ -189,11 +202,11 @@ def paired(upper: str, lower: str, kind: str, place: str = "") -> Callable[[str]
     """A measure: ratio of the paired timings of two experiments of one session; `kind` is a field of `Timings`."""
 
     def measure(device: str) -> Figure:
-        sessions = {recording.load(name, device).session for name in (upper, lower)}
+        sessions = {load_recording(name, device).session for name in (upper, lower)}
         if len(sessions) > 1:
             raise RecordingError(f"{upper} and {lower} were recorded apart; make record CHAPTER=mlp FRESH=1")
         a, b = (getattr(timings(name, device, place), kind) for name in (upper, lower))
-        return ratio(a, b, f"{upper} over {lower}, {kind}, in turns")
+        return paired_samples_ratio(a, b, f"{upper} over {lower}, {kind}, in turns")
 
     return measure
 
@@ -205,7 +218,7 @@ def smallest(*measures: Callable[[str], Figure]) -> Callable[[str], Figure]:
 
 def ceiling(variant: str, what: str, device: str) -> Ceiling:
     """A ceiling of the variant's own session. Raises `RecordingError` where it was not measured."""
-    for one in recording.load(f"mlp/{variant}", device).ceilings:
+    for one in load_recording(f"mlp/{variant}", device).ceilings:
         if one.what == what:
             return one
     raise RecordingError(f"mlp/{variant} has no ceiling {what!r}; make record CHAPTER=mlp")
@@ -234,14 +247,14 @@ def percent_of_copy(variant: str, place: int = 0) -> Callable[[str], Figure]:
 
 def bare_product(place: int, device: str) -> Ceiling:
     """The ceiling of one of eager's products, bare and sustained. Raises `RecordingError` where it was not measured."""
-    traced = recording.trace("mlp/eager", device)
-    shape = "x".join(map(str, products(traced, tables.middle_step(traced))[place]))
+    traced = load_trace("mlp/eager", device)
+    shape = "x".join(map(str, products(traced, middle_step(traced))[place]))
     return ceiling("eager", f"matmul {shape}", device)
 
 
 def compilations(mode: str, device: str) -> list[int]:
     """Compilations so far after each batch size of `new_shapes`, in one mode."""
-    found = recording.load("mlp/new_shapes", device).data
+    found = load_recording("mlp/new_shapes", device).data
     if mode not in found:
         raise RecordingError(f"mlp/new_shapes has no {mode!r}; make record CHAPTER=mlp")
     return [int(count) for count in found[mode]["compiled"]]
@@ -284,7 +297,7 @@ def _gemm_kernels(device: str) -> Figure:
 
 def _chain_over_mm(device: str) -> Figure:
     """Own CPU time of the operators that launch nothing themselves, in percent of that of `aten::mm`."""
-    rows = [row for row in key_averages(recording.trace("mlp/eager", device)) if row.name.startswith("aten::")]
+    rows = [row for row in key_averages(load_trace("mlp/eager", device)) if row.name.startswith("aten::")]
     idle = math.fsum(row.self_cpu_us for row in rows if not row.self_gpu_us)
     mm = math.fsum(row.self_cpu_us for row in rows if row.name == "aten::mm")
     return Figure(100 * idle / mm, "%", origin="mlp/eager, sums over its trace")
@@ -334,7 +347,7 @@ def _gemm_launches(traced: Trace, step: Step) -> str:
 
 
 def _one_block_each(device: str) -> Figure:
-    count = recording.load("mlp/eager", device).circumstances.multiprocessors
+    count = load_recording("mlp/eager", device).circumstances.multiprocessors
     found = in_steps("eager", _gemm_launches)(device)
     return Figure(f"{found.value}, {count} multiprocessors", origin=found.origin, conclusive=found.conclusive)
 
@@ -401,7 +414,7 @@ def _liger_launch(traced: Trace, step: Step) -> str:
 def _same_footprint(device: str) -> Figure:
     def footprint(traced: Trace, step: Step) -> str:
         kernel = pick(pointwise(traced, step), 0)
-        occupancy = in_words(kernel.occupancy_percent or 0, "%")
+        occupancy = format_value(kernel.occupancy_percent or 0, "%")
         return f"{math.prod(kernel.block or (0,))} threads, {kernel.registers} registers, {occupancy} occupancy"
 
     first, *others = found = [in_steps(f"liger{suffix}", footprint)(device) for suffix in WIDTHS.values()]
@@ -414,13 +427,13 @@ def _same_footprint(device: str) -> Figure:
 
 
 def _saved_memory(device: str) -> Figure:
-    eager, fused = (point(recording.load(VARIANTS[name], device)).peak_memory_bytes for name in ("eager", "compiled"))
+    eager, fused = (point(load_recording(VARIANTS[name], device)).peak_memory_bytes for name in ("eager", "compiled"))
     one = in_steps("eager", hidden_bytes)(device)
-    return Figure((eager - fused) / int(one.value), said=f"{in_words((eager - fused), 'bytes')} less")
+    return Figure((eager - fused) / int(one.value), said=f"{format_value((eager - fused), 'bytes')} less")
 
 
 def _error_ratio(device: str) -> Figure:
-    eager, fused = (point(recording.load(VARIANTS[name], device)).relative_error for name in ("eager", "compiled"))
+    eager, fused = (point(load_recording(VARIANTS[name], device)).relative_error for name in ("eager", "compiled"))
     return Figure(eager / fused, "x", origin="eager's relative error over the compiled forward's")
 
 
@@ -430,7 +443,7 @@ def _cost_of_compiling(device: str) -> Figure:
     others: list[float] = []
     for mode in ("static", "automatic"):
         counts = [0, *compilations(mode, device)]
-        for place, ms in enumerate(recording.load("mlp/new_shapes", device).data[mode]["first_call_ms"]):
+        for place, ms in enumerate(load_recording("mlp/new_shapes", device).data[mode]["first_call_ms"]):
             (compiling if counts[place + 1] > counts[place] else others).append(float(ms))
     if not others:
         return Figure(0.0, "x", said="every call compiled", conclusive=False)
@@ -458,9 +471,9 @@ class Config:
 
 def compiled_anew(device: str) -> list[tuple[int, int, float]]:
     """Each compilation of `mlp/tuned`, in order: elements and threads of a block of the fused kernel, and its time."""
-    data = recording.load("mlp/tuned", device).data
-    traced = recording.trace("mlp/compiled", device)
-    elements = hidden_bytes(traced, tables.middle_step(traced)) // BF16_BYTES
+    data = load_recording("mlp/tuned", device).data
+    traced = load_trace("mlp/compiled", device)
+    elements = hidden_bytes(traced, middle_step(traced)) // BF16_BYTES
     launches = zip(data["grid"], data["block"], data["fused_us"], strict=True)
     return [(math.ceil(elements / math.prod(grid)), math.prod(block), us) for grid, block, us in launches]
 
@@ -557,7 +570,7 @@ def claim(
     who: str = "Part 2",
 ) -> Claim:
     """A claim; `said` is the source's value, `differs` why it does not hold on the builder."""
-    expected: Mapping[str, Word] = {recording.BUILDER: "differs"} if differs else {}
+    expected: Mapping[str, Status] = {DEFAULT_DEVICE: "differs"} if differs else {}
     return Claim(identity, sentence, scope, measure, holds, Source(who, said) if said else None, expected, differs)
 
 
@@ -936,23 +949,23 @@ CLAIMS: tuple[Claim, ...] = (
 
 def forward() -> Html:
     """One eager step as a picture."""
-    return timeline.timeline({"eager": VARIANTS["eager"]}, recording.shown_device(), "One eager forward")
+    return timeline({"eager": VARIANTS["eager"]}, shown_device(), "One eager forward")
 
 
 def kernels() -> Html:
     """The GPU work of one eager step."""
-    return tables.kernel_table(VARIANTS["eager"], recording.shown_device(), "One eager forward on the GPU")
+    return kernel_table(VARIANTS["eager"], shown_device(), "One eager forward on the GPU")
 
 
 def operators() -> Html:
     """The profiler's table of the eager steps."""
     caption = "The eager forward as the profiler's table has it"
-    return tables.profiler_table(VARIANTS["eager"], recording.shown_device(), caption)
+    return profiler_table(VARIANTS["eager"], shown_device(), caption)
 
 
 def gemm_times() -> Html:
     """The three GEMMs of eager: time in the trace, and of the same product bare and sustained."""
-    device = recording.shown_device()
+    device = shown_device()
     groups = {}
     for place, name in enumerate(("gate", "up", "down")):
         limit = bare_product(place, device)
@@ -961,80 +974,80 @@ def gemm_times() -> Html:
             "sustained": limit.timing,
         }
     caption = "The three GEMMs in the trace, and the same products bare and sustained"
-    return charts.paired_bars(caption, groups, ident="mlp-gemms", axis="time of one product, M x K x N")
+    return timing_bars(caption, groups, ident="mlp-gemms", axis="time of one product, M x K x N")
 
 
 def compiled_step() -> Html:
     """Eager and compiled as pictures on one scale."""
     shown = {name: VARIANTS[name] for name in ("eager", "compiled")}
-    return timeline.timeline(shown, recording.shown_device(), "One forward, eager and compiled")
+    return timeline(shown, shown_device(), "One forward, eager and compiled")
 
 
 def compiled_diff() -> Html:
     """What compiling changes in a step."""
     caption, names = "From the eager forward to the compiled one", ("eager", "compiled")
-    return diff.trace_diff(*_FORWARD[:2], recording.shown_device(), names, caption, work=(None, fused_work))
+    return diff_table(*_FORWARD[:2], shown_device(), names, caption, work=(None, fused_work))
 
 
 def liger_diff() -> Html:
     """What Liger's layer changes in a step, and where the layer came from."""
-    device = recording.shown_device()
-    origin = escape(str(recording.load(VARIANTS["Liger"], device).data["liger"]))
+    device = shown_device()
+    origin = escape(str(load_recording(VARIANTS["Liger"], device).data["liger"]))
     caption, names = "From the eager forward to the one with Liger's layer", ("eager", "Liger")
-    listed = diff.trace_diff(*_FORWARD[::2], device, names, caption, work=(None, fused_work))
+    listed = diff_table(*_FORWARD[::2], device, names, caption, work=(None, fused_work))
     return Html(f"<p>The layer came from {origin}.</p>{listed}")
 
 
 def traffic() -> Html:
     """The tensors that the pointwise part has to move, eager and compiled."""
-    device = recording.shown_device()
-    of = {name: recording.trace(VARIANTS[name], device) for name in ("eager", "compiled")}
-    hidden = {name: hidden_bytes(traced, tables.middle_step(traced)) for name, traced in of.items()}
+    device = shown_device()
+    of = {name: load_trace(VARIANTS[name], device) for name in ("eager", "compiled")}
+    hidden = {name: hidden_bytes(traced, middle_step(traced)) for name, traced in of.items()}
     moved = {
         "eager": ("gate, read", "GELU's result, written", "GELU's result, read again", "up, read", "product, written"),
         "compiled": ("gate, read", "up, read", "product, written"),
     }
     parts = {name: [(part, hidden[name]) for part in parts] for name, parts in moved.items()}
-    return charts.bytes_moved("What the pointwise part has to move", parts, ident="mlp-traffic")
+    return bytes_moved("What the pointwise part has to move", parts, ident="mlp-traffic")
 
 
 def footprints() -> Html:
     """The two fused kernels side by side: how the work is cut, and what a thread costs."""
-    device = recording.shown_device()
+    device = shown_device()
     columns: dict[str, GpuActivity] = {}
     for variant in ("compiled", "liger"):
-        traced = recording.trace(f"mlp/{variant}", device)
-        step = tables.middle_step(traced)
+        traced = load_trace(f"mlp/{variant}", device)
+        step = middle_step(traced)
         columns[variant] = pick(pointwise(traced, step), 0)
         elements = hidden_bytes(traced, step) // BF16_BYTES
     threads = {
         name: math.prod(kernel.grid or (0,)) * math.prod(kernel.block or (0,)) for name, kernel in columns.items()
     }
     rows: list[Sequence[Cell]] = [
-        ["kernel", *(kernel_names.shown(one.name) for one in columns.values())],
+        ["kernel", *(kernel_name_html(one.name) for one in columns.values())],
         ["blocks", *(f"{math.prod(one.grid or (0,)):,}" for one in columns.values())],
         ["threads in a block", *(f"{math.prod(one.block or (0,)):,}" for one in columns.values())],
         ["elements for each thread", *(f"{elements / count:g}" for count in threads.values())],
         ["registers for each thread", *(str(one.registers) for one in columns.values())],
         ["percent of a copy's rate", *(percent_of_copy(name)(device).text for name in columns)],
-        ["est. achieved occupancy", *(in_words(one.occupancy_percent or 0, "%") for one in columns.values())],
-        ["time in the trace", *(tables.figure_cell(of(device)) for of in (fused_us, liger_us))],
+        ["est. achieved occupancy", *(format_value(one.occupancy_percent or 0, "%") for one in columns.values())],
+        ["time in the trace", *(figure_cell(of(device)) for of in (fused_us, liger_us))],
     ]
     return table("Two kernels for one job", ["", "Inductor's", "Liger's"], rows)
 
 
 def choices() -> Html:
     """The fused kernel's time under each configuration that Inductor chose, beside Liger's; then each compilation."""
-    device = recording.shown_device()
+    device = shown_device()
     each = compiled_anew(device)
     groups = {
         f"{one}: {len(one.times_us)} of {len(each)}": {"Inductor": timing_of(one.times_us)} for one in configs(device)
     }
     groups["a row to a block"] = {"Liger": over_steps("liger", pointwise, 0, device)}
     caption = "One forward compiled anew: launch configurations of the fused kernel, and their times"
-    chart = charts.paired_bars(caption, groups, ident="mlp-choices", axis="time of the fused kernel")
+    chart = timing_bars(caption, groups, ident="mlp-choices", axis="time of the fused kernel")
     rows: list[Sequence[Cell]] = [
-        [place, elements, threads, f"{elements / threads:g}", in_words(us, "us")]
+        [place, elements, threads, f"{elements / threads:g}", format_value(us, "us")]
         for place, (elements, threads, us) in enumerate(each, 1)
     ]
     head = ["compilation", "elements in a block", "threads in a block", "elements for each thread", "median time"]
@@ -1043,21 +1056,21 @@ def choices() -> Html:
 
 def side_by_side() -> Html:
     """All three variants as pictures on one scale."""
-    return timeline.timeline(VARIANTS, recording.shown_device(), "One forward, three ways")
+    return timeline(VARIANTS, shown_device(), "One forward, three ways")
 
 
 def cpu_and_gpu() -> Html:
     """How long GPU and CPU take for a step, by variant."""
-    return charts.cpu_gpu(VARIANTS, recording.shown_device(), "One forward without the profiler: GPU time and CPU time")
+    return cpu_gpu_bars(VARIANTS, shown_device(), "One forward without the profiler: GPU time and CPU time")
 
 
 def new_shapes() -> Html:
     """Compilations so far and time of the first call, for four batch sizes in turn."""
-    data = recording.load("mlp/new_shapes", recording.shown_device()).data
+    data = load_recording("mlp/new_shapes", shown_device()).data
     shown = [data[mode] for mode in ("static", "automatic", "liger") if mode in data]
     rows = []
     for i, batch in enumerate(data["batches"]):
-        pairs = [(of["compiled"][i], in_words(1e3 * of["first_call_ms"][i], "us")) for of in shown]
+        pairs = [(of["compiled"][i], format_value(1e3 * of["first_call_ms"][i], "us")) for of in shown]
         rows.append([batch, *itertools.chain(*pairs)])
     titles = ("dynamic=False", "default", "Liger")[: len(shown)]
     head = ["batch", *itertools.chain(*((title, "first call") for title in titles))]
@@ -1066,7 +1079,7 @@ def new_shapes() -> Html:
 
 def bought() -> Html:
     """The three variants end to end: time on the GPU, from Python, ratios to eager, memory, error."""
-    device = recording.shown_device()
+    device = shown_device()
     quantities = {
         "GPU time, warm": "warm_us",
         "GPU time, cold cache": "cold_us",
@@ -1074,9 +1087,9 @@ def bought() -> Html:
         "peak memory of a call": "peak_memory_bytes",
         "relative error": "relative_error",
     }
-    listed = tables.compared(VARIANTS, quantities, device, "One forward, three ways")
+    listed = comparison_table(VARIANTS, quantities, device, "One forward, three ways")
     rows = [
-        [title, *(tables.figure_cell(paired("mlp/eager", other, kind)(device)) for other in _FORWARD[1:])]
+        [title, *(figure_cell(paired("mlp/eager", other, kind)(device)) for other in _FORWARD[1:])]
         for title, kind in (("GPU time, warm", "warm"), ("GPU time, cold cache", "cold"), ("from Python", "launched"))
     ]
     return Html(listed + table("How many times as fast as eager (paired timings)", ["", "compiled", "Liger"], rows))
@@ -1084,24 +1097,24 @@ def bought() -> Html:
 
 def kernel_times() -> Html:
     """GPU time of a step by kernel, by variant."""
-    return charts.kernel_time(VARIANTS, recording.shown_device(), "Where the GPU's time goes in one forward")
+    return kernel_bars(VARIANTS, shown_device(), "Where the GPU's time goes in one forward")
 
 
 def regimes() -> Html:
     """From one token to many: who waits for whom, by variant."""
     caption = "One forward, from one token to many"
-    return charts.regimes(SWEEPS, recording.shown_device(), _tokens, caption, axis="tokens")
+    return regimes(SWEEPS, shown_device(), _tokens, caption, axis="tokens")
 
 
 def roofline() -> Html:
     """From one token to many: the compiled forward below this GPU's roofs."""
-    device, sweep = recording.shown_device(), SWEEPS["compiled"]
+    device, sweep = shown_device(), SWEEPS["compiled"]
     shown = {}
-    for at in recording.load(sweep, device).points:
+    for at in load_recording(sweep, device).points:
         count = _tokens(at.parameters)
         place = f"batch={at.parameters['batch']},seq={at.parameters['seq']}"
         shown[f"{count:,} token{'s' * (count != 1)}"] = f"{sweep}[{place}]"
-    return charts.roofline_of(shown, device, "The compiled forward without launches, from one token to many")
+    return roofline(shown, device, "The compiled forward without launches, from one token to many")
 
 
 def _tokens(parameters: Mapping[str, int | str]) -> int:
@@ -1110,7 +1123,7 @@ def _tokens(parameters: Mapping[str, int | str]) -> int:
 
 def widths() -> Html:
     """The two fused kernels at a hidden size that is no power of two, and at one that is."""
-    device = recording.shown_device()
+    device = shown_device()
     groups = {
         f"{width} columns": {
             "Inductor": over_steps(f"compiled{suffix}", pointwise, 0, device),
@@ -1118,17 +1131,17 @@ def widths() -> Html:
         }
         for width, suffix in WIDTHS.items()
     }
-    return charts.paired_bars("The fused kernel at two widths", groups, ident="mlp-widths", axis="time in the trace")
+    return timing_bars("The fused kernel at two widths", groups, ident="mlp-widths", axis="time in the trace")
 
 
 def replayed() -> Html:
     """One token: how long Python takes for a forward, and how long the replay of a CUDA graph."""
-    device = recording.shown_device()
+    device = shown_device()
     groups = {}
     for name, experiment in SWEEPS.items():
         timed = timings(experiment, device, ONE_TOKEN)
         groups[name] = {"Python": timed.launched, "CUDA graph": timed.warm}
-    return charts.paired_bars("One token: launched from Python, and replayed", groups, ident="mlp-replayed")
+    return timing_bars("One token: launched from Python, and replayed", groups, ident="mlp-replayed")
 
 
 def _gelu_of_gate(traced: Trace, step: Step) -> float:
@@ -1136,7 +1149,7 @@ def _gelu_of_gate(traced: Trace, step: Step) -> float:
 
 
 def _share(traced: Trace, step: Step) -> float:
-    return 100 * _pointwise_us(traced, step) / trace.kernel_time_us(step.kernels)
+    return 100 * _pointwise_us(traced, step) / kernel_time_us(step.kernels)
 
 
 def _series_speedup(_: str) -> Figure:
@@ -1169,14 +1182,14 @@ def _replayed(device: str) -> Figure:
 
 
 def _clock(device: str) -> Figure:
-    clocks = recording.load("mlp/eager", device).circumstances.clocks
+    clocks = load_recording("mlp/eager", device).circumstances.clocks
     if "sm_mhz" not in clocks:
         raise RecordingError("mlp/eager has no clocks; make record CHAPTER=mlp")
     return Figure(clocks["sm_mhz"], said=f"{clocks['sm_mhz']:,.0f} MHz", origin="nvidia-smi, just after timing")
 
 
 def _pointwise_us(traced: Trace, step: Step) -> float:
-    return trace.kernel_time_us(pointwise(traced, step))
+    return kernel_time_us(pointwise(traced, step))
 
 
 FIGURES: Mapping[str, Callable[[str], Figure]] = {

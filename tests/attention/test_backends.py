@@ -13,12 +13,13 @@ import torch
 from snippets.attention import model
 from snippets.attention.findings import backends, compiler, written_out
 from snippets.attention.findings.measures import WAYS
-from snippets.lab import recording
-from snippets.lab.claims import Word, judge
-from snippets.lab.figures import Figure
+from snippets.lab.finding.book import judge
+from snippets.lab.finding.claim import Status
+from snippets.lab.finding.figure import Figure
 from snippets.lab.html import Html
-from snippets.lab.recording import BUILDER
-from snippets.lab.trace import CpuOp, GpuActivity, Launch, Step, TraceError
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.loading import load_trace
+from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Step, TraceError
 from tests.bench import AlteredRecordings
 
 PARTS = (written_out, backends, compiler)
@@ -28,12 +29,12 @@ DECODE_COMPILED = "attention/decode_compiled"
 replace = msgspec.structs.replace
 
 
-def verdict(name: str) -> Word:
-    return judge(CLAIMS[name], "attention", BUILDER).word
+def verdict(name: str) -> Status:
+    return judge(CLAIMS[name], "attention", DEFAULT_DEVICE).word
 
 
 def measured(name: str) -> Figure:
-    found = judge(CLAIMS[name], "attention", BUILDER).measured
+    found = judge(CLAIMS[name], "attention", DEFAULT_DEVICE).measured
     assert found is not None
     return found
 
@@ -43,7 +44,7 @@ class Bench(AlteredRecordings):
 
     def steps(self, experiment: str, change: Callable[[Step], Step], only: int | None = None) -> None:
         """Change every step of a trace, or only one."""
-        traced = self.traces.get(experiment) or self.trace(experiment, BUILDER)
+        traced = self.traces.get(experiment) or self.trace(experiment, DEFAULT_DEVICE)
         steps = (change(step) if only in (None, place) else step for place, step in enumerate(traced.steps))
         self.traces[experiment] = replace(traced, steps=tuple(steps))
 
@@ -57,9 +58,9 @@ class Bench(AlteredRecordings):
         traced = self.traces[experiment]
         self.traces[experiment] = replace(traced, cpu_ops=tuple(map(change, traced.cpu_ops)))
 
-    def launches(self, experiment: str, change: Callable[[Launch], Launch]) -> None:
+    def launches(self, experiment: str, change: Callable[[CudaCall], CudaCall]) -> None:
         """Change every call of a trace."""
-        traced = self.trace(experiment, BUILDER)
+        traced = self.trace(experiment, DEFAULT_DEVICE)
         self.traces[experiment] = replace(traced, launches=tuple(map(change, traced.launches)))
 
 
@@ -89,7 +90,7 @@ def text_of(shown: Html) -> str:
 
 
 def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
-    judged = [judge(claim, "attention", BUILDER) for claim in CLAIMS.values()]
+    judged = [judge(claim, "attention", DEFAULT_DEVICE) for claim in CLAIMS.values()]
     assert [(one.claim.id, one.word, one.reason) for one in judged if not one.is_expected] == []
     assert [one.claim.id for one in judged if one.word == "differs"] == ["A5", "A10"]
     assert "not measured" not in {one.word for one in judged}
@@ -97,14 +98,14 @@ def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
 
 def test_every_difference_is_explained_without_numbers() -> None:
     for claim in CLAIMS.values():
-        assert bool(claim.why) == (claim.expected.get(BUILDER) == "differs"), claim.id
+        assert bool(claim.why) == (claim.expected.get(DEFAULT_DEVICE) == "differs"), claim.id
         assert not re.search(r"\d\s?(?:[mµn]s|us|[MGT]B|%|T?FLOP)", claim.why), claim.id
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_conclusive(name: str) -> None:
-    assert FIGURES[name](BUILDER).conclusive
-    assert FIGURES[name](BUILDER).text
+    assert FIGURES[name](DEFAULT_DEVICE).conclusive
+    assert FIGURES[name](DEFAULT_DEVICE).text
 
 
 # ---- written out
@@ -114,11 +115,11 @@ def test_a_forward_that_copies_nothing_is_not_the_series_one(bench: Bench) -> No
     bench.steps(WAYS["naive"], without("memcpy"))
     assert [verdict(name) for name in ("A1", "O-A1")] == ["differs", "not measured"]
     assert measured("A1").value == "product, scaling, masking, softmax, product"
-    assert FIGURES["launched"](BUILDER).value == 5
+    assert FIGURES["launched"](DEFAULT_DEVICE).value == 5
 
 
 def test_masking_in_place_that_copies_is_noticed(bench: Bench) -> None:
-    bench.traces[WAYS["in place"]] = bench.trace(WAYS["naive"], BUILDER)
+    bench.traces[WAYS["in place"]] = bench.trace(WAYS["naive"], DEFAULT_DEVICE)
     assert verdict("A2") == "differs"
 
 
@@ -201,7 +202,7 @@ def test_a_plain_softmax_in_math_is_noticed(bench: Bench) -> None:
 
 
 def test_purposes_of_math_are_counted_and_add_up() -> None:
-    found = backends.purposes(WAYS["math"], BUILDER)
+    found = backends.purposes(WAYS["math"], DEFAULT_DEVICE)
     assert {name: count for name, (count, _) in found.items()} == {
         "copies and casts": 5,
         "scaling": 2,
@@ -211,7 +212,7 @@ def test_purposes_of_math_are_counted_and_add_up() -> None:
         "softmax": 1,
         "looking for rows without a key": 4,
     }
-    traced = recording.trace(WAYS["math"], BUILDER)
+    traced = load_trace(WAYS["math"], DEFAULT_DEVICE)
     times = [sum(one.duration_us for one in step.kernels) for step in traced.steps]
     assert sum(us for _, us in found.values()) == pytest.approx(sum(times) / len(times))
 
@@ -219,7 +220,7 @@ def test_purposes_of_math_are_counted_and_add_up() -> None:
 def test_an_operator_that_is_no_part_of_attention_is_said(bench: Bench) -> None:
     bench.ops(WAYS["math"], renamed("aten::add_", "aten::gelu"))
     with pytest.raises(TraceError, match=r"^aten::gelu launched .*which is no part of attention$"):
-        backends.purposes(WAYS["math"], BUILDER)
+        backends.purposes(WAYS["math"], DEFAULT_DEVICE)
 
 
 def test_what_takes_longer_is_noticed(bench: Bench) -> None:
@@ -241,7 +242,7 @@ def test_other_launch_calls_and_transposes_are_noticed(bench: Bench) -> None:
 
 
 def test_what_is_picked_and_what_runs_may_differ(bench: Bench) -> None:
-    bench.traces[WAYS["auto"]] = bench.trace(WAYS["flash"], BUILDER)
+    bench.traces[WAYS["auto"]] = bench.trace(WAYS["flash"], DEFAULT_DEVICE)
     assert (verdict("O-A14"), measured("O-A14").value) == ("differs", "says cuDNN, runs flash")
 
 
@@ -249,7 +250,7 @@ def test_what_is_picked_and_what_runs_may_differ(bench: Bench) -> None:
 
 
 def test_a_pattern_met_is_noticed(bench: Bench) -> None:
-    found = bench.load("attention/compiled_code", BUILDER)
+    found = bench.load("attention/compiled_code", DEFAULT_DEVICE)
     bench.recordings["attention/compiled_code"] = replace(found, data={**found.data, "fused_attention": 1})
     assert (verdict("O-A16"), measured("O-A16").text) == ("differs", "1 pattern of attention met")
 
@@ -281,12 +282,12 @@ def test_inductor_meets_attention_without_a_mask_only(masked: bool, met: int) ->
 
 
 def test_masking_in_place_has_to_pay(bench: Bench) -> None:
-    bench.recordings[WAYS["in place"]] = bench.load(WAYS["naive"], BUILDER)
+    bench.recordings[WAYS["in place"]] = bench.load(WAYS["naive"], DEFAULT_DEVICE)
     assert (verdict("O-A6"), measured("O-A6").value) == ("differs", 1.0)
 
 
 def test_compiling_has_to_pay(bench: Bench) -> None:
-    bench.recordings[WAYS["compiled"]] = bench.load(WAYS["naive"], BUILDER)
+    bench.recordings[WAYS["compiled"]] = bench.load(WAYS["naive"], DEFAULT_DEVICE)
     assert (verdict("O-A20"), measured("O-A20").value) == ("differs", 1.0)
 
 

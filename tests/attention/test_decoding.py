@@ -12,10 +12,12 @@ import pytest
 from snippets.attention.findings import decoding, training
 from snippets.attention.findings.decoding import DECODE
 from snippets.attention.findings.training import TRAINING
-from snippets.lab import recording
-from snippets.lab.claims import Verdict, Word, judge
-from snippets.lab.recording import BUILDER, Timing
-from snippets.lab.trace import GpuActivity, Trace
+from snippets.lab.finding.book import Verdict, judge
+from snippets.lab.finding.claim import Status
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.recording.schema import Recording, Timing
+from snippets.lab.trace.events import GpuActivity, Trace
 from tests.bench import AlteredRecordings
 
 CLAIMS = {claim.id: claim for claim in (*decoding.CLAIMS, *training.CLAIMS)}
@@ -23,10 +25,10 @@ replace = msgspec.structs.replace
 
 
 def judged(name: str) -> Verdict:
-    return judge(CLAIMS[name], "attention", BUILDER)
+    return judge(CLAIMS[name], "attention", DEFAULT_DEVICE)
 
 
-def verdict(name: str) -> Word:
+def verdict(name: str) -> Status:
     return judged(name).word
 
 
@@ -35,7 +37,7 @@ class Altered(AlteredRecordings):
 
     def point(self, experiment: str, **given: float) -> None:
         """Replace fields of an experiment's one point; `warm_us` is a constant warm time."""
-        found = recording.load(experiment, BUILDER)
+        found = load_recording(experiment, DEFAULT_DEVICE)
         at = found.points[0]
         us = given.pop("warm_us", None)
         if us is not None:
@@ -47,7 +49,7 @@ class Altered(AlteredRecordings):
         self, experiment: str, change: Callable[[Trace, GpuActivity], GpuActivity | None], *, steps: int = 3
     ) -> None:
         """Change GPU activities of the first `steps` steps of a trace, or drop them by None."""
-        traced = self.trace(experiment, BUILDER)
+        traced = self.trace(experiment, DEFAULT_DEVICE)
         changed = tuple(
             replace(
                 step,
@@ -64,14 +66,14 @@ def altered(monkeypatch: pytest.MonkeyPatch) -> Altered:
 
 
 def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
-    found = [judge(claim, "attention", BUILDER) for claim in CLAIMS.values()]
+    found = [judge(claim, "attention", DEFAULT_DEVICE) for claim in CLAIMS.values()]
     assert [(one.claim.id, one.word, one.reason) for one in found if one.word != "holds"] == []
     assert list(CLAIMS) == [f"O-A{number}" for number in range(43, 60)]
 
 
 def test_every_figure_is_computed() -> None:
     for figures in (decoding.FIGURES, training.FIGURES):
-        assert all(of(BUILDER).text for of in figures.values())
+        assert all(of(DEFAULT_DEVICE).text for of in figures.values())
 
 
 # Decoding
@@ -79,12 +81,12 @@ def test_every_figure_is_computed() -> None:
 
 def test_work_and_share_by_hand(altered: Altered) -> None:
     """All keys, values and 128 queries and results in bf16, at a copy of 2 GiB in as many seconds a byte."""
-    assert decoding.FIGURES["decode_bytes"](BUILDER).value == 2 * 2 * 128 * (8192 + 1) * 64
-    found = recording.load(DECODE["flash"], BUILDER)
+    assert decoding.FIGURES["decode_bytes"](DEFAULT_DEVICE).value == 2 * 2 * 128 * (8192 + 1) * 64
+    found = load_recording(DECODE["flash"], DEFAULT_DEVICE)
     copied = next(one for one in found.ceilings if one.what == "copy")
     at = found.points[0]
     altered.point(DECODE["flash"], warm_us=2 * at.bytes / copied.bytes * copied.timing.median_us)
-    assert decoding.copy_share("flash")(BUILDER).value == pytest.approx(50)
+    assert decoding.copy_share("flash")(DEFAULT_DEVICE).value == pytest.approx(50)
     assert verdict("O-A43") == "differs"
 
 
@@ -115,7 +117,7 @@ def test_another_grid(altered: Altered) -> None:
 
 
 def test_shared_memory_of_a_block() -> None:
-    shared = {way: decoding.FIGURES[f"decode_{way}_shared"](BUILDER).value for way in ("efficient", "cudnn")}
+    shared = {way: decoding.FIGURES[f"decode_{way}_shared"](DEFAULT_DEVICE).value for way in ("efficient", "cudnn")}
     assert shared == {"efficient": 18944, "cudnn": 45376}
 
 
@@ -160,23 +162,23 @@ def test_kernels_of_every_way(altered: Altered) -> None:
 
 
 def test_peaks(altered: Altered) -> None:
-    peak = recording.load(TRAINING["naive"], BUILDER).points[0].peak_memory_bytes
+    peak = load_recording(TRAINING["naive"], DEFAULT_DEVICE).points[0].peak_memory_bytes
     altered.point(TRAINING["efficient"], peak_memory_bytes=peak // 7)
     altered.point(TRAINING["in place"], peak_memory_bytes=peak - 1)
     assert (verdict("O-A52"), verdict("O-A53")) == ("differs", "differs")
-    assert str(training.FIGURES["training_memory_order"](BUILDER).value).split(", ")[:2] == ["Flex", "cuDNN"]
+    assert str(training.FIGURES["training_memory_order"](DEFAULT_DEVICE).value).split(", ")[:2] == ["Flex", "cuDNN"]
 
 
 def test_backward_over_forward_by_hand(altered: Altered) -> None:
     """Forward one kernel, backward five: with 10 us each, and with all but one of the five 0."""
     altered.kernels(TRAINING["flash"], lambda _, one: replace(one, duration_us=10.0))
-    assert training.backward_ratio("flash")(BUILDER).value == pytest.approx(5)
+    assert training.backward_ratio("flash")(DEFAULT_DEVICE).value == pytest.approx(5)
     assert verdict("O-A54") == "differs"
-    assert training.FIGURES["training_copies"](BUILDER).value == pytest.approx(100 * 2 / 6)
+    assert training.FIGURES["training_copies"](DEFAULT_DEVICE).value == pytest.approx(100 * 2 / 6)
 
 
 def test_only_copies_of_the_backward_pass_count(altered: Altered) -> None:
-    traced = recording.trace(TRAINING["flash"], BUILDER)
+    traced = load_trace(TRAINING["flash"], DEFAULT_DEVICE)
     step = traced.steps[1]
     assert [training.is_backward(traced, one) for one in step.activities] == [False, True, True, True, True, True]
     assert [kernel.duration_us for kernel in training.copies(traced, step)] == [
@@ -210,22 +212,22 @@ def test_the_nearest(altered: Altered) -> None:
 def test_errors_of_forwards_by_hand(altered: Altered) -> None:
     altered.point("attention/naive", relative_error=3e-3)
     altered.point("attention/flash", relative_error=2e-3)
-    assert training.error_ratio("attention/naive", "attention/flash")(BUILDER).value == pytest.approx(1.5)
+    assert training.error_ratio("attention/naive", "attention/flash")(DEFAULT_DEVICE).value == pytest.approx(1.5)
     assert verdict("O-A58") == "differs"
 
 
-def with_error(name: str, error: float) -> recording.Recording:
+def with_error(name: str, error: float) -> Recording:
     """The sweep of the wider head with another error of a way at 1024 tokens."""
-    found = recording.load("attention/lengths_128", BUILDER)
+    found = load_recording("attention/lengths_128", DEFAULT_DEVICE)
     data = copy.deepcopy(found.data)
     data["1024"]["variants"][name]["error"] = error
     return replace(found, data=data)
 
 
 def test_errors_of_wider_heads(altered: Altered) -> None:
-    narrow = training.swept_error(64, 1024, "naive", BUILDER)
+    narrow = training.swept_error(64, 1024, "naive", DEFAULT_DEVICE)
     altered.recordings["attention/lengths_128"] = with_error("naive", 2 * narrow)
-    assert training.wide_error("naive")(BUILDER).value == pytest.approx(2)
+    assert training.wide_error("naive")(DEFAULT_DEVICE).value == pytest.approx(2)
     assert verdict("O-A59") == "differs"
 
 
@@ -238,7 +240,7 @@ def test_tables_of_training_and_errors() -> None:
 
 def test_what_could_not_be_had_from_the_hub_is_said(altered: Altered) -> None:
     assert "cannot be reached" in training.hub()
-    found = recording.load("attention/hub_flash", BUILDER)
+    found = load_recording("attention/hub_flash", DEFAULT_DEVICE)
     measured = {"version": 1, "hub": [1, 2, 3], "flash": [4, 5, 6], "errors": {"hub": 2e-3, "flash": 1e-3}}
     altered.recordings[found.id] = replace(found, data=measured)
     listed = training.hub()

@@ -10,8 +10,11 @@ import pytest
 import torch
 
 from snippets.attention import experiments, model
-from snippets.lab import timing, worker
+from snippets.lab.capture.profiling import relative_error
+from snippets.lab.capture.timing import ROUNDS
 from snippets.lab.experiment import Experiment, NeedsGpu, Subject, find
+
+# KEEP timing
 
 VARIANTS = ("naive", "in_place", "math", "efficient", "flash", "cudnn", "compiled", "flex")
 SMALL = {"batch": 1, "heads": 2, "head_dim": 64}
@@ -107,7 +110,7 @@ def test_it_is_right_here_or_says_why_it_cannot_run(experiment: Experiment) -> N
             experiment.make("cpu", **small(experiment).parameters)
         return
     subject = experiment.make("cpu", **small(experiment).parameters)
-    error, dtype, _ = worker.relative_error(subject, "cpu")
+    error, dtype, _ = relative_error(subject, "cpu")
     assert 0 < error < 7e-3
     assert dtype == "float64"
     assert subject.in_graph
@@ -232,7 +235,7 @@ def test_an_unusable_gpu_ends_the_sweep(on_cpu: list[list[str]], monkeypatch: py
     assert on_cpu == []
 
 
-@pytest.mark.parametrize(("sample_s", "rounds"), [(0.0, timing.ROUNDS), (0.7, 7), (4.0, 5)])
+@pytest.mark.parametrize(("sample_s", "rounds"), [(0.0, ROUNDS), (0.7, 7), (4.0, 5)])
 def test_as_many_rounds_as_there_is_time_for(sample_s: float, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """41 at most and 5 at least; what does not fit when it is made ready is left out, the others keep their turns."""
     now = [1.0]

@@ -11,9 +11,11 @@ import pytest
 
 from snippets.attention.findings import growing, speed
 from snippets.attention.findings.measures import WAYS
-from snippets.lab import recording
-from snippets.lab.claims import Verdict, Word, judge
-from snippets.lab.recording import BUILDER, RecordingError, Timing
+from snippets.lab.finding.book import Verdict, judge
+from snippets.lab.finding.claim import Status
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.loading import load_recording
+from snippets.lab.recording.schema import RecordingError, Timing
 from tests.bench import AlteredRecordings
 
 CLAIMS = {claim.id: claim for claim in (*speed.CLAIMS, *growing.CLAIMS)}
@@ -21,10 +23,10 @@ replace = msgspec.structs.replace
 
 
 def judged(name: str) -> Verdict:
-    return judge(CLAIMS[name], "attention", BUILDER)
+    return judge(CLAIMS[name], "attention", DEFAULT_DEVICE)
 
 
-def verdict(name: str) -> Word:
+def verdict(name: str) -> Status:
     return judged(name).word
 
 
@@ -38,7 +40,7 @@ class Altered(AlteredRecordings):
     def timed(self, kind: str, **times_us: float) -> None:
         """Give forwards of one session a constant time; `kind` is a field of `Timings`."""
         for name, us in times_us.items():
-            found = self.load(f"attention/{name}", BUILDER)
+            found = self.load(f"attention/{name}", DEFAULT_DEVICE)
             at = found.points[0]
             assert at.timings is not None
             self.recordings[found.id] = replace(
@@ -47,14 +49,14 @@ class Altered(AlteredRecordings):
 
     def at_length(self, head_dim: int, tokens: int, name: str, **given: Any) -> None:
         """Put in what a way gave at a length, in the place of all that it gave."""
-        found = recording.load(f"attention/lengths_{head_dim}", BUILDER)
+        found = load_recording(f"attention/lengths_{head_dim}", DEFAULT_DEVICE)
         data = copy.deepcopy(found.data)
         data[str(tokens)]["variants"][name] = given
         self.recordings[found.id] = replace(found, data=data)
 
     def picked(self, head_dim: int, tokens: int, name: str) -> None:
         """Let PyTorch pick another backend at a length."""
-        found = recording.load(f"attention/lengths_{head_dim}", BUILDER)
+        found = load_recording(f"attention/lengths_{head_dim}", DEFAULT_DEVICE)
         data = copy.deepcopy(found.data)
         data[str(tokens)]["auto"] = name
         self.recordings[found.id] = replace(found, data=data)
@@ -70,7 +72,7 @@ def time_us(us: float) -> list[float]:
 
 
 def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
-    found = [judge(claim, "attention", BUILDER) for claim in CLAIMS.values()]
+    found = [judge(claim, "attention", DEFAULT_DEVICE) for claim in CLAIMS.values()]
     assert [(one.claim.id, one.word, one.reason) for one in found if not one.is_expected] == []
     assert [one.claim.id for one in found if one.word == "differs"] == ["A4", "A11"]
     assert list(CLAIMS) == ["A4", "A11", *(f"O-A{number}" for number in range(30, 43))]
@@ -78,13 +80,13 @@ def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
 
 def test_every_difference_is_explained_without_numbers() -> None:
     for claim in CLAIMS.values():
-        assert bool(claim.why) == (claim.expected.get(BUILDER) == "differs"), claim.id
+        assert bool(claim.why) == (claim.expected.get(DEFAULT_DEVICE) == "differs"), claim.id
         assert not re.search(r"\d\s?(?:[mµn]s|us|[MGT]B|%|T?FLOP)", claim.why), claim.id
 
 
 def test_every_figure_is_computed() -> None:
     for figures in (speed.FIGURES, growing.FIGURES):
-        assert all(of(BUILDER).text for of in figures.values())
+        assert all(of(DEFAULT_DEVICE).text for of in figures.values())
 
 
 # One length
@@ -94,7 +96,7 @@ def test_every_figure_is_computed() -> None:
     ("in_place_us", "math_us", "word"),
     [(100.0, 370.0, "holds"), (100.0, 340.0, "holds"), (100.0, 320.0, "differs"), (100.0, 420.0, "differs")],
 )
-def test_math_over_in_place(altered: Altered, in_place_us: float, math_us: float, word: Word) -> None:
+def test_math_over_in_place(altered: Altered, in_place_us: float, math_us: float, word: Status) -> None:
     altered.timed("warm", in_place=in_place_us, math=math_us)
     assert verdict("A4") == word
 
@@ -130,20 +132,20 @@ def test_one_place_exchanged_is_another_order(altered: Altered) -> None:
 
 
 @pytest.mark.parametrize(("named_us", "word"), [(45.0, "holds"), (30.0, "differs"), (25.0, "differs")])
-def test_what_naming_costs(altered: Altered, named_us: float, word: Word) -> None:
+def test_what_naming_costs(altered: Altered, named_us: float, word: Status) -> None:
     altered.timed("enqueue", cudnn=named_us, auto=25.0)
     assert verdict("O-A33") == word
 
 
 def test_timings_of_two_sessions_are_not_compared(altered: Altered) -> None:
-    altered.recordings["attention/math"] = replace(altered.load("attention/math", BUILDER), session="another")
+    altered.recordings["attention/math"] = replace(altered.load("attention/math", DEFAULT_DEVICE), session="another")
     found = judged("A4")
     assert (found.word, found.measured) == ("not measured", None)
     assert "FRESH=1" in found.reason
 
 
 def test_one_fused_way_that_needs_more(altered: Altered) -> None:
-    found = altered.load("attention/flex", BUILDER)
+    found = altered.load("attention/flex", DEFAULT_DEVICE)
     at = found.points[0]
     result_bytes = at.bytes // 4
     altered.recordings[found.id] = replace(found, points=(replace(at, peak_memory_bytes=2 * result_bytes),))
@@ -165,22 +167,22 @@ def test_tables_of_one_length() -> None:
 
 def test_lengths_and_who_is_measured() -> None:
     for head_dim in growing.HEAD_DIMS:
-        found = growing.at_lengths(head_dim, BUILDER)
+        found = growing.at_lengths(head_dim, DEFAULT_DEVICE)
         assert list(found) == [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
         assert all(set(one["variants"]) == set(growing.SWEPT.values()) for one in found.values())
-    assert growing.longest(BUILDER) == 16384
+    assert growing.longest(DEFAULT_DEVICE) == 16384
 
 
 def test_growth_by_hand(altered: Altered) -> None:
     altered.at_length(64, 1024, "flash", time_us=[90, 100, 110])
     altered.at_length(64, 2048, "flash", time_us=[297, 300, 330])
-    found = growing.growth(64, 2048, "flash")(BUILDER)
+    found = growing.growth(64, 2048, "flash")(DEFAULT_DEVICE)
     assert (found.value, found.text) == (3, "3.00x")
     assert found.spread == pytest.approx((297 / 110, 330 / 90))
 
 
 @pytest.mark.parametrize(("us", "word"), [(4 * 14047.5, "differs"), (14047.5, "holds")])
-def test_one_fused_way_that_grows_faster(altered: Altered, us: float, word: Word) -> None:
+def test_one_fused_way_that_grows_faster(altered: Altered, us: float, word: Status) -> None:
     altered.at_length(64, 16384, "flash", time_us=time_us(us))
     assert verdict("O-A37") == word
 
@@ -210,53 +212,53 @@ def test_another_reason_to_stop_is_not_memory(altered: Altered) -> None:
     altered.at_length(64, 16384, "math", stopped="RuntimeError: no kernel")
     assert verdict("O-A40") == "differs"
     with pytest.raises(LookupError, match="not out of memory"):
-        growing.FIGURES["length_math_asked"](BUILDER)
+        growing.FIGURES["length_math_asked"](DEFAULT_DEVICE)
     assert "RuntimeError: no kernel" in growing.longest_table()
 
 
 @pytest.mark.parametrize(("unit", "scale"), [("GiB", 2**30), ("MiB", 2**20)])
 def test_what_was_asked_for(altered: Altered, unit: str, scale: int) -> None:
     altered.at_length(64, 16384, "math", stopped=f"out of memory for 1.50 {unit} more at 8192 tokens")
-    assert growing.FIGURES["length_math_asked"](BUILDER).value == 1.5 * scale
+    assert growing.FIGURES["length_math_asked"](DEFAULT_DEVICE).value == 1.5 * scale
 
 
 def test_a_matrix_of_scores_by_hand() -> None:
-    assert growing.scores_bytes(BUILDER).value == 2 * 8 * 16 * 16384 * 16384
+    assert growing.scores_bytes(DEFAULT_DEVICE).value == 2 * 8 * 16 * 16384 * 16384
 
 
 def test_who_stops_first_is_who_stops_at_the_shortest_length(altered: Altered) -> None:
-    assert growing.FIGURES["length_first_out"](BUILDER).value == "math"
+    assert growing.FIGURES["length_first_out"](DEFAULT_DEVICE).value == "math"
     altered.at_length(128, 8192, "compiled", stopped="out of memory for 8.00 GiB more at 8192 tokens")
-    assert growing.FIGURES["length_first_out"](BUILDER).value == "compiled"
+    assert growing.FIGURES["length_first_out"](DEFAULT_DEVICE).value == "compiled"
 
 
 def test_rate_and_share_by_hand(altered: Altered) -> None:
     """Two causal products of 8192 tokens, 2 x 2 x 128 x 8192 x 4096 x 64 FLOP; a product of 8192 cubed as ceiling."""
     altered.at_length(64, 8192, "flash", time_us=time_us(1000))
-    spot = growing.spot(64, 8192, "flash", BUILDER)
+    spot = growing.spot(64, 8192, "flash", DEFAULT_DEVICE)
     assert spot.flops == 2 * 2 * 128 * 8192 * 4096 * 64
     assert spot.bytes == 4 * 2 * 128 * 8192 * 64
     assert spot.rate == pytest.approx(spot.flops / 1e-3)
     altered.at_length(64, 16384, "flash", time_us=time_us(4000))
-    found = recording.load("attention/flash", BUILDER)
+    found = load_recording("attention/flash", DEFAULT_DEVICE)
     ceilings = tuple(
         replace(one, timing=constant(1000)) if one.what == growing.LARGE_PRODUCT else one for one in found.ceilings
     )
     altered.recordings[found.id] = replace(found, ceilings=ceilings)
-    share = growing.product_share(64, "flash")(BUILDER)
+    share = growing.product_share(64, "flash")(DEFAULT_DEVICE)
     assert share.value == pytest.approx(100 * (spot.flops * 4 / 4e-3) / (2 * 8192**3 / 1e-3))
 
 
 def test_a_share_needs_its_ceiling(altered: Altered) -> None:
-    found = recording.load("attention/flash", BUILDER)
+    found = load_recording("attention/flash", DEFAULT_DEVICE)
     altered.recordings[found.id] = replace(found, ceilings=())
     with pytest.raises(RecordingError, match="make record CHAPTER=attention"):
-        growing.product_share(64, "cuDNN")(BUILDER)
+        growing.product_share(64, "cuDNN")(DEFAULT_DEVICE)
 
 
 def test_what_stopped_has_no_time() -> None:
     with pytest.raises(growing.Stopped, match=r"math has no time at 16384 tokens: out of memory for 128.00 GiB"):
-        growing.length_timing(64, 16384, "math", BUILDER)
+        growing.length_timing(64, 16384, "math", DEFAULT_DEVICE)
 
 
 def test_the_fastest_of_a_row_is_bold(altered: Altered) -> None:
@@ -274,7 +276,7 @@ def test_what_stopped_is_left_out_of_the_roofline(altered: Altered) -> None:
 
 
 @pytest.mark.parametrize(("wide_us", "word"), [(101.0, "holds"), (110.0, "differs"), (90.0, "differs")])
-def test_a_wider_head_costs_naive_attention_nothing(altered: Altered, wide_us: float, word: Word) -> None:
+def test_a_wider_head_costs_naive_attention_nothing(altered: Altered, wide_us: float, word: Status) -> None:
     altered.at_length(64, 1024, "naive", time_us=time_us(100))
     altered.at_length(128, 1024, "naive", time_us=time_us(wide_us))
     assert verdict("O-A42") == word

@@ -11,12 +11,17 @@ import pytest
 
 from snippets.attention.findings import occupancy, traffic
 from snippets.attention.findings.measures import WAYS
-from snippets.lab import recording, tables
-from snippets.lab.claims import Word, judge
-from snippets.lab.figures import Figure
+from snippets.lab.finding.book import judge
+from snippets.lab.finding.claim import Status
+from snippets.lab.finding.figure import Figure
 from snippets.lab.html import Html
-from snippets.lab.recording import BUILDER, RecordingMissing
-from snippets.lab.trace import GpuActivity, TraceError
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.loading import load_trace
+from snippets.lab.recording.schema import NotRecorded
+from snippets.lab.trace.events import GpuActivity, TraceError
+from snippets.lab.trace.queries import middle_step
+
+# KEEP recording
 from tests.bench import AlteredRecordings
 
 PARTS = (traffic, occupancy)
@@ -34,12 +39,12 @@ H200 = {
 replace = msgspec.structs.replace
 
 
-def verdict(name: str) -> Word:
-    return judge(CLAIMS[name], "attention", BUILDER).word
+def verdict(name: str) -> Status:
+    return judge(CLAIMS[name], "attention", DEFAULT_DEVICE).word
 
 
 def measured(name: str) -> Figure:
-    found = judge(CLAIMS[name], "attention", BUILDER).measured
+    found = judge(CLAIMS[name], "attention", DEFAULT_DEVICE).measured
     assert found is not None
     return found
 
@@ -58,7 +63,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> AlteredRecordings:
 
 def alter(bench: AlteredRecordings, experiment: str, change: Callable[[GpuActivity], GpuActivity]) -> None:
     """Change every activity of a trace, in its steps and as a whole."""
-    traced = bench.trace(experiment, BUILDER)
+    traced = bench.trace(experiment, DEFAULT_DEVICE)
     steps = tuple(replace(step, activities=tuple(map(change, step.activities))) for step in traced.steps)
     bench.traces[experiment] = replace(traced, steps=steps, activities=tuple(map(change, traced.activities)))
 
@@ -68,14 +73,14 @@ def text_of(shown: Html) -> str:
 
 
 def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
-    judged = [judge(claim, "attention", BUILDER) for claim in CLAIMS.values()]
+    judged = [judge(claim, "attention", DEFAULT_DEVICE) for claim in CLAIMS.values()]
     assert [(one.claim.id, one.word, one.reason) for one in judged if one.word != "holds"] == []
 
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_is_conclusive(name: str) -> None:
-    assert FIGURES[name](BUILDER).conclusive
-    assert FIGURES[name](BUILDER).text
+    assert FIGURES[name](DEFAULT_DEVICE).conclusive
+    assert FIGURES[name](DEFAULT_DEVICE).text
 
 
 # ---- bytes
@@ -94,7 +99,7 @@ def test_every_figure_is_conclusive(name: str) -> None:
     ],
 )
 def test_bytes_are_those_of_the_formula(way: str, expected: int) -> None:
-    traced = recording.trace(WAYS[way], BUILDER)
+    traced = load_trace(WAYS[way], DEFAULT_DEVICE)
     assert [traffic.moved_bytes(traced, step) for step in traced.steps] == [expected] * len(traced.steps)
 
 
@@ -108,21 +113,21 @@ def test_bytes_of_math_by_hand() -> None:
     softmax = 2 * scores
     checking = (scores + answers) + (answers + rows) + 4 + (rows + scores + scores)
     expected = casts + scaling + products + building + adding + softmax + checking
-    traced = recording.trace(WAYS["math"], BUILDER)
-    assert traffic.moved_bytes(traced, tables.middle_step(traced)) == expected
+    traced = load_trace(WAYS["math"], DEFAULT_DEVICE)
+    assert traffic.moved_bytes(traced, middle_step(traced)) == expected
 
 
 def test_an_operator_of_unknown_work_is_said(bench: AlteredRecordings) -> None:
-    traced = bench.trace(WAYS["naive"], BUILDER)
+    traced = bench.trace(WAYS["naive"], DEFAULT_DEVICE)
     ops = tuple(replace(op, name="aten::other") if op.name == "aten::masked_fill_" else op for op in traced.cpu_ops)
     other = replace(traced, cpu_ops=ops)
     with pytest.raises(TraceError, match="does not tell the work of"):
-        traffic.moved_bytes(other, tables.middle_step(other))
+        traffic.moved_bytes(other, middle_step(other))
 
 
 def test_more_memory_than_the_scores_need_is_noticed(bench: AlteredRecordings) -> None:
     assert measured("A12").value == 4096 * 4096
-    found = bench.load("attention/lengths_64", BUILDER)
+    found = bench.load("attention/lengths_64", DEFAULT_DEVICE)
     at = {"variants": {"naive": {"peak_bytes": 2 * found.data["4096"]["variants"]["naive"]["peak_bytes"]}}}
     bench.recordings["attention/lengths_64"] = replace(found, data={**found.data, "4096": at})
     assert (verdict("A12"), measured("A12").text) == ("differs", "33.7 million")
@@ -132,7 +137,7 @@ def test_more_memory_than_the_scores_need_is_noticed(bench: AlteredRecordings) -
 
 def test_a_slower_copy_makes_memory_the_limit(bench: AlteredRecordings) -> None:
     for way in ("naive", "cuDNN"):
-        found = bench.load(WAYS[way], BUILDER)
+        found = bench.load(WAYS[way], DEFAULT_DEVICE)
         ceilings = tuple(
             replace(one, timing=replace(one.timing, median_us=2 * one.timing.median_us)) for one in found.ceilings
         )
@@ -179,7 +184,7 @@ def test_a_kernel_without_a_footprint_is_said() -> None:
 
 
 def test_the_properties_by_hand_are_the_builders() -> None:
-    properties = recording.trace(WAYS["flash"], BUILDER).device_properties
+    properties = load_trace(WAYS["flash"], DEFAULT_DEVICE).device_properties
     assert {name: properties[name] for name in H200} == H200
 
 
@@ -194,7 +199,7 @@ def test_more_registers_are_noticed(bench: AlteredRecordings) -> None:
 
 
 def test_an_estimate_of_another_kind_is_noticed(bench: AlteredRecordings) -> None:
-    count = len(occupancy.chapter_kernels(BUILDER))
+    count = len(occupancy.chapter_kernels(DEFAULT_DEVICE))
     assert measured("O-A29").text == f"{count} of {count}"
     alter(bench, WAYS["Flex"], lambda one: replace(one, occupancy_percent=13.0))
     assert (verdict("O-A28"), measured("O-A28").value) == ("differs", "cuDNN 18.8 %")
@@ -203,9 +208,9 @@ def test_an_estimate_of_another_kind_is_noticed(bench: AlteredRecordings) -> Non
 
 def test_without_a_trace_nothing_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "recorded", lambda *_: ())
-    assert (verdict("O-A29"), judge(CLAIMS["O-A29"], "attention", BUILDER).is_pending) == ("not measured", True)
-    with pytest.raises(RecordingMissing, match="make record CHAPTER=attention"):
-        CLAIMS["O-A29"].measure(BUILDER)
+    assert (verdict("O-A29"), judge(CLAIMS["O-A29"], "attention", DEFAULT_DEVICE).is_pending) == ("not measured", True)
+    with pytest.raises(NotRecorded, match="make record CHAPTER=attention"):
+        CLAIMS["O-A29"].measure(DEFAULT_DEVICE)
 
 
 def test_the_fullest_may_be_the_fastest(bench: AlteredRecordings) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from snippets.lab.kernel_names import as_data, decode
+from snippets.lab.trace.kernel_names import decode_kernel_name, kernel_name_data
 from tests.browser.conftest import Opened
 from tests.browser.serving import ROOT
 from tests.lab.samples import EVIL
@@ -33,7 +33,7 @@ def page(opened: Opened) -> Page:
 
 def test_both_decoders_agree_on_every_name(page: Page) -> None:
     names = NAMES + ODD
-    ours = [as_data(decode(name)) for name in names]
+    ours = [kernel_name_data(decode_kernel_name(name)) for name in names]
     theirs: list[dict[str, Any]] = page.evaluate("(names) => names.map(decodeKernelName)", names)
     assert len(theirs) == len(names) > 120
     differing = [(name, mine, other) for name, mine, other in zip(names, ours, theirs, strict=True) if mine != other]
@@ -42,16 +42,16 @@ def test_both_decoders_agree_on_every_name(page: Page) -> None:
 
 
 def test_both_call_a_kernel_the_same(page: Page) -> None:
-    assert page.evaluate(SHORT, NAMES) == [decode(name).short for name in NAMES]
+    assert page.evaluate(SHORT, NAMES) == [decode_kernel_name(name).short for name in NAMES]
 
 
 def test_a_pasted_name_is_decoded(page: Page) -> None:
     box = page.get_by_role("textbox", name="A kernel's name")
     expect(box).not_to_be_empty()
-    assert decode(box.input_value()).library != "unknown"
+    assert decode_kernel_name(box.input_value()).library != "unknown"
     name = "sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_stage4_warpsize2x2x1_tensor16x8x16_kernel"
     box.fill(name)
-    kernel = decode(name)
+    kernel = decode_kernel_name(name)
     decoder = page.locator("#kernel-decoder")
     expect(decoder.locator(".short")).to_have_text(kernel.short)
     terms, values = decoder.locator("dt").all_inner_texts(), decoder.locator("dd").all_inner_texts()
@@ -71,7 +71,7 @@ def test_a_pasted_name_is_decoded(page: Page) -> None:
 def test_a_pasted_name_stays_text(page: Page, name: str) -> None:
     page.evaluate("() => { window.alert = () => { throw new Error('ran') } }")
     page.get_by_role("textbox", name="A kernel's name").fill(name)
-    expect(page.locator("#kernel-decoder .short")).to_contain_text(decode(name).short[:20])
+    expect(page.locator("#kernel-decoder .short")).to_contain_text(decode_kernel_name(name).short[:20])
     expect(page.locator("#kernel-decoder").locator("img, script, b")).to_have_count(0)
 
 
@@ -82,7 +82,7 @@ def test_the_raw_name_is_one_step_away(opened: Opened) -> None:
     expect(raw).to_be_hidden()
     button.press("Enter")
     expect(raw).to_be_visible()
-    assert decode(raw.locator("code").inner_text()).short == button.inner_text()
+    assert decode_kernel_name(raw.locator("code").inner_text()).short == button.inner_text()
     page.keyboard.press("Escape")
     expect(raw).to_be_hidden()
     expect(button).to_be_focused()

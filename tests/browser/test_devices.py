@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from snippets.lab.figures import figure
-from snippets.lab.recording import BUILDER, short_name
+from snippets.lab.finding.quantities import figure
+from snippets.lab.recording.device import DEFAULT_DEVICE, short_name
 from tests.browser.conftest import Opened
 from tests.browser.two_devices import OTHER, OTHER_MHZ
 
-MHZ = {BUILDER: figure("mlp.clock", BUILDER).text, OTHER: f"{OTHER_MHZ:,.0f} MHz"}
+MHZ = {DEFAULT_DEVICE: figure("mlp.clock", DEFAULT_DEVICE).text, OTHER: f"{OTHER_MHZ:,.0f} MHz"}
 
 
 def choose(page: Page, device: str) -> None:
@@ -24,20 +24,20 @@ def sentence(page: Page) -> Locator:
 
 
 def expect_everything_of(page: Page, device: str) -> None:
-    other = OTHER if device == BUILDER else BUILDER
+    other = OTHER if device == DEFAULT_DEVICE else DEFAULT_DEVICE
     sets = page.locator(".tabbed-set").count()
     assert sets > 0
     expect(page.locator(f"input[data-device={device}]:checked")).to_have_count(sets)
     expect(page.locator(f"input[data-device={other}]:checked")).to_have_count(0)
     expect(sentence(page)).to_have_text(MHZ[device])
-    name = "NVIDIA H200" if device == BUILDER else "NVIDIA Sample"
+    name = "NVIDIA H200" if device == DEFAULT_DEVICE else "NVIDIA Sample"
     expect(page.locator(".provenance").filter(visible=True)).to_contain_text(name)
 
 
 def test_the_builder_comes_first(on_trial: Opened) -> None:
     page = on_trial().page
-    assert page.locator(".tabbed-labels").first.inner_text().split() == [short_name(BUILDER), short_name(OTHER)]
-    expect_everything_of(page, BUILDER)
+    assert page.locator(".tabbed-labels").first.inner_text().split() == [short_name(DEFAULT_DEVICE), short_name(OTHER)]
+    expect_everything_of(page, DEFAULT_DEVICE)
 
 
 def test_one_choice_is_for_all_and_is_kept(on_trial: Opened) -> None:
@@ -46,20 +46,20 @@ def test_one_choice_is_for_all_and_is_kept(on_trial: Opened) -> None:
     expect_everything_of(tab.page, OTHER)
     tab.go("next/")
     expect_everything_of(tab.page, OTHER)
-    choose(tab.page, BUILDER)
-    expect_everything_of(tab.page, BUILDER)
+    choose(tab.page, DEFAULT_DEVICE)
+    expect_everything_of(tab.page, DEFAULT_DEVICE)
     tab.go("trial/")
-    expect_everything_of(tab.page, BUILDER)
+    expect_everything_of(tab.page, DEFAULT_DEVICE)
 
 
 def test_the_choice_by_keyboard(on_trial: Opened) -> None:
     page = on_trial().page
-    page.locator(f"input[data-device={BUILDER}]").first.focus()
+    page.locator(f"input[data-device={DEFAULT_DEVICE}]").first.focus()
     page.keyboard.press("ArrowRight")
     expect_everything_of(page, OTHER)
 
 
-@pytest.mark.parametrize("device", [BUILDER, OTHER])
+@pytest.mark.parametrize("device", [DEFAULT_DEVICE, OTHER])
 def test_a_guess_is_judged_by_the_device_at_hand(on_trial: Opened, device: str) -> None:
     page = on_trial().page
     choose(page, device)
@@ -72,6 +72,6 @@ def test_a_guess_is_judged_by_the_device_at_hand(on_trial: Opened, device: str) 
 
 def test_without_scripts_a_tab_is_opened_all_the_same(on_trial: Opened) -> None:
     page = on_trial(scripts=False).page
-    expect(sentence(page)).to_have_text(MHZ[BUILDER])
+    expect(sentence(page)).to_have_text(MHZ[DEFAULT_DEVICE])
     choose(page, OTHER)
     expect(page.locator(".provenance").filter(visible=True)).to_contain_text("NVIDIA Sample")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from snippets.lab.figures import figure
-from snippets.lab.recording import BUILDER
+from snippets.lab.finding.quantities import figure
+from snippets.lab.recording.device import DEFAULT_DEVICE
 from tests.browser.conftest import Opened
 from tests.browser.looking import Tab
 
-KERNELS = int(figure("mlp.eager.kernels_per_step", BUILDER).value)
-GATE = figure("mlp.gate_us", BUILDER)
+KERNELS = int(figure("mlp.eager.kernels_per_step", DEFAULT_DEVICE).value)
+GATE = figure("mlp.gate_us", DEFAULT_DEVICE)
 GATE_US = float(GATE.value)
-ORDER = figure("mlp.order", BUILDER).text
+ORDER = figure("mlp.order", DEFAULT_DEVICE).text
 
 
 @pytest.fixture

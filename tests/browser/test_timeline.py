@@ -7,8 +7,8 @@ import gzip
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from snippets.lab import recording
-from snippets.lab.recording import BUILDER, short_name
+from snippets.lab.recording.device import DEFAULT_DEVICE, short_name
+from snippets.lab.recording.loading import load_recording, trace_path
 from tests.browser.conftest import Opened
 from tests.browser.serving import ROOT
 from tests.browser.two_devices import OTHER
@@ -208,7 +208,7 @@ def test_a_drag_pans_and_selects_nothing(figure: Locator) -> None:
     expect(figure.locator("[aria-selected=true]")).to_have_count(0)
 
 
-@pytest.mark.parametrize(("device", "width"), [(BUILDER, 360), (OTHER, 1280)])
+@pytest.mark.parametrize(("device", "width"), [(DEFAULT_DEVICE, 360), (OTHER, 1280)])
 def test_no_name_is_longer_than_its_slice(on_trial: Opened, device: str, width: int) -> None:
     """Whether the drawing was in sight from the beginning, or behind a tab."""
     page = on_trial(width=width).page
@@ -228,10 +228,10 @@ def test_without_scripts_the_picture_and_the_tables_are_complete(on_trial: Opene
     assert drawn["gemm"] == 6
     assert rows(figure).count() == figure.locator(".slice").count() > sum(drawn.values())
     expect(rows(figure).first).to_be_visible()
-    one = recording.load("mlp/eager", BUILDER)
+    one = load_recording("mlp/eager", DEFAULT_DEVICE)
     link = figure.get_by_role("link", name="Download .json.gz").first
     downloaded = tab.page.request.get(tab.page.evaluate("(link) => link.href", link.element_handle())).body()
-    assert downloaded == recording.trace_path(one, BUILDER).read_bytes()
+    assert downloaded == trace_path(one, DEFAULT_DEVICE).read_bytes()
     assert gzip.decompress(downloaded).startswith(b"{")
     assert str(ROOT).encode() not in downloaded
 

@@ -7,7 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
-from snippets.lab.recording import BUILDER
+from snippets.lab.recording.device import DEFAULT_DEVICE
 from tests.browser import serving
 from tests.browser.serving import ROOT
 
@@ -24,8 +24,8 @@ def build(folder: Path) -> Path:
     shutil.copytree(ROOT / "docs" / "assets", root / "docs" / "assets")
     shutil.copytree(PAGES, root / "docs", dirs_exist_ok=True)
     recordings = root / "docs" / "recordings"
-    for device in (BUILDER, OTHER):
-        shutil.copytree(ROOT / "docs" / "recordings" / BUILDER, recordings / device)
+    for device in (DEFAULT_DEVICE, OTHER):
+        shutil.copytree(ROOT / "docs" / "recordings" / DEFAULT_DEVICE, recordings / device)
     for path in recordings.glob(f"{OTHER}/*/*.json"):
         found = json.loads(path.read_text(encoding="utf-8"))
         found["circumstances"]["device"] = "NVIDIA Sample"

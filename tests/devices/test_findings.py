@@ -7,9 +7,12 @@ import msgspec
 import pytest
 
 from snippets.devices import findings
-from snippets.lab import recording
-from snippets.lab.figures import in_words
-from snippets.lab.recording import Ceiling, RecordingMissing, Timing
+from snippets.lab.finding.figure import format_value
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.loading import load_recording, load_recordings
+from snippets.lab.recording.schema import Ceiling, NotRecorded, Recording, Timing
+
+# KEEP recording
 from tests.lab import samples
 
 ONE_MS = Timing(1000.0, 990.0, 1010.0, (990.0, 1000.0, 1010.0))
@@ -34,7 +37,7 @@ def test_ceilings_are_ordered_by_size_as_numbers():
 
 
 def test_circumstances_are_those_of_a_timed_recording(monkeypatch):
-    timed = next(one for one in recording.every(recording.BUILDER) if one.ceilings)
+    timed = next(one for one in load_recordings(DEFAULT_DEVICE) if one.ceilings)
     later = msgspec.structs.replace(timed.circumstances, date="2999-01-01T00:00:00Z", driver="idle")
     untimed = msgspec.structs.replace(timed, points=(), circumstances=later)
     monkeypatch.setattr(recording, "every", lambda device: iter([timed, untimed]))
@@ -48,10 +51,10 @@ def cells(table: str) -> dict[str, str]:
 
 
 def test_clocks_are_a_range_over_sessions_and_the_rest_is_the_latest(monkeypatch):
-    timed = next(one for one in recording.every(recording.BUILDER) if one.ceilings)
+    timed = next(one for one in load_recordings(DEFAULT_DEVICE) if one.ceilings)
     monkeypatch.setattr(recording, "devices", lambda: ("any",))
 
-    def session(date: str, driver: str, **clocks: float) -> recording.Recording:
+    def session(date: str, driver: str, **clocks: float) -> Recording:
         found = msgspec.structs.replace(timed.circumstances, date=date, driver=driver, clocks=clocks)
         return msgspec.structs.replace(timed, circumstances=found)
 
@@ -68,22 +71,22 @@ def test_clocks_are_a_range_over_sessions_and_the_rest_is_the_latest(monkeypatch
 
 
 def test_every_ceiling_of_the_builder_is_in_the_table(monkeypatch):
-    monkeypatch.setenv("DEVICE", recording.BUILDER)
+    monkeypatch.setenv("DEVICE", DEFAULT_DEVICE)
     shown = findings.ceilings()
-    for one in recording.every(recording.BUILDER):
+    for one in load_recordings(DEFAULT_DEVICE):
         for ceiling in one.ceilings:
             assert f"<td>{ceiling.what}</td>" in shown
 
 
 def test_the_book_s_steps_are_shown_by_their_timings(monkeypatch):
-    monkeypatch.setenv("DEVICE", recording.BUILDER)
-    (layer,) = recording.load("linear/eager", recording.BUILDER).points
-    cells = [in_words(us, "us") for us in (layer.timings.warm.median_us, layer.timings.enqueue.median_us)]
+    monkeypatch.setenv("DEVICE", DEFAULT_DEVICE)
+    (layer,) = load_recording("linear/eager", DEFAULT_DEVICE).points
+    cells = [format_value(us, "us") for us in (layer.timings.warm.median_us, layer.timings.enqueue.median_us)]
     bars = "".join(findings.gpu_and_cpu().splitlines())
     for name, cell in zip(("GPU", "CPU"), cells, strict=True):
         assert f'<td>a linear layer</td><td>{name}</td><td class="number">{cell}</td>' in bars
     roofline = "".join(findings.roofline().splitlines())
-    rate = in_words(layer.flops / layer.timings.warm.median_us * 1e6, "flop/s")
+    rate = format_value(layer.flops / layer.timings.warm.median_us * 1e6, "flop/s")
     assert (
         f'<td>linear</td><td class="number">{layer.flops / layer.bytes:.1f}</td><td class="number">{rate}' in roofline
     )
@@ -92,7 +95,7 @@ def test_the_book_s_steps_are_shown_by_their_timings(monkeypatch):
 
 def test_without_recordings_the_page_says_what_to_run(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(recording, "devices", lambda: ())
-    with pytest.raises(RecordingMissing, match="make record"):
+    with pytest.raises(NotRecorded, match="make record"):
         findings.circumstances()
 
 

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from snippets.fused_mlp import model
 from snippets.fused_mlp.model import Tiles
-from snippets.lab.recording import ROOT
+from snippets.lab.recording.device import PROJECT
 
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 ACTIVATIONS = ("gelu_tanh", "gelu", "silu", "none")
@@ -155,7 +155,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Tensor]]
             "import sys; from tests.fused_mlp.test_kernels import run_all; run_all(sys.argv[1])",
             path,
         ],
-        cwd=ROOT,
+        cwd=PROJECT,
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,

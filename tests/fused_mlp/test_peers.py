@@ -12,34 +12,29 @@ import msgspec
 import pytest
 
 from snippets.fused_mlp.findings import peers as findings
-from snippets.lab import recording
-from snippets.lab.claims import Word, judge
-from snippets.lab.figures import Figure
+from snippets.lab.finding.book import judge
+from snippets.lab.finding.claim import Status
+from snippets.lab.finding.figure import Figure
 from snippets.lab.html import Html
-from snippets.lab.recording import (
-    BUILDER,
-    Circumstances,
-    Point,
-    Recording,
-    RecordingError,
-    RecordingMissing,
-    Timing,
-    Timings,
-)
-from snippets.lab.trace import Trace
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.recording.schema import Environment, NotRecorded, Point, Recording, RecordingError, Timing, Timings
+from snippets.lab.trace.events import Trace
+
+# KEEP recording
 
 CLAIMS = {claim.id: claim for claim in findings.CLAIMS}
 WIDE, THIN = (8, 64, 128), (512, 16, 32)
 replace = msgspec.structs.replace
-CIRCUMSTANCES = Circumstances("", "", "NVIDIA H200", "9.0", 132, 0, 0, "", "", {}, {})
+CIRCUMSTANCES = Environment("", "", "NVIDIA H200", "9.0", 132, 0, 0, "", "", {}, {})
 
 
-def verdict(name: str) -> Word:
-    return judge(CLAIMS[name], "fused_mlp", BUILDER).word
+def verdict(name: str) -> Status:
+    return judge(CLAIMS[name], "fused_mlp", DEFAULT_DEVICE).word
 
 
 def measured(name: str) -> Figure:
-    found = judge(CLAIMS[name], "fused_mlp", BUILDER).measured
+    found = judge(CLAIMS[name], "fused_mlp", DEFAULT_DEVICE).measured
     assert found is not None
     return found
 
@@ -58,7 +53,7 @@ class Shelf:
     """Recordings and traces that stand before the committed ones."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.load, self.trace = recording.load, recording.trace
+        self.load, self.trace = load_recording, load_trace
         self.recordings: dict[str, Recording] = {}
         self.traces: dict[str, Trace] = {}
         monkeypatch.setattr(recording, "load", lambda name, device, *_: self.found(name, device))
@@ -84,7 +79,7 @@ class Shelf:
     def kernels(self, variant: str, old: str, new: str) -> None:
         """Rename kernels of a variant's steps."""
         name = f"fused_mlp/{variant}"
-        traced = self.trace(name, BUILDER)
+        traced = self.trace(name, DEFAULT_DEVICE)
         steps = tuple(
             replace(step, activities=tuple(replace(one, name=one.name.replace(old, new)) for one in step.activities))
             for step in traced.steps
@@ -98,14 +93,14 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> Shelf:
 
 
 def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
-    judged = [judge(claim, "fused_mlp", BUILDER) for claim in findings.CLAIMS]
+    judged = [judge(claim, "fused_mlp", DEFAULT_DEVICE) for claim in findings.CLAIMS]
     assert [(one.claim.id, one.word, one.reason) for one in judged if not one.is_expected] == []
     assert [one.claim.id for one in judged if one.word == "not measured" and not one.is_pending] == []
 
 
 def test_every_difference_is_explained_without_numbers() -> None:
     for claim in findings.CLAIMS:
-        assert bool(claim.why) == (claim.expected.get(BUILDER) == "differs"), claim.id
+        assert bool(claim.why) == (claim.expected.get(DEFAULT_DEVICE) == "differs"), claim.id
         assert not re.search(r"\d\s?(?:[mµn]s|us|[MGT]B|%|T?FLOP)", claim.why), claim.id
 
 
@@ -118,7 +113,7 @@ def test_every_difference_is_explained_without_numbers() -> None:
     ],
 )
 def test_a_row_is_won_within_two_percent_of_the_fastest(
-    ours_us: tuple[float, ...], won: str, word: Word, shelf: Shelf
+    ours_us: tuple[float, ...], won: str, word: Status, shelf: Shelf
 ) -> None:
     shelf.rows(dict(zip((WIDE, THIN, findings.ONE_TOKEN), ours_us, strict=True)))
     assert (measured("F50").text, verdict("F50")) == (won, word)
@@ -129,9 +124,9 @@ def test_rows_of_both_types_are_counted_together(shelf: Shelf) -> None:
     shelf.rows({WIDE: 50.0, THIN: 200.0}, "float16")
     assert [measured(name).text for name in ("F50", "F51", "F52")] == ["2 of 2", "1 of 2", "3 of 4"]
     assert [verdict(name) for name in ("F50", "F51", "F52")] == ["holds", "differs", "holds"]
-    assert findings.FIGURES["rows_won"](BUILDER).value == 2
-    assert findings.FIGURES["rows_lost"](BUILDER).value == "none"
-    assert findings.FIGURES["rows_lost_float16"](BUILDER).value == "512x16x32"
+    assert findings.FIGURES["rows_won"](DEFAULT_DEVICE).value == 2
+    assert findings.FIGURES["rows_lost"](DEFAULT_DEVICE).value == "none"
+    assert findings.FIGURES["rows_lost_float16"](DEFAULT_DEVICE).value == "512x16x32"
 
 
 def test_who_wins_where_ours_loses_and_where_ours_gains_the_most(shelf: Shelf) -> None:
@@ -157,7 +152,7 @@ def test_the_table_marks_the_fastest_and_divides_by_the_fastest_other(shelf: She
 def test_rows_of_two_sessions_are_not_compared(shelf: Shelf) -> None:
     shelf.rows({WIDE: 50.0})
     shelf.put("bfloat16_fused", point_of(WIDE, 50.0), session="another")
-    found = judge(CLAIMS["F50"], "fused_mlp", BUILDER)
+    found = judge(CLAIMS["F50"], "fused_mlp", DEFAULT_DEVICE)
     assert (found.word, "recorded apart" in found.reason) == ("not measured", True)
 
 
@@ -179,7 +174,7 @@ def test_from_python_it_is_the_cpu_that_counts(shelf: Shelf) -> None:
     shelf.put("fused", point_of(WIDE, 100.0, enqueue_us=150.0))
     shelf.put("eager", point_of(WIDE, 300.0, enqueue_us=100.0))
     assert (measured("F55").value, verdict("F55")) == (1.5, "holds")
-    assert findings.FIGURES["cpu_over_gpu"](BUILDER).value == 1.5
+    assert findings.FIGURES["cpu_over_gpu"](DEFAULT_DEVICE).value == 1.5
     shelf.put("eager", point_of(WIDE, 300.0, enqueue_us=101.0))
     assert verdict("F55") == "differs"
 
@@ -187,8 +182,8 @@ def test_from_python_it_is_the_cpu_that_counts(shelf: Shelf) -> None:
 def test_a_pause_is_a_first_call_that_takes_twenty_times_the_second(shelf: Shelf) -> None:
     calls = {"first_call_ms": [900.0, 20.0, 19.9, 0.5], "second_call_ms": [1.0, 1.0, 1.0, 0.5]}
     shelf.put("new_shapes", tokens=[8, 6, 4, 2], fused=calls, static={**calls, "first_call_ms": [1800.0, 1, 1, 1]})
-    assert findings.pauses("fused", BUILDER) == [8, 6]
-    assert findings.FIGURES["pauses"](BUILDER).value == 2
+    assert findings.pauses("fused", DEFAULT_DEVICE) == [8, 6]
+    assert findings.FIGURES["pauses"](DEFAULT_DEVICE).value == 2
     assert [verdict(name) for name in ("F60", "F61", "F62", "F63")] == ["differs", "not measured", "differs", "differs"]
     assert (measured("F62").value, measured("F63").value) == ("8, 6", 0.5)
 
@@ -205,7 +200,7 @@ def test_one_row_with_a_larger_error_is_noticed(shelf: Shelf) -> None:
 @pytest.mark.parametrize(
     ("float16_error", "word"), [(1e-3 / 8, "holds"), (1e-3 / 7.8, "differs"), (1e-3 / 8.2, "differs")]
 )
-def test_three_digits_more_are_an_eighth_of_the_error(float16_error: float, word: Word, shelf: Shelf) -> None:
+def test_three_digits_more_are_an_eighth_of_the_error(float16_error: float, word: Status, shelf: Shelf) -> None:
     series = findings.SERIES
     shelf.put("bfloat16_fused", point_of(series, 1.0, 1e-3))
     shelf.put("float16_fused", point_of(series, 1.0, float16_error))
@@ -213,7 +208,7 @@ def test_three_digits_more_are_an_eighth_of_the_error(float16_error: float, word
 
 
 @pytest.mark.parametrize(("roundings", "word"), [(1, "differs"), (2, "holds"), (3, "differs")])
-def test_roundings_are_counted_by_the_error(roundings: int, word: Word, shelf: Shelf) -> None:
+def test_roundings_are_counted_by_the_error(roundings: int, word: Status, shelf: Shelf) -> None:
     shelf.put("gate_up_bare", point_of(WIDE, 1.0, 1.66e-3))
     shelf.put("fused", point_of(WIDE, 1.0, 1.66e-3 * roundings**0.5))
     assert verdict("F66") == word
@@ -230,7 +225,7 @@ def test_training_has_to_beat_every_other(shelf: Shelf) -> None:
 
 
 def test_a_kernel_that_only_writes_zeros_is_noticed(shelf: Shelf) -> None:
-    traced = recording.trace("fused_mlp/training_fused", BUILDER)
+    traced = load_trace("fused_mlp/training_fused", DEFAULT_DEVICE)
     assert (measured("F77").value, verdict("F77")) == ("0 and 0", "holds")
     ops = tuple(replace(op, name=op.name.replace("addmm", "zero_")) for op in traced.cpu_ops)
     shelf.traces["fused_mlp/training_fused"] = replace(traced, cpu_ops=ops)
@@ -260,7 +255,7 @@ def test_exercises_by_hand(shelf: Shelf) -> None:
 def test_what_was_never_timed_is_said(shelf: Shelf) -> None:
     shelf.put("fused", replace(point_of(WIDE, 1.0), timings=None))
     with pytest.raises(RecordingError, match=r"^fused_mlp/fused was not timed; make record CHAPTER=fused_mlp$"):
-        findings.timed_at("fused_mlp/fused", BUILDER)
+        findings.timed_at("fused_mlp/fused", DEFAULT_DEVICE)
 
 
 @contextmanager
@@ -268,14 +263,14 @@ def waiting_for_recordings() -> Iterator[None]:
     """Skips what needs a recording that was never made."""
     try:
         yield
-    except RecordingMissing as error:
+    except NotRecorded as error:
         pytest.skip(f"not recorded yet: {error}")
 
 
 @pytest.mark.parametrize("name", findings.FIGURES)
 def test_every_figure_has_a_text(name: str) -> None:
     with waiting_for_recordings():
-        shown = findings.FIGURES[name](BUILDER)
+        shown = findings.FIGURES[name](DEFAULT_DEVICE)
     assert shown.text
     assert shown.conclusive
 
@@ -308,8 +303,8 @@ def test_what_is_shown_says_what_it_promises(name: str) -> None:
 
 def test_a_missing_recording_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str, *_: object) -> Trace:
-        raise RecordingMissing(f"no recording {name!r}; run make record CHAPTER=fused_mlp")
+        raise NotRecorded(f"no recording {name!r}; run make record CHAPTER=fused_mlp")
 
     monkeypatch.setattr(recording, "load", missing)
     monkeypatch.setattr(recording, "trace", missing)
-    assert {judge(claim, "fused_mlp", BUILDER).word for claim in findings.CLAIMS} == {"not measured"}
+    assert {judge(claim, "fused_mlp", DEFAULT_DEVICE).word for claim in findings.CLAIMS} == {"not measured"}

@@ -10,17 +10,20 @@ import pytest
 
 from snippets.fused_mlp import model
 from snippets.fused_mlp.findings import pingpong
-from snippets.lab import recording
-from snippets.lab.claims import judge
-from snippets.lab.figures import Figure
-from snippets.lab.recording import BUILDER, Recording, RecordingMissing, Timing
-from snippets.lab.trace import CpuOp, GpuActivity, Step, Trace
+from snippets.lab.finding.book import judge
+from snippets.lab.finding.figure import Figure
+from snippets.lab.recording.device import DEFAULT_DEVICE, recorded_names
+from snippets.lab.recording.loading import load_recording
+from snippets.lab.recording.schema import NotRecorded, Recording, Timing
+from snippets.lab.trace.events import CpuOp, GpuActivity, Step, Trace
+
+# KEEP recording
 
 replace = msgspec.structs.replace
 HOPPER = {"multiprocessors": 132, "registers": 65536, "shared_bytes": 233472, "threads": 2048}
 CLAIMS = {claim.id: claim for claim in pingpong.CLAIMS}
 needs_recordings = pytest.mark.skipif(
-    not recording.recorded(BUILDER, "fused_mlp"), reason="the chapter is not recorded yet"
+    not recorded_names(DEFAULT_DEVICE, "fused_mlp"), reason="the chapter is not recorded yet"
 )
 
 
@@ -28,14 +31,14 @@ class Bench:
     """Recordings of the builder, some of them altered in memory."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.load = recording.load
+        self.load = load_recording
         self.recordings: dict[str, Recording] = {}
         monkeypatch.setattr(
             recording, "load", lambda name, device, *_: self.recordings.get(name) or self.load(name, device)
         )
 
     def found(self, name: str) -> Recording:
-        return self.recordings.get(name) or self.load(name, BUILDER)
+        return self.recordings.get(name) or self.load(name, DEFAULT_DEVICE)
 
     def data(self, name: str, **changed: Any) -> None:
         """Change fields of what `measure` returned."""
@@ -52,7 +55,7 @@ class Bench:
         self.recordings[name] = replace(found, points=(replace(at, timings=replace(at.timings, **{kind: longer})),))
 
     def word(self, identity: str) -> str:
-        return judge(CLAIMS[identity], "fused_mlp", BUILDER).word
+        return judge(CLAIMS[identity], "fused_mlp", DEFAULT_DEVICE).word
 
 
 @pytest.fixture
@@ -135,7 +138,7 @@ def test_turns_draws_every_role_without_an_amount() -> None:
 
 @needs_recordings
 def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
-    judged = [judge(claim, "fused_mlp", BUILDER) for claim in pingpong.CLAIMS]
+    judged = [judge(claim, "fused_mlp", DEFAULT_DEVICE) for claim in pingpong.CLAIMS]
     assert [(one.claim.id, one.word, one.reason) for one in judged if one.word == "not measured"] == []
     assert [(one.claim.id, one.word) for one in judged if not one.is_expected] == []
 
@@ -143,7 +146,7 @@ def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
 @needs_recordings
 @pytest.mark.parametrize("name", pingpong.FIGURES)
 def test_every_figure_has_a_text(name: str) -> None:
-    shown = pingpong.FIGURES[name](BUILDER)
+    shown = pingpong.FIGURES[name](DEFAULT_DEVICE)
     assert shown.text
     assert shown.conclusive
 
@@ -189,7 +192,7 @@ def test_an_idea_that_is_worth_something_else_flips_the_verdict(
 def test_a_kernel_that_takes_less_leaves_room_for_a_second(bench: Bench) -> None:
     taken = bench.found("fused_mlp/resources").data["pingpong_kernel"]
     bench.data("fused_mlp/resources", pingpong_kernel={**taken, "registers": 80, "shared_bytes": 100_000})
-    assert pingpong.FIGURES["programs_fit"](BUILDER) == Figure(2, origin="fused_mlp/resources")
+    assert pingpong.FIGURES["programs_fit"](DEFAULT_DEVICE) == Figure(2, origin="fused_mlp/resources")
     assert [bench.word(identity) for identity in ("F24", "F25", "F26")] == ["differs"] * 3
 
 
@@ -204,7 +207,7 @@ def test_a_kernel_that_spills_is_not_as_it_should_be(bench: Bench) -> None:
 def test_without_quack_there_is_nothing_to_compare(bench: Bench) -> None:
     bench.recordings["fused_mlp/quack"] = replace(bench.found("fused_mlp/quack"), data={"missing": "No module"})
     assert [bench.word(identity) for identity in ("F43", "F44")] == ["not measured"] * 2
-    with pytest.raises(RecordingMissing, match="No module"):
+    with pytest.raises(NotRecorded, match="No module"):
         pingpong.beside_quack()
 
 
@@ -229,6 +232,6 @@ def test_tables_have_a_row_for_each(shown: Callable[[], str], rows: int) -> None
 @needs_recordings
 def test_candidates_are_listed_from_the_fastest() -> None:
     for part in ("gate_up", "forward"):
-        times = list(pingpong.tuned(part, BUILDER).values())
+        times = list(pingpong.tuned(part, DEFAULT_DEVICE).values())
         assert times == sorted(times)
         assert len(times) > 1

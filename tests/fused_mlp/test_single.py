@@ -10,11 +10,13 @@ import msgspec
 import pytest
 
 from snippets.fused_mlp.findings import single as findings
-from snippets.lab import kineto as reader
-from snippets.lab.claims import Word, judge
-from snippets.lab.figures import Figure
-from snippets.lab.recording import BUILDER, Timing
-from snippets.lab.trace import GpuActivity, Trace, TraceError
+from snippets.lab.finding.book import judge
+from snippets.lab.finding.claim import Status
+from snippets.lab.finding.figure import Figure
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.schema import Timing
+from snippets.lab.trace.events import GpuActivity, Trace, TraceError
+from snippets.lab.trace.kineto import read_trace
 from tests.bench import AlteredRecordings
 from tests.lab import kineto
 
@@ -25,12 +27,12 @@ WEIGHT_BYTES = 2 * 768 * 3072
 replace = msgspec.structs.replace
 
 
-def verdict(name: str) -> Word:
-    return judge(CLAIMS[name], "fused_mlp", BUILDER).word
+def verdict(name: str) -> Status:
+    return judge(CLAIMS[name], "fused_mlp", DEFAULT_DEVICE).word
 
 
 def measured(name: str) -> Figure:
-    found = judge(CLAIMS[name], "fused_mlp", BUILDER).measured
+    found = judge(CLAIMS[name], "fused_mlp", DEFAULT_DEVICE).measured
     assert found is not None
     return found
 
@@ -41,15 +43,15 @@ class Bench(AlteredRecordings):
     def recorded(self, name: str, **changed: Any) -> None:
         """Change fields of a recording."""
         name = f"fused_mlp/{name}"
-        self.recordings[name] = replace(self.recordings.get(name) or self.load(name, BUILDER), **changed)
+        self.recordings[name] = replace(self.recordings.get(name) or self.load(name, DEFAULT_DEVICE), **changed)
 
     def timed(self, name: str, kind: str, like: str, factor: float) -> None:
         """Give one kind of timing of `name` the times of `like`, longer or shorter."""
-        (point,) = self.load(f"fused_mlp/{like}", BUILDER).points
+        (point,) = self.load(f"fused_mlp/{like}", DEFAULT_DEVICE).points
         old: Timing = getattr(point.timings, kind)
         samples = tuple(factor * sample for sample in old.samples_us)
         timing = Timing(factor * old.median_us, factor * old.q1_us, factor * old.q3_us, samples)
-        (point,) = (self.recordings.get(f"fused_mlp/{name}") or self.load(f"fused_mlp/{name}", BUILDER)).points
+        (point,) = (self.recordings.get(f"fused_mlp/{name}") or self.load(f"fused_mlp/{name}", DEFAULT_DEVICE)).points
         self.recorded(name, points=(replace(point, timings=replace(point.timings, **{kind: timing})),))
 
     def kernels(
@@ -57,7 +59,7 @@ class Bench(AlteredRecordings):
     ) -> None:
         """Change the GPU work of every step of a trace, or only that of one."""
         name = f"fused_mlp/{name}"
-        traced = self.traces.get(name) or self.trace(name, BUILDER)
+        traced = self.traces.get(name) or self.trace(name, DEFAULT_DEVICE)
         steps = (
             replace(step, activities=change(step.activities)) if only in (None, place) else step
             for place, step in enumerate(traced.steps)
@@ -71,11 +73,11 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def value(name: str) -> Any:
-    return findings.FIGURES[name](BUILDER).value
+    return findings.FIGURES[name](DEFAULT_DEVICE).value
 
 
 def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
-    judged = [judge(claim, "fused_mlp", BUILDER) for claim in findings.CLAIMS]
+    judged = [judge(claim, "fused_mlp", DEFAULT_DEVICE) for claim in findings.CLAIMS]
     assert [(one.claim.id, one.word, one.reason) for one in judged if not one.is_expected] == []
     assert "not measured" not in {one.word for one in judged}
 
@@ -83,7 +85,7 @@ def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
 def test_every_difference_is_explained_without_numbers() -> None:
     assert sorted(CLAIMS, key=lambda name: int(name[1:])) == [f"F{place}" for place in range(1, 20)]
     for claim in findings.CLAIMS:
-        assert bool(claim.why) == (claim.expected.get(BUILDER) == "differs"), claim.id
+        assert bool(claim.why) == (claim.expected.get(DEFAULT_DEVICE) == "differs"), claim.id
         assert not re.search(r"\d\s?(?:[mµn]s|us|[MGT]B|%|T?FLOP)", claim.why), claim.id
 
 
@@ -100,7 +102,7 @@ def forward_of(*products: tuple[list[int], list[int]], others: tuple[str, ...] =
             kineto.launch(place, begin + 2),
             kineto.kernel(f"k{place}", place, begin + 300, 2),
         ]
-    return reader.read(kineto.trace_bytes(*events))
+    return read_trace(kineto.trace_bytes(*events))
 
 
 def test_trips_and_bytes_of_a_small_forward() -> None:
@@ -122,8 +124,8 @@ def test_a_step_without_a_product_has_no_hidden_size() -> None:
 def test_bytes_come_from_the_shapes() -> None:
     small = 3 * X_BYTES + 3 * WEIGHT_BYTES
     assert value("eager_bytes") == small + 8 * HIDDEN_BYTES
-    assert findings._forward_bytes("compiled")(BUILDER).value == small + 6 * HIDDEN_BYTES
-    assert findings._fused_bytes(BUILDER).value == small - X_BYTES + 2 * HIDDEN_BYTES
+    assert findings._forward_bytes("compiled")(DEFAULT_DEVICE).value == small + 6 * HIDDEN_BYTES
+    assert findings._fused_bytes(DEFAULT_DEVICE).value == small - X_BYTES + 2 * HIDDEN_BYTES
     assert value("least_bytes") == small - X_BYTES
     assert value("avoidable") == pytest.approx(100 * (8 * HIDDEN_BYTES + X_BYTES) / (small + 8 * HIDDEN_BYTES))
     assert value("saved_by_two") == pytest.approx(100 * (6 * HIDDEN_BYTES + X_BYTES) / (small + 8 * HIDDEN_BYTES))
@@ -149,7 +151,7 @@ def test_f1_counts_trips_and_wants_steps_that_agree(bench: Bench) -> None:
 
 
 def test_floors_follow_the_ceilings(bench: Bench) -> None:
-    eager = bench.load("fused_mlp/eager", BUILDER)
+    eager = bench.load("fused_mlp/eager", DEFAULT_DEVICE)
     (point,) = eager.points
     exact = {
         "copy": (2_000_000_000, 0, 1e3),  # two bytes in a picosecond
@@ -187,7 +189,7 @@ MM, TEMPLATE, POINTWISE = "extern_kernels.mm", "triton_tem_fused_mm_1", "triton_
         ([MM, MM, POINTWISE, POINTWISE, MM], [MM, MM, POINTWISE, POINTWISE, MM], "differs", 0),
     ],
 )
-def test_f5_reads_the_calls(default: list[str], tuned: list[str], word: Word, own: int, bench: Bench) -> None:
+def test_f5_reads_the_calls(default: list[str], tuned: list[str], word: Status, own: int, bench: Bench) -> None:
     bench.recorded("generated", data={"compiled": {"calls": default}, "max_autotune": {"calls": tuned}})
     assert (verdict("F5"), value("own_products")) == (word, own)
 
@@ -225,7 +227,7 @@ def test_f6_notices_another_product(bench: Bench) -> None:
     ],
 )
 def test_bands_have_two_sides(
-    name: str, changed: str, like: str, kinds: tuple[str, ...], factor: float, word: Word, bench: Bench
+    name: str, changed: str, like: str, kinds: tuple[str, ...], factor: float, word: Status, bench: Bench
 ) -> None:
     for kind in kinds:
         bench.timed(changed, kind, like, factor)
@@ -234,7 +236,7 @@ def test_bands_have_two_sides(
 
 def test_times_of_two_sessions_are_not_compared(bench: Bench) -> None:
     bench.recorded("pointwise_copy", session="another")
-    found = judge(CLAIMS["F7"], "fused_mlp", BUILDER)
+    found = judge(CLAIMS["F7"], "fused_mlp", DEFAULT_DEVICE)
     assert (found.word, "were recorded apart" in found.reason) == ("not measured", True)
 
 
@@ -247,7 +249,7 @@ def test_f12_counts_kernels(bench: Bench) -> None:
 
 
 def test_f17_and_f19_take_the_kernel_s_own_time(bench: Bench) -> None:
-    (point,) = bench.load("fused_mlp/linear_64_fused", BUILDER).points
+    (point,) = bench.load("fused_mlp/linear_64_fused", DEFAULT_DEVICE).points
     assert point.timings is not None
     warm = point.timings.warm.median_us
     bench.kernels("linear_64_fused", lambda found: tuple(replace(one, duration_us=1.2 * warm) for one in found))
@@ -264,5 +266,5 @@ def test_what_a_thread_does_is_read_from_the_launch(bench: Bench) -> None:
         "pointwise_fused",
         lambda found: tuple(replace(one, registers=77, grid=(6144, 1, 1), block=(256, 1, 1)) for one in found),
     )
-    assert findings._launches("fused_mlp/pointwise_fused", BUILDER) == [("77", "256", "16")]
+    assert findings._launches("fused_mlp/pointwise_fused", DEFAULT_DEVICE) == [("77", "256", "16")]
     assert '<td class="number">77</td>' in findings.pointwise_compared()

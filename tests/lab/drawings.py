@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from snippets.lab import svg
+from snippets.lab.drawing.svg import LETTER
+
+# KEEP svg
 
 
 def drawing(shown: str) -> Element:
@@ -46,7 +48,7 @@ def words(shown: str) -> Iterator[tuple[str, float, float, float]]:
     for element, of_group in styles.items():
         if element.tag == "text":
             text = "".join(element.itertext())
-            length = len(text) * svg.LETTER
+            length = len(text) * LETTER
             anchor = re.search(r"text-anchor:(\w+)", element.get("style", "") + of_group)
             before = {"middle": length / 2, "end": length}.get(anchor[1], 0) if anchor else 0
             left = float(element.get("x", "")) - before

@@ -12,10 +12,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from snippets.lab import archive, figures, recording
-from snippets.lab.claims import Claim
-from snippets.lab.figures import Figure
-from snippets.lab.recording import Ceiling, Circumstances, Point, Recording, Timing, Timings
+from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.figure import Figure
+from snippets.lab.recording.device import RECORDINGS
+from snippets.lab.recording.digest import source_digest
+from snippets.lab.recording.saving import save_recording
+from snippets.lab.recording.schema import Ceiling, Environment, Point, Recording, Timing, Timings
+
+# KEEP archive
+# KEEP figures
+# KEEP recording
 from tests.lab import kineto
 
 DEVICE = "nvidia-sample"
@@ -24,7 +30,7 @@ EVIL = ("</title><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "
 PARTS = {"circumstances", "points", "timings"}
 
 
-def circumstances(**changed: Any) -> Circumstances:
+def circumstances(**changed: Any) -> Environment:
     given: dict[str, Any] = {
         "date": "2026-10-01T12:00:00Z",
         "commit": "0123abc",
@@ -38,7 +44,7 @@ def circumstances(**changed: Any) -> Circumstances:
         "versions": {"python": "3.12.3", "torch": "2.11.0", "triton": "not installed"},
         "clocks": {"sm_mhz": 1980.0},
     }
-    return Circumstances(**given | changed)
+    return Environment(**given | changed)
 
 
 def timing(*samples_us: float) -> Timing:
@@ -80,7 +86,7 @@ def sample(experiment_id: str = "mlp/eager", **changed: Any) -> Recording:
         "chapter": chapter,
         "experiment": name,
         "label": "mlp_fwd",
-        "digest": recording.source_digest(chapter),
+        "digest": source_digest(chapter),
         "session": "2026-10-01T11:59:00Z",
         "circumstances": circumstances(),
         "capture_s": 1.5,
@@ -128,19 +134,19 @@ def trace_json(
 def put(root: Path, *found: Recording, trace: bytes | None = None, device: str = DEVICE) -> None:
     """Save recordings, those with a trace with this one."""
     for one in found:
-        recording.save(one, (trace or trace_json()) if one.has_trace else None, device, root)
+        save_recording(one, (trace or trace_json()) if one.has_trace else None, device, root)
 
 
 def shelf(monkeypatch: pytest.MonkeyPatch, root: Path, device: str = DEVICE) -> Path:
     """Make `root` the place of all recordings, and `device` the one that pages show."""
 
     def moved(value: object) -> object:
-        return root if value == recording.RECORDINGS else value
+        return root if value == RECORDINGS else value
 
     modules: tuple[ModuleType, ...] = (recording, figures, archive)
     for module in modules:
         for function in vars(module).values():
-            if callable(function) and recording.RECORDINGS in (getattr(function, "__defaults__", None) or ()):
+            if callable(function) and RECORDINGS in (getattr(function, "__defaults__", None) or ()):
                 monkeypatch.setattr(function, "__defaults__", tuple(map(moved, function.__defaults__)))
     monkeypatch.setattr(recording, "RECORDINGS", root)
     monkeypatch.setattr(recording, "BUILDER", device)

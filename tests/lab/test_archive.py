@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab import archive, recording
-from snippets.lab.archive import ArchiveError
+from snippets.lab.recording.loading import load_recording
+from snippets.lab.tools.archive import ArchiveError, pack_archive, unpack_archive
+
+# KEEP archive
+# KEEP recording
 from tests.lab import samples
 from tests.lab.samples import DEVICE, as_dict, files, put, sample
 
@@ -29,7 +32,7 @@ def home(tmp_path: Path) -> Path:
 
 def packed(tmp_path: Path) -> Path:
     put(tmp_path / "away", sample(), sample("mlp/new", has_trace=False), sample("linear/eager"))
-    archive.pack(tmp_path / "out" / "a.tar.gz", DEVICE, tmp_path / "away")
+    pack_archive(tmp_path / "out" / "a.tar.gz", DEVICE, tmp_path / "away")
     return tmp_path / "out" / "a.tar.gz"
 
 
@@ -50,7 +53,7 @@ def good() -> dict[str, bytes]:
 def refused(source: Path, home: Path, message: str) -> None:
     before = files(home)
     with pytest.raises(ArchiveError) as raised:
-        archive.unpack(source, home)
+        unpack_archive(source, home)
     assert message in str(raised.value)
     assert str(raised.value).startswith(source.name)
     assert files(home) == before
@@ -59,7 +62,7 @@ def refused(source: Path, home: Path, message: str) -> None:
 def test_what_is_packed_is_what_is_unpacked(tmp_path: Path) -> None:
     source = packed(tmp_path)
     ids = [f"{DEVICE} linear/eager", f"{DEVICE} mlp/eager", f"{DEVICE} mlp/new"]
-    assert archive.unpack(source, tmp_path / "home") == (ids, [])
+    assert unpack_archive(source, tmp_path / "home") == (ids, [])
     assert files(tmp_path / "home") == files(tmp_path / "away")
     assert len(files(tmp_path / "home")) == 5
 
@@ -69,7 +72,7 @@ def test_packing_counts_and_takes_only_recordings_of_the_device(tmp_path: Path) 
     put(tmp_path / "away", sample(), device="nvidia-other")
     (tmp_path / "away" / DEVICE / "mlp" / ".eager.json.1.new").write_text("half")
     (tmp_path / "away" / DEVICE / "notes.txt").write_text("not ours")
-    assert archive.pack(tmp_path / "a.tar.gz", DEVICE, tmp_path / "away") == 3
+    assert pack_archive(tmp_path / "a.tar.gz", DEVICE, tmp_path / "away") == 3
     with tarfile.open(tmp_path / "a.tar.gz") as tar:
         assert tar.getnames() == [JSON, TRACE, f"{DEVICE}/mlp/new.json"]
 
@@ -79,7 +82,7 @@ def test_packing_the_same_gives_the_same_bytes(tmp_path: Path) -> None:
         put(tmp_path / name, sample(), sample("mlp/new", has_trace=False))
         for path in (tmp_path / name).rglob("*"):
             path.chmod(0o700 if name == "a" or path.is_dir() else 0o600)
-        archive.pack(tmp_path / f"{name}.tar.gz", DEVICE, tmp_path / name)
+        pack_archive(tmp_path / f"{name}.tar.gz", DEVICE, tmp_path / name)
     packed_bytes = (tmp_path / "a.tar.gz").read_bytes()
     assert packed_bytes == (tmp_path / "b.tar.gz").read_bytes()
     assert packed_bytes[4:8] == bytes(4), "no time of packing"
@@ -87,8 +90,8 @@ def test_packing_the_same_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_the_same_file_by_hand_is_taken(tmp_path: Path, home: Path) -> None:
     """What the refusals below differ from."""
-    assert archive.unpack(tarred(tmp_path / "a.tar.gz", *good().items()), home) == ([f"{DEVICE} mlp/eager"], [])
-    assert recording.load("mlp/eager", DEVICE, home).label == "mlp_fwd"
+    assert unpack_archive(tarred(tmp_path / "a.tar.gz", *good().items()), home) == ([f"{DEVICE} mlp/eager"], [])
+    assert load_recording("mlp/eager", DEVICE, home).label == "mlp_fwd"
 
 
 @pytest.mark.parametrize(
@@ -99,12 +102,12 @@ def test_a_newer_recording_is_kept(session: str, is_kept: bool, tmp_path: Path) 
     """Another machine's archive also holds what that machine was given, which may be older than what is here."""
     old = tmp_path / "away", sample(session="2026-11-20T10:00:00Z", label="theirs")
     put(*old, sample("mlp/new", has_trace=False, session="2026-11-20T10:00:00Z"))
-    archive.pack(tmp_path / "a.tar.gz", DEVICE, tmp_path / "away")
+    pack_archive(tmp_path / "a.tar.gz", DEVICE, tmp_path / "away")
     put(tmp_path / "home", sample(session=session, label="ours"))
-    written, kept = archive.unpack(tmp_path / "a.tar.gz", tmp_path / "home")
+    written, kept = unpack_archive(tmp_path / "a.tar.gz", tmp_path / "home")
     assert kept == [f"{DEVICE} mlp/eager"] * is_kept
     assert written == [f"{DEVICE} mlp/eager"] * (not is_kept) + [f"{DEVICE} mlp/new"]
-    assert recording.load("mlp/eager", DEVICE, tmp_path / "home").label == ("ours" if is_kept else "theirs")
+    assert load_recording("mlp/eager", DEVICE, tmp_path / "home").label == ("ours" if is_kept else "theirs")
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from snippets.lab import kineto as reader
-from snippets.lab import recording
-from snippets.lab.averages import STEPS, Average, key_averages
-from snippets.lab.trace import CpuOp, Trace
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.loading import load_recordings, load_trace
+from snippets.lab.trace.averages import STEPS, Average, key_averages
+from snippets.lab.trace.events import CpuOp, Trace
+from snippets.lab.trace.kineto import read_trace
 from tests.lab import kineto
 from tests.lab.kineto import HOST
 
-TRACED = [found.id for found in recording.every(recording.BUILDER) if found.has_trace]
+TRACED = [found.id for found in load_recordings(DEFAULT_DEVICE) if found.has_trace]
 
 
 def rows(*events: kineto.Event) -> dict[str, Average]:
-    return {row.name: row for row in key_averages(reader.read(kineto.trace_bytes(*events)))}
+    return {row.name: row for row in key_averages(read_trace(kineto.trace_bytes(*events)))}
 
 
 def times(row: Average) -> tuple[float, float, float, float, int]:
@@ -85,7 +86,7 @@ def test_a_name_within_itself() -> None:
     found = rows(*events)
     assert times(found["aten::sum"]) == (36, 40, 7, 7, 1)
     assert times(found["aten::to"]) == (30, 50, 0, 0, 2)
-    theirs = torchs(reader.read(kineto.trace_bytes(*events)))
+    theirs = torchs(read_trace(kineto.trace_bytes(*events)))
     assert {name: times(row) for name, row in found.items()} == theirs
 
 
@@ -95,12 +96,12 @@ def test_no_time_is_left_over_by_arithmetic() -> None:
 
 
 def test_an_annotation_and_an_operator_of_one_name() -> None:
-    found = key_averages(reader.read(kineto.trace_bytes(kineto.annotation("x", 0, 9), kineto.op("x", 20, 4))))
+    found = key_averages(read_trace(kineto.trace_bytes(kineto.annotation("x", 0, 9), kineto.op("x", 20, 4))))
     assert [(row.kind, row.cpu_us) for row in found] == [("annotation", 9), ("operator", 4)]
 
 
 def test_nothing() -> None:
-    assert key_averages(reader.read(kineto.trace_bytes())) == ()
+    assert key_averages(read_trace(kineto.trace_bytes())) == ()
 
 
 def torchs(traced: Trace) -> dict[str, tuple[float, float, float, float, int]]:
@@ -132,7 +133,7 @@ def torchs(traced: Trace) -> dict[str, tuple[float, float, float, float, int]]:
 
 @pytest.mark.parametrize("experiment", TRACED)
 def test_torch_computes_the_same(experiment: str) -> None:
-    traced = recording.trace(experiment, recording.BUILDER)
+    traced = load_trace(experiment, DEFAULT_DEVICE)
     ours = {row.name: times(row) for row in key_averages(traced)}
     theirs = torchs(traced)
     assert ours.keys() == theirs.keys()

@@ -17,8 +17,23 @@ import msgspec
 import pytest
 import torch
 
-from snippets.lab import capture, kineto, recording, timing, trace, worker
+from snippets.lab.capture.environment import commit, nvidia_smi
+from snippets.lab.capture.profiling import relative_error, trace_of
+from snippets.lab.capture.recorder import Outcome, _groups, _sharing_a_process, record_experiments
+from snippets.lab.capture.selection import NoGpu, require_gpu, select_pending
+from snippets.lab.capture.timing import timing_of
 from snippets.lab.experiment import Experiment, Subject, find
+from snippets.lab.recording.device import PROJECT, chapter_folder
+from snippets.lab.recording.digest import source_digest
+from snippets.lab.recording.loading import load_recording, load_trace, trace_path
+from snippets.lab.recording.schema import Recording, Timing, Timings
+from snippets.lab.trace.kineto import read_trace
+from snippets.lab.trace.queries import steps_agree
+
+# KEEP capture
+# KEEP recording
+# KEEP trace
+# KEEP worker
 from tests.lab import samples
 from tests.lab.samples import DEVICE, as_dict, files, put, sample
 
@@ -44,7 +59,7 @@ def test_failures_are_named_and_the_others_go_on(
         put(root, sample(one.id, label="earlier"))
     before = files(root)
 
-    outcomes = list(capture.record(FAULTS, DEVICE, root, PACKAGE, on="cpu"))
+    outcomes = list(record_experiments(FAULTS, DEVICE, root, PACKAGE, on="cpu"))
 
     assert {outcome.experiment.name: outcome.failed for outcome in outcomes} == {
         "wrong": "ArithmeticError: wrong answer: relative error 5.00e-01, at most 1e-02 allowed",
@@ -70,12 +85,12 @@ def test_failures_are_named_and_the_others_go_on(
     assert "    | the second line\n" in out, "the traceback is there when the failure is told"
     assert out.rstrip().splitlines()[-1].startswith("4/5 ")
 
-    check_recording_of_a_cpu(recording.load("faults/right", DEVICE, root), root)
+    check_recording_of_a_cpu(load_recording("faults/right", DEVICE, root), root)
 
 
-def check_recording_of_a_cpu(found: recording.Recording, root: Path) -> None:
+def check_recording_of_a_cpu(found: Recording, root: Path) -> None:
     assert (found.schema, found.label, found.schedule, found.first_steps) == (1, "f", (1, 1, 3), 3)
-    assert found.digest == recording.source_digest("faults")
+    assert found.digest == source_digest("faults")
     assert found.data == {"origin": "right.py"}
     assert found.ceilings == ()
     (point,) = found.points
@@ -84,7 +99,7 @@ def check_recording_of_a_cpu(found: recording.Recording, root: Path) -> None:
     assert (point.reference_dtype, point.peak_memory_bytes, point.timings) == ("float64", 0, None)
     assert found.session <= found.circumstances.date
     assert found.circumstances.versions["python"] == ".".join(map(str, sys.version_info[:3]))
-    traced = recording.trace("faults/right", DEVICE, root)
+    traced = load_trace("faults/right", DEVICE, root)
     assert [step.name for step in traced.steps] == ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"]
     for step in traced.steps:
         label = traced.label_span(step, "f")
@@ -128,7 +143,7 @@ def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
     before = files(root)
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, str(root)],
-        cwd=recording.ROOT,
+        cwd=PROJECT,
         env={**os.environ, "WORKER_PID_FILE": str(pid_file), "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -171,8 +186,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def test_what_is_finished_is_saved(
     tmp_path: Path, measured: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert list(capture.record(RIGHT, DEVICE, tmp_path, PACKAGE, on="cpu")) == [capture.Outcome(RIGHT[0])]
-    assert recording.load("faults/right", DEVICE, tmp_path) == sample("faults/right")
+    assert list(record_experiments(RIGHT, DEVICE, tmp_path, PACKAGE, on="cpu")) == [Outcome(RIGHT[0])]
+    assert load_recording("faults/right", DEVICE, tmp_path) == sample("faults/right")
     assert told(capsys) == ["0/1 faults/right: checking", "0/1 faults/right: recorded"]
 
 
@@ -180,7 +195,7 @@ def test_a_place_that_cannot_be_written_is_told(
     tmp_path: Path, measured: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / DEVICE).write_text("in the way")
-    (outcome,) = capture.record(RIGHT, DEVICE, tmp_path, PACKAGE, on="cpu")
+    (outcome,) = record_experiments(RIGHT, DEVICE, tmp_path, PACKAGE, on="cpu")
     assert outcome.failed.startswith("not saved: [Errno ")
     assert f"faults/right: {outcome.failed}" in capsys.readouterr().out
     assert files(tmp_path) == {DEVICE: b"in the way"}
@@ -194,7 +209,7 @@ def test_a_full_disk_is_told(tmp_path: Path, measured: Callable[..., None], monk
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    (outcome,) = capture.record(RIGHT, DEVICE, tmp_path, PACKAGE, on="cpu")
+    (outcome,) = record_experiments(RIGHT, DEVICE, tmp_path, PACKAGE, on="cpu")
     assert outcome.failed == "not saved: [Errno 28] No space left on device"
     assert files(tmp_path) == before
 
@@ -220,7 +235,7 @@ def test_what_cannot_be_a_recording_is_told(
     tmp_path: Path, measured: Callable[..., None], content: bytes, trace_json: bytes, cause: str
 ) -> None:
     measured(content, trace_json)
-    (outcome,) = capture.record(RIGHT, DEVICE, tmp_path, PACKAGE, on="cpu")
+    (outcome,) = record_experiments(RIGHT, DEVICE, tmp_path, PACKAGE, on="cpu")
     assert outcome.failed.startswith(cause)
     assert files(tmp_path) == {}
 
@@ -231,12 +246,12 @@ def names(found: list[Experiment]) -> list[str]:
 
 def test_what_needs_recording(tmp_path: Path) -> None:
     everything = names(list(FAULTS))
-    assert names(capture.wanted(FAULTS, DEVICE, False, tmp_path)) == everything
+    assert names(select_pending(FAULTS, DEVICE, False, tmp_path)) == everything
     put(tmp_path, *(sample(one.id) for one in FAULTS))
-    assert capture.wanted(FAULTS, DEVICE, False, tmp_path) == []
-    assert names(capture.wanted(FAULTS, DEVICE, True, tmp_path)) == everything
-    assert names(capture.wanted(FAULTS, "nvidia-other", False, tmp_path)) == everything
-    assert names(capture.wanted([*RIGHT, *RIGHT], DEVICE, True, tmp_path)) == ["right", "wrong"]
+    assert select_pending(FAULTS, DEVICE, False, tmp_path) == []
+    assert names(select_pending(FAULTS, DEVICE, True, tmp_path)) == everything
+    assert names(select_pending(FAULTS, "nvidia-other", False, tmp_path)) == everything
+    assert names(select_pending([*RIGHT, *RIGHT], DEVICE, True, tmp_path)) == ["right", "wrong"]
 
 
 @pytest.mark.parametrize(
@@ -256,10 +271,10 @@ def test_one_that_needs_recording_takes_its_group_along(
     tmp_path: Path, name: str, fault: str, needed: list[str]
 ) -> None:
     put(tmp_path, *(sample(one.id) for one in FAULTS))
-    found = sample(f"faults/{name}", digest="0" * 16 if fault == "stale" else recording.source_digest("faults"))
+    found = sample(f"faults/{name}", digest="0" * 16 if fault == "stale" else source_digest("faults"))
     put(tmp_path, msgspec.structs.replace(found, has_trace=fault != "untraced"))
-    json_file = recording.folder(DEVICE, "faults", tmp_path) / f"{name}.json"
-    trace_file = recording.trace_path(found, DEVICE, tmp_path)
+    json_file = chapter_folder(DEVICE, "faults", tmp_path) / f"{name}.json"
+    trace_file = trace_path(found, DEVICE, tmp_path)
     if fault == "missing":
         json_file.unlink()
     elif fault == "damaged":
@@ -268,7 +283,7 @@ def test_one_that_needs_recording_takes_its_group_along(
         trace_file.unlink()
     elif fault == "damaged trace":
         samples.damage(trace_file, lambda content: content[:30])
-    assert names(capture.wanted(FAULTS, DEVICE, False, tmp_path)) == needed
+    assert names(select_pending(FAULTS, DEVICE, False, tmp_path)) == needed
 
 
 def test_who_shares_a_process() -> None:
@@ -278,7 +293,7 @@ def test_who_shares_a_process() -> None:
     cold = Experiment(
         chapter="faults", name="c", label="c", make=warm.make, work=warm.work, parameters={"size": 1}, first_steps=0
     )
-    groups = capture._groups([*FAULTS, cold, other, measuring])
+    groups = _groups([*FAULTS, cold, other, measuring])
     assert [tuple(one.name for one in group) for group in groups] == [
         ("wrong", "right"),
         ("raises",),
@@ -288,17 +303,17 @@ def test_who_shares_a_process() -> None:
         ("first",),
         ("hangs",),
     ]
-    assert [len(capture._sharing_a_process(groups[place:])) for place in range(7)] == [4, 3, 2, 1, 1, 1, 1]
+    assert [len(_sharing_a_process(groups[place:])) for place in range(7)] == [4, 3, 2, 1, 1, 1, 1]
 
 
 def test_without_a_gpu_nothing_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(recording, "this_device", lambda: None)
-    with pytest.raises(capture.NoGpu, match=r"^no CUDA GPU here, .*python -m snippets\.lab run CHAPTER/EXPERIMENT$"):
-        capture.require_gpu()
+    with pytest.raises(NoGpu, match=r"^no CUDA GPU here, .*python -m snippets\.lab run CHAPTER/EXPERIMENT$"):
+        require_gpu()
     monkeypatch.setattr(recording, "this_device", lambda: "nvidia-t4")
-    with pytest.raises(capture.NoGpu, match=r"^this machine has a GPU \(nvidia-t4\), but torch .* cannot use it"):
-        capture.require_gpu()
+    with pytest.raises(NoGpu, match=r"^this machine has a GPU \(nvidia-t4\), but torch .* cannot use it"):
+        require_gpu()
 
 
 def subject(answer: float, expected: float, tolerance: float = 1e-2) -> Subject:
@@ -310,13 +325,13 @@ def subject(answer: float, expected: float, tolerance: float = 1e-2) -> Subject:
 
 @pytest.mark.parametrize(("answer", "expected", "error"), [(1.0, 1.0, 0.0), (3.0, 4.0, 0.25), (0.0, 2.0, 1.0)])
 def test_the_error_is_relative_to_the_reference(answer: float, expected: float, error: float) -> None:
-    assert worker.relative_error(subject(answer, expected, 1.0), "cpu") == (error, "float64", 0)
+    assert relative_error(subject(answer, expected, 1.0), "cpu") == (error, "float64", 0)
 
 
 @pytest.mark.parametrize("answer", [1.02, float("nan"), float("inf"), -1.0])
 def test_a_wrong_answer_is_refused(answer: float) -> None:
     with pytest.raises(ArithmeticError, match=r"^wrong answer: relative error \S+, at most 1e-02 allowed$"):
-        worker.relative_error(subject(answer, 1.0), "cpu")
+        relative_error(subject(answer, 1.0), "cpu")
 
 
 @pytest.mark.parametrize(
@@ -336,28 +351,28 @@ def test_profiles_are_taken_until_the_steps_agree(
     monkeypatch.setattr(worker, "profiled", lambda *arguments: None)
     monkeypatch.setattr(worker, "chrome_trace", chrome_trace)
     one = Experiment(chapter="c", name="n", label="l", make=subject, work=RIGHT[0].work, first_steps=first_steps)
-    assert worker.trace_of(one, subject(1.0, 1.0), "cpu") == given[-1 if traces != "never" else 0]
+    assert trace_of(one, subject(1.0, 1.0), "cpu") == given[-1 if traces != "never" else 0]
     assert len(calls) == tries
 
 
 def test_the_commit_of_a_recording(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COMMIT", "0123456789abcdef")
-    assert worker.commit() == "0123456789ab"
+    assert commit() == "0123456789ab"
     monkeypatch.delenv("COMMIT")
     with monkeypatch.context() as patched:
         patched.setattr(recording, "ROOT", tmp_path)
-        assert worker.commit() == "unknown"
+        assert commit() == "unknown"
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert worker.commit() == "unknown", "a machine without git can record"
-    assert worker.nvidia_smi("driver_version") == {}
+    assert commit() == "unknown", "a machine without git can record"
+    assert nvidia_smi("driver_version") == {}
 
 
 def test_a_timing_keeps_its_samples() -> None:
-    found = timing.timing([5.0, 1.0, 2.0, 4.0, 3.0004])
-    assert found == recording.Timing(3.0, 2.0, 4.0, (5.0, 1.0, 2.0, 4.0, 3.0))
+    found = timing_of([5.0, 1.0, 2.0, 4.0, 3.0004])
+    assert found == Timing(3.0, 2.0, 4.0, (5.0, 1.0, 2.0, 4.0, 3.0))
 
 
-def timed(found: recording.Recording) -> recording.Timings:
+def timed(found: Recording) -> Timings:
     timings = found.points[0].timings
     assert timings is not None
     return timings
@@ -371,7 +386,7 @@ def test_failures_of_a_gpu_are_named_and_the_others_go_on(tmp_path: Path, capsys
         put(tmp_path, sample(one.id, label="earlier", has_trace=one.is_traced))
     before = files(tmp_path)
     outcomes = {
-        outcome.experiment.name: outcome.failed for outcome in capture.record(chosen, DEVICE, tmp_path, PACKAGE)
+        outcome.experiment.name: outcome.failed for outcome in record_experiments(chosen, DEVICE, tmp_path, PACKAGE)
     }
     assert outcomes.keys() == {one.name for one in chosen}
     assert "illegal memory access" in outcomes["illegal"]
@@ -389,7 +404,7 @@ def test_failures_of_a_gpu_are_named_and_the_others_go_on(tmp_path: Path, capsys
 
 
 def check_recordings_of_a_gpu(root: Path) -> None:
-    first, second = (recording.load(f"gpu_faults/{name}", DEVICE, root) for name in ("first", "second"))
+    first, second = (load_recording(f"gpu_faults/{name}", DEVICE, root) for name in ("first", "second"))
     assert first.session == second.session
     assert first.circumstances.multiprocessors > 0
     assert first.circumstances.driver != ""
@@ -407,8 +422,8 @@ def check_recordings_of_a_gpu(root: Path) -> None:
     assert timed(first).rotated_bytes == timed(first).input_sets * 3 * 2 * 256 * 256
     assert [one.what for one in first.ceilings] == ["copy", "matmul 8192x8192x8192", "matmul 256x256x256"]
     assert all(one.timing.median_us > 0 for one in first.ceilings)
-    traced = recording.trace("gpu_faults/first", DEVICE, root)
+    traced = load_trace("gpu_faults/first", DEVICE, root)
     assert len(traced.steps) == 3
-    assert trace.steps_agree(traced)
+    assert steps_agree(traced)
     assert all(len(step.kernels) >= 1 for step in traced.steps)
-    assert kineto.read(recording.trace_path(first, DEVICE, root)) == traced
+    assert read_trace(trace_path(first, DEVICE, root)) == traced

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab import svg
+from snippets.lab.drawing.svg import SERIES, VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,9 +26,9 @@ def variables(scheme: str) -> dict[str, str]:
 
 
 def test_every_color_of_a_drawing_is_given() -> None:
-    given = set(svg.VARIABLES.values()) - {"--md-default-bg-color"}
+    given = set(VARIABLES.values()) - {"--md-default-bg-color"}
     assert given == set(variables("")) == set(variables("slate"))
-    assert len(svg.SERIES) == 6
+    assert len(SERIES) == 6
 
 
 def linear(color: str) -> list[float]:

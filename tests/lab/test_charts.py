@@ -13,11 +13,25 @@ from types import SimpleNamespace
 
 import pytest
 
-from snippets.lab import bars, charts, kernel_names, svg
-from snippets.lab.curves import Spot
+from snippets.lab.drawing.bars import BEHIND, EDGE, joined
+from snippets.lab.drawing.charts import (
+    KINDS,
+    bytes_moved,
+    cpu_gpu_bars,
+    kernel_bars,
+    roofline_chart,
+    stacked_bars,
+    timing_bars,
+)
+from snippets.lab.drawing.curves import RooflinePoint
+from snippets.lab.drawing.svg import HATCHES, MARKERS, SERIES, WIDTH, label
 from snippets.lab.html import Html
-from snippets.lab.recording import Ceiling, RecordingMissing
-from snippets.lab.trace import TraceError
+from snippets.lab.recording.schema import Ceiling, NotRecorded
+from snippets.lab.trace.events import TraceError
+
+# KEEP charts
+# KEEP kernel_names
+# KEEP svg
 from tests.lab import kineto, samples
 from tests.lab.drawings import boxes, drawing, said, texts
 from tests.lab.samples import DEVICE, EVIL, Markup, point, put, sample, timing, timings
@@ -36,11 +50,11 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 CHARTS: dict[str, Callable[[str, str], Html]] = {
-    "stacks": lambda name, ident: charts.stacked_bars(name, {name: [(name, 5.0), ("b", 1.0)]}, ident=ident),
-    "bytes": lambda name, ident: charts.bytes_moved(name, {name: [(name, 5_000_000), ("b", 8)]}, ident=ident),
-    "pairs": lambda name, ident: charts.paired_bars(name, {name: {name: timing(5.0, 6.0, 7.0)}}, ident=ident),
-    "roofline": lambda name, ident: charts.roofline(
-        name, {name: Spot(40_000_000, 1_000_000, timing(8.0, 10.0, 12.0))}, ceilings(name), ident=ident
+    "stacks": lambda name, ident: stacked_bars(name, {name: [(name, 5.0), ("b", 1.0)]}, ident=ident),
+    "bytes": lambda name, ident: bytes_moved(name, {name: [(name, 5_000_000), ("b", 8)]}, ident=ident),
+    "pairs": lambda name, ident: timing_bars(name, {name: {name: timing(5.0, 6.0, 7.0)}}, ident=ident),
+    "roofline": lambda name, ident: roofline_chart(
+        name, {name: RooflinePoint(40_000_000, 1_000_000, timing(8.0, 10.0, 12.0))}, ceilings(name), ident=ident
     ),
 }
 
@@ -80,16 +94,16 @@ def test_two_builds_draw_the_same_and_matplotlib_waits_for_the_first_chart() -> 
     told = {**os.environ, "PYTHONHASHSEED": "1"}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=told)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.rstrip("\n") == charts.stacked_bars("c", STACKS, ident="x")
+    assert done.stdout.rstrip("\n") == stacked_bars("c", STACKS, ident="x")
 
 
 def test_settings_of_matplotlib_stay_as_they_were() -> None:
     import matplotlib
 
     with matplotlib.rc_context({"font.size": 77, "svg.fonttype": "path"}):
-        shown = charts.stacked_bars("c", STACKS, ident="x")
+        shown = stacked_bars("c", STACKS, ident="x")
         assert (matplotlib.rcParams["font.size"], matplotlib.rcParams["svg.fonttype"]) == (77, "path")
-    assert shown == charts.stacked_bars("c", STACKS, ident="x")
+    assert shown == stacked_bars("c", STACKS, ident="x")
 
 
 ODD = [*EVIL, "$x_1$ two\nlines \x00\x1b\ud800 \u202etfel 日本語 \U0001f600 %s {0} &amp;"]
@@ -104,20 +118,20 @@ def test_untrusted_names(show: Callable[[str, str], Html], name: str) -> None:
     assert not {"script", "img", "b", "title"} & set(seen.elements)
     assert [key for key, _ in seen.attributes if key.startswith("on") or key == "src"] == []
     assert [one.text for one in drawing(shown).iter("title")] == [plain]
-    assert any(svg.label(plain, 24).split("…")[0] in text for text in texts(shown))
+    assert any(label(plain, 24).split("…")[0] in text for text in texts(shown))
 
 
 def test_long_names_are_shortened_in_the_drawing_only() -> None:
     name = "void at::native::" + "x" * 500
-    shown = charts.stacked_bars("c", {"a": [(name, 1.0)]}, ident="x")
+    shown = stacked_bars("c", {"a": [(name, 1.0)]}, ident="x")
     assert texts(shown)[-1] == f"void at::native::{'x' * 19}…{'x' * 17}"
     assert name in said(shown)
     assert cells(shown)[1][2] == name
 
 
 def test_parts_of_a_bar() -> None:
-    shown = charts.stacked_bars("c", STACKS, ident="x", axis="GPU time")
-    across = svg.WIDTH - 2 * bars.EDGE
+    shown = stacked_bars("c", STACKS, ident="x", axis="GPU time")
+    across = WIDTH - 2 * EDGE
     stacked, key = boxes(shown)[:5], boxes(shown)[5:]
     shares = [(0, 0.6), (0.6, 0.3), (0.9, 0.1), (0, 0.6), (0.6, 0.2)]
     assert [left for left, _, _, _ in stacked] == pytest.approx([3 + across * start for start, _ in shares], abs=0.11)
@@ -147,31 +161,31 @@ def test_parts_of_a_bar() -> None:
 
 
 def test_what_is_written_into_a_part_fits() -> None:
-    shown = charts.stacked_bars("c", {"a": [("x", 100.0), ("y", 8.0), ("z", 1.0)]}, ident="x")
+    shown = stacked_bars("c", {"a": [("x", 100.0), ("y", 8.0), ("z", 1.0)]}, ident="x")
     assert [text for text in texts(shown) if re.match(r"[ABC]( |$)", text)] == ["A 100 µs", "B", "A", "B", "C"]
 
 
 def test_neighbors_differ_by_more_than_color() -> None:
-    assert len(set(svg.HATCHES)) == len(set(svg.MARKERS)) == len(svg.SERIES) == len(charts.KINDS)
-    shown = charts.stacked_bars("c", {"a": [(name, 1.0) for name in "uvwxyz"]}, ident="x")
+    assert len(set(HATCHES)) == len(set(MARKERS)) == len(SERIES) == len(KINDS)
+    shown = stacked_bars("c", {"a": [(name, 1.0) for name in "uvwxyz"]}, ident="x")
     patterns = {"".join(path.get("d", "") for path in one.iter("path")) for one in drawing(shown).iter("pattern")}
     assert len(patterns) == 5
 
 
 def test_kinds_share_a_look_and_keep_their_letters() -> None:
-    shown = charts.stacked_bars("c", {"a": [("x", 1.0), ("y", 1.0)]}, ident="x", kinds={"x": 0, "y": 0})
+    shown = stacked_bars("c", {"a": [("x", 1.0), ("y", 1.0)]}, ident="x", kinds={"x": 0, "y": 0})
     assert "--chart-2" not in shown
     assert [row[1] for row in cells(shown)[1:]] == ["A", "B"]
 
 
 def test_of_many_names_the_smallest_are_joined() -> None:
     parts = [(f"k{place}", float(place + 1)) for place in range(15)]
-    assert bars.joined({"a": parts}, 15) == {"a": parts}
-    assert bars.joined({"a": parts, "b": [("k0", 1.0), ("k14", 2.0)]}, 12) == {
+    assert joined({"a": parts}, 15) == {"a": parts}
+    assert joined({"a": parts, "b": [("k0", 1.0), ("k14", 2.0)]}, 12) == {
         "a": [*parts[4:], ("4 others", 10.0)],
         "b": [("k14", 2.0), ("4 others", 1.0)],
     }
-    shown = charts.stacked_bars("c", {"a": parts}, ident="x")
+    shown = stacked_bars("c", {"a": parts}, ident="x")
     assert texts(shown)[-2:] == ["L", "4 others"]
     assert [row[:3] for row in cells(shown)[1:6]] == [["a", "–", f"k{n}"] for n in range(4)] + [["a", "A", "k4"]]
     assert len(cells(shown)) == 16
@@ -190,7 +204,7 @@ def test_of_many_names_the_smallest_are_joined() -> None:
 )
 def test_bars_that_cannot_be_drawn(groups: Mapping[str, list[tuple[str, float]]], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        charts.stacked_bars("c", groups, ident="x")
+        stacked_bars("c", groups, ident="x")
 
 
 def test_kernels_of_variants(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +218,7 @@ def test_kernels_of_variants(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> No
     put(shelf, sample("mlp/compiled"), trace=samples.trace_json(name="other gemm", kernels=(1, 1, 1)))
     put(shelf, sample("mlp/liger"), trace=samples.trace_json(name="unheard of", kernels=(1, 2, 1)))
     variants = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
-    shown = charts.kernel_time(variants, DEVICE, "c")
+    shown = kernel_bars(variants, DEVICE, "c")
     assert [row[:4] for row in cells(shown)[1:]] == [
         *(["eager", *rest] for rest in (["A", "GEMM", "10.0 µs"], ["A", "GEMM", "10.0 µs"], ["B", "fill", "4.00 µs"])),
         *(["compiled", *rest] for rest in (["C", "GEMM (2)", "10.0 µs"], ["B", "fill", "4.00 µs"])),
@@ -212,7 +226,7 @@ def test_kernels_of_variants(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ["Liger", "B", "fill", "4.00 µs"],
     ]
     assert {*re.findall(r"--chart-\d", shown)} == {"--chart-1", "--chart-5", "--chart-6"}
-    again = charts.kernel_time(variants, DEVICE, "another")
+    again = kernel_bars(variants, DEVICE, "another")
     assert not {*re.findall(r' id="([^"]*)"', shown)} & {*re.findall(r' id="([^"]*)"', again)}
 
 
@@ -226,19 +240,19 @@ def test_times_of_kernels_are_means_where_the_steps_agree(shelf: Path) -> None:
         return kineto.trace_bytes(*events)
 
     put(shelf, sample(), trace=steps(("a", "a", "a")))
-    assert cells(charts.kernel_time({"e": "mlp/eager"}, DEVICE, "c"))[1][3] == "30.0 µs"
+    assert cells(kernel_bars({"e": "mlp/eager"}, DEVICE, "c"))[1][3] == "30.0 µs"
     put(shelf, sample(), trace=steps(("a", "a", "b")))
-    assert cells(charts.kernel_time({"e": "mlp/eager"}, DEVICE, "c"))[1][3] == "20.0 µs"
+    assert cells(kernel_bars({"e": "mlp/eager"}, DEVICE, "c"))[1][3] == "20.0 µs"
     put(shelf, sample(), trace=kineto.trace_bytes(kineto.step(2, 0, 100)))
     with pytest.raises(TraceError, match="no GPU kernels"):
-        charts.kernel_time({"e": "mlp/eager"}, DEVICE, "c")
+        kernel_bars({"e": "mlp/eager"}, DEVICE, "c")
 
 
 def test_cpu_beside_gpu(shelf: Path) -> None:
     points = tuple(point({"batch": n}, timings(1.0 * n, 2.0 * n, 3.0 * n)) for n in (1, 50))
     put(shelf, sample("mlp/sweep_eager", points=points, has_trace=False))
     variants = {"one": "mlp/eager", "fifty": "mlp/sweep_eager[batch=50]"}
-    shown = charts.cpu_gpu(variants, DEVICE, "c")
+    shown = cpu_gpu_bars(variants, DEVICE, "c")
     assert cells(shown) == [
         ["variant", "timing", "median", "quartiles"],
         ["one", "GPU", "20.0 µs", "15.0 to 25.0 µs"],
@@ -247,7 +261,7 @@ def test_cpu_beside_gpu(shelf: Path) -> None:
         ["fifty", "CPU", "6.00 µs", "5.50 to 6.50 µs"],
     ]
     assert said(shown) == "one, GPU 20.0 µs; one, CPU 6.00 µs; fifty, GPU 100 µs; fifty, CPU 6.00 µs."
-    unit = (svg.WIDTH - 2 * bars.EDGE - bars.BEHIND) / 125
+    unit = (WIDTH - 2 * EDGE - BEHIND) / 125
     assert [width for _, _, width, _ in boxes(shown)] == pytest.approx(
         [20 * unit, 6 * unit, 100 * unit, 6 * unit], abs=0.11
     )
@@ -260,18 +274,18 @@ def test_cpu_beside_gpu(shelf: Path) -> None:
 
 def test_timings_that_cannot_be_drawn(shelf: Path) -> None:
     put(shelf, sample("mlp/compiled", points=(point(),)))
-    with pytest.raises(RecordingMissing, match=r"mlp/compiled was not timed; make record CHAPTER=mlp"):
-        charts.cpu_gpu({"c": "mlp/compiled"}, DEVICE, "c")
-    with pytest.raises(RecordingMissing, match="no recording 'mlp/liger'"):
-        charts.cpu_gpu({"c": "mlp/liger"}, DEVICE, "c")
+    with pytest.raises(NotRecorded, match=r"mlp/compiled was not timed; make record CHAPTER=mlp"):
+        cpu_gpu_bars({"c": "mlp/compiled"}, DEVICE, "c")
+    with pytest.raises(NotRecorded, match="no recording 'mlp/liger'"):
+        cpu_gpu_bars({"c": "mlp/liger"}, DEVICE, "c")
     with pytest.raises(ValueError, match="nothing to draw"):
-        charts.cpu_gpu({}, DEVICE, "c")
+        cpu_gpu_bars({}, DEVICE, "c")
     with pytest.raises(ValueError, match=r"must be above zero: {'a, b': 0.0}"):
-        charts.paired_bars("c", {"a": {"b": timing(0.0, 0.0, 1.0)}}, ident="x")
+        timing_bars("c", {"a": {"b": timing(0.0, 0.0, 1.0)}}, ident="x")
 
 
 def test_real_kernels_look_alike_where_they_do_alike() -> None:
-    shown = charts.kernel_time({"eager": "mlp/eager", "compiled": "mlp/compiled"}, H200, "c")
+    shown = kernel_bars({"eager": "mlp/eager", "compiled": "mlp/compiled"}, H200, "c")
     gemms = [row[1] for row in cells(shown)[1:] if "GEMM" in row[2]]
     assert gemms == [gemms[0], gemms[0], gemms[2]] * 2
     assert gemms[0] != gemms[2]

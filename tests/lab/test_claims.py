@@ -12,10 +12,17 @@ from typing import Any
 import pytest
 from pymdownx.inlinehilite import InlineHiliteException
 
-from snippets.lab import claims, recording
-from snippets.lab.claims import Claim, Source, Verdict, as_data, judge
-from snippets.lab.figures import Figure, UnknownFigure, figure
-from snippets.lab.trace import TraceError
+from snippets.lab.finding.book import Verdict, all_claims, judge
+from snippets.lab.finding.claim import Claim, Source
+from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.quantities import UnknownFigure, figure
+from snippets.lab.page.inline import src_formatter
+from snippets.lab.page.ledger import print_claims, verdict_data
+from snippets.lab.recording.schema import NotRecorded, RecordingError
+from snippets.lab.trace.events import TraceError
+
+# KEEP claims
+# KEEP recording
 from tests.lab import samples
 from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, claim, put, sample
 
@@ -32,7 +39,7 @@ def raising(error: Exception) -> Callable[[str], Figure]:
 @pytest.fixture
 def ledger(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Makes these the claims of the chapter mlp, and all there are."""
-    claims.all_claims.cache_clear()
+    all_claims.cache_clear()
 
     def fill(*mine: Claim, **others: tuple[Claim, ...]) -> None:
         of = {"mlp": mine, **others}
@@ -41,7 +48,7 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         monkeypatch.setattr(importlib, "import_module", modules.__getitem__)
 
     yield fill
-    claims.all_claims.cache_clear()
+    all_claims.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -51,8 +58,8 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         (lambda device: Figure(4), "differs", ""),
         (lambda device: Figure(5, conclusive=False), "inconclusive", ""),
         (lambda device: Figure(4, conclusive=False), "inconclusive", ""),
-        (raising(recording.RecordingMissing("no recording; make record")), "not measured", "no recording; make record"),
-        (raising(recording.RecordingError("damaged")), "not measured", "damaged"),
+        (raising(NotRecorded("no recording; make record")), "not measured", "no recording; make record"),
+        (raising(RecordingError("damaged")), "not measured", "damaged"),
         (raising(TraceError("no active steps")), "not measured", "no active steps"),
     ],
 )
@@ -118,11 +125,11 @@ def test_a_verdict_that_was_not_expected(word: Any, expected: dict[str, Any], de
 
 def test_ids_are_unique(ledger: Callable[..., None]) -> None:
     ledger(claim(), linear=(claim(id="L1"),))
-    assert {name: chapter for name, (chapter, _) in claims.all_claims().items()} == {"M1": "mlp", "L1": "linear"}
-    claims.all_claims.cache_clear()
+    assert {name: chapter for name, (chapter, _) in all_claims().items()} == {"M1": "mlp", "L1": "linear"}
+    all_claims.cache_clear()
     ledger(claim(), linear=(claim(),))
     with pytest.raises(ValueError, match=r"^claim M1 stands in mlp and in linear$"):
-        claims.all_claims()
+        all_claims()
 
 
 @pytest.mark.parametrize(("missing", "raises"), [("snippets.mlp.findings", False), ("numpy", True)])
@@ -137,17 +144,17 @@ def test_a_chapter_without_findings_and_findings_that_do_not_import(
     monkeypatch.setattr(importlib, "import_module", import_module)
     if raises:
         with pytest.raises(ModuleNotFoundError):
-            claims.all_claims()
+            all_claims()
     else:
-        assert claims.all_claims() == {}
+        assert all_claims() == {}
 
 
 def test_a_verdict_for_machines() -> None:
     source = Source("Part 2", "5 kernels", "NVIDIA A100")
     measured = Figure(21.5, "us", (21.0, 22.0), "origin")
     one = claim(source=source, why="Because.", measure=lambda device: measured)
-    assert list(as_data(judge(one, "mlp", "nvidia-h200"))) == KEYS
-    assert as_data(judge(one, "mlp", "nvidia-h200")) == {
+    assert list(verdict_data(judge(one, "mlp", "nvidia-h200"))) == KEYS
+    assert verdict_data(judge(one, "mlp", "nvidia-h200")) == {
         "id": "M1",
         "chapter": "mlp",
         "sentence": "Five kernels.",
@@ -159,14 +166,16 @@ def test_a_verdict_for_machines() -> None:
         "expected": "holds",
         "why": "Because.",
     }
-    plain = as_data(judge(claim(measure=raising(TraceError("x")), scope="timing", why="Because."), "mlp", "nvidia-t4"))
+    plain = verdict_data(
+        judge(claim(measure=raising(TraceError("x")), scope="timing", why="Because."), "mlp", "nvidia-t4")
+    )
     assert (plain["source"], plain["measured"], plain["verdict"]) == (None, None, "not measured")
     assert (plain["expected"], plain["why"]) == (None, "")
 
 
 def test_the_ledger_for_machines(ledger: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     ledger(claim(), claim(4, id="M2"), *(claim(name, id=f"X{place}") for place, name in enumerate(EVIL)))
-    assert claims.main("nvidia-h200", as_json=True, check=False) == 0
+    assert print_claims("nvidia-h200", as_json=True, check=False) == 0
     found = json.loads(capsys.readouterr().out)
     assert [(one["id"], one["verdict"]) for one in found[:2]] == [("M1", "holds"), ("M2", "differs")]
     assert [one["measured"]["value"] for one in found[2:]] == list(EVIL)
@@ -175,7 +184,7 @@ def test_the_ledger_for_machines(ledger: Callable[..., None], capsys: pytest.Cap
 
 def test_the_ledger_for_people(ledger: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     ledger(claim(), claim(4, id="M2"), claim(measure=raising(TraceError("no steps")), id="M3"))
-    assert claims.main("nvidia-h200", as_json=False, check=False) == 0
+    assert print_claims("nvidia-h200", as_json=False, check=False) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [" ".join(line.split()) for line in lines] == [
         "nvidia-h200 M1 holds 5 Five kernels.",
@@ -198,9 +207,9 @@ def test_a_flip_fails_the_check(
     code: int,
 ) -> None:
     ledger(claim(value, expected=expected))
-    assert claims.main("nvidia-h200", as_json, check=False) == 0
+    assert print_claims("nvidia-h200", as_json, check=False) == 0
     assert capsys.readouterr().err == ""
-    assert claims.main("nvidia-h200", as_json, check=True) == code
+    assert print_claims("nvidia-h200", as_json, check=True) == code
     word, prose = ("holds", "differs") if value == 5 else ("differs", "holds")
     said = f"M1 on nvidia-h200: {word}, but the prose was written for {prose}; read mlp's page and findings.py again\n"
     assert capsys.readouterr().err == (said if code else "")
@@ -215,7 +224,7 @@ def test_all_devices_unless_one_is_named(
     root = samples.shelf(monkeypatch, tmp_path)
     ledger(claim())
     for expected in ([DEVICE], [DEVICE, "nvidia-a"]):
-        assert claims.main(None, as_json=True, check=False) == 0
+        assert print_claims(None, as_json=True, check=False) == 0
         assert [one["device"] for one in json.loads(capsys.readouterr().out)] == expected
         put(root, sample(), device="nvidia-a")
         put(root, sample())
@@ -223,17 +232,17 @@ def test_all_devices_unless_one_is_named(
 
 def test_the_value_of_a_source(ledger: Callable[..., None]) -> None:
     ledger(claim(source=Source("Part 2", "5 kernels")), claim(id="M2"))
-    assert claims.src_formatter(" M1 ", "src", "src", None) == (
+    assert src_formatter(" M1 ", "src", "src", None) == (
         '<data class="src" value="5 kernels" title="Part 2, on an NVIDIA A100-SXM4-80GB">5 kernels</data>'
     )
     for name in ("M2", "M3", ""):
         with pytest.raises(InlineHiliteException, match=rf"^#!src {name}: no claim of that id with a source$"):
-            claims.src_formatter(name, "src", "src", None)
+            src_formatter(name, "src", "src", None)
 
 
 @pytest.mark.parametrize("name", EVIL)
 def test_untrusted_text(ledger: Callable[..., None], name: str) -> None:
     ledger(claim(source=Source(name, name, name)))
-    shown = claims.src_formatter("M1", "src", "src", None)
+    shown = src_formatter("M1", "src", "src", None)
     assert_only_text(shown, name)
     assert Markup(shown).text == name

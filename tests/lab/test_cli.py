@@ -13,13 +13,21 @@ from typing import Any
 import pytest
 import torch
 
-from snippets.lab import archive, capture, kineto, recording
 from snippets.lab.__main__ import COMMANDS, main
+from snippets.lab.capture.recorder import Outcome
 from snippets.lab.experiment import Experiment, chapters, experiments, find
+from snippets.lab.recording.device import PROJECT
+from snippets.lab.recording.loading import load_recording
+from snippets.lab.tools.archive import pack_archive
+from snippets.lab.trace.kineto import read_trace
+
+# KEEP archive
+# KEEP capture
+# KEEP recording
 from tests.lab import samples
 from tests.lab.samples import DEVICE, put, sample
 
-TRACE = recording.ROOT / "tests/traces/mlp_eager.json.gz"
+TRACE = PROJECT / "tests/traces/mlp_eager.json.gz"
 TINY = ["--batch", "4", "--in_dim", "8", "--out_dim", "16", "--device", "cpu"]
 
 Call = Callable[..., tuple[int, str, str]]
@@ -54,7 +62,7 @@ def process(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     """Its output is buffered, as it is for a reader: much of it is written only at the end."""
     command = [sys.executable, "-m", "snippets.lab", *arguments]
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    return subprocess.Popen(command, cwd=recording.ROOT, env=env, stderr=subprocess.PIPE, text=True, **options)
+    return subprocess.Popen(command, cwd=PROJECT, env=env, stderr=subprocess.PIPE, text=True, **options)
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "run"])
@@ -130,7 +138,7 @@ def test_run_profiles_here_and_writes_a_trace(call: Call, tmp_path: Path) -> Non
     assert "snippets.lab summary" not in out, "a trace of a CPU has no kernels to sum up"
     assert "Self CPU %" in out
     assert "aten::addmm" in out
-    traced = kineto.read(path)
+    traced = read_trace(path)
     assert [step.name for step in traced.steps] == ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"]
     assert [op.input_shapes[1] for op in traced.cpu_ops if op.name == "aten::addmm"] == [(4, 8)] * 3
     code, out, err = call("summary", str(path))
@@ -162,14 +170,14 @@ def recording_of(monkeypatch: pytest.MonkeyPatch, failing: str, root: Path) -> l
     """Replaces the measuring; what was asked for."""
     asked: list[tuple[list[str], str]] = []
 
-    def record(chosen: list[Experiment], device: str) -> Iterator[capture.Outcome]:
+    def record(chosen: list[Experiment], device: str) -> Iterator[Outcome]:
         asked.append(([one.name for one in chosen], device))
         for one in chosen:
             if one.name == failing:
-                yield capture.Outcome(one, "ValueError: no")
+                yield Outcome(one, "ValueError: no")
             else:
                 put(root, sample(one.id, has_trace=one.is_traced))
-                yield capture.Outcome(one)
+                yield Outcome(one)
 
     monkeypatch.setattr(capture, "require_gpu", lambda: DEVICE)
     monkeypatch.setattr(capture, "record", record)
@@ -210,9 +218,9 @@ def test_import_of_what_is_no_archive(call: Call, shelf: Path, tmp_path: Path) -
     assert (code, out) == (2, "")
     assert err.startswith("error: bad.tar.gz is no archive of recordings: ")
     put(tmp_path / "away", sample())
-    archive.pack(tmp_path / "good.tar.gz", DEVICE, tmp_path / "away")
+    pack_archive(tmp_path / "good.tar.gz", DEVICE, tmp_path / "away")
     assert call("import", str(tmp_path / "good.tar.gz")) == (0, f"{DEVICE} mlp/eager\n", "")
-    assert recording.load("mlp/eager", DEVICE, shelf) == sample()
+    assert load_recording("mlp/eager", DEVICE, shelf) == sample()
 
 
 def states(out: str) -> dict[str, str]:
@@ -370,7 +378,7 @@ def test_a_reader_that_has_gone_is_no_error(arguments: list[str]) -> None:
 
 def test_the_first_line_is_enough() -> None:
     command = f"{sys.executable} -m snippets.lab claims --json | head -1"
-    done = subprocess.run(command, shell=True, cwd=recording.ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, shell=True, cwd=PROJECT, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("[\n", "")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab import contents
+from snippets.lab.page.nav import chapter_list, chapters_in_nav
 from tests.lab.samples import EVIL, Markup, assert_only_text
 from tests.test_docs import CONFIG, ROOT, nav_pages
 
@@ -22,7 +22,7 @@ def write(root: Path, nav: str, **pages: str) -> None:
 
 def test_it_reads_what_a_reader_of_yaml_would() -> None:
     chapters = next(value for entry in CONFIG["nav"] for title, value in entry.items() if title == "Chapters")
-    found = contents.in_nav((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    found = chapters_in_nav((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     assert [f"{name}.md" for name in found] == nav_pages(chapters)
     assert list(found.values()) == [title for entry in chapters for title in entry]
 
@@ -30,7 +30,7 @@ def test_it_reads_what_a_reader_of_yaml_would() -> None:
 def test_a_row_for_each_chapter_in_the_order_of_nav(tmp_path: Path) -> None:
     nav = "nav:\n  - H: index.md\n  - Chapters:  # in order\n    - Z, the first: z.md # x\n    - A: a.md\n  - B: b.md\n"
     write(tmp_path, nav, z="Zed.", a="Ay.", b="Bee.")
-    shown = "".join(contents.chapters(tmp_path).splitlines())
+    shown = "".join(chapter_list(tmp_path).splitlines())
     assert '<tr><td><a href="z/">Z, the first</a></td><td>Zed.</td></tr><tr><td><a href="a/">A</a></td>' in shown
     assert "Bee." not in shown
 
@@ -38,7 +38,7 @@ def test_a_row_for_each_chapter_in_the_order_of_nav(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", EVIL)
 def test_what_a_page_says_of_itself_is_text(tmp_path: Path, text: str) -> None:
     write(tmp_path, "nav:\n  - Chapters:\n      - A: a.md\n", a=text)
-    shown = contents.chapters(tmp_path)
+    shown = chapter_list(tmp_path)
     assert_only_text(shown, text)
     assert Markup(shown).elements.count("tr") == 2
 
@@ -47,4 +47,4 @@ def test_a_page_without_a_description(tmp_path: Path) -> None:
     write(tmp_path, "nav:\n  - Chapters:\n      - A: a.md\n")
     (tmp_path / "docs/a.md").write_text("# A\n\ndescription: not here\n")
     with pytest.raises(ValueError, match=r"^docs/a\.md has no description at its top$"):
-        contents.chapters(tmp_path)
+        chapter_list(tmp_path)

@@ -11,10 +11,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from snippets.lab import charts, curves, svg
-from snippets.lab.curves import Roof, Scale, Spot, Sweep
+from snippets.lab.drawing.charts import cpu_gpu_bars, kernel_bars, regimes, roofline, roofline_chart
+from snippets.lab.drawing.curves import ASIDE, EDGE, LINE, SIDE, Roof, RooflinePoint, Scale, Sweep
+from snippets.lab.drawing.svg import TEXT, WIDTH, plain
 from snippets.lab.html import Html
-from snippets.lab.recording import Ceiling, Timings
+from snippets.lab.recording.schema import Ceiling, Timings
 from tests.lab import samples
 from tests.lab.drawings import drawing, said, texts, words
 from tests.lab.samples import DEVICE, EVIL, Markup, point, put, sample, timing, timings
@@ -23,8 +24,8 @@ from tests.lab.test_tables import cells
 COPY = Ceiling("copy", 4_000_000, 0, timing(1.0, 1.0, 1.0))
 PRODUCT = Ceiling("matmul 8x8x8", 1000, 800_000_000, timing(1.0, 1.0, 1.0))
 SPOTS = {
-    "low": Spot(40_000_000, 1_000_000, timing(8.0, 10.0, 12.0)),
-    "high": Spot(40_000_000, 100_000, timing(20.0, 40.0, 60.0)),
+    "low": RooflinePoint(40_000_000, 1_000_000, timing(8.0, 10.0, 12.0)),
+    "high": RooflinePoint(40_000_000, 100_000, timing(20.0, 40.0, 60.0)),
 }
 
 
@@ -44,7 +45,7 @@ def test_a_roof() -> None:
 
 def test_steps_below_their_roof() -> None:
     slower = [Ceiling("slow copy", 1_000_000, 0, timing(1.0, 1.0, 1.0)), Ceiling("small", 1, 5, timing(1.0, 1.0, 1.0))]
-    shown = charts.roofline("c", SPOTS, [*slower, COPY, PRODUCT], ident="x")
+    shown = roofline_chart("c", SPOTS, [*slower, COPY, PRODUCT], ident="x")
     assert cells(shown) == [
         ["step", "FLOP per byte", "rate", "of the roof", "time", "quartiles"],
         ["low", "40.0", "4.00 TFLOP/s", "2.50 %", "10.0 µs", "9.00 to 11.0 µs"],
@@ -58,43 +59,43 @@ def test_steps_below_their_roof() -> None:
 
 
 def test_names_of_steps_that_stand_together_do_not(shelf: Path) -> None:
-    spots = {f"step {place}": Spot(40_000_000, 20_000, timing(*[9.9 + place / 10] * 3)) for place in range(14)}
-    shown = charts.roofline("c", spots, [COPY, PRODUCT], ident="x")
+    spots = {f"step {place}": RooflinePoint(40_000_000, 20_000, timing(*[9.9 + place / 10] * 3)) for place in range(14)}
+    shown = roofline_chart("c", spots, [COPY, PRODUCT], ident="x")
     named = [word for word in words(shown) if word[0].startswith("step ")]
     assert [text.split(":")[0] for text, *_ in named] == list(spots)
-    assert min(below - above for (*_, above), (*_, below) in pairwise(named)) >= svg.TEXT
-    assert named[-1][3] < curves.LINE + 30 * 14
-    assert max(right for _, _, right, _ in named) <= svg.WIDTH
+    assert min(below - above for (*_, above), (*_, below) in pairwise(named)) >= TEXT
+    assert named[-1][3] < LINE + 30 * 14
+    assert max(right for _, _, right, _ in named) <= WIDTH
 
 
 def test_a_name_stands_before_a_marker_at_the_edge(shelf: Path) -> None:
     """Behind it there is no room, and over it one could read neither."""
     spots = {
-        "left": Spot(40_000, 20_000, timing(9.0, 10.0, 11.0)),
-        "right": Spot(4 * 10**8, 2_000, timing(9.0, 10.0, 11.0)),
+        "left": RooflinePoint(40_000, 20_000, timing(9.0, 10.0, 11.0)),
+        "right": RooflinePoint(4 * 10**8, 2_000, timing(9.0, 10.0, 11.0)),
     }
-    shown = charts.roofline("c", spots, [COPY, PRODUCT], ident="x")
+    shown = roofline_chart("c", spots, [COPY, PRODUCT], ident="x")
     named = {text.split(":")[0]: (left, right) for text, left, right, _ in words(shown) if text.split(":")[0] in spots}
     assert named["left"][1] < named["right"][0]
-    assert named["right"][1] < svg.WIDTH - curves.EDGE - curves.ASIDE
+    assert named["right"][1] < WIDTH - EDGE - ASIDE
 
 
 def test_rooflines_that_cannot_be_drawn(shelf: Path) -> None:
     for ceilings in ([], [COPY], [PRODUCT]):
         with pytest.raises(ValueError, match="needs the ceilings of a copy and of a product"):
-            charts.roofline("c", SPOTS, ceilings, ident="x")
-    for spot, what in ((Spot(0, 1, timing(1, 1, 1)), "FLOP"), (Spot(1, 0, timing(1, 1, 1)), "bytes")):
+            roofline_chart("c", SPOTS, ceilings, ident="x")
+    for spot, what in ((RooflinePoint(0, 1, timing(1, 1, 1)), "FLOP"), (RooflinePoint(1, 0, timing(1, 1, 1)), "bytes")):
         with pytest.raises(ValueError, match=f"must be above zero: {{'a, {what}': 0}}"):
-            charts.roofline("c", {"a": spot}, [COPY, PRODUCT], ident="x")
+            roofline_chart("c", {"a": spot}, [COPY, PRODUCT], ident="x")
     with pytest.raises(ValueError, match="'a, time': 0"):
-        charts.roofline("c", {"a": Spot(1, 1, timing(0, 0, 0))}, [COPY, PRODUCT], ident="x")
+        roofline_chart("c", {"a": RooflinePoint(1, 1, timing(0, 0, 0))}, [COPY, PRODUCT], ident="x")
 
 
 def test_a_roofline_of_experiments(shelf: Path) -> None:
     work = point(timed=timings(10.0, 10.0, 10.0), flops=40_000_000, bytes=1_000_000)
     put(shelf, sample("mlp/eager", points=(work,), ceilings=(COPY,)))
     put(shelf, sample("mlp/liger", points=(work,), ceilings=(PRODUCT,)))
-    shown = charts.roofline_of({"eager": "mlp/eager", "Liger": "mlp/liger"}, DEVICE, "c")
+    shown = roofline({"eager": "mlp/eager", "Liger": "mlp/liger"}, DEVICE, "c")
     assert cells(shown)[1:] == [
         [name, "40.0", "4.00 TFLOP/s", "2.50 %", "10.0 µs", "10.0 to 10.0 µs"] for name in ("eager", "Liger")
     ]
@@ -107,7 +108,7 @@ def test_round_values_of_a_scale() -> None:
     assert Scale(3, 300, 0, 1).ticks(5) == [3, 10, 30, 100, 300]
     assert Scale(3, 300, 0, 1).ticks(3) == [10, 100]
     assert Scale(1, 1e6, 0, 1).ticks(4) == [1, 100, 10_000, 1_000_000]
-    assert [svg.plain(us, "us") for us in (0, 10, 2500, 100_000, 0.5)] == [
+    assert [plain(us, "us") for us in (0, 10, 2500, 100_000, 0.5)] == [
         "0 µs",
         "10 µs",
         "2.5 ms",
@@ -160,7 +161,7 @@ def test_regimes_of_sweeps(shelf: Path) -> None:
     put(shelf, sample("mlp/sweep_eager", points=swept((20, 20, 20), (2, 2, 200)), has_trace=False))
     put(shelf, sample("mlp/sweep_liger", points=swept((1, 1, 1), (2, 2, 2)), has_trace=False))
     experiments = {"eager": "mlp/sweep_eager", "Liger": "mlp/sweep_liger"}
-    shown = charts.regimes(experiments, DEVICE, tokens, "c", axis="tokens")
+    shown = regimes(experiments, DEVICE, tokens, "c", axis="tokens")
     assert cells(shown)[:3] == [
         ["variant", "tokens", "on the GPU", "on the CPU", "from Python"],
         ["eager", "2", "2.00 µs2.00 to 3.00 µs", "20.0 µs20.0 to 30.0 µs", "80.0 µs75.0 to 85.0 µs"],
@@ -177,8 +178,8 @@ def test_regimes_of_sweeps(shelf: Path) -> None:
     assert texts(shown).count("200") == 1
     assert {"eager: overhead-bound up to 20 tokens", "Liger: never overhead-bound", "tokens"} <= set(texts(shown))
     shaded = [path for path in drawing(shown).iter("path") if "--chart-band" in path.get("style", "")]
-    width = svg.WIDTH - curves.SIDE - 20
-    edge = curves.SIDE + Scale(2, 200, 8, width - 8)(2 * 10**1.5)
+    width = WIDTH - SIDE - 20
+    edge = SIDE + Scale(2, 200, 8, width - 8)(2 * 10**1.5)
     assert len(shaded) == 2
     assert f"L{edge:.1f} " in shaded[1].get("d", "")
     assert len(re.findall("<use ", shown)) == 3 + 2 * 3 * 3
@@ -187,7 +188,7 @@ def test_regimes_of_sweeps(shelf: Path) -> None:
 def test_untrusted_headings(shelf: Path) -> None:
     put(shelf, sample("mlp/sweep_eager", points=swept((20, 20), (2, 200)), has_trace=False))
     for name in EVIL:
-        shown = charts.regimes({name: "mlp/sweep_eager"}, DEVICE, tokens, name, axis=name)
+        shown = regimes({name: "mlp/sweep_eager"}, DEVICE, tokens, name, axis=name)
         seen = Markup(shown)
         assert not {"script", "img", "b"} & set(seen.elements)
         assert [key for key, _ in seen.attributes if key.startswith("on") or key == "src"] == []
@@ -208,7 +209,7 @@ def test_untrusted_headings(shelf: Path) -> None:
 def test_sweeps_that_cannot_be_drawn(shelf: Path, points: tuple[Any, ...], size: Any, why: str) -> None:
     put(shelf, sample("mlp/sweep_eager", points=points, has_trace=False))
     with pytest.raises(ValueError, match=why):
-        charts.regimes({"eager": "mlp/sweep_eager"}, DEVICE, size, "c", axis="tokens")
+        regimes({"eager": "mlp/sweep_eager"}, DEVICE, size, "c", axis="tokens")
 
 
 H200 = "nvidia-h200"
@@ -218,10 +219,10 @@ def real() -> dict[str, Html]:
     forward = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
     sweeps = {name: f"mlp/sweep_{name.lower()}" for name in forward}
     return {
-        "kernels": charts.kernel_time(forward, H200, "GPU time of one forward, by kernel"),
-        "both": charts.cpu_gpu(forward, H200, "CPU and GPU"),
-        "roofline": charts.roofline_of(forward | {"linear": "linear/eager"}, H200, "Roofline"),
-        "regimes": charts.regimes(sweeps, H200, tokens, "Regimes", axis="tokens"),
+        "kernels": kernel_bars(forward, H200, "GPU time of one forward, by kernel"),
+        "both": cpu_gpu_bars(forward, H200, "CPU and GPU"),
+        "roofline": roofline(forward | {"linear": "linear/eager"}, H200, "Roofline"),
+        "regimes": regimes(sweeps, H200, tokens, "Regimes", axis="tokens"),
     }
 
 
@@ -233,5 +234,5 @@ def test_charts_of_the_book() -> None:
         height = float(root.get("viewBox", "").split()[3])
         for text, left, right, baseline in words(shown):
             assert left >= 0, (name, text)
-            assert right <= svg.WIDTH, (name, text)
-            assert svg.TEXT / 2 < baseline < height, (name, text)
+            assert right <= WIDTH, (name, text)
+            assert TEXT / 2 < baseline < height, (name, text)

@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab import kineto as reader
-from snippets.lab import recording
-from snippets.lab.diff import Pair, aligned, diff, trace_diff
-from snippets.lab.figures import UnknownFigure
-from snippets.lab.recording import RecordingMissing
-from snippets.lab.tables import middle_step
-from snippets.lab.trace import GpuActivity, Step, Trace, TraceError
-from snippets.lab.work import Known
+from snippets.lab.finding.quantities import UnknownFigure
+from snippets.lab.page.diff import diff_of, diff_table
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.loading import load_recordings, load_trace
+from snippets.lab.recording.schema import NotRecorded
+from snippets.lab.trace.alignment import Change, align
+from snippets.lab.trace.events import GpuActivity, Step, Trace, TraceError
+from snippets.lab.trace.kineto import read_trace
+from snippets.lab.trace.queries import middle_step
+from snippets.lab.trace.work import KnownWork
 from tests.lab import kineto, samples
 from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, put, sample
 
@@ -46,7 +48,7 @@ def step_of(*names: str) -> Step:
     return Step(1, "ProfilerStep#1", 0.0, 1000.0, (), (), activities)
 
 
-def shown(pairs: tuple[Pair, ...]) -> list[tuple[str, list[str], list[str]]]:
+def shown(pairs: tuple[Change, ...]) -> list[tuple[str, list[str], list[str]]]:
     return [(pair.change, [one.name for one in pair.before], [one.name for one in pair.after]) for pair in pairs]
 
 
@@ -100,15 +102,15 @@ def shown(pairs: tuple[Pair, ...]) -> list[tuple[str, list[str], list[str]]]:
 def test_what_became_of_each_kernel(
     before: list[str], after: list[str], expected: list[tuple[str, list[str], list[str]]]
 ) -> None:
-    assert shown(aligned(step_of(*before), step_of(*after))) == expected
+    assert shown(align(step_of(*before), step_of(*after))) == expected
 
 
 def test_a_copy_is_not_a_kernel_of_its_name() -> None:
     kernel = step_of("x").activities[0]
     copy = GpuActivity(COPY, 0.0, 5.0, "kernel", 0, 7)
     before = Step(1, "ProfilerStep#1", 0.0, 9.0, (), (), (copy, kernel))
-    assert [pair.change for pair in aligned(before, step_of(COPY, "x"))][-1] == "same"
-    assert "same" not in [pair.change for pair in aligned(before, step_of(COPY))]
+    assert [pair.change for pair in align(before, step_of(COPY, "x"))][-1] == "same"
+    assert "same" not in [pair.change for pair in align(before, step_of(COPY))]
 
 
 def longest(before: Sequence[GpuActivity], after: Sequence[GpuActivity]) -> int:
@@ -124,7 +126,7 @@ def longest(before: Sequence[GpuActivity], after: Sequence[GpuActivity]) -> int:
 def test_every_activity_stands_in_one_pair_in_order(names: tuple[str, ...], most: int) -> None:
     steps = [step_of(*some) for length in range(most + 1) for some in itertools.product(names, repeat=length)]
     for before, after in itertools.product(steps, steps):
-        pairs = aligned(before, after)
+        pairs = align(before, after)
         assert tuple(one for pair in pairs for one in pair.before) == before.activities
         assert tuple(one for pair in pairs for one in pair.after) == after.activities
         assert sum(pair.change == "same" for pair in pairs) == longest(before.activities, after.activities)
@@ -138,29 +140,27 @@ def test_every_activity_stands_in_one_pair_in_order(names: tuple[str, ...], most
 
 @pytest.mark.parametrize("other", ["mlp/compiled", "mlp/liger"])
 def test_recorded_fusion(other: str) -> None:
-    steps = [middle_step(recording.trace(name, recording.BUILDER)) for name in ("mlp/eager", other)]
-    changes = [(pair.change, len(pair.before), len(pair.after)) for pair in aligned(*steps)]
+    steps = [middle_step(load_trace(name, DEFAULT_DEVICE)) for name in ("mlp/eager", other)]
+    changes = [(pair.change, len(pair.before), len(pair.after)) for pair in align(*steps)]
     assert changes == [*[("same", 1, 1)] * 4, ("replaced", 2, 1), ("same", 1, 1)]
 
 
 def test_a_recorded_bias_that_is_copied() -> None:
-    steps = [
-        middle_step(recording.trace(f"matmul_add/{name}", recording.BUILDER)) for name in ("eager_64", "compiled_64")
-    ]
-    assert [pair.change for pair in aligned(*steps)] == ["new", "replaced", "vanished"]
+    steps = [middle_step(load_trace(f"matmul_add/{name}", DEFAULT_DEVICE)) for name in ("eager_64", "compiled_64")]
+    assert [pair.change for pair in align(*steps)] == ["new", "replaced", "vanished"]
 
 
 def test_a_recorded_step_is_like_itself() -> None:
-    for found in recording.every(recording.BUILDER):
+    for found in load_recordings(DEFAULT_DEVICE):
         if found.has_trace:
-            step = middle_step(recording.trace(found.id, recording.BUILDER))
-            assert {pair.change for pair in aligned(step, step)} == {"same"}
+            step = middle_step(load_trace(found.id, DEFAULT_DEVICE))
+            assert {pair.change for pair in align(step, step)} == {"same"}
 
 
 def test_a_long_step_is_aligned_soon() -> None:
     layer = [GEMM, GELU, MUL, OTHER_GEMM, FILL, ADD]
     fused = [GEMM, FUSED, OTHER_GEMM, FILL, ADD]
-    pairs = aligned(step_of(*layer * 500), step_of(*fused * 500))
+    pairs = align(step_of(*layer * 500), step_of(*fused * 500))
     assert [pair.change for pair in pairs] == ["same", "replaced", "same", "same", "same"] * 500
 
 
@@ -184,13 +184,13 @@ def steps(*kernels: tuple[str, float], op_us: float = 30.0, dims: object = None,
                 kineto.launch(correlation + which, begin + 5, external=correlation + which),
                 kineto.kernel(name, correlation + which, start + 100 + 50 * which, lasts),
             ]
-    return reader.read(kineto.trace_bytes(*events))
+    return read_trace(kineto.trace_bytes(*events))
 
 
 def test_the_tables() -> None:
     before = steps((GEMM, 40), (MUL, 20), dims=[[8, 4], [8, 4]])
     after = steps((GEMM, 40.5))
-    shown = diff(before, after, ("one", "two"), "From one to two", labels=("fwd", "fwd"))
+    shown = diff_of(before, after, ("one", "two"), "From one to two", labels=("fwd", "fwd"))
     first, second = shown.split("</table>")[:2]
     assert "<caption>From one to two</caption>" in first
     assert "<caption>From one to two: a step in all</caption>" in second
@@ -213,31 +213,31 @@ def test_the_tables() -> None:
 
 def test_a_group_is_one_row_with_its_sums() -> None:
     before, after = steps((GELU, 4), (MUL, 20)), steps((FUSED, 12))
-    (row,) = cells(diff(before, after, ("one", "two"), "c").split("</table>")[0])
+    (row,) = cells(diff_of(before, after, ("one", "two"), "c").split("</table>")[0])
     assert row[0] == "→ replaced"
     assert row[1].startswith("GELU (ATen, vectorized)mul (ATen, vectorized)→ ")
     assert row[2:] == ["24.0 µs", "12.0 µs", "−12.0 µs−50 %"]
 
 
 def test_no_difference_is_made_by_arithmetic() -> None:
-    (row,) = cells(diff(steps((GELU, 0.1), (MUL, 0.2)), steps((FUSED, 0.3)), ("a", "b"), "c").split("</table>")[0])
+    (row,) = cells(diff_of(steps((GELU, 0.1), (MUL, 0.2)), steps((FUSED, 0.3)), ("a", "b"), "c").split("</table>")[0])
     assert row[2:] == ["300 ns", "300 ns", "0"]
 
 
 def test_new_work_and_the_whole_step_without_a_label() -> None:
-    first, second = diff(steps((ADD, 3)), steps((ADD, 3), (GEMM, 12)), ("one", "two"), "c").split("</table>")[:2]
+    first, second = diff_of(steps((ADD, 3)), steps((ADD, 3), (GEMM, 12)), ("one", "two"), "c").split("</table>")[:2]
     assert [row[0] for row in cells(first)] == ["= same", "+ new"]
     assert cells(first)[1][2:] == ["–", "12.0 µs", "+12.0 µs"]
     assert ["CPU time", "100 µs", "100 µs", "0"] in cells(second)
     with pytest.raises(UnknownFigure, match="no annotation 'other'"):
-        diff(steps((ADD, 3)), steps((ADD, 3)), ("one", "two"), "c", labels=("", "other"))
+        diff_of(steps((ADD, 3)), steps((ADD, 3)), ("one", "two"), "c", labels=("", "other"))
 
 
 def test_bytes_of_what_only_the_caller_knows() -> None:
     known, open_ = steps((MUL, 20), dims=[[8, 4], [8, 4]]), steps((FUSED, 12), (MUL, 2))
 
-    def moved(work: tuple[Known | None, Known | None], after: Trace = open_) -> list[str]:
-        return cells(diff(known, after, ("one", "two"), "c", work=work).split("</table>")[1])[-1]
+    def moved(work: tuple[KnownWork | None, KnownWork | None], after: Trace = open_) -> list[str]:
+        return cells(diff_of(known, after, ("one", "two"), "c", work=work).split("</table>")[1])[-1]
 
     assert moved((None, None)) == ["bytes moved", "384 bytes", "–", "–"]
     assert moved((None, {0: (0, 100)})) == ["bytes moved", "384 bytes", "at least 100 bytes", "–"]
@@ -250,9 +250,9 @@ def test_a_difference_within_the_spread_is_called_so() -> None:
         for place, lasts in enumerate(lasting):
             events += [kineto.step(place, 1000.0 * place, 100), kineto.launch(place + 1, 1000.0 * place + 10)]
             events += [kineto.kernel(GEMM, place + 1, 1000.0 * place + 50, lasts)]
-        return reader.read(kineto.trace_bytes(*events))
+        return read_trace(kineto.trace_bytes(*events))
 
-    first, second = diff(steps_of(10, 20, 30), steps_of(26, 27, 28), ("a", "b"), "c").split("</table>")[:2]
+    first, second = diff_of(steps_of(10, 20, 30), steps_of(26, 27, 28), ("a", "b"), "c").split("</table>")[:2]
     assert cells(first) == [
         ["= same", "cuBLAS GEMM bf16 · 64x8x64 · NNT", "20.0 µs", "27.0 µs", "+7.00 µswithin the spread"]
     ]
@@ -262,7 +262,7 @@ def test_a_difference_within_the_spread_is_called_so() -> None:
         "27.0 µs26.0 to 28.0 µs",
         "+7.00 µswithin the spread",
     ]
-    first, _ = diff(steps_of(10, 20, 24), steps_of(26, 27, 28), ("a", "b"), "c").split("</table>")[:2]
+    first, _ = diff_of(steps_of(10, 20, 24), steps_of(26, 27, 28), ("a", "b"), "c").split("</table>")[:2]
     assert cells(first)[0][4] == "+9.00 µs+50 %"
 
 
@@ -275,7 +275,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_two_recordings(shelf: Path) -> None:
     put(shelf, sample("mlp/compiled"), trace=samples.trace_json(name="other", kernels=(1, 1, 1)))
-    shown = trace_diff("mlp/eager", "mlp/compiled", DEVICE, ("eager", "compiled"), "c")
+    shown = diff_table("mlp/eager", "mlp/compiled", DEVICE, ("eager", "compiled"), "c")
     assert shown.count('role="region"') == 2
     first, second = shown.split("</table>")[:2]
     assert cells(first) == [
@@ -288,19 +288,19 @@ def test_two_recordings(shelf: Path) -> None:
 
 def test_no_recording_no_step_no_kernel(shelf: Path) -> None:
     for pair in (("mlp/eager", "mlp/liger"), ("mlp/liger", "mlp/eager")):
-        with pytest.raises(RecordingMissing, match="make record CHAPTER=mlp"):
-            trace_diff(*pair, DEVICE, ("a", "b"), "c")
+        with pytest.raises(NotRecorded, match="make record CHAPTER=mlp"):
+            diff_table(*pair, DEVICE, ("a", "b"), "c")
     good = steps((GEMM, 1))
-    no_step = reader.read(kineto.trace_bytes(kineto.launch(1, 0), kineto.kernel("k", 1, 5, 5)))
-    no_kernel = reader.read(kineto.trace_bytes(kineto.step(2, 0, 100)))
+    no_step = read_trace(kineto.trace_bytes(kineto.launch(1, 0), kineto.kernel("k", 1, 5, 5)))
+    no_kernel = read_trace(kineto.trace_bytes(kineto.step(2, 0, 100)))
     for bad, message in ((no_step, "no active steps"), (no_kernel, "no GPU kernels")):
         for one, other in ((good, bad), (bad, good)):
             with pytest.raises(TraceError, match=message):
-                diff(one, other, ("a", "b"), "c")
+                diff_of(one, other, ("a", "b"), "c")
 
 
 @pytest.mark.parametrize("name", EVIL)
 def test_untrusted_names(shelf: Path, name: str) -> None:
     put(shelf, sample("mlp/compiled", label=name), trace=samples.trace_json(name=name, op=name, label=name))
     for pair in (("mlp/eager", "mlp/compiled"), ("mlp/compiled", "mlp/eager")):
-        assert_only_text(trace_diff(*pair, DEVICE, (name, name), name), name)
+        assert_only_text(diff_table(*pair, DEVICE, (name, name), name), name)

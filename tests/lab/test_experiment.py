@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from snippets.lab import experiment as vocabulary
 from snippets.lab.experiment import Experiment, Schedule, Subject, UnknownExperiment, Work, chapters, experiments, find
+
+# KEEP experiment vocabulary
 from tests.lab import layers
 
 

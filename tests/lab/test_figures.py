@@ -13,8 +13,15 @@ from typing import Any
 import pytest
 from pymdownx.inlinehilite import InlineHiliteException
 
-from snippets.lab import figures, kineto, recording
-from snippets.lab.figures import Figure, UnknownFigure, figure, in_words, of_steps, of_timing, per_step, ratio
+from snippets.lab.finding.figure import Figure, figure_of_timing, format_value
+from snippets.lab.finding.measure import of_steps, paired_samples_ratio, per_step
+from snippets.lab.finding.quantities import QUANTITIES, UnknownFigure, figure
+from snippets.lab.page.inline import as_html, fig_formatter
+from snippets.lab.recording.device import PROJECT
+from snippets.lab.recording.loading import trace_path
+from snippets.lab.trace.kineto import read_trace
+
+# KEEP recording
 from tests.lab import samples
 from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, put, sample
 
@@ -67,12 +74,12 @@ from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, put, sampl
     ],
 )
 def test_in_words(value: float | int | str, unit: str, expected: str) -> None:
-    assert in_words(value, unit) == expected
+    assert format_value(value, unit) == expected
 
 
 def test_an_unknown_unit_is_an_error() -> None:
     with pytest.raises(KeyError):
-        in_words(1.0, "parsec")
+        format_value(1.0, "parsec")
 
 
 @pytest.mark.parametrize(
@@ -94,19 +101,19 @@ def test_a_figure_in_words(shown: Figure, text: str, spread: str) -> None:
 
 
 def test_a_timing_is_its_median_with_its_quartiles() -> None:
-    assert of_timing(samples.timing(10.0, 30.0, 20.0), "o") == Figure(20.0, "us", (15.0, 25.0), "o")
+    assert figure_of_timing(samples.timing(10.0, 30.0, 20.0), "o") == Figure(20.0, "us", (15.0, 25.0), "o")
 
 
 def test_a_ratio_is_that_of_pairs() -> None:
     """Not 40 / 20, the ratio of the medians: drift that hits both of a pair cancels."""
     upper, lower = samples.timing(10.0, 90.0, 40.0, 80.0, 30.0), samples.timing(10.0, 30.0, 20.0, 20.0, 20.0)
-    assert ratio(upper, lower, "o") == Figure(2.0, "x", (1.5, 3.0), "o")
+    assert paired_samples_ratio(upper, lower, "o") == Figure(2.0, "x", (1.5, 3.0), "o")
     with pytest.raises(ValueError, match="longer than argument 1"):
-        ratio(samples.timing(1.0, 2.0), samples.timing(1.0, 2.0, 3.0))
+        paired_samples_ratio(samples.timing(1.0, 2.0), samples.timing(1.0, 2.0, 3.0))
 
 
 def test_counts_of_steps_that_agree_and_of_steps_that_do_not() -> None:
-    same, other = (kineto.read(samples.trace_json(kernels=counts)) for counts in ((2, 2, 2), (1, 2, 4)))
+    same, other = (read_trace(samples.trace_json(kernels=counts)) for counts in ((2, 2, 2), (1, 2, 4)))
     assert per_step(same, lambda step: len(step.kernels), origin="o") == Figure(2, "", None, "o", True)
     assert per_step(other, lambda step: len(step.kernels)) == Figure(2, "", (1, 4), "", False)
     assert per_step(other, lambda step: 1.5 * len(step.kernels), "us") == Figure(3.0, "us", (1.5, 6.0), "", True)
@@ -115,7 +122,7 @@ def test_counts_of_steps_that_agree_and_of_steps_that_do_not() -> None:
 
 
 def test_a_count_lies_among_those_seen() -> None:
-    even = kineto.read(samples.trace_json(kernels=(1, 2)))
+    even = read_trace(samples.trace_json(kernels=(1, 2)))
     assert per_step(even, lambda step: len(step.kernels)).value == 1
 
 
@@ -165,7 +172,7 @@ def test_figures_by_name(shelf: Path, name: str, text: str, spread: str) -> None
 
 def test_every_quantity_has_a_test() -> None:
     tested = {mark.args[1][place][0].split(".")[2].split("[")[0] for mark in _cases() for place in range(22)}
-    assert tested == set(figures.QUANTITIES)
+    assert tested == set(QUANTITIES)
 
 
 def _cases() -> list[Any]:
@@ -204,7 +211,7 @@ def test_a_figure_that_nothing_computes(shelf: Path, name: str, message: str) ->
         figure(name)
     assert message in str(raised.value)
     with pytest.raises(InlineHiliteException, match=r"^#!fig "):
-        figures.fig_formatter(name, "fig", "fig", None)
+        fig_formatter(name, "fig", "fig", None)
 
 
 def test_figures_of_a_chapter(monkeypatch: pytest.MonkeyPatch, shelf: Path) -> None:
@@ -217,7 +224,7 @@ def test_figures_of_a_chapter(monkeypatch: pytest.MonkeyPatch, shelf: Path) -> N
 
 
 def test_a_missing_recording_is_shown_as_missing(shelf: Path) -> None:
-    shown = figures.fig_formatter(" mlp.compiled.warm_us ", "fig", "fig", None)
+    shown = fig_formatter(" mlp.compiled.warm_us ", "fig", "fig", None)
     seen = Markup(shown)
     assert (seen.elements, seen.text) == (["data"], "not recorded")
     assert dict(seen.attributes)["class"] == "fig missing"
@@ -230,13 +237,13 @@ def test_a_damaged_recording_ends_the_build(shelf: Path) -> None:
     with pytest.raises(
         InlineHiliteException, match=r"mlp\.eager\.warm_us: RecordingError: eager\.json is no recording"
     ):
-        figures.fig_formatter("mlp.eager.warm_us", "fig", "fig", None)
+        fig_formatter("mlp.eager.warm_us", "fig", "fig", None)
 
 
 def test_a_damaged_trace_ends_the_build(shelf: Path) -> None:
-    recording.trace_path(sample(), DEVICE, shelf).write_bytes(b"\x1f\x8b\x08")
+    trace_path(sample(), DEVICE, shelf).write_bytes(b"\x1f\x8b\x08")
     with pytest.raises(InlineHiliteException, match="the gzip stream is cut off"):
-        figures.fig_formatter("mlp.eager.busy_us", "fig", "fig", None)
+        fig_formatter("mlp.eager.busy_us", "fig", "fig", None)
 
 
 def test_a_mistake_in_a_figure_ends_the_build(monkeypatch: pytest.MonkeyPatch, shelf: Path) -> None:
@@ -244,11 +251,11 @@ def test_a_mistake_in_a_figure_ends_the_build(monkeypatch: pytest.MonkeyPatch, s
     own = {"answer": lambda device: Figure(1 / 0)}
     monkeypatch.setattr(importlib, "import_module", lambda name: SimpleNamespace(FIGURES=own))
     with pytest.raises(InlineHiliteException, match=r"^#!fig mlp\.answer: ZeroDivisionError: division by zero$"):
-        figures.fig_formatter("mlp.answer", "fig", "fig", None)
+        fig_formatter("mlp.answer", "fig", "fig", None)
 
 
 def test_a_figure_in_a_sentence(shelf: Path) -> None:
-    assert figures.fig_formatter("mlp.eager.warm_us", "fig", "fig", None) == (
+    assert fig_formatter("mlp.eager.warm_us", "fig", "fig", None) == (
         '<data class="fig" value="20.0" data-figure="mlp.eager.warm_us" '
         'title="NVIDIA Sample, mlp/eager; 15.0 to 25.0 µs">20.0 µs</data>'
     )
@@ -256,14 +263,14 @@ def test_a_figure_in_a_sentence(shelf: Path) -> None:
 
 def test_an_inconclusive_figure_says_so(shelf: Path) -> None:
     put(shelf, sample(), trace=samples.trace_json(kernels=(1, 2, 2)))
-    shown = figures.fig_formatter("mlp.eager.kernels_per_step", "fig", "fig", None)
+    shown = fig_formatter("mlp.eager.kernels_per_step", "fig", "fig", None)
     assert 'class="fig inconclusive"' in shown
     assert "1 to 2" in shown
 
 
 @pytest.mark.parametrize("name", EVIL)
 def test_untrusted_text(name: str) -> None:
-    shown = figures.as_html(Figure(name, origin=name, said=name), name)
+    shown = as_html(Figure(name, origin=name, said=name), name)
     assert_only_text(shown, name)
     seen = Markup(shown)
     assert (seen.elements, seen.text) == (["data"], name)
@@ -294,7 +301,7 @@ def test_an_unknown_figure_fails_the_build(tmp_path: Path, name: str, works: boo
     (tmp_path / "docs" / "index.md").write_text(f"It is `#!fig {name}` of it.\n")
     command = [sys.executable, "-m", "mkdocs", "build", "--config-file", str(tmp_path / "mkdocs.yml")]
     environment = {name: value for name, value in os.environ.items() if name != "DEVICE"}
-    done = subprocess.run(command, cwd=recording.ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False)
     page = tmp_path / "site" / "index.html"
     if works:
         assert done.returncode == 0, done.stderr

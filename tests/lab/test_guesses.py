@@ -9,10 +9,15 @@ from typing import Any
 
 import pytest
 
-from snippets.lab import guesses, page, recording
-from snippets.lab.claims import Claim
-from snippets.lab.figures import Figure, UnknownFigure
-from snippets.lab.recording import RecordingMissing
+from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.quantities import UnknownFigure
+from snippets.lab.page.frame import show
+from snippets.lab.page.guesses import guess_choice, guess_number, guess_order
+from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT, showing, shown_device
+from snippets.lab.recording.schema import NotRecorded
+
+# KEEP guesses
 from tests.lab import samples
 from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, claim, put, sample
 
@@ -30,7 +35,7 @@ def measured(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Figure],
 
     def put_in(shown: Figure) -> None:
         def figure(name: str, device: str) -> Figure:
-            assert (name, device) == ("mlp.it", recording.shown_device())
+            assert (name, device) == ("mlp.it", shown_device())
             return shown
 
         monkeypatch.setattr(guesses, "figure", figure)
@@ -52,7 +57,7 @@ def data(box: str) -> dict[str, Any]:
 
 def test_the_markup_that_the_script_fills_in(measured: Callable[[Figure], None]) -> None:
     measured(Figure(5))
-    assert guesses.number("mlp.it", "kernels") == (
+    assert guess_number("mlp.it", "kernels") == (
         f'<div class="guess" data-device="{DEVICE}" data-guess="{{&quot;kind&quot;: &quot;number&quot;, '
         "&quot;answer&quot;: 5, &quot;exact&quot;: true, &quot;scale&quot;: 1.0, &quot;label&quot;: "
         '&quot;kernels&quot;, &quot;suffix&quot;: &quot;&quot;}"><p><span class="guess-said"></span>'
@@ -83,7 +88,7 @@ def test_a_number_is_asked_for_in_its_own_unit(
     measured: Callable[[Figure], None], shown: Figure, exact: bool, scale: float, label: str, suffix: str, text: str
 ) -> None:
     measured(shown)
-    box = guesses.number("mlp.it")
+    box = guess_number("mlp.it")
     asked = {"exact": exact, "scale": scale, "label": label, "suffix": suffix}
     assert data(box) == {"kind": "number", "answer": shown.value} | asked
     assert Markup(box).text == f"Measured: {text} on the SAMPLE."
@@ -93,7 +98,7 @@ def test_a_number_is_asked_for_in_its_own_unit(
 def test_what_is_no_number_to_guess(measured: Callable[[Figure], None], value: Any) -> None:
     measured(value if isinstance(value, Figure) else Figure(value))
     with pytest.raises(ValueError, match=r"no number to guess|JSON compliant"):
-        guesses.number("mlp.it")
+        guess_number("mlp.it")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +124,7 @@ def test_a_choice(
     text: str,
 ) -> None:
     measured(shown)
-    box = guesses.choice("mlp.it", *options)
+    box = guess_choice("mlp.it", *options)
     assert (data(box)["kind"], data(box)["answer"]) == ("choice", answer)
     assert pairs is None or data(box)["options"] == pairs
     assert Markup(box).text == f"Measured: {text} on the SAMPLE."
@@ -128,10 +133,10 @@ def test_a_choice(
 def test_a_choice_without_what_was_measured(measured: Callable[[Figure], None]) -> None:
     measured(Figure("mm"))
     with pytest.raises(ValueError, match=r"^mlp\.it is 'mm' on nvidia-sample, which is none of 'mul', 'add'$"):
-        guesses.choice("mlp.it", "mul=a product", "add")
+        guess_choice("mlp.it", "mul=a product", "add")
     for options in ((), ("mm",), ("mm", "mm=the same")):
         with pytest.raises(ValueError, match=r"^a choice of mlp\.it has [01] options$"):
-            guesses.choice("mlp.it", *options)
+            guess_choice("mlp.it", *options)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +151,7 @@ def test_a_claim_is_guessed_by_its_verdict(
     claimed: Callable[[Claim], None], figure: Figure, answer: str, text: str
 ) -> None:
     claimed(claim(measure=lambda device: figure))
-    box = guesses.choice("claim:M1")
+    box = guess_choice("claim:M1")
     options = [["holds", "It is so"], ["differs", "It is not"]]
     assert data(box) == {"kind": "choice", "answer": answer, "options": options}
     assert Markup(box).text == f"Measured: {text} on the SAMPLE."
@@ -154,28 +159,28 @@ def test_a_claim_is_guessed_by_its_verdict(
 
 def test_a_claim_can_be_asked_in_other_words(claimed: Callable[[Claim], None]) -> None:
     claimed(claim(4))
-    box = guesses.choice("claim:M1", "holds=Yes, five", "differs=No, fewer")
+    box = guess_choice("claim:M1", "holds=Yes, five", "differs=No, fewer")
     assert Markup(box).text == "Measured: No, fewer: 4 on the SAMPLE."
 
 
 def test_claims_that_cannot_be_guessed(claimed: Callable[[Claim], None]) -> None:
     def missing(device: str) -> Figure:
-        raise RecordingMissing("nothing there")
+        raise NotRecorded("nothing there")
 
     claimed(claim(measure=missing))
     with pytest.raises(UnknownFigure, match=r"^no claim 'M2'$"):
-        guesses.choice("claim:M2")
-    with pytest.raises(RecordingMissing, match=r"^nothing there$"):
-        guesses.choice("claim:M1")
-    assert "Not recorded yet" in page.show("a", guesses.choice, "claim:M1")
+        guess_choice("claim:M2")
+    with pytest.raises(NotRecorded, match=r"^nothing there$"):
+        guess_choice("claim:M1")
+    assert "Not recorded yet" in show("a", guess_choice, "claim:M1")
     claimed(claim(measure=lambda device: Figure(5, conclusive=False)))
     with pytest.raises(ValueError, match=r"^claim:M1 is 'inconclusive' on nvidia-sample, which is none of 'holds'"):
-        guesses.choice("claim:M1")
+        guess_choice("claim:M1")
 
 
 def test_an_order_with_repeats(measured: Callable[[Figure], None]) -> None:
     measured(Figure("mm, mm, gelu, mul, mm"))
-    box = guesses.order("mlp.it")
+    box = guess_order("mlp.it")
     asked = data(box)
     assert (asked["kind"], asked["answer"]) == ("order", ["mm", "mm", "gelu", "mul", "mm"])
     assert sorted(asked["options"]) == ["gelu", "mm", "mul"]
@@ -185,46 +190,46 @@ def test_an_order_with_repeats(measured: Callable[[Figure], None]) -> None:
 def test_the_items_of_an_order_are_shuffled_alike_at_every_build(measured: Callable[[Figure], None]) -> None:
     items = [f"item{i}" for i in range(10)]
     measured(Figure(" > ".join(items)))
-    offered = data(guesses.order("mlp.it", " > "))["options"]
-    assert offered == data(guesses.order("mlp.it", " > "))["options"]
+    offered = data(guess_order("mlp.it", " > "))["options"]
+    assert offered == data(guess_order("mlp.it", " > "))["options"]
     assert offered[:3] == ["item8", "item2", "item3"], "kept over versions of Python, so that a diff of sites is calm"
     assert sorted(offered) == items
     with pytest.raises(ValueError, match="which has no order to guess"):
-        guesses.order("mlp.it", "; ")
+        guess_order("mlp.it", "; ")
 
 
 def test_an_order_of_one_thing_is_none(measured: Callable[[Figure], None]) -> None:
     for value in ("mm, mm", "", 5):
         measured(Figure(value))
         with pytest.raises(ValueError, match="which has no order to guess"):
-            guesses.order("mlp.it")
+            guess_order("mlp.it")
 
 
 @pytest.mark.parametrize("name", EVIL)
 def test_untrusted_names(measured: Callable[[Figure], None], name: str) -> None:
     measured(Figure(f"{name}, b"))
     option = name.replace("=", ":")
-    box = guesses.order("mlp.it")
+    box = guess_order("mlp.it")
     assert_only_text(box, name)
     assert name in data(box)["options"]
     measured(Figure(option))
-    box = guesses.choice("mlp.it", option, f"b={name}")
+    box = guess_choice("mlp.it", option, f"b={name}")
     assert_only_text(box, option)
     assert data(box)["options"] == [[option, option], ["b", name]]
     measured(Figure(5))
-    assert_only_text(guesses.number("mlp.it", name))
+    assert_only_text(guess_number("mlp.it", name))
 
 
 def test_real_figures() -> None:
-    with recording.showing(recording.BUILDER):
-        assert data(guesses.number("mlp.eager.kernels_per_step"))["answer"] == 5
-        assert data(guesses.order("mlp.order"))["answer"] == ["mm", "mm", "gelu", "mul", "mm"]
-        assert data(guesses.choice("claim:M4"))["answer"] == "differs"
-        fused = data(guesses.number("mlp.fused_us"))
+    with showing(DEFAULT_DEVICE):
+        assert data(guess_number("mlp.eager.kernels_per_step"))["answer"] == 5
+        assert data(guess_order("mlp.order"))["answer"] == ["mm", "mm", "gelu", "mul", "mm"]
+        assert data(guess_choice("claim:M4"))["answer"] == "differs"
+        fused = data(guess_number("mlp.fused_us"))
         assert (fused["scale"], fused["suffix"]) == (1.0, " µs")
         with pytest.raises(UnknownFigure):
-            guesses.number("mlp.no_such_figure")
+            guess_number("mlp.no_such_figure")
 
 
 def test_the_script_is_small() -> None:
-    assert len((recording.ROOT / "docs/assets/js/guess.js").read_bytes()) <= 6 * 1024
+    assert len((PROJECT / "docs/assets/js/guess.js").read_bytes()) <= 6 * 1024

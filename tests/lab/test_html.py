@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from snippets.lab.html import Html, cell_html, code, details, shortened, table, with_prefix
+from snippets.lab.html import Html, cell_html, code, details, prefix_ids, table
+from snippets.lab.trace.text import shortened
 from tests.lab.samples import EVIL, Markup, assert_only_text
 
 
@@ -89,7 +90,7 @@ def test_ids_and_what_refers_to_them_get_a_prefix() -> None:
         '<a id="x" href="#x">id="x"</a><label for="x"></label><p aria-labelledby="x y" data-id="x"></p>'
         '<b fill="url(#x)" popovertarget="x"></b><a href="../x/#x"></a><a href="#y"></a>'
     )
-    assert with_prefix("a--", content) == (
+    assert prefix_ids("a--", content) == (
         '<a id="a--x" href="#a--x">id="x"</a><label for="a--x"></label><p aria-labelledby="a--x y" data-id="x"></p>'
         '<b fill="url(#a--x)" popovertarget="a--x"></b><a href="../x/#x"></a><a href="#y"></a>'
     )

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from snippets.lab.kernel_grammar import (
+from snippets.lab.trace.kernel_grammar import (
     MOST_WORDS,
     CompiledFamily,
     Family,
     Grammar,
     Reading,
     Rule,
-    filled,
+    fill_template,
     grammar,
     operators,
 )
-from snippets.lab.kernel_names import FIELDS
+from snippets.lab.trace.kernel_names import FIELDS
 
 LIBRARIES = {"cublas", "cutlass", "cudnn", "aten", "inductor", "triton", "flash_attention", "nccl", "cuda", "unknown"}
 OPERATIONS = {"gemm", "gemv", "elementwise", "reduction", "softmax", "normalization", "attention", "convolution"}
@@ -173,7 +173,7 @@ def test_a_family_without_a_piece_passes_over_what_it_does_not_know() -> None:
     ],
 )
 def test_templates(template: str, expect: str | None) -> None:
-    assert filled(template, {"a": "f16", "b": None, "c": "what"}, grammar()) == expect
+    assert fill_template(template, {"a": "f16", "b": None, "c": "what"}, grammar()) == expect
 
 
 @pytest.mark.parametrize(

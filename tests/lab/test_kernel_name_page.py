@@ -9,9 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab import kernel_name_page, recording
-from snippets.lab.kernel_grammar import GRAMMAR_FILE, Rule, grammar
-from snippets.lab.kernel_names import decode
+from snippets.lab.page.kernel_name_page import (
+    FOLDED_FROM,
+    SIDE_BY_SIDE,
+    decoder,
+    families,
+    in_general,
+    read_aloud,
+    recorded_names,
+    side_by_side,
+    sources,
+)
+from snippets.lab.recording.device import DEFAULT_DEVICE, showing
+from snippets.lab.recording.loading import load_recordings, load_trace
+from snippets.lab.recording.schema import NotRecorded
+from snippets.lab.trace.kernel_grammar import GRAMMAR_FILE, Rule, grammar
+from snippets.lab.trace.kernel_names import decode_kernel_name
+
+# KEEP kernel_name_page
 from tests.lab import samples
 from tests.lab.samples import Markup, assert_only_text, put, sample
 
@@ -21,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def builder() -> Iterator[None]:
     """The real recordings of the device that this book is about."""
-    with recording.showing(recording.BUILDER):
+    with showing(DEFAULT_DEVICE):
         yield
 
 
@@ -33,7 +48,7 @@ def cells(content: str) -> list[list[str]]:
 
 
 def test_a_family_as_a_table() -> None:
-    content = kernel_name_page.families("memset")
+    content = families("memset")
     assert content.startswith("<p>A fill is no kernel of the program")
     assert cells(content) == [
         ["token", "what it says", "known how"],
@@ -45,10 +60,10 @@ def test_a_family_as_a_table() -> None:
 
 def test_long_tables_are_folded_and_all_are_text() -> None:
     for family in grammar().families:
-        content = kernel_name_page.families(family.id)
+        content = families(family.id)
         rows = cells(content)[1:]
         assert len(rows) == len({(token, meaning) for token, meaning, _ in rows}) > 0
-        assert content.count("<details") == (len(rows) > kernel_name_page.FOLDED_FROM)
+        assert content.count("<details") == (len(rows) > FOLDED_FROM)
         assert_only_text(content, *(token for token, _, _ in rows))
         assert "{" not in "".join(meaning for _, meaning, _ in rows)
 
@@ -61,18 +76,18 @@ def test_the_page_shows_every_family_whose_names_are_written_out() -> None:
 
 
 def test_the_meaning_of_a_rule_is_that_of_its_example() -> None:
-    assert kernel_name_page.in_general(Rule("(?<t>@size)(?=_)", "64x8", "a tile of {t}")) == "a tile of 64x8"
-    assert kernel_name_page.in_general(Rule("x(?=<(?<t>[a-z]+))", "x", "of {t}")) == "of …"
-    assert kernel_name_page.in_general(Rule("x(?=<(?<t>[a-z]+))", "x", "a part[ of {t}]")) == "a part"
+    assert in_general(Rule("(?<t>@size)(?=_)", "64x8", "a tile of {t}")) == "a tile of 64x8"
+    assert in_general(Rule("x(?=<(?<t>[a-z]+))", "x", "of {t}")) == "of …"
+    assert in_general(Rule("x(?=<(?<t>[a-z]+))", "x", "a part[ of {t}]")) == "a part"
 
 
 def test_sources() -> None:
-    assert cells(kernel_name_page.sources())[1:] == [[key, value] for key, value in grammar().sources.items()]
+    assert cells(sources())[1:] == [[key, value] for key, value in grammar().sources.items()]
 
 
 @pytest.mark.usefixtures("builder")
 def test_a_recorded_name_token_by_token() -> None:
-    rows = cells(kernel_name_page.read_aloud("mlp/eager", 0))
+    rows = cells(read_aloud("mlp/eager", 0))
     assert rows[:2] == [
         ["token", "what it says", "known how"],
         ["nvjet", "cuBLAS's matrix products for Hopper and newer", "◐ inferred"],
@@ -81,7 +96,7 @@ def test_a_recorded_name_token_by_token() -> None:
 
 @pytest.mark.usefixtures("builder")
 def test_two_names_for_the_same_work() -> None:
-    content = kernel_name_page.side_by_side()
+    content = side_by_side()
     rows = cells(content)
     assert rows[0] == ["", "A100, in the series", "NVIDIA H200"]
     assert rows[1] == [
@@ -89,8 +104,8 @@ def test_two_names_for_the_same_work() -> None:
         "cuBLAS GEMM bf16 · 128x256x64 · nnPart 1",
         "cuBLAS GEMM bf16 · 256x128x64 · NNT",
     ]
-    assert [row[0] for row in rows[1:]] == [what for what, *_ in kernel_name_page.SIDE_BY_SIDE]
-    kernels = [decode(name) for name in names_in(content)]
+    assert [row[0] for row in rows[1:]] == [what for what, *_ in SIDE_BY_SIDE]
+    kernels = [decode_kernel_name(name) for name in names_in(content)]
     for there, here in zip(kernels[::2], kernels[1::2], strict=True):
         assert (there.operation, there.dtype) == (here.operation, here.dtype)
         assert (there.name == here.name) == (here.library in ("inductor", "triton"))
@@ -102,24 +117,24 @@ def names_in(content: str) -> list[str]:
 
 @pytest.mark.usefixtures("builder")
 def test_all_names_of_a_device() -> None:
-    content = kernel_name_page.recorded_names()
-    found = recording.every(recording.BUILDER)
-    traces = [recording.trace(one.id, recording.BUILDER) for one in found if one.has_trace]
+    content = recorded_names()
+    found = load_recordings(DEFAULT_DEVICE)
+    traces = [load_trace(one.id, DEFAULT_DEVICE) for one in found if one.has_trace]
     assert sorted(names_in(content)) == sorted({activity.name for trace in traces for activity in trace.activities})
     assert ["copy device to device", "cuda", "copy"] in [row[:3] for row in cells(content)]
 
 
 def test_all_names_where_nothing_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     samples.shelf(monkeypatch, tmp_path)
-    with pytest.raises(recording.RecordingMissing, match="make record"):
-        kernel_name_page.recorded_names()
+    with pytest.raises(NotRecorded, match="make record"):
+        recorded_names()
 
 
 def test_where_a_name_was_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = samples.shelf(monkeypatch, tmp_path)
     put(root, sample())
     put(root, sample("mlp/compiled"))
-    assert cells(kernel_name_page.recorded_names()) == [
+    assert cells(recorded_names()) == [
         ["kernel, copy or fill", "library", "operation", "recorded in"],
         ["fill of memory (Device)", "cuda", "memset", "mlp/compiled, and 1 more"],
         ["gemm", "unknown", "other", "mlp/compiled, and 1 more"],
@@ -127,7 +142,7 @@ def test_where_a_name_was_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_box_has_the_grammar_that_python_reads() -> None:
-    content = kernel_name_page.decoder()
+    content = decoder()
     data = content.split('<script type="application/json" id="kernel-grammar">')[1].removesuffix("</script>")
     assert json.loads(data) == json.loads(GRAMMAR_FILE.read_bytes())
     assert "<" not in data
@@ -137,6 +152,6 @@ def test_the_box_has_the_grammar_that_python_reads() -> None:
 
 
 def test_the_box_is_the_same_for_every_device() -> None:
-    with recording.showing("nvidia-other"):
-        other = kernel_name_page.decoder()
-    assert other == kernel_name_page.decoder()
+    with showing("nvidia-other"):
+        other = decoder()
+    assert other == decoder()

@@ -13,10 +13,15 @@ from typing import Any
 
 import pytest
 
-from snippets.lab import kernel_names, kineto, recording
 from snippets.lab.html import Html
-from snippets.lab.kernel_grammar import Reading, grammar
-from snippets.lab.kernel_names import FIELDS, as_data, decode, decorated, main, shown
+from snippets.lab.page.kernel_name import kernel_name_html, with_kernel_names
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.loading import load_recordings, load_trace
+from snippets.lab.trace.kernel_grammar import Reading, grammar
+from snippets.lab.trace.kernel_names import FIELDS, decode_kernel_name, kernel_name_data, print_kernel_name
+from snippets.lab.trace.kineto import read_trace
+
+# KEEP kernel_names
 from tests.lab.samples import EVIL, Markup, assert_only_text
 
 CORPUS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("kernel_names.json").read_text(encoding="utf-8"))
@@ -37,7 +42,7 @@ def expected(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def found(name: str) -> dict[str, Any]:
-    data = as_data(decode(name))
+    data = kernel_name_data(decode_kernel_name(name))
     return {field: data[field] for field in (*FIELDS, "fused")}
 
 
@@ -57,7 +62,7 @@ def test_every_field_of_every_name() -> None:
 
 @pytest.mark.parametrize("entry", [entry for entry in CORPUS if "tokens" in entry], ids=lambda entry: entry["short"])
 def test_every_token_of_a_name_of_each_family(entry: dict[str, Any]) -> None:
-    kernel = decode(entry["name"])
+    kernel = decode_kernel_name(entry["name"])
     assert [[one.token, one.meaning, one.basis] for one in kernel.tokens] == entry["tokens"]
     assert kernel.short == entry["short"]
 
@@ -72,21 +77,21 @@ def test_every_family_and_operation_at_least_twice() -> None:
 
 
 def test_most_names_are_known() -> None:
-    known = [entry for entry in CORPUS if decode(entry["name"]).library != "unknown"]
-    whole = [entry for entry in known if decode(entry["name"]).operation != "other"]
+    known = [entry for entry in CORPUS if decode_kernel_name(entry["name"]).library != "unknown"]
+    whole = [entry for entry in known if decode_kernel_name(entry["name"]).operation != "other"]
     assert len(known) / len(CORPUS) > 0.97
     assert len(whole) / len(CORPUS) > 0.88
 
 
 def recorded_names() -> set[str]:
     """Every name in the builder's traces, and in those that tests read."""
-    own = [recording.trace(one.id, recording.BUILDER) for one in recording.every(recording.BUILDER) if one.has_trace]
-    traces = [*own, *(kineto.read(path) for path in Path("tests/traces").glob("*.json.gz"))]
+    own = [load_trace(one.id, DEFAULT_DEVICE) for one in load_recordings(DEFAULT_DEVICE) if one.has_trace]
+    traces = [*own, *(read_trace(path) for path in Path("tests/traces").glob("*.json.gz"))]
     return {activity.name for trace in traces for activity in trace.activities}
 
 
 def test_every_recorded_name_has_a_library_and_an_operation() -> None:
-    kernels = [decode(name) for name in sorted(recorded_names())]
+    kernels = [decode_kernel_name(name) for name in sorted(recorded_names())]
     assert len(kernels) > 10
     assert [one.name for one in kernels if one.library == "unknown" or one.operation == "other"] == []
 
@@ -107,8 +112,8 @@ def test_products_have_the_type_and_the_transposition_that_was_asked_for() -> No
     cases = [(words, one) for words, one in asked("mm") if words[-1] in ASKED_LAYOUT and one["operation"] == "gemm"]
     assert len(cases) > 10
     for (dtype, layout), entry in cases:
-        assert decode(entry["name"]).dtype == ASKED_TYPE.get(dtype, dtype), entry["name"]
-        assert (decode(entry["name"]).layout or "")[:2].lower() == ASKED_LAYOUT[layout], entry["name"]
+        assert decode_kernel_name(entry["name"]).dtype == ASKED_TYPE.get(dtype, dtype), entry["name"]
+        assert (decode_kernel_name(entry["name"]).layout or "")[:2].lower() == ASKED_LAYOUT[layout], entry["name"]
 
 
 def test_products_have_the_epilogue_that_was_asked_for() -> None:
@@ -116,14 +121,14 @@ def test_products_have_the_epilogue_that_was_asked_for() -> None:
     cases = [(words, one["name"]) for words, one in asked("addmm") if one["name"].startswith("nvjet")]
     assert len(cases) > 5
     for (epilogue, dtype), name in cases:
-        assert (decode(name).fused, decode(name).dtype) == (epilogues[epilogue], dtype), name
+        assert (decode_kernel_name(name).fused, decode_kernel_name(name).dtype) == (epilogues[epilogue], dtype), name
 
 
 def test_attention_has_the_type_that_was_asked_for_and_the_tile_beside_the_head() -> None:
     cases = [(words, one) for words, one in asked("sdpa FLASH_ATTENTION") if one["operation"] == "attention"]
     assert len(cases) > 5
     for (dtype, head, *_), entry in cases:
-        kernel = decode(entry["name"])
+        kernel = decode_kernel_name(entry["name"])
         assert (kernel.library, kernel.dtype) == ("flash_attention", dtype), entry["name"]
         assert f"kernel_traits<{head}, {(kernel.tile or '').replace('x', ', ')}, " in entry["name"]
 
@@ -136,7 +141,7 @@ def test_attention_has_the_type_that_was_asked_for_and_the_tile_beside_the_head(
     ["", " ", "\n", "\0", "\ud800", "𝟘" * 50, "_", "nvjet_", "nvjet_\ud800", "triton_", "void ", "Memcpy", *EVIL],
 )
 def test_any_text_is_a_name(name: str) -> None:
-    kernel = decode(name)
+    kernel = decode_kernel_name(name)
     assert kernel.name == name
     assert kernel.library
     assert kernel.operation
@@ -159,14 +164,14 @@ def test_any_text_is_a_name(name: str) -> None:
     ],
 )
 def test_what_no_family_claims_stays_unknown(name: str) -> None:
-    kernel = decode(name)
+    kernel = decode_kernel_name(name)
     assert (kernel.library, kernel.operation, kernel.short) == ("unknown", "other", name)
     assert [getattr(kernel, field) for field in ("arch", "dtype", "tile", "layout")] == [None] * 4
     assert kernel.fused == ()
 
 
 def test_what_no_rule_explains_is_not_known() -> None:
-    tokens = {one.token: (one.meaning, one.basis) for one in decode("nvjet_sm90_tst_64x8_wow_TNT").tokens}
+    tokens = {one.token: (one.meaning, one.basis) for one in decode_kernel_name("nvjet_sm90_tst_64x8_wow_TNT").tokens}
     assert tokens["wow"] == ("not known", "unknown")
     assert tokens["sm90"] == ("built for compute capability sm90", "inferred")
 
@@ -176,10 +181,10 @@ def test_pieces_of_names_put_together() -> None:
     names = [entry["name"] for entry in CORPUS]
     for _ in range(300):
         one, other = source.choice(names)[:300], source.choice(names)[:300]
-        kernel = decode(one[: source.randrange(len(one) + 1)] + other[source.randrange(len(other) + 1) :])
+        kernel = decode_kernel_name(one[: source.randrange(len(one) + 1)] + other[source.randrange(len(other) + 1) :])
         assert len(kernel.short) <= 60
         assert (kernel.library == "unknown") <= (kernel.operation == "other")
-        assert all(value is None or value for value in as_data(kernel).values() if not isinstance(value, list))
+        assert all(value is None or value for value in kernel_name_data(kernel).values() if not isinstance(value, list))
 
 
 @pytest.mark.parametrize(
@@ -205,9 +210,9 @@ def test_a_long_name_takes_no_long_time(begin: str, again: str) -> None:
 
 
 def seconds_to_decode(name: str) -> float:
-    decode.cache_clear()
+    decode_kernel_name.cache_clear()
     start = time.process_time()
-    decode(name)
+    decode_kernel_name(name)
     return time.process_time() - start
 
 
@@ -215,7 +220,7 @@ def seconds_to_decode(name: str) -> float:
 
 
 def test_as_data_has_exactly_these_keys() -> None:
-    data = as_data(decode(NVJET))
+    data = kernel_name_data(decode_kernel_name(NVJET))
     assert list(data) == ["name", "library", "operation", "arch", "dtype", "tile", "layout", "fused", "tokens"]
     assert data["name"] == NVJET
     assert data["fused"] == []
@@ -236,11 +241,11 @@ def test_as_data_has_exactly_these_keys() -> None:
     ],
 )
 def test_short_forms(name: str, short: str) -> None:
-    assert decode(name).short == short
+    assert decode_kernel_name(name).short == short
 
 
 def test_the_command_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main("nvjet_sm90_tst_64x8_64x16_1x2_wow_bias_TNT", as_json=False) == 0
+    assert print_kernel_name("nvjet_sm90_tst_64x8_64x16_1x2_wow_bias_TNT", as_json=False) == 0
     assert capsys.readouterr().out.splitlines() == [
         "name       nvjet_sm90_tst_64x8_64x16_1x2_wow_bias_TNT",
         "library    cublas",
@@ -266,7 +271,7 @@ def test_the_command_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_command_gives_a_terminal_no_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main("\x1b[31mred\n\u202e\ud800", as_json=False) == 0
+    assert print_kernel_name("\x1b[31mred\n\u202e\ud800", as_json=False) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[0] == r"name       \x1b[31mred\n\u202e\ud800"
     assert out.replace("\n", "").isprintable()
@@ -274,8 +279,8 @@ def test_the_command_gives_a_terminal_no_commands(capsys: pytest.CaptureFixture[
 
 def test_the_command_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     for name in (NVJET, "\x1b[31m\ud800", ""):
-        assert main(name, as_json=True) == 0
-        assert json.loads(capsys.readouterr().out) == as_data(decode(name))
+        assert print_kernel_name(name, as_json=True) == 0
+        assert json.loads(capsys.readouterr().out) == kernel_name_data(decode_kernel_name(name))
 
 
 @pytest.fixture
@@ -288,7 +293,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_name_in_place() -> None:
     name = "nvjet_sm90_tst_64x8_64x16_1x2_h_bz_bias_TNT"
     place = f"kernel-{hashlib.sha256(name.encode()).hexdigest()[:8]}-1"
-    assert shown(name) == (
+    assert kernel_name_html(name) == (
         f'<button type="button" class="kernel-name cublas" popovertarget="{place}" '
         f'title="{name}">cuBLAS GEMM bf16 + bias · 64x8x64 · TNT</button>'
         f'<span popover id="{place}" class="kernel-raw"><code>{name}</code> '
@@ -299,18 +304,18 @@ def test_a_name_in_place() -> None:
 @pytest.mark.usefixtures("fresh")
 def test_ids_are_unique_on_a_page_and_come_again_in_the_next_build(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [NVJET, GELU, NVJET, "\ud800", *EVIL, NVJET]
-    first = [shown(name) for name in names]
+    first = [kernel_name_html(name) for name in names]
     ids = [value for one in first for key, value in Markup(one).attributes if key == "id"]
     opened = [value for one in first for key, value in Markup(one).attributes if key == "popovertarget"]
     assert ids == opened
     assert len(set(ids)) == len(names)
     monkeypatch.setattr(kernel_names, "_times_shown", Counter[str]())
-    assert [shown(name) for name in names] == first
+    assert [kernel_name_html(name) for name in names] == first
 
 
 @pytest.mark.parametrize("name", [*EVIL, NVJET, GELU, "a kernel with & and < in it"])
 def test_a_name_in_place_is_text_within_a_sentence(name: str) -> None:
-    content = shown(name)
+    content = kernel_name_html(name)
     assert isinstance(content, Html)
     assert_only_text(content, name)
     assert {*Markup(content).elements} == {"button", "span", "code"}
@@ -346,11 +351,11 @@ def rest(content: str) -> str:
     ],
 )
 def test_names_within_text(text: str, names: list[str], between: str) -> None:
-    content = decorated(text)
+    content = with_kernel_names(text)
     assert names_in(content) == names
     assert rest(content) == between
 
 
 @pytest.mark.parametrize("name", EVIL)
 def test_text_around_names_stays_text(name: str) -> None:
-    assert_only_text(decorated(f"{name}, {NVJET} + {name}"), name, NVJET)
+    assert_only_text(with_kernel_names(f"{name}, {NVJET} + {name}"), name, NVJET)

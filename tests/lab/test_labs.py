@@ -11,17 +11,39 @@ from typing import Any
 import msgspec
 import pytest
 
-from snippets.lab import archive, capture, cells, labs, page, recording
 from snippets.lab.__main__ import main
-from snippets.lab.archive import ArchiveError
 from snippets.lab.experiment import chapters
-from snippets.lab.labs import Lab, LabError, Made
+from snippets.lab.notebooks.cells import code_cells, run_notebooks
+from snippets.lab.notebooks.files import (
+    LIMIT_BYTES,
+    NOTEBOOK_PROTOCOL,
+    SETUP,
+    TIME_LIMIT_S,
+    Notebook,
+    NotebookError,
+    RunInfo,
+    dumped,
+    fill,
+    load_notebook,
+    notebook_list,
+    notebooks,
+    record_command,
+    record_notebook,
+)
+from snippets.lab.page.frame import show
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.tools.archive import ArchiveError, pack_archive, unpack_archive
+
+# KEEP capture
+# KEEP cells
+# KEEP labs
+# KEEP recording
 from tests import page_sources
 from tests.lab import samples
 from tests.lab.samples import DEVICE, EVIL
 from tests.test_recordings import PRIVATE
 
-ALL = labs.labs()
+ALL = notebooks()
 CPU_LIMIT_S = 20.0
 COMPILERS = ("g++", "clang++")
 
@@ -36,10 +58,10 @@ def valid(content: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("lab", ALL, ids=lambda lab: lab.name)
-def test_a_lab_has_the_form_of_a_lab(lab: Lab) -> None:
-    assert lab.path.read_bytes() == labs.dumped(lab.content), "as Jupyter writes it"
+def test_a_lab_has_the_form_of_a_lab(lab: Notebook) -> None:
+    assert lab.path.read_bytes() == dumped(lab.content), "as Jupyter writes it"
     kinds = [cell["cell_type"] for cell in lab.content["cells"]]
-    sources = cells.code_cells(lab.content)
+    sources = code_cells(lab.content)
     assert 8 <= len(kinds) <= 15
     assert kinds[:2] == ["markdown", "code"]
     assert lab.name in chapters()
@@ -52,22 +74,22 @@ def test_a_lab_has_the_form_of_a_lab(lab: Lab) -> None:
 
 
 def test_the_first_code_cell_is_the_same_everywhere() -> None:
-    first = {cells.code_cells(lab.content)[0] for lab in ALL}
+    first = {code_cells(lab.content)[0] for lab in ALL}
     assert len(first) == 1, "REPOSITORY, too"
     lines = [line for line in first.pop().splitlines() if not line.startswith("REPOSITORY = ")]
-    assert lines == [line for line in labs.SETUP.splitlines() if not line.startswith("REPOSITORY = ")]
+    assert lines == [line for line in SETUP.splitlines() if not line.startswith("REPOSITORY = ")]
 
 
 @pytest.mark.parametrize("lab", ALL, ids=lambda lab: lab.name)
-def test_a_recorded_lab_is_current_and_scrubbed(lab: Lab) -> None:
+def test_a_recorded_lab_is_current_and_scrubbed(lab: Notebook) -> None:
     written = lab.path.read_text("utf-8")
     assert not PRIVATE.search(written)
-    assert len(written.encode()) <= labs.LIMIT_BYTES
+    assert len(written.encode()) <= LIMIT_BYTES
     if lab.state == "missing":
         assert not any(cell.get("outputs") for cell in lab.content["cells"])
-        pytest.skip(f"not recorded yet: {lab.id}; {labs.cure(lab.name)}")
-    assert lab.state == "recorded", labs.cure(lab.name)
-    assert lab.device == recording.BUILDER
+        pytest.skip(f"not recorded yet: {lab.id}; {record_command(lab.name)}")
+    assert lab.state == "recorded", record_command(lab.name)
+    assert lab.device == DEFAULT_DEVICE
 
 
 # ---- each runs
@@ -80,21 +102,21 @@ def ran() -> dict[str, Any]:
         pytest.skip(f"torch.compile on a CPU needs one of {', '.join(COMPILERS)}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_VISIBLE_DEVICES", "")
-        return cells.run([lab.path for lab in ALL], 6 * CPU_LIMIT_S)
+        return run_notebooks([lab.path for lab in ALL], 6 * CPU_LIMIT_S)
 
 
 @pytest.mark.parametrize("lab", ALL, ids=lambda lab: lab.name)
-def test_a_lab_runs_on_a_cpu(ran: dict[str, Any], lab: Lab) -> None:
+def test_a_lab_runs_on_a_cpu(ran: dict[str, Any], lab: Notebook) -> None:
     found = ran["labs"][lab.name]
     assert found["failed"] == ""
     assert found["seconds"] < CPU_LIMIT_S
-    made = Made(lab.digest, found["seconds"], samples.circumstances())
-    content = labs.filled(lab, found["outputs"], made)
-    assert Lab(lab.path, content).state == "recorded"
+    made = RunInfo(lab.digest, found["seconds"], samples.circumstances())
+    content = fill(lab, found["outputs"], made)
+    assert Notebook(lab.path, content).state == "recorded"
     assert not PRIVATE.search(json.dumps(content))
     shown = [output["data"]["text/plain"] for cell in found["outputs"] for output in cell if "data" in output]
     assert shown[0].startswith("Run on a CPU: torch ")
-    asked = [source for source in cells.code_cells(lab.content) if "notebook.check(" in source]
+    asked = [source for source in code_cells(lab.content) if "notebook.check(" in source]
     answered = [text for text in shown if text.startswith("No guess yet. Measured: ")]
     assert len(answered) == len(asked)
     assert not [text for text in answered if text.endswith((": nan", ": None"))]
@@ -103,8 +125,8 @@ def test_a_lab_runs_on_a_cpu(ran: dict[str, Any], lab: Lab) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("lab", ALL, ids=lambda lab: lab.name)
-def test_a_lab_runs_on_a_gpu(lab: Lab) -> None:
-    found = cells.run([lab.path], labs.TIME_LIMIT_S)["labs"][lab.name]
+def test_a_lab_runs_on_a_gpu(lab: Notebook) -> None:
+    found = run_notebooks([lab.path], TIME_LIMIT_S)["labs"][lab.name]
     assert found["failed"] == ""
     shown = [output["data"]["text/plain"] for cell in found["outputs"] for output in cell if "data" in output]
     assert not shown[0].startswith("Run on a CPU")
@@ -121,17 +143,17 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def put_lab(root: Path, *sources: str, name: str = "mlp") -> Lab:
+def put_lab(root: Path, *sources: str, name: str = "mlp") -> Notebook:
     code = [
         {"cell_type": "code", "execution_count": None, "id": f"c{n}", "metadata": {}, "outputs": []} for n in range(2)
     ]
-    for cell, source in zip(code, sources or (labs.SETUP, "1 + 1  # two"), strict=True):
+    for cell, source in zip(code, sources or (SETUP, "1 + 1  # two"), strict=True):
         cell["source"] = source.splitlines(keepends=True)
     heading = {"cell_type": "markdown", "id": "m", "metadata": {}, "source": ["# A lab & more"]}
     path = root.parent / "labs" / f"{name}.ipynb"
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(labs.dumped({"cells": [heading, *code], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
-    return labs.load(path)
+    path.write_bytes(dumped({"cells": [heading, *code], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    return load_notebook(path)
 
 
 def shows(html: str = "<p>2</p>", **more: Any) -> list[list[dict[str, Any]]]:
@@ -146,16 +168,16 @@ def told(outputs: list[list[dict[str, Any]]], failed: str = "", device: str = "N
 
 def recorded(root: Path, monkeypatch: pytest.MonkeyPatch, result: dict[str, Any] | None = None) -> str:
     monkeypatch.setattr(labs, "run", lambda paths, time_limit_s: result or told(shows()))
-    return labs.record(labs.load(root.parent / "labs/mlp.ipynb"), DEVICE)
+    return record_notebook(load_notebook(root.parent / "labs/mlp.ipynb"), DEVICE)
 
 
 def test_a_recorded_lab_holds_outputs_and_circumstances(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (before,) = labs.labs()
+    (before,) = notebooks()
     assert (before.state, before.device) == ("missing", "")
     assert recorded(shelf, monkeypatch) == ""
-    (after,) = labs.labs()
+    (after,) = notebooks()
     assert (after.state, after.device, after.title, after.id) == ("recorded", DEVICE, "A lab & more", "labs/mlp")
-    assert after.made == Made(before.digest, 2.5, samples.circumstances())
+    assert after.made == RunInfo(before.digest, 2.5, samples.circumstances())
     assert [cell.get("execution_count") for cell in after.content["cells"]] == [None, 1, 2]
     assert after.content["cells"][2]["outputs"] == shows()[1]
     assert [path.name for path in after.path.parent.iterdir()] == ["mlp.ipynb"]
@@ -177,19 +199,19 @@ def test_the_state_of_a_lab(shelf: Path, monkeypatch: pytest.MonkeyPatch, change
     path = shelf.parent / "labs/mlp.ipynb"
     assert change[0] in path.read_text()
     path.write_text(path.read_text().replace(*change))
-    assert labs.load(path).state.startswith(state)
+    assert load_notebook(path).state.startswith(state)
 
 
 def test_a_change_of_the_chapter_or_the_protocol_makes_a_lab_stale(
     shelf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(shelf, monkeypatch)
-    (lab,) = labs.labs()
+    (lab,) = notebooks()
     with monkeypatch.context() as changed:
         changed.setattr(recording, "source_digest", lambda chapter: "0" * 16)
         assert lab.state == "stale"
     assert lab.state == "recorded"
-    monkeypatch.setattr(labs, "PROTOCOL", labs.PROTOCOL + 1)
+    monkeypatch.setattr(labs, "PROTOCOL", NOTEBOOK_PROTOCOL + 1)
     assert lab.state == "stale"
 
 
@@ -222,20 +244,20 @@ def test_what_cannot_be_shown_is_not_kept(
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"cells": [], "metadata": {}, "nbformat": 4}', b"\xff", b"[1]"])
 def test_what_is_no_notebook_is_told(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "mlp.ipynb").write_bytes(content)
-    with pytest.raises(LabError, match=r"^mlp\.ipynb is no notebook"):
-        labs.load(tmp_path / "mlp.ipynb")
+    with pytest.raises(NotebookError, match=r"^mlp\.ipynb is no notebook"):
+        load_notebook(tmp_path / "mlp.ipynb")
 
 
 def test_a_lab_comes_home(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded(shelf, monkeypatch)
     home = tmp_path / "home" / "recordings"
     put_lab_in(home)
-    assert archive.pack(tmp_path / "a.tar.gz", DEVICE, shelf) == 1
-    assert archive.unpack(tmp_path / "a.tar.gz", home) == ([f"{DEVICE} labs/mlp"], [])
+    assert pack_archive(tmp_path / "a.tar.gz", DEVICE, shelf) == 1
+    assert unpack_archive(tmp_path / "a.tar.gz", home) == ([f"{DEVICE} labs/mlp"], [])
     assert samples.files(home.parent / "labs") == samples.files(shelf.parent / "labs")
 
 
-def put_lab_in(root: Path, *sources: str) -> Lab:
+def put_lab_in(root: Path, *sources: str) -> Notebook:
     root.mkdir(parents=True)
     return put_lab(root, *sources)
 
@@ -243,15 +265,15 @@ def put_lab_in(root: Path, *sources: str) -> Lab:
 def test_a_lab_of_another_checkout_stays_out(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded(shelf, monkeypatch)
     home = tmp_path / "home" / "recordings"
-    lab = put_lab_in(home, labs.SETUP, "1 + 3")
+    lab = put_lab_in(home, SETUP, "1 + 3")
     before = lab.path.read_bytes()
-    archive.pack(tmp_path / "a.tar.gz", DEVICE, shelf)
+    pack_archive(tmp_path / "a.tar.gz", DEVICE, shelf)
     with pytest.raises(ArchiveError, match=r"labs/mlp has other cells than the one here.*; nothing was unpacked"):
-        archive.unpack(tmp_path / "a.tar.gz", home)
+        unpack_archive(tmp_path / "a.tar.gz", home)
     assert lab.path.read_bytes() == before
     monkeypatch.setattr(recording, "BUILDER", "nvidia-other")
     with pytest.raises(ArchiveError, match=r"mlp\.ipynb is no place for a lab; nothing was unpacked"):
-        archive.unpack(tmp_path / "a.tar.gz", shelf)
+        unpack_archive(tmp_path / "a.tar.gz", shelf)
 
 
 # ---- told
@@ -313,7 +335,7 @@ def test_the_list_and_its_page_tell_the_state(
     def told_states() -> tuple[str, str]:
         main(["list", "--device", DEVICE])
         line = next(line for line in capsys.readouterr().out.splitlines() if "labs/mlp" in line)
-        return line.split()[1], page.show("labs-list", labs.listing)
+        return line.split()[1], show("labs-list", notebook_list)
 
     state, html = told_states()
     assert state == "missing"
@@ -323,7 +345,7 @@ def test_the_list_and_its_page_tell_the_state(
     state, html = told_states()
     assert state == "recorded"
     assert '<td>NVIDIA Sample, <time datetime="2026-10-01T12:00:00Z">2026-10-01</time></td>' in html
-    monkeypatch.setattr(labs, "PROTOCOL", labs.PROTOCOL + 1)
+    monkeypatch.setattr(labs, "PROTOCOL", NOTEBOOK_PROTOCOL + 1)
     state, html = told_states()
     assert state == "stale"
     assert "<strong>stale</strong>, its code has changed since; run <code>make record CHAPTER=labs/mlp</code>" in html

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab import ledger, page, recording
-from snippets.lab.claims import Claim, Source
-from snippets.lab.figures import Figure
-from snippets.lab.recording import RecordingMissing
+from snippets.lab.finding.claim import Claim, Source
+from snippets.lab.finding.figure import Figure
+from snippets.lab.page.frame import show
+from snippets.lab.page.ledger import claims_table, ledger_table, status_counts
+from snippets.lab.recording.device import PROJECT, showing
+from snippets.lab.recording.schema import NotRecorded
+
+# KEEP ledger
 from tests.lab import samples
 from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, claim, put, sample
 
@@ -36,7 +40,7 @@ def claims(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def missing(device: str) -> Figure:
-    raise RecordingMissing("nothing there")
+    raise NotRecorded("nothing there")
 
 
 def on_each(device: str) -> Figure:
@@ -59,7 +63,7 @@ def test_a_row_says_what_the_source_said_and_what_was_measured(claims: Callable[
         claim(id="M4", measure=missing),
         claim(id="M5", measure=lambda device: Figure(5, conclusive=False)),
     )
-    shown = ledger.filterable()
+    shown = ledger_table()
     assert "<caption>Claims on SAMPLE</caption>" in shown
     assert rows(shown) == [
         ["M1", "✓ holds", "Five kernels.every-gpu · mlp", "5 kernels", "5"],
@@ -72,7 +76,7 @@ def test_a_row_says_what_the_source_said_and_what_was_measured(claims: Callable[
 
 def test_what_a_row_is_filtered_by(claims: Callable[..., None], shelf: Path) -> None:
     claims(claim(), claim(id="O-M4", scope="timing", measure=missing))
-    shown = ledger.filterable()
+    shown = ledger_table()
     assert shown.startswith('<div class="ledger"><div class="lab-table" role="region" tabindex="0"')
     assert (
         f'<span id="ledger-m1" class="id" data-chapter="mlp" data-scope="every-gpu" data-verdict="holds" '
@@ -86,7 +90,7 @@ def test_every_device_has_a_row_and_the_builder_is_first(claims: Callable[..., N
     put(shelf, sample(), device=OTHER)
     put(shelf, sample(), device="nvidia-a-first-by-name")
     claims(claim(measure=on_each), claim(id="M2"))
-    shown = ledger.filterable()
+    shown = ledger_table()
     assert "<caption>Claims on SAMPLE, A FIRST BY NAME and OTHER 8GB</caption>" in shown
     assert [(row[0], row[1], row[4], row[5]) for row in rows(shown)] == [
         ("M1", "✓ holds", "5", "SAMPLE"),
@@ -99,18 +103,18 @@ def test_every_device_has_a_row_and_the_builder_is_first(claims: Callable[..., N
     ids = [value for name, value in Markup(shown).attributes if name == "id"]
     assert ids[:3] == ["ledger-m1", "ledger-m1-nvidia-a-first-by-name", f"ledger-m1-{OTHER}"]
     assert len(set(ids)) == len(ids) == 6
-    with recording.showing(OTHER):
-        assert ledger.filterable() == shown
+    with showing(OTHER):
+        assert ledger_table() == shown
 
 
 def test_the_part_of_a_chapter(claims: Callable[..., None], shelf: Path) -> None:
     claims(claim(), claim(4, id="M2", why="Because."), claim(3, id="M3", why="So."))
-    shown = ledger.claims_table()
+    shown = claims_table()
     assert "<caption>Claims on SAMPLE</caption>" in shown
     assert len(rows(shown)) == 3
-    assert rows(ledger.claims_table("linear")) == []
-    assert "<caption>Claims of mlp on SAMPLE</caption>" in ledger.claims_table("mlp")
-    assert rows(ledger.claims_table("mlp", ["differs"])) == [
+    assert rows(claims_table("linear")) == []
+    assert "<caption>Claims of mlp on SAMPLE</caption>" in claims_table("mlp")
+    assert rows(claims_table("mlp", ["differs"])) == [
         ["M2", "≠ differs", "Five kernels.every-gpu", "–", "4"],
         ["M3", "≠ differs", "Five kernels.every-gpu", "–", "3"],
     ]
@@ -119,8 +123,8 @@ def test_the_part_of_a_chapter(claims: Callable[..., None], shelf: Path) -> None
 def test_the_part_of_a_chapter_on_another_device(claims: Callable[..., None], shelf: Path) -> None:
     put(shelf, sample(), device=OTHER)
     claims(claim(measure=on_each))
-    with recording.showing(OTHER):
-        shown = ledger.claims_table("mlp")
+    with showing(OTHER):
+        shown = claims_table("mlp")
     assert f'id="ledger-m1-{OTHER}"' in shown
     assert rows(shown) == [["M1", "≠ differs", "Five kernels.every-gpu", "–", "4"]]
 
@@ -128,11 +132,11 @@ def test_the_part_of_a_chapter_on_another_device(claims: Callable[..., None], sh
 def test_the_counts(claims: Callable[..., None], shelf: Path) -> None:
     claims(claim(measure=on_each), claim(id="M2"), claim(4, id="M3"), claim(id="M4", measure=missing))
     one = "On the SAMPLE, of 4 claims 2 hold, 1 differs, 0 are inconclusive and 1 is not measured."
-    assert Markup(ledger.summary()).text == one
+    assert Markup(status_counts()).text == one
     put(shelf, sample(), device=OTHER)
     other = "On the OTHER 8GB, of 4 claims 1 holds, 2 differ, 0 are inconclusive and 1 is not measured."
-    assert Markup(ledger.summary()).text == one + other
-    assert ledger.summary().count("<p>") == 2
+    assert Markup(status_counts()).text == one + other
+    assert status_counts().count("<p>") == 2
 
 
 def test_where_nothing_is_recorded_nothing_is_measured(
@@ -141,8 +145,8 @@ def test_where_nothing_is_recorded_nothing_is_measured(
     samples.shelf(monkeypatch, tmp_path / "empty")
     claims(claim(measure=missing))
     text = "On the SAMPLE, of 1 claims 0 hold, 0 differ, 0 are inconclusive and 1 is not measured."
-    assert Markup(ledger.summary()).text == text
-    assert rows(ledger.filterable()) == [["M1", "– not measured", "Five kernels.every-gpu · mlp", "–", "nothing there"]]
+    assert Markup(status_counts()).text == text
+    assert rows(ledger_table()) == [["M1", "– not measured", "Five kernels.every-gpu · mlp", "–", "nothing there"]]
 
 
 @pytest.mark.parametrize("name", EVIL)
@@ -151,26 +155,26 @@ def test_untrusted_claims(claims: Callable[..., None], shelf: Path, name: str) -
         claim(name, sentence=name, why=name, id="M1", source=Source(name, name, name)),
         claim(id=name, measure=lambda device: Figure(1.0, said=name)),
     )
-    for shown in (ledger.filterable(), ledger.claims_table(), page.show(name, ledger.claims_table)):
+    for shown in (ledger_table(), claims_table(), show(name, claims_table)):
         assert_only_text(shown, name)
 
     def without(device: str) -> Figure:
-        raise RecordingMissing(name)
+        raise NotRecorded(name)
 
     claims(claim(measure=without))
-    for shown in (ledger.filterable(), ledger.claims_table()):
+    for shown in (ledger_table(), claims_table()):
         assert_only_text(shown, name)
 
 
 def test_the_real_ledger() -> None:
-    shown = ledger.filterable()
+    shown = ledger_table()
     found = {row[0]: row for row in reversed(rows(shown))}  # the builder's
     assert found["M4"][1] == "≠ differs"
     assert found["M1"][3:] == ["5 kernels: GEMM, GEMM, GELU, mul, GEMM", "mm, mm, gelu, mul, mm"]
     assert 'href="../measuring/#claim-d1"' in shown
-    counted = Markup(ledger.summary()).text
+    counted = Markup(status_counts()).text
     assert counted.startswith("On the H200, of ")
 
 
 def test_the_script_is_small() -> None:
-    assert len((recording.ROOT / "docs/assets/js/ledger.js").read_bytes()) <= 3 * 1024
+    assert len((PROJECT / "docs/assets/js/ledger.js").read_bytes()) <= 3 * 1024

@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from snippets.lab import cells, kineto, labs, notebook, recording
-from snippets.lab.cells import CellFailed
 from snippets.lab.experiment import Experiment, NeedsGpu, Subject, UnknownExperiment, Work
-from snippets.lab.notebook import Profile
+from snippets.lab.notebook import Profile, check, here, profile, profile_of, race
+from snippets.lab.notebooks.cells import CellFailed, _outputs, execute_cells, run_notebooks
+from snippets.lab.notebooks.files import dumped, output_problems
+from snippets.lab.recording.schema import Environment
+from snippets.lab.trace.kineto import read_trace
+
+# KEEP cells
+# KEEP kineto
+# KEEP labs
+# KEEP notebook
 from tests.lab import kineto as trace_events
 from tests.lab import samples
 
@@ -49,11 +56,11 @@ def on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_guess_is_judged(guess: object, measured: object, line: str) -> None:
-    assert repr(notebook.check(guess, measured, "kernels")) == line
+    assert repr(check(guess, measured, "kernels")) == line
 
 
 def test_what_was_measured_stays_folded_until_there_is_a_guess() -> None:
-    waiting, told = (notebook.check(guess, 3, "<b>")._repr_html_() for guess in (None, "<i>"))
+    waiting, told = (check(guess, 3, "<b>")._repr_html_() for guess in (None, "<i>"))
     assert waiting.startswith("<p>No guess yet: write one above and run both cells.</p><details")
     assert "<p>3 &lt;b&gt;</p></details>" in waiting
     assert told == "<p><strong>Wrong.</strong> Your guess: &lt;i&gt;. Measured: 3 &lt;b&gt;</p>"
@@ -64,7 +71,7 @@ def test_what_was_measured_stays_folded_until_there_is_a_guess() -> None:
 
 def on_a_gpu(name: str = "gemm") -> Profile:
     content = samples.trace_json(name=name)
-    return Profile("mlp/eager", kineto.read(content), content)
+    return Profile("mlp/eager", read_trace(content), content)
 
 
 def test_a_profile_of_a_gpu() -> None:
@@ -82,12 +89,12 @@ def test_a_region_of_the_compiler_is_no_operator() -> None:
     region = trace_events.op("Torch-Compiled Region: 0/0", 10, 80, external=2)
     step = [trace_events.step(1, 0, 100, external=1), region, trace_events.op("aten::mm", 30, 20, external=3)]
     content = trace_events.trace_bytes(*step)
-    assert Profile("by hand", kineto.read(content), content).busiest == "aten::mm"
+    assert Profile("by hand", read_trace(content), content).busiest == "aten::mm"
 
 
 @pytest.mark.parametrize("name", samples.EVIL)
 def test_names_are_text(name: str) -> None:
-    assert list(labs.output_problems(shown(on_a_gpu(name)))) == []
+    assert list(output_problems(shown(on_a_gpu(name)))) == []
 
 
 def shown(value: Any) -> dict[str, Any]:
@@ -96,32 +103,32 @@ def shown(value: Any) -> dict[str, Any]:
 
 
 def test_a_profile_here() -> None:
-    found = notebook.profile("linear/eager", **TINY)
+    found = profile("linear/eager", **TINY)
     assert (found.name, found.kernels, found.activities) == ("linear/eager", (), ())
     assert found.operators[:2] == ("aten::linear", "aten::t")
     assert found.busiest in found.operators
     assert 0 < found.cpu_us("aten::t") < found.cpu_us("aten::linear")
     assert found.work_us("aten::t") == found.cpu_us("aten::t")
     assert len(repr(found).splitlines()) == 1 + len(set(found.operators))
-    assert list(labs.output_problems(shown(found))) == []
+    assert list(output_problems(shown(found))) == []
 
 
 def test_a_profile_of_a_function_of_ones_own(tmp_path: Path) -> None:
-    found = notebook.profile_of("mine", torch.add, torch.ones(3), torch.ones(3))
+    found = profile_of("mine", torch.add, torch.ones(3), torch.ones(3))
     assert (found.name, found.operators) == ("mine", ("aten::add",))
     assert repr(found.save(tmp_path / "t.json")) == f"in Perfetto: python -m snippets.lab open {tmp_path / 't.json'}"
-    assert kineto.read(tmp_path / "t.json").steps == found.trace.steps
+    assert read_trace(tmp_path / "t.json").steps == found.trace.steps
 
 
 @pytest.mark.parametrize(
     ("call", "error"),
     [
-        (lambda: notebook.profile("linear/none"), UnknownExperiment),
-        (lambda: notebook.profile("linear"), UnknownExperiment),
-        (lambda: notebook.profile("linear/new_strides"), UnknownExperiment),
-        (lambda: notebook.profile("linear/eager", rows=3), TypeError),
-        (lambda: notebook.profile("mlp/liger"), NeedsGpu),
-        (lambda: notebook.race("linear/eager", "linear"), UnknownExperiment),
+        (lambda: profile("linear/none"), UnknownExperiment),
+        (lambda: profile("linear"), UnknownExperiment),
+        (lambda: profile("linear/new_strides"), UnknownExperiment),
+        (lambda: profile("linear/eager", rows=3), TypeError),
+        (lambda: profile("mlp/liger"), NeedsGpu),
+        (lambda: race("linear/eager", "linear"), UnknownExperiment),
     ],
 )
 def test_what_cannot_be_profiled(call: Callable[[], object], error: type[Exception]) -> None:
@@ -133,7 +140,7 @@ def test_what_cannot_be_profiled(call: Callable[[], object], error: type[Excepti
 
 
 def test_a_race_here() -> None:
-    found = notebook.race("linear/eager", "linear/eager_wide", **TINY)
+    found = race("linear/eager", "linear/eager_wide", **TINY)
     assert list(found.times_us) == ["linear/eager", "linear/eager_wide"]
     assert found.times_us == found.python_us
     assert all(0 < us < 1e6 for us in found.times_us.values())
@@ -142,7 +149,7 @@ def test_a_race_here() -> None:
     html = found._repr_html_()
     assert "<td><code>linear/eager</code></td>" in html
     assert '<td class="number">1.00x</td>' in html
-    assert list(labs.output_problems(shown(found))) == []
+    assert list(output_problems(shown(found))) == []
 
 
 def test_a_wrong_answer_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,13 +157,13 @@ def test_a_wrong_answer_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Experiment(chapter="c", name="wrong", label="x", make=lambda device: wrong, work=lambda: Work(bytes=0))
     monkeypatch.setattr(notebook, "find", lambda name: (one,))
     with pytest.raises(ArithmeticError, match="wrong answer"):
-        notebook.race("c/wrong")
+        race("c/wrong")
 
 
 def test_where_it_runs() -> None:
-    line = repr(notebook.here())
+    line = repr(here())
     assert line.startswith(f"Run on a CPU: torch {torch.__version__}, ")
-    assert list(labs.output_problems(shown(notebook.here()))) == []
+    assert list(output_problems(shown(here()))) == []
 
 
 # ---- cells
@@ -178,19 +185,19 @@ def test_the_outputs_of_cells() -> None:
         "None",
         "math.floor(2.5)",
     ]
-    found = cells.executed(sources, "lab")
+    found = execute_cells(sources, "lab")
     assert found[0] == [{"output_type": "stream", "name": "stdout", "text": "a\nb\n"}]
     assert [found[1], found[2], found[4]] == [[], [], []]
     assert found[3][0]["text"] == "1\n"
     assert found[3][1]["data"] == found[5][0]["data"] == {"text/plain": "2"}
     assert found[3][1]["execution_count"] == 4
-    assert cells._outputs("it", "here", 1, {"it": Drawn()})[0]["data"] == {"text/plain": "plain", "text/html": "<p>"}
+    assert _outputs("it", "here", 1, {"it": Drawn()})[0]["data"] == {"text/plain": "plain", "text/html": "<p>"}
 
 
 @pytest.mark.parametrize("source", ["1 / 0", "raise SystemExit('1 / 0')", "1 /"])
 def test_a_cell_that_fails_is_named_with_its_line(source: str) -> None:
     with pytest.raises(CellFailed, match=r"^lab, code cell 2: (ZeroDivision|SystemExit|Syntax)") as raised:
-        cells.executed(["x = 1", f"x = 2\n{source}"], "lab")
+        execute_cells(["x = 1", f"x = 2\n{source}"], "lab")
     assert f"    {source}\n" in str(raised.value)
 
 
@@ -200,7 +207,7 @@ def lab_of(folder: Path, *sources: str) -> Path:
         for n, s in enumerate(sources)
     ]
     path = folder / "mlp.ipynb"
-    path.write_bytes(labs.dumped({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    path.write_bytes(dumped({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
     return path
 
 
@@ -208,12 +215,12 @@ def test_labs_run_in_a_process_of_their_own(tmp_path: Path) -> None:
     failing = tmp_path / "linear.ipynb"
     shared = lab_of(tmp_path, "import os, pathlib", "print(pathlib.Path.home() / 'a' / 'b.txt')", "os.getpid()")
     failing.write_bytes(shared.read_bytes().replace(b"os.getpid()", b"os.nothing"))
-    told = cells.run([shared, failing], 60)
+    told = run_notebooks([shared, failing], 60)
     assert told["labs"]["mlp"]["failed"] == ""
     assert told["labs"]["mlp"]["outputs"][1][0]["text"] == "b.txt\n", "no folder of this machine"
     assert told["labs"]["linear"]["failed"].startswith("linear, code cell 3: AttributeError: module 'os' has no")
     assert told["circumstances"]["versions"]["torch"] == torch.__version__
-    assert set(told["circumstances"]) == set(recording.Circumstances.__struct_fields__)
+    assert set(told["circumstances"]) == set(Environment.__struct_fields__)
 
 
 @pytest.mark.parametrize(
@@ -225,4 +232,4 @@ def test_labs_run_in_a_process_of_their_own(tmp_path: Path) -> None:
 )
 def test_a_process_that_dies_or_hangs_is_told(tmp_path: Path, source: str, limit_s: float, cause: str) -> None:
     with pytest.raises(CellFailed, match=cause):
-        cells.run([lab_of(tmp_path, source)], limit_s)
+        run_notebooks([lab_of(tmp_path, source)], limit_s)

@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 
-from snippets.lab import figures, page, recording
-from snippets.lab.claims import Claim, Source
 from snippets.lab.experiment import experiments
-from snippets.lab.figures import Figure
-from snippets.lab.recording import RecordingError, RecordingMissing
+from snippets.lab.finding.claim import Claim, Source
+from snippets.lab.finding.figure import Figure
+from snippets.lab.page.frame import provenance, show, verdicts
+from snippets.lab.page.inline import fig_formatter
+from snippets.lab.recording.device import _showing, shown_device
+from snippets.lab.recording.loading import load_recording
+from snippets.lab.recording.schema import NotRecorded, RecordingError
+
+# KEEP page
+# KEEP recording
 from tests.lab import samples
 from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, claim, put, sample
 
@@ -38,11 +44,11 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_fence_is_marked_as_run() -> None:
-    assert page.show("a-b", lambda x, y: f"<i>{x}{y}</i>", 1, 2) == '<div class="lab" data-fence="a-b"><i>12</i></div>'
+    assert show("a-b", lambda x, y: f"<i>{x}{y}</i>", 1, 2) == '<div class="lab" data-fence="a-b"><i>12</i></div>'
 
 
 def test_a_fence_without_its_recording_says_so(shelf: Path) -> None:
-    shown = page.show("a", lambda: str(recording.load("mlp/compiled", DEVICE)))
+    shown = show("a", lambda: str(load_recording("mlp/compiled", DEVICE)))
     assert 'class="admonition warning"' in shown
     assert 'data-fence="a"' in shown
     assert "Not recorded yet" in Markup(shown).text
@@ -56,12 +62,12 @@ def test_any_other_error_ends_the_build(error: Exception) -> None:
         raise error
 
     with pytest.raises(type(error)):
-        page.show("a", content)
+        show("a", content)
 
 
 @pytest.mark.usefixtures("only_recorded")
 def test_provenance(shelf: Path) -> None:
-    assert page.provenance("mlp") == (
+    assert provenance("mlp") == (
         '<p class="provenance"><strong>NVIDIA Sample</strong> · driver 580.1, CUDA 13.0 · '
         "python 3.12.3, torch 2.11.0 · "
         '<time datetime="2026-10-01T12:00:00Z">2026-10-01</time> · commit <code>0123abc</code> · '
@@ -71,7 +77,7 @@ def test_provenance(shelf: Path) -> None:
 
 def test_provenance_is_of_the_newest(shelf: Path) -> None:
     put(shelf, sample("mlp/new", circumstances=samples.circumstances(date="2026-11-01T00:00:00Z", commit="new")))
-    assert "<code>new</code>" in page.provenance("mlp")
+    assert "<code>new</code>" in provenance("mlp")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +97,7 @@ def test_the_three_modes(
     put(shelf, sample("mlp/second"), sample("mlp/third"))
     if digest:
         put(shelf, sample(digest=digest))
-    shown = page.provenance("mlp")
+    shown = provenance("mlp")
     assert f'<span class="mode mode-{mode}">{mode}</span>' in shown
     assert ("Recorded for an older version of this code" in shown) is (mode == "stale")
     if mode == "stale":
@@ -103,7 +109,7 @@ def test_the_three_modes(
 def test_provenance_of_what_is_not_recorded(shelf: Path) -> None:
     """What is missing, which command makes it, and on which kind of machine."""
     ids = ", ".join(one.id for one in experiments("linear"))
-    assert Markup(page.provenance("linear")).text == (
+    assert Markup(provenance("linear")).text == (
         f"Not recorded yetFor the SAMPLE there is no recording of {ids}. On a machine with that GPU run make record "
         "CHAPTER=linear. On one with another CUDA GPU the same command records for that one. "
         "Without a GPU no recording can be made; all else can be done."
@@ -112,18 +118,18 @@ def test_provenance_of_what_is_not_recorded(shelf: Path) -> None:
 
 def test_provenance_of_what_is_recorded_in_part(shelf: Path) -> None:
     ids = ", ".join(one.id for one in experiments("mlp") if one.id != "mlp/eager")
-    shown = page.provenance("mlp")
+    shown = provenance("mlp")
     assert shown.startswith('<p class="provenance"><strong>NVIDIA Sample</strong>')
     assert f"For the SAMPLE there is no recording of {ids}. On a machine" in Markup(shown).text
     put(shelf, *(sample(one.id) for one in experiments("mlp")))
-    assert "Not recorded yet" not in page.provenance("mlp")
+    assert "Not recorded yet" not in provenance("mlp")
 
 
 @pytest.mark.parametrize("name", EVIL)
 def test_untrusted_provenance(shelf: Path, name: str) -> None:
     fields = dict.fromkeys(("device", "driver", "cuda", "commit", "date"), name)
     put(shelf, sample(digest="stale", circumstances=samples.circumstances(versions={name: name}, **fields)))
-    shown = page.provenance("mlp")
+    shown = provenance("mlp")
     assert_only_text(shown, name)
     assert Markup(shown).text.count(name) >= 4
     assert dict(Markup(shown).attributes)["datetime"] == name
@@ -134,7 +140,7 @@ def test_a_verdict_that_holds_and_one_that_differs(ledger: Any, shelf: Path) -> 
         claim(source=Source("Part 2", "5 kernels"), why="Unneeded."),
         claim(4, id="M2", sentence="Not four.", why="Because of fusion."),
     )
-    shown = page.verdicts("M2", "M1")
+    shown = verdicts("M2", "M1")
     text = Markup(shown).text
     assert shown.index('id="claim-m2"') < shown.index('id="claim-m1"')
     assert text == (
@@ -142,7 +148,7 @@ def test_a_verdict_that_holds_and_one_that_differs(ledger: Any, shelf: Path) -> 
     )
     assert 'class="verdict differs"' in shown
     with pytest.raises(KeyError):
-        page.verdicts("M9")
+        verdicts("M9")
 
 
 @pytest.mark.parametrize(
@@ -156,16 +162,16 @@ def test_a_verdict_that_holds_and_one_that_differs(ledger: Any, shelf: Path) -> 
 def test_what_a_verdict_shows(ledger: Any, shelf: Path, figure: Figure | None, text: str) -> None:
     def measure(device: str) -> Figure:
         if figure is None:
-            raise RecordingMissing("nothing there")
+            raise NotRecorded("nothing there")
         return figure
 
     ledger(claim(measure=measure))
-    assert Markup(page.verdicts("M1")).text == text
+    assert Markup(verdicts("M1")).text == text
 
 
 def test_a_verdict_leads_to_the_ledger(ledger: Any, shelf: Path) -> None:
     ledger(claim())
-    assert '<a class="id" href="../claims/#ledger-m1" title="this claim in the ledger">M1</a>' in page.verdicts("M1")
+    assert '<a class="id" href="../claims/#ledger-m1" title="this claim in the ledger">M1</a>' in verdicts("M1")
 
 
 class TestDevices:
@@ -179,9 +185,7 @@ class TestDevices:
         return shelf
 
     def test_a_tab_for_each_the_builder_first(self, two: Path) -> None:
-        shown = page.show(
-            "a-b", lambda: f'<b id="x">{recording.shown_device()}</b><a href="#x">x</a><a href="#y">y</a>'
-        )
+        shown = show("a-b", lambda: f'<b id="x">{shown_device()}</b><a href="#x">x</a><a href="#y">y</a>')
         seen = Markup(shown)
         assert seen.text == f"SAMPLEA100 SXM4 80GB{DEVICE}xy{self.OTHER}xy"
         assert shown.startswith('<div class="lab" data-fence="a-b"><div class="tabbed-set tabbed-alternate devices"')
@@ -194,16 +198,16 @@ class TestDevices:
 
     def test_the_tab_of_this_machine_is_open(self, two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(recording, "this_device", lambda: self.OTHER)
-        shown = page.show("a", recording.shown_device)
+        shown = show("a", shown_device)
         assert f'data-device="{self.OTHER}" checked>' in shown
         assert shown.count("checked") == 1
 
     def test_what_is_the_same_everywhere_needs_no_tabs(self, two: Path) -> None:
-        assert page.show("a", lambda: "one") == '<div class="lab" data-fence="a">one</div>'
+        assert show("a", lambda: "one") == '<div class="lab" data-fence="a">one</div>'
 
     def test_what_one_device_lacks_is_said_in_its_tab(self, two: Path) -> None:
         put(two, sample("mlp/compiled"))
-        shown = page.show("a", lambda: recording.load("mlp/compiled", recording.shown_device()).id)
+        shown = show("a", lambda: load_recording("mlp/compiled", shown_device()).id)
         assert shown.index(">mlp/compiled<") < shown.index(f"no recording &#x27;mlp/compiled&#x27; for {self.OTHER}")
 
     def test_after_a_fence_the_device_is_what_it_was(self, two: Path) -> None:
@@ -211,12 +215,12 @@ class TestDevices:
             raise OSError("a mistake")
 
         with pytest.raises(OSError, match="a mistake"):
-            page.show("a", mistaken)
-        assert not recording._showing.get()
+            show("a", mistaken)
+        assert not _showing.get()
 
     def test_a_sentence_holds_the_value_of_each(self, two: Path) -> None:
         put(two, sample(points=(samples.point(flops=3_000_000),)), device=self.OTHER)
-        shown = figures.fig_formatter("mlp.eager.flops", "", "", None)
+        shown = fig_formatter("mlp.eager.flops", "", "", None)
         assert Markup(shown).text == "2.00 MFLOP3.00 MFLOP"
         assert [part.split(">")[0].split(" data-device=")[1] for part in shown.split("<data ")[1:]] == [
             f'"{DEVICE}"',
@@ -230,12 +234,12 @@ def test_untrusted_claims(ledger: Any, shelf: Path, name: str) -> None:
         claim(name, sentence=name, why=name, id="M1", source=Source(name, name, name)),
         claim(id=name, measure=lambda device: Figure(1.0, said=name)),
     )
-    for shown in (page.verdicts("M1"), page.verdicts(name), page.show(name, page.verdicts, "M1")):
+    for shown in (verdicts("M1"), verdicts(name), show(name, verdicts, "M1")):
         assert_only_text(shown, name)
 
     def missing(device: str) -> Any:
-        raise RecordingMissing(name)
+        raise NotRecorded(name)
 
     ledger(claim(measure=missing))
-    for shown in (page.verdicts("M1"), page.show("a", missing, DEVICE)):
+    for shown in (verdicts("M1"), show("a", missing, DEVICE)):
         assert_only_text(shown, name)

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab import preview, scaffold
+from snippets.lab.tools.scaffold import create_chapter
+
+# KEEP preview
 from tests.lab import copies
 
 PATIENCE_S = 60
@@ -58,7 +60,7 @@ def start(root: Path, port: int, output: Path) -> subprocess.Popen[bytes]:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     root = copies.project(tmp_path_factory.mktemp("project"))
-    scaffold.create("rmsnorm", root)
+    create_chapter("rmsnorm", root)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     output = tmp_path_factory.mktemp("output") / "output.txt"
@@ -123,7 +125,7 @@ def test_a_fence_that_raises_shows_it(served: Served) -> None:
 
 
 def test_a_chapter_made_while_it_runs_has_its_page(served: Served) -> None:
-    scaffold.create("softmax", served.root)
+    create_chapter("softmax", served.root)
     served.wait(lambda: "Softmax" in served.get("more/"))
     assert "there is no recording of <code>softmax/eager</code>" in served.get("softmax/")
 

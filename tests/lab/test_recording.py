@@ -16,16 +16,30 @@ from typing import Any
 
 import pytest
 
-from snippets.lab import kineto, recording
-from snippets.lab.recording import RecordingError, RecordingMissing
+from snippets.lab.recording.device import (
+    PROJECT,
+    chapter_folder,
+    recorded_devices,
+    recorded_names,
+    shown_device,
+    slug,
+    this_device,
+)
+from snippets.lab.recording.digest import HASHED_FILES, PROTOCOL, is_stale, source_digest
+from snippets.lab.recording.loading import load_recording, load_recordings, load_trace, trace_path
+from snippets.lab.recording.schema import NotRecorded, Recording, RecordingError
+from snippets.lab.recording.scrub import scrub
+from snippets.lab.trace.kineto import read_trace
+
+# KEEP recording
 from tests.lab import samples
 from tests.lab.samples import DEVICE, as_dict, files, put, sample
 
 AGAIN = "on a machine with this GPU run make record CHAPTER=mlp"
 
 
-def load(root: Path) -> recording.Recording:
-    return recording.load("mlp/eager", DEVICE, root)
+def load(root: Path) -> Recording:
+    return load_recording("mlp/eager", DEVICE, root)
 
 
 def test_what_is_saved_is_what_is_loaded(tmp_path: Path) -> None:
@@ -33,7 +47,7 @@ def test_what_is_saved_is_what_is_loaded(tmp_path: Path) -> None:
     trace = samples.trace_json()
     put(tmp_path, one, trace=trace)
     assert load(tmp_path) == one
-    assert recording.trace("mlp/eager", DEVICE, tmp_path) == kineto.read(trace)
+    assert load_trace("mlp/eager", DEVICE, tmp_path) == read_trace(trace)
     assert sorted(files(tmp_path)) == [f"{DEVICE}/mlp/eager.json", f"{DEVICE}/mlp/eager.trace.json.gz"]
 
 
@@ -54,14 +68,14 @@ def test_the_order_of_keys_does_not_matter(tmp_path: Path) -> None:
 
 
 def test_what_is_recorded_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert recording.devices(tmp_path / "none") == ()
+    assert recorded_devices(tmp_path / "none") == ()
     for device in ("zeta", "alpha", "nvidia-h200"):
         put(tmp_path, sample(), sample("mlp/new", has_trace=False), device=device)
     (tmp_path / "empty" / "mlp").mkdir(parents=True)
-    assert recording.devices(tmp_path) == ("nvidia-h200", "alpha", "zeta")
-    assert recording.recorded("zeta", "mlp", tmp_path) == ("eager", "new")
-    assert recording.recorded("zeta", "linear", tmp_path) == ()
-    assert [one.id for one in recording.every("zeta", tmp_path)] == ["mlp/eager", "mlp/new"]
+    assert recorded_devices(tmp_path) == ("nvidia-h200", "alpha", "zeta")
+    assert recorded_names("zeta", "mlp", tmp_path) == ("eager", "new")
+    assert recorded_names("zeta", "linear", tmp_path) == ()
+    assert [one.id for one in load_recordings("zeta", tmp_path)] == ["mlp/eager", "mlp/new"]
 
 
 def noise(count: int) -> bytes:
@@ -127,7 +141,7 @@ def test_a_real_full_disk_loses_nothing(tmp_path: Path) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-B", "-c", code, str(tmp_path)],
-        cwd=recording.ROOT,
+        cwd=PROJECT,
         capture_output=True,
         text=True,
         check=False,
@@ -150,7 +164,7 @@ def test_a_read_only_place_loses_nothing(tmp_path: Path) -> None:
 def test_a_folder_without_write_permission(tmp_path: Path) -> None:
     put(tmp_path, sample())
     was = files(tmp_path)
-    folder = recording.folder(DEVICE, "mlp", tmp_path)
+    folder = chapter_folder(DEVICE, "mlp", tmp_path)
     folder.chmod(0o555)
     try:
         with pytest.raises(PermissionError):
@@ -180,7 +194,7 @@ def test_a_trace_that_is_no_longer_recorded_goes(tmp_path: Path) -> None:
 
 
 def test_a_missing_recording_says_how_to_make_it(tmp_path: Path) -> None:
-    with pytest.raises(RecordingMissing) as raised:
+    with pytest.raises(NotRecorded) as raised:
         load(tmp_path)
     assert str(raised.value) == f"no recording 'mlp/eager' for {DEVICE}; {AGAIN}"
 
@@ -188,9 +202,9 @@ def test_a_missing_recording_says_how_to_make_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("has_trace", [True, False])
 def test_a_missing_trace_says_how_to_make_it(tmp_path: Path, has_trace: bool) -> None:
     put(tmp_path, sample(has_trace=has_trace))
-    recording.trace_path(sample(), DEVICE, tmp_path).unlink(missing_ok=True)
-    with pytest.raises(RecordingMissing) as raised:
-        recording.trace("mlp/eager", DEVICE, tmp_path)
+    trace_path(sample(), DEVICE, tmp_path).unlink(missing_ok=True)
+    with pytest.raises(NotRecorded) as raised:
+        load_trace("mlp/eager", DEVICE, tmp_path)
     assert str(raised.value) == f"mlp/eager has no trace for {DEVICE}; make record CHAPTER=mlp"
 
 
@@ -237,12 +251,12 @@ def test_a_field_that_is_not_what_it_should_be(
 ) -> None:
     decoded = as_dict(sample())
     change(decoded)
-    path = recording.folder(DEVICE, "mlp", tmp_path) / "eager.json"
+    path = chapter_folder(DEVICE, "mlp", tmp_path) / "eager.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(decoded))
     with pytest.raises(RecordingError) as raised:
         load(tmp_path)
-    assert not isinstance(raised.value, RecordingMissing)
+    assert not isinstance(raised.value, NotRecorded)
     assert str(raised.value).startswith("eager.json ")
     assert message in str(raised.value)
     assert str(raised.value).endswith(f"; {AGAIN}")
@@ -265,7 +279,7 @@ def test_a_field_that_is_not_what_it_should_be(
     ],
 )
 def test_a_file_that_is_no_recording(tmp_path: Path, content: bytes) -> None:
-    path = recording.folder(DEVICE, "mlp", tmp_path) / "eager.json"
+    path = chapter_folder(DEVICE, "mlp", tmp_path) / "eager.json"
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
     with pytest.raises(RecordingError) as raised:
@@ -276,7 +290,7 @@ def test_a_file_that_is_no_recording(tmp_path: Path, content: bytes) -> None:
 
 def test_a_recording_that_was_repaired_is_read_anew(tmp_path: Path) -> None:
     put(tmp_path, sample())
-    path = recording.folder(DEVICE, "mlp", tmp_path) / "eager.json"
+    path = chapter_folder(DEVICE, "mlp", tmp_path) / "eager.json"
     assert load(tmp_path).label == "mlp_fwd"
     path.write_text("{")
     os.utime(path, ns=(1, 1))
@@ -306,7 +320,7 @@ def digest_of(root: Path, **sources: str) -> str:
     chapter.mkdir(parents=True)
     for name, text in sources.items():
         (chapter / f"{name}.py").write_text(text)
-    return recording.source_digest("c", chapter.parent)
+    return source_digest("c", chapter.parent)
 
 
 @pytest.mark.parametrize(
@@ -362,7 +376,7 @@ def test_a_digest_covers_three_files_and_the_protocol(tmp_path: Path, monkeypatc
         digest_of(tmp_path, model=SOURCE, experiments=SOURCE),
     ]
     assert digest_of(tmp_path, model=SOURCE, findings="x = 1") == found[1]
-    monkeypatch.setattr(recording, "PROTOCOL", recording.PROTOCOL + 1)
+    monkeypatch.setattr(recording, "PROTOCOL", PROTOCOL + 1)
     found.append(digest_of(tmp_path, model=SOURCE))
     assert len(set(found)) == len(found)
     assert all(len(one) == 16 for one in found)
@@ -396,19 +410,19 @@ def test_a_digest_is_the_same_under_every_python(tmp_path: Path) -> None:
     program = (
         "import ast, hashlib, sys\nfrom functools import lru_cache\nfrom pathlib import Path\n"
         "ROOT = Path(sys.argv[1])\n"
-        f"PROTOCOL, HASHED_FILES = {recording.PROTOCOL!r}, {recording.HASHED_FILES!r}\n"
+        f"PROTOCOL, HASHED_FILES = {PROTOCOL!r}, {HASHED_FILES!r}\n"
         + source[start : source.index("def is_stale(")]
         + "for where in sys.argv[2:]:\n    print(source_digest(Path(where).name, Path(where).parent))\n"
     )
     digest_of(tmp_path, model=SOURCE)
     folders = [
         tmp_path / "sources-0" / "c",
-        *(path.parent for path in sorted(recording.ROOT.glob("snippets/*/experiments.py"))),
+        *(path.parent for path in sorted(PROJECT.glob("snippets/*/experiments.py"))),
     ]
-    expected = [recording.source_digest(folder.name, folder.parent) for folder in folders]
+    expected = [source_digest(folder.name, folder.parent) for folder in folders]
     for python in pythons:
         done = subprocess.run(
-            [python, "-c", "from __future__ import annotations\n" + program, str(recording.ROOT), *map(str, folders)],
+            [python, "-c", "from __future__ import annotations\n" + program, str(PROJECT), *map(str, folders)],
             capture_output=True,
             text=True,
             check=True,
@@ -417,8 +431,8 @@ def test_a_digest_is_the_same_under_every_python(tmp_path: Path) -> None:
 
 
 def test_stale_is_when_the_digest_differs() -> None:
-    assert not recording.is_stale(sample())
-    assert recording.is_stale(sample(digest="0" * 16))
+    assert not is_stale(sample())
+    assert is_stale(sample(digest="0" * 16))
 
 
 @pytest.mark.parametrize(
@@ -437,7 +451,7 @@ def test_stale_is_when_the_digest_differs() -> None:
     ],
 )
 def test_directories_are_scrubbed(text: str, expected: str) -> None:
-    assert recording.scrubbed(text) == expected
+    assert scrub(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -461,12 +475,12 @@ def test_directories_are_scrubbed(text: str, expected: str) -> None:
     ],
 )
 def test_what_is_no_directory_is_left_alone(text: str) -> None:
-    assert recording.scrubbed(text) == text
+    assert scrub(text) == text
 
 
 def test_scrubbing_goes_everywhere_and_keeps_the_rest() -> None:
     given = {"/home/a/k": ["/tmp/x/f.py", {"n": 1, "t": ("/a/b", None, 1.5, True)}], "host": "gpu7.lan said gpu7"}
-    assert recording.scrubbed(given, ("gpu7.lan", "gpu7")) == {
+    assert scrub(given, ("gpu7.lan", "gpu7")) == {
         "k": ["f.py", {"n": 1, "t": ["b", None, 1.5, True]}],
         "host": "host said host",
     }
@@ -475,8 +489,8 @@ def test_scrubbing_goes_everywhere_and_keeps_the_rest() -> None:
 def test_host_names_inside_other_words_are_left_alone() -> None:
     given = {"cat": "gpu_memcpy", "name": "gpumatmul gpu-1 gpu.lan (gpu) gpu", "cpu": "my-gpu"}
     expected = {"cat": "gpu_memcpy", "name": "gpumatmul gpu-1 host.lan (host) host", "cpu": "my-gpu"}
-    assert recording.scrubbed(given, ("gpu",)) == expected
-    assert recording.scrubbed("a.b axb", ("a.b",)) == "host axb"
+    assert scrub(given, ("gpu",)) == expected
+    assert scrub("a.b axb", ("a.b",)) == "host axb"
 
 
 @pytest.mark.parametrize(
@@ -491,7 +505,7 @@ def test_host_names_inside_other_words_are_left_alone() -> None:
     ],
 )
 def test_slug(name: str, expected: str) -> None:
-    assert recording.slug(name) == expected
+    assert slug(name) == expected
 
 
 @pytest.fixture
@@ -506,8 +520,8 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
             path = tmp_path / "bin" / "nvidia-smi"
             path.write_text(f"#!/bin/sh\n{script}\n")
             path.chmod(0o755)
-        recording.this_device.cache_clear()
-        return recording.this_device()
+        this_device.cache_clear()
+        return this_device()
 
     return ask
 
@@ -515,7 +529,7 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
 @pytest.fixture(autouse=True)
 def _forget_the_device() -> Any:
     yield
-    recording.this_device.cache_clear()
+    this_device.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -546,21 +560,21 @@ def test_the_shown_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv("DEVICE", raising=False)
     here: list[str | None] = [None]
     monkeypatch.setattr(recording, "this_device", lambda: here[0])
-    assert recording.shown_device(tmp_path) == "nvidia-h200"
+    assert shown_device(tmp_path) == "nvidia-h200"
     put(tmp_path, sample(), device="nvidia-t4")
-    assert recording.shown_device(tmp_path) == "nvidia-h200"
+    assert shown_device(tmp_path) == "nvidia-h200"
     here[0] = "nvidia-t4"
-    assert recording.shown_device(tmp_path) == "nvidia-t4"
+    assert shown_device(tmp_path) == "nvidia-t4"
     here[0] = "nvidia-unrecorded"
-    assert recording.shown_device(tmp_path) == "nvidia-h200"
+    assert shown_device(tmp_path) == "nvidia-h200"
     monkeypatch.setenv("DEVICE", "nvidia-t4")
-    assert recording.shown_device(tmp_path) == "nvidia-t4"
+    assert shown_device(tmp_path) == "nvidia-t4"
 
 
 def test_a_device_asked_for_has_to_be_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEVICE", "nvidia-x")
-    with pytest.raises(RecordingMissing, match=r"^DEVICE=nvidia-x is not recorded; recorded are none$"):
-        recording.shown_device(tmp_path)
+    with pytest.raises(NotRecorded, match=r"^DEVICE=nvidia-x is not recorded; recorded are none$"):
+        shown_device(tmp_path)
     put(tmp_path, sample(), device="nvidia-t4")
-    with pytest.raises(RecordingMissing, match=r"recorded are nvidia-t4$"):
-        recording.shown_device(tmp_path)
+    with pytest.raises(NotRecorded, match=r"recorded are nvidia-t4$"):
+        shown_device(tmp_path)

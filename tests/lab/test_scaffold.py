@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from snippets.lab import scaffold
 from snippets.lab.__main__ import main
-from snippets.lab.scaffold import ScaffoldError, create, files
+from snippets.lab.tools.scaffold import ScaffoldError, chapter_files, create_chapter, with_page
+
+# KEEP scaffold
 from tests import page_sources
 from tests.lab import copies, samples
 from tests.lab.layers import ROOT
@@ -29,7 +30,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with a new chapter of each name."""
     root = copies.project(tmp_path_factory.mktemp("project"))
     for name in NAMES:
-        create(name, root)
+        create_chapter(name, root)
     return root
 
 
@@ -43,7 +44,7 @@ def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_chapter_is_four_places_and_one_line(tmp_path: Path) -> None:
     root = copies.project(tmp_path)
     before = samples.files(root)
-    assert create("flash_attention", root) == [*files("flash_attention"), "mkdocs.yml"]
+    assert create_chapter("flash_attention", root) == [*chapter_files("flash_attention"), "mkdocs.yml"]
     after = samples.files(root)
     assert after.keys() - before.keys() == {
         "snippets/flash_attention/model.py",
@@ -69,7 +70,7 @@ def test_a_chapter_is_four_places_and_one_line(tmp_path: Path) -> None:
 
 def test_the_books_own_nav_takes_a_chapter_at_the_end_of_its_list() -> None:
     before = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    after = scaffold.with_page(before, "rmsnorm").splitlines()
+    after = with_page(before, "rmsnorm").splitlines()
     place = after.index("      - Rmsnorm: rmsnorm.md")
     assert re.fullmatch(r" {6}- .+: \w+\.md", after[place - 1])
     assert re.fullmatch(r"  - .+:", after[place + 1])
@@ -102,7 +103,7 @@ def test_what_cannot_be_made_leaves_nothing(tmp_path: Path, name: str, said: str
     config.write_text(config.read_text().replace("other.md\n", "other.md\n      - Listed: listed.md\n"))
     before = samples.files(root)
     with pytest.raises(ScaffoldError) as raised:
-        create(name, root)
+        create_chapter(name, root)
     assert said in str(raised.value)
     assert samples.files(root) == before
 
@@ -113,13 +114,13 @@ def test_without_a_list_of_chapters_nothing_is_made(tmp_path: Path) -> None:
     config.write_text(config.read_text().replace("- Chapters:", "- Parts:"))
     before = samples.files(root)
     with pytest.raises(ScaffoldError, match=r"mkdocs\.yml has no list `- Chapters:` in nav"):
-        create("rmsnorm", root)
+        create_chapter("rmsnorm", root)
     assert samples.files(root) == before
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("No space left on device")])
 @pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("files_before", range(len(files("rmsnorm")) + 1))
+@pytest.mark.parametrize("files_before", range(len(chapter_files("rmsnorm")) + 1))
 def test_what_is_interrupted_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, whole: bool, files_before: int
 ) -> None:
@@ -136,7 +137,7 @@ def test_what_is_interrupted_leaves_nothing(
 
     monkeypatch.setattr(Path, "write_text", interrupted)
     with pytest.raises(type(error)):
-        create("rmsnorm", root)
+        create_chapter("rmsnorm", root)
     assert len(written) > files_before
     assert samples.files(root) == before
     assert not (root / "snippets/rmsnorm").exists()
@@ -207,7 +208,7 @@ def test_the_command_says_what_comes_next(monkeypatch: pytest.MonkeyPatch, capsy
     for said in ("  docs/rmsnorm.md\n", "make serve ", "run rmsnorm/eager --rows 64", "make record CHAPTER=rmsnorm "):
         assert said in out
     options = re.findall(r"--(\w+) \d+", out)
-    assert re.findall(r'"(\w+)": \d+', files("rmsnorm")["snippets/rmsnorm/experiments.py"]) == options
+    assert re.findall(r'"(\w+)": \d+', chapter_files("rmsnorm")["snippets/rmsnorm/experiments.py"]) == options
 
 
 def test_the_command_without_a_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,16 +10,21 @@ from typing import Any
 
 import pytest
 
-from snippets.lab import kineto, summary, trace
-from snippets.lab.trace import TraceError
+from snippets.lab.trace.events import TraceError
+from snippets.lab.trace.kineto import read_trace
+from snippets.lab.trace.queries import busy_us
+from snippets.lab.trace.summary import COLUMNS, KernelSummary, Summary, as_json, as_text, print_summary, summarize
+
+# KEEP summary
+# KEEP trace
 from tests.lab.kineto import Event, kernel, launch, memcpy, memset, op, step, synthetic_trace, trace_bytes
 
 TRACES = Path(__file__).parent.parent / "traces"
 EVIL = "</title><script>\x1b[2J\x07\x9b31m\u202e\ud7ff核"
 
 
-def summarized(*events: Any, **top: Any) -> summary.Summary:
-    return summary.summarize(kineto.read(trace_bytes(*events, **top)))
+def summarized(*events: Any, **top: Any) -> Summary:
+    return summarize(read_trace(trace_bytes(*events, **top)))
 
 
 def two_steps() -> list[Event]:
@@ -43,7 +48,7 @@ class TestSummary:
     def test_exact(self) -> None:
         found = summarized(*two_steps(), kernel("stray", None, 900, 50), deviceProperties=[{"name": "NVIDIA H200"}])
         shape: dict[str, Any] = {"block": (384, 1, 1), "registers": 168, "shared_memory_bytes": 164308}
-        assert found == summary.Summary(
+        assert found == Summary(
             device="NVIDIA H200",
             steps=2,
             steps_agree=True,
@@ -56,8 +61,8 @@ class TestSummary:
             gpu_idle_us_per_step=17.0,
             unattributed=1,
             kernels=(
-                summary.KernelSummary("gemm", 4, 20.0, 5.0, "aten::mm", (4, 2, 1), **shape),
-                summary.KernelSummary("gemm", 2, 8.0, 4.0, "aten::mm", (1, 1, 1), **shape),
+                KernelSummary("gemm", 4, 20.0, 5.0, "aten::mm", (4, 2, 1), **shape),
+                KernelSummary("gemm", 2, 8.0, 4.0, "aten::mm", (1, 1, 1), **shape),
             ),
         )
 
@@ -96,7 +101,7 @@ class TestSummary:
         ],
     )
     def test_real(self, name: str, kernels: int, memsets: int, launches: int, kernel_time_us: float) -> None:
-        found = summary.summarize(kineto.read(TRACES / f"{name}.json.gz"))
+        found = summarize(read_trace(TRACES / f"{name}.json.gz"))
         assert (found.device, found.steps, found.steps_agree, found.unattributed) == ("NVIDIA H200", 3, True, 0)
         assert (found.kernels_per_step, found.memset_per_step, found.launches_per_step) == (kernels, memsets, launches)
         assert found.kernel_time_us_per_step == kernel_time_us
@@ -107,16 +112,16 @@ class TestSummary:
         path = tmp_path / "synthetic.json"
         known = synthetic_trace(path, megabytes=2, seed=3)
         assert path.stat().st_size == pytest.approx(2e6, rel=0.02)
-        read = kineto.read(path)
-        found = summary.summarize(read)
+        read = read_trace(path)
+        found = summarize(read)
         assert (found.steps, found.unattributed) == (known.steps, 0)
         assert {k.name: k.calls for k in found.kernels} == known.calls
         assert sum(len(s.kernels) for s in read.steps) == known.kernels
         assert sum(len(s.memcpys) for s in read.steps) == known.memcpys
         assert sum(len(s.memsets) for s in read.steps) == known.memsets
         assert round(sum(k.total_us for k in found.kernels) * 1000) == known.kernel_ns
-        assert round(sum(trace.busy_us(s.activities) for s in read.steps) * 1000) == known.busy_ns
-        assert round(trace.busy_us(read.activities) * 1000) == known.busy_ns
+        assert round(sum(busy_us(s.activities) for s in read.steps) * 1000) == known.busy_ns
+        assert round(busy_us(read.activities) * 1000) == known.busy_ns
         assert [(k.name.split("<")[0].split("_")[0], k.op) for k in found.kernels if k.op == "aten::mm"] == [
             ("nvjet", "aten::mm")
         ]
@@ -125,7 +130,7 @@ class TestSummary:
 class TestOutput:
     def test_json(self) -> None:
         found = summarized(*two_steps())
-        text = summary.as_json(found)
+        text = as_json(found)
         assert json.loads(text)["kernels"][0] == {
             "name": "gemm", "calls": 4, "total_us": 20.0, "mean_us": 5.0, "op": "aten::mm", "grid": [4, 2, 1],
             "block": [384, 1, 1], "registers": 168, "shared_memory_bytes": 164308,
@@ -136,7 +141,7 @@ class TestOutput:
 
     def test_text(self) -> None:
         found = summarized(*two_steps(), kernel("stray", None, 900, 50), deviceProperties=[{"name": "NVIDIA H200"}])
-        assert summary.as_text(found).splitlines() == [
+        assert as_text(found).splitlines() == [
             "device             NVIDIA H200",
             "active steps       2 (all steps agree)",
             "work per step      3 kernels, 0 memcpy, 1 memset, put there by 2 calls",
@@ -149,14 +154,14 @@ class TestOutput:
         ]
 
     def test_text_says_when_steps_differ(self) -> None:
-        assert "steps DIFFER" in summary.as_text(summarized(*two_steps(), step(4, 200, 80)))
+        assert "steps DIFFER" in as_text(summarized(*two_steps(), step(4, 200, 80)))
 
     def test_names_cannot_steer_a_terminal(self) -> None:
         found = summarized(
             step(2, 0, 50), op(EVIL, 1, 9, external=1), launch(1, 2, external=1), kernel(EVIL, 1, 5, 1),
             deviceProperties=[{"name": EVIL}],
         )  # fmt: skip
-        text, data = summary.as_text(found), summary.as_json(found)
+        text, data = as_text(found), as_json(found)
         assert all(c.isprintable() for c in text.replace("\n", ""))
         assert "</title><script>\\x1b[2J\\x07\\x9b31m\\u202e" in text
         assert data.isascii()
@@ -167,22 +172,22 @@ class TestOutput:
     def test_long_names_are_shortened_in_the_middle(self, length: int) -> None:
         name = "".join(str(n % 10) for n in range(length))
         found = summarized(step(2, 0, 50), op(name, 1, 9, external=1), launch(1, 2, external=1), kernel(name, 1, 5, 1))
-        lines = summary.as_text(found).splitlines()
-        assert max(map(len, lines)) <= summary.COLUMNS
+        lines = as_text(found).splitlines()
+        assert max(map(len, lines)) <= COLUMNS
         assert lines[-1].endswith(name[-8:])
         assert (f"  {name}" in lines[-1]) == (length == 40)
         assert ("..." in lines[-1].split("  ")[-1]) == (length > 40)
 
     def test_main_prints_and_returns_zero(self, capsys: pytest.CaptureFixture[str]) -> None:
         path = TRACES / "mlp_eager.json.gz"
-        assert summary.main(str(path), json=True) == 0
+        assert print_summary(str(path), json=True) == 0
         assert json.loads(capsys.readouterr().out)["kernels_per_step"] == 5
-        assert summary.main(path) == 0
+        assert print_summary(path) == 0
         assert "5 kernels, 0 memcpy, 2 memset" in capsys.readouterr().out
 
     def test_main_leaves_errors_to_the_command_line(self, tmp_path: Path) -> None:
         with pytest.raises(TraceError, match="cannot be read"):
-            summary.main(tmp_path / "missing.json")
+            print_summary(tmp_path / "missing.json")
 
     def test_as_a_process(self) -> None:
         command = [sys.executable, "-m", "snippets.lab.summary", str(TRACES / "linear_eager.json.gz"), "--json"]

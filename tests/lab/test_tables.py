@@ -8,11 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab import recording, tables
-from snippets.lab.figures import Figure, UnknownFigure
+from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.quantities import UnknownFigure
 from snippets.lab.html import Html
-from snippets.lab.recording import Ceiling, RecordingMissing
-from snippets.lab.trace import TraceError
+from snippets.lab.page.tables import (
+    comparison_table,
+    dispatch_tree,
+    figure_cell,
+    journey,
+    kernel_table,
+    profiler_table,
+    sweep_table,
+)
+from snippets.lab.recording.device import recorded_devices
+from snippets.lab.recording.schema import Ceiling, NotRecorded
+from snippets.lab.trace.events import TraceError
 from tests.lab import kineto, samples
 from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, put, sample
 
@@ -36,7 +46,7 @@ def cells(shown: str) -> list[list[str]]:
 
 
 def test_kernels_of_a_step(shelf: Path) -> None:
-    shown = tables.kernel_table("mlp/eager", DEVICE)
+    shown = kernel_table("mlp/eager", DEVICE)
     footprint = ["4x2x1384x1x1", "168164,308"]  # one below the other
     kernel = ["gemm", "10.0 µs", "41.7 %", "aten::mmcudaLaunchKernel", "50.0 µs", "–", *footprint]
     owner = "mlp_fwdcudaMemsetAsync"
@@ -44,7 +54,7 @@ def test_kernels_of_a_step(shelf: Path) -> None:
     head = ["GPU activity", "time", "share", "from operator, by call", "launch delay", "bytes/s"]
     assert cells(shown) == [[*head, "grid, block", "registers, shared bytes"], kernel, kernel, fill]
     assert "<caption>One step of mlp/eager</caption>" in shown
-    assert "<caption>Another</caption>" in tables.kernel_table("mlp/eager", DEVICE, "Another")
+    assert "<caption>Another</caption>" in kernel_table("mlp/eager", DEVICE, "Another")
     assert [percent for name, percent in Markup(shown).attributes if name == "style"] == [
         "width: 41.7%",
         "width: 41.7%",
@@ -62,9 +72,9 @@ def test_times_are_means_where_the_steps_agree_and_of_the_middle_step_where_not(
         return kineto.trace_bytes(*events)
 
     put(shelf, sample(), trace=steps(("a", "a", "a")))
-    assert cells(tables.kernel_table("mlp/eager", DEVICE))[1][:3] == ["a", "30.0 µs", "100 %"]
+    assert cells(kernel_table("mlp/eager", DEVICE))[1][:3] == ["a", "30.0 µs", "100 %"]
     put(shelf, sample(), trace=steps(("a", "a", "b")))
-    assert cells(tables.kernel_table("mlp/eager", DEVICE))[1][:3] == ["a", "20.0 µs", "100 %"]
+    assert cells(kernel_table("mlp/eager", DEVICE))[1][:3] == ["a", "20.0 µs", "100 %"]
 
 
 def product_trace() -> bytes:
@@ -108,7 +118,7 @@ def test_rates_beside_the_ceilings_of_the_session(
     shelf: Path, ceilings: tuple[Ceiling, ...], of_product: str, of_copy: str, note: str
 ) -> None:
     put(shelf, sample(ceilings=ceilings), trace=product_trace())
-    shown = tables.kernel_table("mlp/eager", DEVICE)
+    shown = kernel_table("mlp/eager", DEVICE)
     found = cells(shown)
     assert found[0][5:7] == ["FLOP/s", "bytes/s"]
     assert [row[5:7] for row in found[1:]] == [
@@ -125,20 +135,20 @@ def test_rates_beside_the_ceilings_of_the_session(
 def test_work_that_only_the_chapter_knows(shelf: Path) -> None:
     put(shelf, sample(ceilings=(COPY, LARGE, BARE)), trace=product_trace())
     for work in ({2: (20_000_000, 500_000)}, lambda traced, step: {len(step.kernels) - 1: (20_000_000, 500_000)}):
-        found = cells(tables.kernel_table("mlp/eager", DEVICE, work=work))
+        found = cells(kernel_table("mlp/eager", DEVICE, work=work))
         assert found[3][5:7] == ["10.0 TFLOP/s50 % of large", "250 GB/s50 % of copy"]
         assert found[2][5:7] == ["–", "393 GB/s79 % of copy"]
 
 
 def test_a_table_without_any_rate(shelf: Path) -> None:
     put(shelf, sample(), trace=samples.trace_json(kernels=(1,)).replace(b'"bytes": 64', b'"other": 64'))
-    shown = tables.kernel_table("mlp/eager", DEVICE)
+    shown = kernel_table("mlp/eager", DEVICE)
     assert not {"FLOP/s", "bytes/s"} & set(cells(shown)[0])
     assert "Rates" not in shown
 
 
 def test_the_profilers_table(shelf: Path) -> None:
-    shown = tables.profiler_table("mlp/eager", DEVICE)
+    shown = profiler_table("mlp/eager", DEVICE)
     assert "<caption>mlp/eager: sums over the whole trace, 3 steps</caption>" in shown
     assert cells(shown) == [
         ["name", "self CPU %", "self CPU", "CPU total", "self GPU", "GPU total", "calls"],
@@ -161,7 +171,7 @@ def test_the_profilers_table(shelf: Path) -> None:
 def test_operators_that_never_reach_the_gpu_are_folded(shelf: Path, names: tuple[str, ...], title: str) -> None:
     idle = [kineto.op(name, 20 + 10 * place, 5) for place, name in enumerate(names)]
     put(shelf, sample(), trace=kineto.trace_bytes(kineto.step(1, 0, 100), kineto.annotation("fwd", 5, 80), *idle))
-    shown = tables.profiler_table("mlp/eager", DEVICE)
+    shown = profiler_table("mlp/eager", DEVICE)
     first, folded = shown.split("<details")
     assert [row[0] for row in cells(first)] == ["name", "fwdannotation", "ProfilerStep*annotation"]
     assert f"<summary>{title}</summary>" in folded
@@ -172,7 +182,7 @@ def test_operators_that_never_reach_the_gpu_are_folded(shelf: Path, names: tuple
 
 
 def test_the_dispatch_tree(shelf: Path) -> None:
-    shown = tables.dispatch_tree("mlp/eager", DEVICE)
+    shown = dispatch_tree("mlp/eager", DEVICE)
     assert Markup(shown).text.startswith("mlp_fwd 80.0 µs")
     text = Markup(closed(shown)).text
     assert "aten::mm 60.0 µs 64x64 · 64x64GPU: gemm 10.0 µsGPU: gemm 10.0 µs" in text
@@ -184,11 +194,11 @@ def test_the_dispatch_tree(shelf: Path) -> None:
 def test_a_step_without_a_kernel_has_no_journey(shelf: Path) -> None:
     put(shelf, sample(), trace=samples.trace_json(kernels=(1, 0, 1)))
     with pytest.raises(TraceError, match=r"mlp/eager: ProfilerStep#3 has no kernel"):
-        tables.journey("mlp/eager", DEVICE)
+        journey("mlp/eager", DEVICE)
 
 
 def test_the_journey_of_a_kernel(shelf: Path) -> None:
-    found = cells(tables.journey("mlp/eager", DEVICE))
+    found = cells(journey("mlp/eager", DEVICE))
     assert [row[0] for row in found[1:]] == ["ProfilerStep#3", "mlp_fwd", "aten::mm", "cudaLaunchKernel", "gemm"]
     assert found[3] == ["aten::mm", "operator, CPU", "External id 20", "10.0 µs", "60.0 µs"]
     assert found[5][1] == "kernel, stream 7"
@@ -198,7 +208,7 @@ def test_the_journey_of_a_kernel(shelf: Path) -> None:
 def test_variants_side_by_side(shelf: Path) -> None:
     points = tuple(samples.point({"batch": n}, samples.timings(1.0 * n, 2.0 * n, 3.0 * n)) for n in (1, 4))
     put(shelf, sample("mlp/sweep_eager", points=points, has_trace=False))
-    shown = tables.compared(
+    shown = comparison_table(
         {"eager": "mlp/eager", "one": "mlp/sweep_eager[batch=1]", "four": "mlp/sweep_eager[batch=4]"},
         {"GPU": "warm_us", "memory": "peak_memory_bytes"},
         DEVICE,
@@ -210,16 +220,16 @@ def test_variants_side_by_side(shelf: Path) -> None:
         ["memory", "16.4 kB", "16.4 kB", "16.4 kB"],
     ]
     with pytest.raises(UnknownFigure):
-        tables.compared({"x": "mlp/eagr"}, {"GPU": "warm_us"}, DEVICE, "c")
-    with pytest.raises(RecordingMissing):
-        tables.compared({"x": "mlp/compiled"}, {"GPU": "warm_us"}, DEVICE, "c")
+        comparison_table({"x": "mlp/eagr"}, {"GPU": "warm_us"}, DEVICE, "c")
+    with pytest.raises(NotRecorded):
+        comparison_table({"x": "mlp/compiled"}, {"GPU": "warm_us"}, DEVICE, "c")
 
 
 def test_a_sweep(shelf: Path) -> None:
     for name in ("eager", "compiled"):
         points = tuple(samples.point({"batch": n}, flops=n * len(name)) for n in (1, 4))
         put(shelf, sample(f"mlp/sweep_{name}", points=points, has_trace=False))
-    shown = tables.sweep_table(
+    shown = sweep_table(
         {"e": "mlp/sweep_eager", "c": "mlp/sweep_compiled"},
         {"flops": lambda found, place: found.points[place].flops, "name": lambda found, place: found.experiment},
         DEVICE,
@@ -234,18 +244,18 @@ def test_a_sweep(shelf: Path) -> None:
 
 
 def test_a_figure_in_a_cell() -> None:
-    assert tables.figure_cell(Figure(5)) == "5"
-    assert Markup(tables.figure_cell(Figure(5, spread=(4, 6), conclusive=False))).text == "5 ?4 to 6"
-    assert Markup(tables.figure_cell(Figure(20.0, "us", (19.0, 21.0)))).text == "20.0 µs19.0 to 21.0 µs"
-    assert tables.figure_cell(Figure(231.1, "us", (231.01, 231.2))) == "231 µs"
-    assert isinstance(tables.figure_cell(Figure(5)), Html)
+    assert figure_cell(Figure(5)) == "5"
+    assert Markup(figure_cell(Figure(5, spread=(4, 6), conclusive=False))).text == "5 ?4 to 6"
+    assert Markup(figure_cell(Figure(20.0, "us", (19.0, 21.0)))).text == "20.0 µs19.0 to 21.0 µs"
+    assert figure_cell(Figure(231.1, "us", (231.01, 231.2))) == "231 µs"
+    assert isinstance(figure_cell(Figure(5)), Html)
 
 
 SHOWN: dict[str, Callable[[str, str], Html]] = {
-    "kernel_table": tables.kernel_table,
-    "profiler_table": tables.profiler_table,
-    "dispatch_tree": tables.dispatch_tree,
-    "journey": tables.journey,
+    "kernel_table": kernel_table,
+    "profiler_table": profiler_table,
+    "dispatch_tree": dispatch_tree,
+    "journey": journey,
 }
 
 
@@ -258,12 +268,12 @@ def test_untrusted_names_of_a_trace(shelf: Path, show: Callable[[str, str], Html
 
 @pytest.mark.parametrize("name", EVIL)
 def test_untrusted_captions_heads_and_cells(shelf: Path, name: str) -> None:
-    assert_only_text(tables.kernel_table("mlp/eager", DEVICE, name), name)
-    assert_only_text(tables.profiler_table("mlp/eager", DEVICE, name), name)
-    assert_only_text(tables.compared({name: "mlp/eager"}, {name: "warm_us"}, DEVICE, name), name)
-    assert_only_text(tables.figure_cell(Figure(name, said=name)), name)
+    assert_only_text(kernel_table("mlp/eager", DEVICE, name), name)
+    assert_only_text(profiler_table("mlp/eager", DEVICE, name), name)
+    assert_only_text(comparison_table({name: "mlp/eager"}, {name: "warm_us"}, DEVICE, name), name)
+    assert_only_text(figure_cell(Figure(name, said=name)), name)
     heads = {name: lambda found, place: name}
-    assert_only_text(tables.sweep_table({name: "mlp/eager"}, heads, DEVICE, name, lambda parameters: name), name)
+    assert_only_text(sweep_table({name: "mlp/eager"}, heads, DEVICE, name, lambda parameters: name), name)
 
 
 @pytest.mark.parametrize("show", SHOWN.values(), ids=SHOWN)
@@ -272,7 +282,7 @@ def test_a_trace_without_steps_or_kernels_says_what_to_check(shelf: Path, show: 
     with pytest.raises(TraceError, match="no active steps"):
         show("mlp/eager", DEVICE)
     put(shelf, sample(), trace=kineto.trace_bytes(kineto.step(2, 0, 100)))
-    if show in (tables.kernel_table, tables.journey):
+    if show in (kernel_table, journey):
         with pytest.raises(TraceError, match="no GPU kernels in the trace"):
             show("mlp/eager", DEVICE)
     else:
@@ -281,6 +291,6 @@ def test_a_trace_without_steps_or_kernels_says_what_to_check(shelf: Path, show: 
 
 @pytest.mark.parametrize("show", SHOWN.values(), ids=SHOWN)
 def test_a_missing_recording(shelf: Path, show: Callable[[str, str], Html]) -> None:
-    with pytest.raises(RecordingMissing, match="make record CHAPTER=mlp"):
+    with pytest.raises(NotRecorded, match="make record CHAPTER=mlp"):
         show("mlp/compiled", DEVICE)
-    assert recording.devices(shelf) == (DEVICE,)
+    assert recorded_devices(shelf) == (DEVICE,)

@@ -11,12 +11,20 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from snippets.lab import kineto as reader
-from snippets.lab import lanes, recording, tables, timeline
+from snippets.lab.drawing.canvas import PATTERNS, SLICE_KINDS, fitted, ticks_us
+from snippets.lab.drawing.timeline import draw_steps, timeline
 from snippets.lab.html import Html
-from snippets.lab.lanes import Lane
-from snippets.lab.recording import RecordingMissing
-from snippets.lab.trace import Trace, TraceError
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.loading import load_recordings, load_trace
+from snippets.lab.recording.schema import NotRecorded
+from snippets.lab.trace.events import Trace, TraceError
+from snippets.lab.trace.kineto import read_trace
+from snippets.lab.trace.lanes import Lane, lanes
+from snippets.lab.trace.queries import middle_step
+
+# KEEP lanes
+# KEEP tables
+# KEEP timeline
 from tests.lab import samples
 from tests.lab.kineto import annotation, gpu_annotation, kernel, launch, memcpy, memset, op, step, trace_bytes
 from tests.lab.samples import DEVICE, EVIL, Markup
@@ -43,12 +51,12 @@ STEP = (
 
 
 def read(*events: Any) -> Trace:
-    return reader.read(trace_bytes(*events))
+    return read_trace(trace_bytes(*events))
 
 
 def drawn(*events: Any, label: str = "fwd", heading: str = "eager", caption: str = "A step") -> Html:
     traced = read(*events)
-    return timeline.drawing({heading: (traced, traced.steps[0], label)}, caption, "ident")
+    return draw_steps({heading: (traced, traced.steps[0], label)}, caption, "ident")
 
 
 def listed(found: tuple[Lane, ...]) -> dict[str, list[tuple[Any, ...]]]:
@@ -60,7 +68,7 @@ def listed(found: tuple[Lane, ...]) -> dict[str, list[tuple[Any, ...]]]:
 
 def lanes_of(*events: Any, label: str = "") -> dict[str, list[tuple[Any, ...]]]:
     traced = read(*events)
-    return listed(lanes.lanes(traced, traced.steps[0], label))
+    return listed(lanes(traced, traced.steps[0], label))
 
 
 def svg(shown: str) -> Element:
@@ -202,7 +210,7 @@ def test_two_steps_have_one_scale_and_what_is_late_is_on_it() -> None:
     short = read(step(1, 0, 50), op("a", 0, 50))
     late = read(step(1, 5000, 50), launch(1, 5010), kernel("k", 1, 5940, 60))
     given = {"short": (short, short.steps[0], ""), "late": (late, late.steps[0], "")}
-    found = slices(timeline.drawing(given, "Two", "ident"))
+    found = slices(draw_steps(given, "Two", "ident"))
     assert [one.get("x") for one in found] == ["0%", "0.996%", "93.625%"]
     assert found[0].get("width") == f"{round(50 / 10.04, 3):g}%"
     heights = [int(one.get("y") or 0) for one in found]
@@ -275,7 +283,7 @@ def test_titles_and_names() -> None:
     ],
 )
 def test_a_name_is_shortened_to_what_fits(width: float, shown: str) -> None:
-    assert timeline.fitted(("aten::linear", "linear"), width) == shown
+    assert fitted(("aten::linear", "linear"), width) == shown
 
 
 @pytest.mark.parametrize(
@@ -290,7 +298,7 @@ def test_a_name_is_shortened_to_what_fits(width: float, shown: str) -> None:
     ],
 )
 def test_ticks_are_round_and_few(begin: float, span: float, ticks: list[float]) -> None:
-    assert timeline.ticks_us(begin, span) == ticks
+    assert ticks_us(begin, span) == ticks
 
 
 def test_the_axis_has_a_unit() -> None:
@@ -344,7 +352,7 @@ def test_the_legend_names_what_occurs() -> None:
 
 def test_nothing_to_draw() -> None:
     with pytest.raises(ValueError, match="at least one step"):
-        timeline.drawing({}, "None", "ident")
+        draw_steps({}, "None", "ident")
 
 
 @pytest.mark.parametrize("name", EVIL)
@@ -386,7 +394,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
 
 def test_recordings_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = recorded(monkeypatch, tmp_path)
-    shown = timeline.timeline({"eager": "mlp/eager", "compiled": "mlp/compiled"}, DEVICE, "Both")
+    shown = timeline({"eager": "mlp/eager", "compiled": "mlp/compiled"}, DEVICE, "Both")
     assert len(slices(shown)) == 2 * (2 + 3 + 3)
     assert [one.get("class") for one in slices(shown)].count("slice label") == 2
     page = Markup(shown)
@@ -396,21 +404,21 @@ def test_recordings_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert all((root / url.removeprefix("../recordings/")).is_file() for url in urls)
     titles = [value for name, value in page.attributes if name == "data-title"]
     assert titles == ["mlp/eager on NVIDIA Sample", "mlp/compiled on NVIDIA Sample"]
-    at_home = timeline.timeline({"eager": "mlp/eager"}, DEVICE, "Both", root=".")
+    at_home = timeline({"eager": "mlp/eager"}, DEVICE, "Both", root=".")
     assert f'href="./recordings/{DEVICE}/mlp/eager.trace.json.gz" download' in at_home
 
 
 def test_ids_are_stable_and_differ_by_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded(monkeypatch, tmp_path)
-    one = timeline.timeline({"eager": "mlp/eager"}, DEVICE, "One")
-    assert timeline.timeline({"eager": "mlp/eager"}, DEVICE, "One") == one
+    one = timeline({"eager": "mlp/eager"}, DEVICE, "One")
+    assert timeline({"eager": "mlp/eager"}, DEVICE, "One") == one
     ids = {
         re.search(r'id="(timeline-\w{8})-arrow"', shown)[1]
         for shown in (
             one,
-            timeline.timeline({"eager": "mlp/eager"}, DEVICE, "Two"),
-            timeline.timeline({"eager": "mlp/compiled"}, DEVICE, "One"),
-            timeline.timeline({"other": "mlp/eager"}, DEVICE, "One"),
+            timeline({"eager": "mlp/eager"}, DEVICE, "Two"),
+            timeline({"eager": "mlp/compiled"}, DEVICE, "One"),
+            timeline({"other": "mlp/eager"}, DEVICE, "One"),
         )
     }
     assert len(ids) == 4
@@ -418,24 +426,24 @@ def test_ids_are_stable_and_differ_by_what_is_shown(tmp_path: Path, monkeypatch:
 
 def test_without_a_recording_or_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = recorded(monkeypatch, tmp_path)
-    with pytest.raises(RecordingMissing):
-        timeline.timeline({"Liger": "mlp/liger"}, DEVICE, "None")
+    with pytest.raises(NotRecorded):
+        timeline({"Liger": "mlp/liger"}, DEVICE, "None")
     samples.put(root, samples.sample("mlp/liger", has_trace=False))
-    with pytest.raises(RecordingMissing, match="has no trace"):
-        timeline.timeline({"Liger": "mlp/liger"}, DEVICE, "None")
+    with pytest.raises(NotRecorded, match="has no trace"):
+        timeline({"Liger": "mlp/liger"}, DEVICE, "None")
     samples.put(root, samples.sample("mlp/liger"), trace=trace_bytes(op("aten::mm", 0, 5)))
     with pytest.raises(TraceError, match="no active steps"):
-        timeline.timeline({"Liger": "mlp/liger"}, DEVICE, "None")
+        timeline({"Liger": "mlp/liger"}, DEVICE, "None")
 
 
-TRACED = [one.id for one in recording.every(recording.BUILDER) if one.has_trace]
+TRACED = [one.id for one in load_recordings(DEFAULT_DEVICE) if one.has_trace]
 
 
 @pytest.mark.parametrize("name", TRACED)
 def test_every_recorded_step_can_be_drawn(name: str) -> None:
-    traced = recording.trace(name, recording.BUILDER)
-    found = tables.middle_step(traced)
-    shown = timeline.timeline({"it": name}, recording.BUILDER, "It")
+    traced = load_trace(name, DEFAULT_DEVICE)
+    found = middle_step(traced)
+    shown = timeline({"it": name}, DEFAULT_DEVICE, "It")
     all_slices = slices(shown)
     assert len(all_slices) == len(found.ops) + len(found.launches) + len(found.activities)
     assert len(rows(shown)) == len(all_slices)
@@ -447,7 +455,7 @@ def test_every_recorded_step_can_be_drawn(name: str) -> None:
 
 def test_three_variants_are_light() -> None:
     variants = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
-    shown = timeline.timeline(variants, recording.BUILDER, "The MLP, three ways")
+    shown = timeline(variants, DEFAULT_DEVICE, "The MLP, three ways")
     assert len(gzip.compress(shown.encode())) < 9_000
 
 
@@ -493,10 +501,10 @@ def contrast(one: Color, other: Color) -> float:
 def test_colors_can_be_told_and_names_on_them_read(scheme: str) -> None:
     ground, ink, share = GROUNDS[scheme]
     found = palette(scheme)
-    assert set(found) == set(timeline.KINDS)
+    assert set(found) == set(SLICE_KINDS)
     for kind, colors in found.items():
         under = colors.get("kind", ground)
         seen = tuple(share * a + (1 - share) * b for a, b in zip(ink, under, strict=True))
         assert contrast(seen, under) >= 4.5, kind
         assert contrast(colors["edge"], ground) >= 3, kind
-        assert ("strokes" in colors) == (kind in timeline._PATTERNS), kind
+        assert ("strokes" in colors) == (kind in PATTERNS), kind

@@ -13,9 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snippets.lab import kineto as reader
-from snippets.lab import trace as asked
-from snippets.lab.trace import Trace, TraceError
+from snippets.lab.trace.events import Trace, TraceError
+from snippets.lab.trace.kineto import read_trace
+from snippets.lab.trace.queries import (
+    busy_us,
+    extent_us,
+    idle_us,
+    kernel_time_us,
+    require_kernels,
+    require_steps,
+    steps_agree,
+)
+
+# KEEP kineto reader
 from tests.lab.kineto import (
     Event,
     annotation,
@@ -34,11 +44,11 @@ TRACES = Path(__file__).parent.parent / "traces"
 
 
 def read(*events: Any, **top: Any) -> Trace:
-    return reader.read(trace_bytes(*events, **top))
+    return read_trace(trace_bytes(*events, **top))
 
 
 def real(name: str) -> Trace:
-    return reader.read(TRACES / f"{name}.json.gz")
+    return read_trace(TRACES / f"{name}.json.gz")
 
 
 # Two steps of a matmul and an add; times from 1,000,000 on, as a profiler's clock does not begin at zero.
@@ -258,17 +268,17 @@ class TestSteps:
         assert read(annotation(name, 0, 10), op("ProfilerStep#1", 0, 10)).steps == ()
 
     def test_steps_agree(self) -> None:
-        assert asked.steps_agree(read(*two_steps()))
-        assert asked.steps_agree(read(step(2, 0, 10)))
-        assert not asked.steps_agree(read())
+        assert steps_agree(read(*two_steps()))
+        assert steps_agree(read(step(2, 0, 10)))
+        assert not steps_agree(read())
 
     @pytest.mark.parametrize("lost", ["gemm", "add"])
     def test_steps_disagree_when_a_kernel_is_lost_or_another(self, lost: str) -> None:
         events = two_steps()
         at = next(i for i, e in enumerate(events) if e["name"] == lost)
-        assert not asked.steps_agree(read(*events[:at], *events[at + 1 :]))
-        assert not asked.steps_agree(read(*events[:at], {**events[at], "name": "other"}, *events[at + 1 :]))
-        assert not asked.steps_agree(read(*events[:at], {**events[at], "cat": "gpu_memset"}, *events[at + 1 :]))
+        assert not steps_agree(read(*events[:at], *events[at + 1 :]))
+        assert not steps_agree(read(*events[:at], {**events[at], "name": "other"}, *events[at + 1 :]))
+        assert not steps_agree(read(*events[:at], {**events[at], "cat": "gpu_memset"}, *events[at + 1 :]))
 
 
 class TestTime:
@@ -277,13 +287,13 @@ class TestTime:
             kernel("a", 1, 0, 10), kernel("b", 2, 5, 10, stream=13), kernel("inside b", 3, 6, 2),
             memset(4, 15, 1, 4), kernel("c", 5, 20.5, 0.25), memcpy(6, 30, 2, 8),
         )  # fmt: skip
-        assert asked.busy_us(trace.activities) == 18.25
-        assert asked.extent_us(trace.activities) == 32.0
-        assert asked.idle_us(trace.activities) == 13.75
-        assert asked.kernel_time_us(trace.activities) == 22.25
+        assert busy_us(trace.activities) == 18.25
+        assert extent_us(trace.activities) == 32.0
+        assert idle_us(trace.activities) == 13.75
+        assert kernel_time_us(trace.activities) == 22.25
 
     def test_nothing_takes_no_time(self) -> None:
-        assert (asked.busy_us(()), asked.idle_us(()), asked.kernel_time_us(())) == (0.0, 0.0, 0.0)
+        assert (busy_us(()), idle_us(()), kernel_time_us(())) == (0.0, 0.0, 0.0)
 
 
 class TestTolerance:
@@ -362,7 +372,7 @@ class TestTolerance:
 
     def test_a_shape_that_cannot_be_read_spoils_no_other(self) -> None:
         content = trace_bytes(op("a", 0, 1, dims=[[2, 3]]), op("b", 2, 1, dims=["huge"]))
-        found = reader.read(content.replace(b'["huge"]', b"[[1e400, 4]]"))
+        found = read_trace(content.replace(b'["huge"]', b"[[1e400, 4]]"))
         assert [one.input_shapes for one in found.cpu_ops] == [((2, 3),), ()]
 
     def test_missing_null_and_negative_durations_are_zero(self) -> None:
@@ -392,15 +402,15 @@ class TestTolerance:
         assert trace.device == evil[0]
 
     def test_a_bare_list_of_events(self) -> None:
-        assert reader.read(b" \n" + json.dumps(two_steps()).encode()) == read(*two_steps())
+        assert read_trace(b" \n" + json.dumps(two_steps()).encode()) == read(*two_steps())
 
     def test_byte_order_mark_and_gzip(self, tmp_path: Path) -> None:
         data = trace_bytes(*two_steps())
         packed = tmp_path / "trace.json"  # the content decides, not the name
         packed.write_bytes(gzip.compress(data))
-        expected = reader.read(data)
-        assert reader.read(b"\xef\xbb\xbf" + data) == expected
-        assert reader.read(packed) == reader.read(str(packed)) == reader.read(packed.read_bytes()) == expected
+        expected = read_trace(data)
+        assert read_trace(b"\xef\xbb\xbf" + data) == expected
+        assert read_trace(packed) == read_trace(str(packed)) == read_trace(packed.read_bytes()) == expected
 
 
 class TestBadInput:
@@ -432,43 +442,43 @@ class TestBadInput:
     )
     def test_says_what_is_wrong(self, data: bytes, says: str) -> None:
         with pytest.raises(TraceError, match=says):
-            reader.read(data)
+            read_trace(data)
 
     def test_missing_file_and_directory(self, tmp_path: Path) -> None:
         with pytest.raises(TraceError, match=r"nowhere\.json: cannot be read \(No such file"):
-            reader.read(tmp_path / "nowhere.json")
+            read_trace(tmp_path / "nowhere.json")
         with pytest.raises(TraceError, match="cannot be read"):
-            reader.read(tmp_path)
+            read_trace(tmp_path)
         with pytest.raises(TraceError, match="cannot be read"):
-            reader.read("a\0b")
+            read_trace("a\0b")
 
     def test_size_limit_holds_for_what_is_packed(self) -> None:
         bomb = gzip.compress(b" " * 50_000_000)
         with pytest.raises(TraceError, match="over 1,000,000 bytes"):
-            reader.read(bomb, limit_bytes=1_000_000)
+            read_trace(bomb, limit_bytes=1_000_000)
         with pytest.raises(TraceError, match="over 10 bytes"):
-            reader.read(trace_bytes(), limit_bytes=10)
+            read_trace(trace_bytes(), limit_bytes=10)
         data = trace_bytes()
-        assert reader.read(gzip.compress(data), limit_bytes=len(data)).steps == ()
+        assert read_trace(gzip.compress(data), limit_bytes=len(data)).steps == ()
 
     @pytest.mark.parametrize("ts", [1e300, -1e300, 10**30, "1e999"])
     def test_impossible_times_are_left_out(self, ts: Any) -> None:
         assert names(read({"ph": "X", "cat": "cpu_op", "name": "a", "ts": ts}, op("b", 0, 1)).cpu_ops) == ["b"]
 
     def test_required_steps_and_kernels(self) -> None:
-        asked.require_steps(read(*two_steps()))
-        asked.require_kernels(read(*two_steps()))
+        require_steps(read(*two_steps()))
+        require_kernels(read(*two_steps()))
         with pytest.raises(TraceError, match=r"no active steps: .*prof\.step\(\)"):
-            asked.require_steps(read(op("a", 0, 1)))
+            require_steps(read(op("a", 0, 1)))
         with pytest.raises(TraceError, match=r"no GPU kernels .*ProfilerActivity\.CUDA.*warm-up.*driver"):
-            asked.require_kernels(read(step(2, 0, 10), launch(1, 2), memset(1, 3, 1, 4)))
+            require_kernels(read(step(2, 0, 10), launch(1, 2), memset(1, 3, 1, 4)))
 
     def test_collector_is_left_as_it_was(self) -> None:
         for data in (trace_bytes(), b"{"):
             for enabled in (True, False):
                 (gc.enable if enabled else gc.disable)()
                 try:
-                    reader.read(data)
+                    read_trace(data)
                 except TraceError:
                     assert data == b"{"
                 assert gc.isenabled() is enabled
@@ -493,13 +503,13 @@ def exercise(trace: Trace) -> None:
         trace.children(found), trace.launches_under(found)
     for active in trace.steps:
         trace.label_span(active, "matmul_add")
-    asked.busy_us(trace.activities), asked.idle_us(trace.activities), asked.kernel_time_us(trace.activities)
-    asked.steps_agree(trace)
+    busy_us(trace.activities), idle_us(trace.activities), kernel_time_us(trace.activities)
+    steps_agree(trace)
 
 
 def check(data: bytes) -> None:
     try:
-        trace = reader.read(data)
+        trace = read_trace(data)
     except TraceError:
         return
     exercise(trace)
@@ -558,7 +568,7 @@ class TestRealTraces:
         trace = real(name)
         assert trace.device == "NVIDIA H200"
         assert [s.number for s in trace.steps] == [2, 3, 4]
-        assert asked.steps_agree(trace)
+        assert steps_agree(trace)
         assert trace.unattributed == ()
         exercise(trace)
         for active in trace.steps:

@@ -15,9 +15,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from snippets.lab import viewer
-from snippets.lab.trace import TraceError
-from snippets.lab.viewer import TraceServer
+from snippets.lab.tools.viewer import PORT, TraceServer, open_in_perfetto, safe_name
+from snippets.lab.trace.events import TraceError
+
+# KEEP viewer
 from tests.lab.samples import gzipped, trace_json
 
 
@@ -133,7 +134,7 @@ def test_a_file_that_is_gone_is_told_in_a_line(trace: Path, capfd: pytest.Captur
     ],
 )
 def test_a_name_that_an_address_can_have(name: str, served: str) -> None:
-    assert viewer.safe_name(name) == served
+    assert safe_name(name) == served
 
 
 def opened(monkeypatch: pytest.MonkeyPatch, works: bool = True) -> Future[str]:
@@ -153,7 +154,7 @@ def test_open_waits_until_the_trace_has_been_fetched(
 ) -> None:
     address = opened(monkeypatch)
     with ThreadPoolExecutor() as pool:
-        done = pool.submit(viewer.main, trace, port=0, timeout_s=10)
+        done = pool.submit(open_in_perfetto, trace, port=0, timeout_s=10)
         url = address.result(5)
         page, _, served = url.partition("#!/?url=")
         place = urlsplit(served)
@@ -184,13 +185,13 @@ def test_to_wait_for_ever_is_no_error(trace: Path, monkeypatch: pytest.MonkeyPat
         return True
 
     monkeypatch.setattr(webbrowser, "open", fetch)
-    assert viewer.main(trace, port=0, timeout_s=timeout_s) == 0
+    assert open_in_perfetto(trace, port=0, timeout_s=timeout_s) == 0
 
 
 def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a\x1b[2J\nb\udcff.json"
     path.write_bytes(trace_json())
-    assert viewer.main(path, browser=False, timeout_s=0, port=0) == 1
+    assert open_in_perfetto(path, browser=False, timeout_s=0, port=0) == 1
     assert "/a\\x1b[2J\\nb\\udcff.json: waiting for" in capsys.readouterr().out
 
 
@@ -199,7 +200,7 @@ def test_where_there_is_no_browser_it_says_what_to_do(
     trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked: bool
 ) -> None:
     address = opened(monkeypatch, works=False)
-    assert viewer.main(trace, browser=asked, timeout_s=0.01, port=0) == 1
+    assert open_in_perfetto(trace, browser=asked, timeout_s=0.01, port=0) == 1
     assert address.done() == asked
     out, err = capsys.readouterr()
     assert "Open this address in a browser" in out
@@ -211,7 +212,7 @@ def test_a_taken_port(trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     address = opened(monkeypatch)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        assert viewer.main(trace, port=port) == 1
+        assert open_in_perfetto(trace, port=port) == 1
     assert not address.done()
     err = capsys.readouterr().err
     assert err.startswith(f"error: port {port} of 127.0.0.1 cannot be had (Address already in use)")
@@ -219,7 +220,7 @@ def test_a_taken_port(trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 def test_the_port_is_the_one_that_perfetto_reads_from() -> None:
-    assert viewer.PORT == 9001
+    assert PORT == 9001
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\x1f\x8b broken", b"not a trace"])
@@ -228,7 +229,7 @@ def test_what_is_no_trace_is_not_served(tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "it.json"
     path.write_bytes(content)
     with pytest.raises(TraceError):
-        viewer.main(path, port=0)
+        open_in_perfetto(path, port=0)
     with pytest.raises(TraceError):
-        viewer.main(tmp_path / "missing.json", port=0)
+        open_in_perfetto(tmp_path / "missing.json", port=0)
     assert not address.done()

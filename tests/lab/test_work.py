@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from snippets.lab import kineto as reader
-from snippets.lab import recording
-from snippets.lab.trace import Trace
-from snippets.lab.work import ActivityWork, Known, work_of, works_of
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.loading import load_trace
+from snippets.lab.trace.events import Trace
+from snippets.lab.trace.kineto import read_trace
+from snippets.lab.trace.work import ActivityWork, KnownWork, activity_work, step_work
 from tests.lab import kineto
 
 BF16, HALF, FLOAT, DOUBLE, LONG = "c10::BFloat16", "c10::Half", "float", "double", "long int"
@@ -30,13 +31,13 @@ def traced(name: str, dims: Any, types: Any, strides: Any = None, kernels: int =
     for place in range(kernels):
         begin = 12.0 + 3 * place
         events += [kineto.launch(place + 1, begin), kineto.kernel(f"k{place}", place + 1, begin + 30, 2)]
-    return reader.read(kineto.trace_bytes(*events, *others))
+    return read_trace(kineto.trace_bytes(*events, *others))
 
 
 def work(name: str, dims: Any, types: Any, strides: Any = None) -> ActivityWork | None:
     found = traced(name, dims, types, strides)
-    (alone,) = works_of(found, found.steps[0])
-    assert work_of(found, found.activities[0]) == alone
+    (alone,) = step_work(found, found.steps[0])
+    assert activity_work(found, found.activities[0]) == alone
     return alone
 
 
@@ -164,13 +165,13 @@ def test_copies_and_fills() -> None:
     unknown = kineto.memset(4, 80, 5, 0)
     del unknown["args"]["bytes"]
     found = traced("aten::sum", [A], [BF16], None, 0, kineto.memcpy(1, 50, 5, 1000), up, kineto.memset(3, 70, 5, 4))
-    assert [work_of(found, one) for one in found.activities] == [
+    assert [activity_work(found, one) for one in found.activities] == [
         ActivityWork(0, 2000),
         ActivityWork(0, 1000),
         ActivityWork(0, 4),
     ]
-    (nothing,) = reader.read(kineto.trace_bytes(kineto.step(1, 0, 90), unknown)).activities
-    assert work_of(found, nothing) is None
+    (nothing,) = read_trace(kineto.trace_bytes(kineto.step(1, 0, 90), unknown)).activities
+    assert activity_work(found, nothing) is None
 
 
 def test_the_work_of_two_kernels_cannot_be_divided_but_a_copy_and_a_fill_stand_beside_one() -> None:
@@ -179,26 +180,26 @@ def test_the_work_of_two_kernels_cannot_be_divided_but_a_copy_and_a_fill_stand_b
     product = ActivityWork(2 * 8 * 16 * 4, 2 * (128 + 64 + 32), (8, 16, 4))
     for kernels, expected in ((1, [product]), (2, [None, None])):
         found = traced("aten::mm", [A, B], [BF16, BF16], None, kernels, *copied, *filled)
-        shown = works_of(found, found.steps[0])
+        shown = step_work(found, found.steps[0])
         assert list(shown) == [ActivityWork(0, 128), ActivityWork(0, 4), *expected]
-        assert [work_of(found, one) for one in found.steps[0].activities] == list(shown)
+        assert [activity_work(found, one) for one in found.steps[0].activities] == list(shown)
 
 
 def test_a_kernel_of_no_operator() -> None:
-    found = reader.read(kineto.trace_bytes(kineto.step(1, 0, 90), kineto.kernel("k", 5, 10, 5)))
-    assert work_of(found, found.activities[0]) is None
+    found = read_trace(kineto.trace_bytes(kineto.step(1, 0, 90), kineto.kernel("k", 5, 10, 5)))
+    assert activity_work(found, found.activities[0]) is None
 
 
 def test_what_the_caller_knows_goes_first() -> None:
     found = traced("triton_poi_0", [A, A], [BF16, BF16], None, 2)
     step = found.steps[0]
-    assert works_of(found, step, {1: (7, 8)}) == (None, ActivityWork(7, 8))
+    assert step_work(found, step, {1: (7, 8)}) == (None, ActivityWork(7, 8))
 
-    def known(traced: Trace, step: object) -> Known:
+    def known(traced: Trace, step: object) -> KnownWork:
         assert traced is found
         return {place: (0, len(one.name)) for place, one in enumerate(found.activities)}
 
-    assert works_of(found, step, known) == (ActivityWork(0, 2), ActivityWork(0, 2))
+    assert step_work(found, step, known) == (ActivityWork(0, 2), ActivityWork(0, 2))
 
 
 @pytest.mark.parametrize(
@@ -224,10 +225,10 @@ def test_what_the_caller_knows_goes_first() -> None:
     ],
 )
 def test_recorded_steps(experiment: str, expected: dict[str, list[tuple[int, int] | None]]) -> None:
-    found = recording.trace(experiment, recording.BUILDER)
+    found = load_trace(experiment, DEFAULT_DEVICE)
     for step in found.steps:
         shown: dict[str, list[tuple[int, int] | None]] = {}
-        for one, todo in zip(step.activities, works_of(found, step), strict=True):
+        for one, todo in zip(step.activities, step_work(found, step), strict=True):
             op = found.op_of(one)
             if one.kind == "kernel" and op is not None:
                 shown.setdefault(op.name, []).append(todo and (todo.flops, todo.bytes))
@@ -235,7 +236,7 @@ def test_recorded_steps(experiment: str, expected: dict[str, list[tuple[int, int
 
 
 def test_a_recorded_copy_of_the_bias_moves_twice_its_bytes() -> None:
-    found = recording.trace("matmul_add/compiled_4096", recording.BUILDER)
+    found = load_trace("matmul_add/compiled_4096", DEFAULT_DEVICE)
     for step in found.steps:
         (copy,) = step.memcpys
-        assert work_of(found, copy) == ActivityWork(0, 2 * 2 * 4096**2)
+        assert activity_work(found, copy) == ActivityWork(0, 2 * 2 * 4096**2)

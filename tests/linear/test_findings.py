@@ -13,11 +13,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from snippets.lab import page, recording
-from snippets.lab.claims import Claim, Verdict, judge
-from snippets.lab.figures import Figure
-from snippets.lab.recording import BUILDER, Point, Timing
-from snippets.lab.trace import TraceError
+from snippets.lab.finding.book import Verdict, judge
+from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.figure import Figure
+from snippets.lab.page.frame import show
+from snippets.lab.recording.device import DEFAULT_DEVICE, RECORDINGS
+from snippets.lab.recording.loading import load_recording
+from snippets.lab.recording.schema import Point, Timing, parse_recording
+from snippets.lab.trace.events import TraceError
+
+# KEEP recording
 from snippets.linear import findings
 
 CLAIMS = {claim.id: claim for claim in findings.CLAIMS}
@@ -32,7 +37,7 @@ class Shelf:
 
     def edit(self, experiment: str, change: Callable[[list[Event]], list[Event]]) -> None:
         """Replace the events of a trace."""
-        path = self.root / BUILDER / f"{experiment}.trace.json.gz"
+        path = self.root / DEFAULT_DEVICE / f"{experiment}.trace.json.gz"
         content = json.loads(gzip.decompress(path.read_bytes()))
         content["traceEvents"] = change(content["traceEvents"])
         path.write_bytes(gzip.compress(json.dumps(content).encode()))
@@ -47,14 +52,14 @@ class Shelf:
 
     def replace(self, experiment: str, **changed: Any) -> None:
         """Replace fields of a recording."""
-        path = self.root / BUILDER / f"{experiment}.json"
+        path = self.root / DEFAULT_DEVICE / f"{experiment}.json"
         path.write_bytes(
-            msgspec.json.encode(msgspec.structs.replace(recording.decode(path.read_bytes(), ""), **changed))
+            msgspec.json.encode(msgspec.structs.replace(parse_recording(path.read_bytes(), ""), **changed))
         )
 
     def retime(self, experiment: str, *rows: int, **changed: Timing) -> None:
         """Replace timings by `warm`, `enqueue`, ...: at all points of a recording, or at those with so many rows."""
-        points = recording.decode((self.root / BUILDER / f"{experiment}.json").read_bytes(), "").points
+        points = parse_recording((self.root / DEFAULT_DEVICE / f"{experiment}.json").read_bytes(), "").points
         self.replace(
             experiment,
             points=tuple(retimed(at, changed) if not rows or at.parameters["batch"] in rows else at for at in points),
@@ -62,7 +67,7 @@ class Shelf:
 
     def remove(self, experiment: str) -> None:
         """Forget a recording."""
-        (self.root / BUILDER / f"{experiment}.json").unlink()
+        (self.root / DEFAULT_DEVICE / f"{experiment}.json").unlink()
 
 
 def retimed(at: Point, changed: dict[str, Timing]) -> Point:
@@ -71,20 +76,20 @@ def retimed(at: Point, changed: dict[str, Timing]) -> Point:
 
 @pytest.fixture
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shelf:
-    shutil.copytree(recording.RECORDINGS / BUILDER, tmp_path / BUILDER)
+    shutil.copytree(RECORDINGS / DEFAULT_DEVICE, tmp_path / DEFAULT_DEVICE)
     for name in ("load", "trace", "trace_path"):
         original = getattr(recording, name)
         monkeypatch.setattr(recording, name, lambda what, device, *_, of=original: of(what, device, tmp_path))
-    monkeypatch.setenv("DEVICE", BUILDER)
+    monkeypatch.setenv("DEVICE", DEFAULT_DEVICE)
     return Shelf(tmp_path)
 
 
 def verdict(name: str) -> Verdict:
-    return judge(CLAIMS[name], "linear", BUILDER)
+    return judge(CLAIMS[name], "linear", DEFAULT_DEVICE)
 
 
 def kernel_name(experiment: str) -> str:
-    return str(findings.in_steps(experiment, BUILDER, findings.gpu_names).value)
+    return str(findings.in_steps(experiment, DEFAULT_DEVICE, findings.gpu_names).value)
 
 
 def always(us: float, of: int = 41) -> Timing:
@@ -93,8 +98,8 @@ def always(us: float, of: int = 41) -> Timing:
 
 @pytest.mark.parametrize("claim", findings.CLAIMS, ids=lambda claim: claim.id)
 def test_every_claim_has_on_the_builder_the_verdict_that_the_page_was_written_for(claim: Claim) -> None:
-    found = judge(claim, "linear", BUILDER)
-    assert found.word == claim.expected_on(BUILDER), found.reason
+    found = judge(claim, "linear", DEFAULT_DEVICE)
+    assert found.word == claim.expected_on(DEFAULT_DEVICE), found.reason
     assert (found.word == "differs") == bool(claim.why)
 
 
@@ -191,11 +196,11 @@ def test_a_weight_that_was_copied(shelf: Shelf) -> None:
                 one["args"]["Input Strides"][2] = [64, 1]
         return events
 
-    assert findings.weight_strides(BUILDER).text == "(1, 32)"
+    assert findings.weight_strides(DEFAULT_DEVICE).text == "(1, 32)"
     shelf.edit(findings.EAGER, contiguous)
     assert verdict("L10").word == "differs"
     assert "(32, 64) with strides (64, 1)" in verdict("L10").measured.text
-    assert findings.weight_strides(BUILDER).text == "(64, 1)"
+    assert findings.weight_strides(DEFAULT_DEVICE).text == "(64, 1)"
 
 
 def test_a_trace_without_strides(shelf: Shelf) -> None:
@@ -210,18 +215,18 @@ def test_a_trace_without_strides(shelf: Shelf) -> None:
 
 
 def test_an_error_on_new_strides(shelf: Shelf) -> None:
-    data = recording.load("linear/new_strides", BUILDER).data
+    data = load_recording("linear/new_strides", DEFAULT_DEVICE).data
     shelf.replace("linear/new_strides", data=data | {"raised": "RuntimeError", "graphs": [1, 1]})
     assert verdict("L11").word == "holds"
     assert verdict("L11").measured.text.startswith("RuntimeError, 0 more graph compiled")
-    assert findings.fed_new_strides(BUILDER).value == "an error"
+    assert findings.fed_new_strides(DEFAULT_DEVICE).value == "an error"
 
 
 @pytest.mark.parametrize(("difference", "outcome"), [(0.0, "neither"), (0.01, "neither"), (1.0, "a wrong result")])
 def test_a_result_is_wrong_by_more_than_rounding(difference: float, outcome: str, shelf: Shelf) -> None:
-    data = recording.load("linear/new_strides", BUILDER).data
+    data = load_recording("linear/new_strides", DEFAULT_DEVICE).data
     shelf.replace("linear/new_strides", data=data | {"largest_difference": difference})
-    assert findings.fed_new_strides(BUILDER).value == outcome
+    assert findings.fed_new_strides(DEFAULT_DEVICE).value == outcome
     assert verdict("L11").word == "differs"
 
 
@@ -256,7 +261,7 @@ def test_an_occupancy_query(shelf: Shelf) -> None:
 
 
 def test_a_compiled_call_that_is_cheap_at_one_shape(shelf: Shelf) -> None:
-    eager = recording.load(findings.WIDE, BUILDER).points[0].timings
+    eager = load_recording(findings.WIDE, DEFAULT_DEVICE).points[0].timings
     shelf.retime(findings.COMPILED_WIDE, enqueue=eager.enqueue)
     assert (verdict("O-L4").word, verdict("O-L4").measured.value) == ("differs", 1.0)
 
@@ -304,9 +309,9 @@ def test_a_compiled_layer_that_hands_over_to_the_gpu_where_the_eager_one_does(sh
 
 def test_the_gpu_may_set_the_pace_at_all_rows_or_at_none(shelf: Shelf) -> None:
     shelf.retime("linear/sweep_eager", enqueue=always(1.0, 21))
-    assert findings.rows_bound("linear/sweep_eager", BUILDER) == 0
+    assert findings.rows_bound("linear/sweep_eager", DEFAULT_DEVICE) == 0
     shelf.retime("linear/sweep_eager", enqueue=always(1e6, 21))
-    assert findings.rows_bound("linear/sweep_eager", BUILDER) == 16384
+    assert findings.rows_bound("linear/sweep_eager", DEFAULT_DEVICE) == 16384
 
 
 def test_a_compiled_loop_as_fast_as_the_eager_one(shelf: Shelf) -> None:
@@ -318,7 +323,7 @@ def test_a_compiled_loop_as_fast_as_the_eager_one(shelf: Shelf) -> None:
 def test_a_missing_recording_is_not_measured(shelf: Shelf) -> None:
     shelf.remove("linear/new_strides")
     assert verdict("L11").word == "not measured"
-    assert page.show("x", findings.new_strides_table).count("make record CHAPTER=linear") == 1
+    assert show("x", findings.new_strides_table).count("make record CHAPTER=linear") == 1
 
 
 # ------------------------------------------------------------------------------------------------ figures, tables
@@ -333,12 +338,12 @@ def numbers(*cells: str) -> str:
 def test_figures_are_the_arithmetic_of_the_timings(shelf: Shelf) -> None:
     shelf.retime(findings.EAGER, warm=always(4.0), enqueue=always(36.0, 21), launched=always(40.0, 21))
     shelf.retime(findings.COMPILED, enqueue=always(90.0, 21))
-    assert {name: findings.FIGURES[name](BUILDER).text for name in ("idle", "replay", "compiled_cpu")} == {
+    assert {name: findings.FIGURES[name](DEFAULT_DEVICE).text for name in ("idle", "replay", "compiled_cpu")} == {
         "idle": "90.0 %",
         "replay": "10.0x",
         "compiled_cpu": "2.50x",
     }
-    assert findings.waits(findings.EAGER, BUILDER).text == "9.00x"
+    assert findings.waits(findings.EAGER, DEFAULT_DEVICE).text == "9.00x"
 
 
 @pytest.mark.parametrize(
@@ -348,15 +353,15 @@ def test_figures_are_the_arithmetic_of_the_timings(shelf: Shelf) -> None:
 def test_cheaper_is_what_takes_a_tenth_less(warm: float, enqueue: float, value: str, shelf: Shelf) -> None:
     shelf.retime(findings.EAGER, warm=always(10.0), enqueue=always(40.0, 21))
     shelf.retime(findings.COMPILED, warm=always(warm), enqueue=always(enqueue, 21))
-    found = findings.cheaper(BUILDER)
+    found = findings.cheaper(DEFAULT_DEVICE)
     assert found.value == value
     assert found.text == f"{warm / 10:.2f}x on the GPU, {enqueue / 40:.2f}x on the CPU"
 
 
 def test_each_piece_of_gpu_work_has_an_operator(shelf: Shelf) -> None:
-    assert findings.launched_by(BUILDER).text == "aten::addmm"
+    assert findings.launched_by(DEFAULT_DEVICE).text == "aten::addmm"
     shelf.edit(findings.EAGER, second_kernel)
-    assert findings.launched_by(BUILDER).text == "aten::addmm, aten::addmm"
+    assert findings.launched_by(DEFAULT_DEVICE).text == "aten::addmm, aten::addmm"
 
 
 def test_the_share_of_the_transpose_is_that_of_the_middle_step(shelf: Shelf) -> None:
@@ -368,16 +373,16 @@ def test_the_share_of_the_transpose_is_that_of_the_middle_step(shelf: Shelf) -> 
         return events
 
     shelf.edit(findings.EAGER, timed)
-    found = findings.transpose_share(BUILDER)
+    found = findings.transpose_share(DEFAULT_DEVICE)
     assert (found.value, found.spread) == (20.0, (10.0, 25.0))
     shelf.rename(findings.EAGER, "aten::t", "aten::mT")
     with pytest.raises(TraceError, match="no transpose"):
-        findings.transpose_share(BUILDER)
+        findings.transpose_share(DEFAULT_DEVICE)
 
 
 def test_all_figures_of_the_chapter_are_there() -> None:
     for compute in findings.FIGURES.values():
-        found = compute(BUILDER)
+        found = compute(DEFAULT_DEVICE)
         assert isinstance(found, Figure)
         assert found.conclusive
 
@@ -418,7 +423,7 @@ def test_charts_are_of_the_timings(shelf: Shelf) -> None:
     bars = flat(findings.gpu_and_cpu())
     assert f"<td>compiled, 64x1024→4096</td><td>GPU</td>{numbers('7.00 µs', '7.00 to 7.00 µs')}" in bars
     assert f"<td>compiled, 64x1024→4096</td><td>CPU</td>{numbers('70.0 µs', '70.0 to 70.0 µs')}" in bars
-    flops = recording.load(findings.WIDE, BUILDER).points[0].flops
+    flops = load_recording(findings.WIDE, DEFAULT_DEVICE).points[0].flops
     shelf.retime("linear/sweep_eager", 64, warm=always(flops / 1e6))
     roofline = flat(findings.roofline())
     assert f"<td>64 rows</td>{numbers('59.3', '1.00 TFLOP/s')}" in roofline

@@ -10,12 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from snippets.lab import recording
-from snippets.lab.claims import Verdict, judge
-from snippets.lab.figures import Figure
-from snippets.lab.kineto import read
-from snippets.lab.recording import BUILDER, Ceiling, Point, Recording, RecordingMissing, Timings
-from snippets.lab.trace import Trace, TraceError
+from snippets.lab.finding.book import Verdict, judge
+from snippets.lab.finding.figure import Figure
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.schema import Ceiling, NotRecorded, Point, Recording, Timings
+from snippets.lab.trace.events import Trace, TraceError
+from snippets.lab.trace.kineto import read_trace
+
+# KEEP recording
 from snippets.matmul_add import findings
 from tests.lab import kineto, samples
 
@@ -47,7 +49,7 @@ class Events(list[dict[str, Any]]):
         return start + us
 
     def trace(self) -> Trace:
-        return read(kineto.trace_bytes(*self, deviceProperties=[{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]))
+        return read_trace(kineto.trace_bytes(*self, deviceProperties=[{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]))
 
 
 def matrices(count: int, size: int, *, row_first: bool = False, numbers: int = 0) -> dict[str, Any]:
@@ -231,13 +233,13 @@ class World:
         try:
             return self.traces[name.partition("/")[2]]
         except KeyError as error:
-            raise RecordingMissing(name) from error
+            raise NotRecorded(name) from error
 
     def load(self, name: str, device: str, *_: object) -> Recording:
         try:
             return self.recordings[name.partition("/")[2]]
         except KeyError as error:
-            raise RecordingMissing(name) from error
+            raise NotRecorded(name) from error
 
 
 @pytest.fixture
@@ -267,7 +269,7 @@ def test_every_claim_of_the_post_has_its_source_and_ours_have_none() -> None:
 
 def test_what_differs_says_why_and_types_no_number_with_a_unit() -> None:
     for claim in findings.CLAIMS:
-        assert (claim.expected.get(BUILDER) == "differs") == bool(claim.why), claim.id
+        assert (claim.expected.get(DEFAULT_DEVICE) == "differs") == bool(claim.why), claim.id
         assert not re.search(r"\d\s?(µs|us|ms|MB|GB|TB|%)", claim.why), claim.id
 
 
@@ -489,7 +491,7 @@ def test_the_way_into_compiled_code_is_told_in_order(world: World) -> None:
 def test_the_busiest_operator_has_the_most_time_of_its_own() -> None:
     assert findings.busiest_op(eager()) == Figure("aten::mm"), "50 us, less its calls; aten::matmul has 10 beside it"
     with pytest.raises(TraceError, match="no operator in the trace"):
-        findings.busiest_op(read(kineto.trace_bytes(kineto.step(2, 0, 10))))
+        findings.busiest_op(read_trace(kineto.trace_bytes(kineto.step(2, 0, 10))))
 
 
 @pytest.mark.parametrize("name", findings.FIGURES)
@@ -603,5 +605,5 @@ def test_names_are_text(world: World) -> None:
 
 
 def test_verdicts_of_the_builder_are_those_the_page_was_written_for() -> None:
-    flipped = [claim.id for claim in findings.CLAIMS if not judge(claim, "matmul_add", BUILDER).is_expected]
+    flipped = [claim.id for claim in findings.CLAIMS if not judge(claim, "matmul_add", DEFAULT_DEVICE).is_expected]
     assert flipped == []

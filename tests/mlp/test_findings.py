@@ -10,13 +10,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from snippets.lab import ledger, page, recording
-from snippets.lab.averages import key_averages
-from snippets.lab.claims import Word, judge
-from snippets.lab.figures import Figure, figure
+from snippets.lab.finding.book import judge
+from snippets.lab.finding.claim import Status
+from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.quantities import figure
 from snippets.lab.html import Html
-from snippets.lab.recording import BUILDER, RecordingMissing, Timing
-from snippets.lab.trace import CpuOp, GpuActivity, Launch, Step, Trace
+from snippets.lab.page.frame import show
+from snippets.lab.page.ledger import claims_table
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.loading import load_trace
+from snippets.lab.recording.schema import NotRecorded, Timing
+from snippets.lab.trace.averages import key_averages
+from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Step, Trace
+
+# KEEP recording
 from snippets.mlp import findings
 from tests.bench import AlteredRecordings
 
@@ -25,12 +32,12 @@ HIDDEN_BYTES = 50_331_648
 replace = msgspec.structs.replace
 
 
-def verdict(name: str) -> Word:
-    return judge(CLAIMS[name], "mlp", BUILDER).word
+def verdict(name: str) -> Status:
+    return judge(CLAIMS[name], "mlp", DEFAULT_DEVICE).word
 
 
 def measured(name: str) -> Figure:
-    found = judge(CLAIMS[name], "mlp", BUILDER).measured
+    found = judge(CLAIMS[name], "mlp", DEFAULT_DEVICE).measured
     assert found is not None
     return found
 
@@ -41,7 +48,7 @@ class Bench(AlteredRecordings):
     def steps(self, variant: str, change: Callable[[Step], Step], only: int | None = None) -> None:
         """Change every step of a variant's trace, or only one."""
         name = f"mlp/{variant}"
-        traced = self.trace(name, BUILDER)
+        traced = self.trace(name, DEFAULT_DEVICE)
         steps = (change(step) if only in (None, place) else step for place, step in enumerate(traced.steps))
         self.traces[name] = replace(traced, steps=tuple(steps))
 
@@ -63,17 +70,17 @@ class Bench(AlteredRecordings):
 
     def data(self, name: str, **changed: Any) -> None:
         """Change fields of what `measure` returned."""
-        found = self.recordings.get(name) or self.load(name, BUILDER)
+        found = self.recordings.get(name) or self.load(name, DEFAULT_DEVICE)
         self.recordings[name] = replace(found, data={**found.data, **changed})
 
     def points(self, name: str, **changed: Any) -> None:
         """Change fields of every point of a recording."""
-        found = self.recordings.get(name) or self.load(name, BUILDER)
+        found = self.recordings.get(name) or self.load(name, DEFAULT_DEVICE)
         self.recordings[name] = replace(found, points=tuple(replace(one, **changed) for one in found.points))
 
     def scaled(self, name: str, kind: str, factor: float) -> None:
         """Make one kind of timing of every point longer or shorter."""
-        found = self.recordings.get(name) or self.load(name, BUILDER)
+        found = self.recordings.get(name) or self.load(name, DEFAULT_DEVICE)
 
         def longer(one: Any) -> Any:
             old: Timing = getattr(one.timings, kind)
@@ -106,7 +113,7 @@ def last_kernel_dropped(step: Step) -> Step:
 
 
 def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
-    judged = [judge(claim, "mlp", BUILDER) for claim in findings.CLAIMS]
+    judged = [judge(claim, "mlp", DEFAULT_DEVICE) for claim in findings.CLAIMS]
     assert [(one.claim.id, one.word, one.reason) for one in judged if not one.is_expected] == []
     assert "not measured" not in {one.word for one in judged}
 
@@ -114,7 +121,7 @@ def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
 def test_every_assigned_claim_is_there_and_every_difference_explained() -> None:
     assert {*(f"M{i}" for i in range(1, 14)), *(f"K{i}" for i in range(1, 6))} <= set(CLAIMS)
     for claim in findings.CLAIMS:
-        assert bool(claim.why) == (claim.expected.get(BUILDER) == "differs"), claim.id
+        assert bool(claim.why) == (claim.expected.get(DEFAULT_DEVICE) == "differs"), claim.id
         assert not re.search(r"\d\s?(?:[mµn]s|us|[MGT]B|%|T?FLOP)", claim.why), claim.id
         assert claim.id.startswith("O-") or claim.source is not None, claim.id
 
@@ -130,7 +137,7 @@ def test_a_missing_kernel_is_noticed(bench: Bench) -> None:
     for variant in ("eager", "compiled", "liger"):
         bench.steps(variant, last_kernel_dropped)
     assert [verdict(name) for name in ("M1", "M8", "K1")] == ["differs"] * 3
-    found = judge(CLAIMS["M7"], "mlp", BUILDER)
+    found = judge(CLAIMS["M7"], "mlp", DEFAULT_DEVICE)
     assert (found.word, "2 products instead of three" in found.reason) == ("not measured", True)
 
 
@@ -152,7 +159,7 @@ def test_m1_follows_the_data(order: str, holds: bool) -> None:
 def test_names_of_the_a100_would_hold(bench: Bench) -> None:
     assert verdict("M2") == "differs"
     small, large = "ampere_bf16_s16816gemm_bf16_128x128_x_stages_32x5_tn", "ampere_bf16_s16816gemm_bf16_128x256_tn"
-    gate, down = (str(figure(f"mlp.{name}", BUILDER).value) for name in ("gate_gemm", "down_gemm"))
+    gate, down = (str(figure(f"mlp.{name}", DEFAULT_DEVICE).value) for name in ("gate_gemm", "down_gemm"))
     bench.kernels("eager", lambda kernel: named(down, large)(named(gate, small)(kernel)))
     assert (verdict("M2"), verdict("O-P1")) == ("holds", "holds")
     bench.kernels("eager", lambda kernel: named(down, small)(named(gate, small)(kernel)))
@@ -165,9 +172,9 @@ def test_m3_wants_the_width_of_the_a100(bench: Bench) -> None:
 
 
 def test_m4_finds_queries_under_the_products(bench: Bench) -> None:
-    traced = bench.trace("mlp/eager", BUILDER)
+    traced = bench.trace("mlp/eager", DEFAULT_DEVICE)
     asked = [
-        Launch("cudaOccupancyMaxActiveBlocksPerMultiprocessor", op.start_us + 0.1, 0.1, op.thread, 0)
+        CudaCall("cudaOccupancyMaxActiveBlocksPerMultiprocessor", op.start_us + 0.1, 0.1, op.thread, 0)
         for op in traced.cpu_ops
         if op.name == "aten::mm"
     ]
@@ -178,7 +185,7 @@ def test_m4_finds_queries_under_the_products(bench: Bench) -> None:
 
 
 def test_m5_fails_when_a_view_launches_something(bench: Bench) -> None:
-    view = next(op for op in bench.trace("mlp/eager", BUILDER).cpu_ops if op.name == "aten::as_strided")
+    view = next(op for op in bench.trace("mlp/eager", DEFAULT_DEVICE).cpu_ops if op.name == "aten::as_strided")
     bench.kernels("eager", lambda kernel: replace(kernel, external_id=view.external_id))
     assert verdict("M5") == "differs"
 
@@ -195,8 +202,8 @@ def test_m6_fails_for_another_shape(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("down_us", "word"), [(90.0, "holds"), (100.0, "differs"), (70.0, "differs")])
-def test_m7_wants_about_a_tenth(down_us: float, word: Word, bench: Bench) -> None:
-    down = str(figure("mlp.down_gemm", BUILDER).value)
+def test_m7_wants_about_a_tenth(down_us: float, word: Status, bench: Bench) -> None:
+    down = str(figure("mlp.down_gemm", DEFAULT_DEVICE).value)
     bench.kernels("eager", lambda kernel: lasting(down, down_us)(lasting("nvjet", 100.0)(kernel)))
     assert (verdict("M7"), measured("M7").value) == (word, pytest.approx(100 - down_us))
 
@@ -224,21 +231,21 @@ def test_m10_compares_the_whole_name(bench: Bench) -> None:
 
 
 def test_bytes_come_from_the_shapes(bench: Bench) -> None:
-    assert figure("mlp.intermediate_bytes", BUILDER).value == HIDDEN_BYTES
-    assert figure("mlp.eager_bytes", BUILDER).value == 5 * HIDDEN_BYTES
-    assert figure("mlp.fused_bytes", BUILDER).value == 3 * HIDDEN_BYTES
-    assert figure("mlp.saved_bytes", BUILDER).value == 2 * HIDDEN_BYTES
+    assert figure("mlp.intermediate_bytes", DEFAULT_DEVICE).value == HIDDEN_BYTES
+    assert figure("mlp.eager_bytes", DEFAULT_DEVICE).value == 5 * HIDDEN_BYTES
+    assert figure("mlp.fused_bytes", DEFAULT_DEVICE).value == 3 * HIDDEN_BYTES
+    assert figure("mlp.saved_bytes", DEFAULT_DEVICE).value == 2 * HIDDEN_BYTES
     half = ((64, 128, 1536), (64, 128, 1536))
     bench.ops("eager", lambda op: replace(op, input_shapes=half) if op.name == "aten::mul" else op)
-    assert figure("mlp.eager_bytes", BUILDER).value == 2 * HIDDEN_BYTES + 3 * HIDDEN_BYTES // 2
+    assert figure("mlp.eager_bytes", DEFAULT_DEVICE).value == 2 * HIDDEN_BYTES + 3 * HIDDEN_BYTES // 2
     assert verdict("M12") == "differs"
     bench.ops("eager", lambda op: replace(op, input_types=()))
-    found = judge(CLAIMS["M12"], "mlp", BUILDER)
+    found = judge(CLAIMS["M12"], "mlp", DEFAULT_DEVICE)
     assert (found.word, "does not tell the shapes of its operators" in found.reason) == ("not measured", True)
 
 
 def test_m13_and_the_fused_kernel_s_rate(bench: Bench) -> None:
-    (copy,) = (one for one in bench.load("mlp/compiled", BUILDER).ceilings if one.what == "copy")
+    (copy,) = (one for one in bench.load("mlp/compiled", DEFAULT_DEVICE).ceilings if one.what == "copy")
     as_fast_as_a_copy = 3 * HIDDEN_BYTES / copy.bytes * copy.timing.median_us
     bench.kernels("compiled", lasting("triton", as_fast_as_a_copy))
     assert (verdict("M13"), measured("M13").value) == ("holds", pytest.approx(100))
@@ -247,7 +254,7 @@ def test_m13_and_the_fused_kernel_s_rate(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("liger_us", "word"), [(38.0, "holds"), (36.0, "differs"), (48.0, "differs")])
-def test_k3_wants_a_few_percent(liger_us: float, word: Word, bench: Bench) -> None:
+def test_k3_wants_a_few_percent(liger_us: float, word: Status, bench: Bench) -> None:
     bench.kernels("compiled", lasting("triton", 37.0))
     bench.kernels("liger", lasting("geglu", liger_us))
     assert (verdict("K3"), measured("K3").value) == (word, pytest.approx(liger_us / 37.0))
@@ -269,7 +276,9 @@ def test_k2_sees_a_row_of_dynamo(bench: Bench) -> None:
         ([1, 1, 1, 1], [1, 1, 1, 1], ("differs", "differs")),
     ],
 )
-def test_k4_counts_compilations(automatic: list[int], liger: list[int], words: tuple[Word, Word], bench: Bench) -> None:
+def test_k4_counts_compilations(
+    automatic: list[int], liger: list[int], words: tuple[Status, Status], bench: Bench
+) -> None:
     ms = [1.0] * 4
     bench.data(
         "mlp/new_shapes",
@@ -303,7 +312,7 @@ def test_a_ceiling_that_is_not_beaten(bench: Bench) -> None:
 
 
 def test_memory_error_and_launch_of_liger(bench: Bench) -> None:
-    eager = bench.load("mlp/eager", BUILDER).points[0]
+    eager = bench.load("mlp/eager", DEFAULT_DEVICE).points[0]
     bench.points("mlp/compiled", peak_memory_bytes=eager.peak_memory_bytes, relative_error=eager.relative_error)
     bench.kernels("liger", lambda kernel: replace(kernel, grid=(132, 1, 1)))
     assert [verdict(name) for name in ("O-P6", "O-P7", "O-P16")] == ["differs"] * 3
@@ -319,28 +328,31 @@ def compiled_anew(bench: Bench, *launches: tuple[int, int, float]) -> None:
 
 def test_configurations_by_hand(bench: Bench) -> None:
     compiled_anew(bench, (49152, 256, 60.0), (24576, 128, 40.0), (49152, 256, 62.0), (49152, 256, 61.0))
-    assert findings.configs(BUILDER) == [
+    assert findings.configs(DEFAULT_DEVICE) == [
         findings.Config(1024, 128, (40.0,)),
         findings.Config(512, 256, (60.0, 62.0, 61.0)),
     ]
     assert measured("O-P18").value == pytest.approx(61 / 40)
     assert measured("O-P18").spread == pytest.approx((60 / 40, 62 / 40))
-    assert (figure("mlp.slow_choices", BUILDER).value, measured("O-P19").text) == (3, "3 of 4")
-    assert (figure("mlp.slow_us", BUILDER).value, figure("mlp.slow_us", BUILDER).spread) == (61.0, (60.0, 62.0))
-    eager, fused = (bench.load(f"mlp/{name}", BUILDER).points[0].timings for name in ("eager", "compiled"))
+    assert (figure("mlp.slow_choices", DEFAULT_DEVICE).value, measured("O-P19").text) == (3, "3 of 4")
+    assert (figure("mlp.slow_us", DEFAULT_DEVICE).value, figure("mlp.slow_us", DEFAULT_DEVICE).spread) == (
+        61.0,
+        (60.0, 62.0),
+    )
+    eager, fused = (bench.load(f"mlp/{name}", DEFAULT_DEVICE).points[0].timings for name in ("eager", "compiled"))
     assert eager is not None
     assert fused is not None
     expected = eager.warm.median_us / (fused.warm.median_us + 21)
-    assert figure("mlp.slow_speedup", BUILDER).value == pytest.approx(expected)
+    assert figure("mlp.slow_speedup", DEFAULT_DEVICE).value == pytest.approx(expected)
     assert [verdict(f"O-P{number}") for number in (17, 18, 19, 20, 21)] == ["holds"] * 5
     assert "4 512 256 2 61.0 µs" in text_of(findings.choices())
 
 
 def test_a_compiler_that_always_chooses_the_same(bench: Bench) -> None:
     compiled_anew(bench, (24576, 128, 40.0), (24576, 128, 41.0))
-    assert (figure("mlp.slow_choices", BUILDER).value, measured("O-P19").value) == (0, 0)
+    assert (figure("mlp.slow_choices", DEFAULT_DEVICE).value, measured("O-P19").value) == (0, 0)
     assert [verdict(f"O-P{number}") for number in (17, 18, 19)] == ["differs"] * 3
-    assert figure("mlp.slow_speedup", BUILDER).value == pytest.approx(1.14, abs=0.01)
+    assert figure("mlp.slow_speedup", DEFAULT_DEVICE).value == pytest.approx(1.14, abs=0.01)
 
 
 def test_an_unlucky_forward_is_noticed(bench: Bench) -> None:
@@ -360,13 +372,13 @@ def test_the_power_of_two_is_judged_by_both_kernels(bench: Bench) -> None:
 
 def test_speed_ups_are_judged_by_pairs(bench: Bench) -> None:
     for name in ("eager", "compiled", "liger"):
-        bench.recordings[f"mlp/{name}"] = bench.load("mlp/eager", BUILDER)
+        bench.recordings[f"mlp/{name}"] = bench.load("mlp/eager", DEFAULT_DEVICE)
     assert (verdict("O-P11"), verdict("O-P12")) == ("differs", "differs")
-    assert figure("mlp.compiled_speedup", BUILDER).value == 1.0
+    assert figure("mlp.compiled_speedup", DEFAULT_DEVICE).value == 1.0
     bench.scaled("mlp/compiled", "warm", 0.8)
     bench.scaled("mlp/liger", "warm", 0.9)
     assert (verdict("O-P11"), verdict("O-P12")) == ("holds", "holds")
-    assert figure("mlp.compiled_speedup", BUILDER).value == pytest.approx(1.25)
+    assert figure("mlp.compiled_speedup", DEFAULT_DEVICE).value == pytest.approx(1.25)
 
 
 def test_small_inputs_are_judged_at_every_size(bench: Bench) -> None:
@@ -377,8 +389,8 @@ def test_small_inputs_are_judged_at_every_size(bench: Bench) -> None:
 
 
 def test_timings_of_two_sessions_are_not_compared(bench: Bench) -> None:
-    bench.recordings["mlp/compiled"] = replace(bench.load("mlp/compiled", BUILDER), session="another")
-    found = judge(CLAIMS["O-P11"], "mlp", BUILDER)
+    bench.recordings["mlp/compiled"] = replace(bench.load("mlp/compiled", DEFAULT_DEVICE), session="another")
+    found = judge(CLAIMS["O-P11"], "mlp", DEFAULT_DEVICE)
     assert (found.word, "recorded apart" in found.reason) == ("not measured", True)
 
 
@@ -391,39 +403,41 @@ def test_half_of_the_launches_is_not_enough(bench: Bench) -> None:
 
 def test_figures_by_hand(bench: Bench) -> None:
     bench.kernels("eager", lambda kernel: replace(kernel, duration_us=40.0 if "nvjet" in kernel.name else 15.0))
-    assert figure("mlp.pointwise_share", BUILDER).value == pytest.approx(20)
-    assert figure("mlp.free_pointwise", BUILDER).value == pytest.approx(1.25)
-    assert figure("mlp.series_speedup", BUILDER).value == pytest.approx((550 + 149) / (550 + 89.4))
-    assert figure("mlp.gemm_flops", BUILDER).value == 2 * 8192 * 768 * 3072
-    assert figure("mlp.gelu_of_gate", BUILDER).value == pytest.approx(37.5)
+    assert figure("mlp.pointwise_share", DEFAULT_DEVICE).value == pytest.approx(20)
+    assert figure("mlp.free_pointwise", DEFAULT_DEVICE).value == pytest.approx(1.25)
+    assert figure("mlp.series_speedup", DEFAULT_DEVICE).value == pytest.approx((550 + 149) / (550 + 89.4))
+    assert figure("mlp.gemm_flops", DEFAULT_DEVICE).value == 2 * 8192 * 768 * 3072
+    assert figure("mlp.gelu_of_gate", DEFAULT_DEVICE).value == pytest.approx(37.5)
     bench.kernels("compiled", lasting("triton", 20.0))
-    assert figure("mlp.pointwise_speedup", BUILDER).value == pytest.approx(1.5)
+    assert figure("mlp.pointwise_speedup", DEFAULT_DEVICE).value == pytest.approx(1.5)
 
 
 def test_what_the_guesses_ask_for(bench: Bench) -> None:
-    asked = {name: figure(f"mlp.{name}", BUILDER).text for name in ("order", "working_op", "liger_cpu_side", "by_cpu")}
+    asked = {
+        name: figure(f"mlp.{name}", DEFAULT_DEVICE).text for name in ("order", "working_op", "liger_cpu_side", "by_cpu")
+    }
     assert asked == {
         "order": "mm, mm, gelu, mul, mm",
         "working_op": "aten::mm",
         "liger_cpu_side": "eager's",
         "by_cpu": "eager, compiled, Liger",
     }
-    assert [figure(f"mlp.{name}", BUILDER).value for name in ("gemm_kinds", "automatic_compilations")] == [2, 2]
+    assert [figure(f"mlp.{name}", DEFAULT_DEVICE).value for name in ("gemm_kinds", "automatic_compilations")] == [2, 2]
     bench.steps("liger", lambda step: replace(step, ops=()))
     bench.scaled("mlp/liger", "enqueue", 0.1)
-    assert figure("mlp.liger_cpu_side", BUILDER).text == "the compiled call's"
-    assert figure("mlp.by_cpu", BUILDER).text == "Liger, eager, compiled"
+    assert figure("mlp.liger_cpu_side", DEFAULT_DEVICE).text == "the compiled call's"
+    assert figure("mlp.by_cpu", DEFAULT_DEVICE).text == "Liger, eager, compiled"
 
 
 def test_own_time_of_what_launches_nothing() -> None:
-    rows = {row.name: row.self_cpu_us for row in key_averages(recording.trace("mlp/eager", BUILDER))}
+    rows = {row.name: row.self_cpu_us for row in key_averages(load_trace("mlp/eager", DEFAULT_DEVICE))}
     idle = ("linear", "matmul", "t", "transpose", "as_strided", "reshape", "view", "_unsafe_view")
     expected = 100 * sum(rows[f"aten::{name}"] for name in idle) / rows["aten::mm"]
-    assert figure("mlp.chain_over_mm", BUILDER).value == pytest.approx(expected)
+    assert figure("mlp.chain_over_mm", DEFAULT_DEVICE).value == pytest.approx(expected)
 
 
 def test_what_a_fused_kernel_moves_is_told_only_where_it_stands_alone() -> None:
-    eager, compiled = (recording.trace(f"mlp/{name}", BUILDER) for name in ("eager", "compiled"))
+    eager, compiled = (load_trace(f"mlp/{name}", DEFAULT_DEVICE) for name in ("eager", "compiled"))
     assert findings.fused_work(compiled, compiled.steps[1]) == {4: (0, 3 * HIDDEN_BYTES)}
     assert findings.fused_work(eager, eager.steps[1]) == {}
 
@@ -435,7 +449,7 @@ def test_samples_as_a_timing() -> None:
 
 @pytest.mark.parametrize("name", findings.FIGURES)
 def test_every_figure_has_a_text(name: str) -> None:
-    shown = figure(f"mlp.{name}", BUILDER)
+    shown = figure(f"mlp.{name}", DEFAULT_DEVICE)
     assert shown.text
     assert shown.conclusive
 
@@ -488,14 +502,14 @@ def test_a_hostile_name_stays_text(bench: Bench) -> None:
     bench.data("mlp/liger", liger="<script>")
     for make, _ in SHOWN.values():
         assert "<script" not in make()
-    assert "<script" not in ledger.claims_table("mlp")
+    assert "<script" not in claims_table("mlp")
 
 
 def test_a_missing_recording_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str, *_: object) -> Trace:
-        raise RecordingMissing(f"no recording {name!r}; run make record CHAPTER=mlp")
+        raise NotRecorded(f"no recording {name!r}; run make record CHAPTER=mlp")
 
     monkeypatch.setattr(recording, "load", missing)
     monkeypatch.setattr(recording, "trace", missing)
-    assert {judge(claim, "mlp", BUILDER).word for claim in findings.CLAIMS} == {"not measured"}
-    assert "make record CHAPTER=mlp" in page.show("mlp-kernels", findings.kernels)
+    assert {judge(claim, "mlp", DEFAULT_DEVICE).word for claim in findings.CLAIMS} == {"not measured"}
+    assert "make record CHAPTER=mlp" in show("mlp-kernels", findings.kernels)

@@ -34,8 +34,8 @@ from snippets.attention.findings.speed import cpu_times, gpu_times
 from snippets.attention.findings.traffic import bytes_moved, rooflines
 from snippets.attention.findings.training import errors_table, hub, training_table, training_times, wide_errors
 from snippets.attention.findings.written_out import three_forwards
-from snippets.lab.claims import Claim
-from snippets.lab.figures import Figure
+from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.figure import Figure
 
 PARTS = (written_out, backends, traffic, compiler, occupancy, speed, growing, decoding, training)
 CLAIMS: tuple[Claim, ...] = tuple(claim for part in PARTS for claim in part.CLAIMS)

@@ -28,11 +28,14 @@ from snippets.attention.findings.written_out import (
     op_name,
     op_us,
 )
-from snippets.lab import kernel_names, recording, tables, trace
-from snippets.lab.claims import Claim
-from snippets.lab.figures import Figure, in_words
+from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.figure import Figure, format_value
 from snippets.lab.html import Cell, Html, code, table
-from snippets.lab.trace import GpuActivity, Step, Trace, TraceError
+from snippets.lab.page.kernel_name import kernel_name_html
+from snippets.lab.recording.device import shown_device
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.trace.events import GpuActivity, Step, Trace, TraceError
+from snippets.lab.trace.queries import durations_us, kernel_time_us, middle_step
 
 MATH = WAYS["math"]
 BACKENDS = ("math", "efficient", "flash", "cuDNN")
@@ -66,9 +69,9 @@ def purpose(traced: Trace, activity: GpuActivity) -> str:
 
 def purposes(experiment: str, device: str) -> Mapping[str, tuple[int, float]]:
     """Purpose -> how many kernels and copies of a step serve it, and their time in microseconds, mean over steps."""
-    traced = recording.trace(experiment, device)
-    step = tables.middle_step(traced)
-    times = map(statistics.fmean, tables.durations_us(traced, step))
+    traced = load_trace(experiment, device)
+    step = middle_step(traced)
+    times = map(statistics.fmean, durations_us(traced, step))
     found: dict[str, list[float]] = defaultdict(list)
     for activity, us in zip(step.activities, times, strict=True):
         if activity.kind != "memset":
@@ -83,7 +86,7 @@ def _purpose_us(name: str) -> Callable[[Trace, Step], float]:
 def _purpose_percent(name: str) -> Measure:
     """A measure: share of the time of math's kernels that serves one purpose."""
     us = _purpose_us(name)
-    return amount(MATH, "%", lambda traced, step: 100 * us(traced, step) / trace.kernel_time_us(step.kernels))
+    return amount(MATH, "%", lambda traced, step: 100 * us(traced, step) / kernel_time_us(step.kernels))
 
 
 # ---- what the backends launch
@@ -139,7 +142,7 @@ def _large_kernels(traced: Trace, step: Step) -> str:
 
 def _small_percent(traced: Trace, step: Step) -> float:
     small = sum(one.duration_us for one in step.kernels if not _is_large(traced, one))
-    return 100 * small / trace.kernel_time_us(step.kernels)
+    return 100 * small / kernel_time_us(step.kernels)
 
 
 def _transposes(_: Trace, step: Step) -> int:
@@ -153,7 +156,7 @@ def launch_calls(traced: Trace, step: Step) -> str:
 
 
 def _auto(device: str) -> Figure:
-    picked = str(recording.load(WAYS["auto"], device).data["picked"])
+    picked = str(load_recording(WAYS["auto"], device).data["picked"])
     return Figure({"cudnn": "cuDNN"}.get(picked, picked), origin="asked of PyTorch")
 
 
@@ -287,17 +290,17 @@ CLAIMS: tuple[Claim, ...] = (
 
 def launches_table() -> Html:
     """What each way launches for one forward: a row each."""
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for name, experiment in WAYS.items():
-        traced = recording.trace(experiment, device)
-        step = tables.middle_step(traced)
+        traced = load_trace(experiment, device)
+        step = middle_step(traced)
         longest = max(step.kernels, key=lambda one: one.duration_us)
         ops = [op for op in step.ops if not op.is_annotation]
         rows.append(
             [
                 name,
-                kernel_names.shown(longest.name),
+                kernel_name_html(longest.name),
                 code(launch_calls(traced, step)),
                 len(step.kernels),
                 len(step.memcpys),
@@ -312,7 +315,7 @@ def launches_table() -> Html:
 
 def purposes_table() -> Html:
     """What the kernels of naive and math are there for: how many, and for how long."""
-    device = recording.shown_device()
+    device = shown_device()
     naive, math = purposes(NAIVE, device), purposes(MATH, device)
     by_time = sorted(math, key=lambda name: -math[name][1])
     rows: list[Sequence[Cell]] = [
@@ -325,7 +328,7 @@ def purposes_table() -> Html:
 
 
 def _cells(found: tuple[int, float] | None) -> tuple[Cell, Cell]:
-    return (found[0], in_words(found[1], "us")) if found else (None, None)
+    return (found[0], format_value(found[1], "us")) if found else (None, None)
 
 
 def all_masked(results: Sequence[object]) -> Html:

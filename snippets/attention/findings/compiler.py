@@ -19,17 +19,19 @@ from snippets.attention.findings.measures import (
 )
 from snippets.attention.findings.traffic import attention_bytes
 from snippets.attention.findings.written_out import NAIVE, kernels_in_short, launched, op_name, order
-from snippets.lab import diff, recording
-from snippets.lab.claims import Claim
-from snippets.lab.figures import Figure
+from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.figure import Figure
 from snippets.lab.html import Html
-from snippets.lab.trace import Step, Trace
+from snippets.lab.page.diff import diff_table
+from snippets.lab.recording.device import shown_device
+from snippets.lab.recording.loading import load_recording
+from snippets.lab.trace.events import Step, Trace
 
 COMPILED = WAYS["compiled"]
 
 
 def _fused_attention(device: str) -> Figure:
-    found = int(recording.load("attention/compiled_code", device).data["fused_attention"])
+    found = int(load_recording("attention/compiled_code", device).data["fused_attention"])
     said = f"{found} pattern{'s' * (found != 1)} of attention met"
     return Figure(found, said=said, origin="Inductor's counter fuse_attention")
 
@@ -112,7 +114,7 @@ def compiled_diff() -> Html:
     """What compiling changes in a naive step, kernel by kernel."""
     caption, names = "From the naive forward to the compiled one", ("naive", "compiled")
     known = (attention_bytes, attention_bytes)
-    return diff.trace_diff(NAIVE, COMPILED, recording.shown_device(), names, caption, work=known)
+    return diff_table(NAIVE, COMPILED, shown_device(), names, caption, work=known)
 
 
 FIGURES: Mapping[str, Measure] = {"compiled_speedup": paired(NAIVE, COMPILED)}

@@ -17,12 +17,16 @@ from snippets.attention.findings.measures import (
     timings,
     within,
 )
-from snippets.lab import recording, tables, trace
-from snippets.lab.claims import Claim
 from snippets.lab.experiment import find
-from snippets.lab.figures import Figure, figure, in_words, point, share_of_ceiling
+from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.finding.measure import share_of_ceiling
+from snippets.lab.finding.quantities import figure, point
 from snippets.lab.html import Cell, Html, code, table
-from snippets.lab.trace import GpuActivity, Step, Trace
+from snippets.lab.recording.device import shown_device
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.trace.events import GpuActivity, Step, Trace, TraceError
+from snippets.lab.trace.queries import middle_step
 
 DECODE = {heading: one.replace("/", "/decode_") for heading, one in WAYS.items() if heading not in ("in place", "auto")}
 
@@ -30,7 +34,7 @@ DECODE = {heading: one.replace("/", "/decode_") for heading, one in WAYS.items()
 def longest_kernel(step: Step) -> GpuActivity:
     """The kernel of a step that takes longest. Raises `TraceError` for a step without kernels."""
     if not step.kernels:
-        raise trace.TraceError(f"{step.name} has no kernel; make record CHAPTER=attention")
+        raise TraceError(f"{step.name} has no kernel; make record CHAPTER=attention")
     return max(step.kernels, key=lambda kernel: kernel.duration_us)
 
 
@@ -52,7 +56,7 @@ def copy_share(heading: str) -> Measure:
     """A measure: keys and values a second while decoding, in percent of a plain copy's rate."""
 
     def measure(device: str) -> Figure:
-        found = recording.load(DECODE[heading], device)
+        found = load_recording(DECODE[heading], device)
         return share_of_ceiling(found, point(found), "copy")
 
     return measure
@@ -93,15 +97,15 @@ def _found_by_compiler(device: str) -> Figure:
 
 def decode_table() -> Html:
     """One query for each head, seven ways: time, share of a copy's rate, and how the longest kernel is cut."""
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for heading, experiment in DECODE.items():
-        step = tables.middle_step(recording.trace(experiment, device))
+        step = middle_step(load_trace(experiment, device))
         kernel = longest_kernel(step)
         warm = timings(experiment, device).warm.median_us
-        shared = in_words(kernel.shared_memory_bytes or 0, "bytes")
+        shared = format_value(kernel.shared_memory_bytes or 0, "bytes")
         share = copy_share(heading)(device).text
-        rows.append([heading, len(step.kernels), in_words(warm, "us"), share, f"{blocks(kernel):,}", shared])
+        rows.append([heading, len(step.kernels), format_value(warm, "us"), share, f"{blocks(kernel):,}", shared])
     head = ["", "kernels", "GPU, warm", "of a copy's rate", "blocks", "shared memory"]
     return table("One query for each head; blocks of the longest kernel, and the shared memory of each", head, rows)
 
@@ -189,7 +193,7 @@ FIGURES: Mapping[str, Measure] = {
     "decode_math_ratio": paired(DECODE["math"], DECODE["cuDNN"]),
     "decode_blocks": _blocks("cuDNN"),
     "decode_multiprocessors": lambda device: Figure(
-        recording.load(DECODE["cuDNN"], device).circumstances.multiprocessors, origin="multiprocessors of the device"
+        load_recording(DECODE["cuDNN"], device).circumstances.multiprocessors, origin="multiprocessors of the device"
     ),
     "decode_efficient_shared": _shared("efficient"),
     "decode_cudnn_shared": _shared("cuDNN"),

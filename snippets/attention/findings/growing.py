@@ -19,13 +19,15 @@ from snippets.attention.findings.measures import (
     within,
 )
 from snippets.attention.findings.speed import EIGHT
-from snippets.lab import charts, recording
-from snippets.lab.claims import Claim
-from snippets.lab.curves import Spot
+from snippets.lab.drawing.charts import roofline_chart
+from snippets.lab.drawing.curves import RooflinePoint
 from snippets.lab.experiment import find
-from snippets.lab.figures import Figure, in_words
+from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.figure import Figure, format_value
 from snippets.lab.html import Cell, Html, details, table
-from snippets.lab.recording import Ceiling, RecordingError, Timing
+from snippets.lab.recording.device import shown_device
+from snippets.lab.recording.loading import load_recording
+from snippets.lab.recording.schema import Ceiling, RecordingError, Timing
 
 SWEPT = {heading: experiment.partition("/")[2] for heading, experiment in EIGHT.items()}
 """As the page calls it -> name in the sweeps over lengths."""
@@ -41,7 +43,7 @@ class Stopped(LookupError):
 
 def at_lengths(head_dim: int, device: str) -> dict[int, Mapping[str, Any]]:
     """What `lengths` returned for each number of tokens, the shortest first."""
-    data = recording.load(f"attention/lengths_{head_dim}", device).data
+    data = load_recording(f"attention/lengths_{head_dim}", device).data
     return {tokens: data[str(tokens)] for tokens in sorted(map(int, data))}
 
 
@@ -150,22 +152,22 @@ def _asked(head_dim: int, heading: str) -> Measure:
 
 def scores_bytes(device: str) -> Figure:
     """One matrix of scores of all heads at the longest length, in bf16."""
-    sizes = recording.load(WAYS["naive"], device).points[0].parameters
+    sizes = load_recording(WAYS["naive"], device).points[0].parameters
     heads = int(sizes["batch"]) * int(sizes["heads"])
     return Figure(BF16_BYTES * heads * longest(device) ** 2, "bytes", origin="batch x heads x tokens x tokens, in bf16")
 
 
-def spot(head_dim: int, tokens: int, heading: str, device: str) -> Spot:
+def spot(head_dim: int, tokens: int, heading: str, device: str) -> RooflinePoint:
     """A way at a length, with the least work that it can be: causal, so half the scores."""
     step = find(WAYS["flash"])[0].at(head_dim=head_dim, tokens=tokens)
     assert step.work is not None
     work = step.work(**step.parameters)
-    return Spot(work.flops, work.bytes, length_timing(head_dim, tokens, heading, device))
+    return RooflinePoint(work.flops, work.bytes, length_timing(head_dim, tokens, heading, device))
 
 
 def _ceilings(device: str) -> tuple[Ceiling, ...]:
     """Those of the forwards of 1024 tokens: what is measured as plain data has none of its own."""
-    return recording.load(WAYS["flash"], device).ceilings
+    return load_recording(WAYS["flash"], device).ceilings
 
 
 def product_share(head_dim: int, heading: str) -> Measure:
@@ -191,7 +193,7 @@ def _wide_over_narrow(device: str) -> Figure:
 
 def lengths_table() -> Html:
     """The warm time of every way at each length, the fastest in bold; the larger head dimension folded."""
-    device = recording.shown_device()
+    device = shown_device()
     first, second = (_lengths(head_dim, device) for head_dim in HEAD_DIMS)
     return Html(first + details("With 128 numbers to a head", second))
 
@@ -208,13 +210,13 @@ def _lengths(head_dim: int, device: str) -> Html:
 def _time_cell(way: Mapping[str, Any], best: float) -> Cell:
     if "time_us" not in way:
         return Html(f'<span title="{escape(way["stopped"])}">stopped</span>')
-    said = in_words(way["time_us"][1], "us")
+    said = format_value(way["time_us"][1], "us")
     return Html(f"<strong>{escape(said)}</strong>") if way["time_us"][1] == best else said
 
 
 def longest_table() -> Html:
     """What came of every way at the longest length; the larger head dimension folded."""
-    device = recording.shown_device()
+    device = shown_device()
     first, second = (_longest(head_dim, device) for head_dim in HEAD_DIMS)
     return Html(first + details("With 128 numbers to a head", second))
 
@@ -232,12 +234,12 @@ def _at_longest(head_dim: int, heading: str, device: str) -> list[Cell]:
         asked = _asked(head_dim, heading)(device).text if STOPPED.fullmatch(found["stopped"]) else found["stopped"]
         return [None, None, f"asked for {asked} more"]
     share, grown = (one(device).text for one in (product_share(head_dim, heading), growth(head_dim, last, heading)))
-    return [share, grown, in_words(int(found["peak_bytes"]), "bytes")]
+    return [share, grown, format_value(int(found["peak_bytes"]), "bytes")]
 
 
 def climbing() -> Html:
     """The shortest and the longest sequence below this GPU's roofs: attention written out, and cuDNN's kernel."""
-    device = recording.shown_device()
+    device = shown_device()
     lengths = at_lengths(64, device)
     shown = {
         f"{heading}, {tokens:,} tokens": spot(64, tokens, heading, device)
@@ -246,16 +248,16 @@ def climbing() -> Html:
         if "time_us" in of_way(64, tokens, heading, device)
     }
     caption = "As the sequence grows, 64 numbers to a head, over FLOP for each byte that has to be moved"
-    return charts.roofline(caption, shown, _ceilings(device), ident="attention-climbing")
+    return roofline_chart(caption, shown, _ceilings(device), ident="attention-climbing")
 
 
 def wide_heads() -> Html:
     """1024 tokens with 64 and with 128 numbers to a head: times, and how they compare."""
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for heading in SWEPT:
         narrow, wide = (length_timing(dim, 1024, heading, device).median_us for dim in HEAD_DIMS)
-        rows.append([heading, in_words(narrow, "us"), in_words(wide, "us"), in_words(wide / narrow, "x")])
+        rows.append([heading, format_value(narrow, "us"), format_value(wide, "us"), format_value(wide / narrow, "x")])
     return table("One forward of 1024 tokens, GPU time", ["", "64", "128", "times as long"], rows)
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from snippets.lab import recording
-from snippets.lab.claims import Claim, Scope, Source, Word
-from snippets.lab.figures import Figure, of_steps, per_step, point, ratio
-from snippets.lab.recording import RecordingError, Timings
-from snippets.lab.trace import Step, Trace
+from snippets.lab.finding.claim import Claim, Scope, Source, Status
+from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.measure import of_steps, paired_samples_ratio, per_step
+from snippets.lab.finding.quantities import point
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.recording.schema import RecordingError, Timings
+from snippets.lab.trace.events import Step, Trace
 
 Measure = Callable[[str], Figure]
 Holds = Callable[[Figure], bool]
@@ -34,7 +37,7 @@ def in_steps(experiment: str, of: Callable[[Trace, Step], int | str | bool]) -> 
     """A measure: what the steps of a trace show; inconclusive when they disagree."""
 
     def measure(device: str) -> Figure:
-        traced = recording.trace(experiment, device)
+        traced = load_trace(experiment, device)
         return of_steps(traced, lambda step: of(traced, step), experiment)
 
     return measure
@@ -55,7 +58,7 @@ def amount(experiment: str, unit: str, of: Callable[[Trace, Step], float]) -> Me
     """A measure: a quantity with a unit, the median step and the range of all."""
 
     def measure(device: str) -> Figure:
-        traced = recording.trace(experiment, device)
+        traced = load_trace(experiment, device)
         return per_step(traced, lambda step: of(traced, step), unit, f"{experiment}, per step of its trace")
 
     return measure
@@ -63,7 +66,7 @@ def amount(experiment: str, unit: str, of: Callable[[Trace, Step], float]) -> Me
 
 def timings(experiment: str, device: str) -> Timings:
     """How long the one step of an experiment took. Raises `RecordingError` where it was not timed."""
-    found = point(recording.load(experiment, device)).timings
+    found = point(load_recording(experiment, device)).timings
     if found is None:
         raise RecordingError(f"{experiment} was not timed; make record CHAPTER=attention")
     return found
@@ -73,10 +76,10 @@ def paired(upper: str, lower: str, kind: str = "warm") -> Measure:
     """A measure: ratio of the paired timings of two experiments of one session; `kind` is a field of `Timings`."""
 
     def measure(device: str) -> Figure:
-        if len({recording.load(name, device).session for name in (upper, lower)}) > 1:
+        if len({load_recording(name, device).session for name in (upper, lower)}) > 1:
             raise RecordingError(f"{upper} and {lower} were recorded apart; make record CHAPTER=attention FRESH=1")
         a, b = (getattr(timings(name, device), kind) for name in (upper, lower))
-        return ratio(a, b, f"{upper} over {lower}, {kind}, in turns")
+        return paired_samples_ratio(a, b, f"{upper} over {lower}, {kind}, in turns")
 
     return measure
 
@@ -145,5 +148,5 @@ def own_claim(
     return Claim(identity, sentence, scope, measure, holds, None, _expected(differs), differs)
 
 
-def _expected(differs: str) -> Mapping[str, Word]:
-    return {recording.BUILDER: "differs"} if differs else {}
+def _expected(differs: str) -> Mapping[str, Status]:
+    return {DEFAULT_DEVICE: "differs"} if differs else {}

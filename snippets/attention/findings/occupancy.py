@@ -18,12 +18,14 @@ from snippets.attention.findings.measures import (
     timings,
 )
 from snippets.attention.findings.written_out import of_operator
-from snippets.lab import recording, tables
-from snippets.lab.claims import Claim
-from snippets.lab.figures import Figure, in_words
+from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.figure import Figure, format_value
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.recording import RecordingMissing
-from snippets.lab.trace import GpuActivity, Step, Trace, TraceError
+from snippets.lab.recording.device import recorded_names, shown_device
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.recording.schema import NotRecorded
+from snippets.lab.trace.events import GpuActivity, Step, Trace, TraceError
+from snippets.lab.trace.queries import middle_step
 
 FLASH, CUDNN = WAYS["flash"], WAYS["cuDNN"]
 WARP, REGISTER_UNIT, PARTITIONS = 32, 8, 4
@@ -114,7 +116,7 @@ def _arithmetic(traced: Trace, step: Step) -> str:
 
 def _estimated(_: Trace, step: Step) -> str:
     percent = _only(step).occupancy_percent
-    return "none" if percent is None else in_words(percent, "%")
+    return "none" if percent is None else format_value(percent, "%")
 
 
 def _flash_occupancy(traced: Trace, step: Step) -> str:
@@ -139,10 +141,10 @@ def _zero_estimates(device: str) -> Figure:
 def chapter_kernels(device: str) -> list[tuple[GpuActivity, Mapping[str, int]]]:
     """Every kernel of the chapter's traces, once for each footprint and estimate, and the stocks of its GPU."""
     found = {}
-    for name in recording.recorded(device, "attention"):
-        if not recording.load(f"attention/{name}", device).has_trace:
+    for name in recorded_names(device, "attention"):
+        if not load_recording(f"attention/{name}", device).has_trace:
             continue
-        traced = recording.trace(f"attention/{name}", device)
+        traced = load_trace(f"attention/{name}", device)
         for one in traced.activities:
             if one.kind == "kernel" and one.occupancy_percent is not None:
                 key = (one.name, one.grid, one.block, one.registers, one.shared_memory_bytes, one.occupancy_percent)
@@ -154,7 +156,7 @@ def _explained(device: str) -> Figure:
     """Of how many kernels the profiler's estimate is what `estimate_percent` says, to the percent it is rounded to."""
     kernels = chapter_kernels(device)
     if not kernels:
-        raise RecordingMissing(f"no trace of attention on {device}; make record CHAPTER=attention")
+        raise NotRecorded(f"no trace of attention on {device}; make record CHAPTER=attention")
     fits = sum(
         abs(estimate_percent(one, stocks) - (one.occupancy_percent or 0)) <= 0.5 + 1e-6 for one, stocks in kernels
     )
@@ -212,11 +214,11 @@ CLAIMS: tuple[Claim, ...] = (
 
 def footprints() -> Html:
     """What one block of a kernel takes, how many fit, and the occupancy: computed, and the profiler's estimate."""
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for name, heading in SHOWN.items():
-        traced = recording.trace(WAYS[name], device)
-        step, stocks = tables.middle_step(traced), traced.device_properties
+        traced = load_trace(WAYS[name], device)
+        step, stocks = middle_step(traced), traced.device_properties
         kernel = _only(step) if name in ONE_KERNEL else of_operator(traced, step, "aten::bmm")
         fit = residents(kernel, stocks)
         rows.append(
@@ -227,8 +229,8 @@ def footprints() -> Html:
                 f"{kernel.shared_memory_bytes or 0:,}",
                 fit.registers,
                 fit.shared_memory,
-                in_words(occupancy_percent(kernel, stocks), "%"),
-                None if kernel.occupancy_percent is None else in_words(kernel.occupancy_percent, "%"),
+                format_value(occupancy_percent(kernel, stocks), "%"),
+                None if kernel.occupancy_percent is None else format_value(kernel.occupancy_percent, "%"),
             ]
         )
     head = ["", "threads", "registers", "shared bytes", "fit by registers", "by shared memory", "occupancy", "estimate"]
@@ -236,7 +238,7 @@ def footprints() -> Html:
 
 
 def _default_shared(device: str) -> Figure:
-    stocks = recording.trace(CUDNN, device).device_properties
+    stocks = load_trace(CUDNN, device).device_properties
     return Figure(int(stocks["sharedMemPerBlock"]), "bytes", origin="device properties in the trace")
 
 

@@ -15,10 +15,13 @@ from snippets.attention.findings.measures import (
     timings,
     within,
 )
-from snippets.lab import recording, tables
-from snippets.lab.claims import Claim
-from snippets.lab.figures import Figure, figure, in_words, point
+from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.finding.quantities import figure, point
 from snippets.lab.html import Cell, Html, table
+from snippets.lab.page.tables import figure_cell
+from snippets.lab.recording.device import shown_device
+from snippets.lab.recording.loading import load_recording
 
 SERIES_GPU_US = {"in place": 1955.0, "math": 7239.0, "efficient": 277.9, "flash": 146.8, "cuDNN": 186.3}
 """Part 3's GPU time of a forward on its A100, by backend."""
@@ -32,7 +35,7 @@ NAMED = {heading: WAYS[heading] for heading in SERIES_CPU_US}
 def ordered(times_us: Mapping[str, float], origin: str) -> Figure:
     """Names by their times, the fastest first; said with the times."""
     names = sorted(times_us, key=times_us.__getitem__)
-    said = ", ".join(f"{name} {in_words(times_us[name], 'us')}" for name in names)
+    said = ", ".join(f"{name} {format_value(times_us[name], 'us')}" for name in names)
     return Figure(", ".join(names), origin=origin, said=said)
 
 
@@ -60,7 +63,7 @@ def peak_ratio(upper: str, lower: str) -> Measure:
     """A measure: peak memory of one experiment over that of another."""
 
     def measure(device: str) -> Figure:
-        a, b = (point(recording.load(name, device)).peak_memory_bytes for name in (upper, lower))
+        a, b = (point(load_recording(name, device)).peak_memory_bytes for name in (upper, lower))
         return Figure(a / b, "x", origin=f"peak memory, {upper} over {lower}")
 
     return measure
@@ -68,35 +71,35 @@ def peak_ratio(upper: str, lower: str) -> Measure:
 
 def _fused_peak(device: str) -> Figure:
     """Highest peak of the fused ways over the bytes of the result, a quarter of what has to be moved."""
-    points = [point(recording.load(WAYS[heading], device)) for heading in ONE_KERNEL]
+    points = [point(load_recording(WAYS[heading], device)) for heading in ONE_KERNEL]
     ratios = [4 * at.peak_memory_bytes / at.bytes for at in points]
     return Figure(max(ratios), "x", (min(ratios), max(ratios)), "peak memory over the bytes of the result")
 
 
 def gpu_times() -> Html:
     """Each way's forward on the GPU beside the series' A100, and the memory that it needs meanwhile."""
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for heading, experiment in WAYS.items():
         a100 = SERIES_GPU_US.get(heading)
         quantities = ("warm_us", "cold_us", "launched_us", "peak_memory_bytes")
         shown = [figure(f"{experiment.replace('/', '.')}.{one}", device).text for one in quantities]
-        ratio = in_words(_over_a100(heading, device), "x") if a100 else None
-        rows.append([heading, in_words(a100, "us") if a100 else None, shown[0], ratio, *shown[1:]])
+        ratio = format_value(_over_a100(heading, device), "x") if a100 else None
+        rows.append([heading, format_value(a100, "us") if a100 else None, shown[0], ratio, *shown[1:]])
     head = ["", "series, A100", "warm", "times as fast", "cold", "from Python", "peak memory"]
     return table("One forward, nine ways: GPU time, time from Python, memory", head, rows)
 
 
 def cpu_times() -> Html:
     """For how long a forward keeps the CPU busy: under the profiler, as the series has it, and without."""
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for heading, experiment in WAYS.items():
         series = SERIES_CPU_US.get(heading)
         profiled, enqueue = (
             figure(f"{experiment.replace('/', '.')}.{one}", device) for one in ("cpu_us", "enqueue_us")
         )
-        rows.append([heading, in_words(series, "us") if series else None, profiled.text, tables.figure_cell(enqueue)])
+        rows.append([heading, format_value(series, "us") if series else None, profiled.text, figure_cell(enqueue)])
     return table("The CPU's part of a forward", ["", "series, profiled", "profiled", "without the profiler"], rows)
 
 

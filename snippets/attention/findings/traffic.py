@@ -19,15 +19,19 @@ from snippets.attention.findings.measures import (
     timings,
     within,
 )
-from snippets.lab import charts, recording, tables
-from snippets.lab.claims import Claim
-from snippets.lab.curves import Spot
-from snippets.lab.figures import Figure, point
+from snippets.lab.drawing.charts import bytes_moved, roofline_chart
+from snippets.lab.drawing.curves import RooflinePoint
+from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.quantities import point
 from snippets.lab.html import Html
-from snippets.lab.rates import COPY, ceilings_of
-from snippets.lab.recording import Ceiling, RecordingError
-from snippets.lab.trace import CpuOp, Step, Trace, TraceError
-from snippets.lab.work import ActivityWork, works_of
+from snippets.lab.recording.ceilings import COPY, ceiling_rates
+from snippets.lab.recording.device import shown_device
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.recording.schema import Ceiling, RecordingError
+from snippets.lab.trace.events import CpuOp, Step, Trace, TraceError
+from snippets.lab.trace.queries import middle_step
+from snippets.lab.trace.work import ActivityWork, step_work
 
 NAIVE = WAYS["naive"]
 ELEMENT_BYTES = {"bool": 1, "c10::BFloat16": 2, "float": 4}
@@ -75,7 +79,7 @@ def _least_bytes(op: CpuOp) -> int | None:
 
 def step_works(traced: Trace, step: Step) -> tuple[ActivityWork, ...]:
     """The work of each activity of a step. Raises `TraceError` where one's is not known."""
-    works = works_of(traced, step, attention_bytes)
+    works = step_work(traced, step, attention_bytes)
     for work, activity in zip(works, step.activities, strict=True):
         if work is None:
             raise TraceError(f"{step.name} does not tell the work of {activity.name}; make record CHAPTER=attention")
@@ -100,7 +104,7 @@ def _moved(experiment: str) -> Measure:
 
 
 def _least(device: str) -> Figure:
-    least = point(recording.load(NAIVE, device)).bytes
+    least = point(load_recording(NAIVE, device)).bytes
     return Figure(least, "bytes", origin="the shapes: q, k, v and the result once each")
 
 
@@ -119,7 +123,7 @@ def _copy_percent(experiment: str) -> Measure:
     """A measure: how long a plain copy takes for the bytes that a way moves, in percent of the way's own time."""
 
     def measure(device: str) -> Figure:
-        rates, warm = ceilings_of(recording.load(experiment, device)), timings(experiment, device).warm
+        rates, warm = ceiling_rates(load_recording(experiment, device)), timings(experiment, device).warm
         if COPY not in rates:
             raise RecordingError(f"{experiment} has no ceiling {COPY!r}; make record CHAPTER=attention")
         copy_us = float(_moved(experiment)(device).value) / rates[COPY] * 1e6
@@ -139,10 +143,10 @@ def _scores_of_a_head(device: str) -> Figure:
 
     At its peak it holds the scores, what softmax made of them, and the result.
     """
-    found = recording.load("attention/lengths_64", device).data.get(str(LONG), {}).get("variants", {}).get("naive", {})
+    found = load_recording("attention/lengths_64", device).data.get(str(LONG), {}).get("variants", {}).get("naive", {})
     if "peak_bytes" not in found:
         raise RecordingError(f"attention/lengths_64 lacks naive at {LONG} tokens; make record CHAPTER=attention")
-    at = point(recording.load(NAIVE, device)).parameters
+    at = point(load_recording(NAIVE, device)).parameters
     heads = int(at["batch"]) * int(at["heads"])
     result_bytes = BF16_BYTES * heads * LONG * int(at["head_dim"])
     elements = (found["peak_bytes"] - result_bytes) // (2 * BF16_BYTES * heads)
@@ -185,17 +189,17 @@ CLAIMS: tuple[Claim, ...] = (
 
 def bytes_moved() -> Html:
     """The bytes that each way has to move, by the operators that move them."""
-    device = recording.shown_device()
+    device = shown_device()
     variants = {}
     for name in ("naive", "in place", "math", "compiled", "flash"):
-        traced = recording.trace(WAYS[name], device)
-        step = tables.middle_step(traced)
+        traced = load_trace(WAYS[name], device)
+        step = middle_step(traced)
         moved: Counter[str] = Counter()
         for work, activity in zip(step_works(traced, step), step.activities, strict=True):
             op = traced.op_of(activity)
             moved[_part(op.name if op else activity.name)] += work.bytes
         variants[name] = moved.most_common()
-    return charts.bytes_moved("What one forward has to move, by operator", variants, ident="attention-traffic")
+    return bytes_moved("What one forward has to move, by operator", variants, ident="attention-traffic")
 
 
 def _part(name: str) -> str:
@@ -208,16 +212,16 @@ def _part(name: str) -> str:
 
 def rooflines() -> Html:
     """Six ways below this GPU's roofs: the useful FLOPs over the bytes that its own kernels move."""
-    device = recording.shown_device()
-    spots: dict[str, Spot] = {}
+    device = shown_device()
+    spots: dict[str, RooflinePoint] = {}
     ceilings: list[Ceiling] = []
     for name in ("math", "naive", "compiled", "efficient", "flash", "cuDNN"):
-        found = recording.load(WAYS[name], device)
+        found = load_recording(WAYS[name], device)
         moved = int(_moved(WAYS[name])(device).value)
-        spots[name] = Spot(point(found).flops, moved, timings(WAYS[name], device).warm)
+        spots[name] = RooflinePoint(point(found).flops, moved, timings(WAYS[name], device).warm)
         ceilings += found.ceilings
     caption = "One forward: useful FLOP/s, over FLOP for each byte that its kernels move"
-    return charts.roofline(caption, spots, ceilings, ident="attention-roofline")
+    return roofline_chart(caption, spots, ceilings, ident="attention-roofline")
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -21,11 +21,18 @@ from snippets.attention.findings.measures import (
     within,
 )
 from snippets.attention.findings.speed import EIGHT
-from snippets.lab import charts, recording, tables, trace
-from snippets.lab.claims import Claim
-from snippets.lab.figures import Figure, figure, point
+from snippets.lab.drawing.charts import kernel_bars
+from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.quantities import figure, point
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.trace import GpuActivity, Step, Trace
+from snippets.lab.page.tables import figure_cell
+from snippets.lab.recording.device import shown_device
+from snippets.lab.recording.loading import load_recording
+from snippets.lab.trace.events import GpuActivity, Step, Trace
+from snippets.lab.trace.queries import kernel_time_us
+
+# KEEP trace
 
 TRAINING = {heading: one.replace("/", "/training_") for heading, one in EIGHT.items()}
 
@@ -42,7 +49,7 @@ def backward_ratio(heading: str) -> Measure:
     def ratio(traced: Trace, step: Step) -> float:
         backward = [one for one in step.activities if is_backward(traced, one)]
         forward = [one for one in step.activities if one not in backward]
-        return trace.kernel_time_us(backward) / trace.kernel_time_us(forward)
+        return kernel_time_us(backward) / kernel_time_us(forward)
 
     return amount(TRAINING[heading], "x", ratio)
 
@@ -60,7 +67,7 @@ def _layout_copies(device: str) -> Figure:
 
 
 def _copies_share(traced: Trace, step: Step) -> float:
-    return 100 * trace.kernel_time_us(copies(traced, step)) / trace.kernel_time_us(step.activities)
+    return 100 * kernel_time_us(copies(traced, step)) / kernel_time_us(step.activities)
 
 
 def _by_time(experiments: Mapping[str, str], device: str) -> str:
@@ -76,7 +83,7 @@ def _same_order(device: str) -> Figure:
 
 
 def _peaks(device: str) -> dict[str, int]:
-    return {name: point(recording.load(one, device)).peak_memory_bytes for name, one in TRAINING.items()}
+    return {name: point(load_recording(one, device)).peak_memory_bytes for name, one in TRAINING.items()}
 
 
 def _by_memory(device: str) -> Figure:
@@ -104,7 +111,7 @@ def _training_kernels(device: str) -> Figure:
 
 def training_table() -> Html:
     """Forward and backward, eight ways: kernels, time, the CPU's part, peak memory."""
-    device = recording.shown_device()
+    device = shown_device()
     quantities = ("kernels_per_step", "warm_us", "enqueue_us", "peak_memory_bytes")
     rows = [
         [heading, *(figure(f"{one.replace('/', '.')}.{quantity}", device).text for quantity in quantities)]
@@ -116,7 +123,7 @@ def training_table() -> Html:
 def training_times() -> Html:
     """GPU time of a training step by kernel, where scores stay off memory."""
     shown = {heading: TRAINING[heading] for heading in ("cuDNN", "Flex", "flash", "efficient")}
-    return charts.kernel_time(shown, recording.shown_device(), "Where the GPU's time goes in forward and backward")
+    return kernel_bars(shown, shown_device(), "Where the GPU's time goes in forward and backward")
 
 
 # ---- right or wrong
@@ -124,7 +131,7 @@ def training_times() -> Html:
 
 def error_of(experiment: str, device: str) -> float:
     """Relative error of an experiment against float64."""
-    return point(recording.load(experiment, device)).relative_error
+    return point(load_recording(experiment, device)).relative_error
 
 
 def swept_error(head_dim: int, tokens: int, heading: str, device: str) -> float:
@@ -173,7 +180,7 @@ def _all_errors(device: str) -> Figure:
 
 def errors_table() -> Html:
     """Relative errors against float64: forward at three lengths, decoding, and the gradient of q."""
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for heading in TRAINING:
         cells = [f"{swept_error(64, tokens, heading, device):.2e}" for tokens in (128, 1024, 8192)]
@@ -185,7 +192,7 @@ def errors_table() -> Html:
 
 def wide_errors() -> Html:
     """Errors with 64 and with 128 numbers to a head, of three ways at 1024 tokens."""
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for heading in ("naive", "compiled", "cuDNN"):
         rows.append([heading, *(f"{swept_error(dim, 1024, heading, device):.2e}" for dim in (64, 128))])
@@ -194,13 +201,13 @@ def wide_errors() -> Html:
 
 def hub() -> Html:
     """The Hub's flash-attention beside PyTorch's, in turns; where it could not be had, why."""
-    data = recording.load("attention/hub_flash", recording.shown_device()).data
+    data = load_recording("attention/hub_flash", shown_device()).data
     if "missing" in data:
         return Html(f"<p>Not measured here: {escape(str(data['missing']))}.</p>")
     rows: list[Sequence[Cell]] = []
     for title, name in (("the Hub's", "hub"), ("PyTorch's flash", "flash")):
         q1, median, q3 = data[name]
-        timed = tables.figure_cell(Figure(median, "us", (q1, q3)))
+        timed = figure_cell(Figure(median, "us", (q1, q3)))
         rows.append([title, timed, f"{data['errors'][name]:.2e}"])
     caption = f"FlashAttention from the Hub, version {data['version']}, and PyTorch's"
     return table(caption, ["", "GPU, warm", "relative error"], rows)

@@ -17,10 +17,13 @@ from snippets.attention.findings.measures import (
     paired,
     series_claim,
 )
-from snippets.lab import recording, timeline
-from snippets.lab.claims import Claim
+from snippets.lab.drawing.timeline import timeline
+from snippets.lab.finding.claim import Claim
 from snippets.lab.html import Html
-from snippets.lab.trace import GpuActivity, Step, Trace, TraceError
+from snippets.lab.recording.device import shown_device
+from snippets.lab.trace.events import GpuActivity, Step, Trace, TraceError
+
+# KEEP timeline
 
 NAIVE, IN_PLACE = WAYS["naive"], WAYS["in place"]
 STEPS = {
@@ -168,7 +171,7 @@ CLAIMS: tuple[Claim, ...] = (
 def three_forwards() -> Html:
     """Naive, in place and flash as pictures on one scale."""
     shown = {name: WAYS[name] for name in ("naive", "in place", "flash")}
-    return timeline.timeline(shown, recording.shown_device(), "One causal forward, three ways")
+    return timeline(shown, shown_device(), "One causal forward, three ways")
 
 
 FIGURES: Mapping[str, Measure] = {

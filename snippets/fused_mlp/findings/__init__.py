@@ -40,8 +40,8 @@ from snippets.fused_mlp.findings.single import (
     linear_diff,
     pointwise_compared,
 )
-from snippets.lab.claims import Claim
-from snippets.lab.figures import Figure
+from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.figure import Figure
 
 CLAIMS: tuple[Claim, ...] = (*single.CLAIMS, *pingpong.CLAIMS, *peers.CLAIMS)
 FIGURES: Mapping[str, Callable[[str], Figure]] = {**single.FIGURES, **pingpong.FIGURES, **peers.FIGURES}

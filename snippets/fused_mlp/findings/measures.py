@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from snippets.lab import recording
-from snippets.lab.claims import Claim, Scope, Word
-from snippets.lab.figures import Figure, point, ratio
-from snippets.lab.recording import RecordingError, Timings
+from snippets.lab.finding.claim import Claim, Scope, Status
+from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.measure import paired_samples_ratio
+from snippets.lab.finding.quantities import point
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.loading import load_recording
+from snippets.lab.recording.schema import RecordingError, Timings
 
 BF16_BYTES = 2
 
 
 def timings(experiment: str, device: str) -> Timings:
     """How long the one step of an experiment took. Raises `RecordingError` where it was not timed."""
-    found = point(recording.load(experiment, device)).timings
+    found = point(load_recording(experiment, device)).timings
     if found is None:
         raise RecordingError(f"{experiment} was not timed; make record CHAPTER=fused_mlp")
     return found
@@ -25,10 +28,10 @@ def paired(upper: str, lower: str, kind: str = "warm") -> Callable[[str], Figure
     """A measure: ratio of the paired timings of two experiments of one session; `kind` is a field of `Timings`."""
 
     def measure(device: str) -> Figure:
-        if len({recording.load(name, device).session for name in (upper, lower)}) > 1:
+        if len({load_recording(name, device).session for name in (upper, lower)}) > 1:
             raise RecordingError(f"{upper} and {lower} were recorded apart; make record CHAPTER=fused_mlp FRESH=1")
         a, b = (getattr(timings(name, device), kind) for name in (upper, lower))
-        return ratio(a, b, f"{upper} over {lower}, {kind}, in turns")
+        return paired_samples_ratio(a, b, f"{upper} over {lower}, {kind}, in turns")
 
     return measure
 
@@ -73,5 +76,5 @@ def own_claim(
     differs: str = "",
 ) -> Claim:
     """A claim of ours; `differs` says why it does not hold on the builder."""
-    expected: Mapping[str, Word] = {recording.BUILDER: "differs"} if differs else {}
+    expected: Mapping[str, Status] = {DEFAULT_DEVICE: "differs"} if differs else {}
     return Claim(identity, sentence, scope, measure, holds, None, expected, differs)

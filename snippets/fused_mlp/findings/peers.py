@@ -8,12 +8,19 @@ from dataclasses import replace
 from html import escape
 
 from snippets.fused_mlp.findings.measures import one_of, own_claim, within
-from snippets.lab import charts, recording, tables
-from snippets.lab.claims import Claim
-from snippets.lab.figures import Figure, in_words, of_steps, per_step, point, ratio, share_of_ceiling
+from snippets.lab.drawing.charts import kernel_bars, roofline
+from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.finding.measure import of_steps, paired_samples_ratio, per_step, share_of_ceiling
+from snippets.lab.finding.quantities import point
 from snippets.lab.html import Cell, Html, details, table
-from snippets.lab.recording import Point, RecordingError, Timing, Timings
-from snippets.lab.trace import GpuActivity, Step, Trace
+from snippets.lab.page.tables import comparison_table, figure_cell, kernel_table
+from snippets.lab.recording.device import shown_device
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.recording.schema import Point, RecordingError, Timing, Timings
+from snippets.lab.trace.events import GpuActivity, Step, Trace
+
+# KEEP recording
 
 PEERS = {
     "eager": "eager",
@@ -51,7 +58,7 @@ def experiment_at(dtype: str, variant: str) -> str:
 
 def shapes_in(dtype: str, device: str) -> list[Shape]:
     """(tokens, dim, hidden) of each row of the table, in its order."""
-    return [_shape(at) for at in recording.load(experiment_at(dtype, "fused"), device).points]
+    return [_shape(at) for at in load_recording(experiment_at(dtype, "fused"), device).points]
 
 
 def _shape(at: Point) -> Shape:
@@ -71,7 +78,7 @@ def place_of(shape: Shape) -> str:
 
 def timed_at(experiment: str, device: str, shape: Shape | None = None) -> Timings:
     """The timings of an experiment, at a row of the table. Raises `RecordingError` when it was not timed."""
-    found = point(recording.load(experiment, device), shape and place_of(shape)).timings
+    found = point(load_recording(experiment, device), shape and place_of(shape)).timings
     if found is None:
         raise RecordingError(f"{experiment} was not timed; make record CHAPTER=fused_mlp")
     return found
@@ -81,10 +88,10 @@ def in_turns(upper: str, lower: str, kind: str, shape: Shape | None = None) -> C
     """A measure: ratio of the paired timings of two experiments of one session; `kind` is a field of `Timings`."""
 
     def measure(device: str) -> Figure:
-        if len({recording.load(name, device).session for name in (upper, lower)}) > 1:
+        if len({load_recording(name, device).session for name in (upper, lower)}) > 1:
             raise RecordingError(f"{upper} and {lower} were recorded apart; make record CHAPTER=fused_mlp FRESH=1")
         a, b = (getattr(timed_at(name, device, shape), kind) for name in (upper, lower))
-        return ratio(a, b, f"{upper} over {lower}, {kind}, in turns")
+        return paired_samples_ratio(a, b, f"{upper} over {lower}, {kind}, in turns")
 
     return measure
 
@@ -184,18 +191,18 @@ def python_table() -> Html:
 
 
 def _times(dtype: str, kind: str) -> Html:
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for shape in shapes_in(dtype, device):
         times = medians_us(dtype, kind, shape, device)
         best = min(times, key=times.__getitem__)
-        ours, *others = (_marked(in_words(times[name], "us"), name == best) for name in ("fused", *OTHERS))
+        ours, *others = (_marked(format_value(times[name], "us"), name == best) for name in ("fused", *OTHERS))
         ratio = over_fastest_other(dtype, kind, shape, device)
         said = replace(ratio, said=f"{ratio.value:.3f}x")  # 2 % decide who has won
-        cells: list[Cell] = [ours, tables.figure_cell(said), *others]
+        cells: list[Cell] = [ours, figure_cell(said), *others]
         if kind == "launched":
             enqueue = timed_at(experiment_at(dtype, "fused"), device, shape).enqueue
-            cells.append(in_words(enqueue.median_us, "us"))
+            cells.append(format_value(enqueue.median_us, "us"))
         rows.append([shape_name(shape), *cells])
     when = {"warm": "on the GPU, warm", "launched": "from Python, until the GPU is done"}[kind]
     others = [heading for heading, name in PEERS.items() if name in OTHERS]
@@ -209,19 +216,19 @@ def _marked(text: str, is_best: bool) -> Cell:
 
 def shape_roofline() -> Html:
     """Our forward of one wide block, from one token to many, below this GPU's roofs."""
-    device, sweep = recording.shown_device(), experiment_at("bfloat16", "fused")
+    device, sweep = shown_device(), experiment_at("bfloat16", "fused")
     shown = {
         f"{tokens:,} token{'s' * (tokens != 1)}": f"{sweep}[{place_of((tokens, 4096, 14336))}]"
         for tokens in ROOFLINE_TOKENS
     }
-    return charts.roofline_of(shown, device, "Our forward at 4096x14336, from one token to many")
+    return roofline(shown, device, "Our forward at 4096x14336, from one token to many")
 
 
 def copy_share(shape: Shape, variant: str = "fused") -> Callable[[str], Figure]:
     """A measure: bytes that a forward has to move, over its warm time, in percent of a plain copy's rate."""
 
     def measure(device: str) -> Figure:
-        found = recording.load(experiment_at("bfloat16", variant), device)
+        found = load_recording(experiment_at("bfloat16", variant), device)
         return share_of_ceiling(found, point(found, place_of(shape)), "copy")
 
     return measure
@@ -229,7 +236,7 @@ def copy_share(shape: Shape, variant: str = "fused") -> Callable[[str], Figure]:
 
 def chosen_at(shape: Shape, part: str, device: str) -> str:
     """What tuning chose; the recording lists candidates by name, not by time."""
-    times: dict[str, float] = recording.load("fused_mlp/chosen", device).data[shape_name(shape)][part]
+    times: dict[str, float] = load_recording("fused_mlp/chosen", device).data[shape_name(shape)][part]
     return min(times, key=times.__getitem__)
 
 
@@ -255,7 +262,7 @@ def busy_cpu(kind: str = "warm", experiment: str = "fused_mlp/fused") -> Callabl
 
 def pauses(variant: str, device: str) -> list[int]:
     """Numbers of tokens whose first call took at least `LONG` times as long as their second, in order."""
-    data = recording.load("fused_mlp/new_shapes", device).data
+    data = load_recording("fused_mlp/new_shapes", device).data
     if variant not in data:
         raise RecordingError(f"fused_mlp/new_shapes has no {variant!r}; make record CHAPTER=fused_mlp")
     calls = zip(data["tokens"], data[variant]["first_call_ms"], data[variant]["second_call_ms"], strict=True)
@@ -274,7 +281,7 @@ def first_call(variant: str, place: int) -> Callable[[str], Figure]:
     """A measure: the first call at one of the numbers of tokens."""
 
     def measure(device: str) -> Figure:
-        data = recording.load("fused_mlp/new_shapes", device).data
+        data = load_recording("fused_mlp/new_shapes", device).data
         return Figure(1e3 * data[variant]["first_call_ms"][place], "us", origin=f"fused_mlp/new_shapes, {variant}")
 
     return measure
@@ -287,12 +294,12 @@ def _first_calls(device: str) -> Figure:
 
 def first_calls() -> Html:
     """Time of the first call at five numbers of tokens in turn, and of the call after it."""
-    data = recording.load("fused_mlp/new_shapes", recording.shown_device()).data
+    data = load_recording("fused_mlp/new_shapes", shown_device()).data
     titles = {"static": "dynamic=False", "automatic": "default", "fused": "ours"}
     rows: list[Sequence[Cell]] = []
     for place, tokens in enumerate(data["tokens"]):
         times = [
-            in_words(1e3 * data[name][calls][place], "us")
+            format_value(1e3 * data[name][calls][place], "us")
             for name in titles
             for calls in ("first_call_ms", "second_call_ms")
         ]
@@ -306,7 +313,7 @@ def first_calls() -> Html:
 
 def error_at(experiment: str, device: str, shape: Shape | None = None) -> float:
     """Relative error against float64, at a row of the table."""
-    return point(recording.load(experiment, device), shape and place_of(shape)).relative_error
+    return point(load_recording(experiment, device), shape and place_of(shape)).relative_error
 
 
 def error_ratio(upper: str, lower: str, shape: Shape | None = None) -> Callable[[str], Figure]:
@@ -336,7 +343,7 @@ def errors_table() -> Html:
 
 
 def _errors(dtype: str) -> Html:
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for shape in shapes_in(dtype, device):
         found = [error_at(experiment_at(dtype, name), device, shape) for name in PEERS.values()]
@@ -357,13 +364,13 @@ def training_table() -> Html:
         "peak memory of a step": "peak_memory_bytes",
         "relative error of x's gradient": "relative_error",
     }
-    return tables.compared(TRAINING, quantities, recording.shown_device(), "Forward and backward, five ways")
+    return comparison_table(TRAINING, quantities, shown_device(), "Forward and backward, five ways")
 
 
 def training_kernels() -> Html:
     """GPU time of a training step by kernel."""
     shown = {name: TRAINING[name] for name in ("eager", "compiled", "ours, saving", "ours, recomputing")}
-    return charts.kernel_time(shown, recording.shown_device(), "Where the GPU's time goes in forward and backward")
+    return kernel_bars(shown, shown_device(), "Where the GPU's time goes in forward and backward")
 
 
 def zero_fills(traced: Trace, step: Step) -> tuple[GpuActivity, ...]:
@@ -374,7 +381,7 @@ def zero_fills(traced: Trace, step: Step) -> tuple[GpuActivity, ...]:
 
 def _zero_fills(variant: str) -> Callable[[str], Figure]:
     def measure(device: str) -> Figure:
-        traced = recording.trace(f"fused_mlp/{variant}", device)
+        traced = load_trace(f"fused_mlp/{variant}", device)
         return per_step(traced, lambda step: len(zero_fills(traced, step)), origin=f"fused_mlp/{variant}")
 
     return measure
@@ -384,7 +391,7 @@ def peak_ratio(upper: str, lower: str) -> Callable[[str], Figure]:
     """A measure: peak memory of one experiment over that of another."""
 
     def measure(device: str) -> Figure:
-        a, b = (point(recording.load(name, device)).peak_memory_bytes for name in (upper, lower))
+        a, b = (point(load_recording(name, device)).peak_memory_bytes for name in (upper, lower))
         return Figure(a / b, "x", origin=f"peak memory, {upper} over {lower}")
 
     return measure
@@ -393,7 +400,7 @@ def peak_ratio(upper: str, lower: str) -> Callable[[str], Figure]:
 def _by_memory(device: str) -> Figure:
     peaks: dict[int, list[str]] = {}
     for name, one in TRAINING.items():
-        peaks.setdefault(point(recording.load(one, device)).peak_memory_bytes, []).append(name)
+        peaks.setdefault(point(load_recording(one, device)).peak_memory_bytes, []).append(name)
     order = "; ".join(" and ".join(peaks[peak]) for peak in sorted(peaks))
     return Figure(order, origin="peak memory of a step, the lowest first")
 
@@ -408,11 +415,11 @@ def _training_over(*others: str) -> Callable[[str], Figure]:
 def packaged_kernels() -> Html:
     """The GPU work of one forward whose module came out of the package."""
     caption = "One forward of the plain module with the package's forward, on the GPU"
-    return tables.kernel_table("fused_mlp/kernelized", recording.shown_device(), caption)
+    return kernel_table("fused_mlp/kernelized", shown_device(), caption)
 
 
 def _kernel_names(variant: str, device: str) -> Figure:
-    traced = recording.trace(f"fused_mlp/{variant}", device)
+    traced = load_trace(f"fused_mlp/{variant}", device)
     return of_steps(traced, lambda step: ", ".join(kernel.name for kernel in step.kernels), f"fused_mlp/{variant}")
 
 
@@ -430,7 +437,7 @@ def _same_kernels(device: str) -> Figure:
 
 def step_time(part: str, variant: str, device: str) -> Timing:
     """A timing of `steps`. Raises `RecordingError` where it has none of that name."""
-    parts = recording.load("fused_mlp/steps", device).data
+    parts = load_recording("fused_mlp/steps", device).data
     try:
         q1, median, q3 = parts[part][variant]
     except KeyError as error:
@@ -450,11 +457,11 @@ def step_ratio(part: str, upper: str, lower: str) -> Callable[[str], Figure]:
 
 
 def _steps_listed(caption: str, part: str, variants: Mapping[str, str]) -> Html:
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for title, name in variants.items():
         one = step_time(part, name, device)
-        rows.append([title, tables.figure_cell(Figure(one.median_us, "us", (one.q1_us, one.q3_us)))])
+        rows.append([title, figure_cell(Figure(one.median_us, "us", (one.q1_us, one.q3_us)))])
     return table(caption, ["", "gate, up and activation, warm"], rows)
 
 
@@ -676,7 +683,7 @@ def _both(first: Figure, second: Figure) -> Figure:
 
 
 def _saved_peak(device: str) -> Figure:
-    saving, recomputing = (point(recording.load(name, device)).peak_memory_bytes for name in (_SAVING, _RECOMPUTING))
+    saving, recomputing = (point(load_recording(name, device)).peak_memory_bytes for name in (_SAVING, _RECOMPUTING))
     return Figure(saving - recomputing, "bytes", origin="peak memory of a step, saving less recomputing")
 
 

@@ -20,14 +20,23 @@ from snippets.fused_mlp.findings.measures import (
     timings,
     within,
 )
-from snippets.lab import recording, tables, timeline, trace
-from snippets.lab.claims import Claim
-from snippets.lab.figures import Figure, in_words, of_steps, of_timing, per_step, point, share_of_ceiling
+from snippets.lab.drawing.svg import HATCHES, PAPER, SERIES, TEXT, canvas, draw
+from snippets.lab.drawing.timeline import timeline
+from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.figure import Figure, figure_of_timing, format_value
+from snippets.lab.finding.measure import of_steps, per_step, share_of_ceiling
+from snippets.lab.finding.quantities import point
 from snippets.lab.html import Cell, Html, code, table
-from snippets.lab.rates import LARGE_PRODUCT
-from snippets.lab.recording import Point, RecordingMissing, Timing
-from snippets.lab.svg import HATCHES, PAPER, SERIES, TEXT, canvas, draw
-from snippets.lab.trace import GpuActivity, Step, Trace
+from snippets.lab.page.tables import figure_cell, kernel_table
+from snippets.lab.recording.ceilings import LARGE_MATMUL
+from snippets.lab.recording.device import shown_device
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.recording.schema import NotRecorded, Point, Timing
+from snippets.lab.trace.events import GpuActivity, Step, Trace, TraceError
+from snippets.lab.trace.queries import kernel_time_us, middle_step
+
+# KEEP timeline
+# KEEP trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,9 +95,9 @@ SHARED_UNIT_BYTES, RESERVED_SHARED_BYTES = 128, 1024
 
 def quartiles(experiment: str, part: str, variant: str, device: str) -> Timing:
     """Quartiles that `measure` returned. Raises `RecordingMissing` where a package was missing on that machine."""
-    data = recording.load(experiment, device).data
+    data = load_recording(experiment, device).data
     if "missing" in data:
-        raise RecordingMissing(f"{experiment} was recorded without what it compares with: {data['missing']}")
+        raise NotRecorded(f"{experiment} was recorded without what it compares with: {data['missing']}")
     low, median, high = data[part][variant]
     return Timing(median, low, high, ())
 
@@ -109,7 +118,7 @@ def _over_quack(part: str) -> Callable[[str], Figure]:
 
     def measure(device: str) -> Figure:
         quartiles("fused_mlp/quack", part, "quack", device)  # raises where QuACK was not there
-        low, middle, high = recording.load("fused_mlp/quack", device).data[f"{part}_ratio"]
+        low, middle, high = load_recording("fused_mlp/quack", device).data[f"{part}_ratio"]
         return Figure(middle, "x", (low, high), f"fused_mlp/quack, {part}: fused over quack, in turns")
 
     return measure
@@ -120,23 +129,23 @@ def _step(part: str, upper: str, lower: str) -> Callable[[str], Figure]:
 
 
 def _parameter(experiment: str, name: str, device: str) -> int:
-    return int(point(recording.load(experiment, device)).parameters[name])
+    return int(point(load_recording(experiment, device)).parameters[name])
 
 
 def _point(experiment: str, device: str) -> Point:
-    return point(recording.load(experiment, device))
+    return point(load_recording(experiment, device))
 
 
 def _kernels(experiment: str) -> Callable[[str], Figure]:
     def measure(device: str) -> Figure:
-        return of_steps(recording.trace(experiment, device), lambda step: len(step.kernels), experiment)
+        return of_steps(load_trace(experiment, device), lambda step: len(step.kernels), experiment)
 
     return measure
 
 
 def _traced_us(experiment: str, device: str) -> Figure:
-    traced = recording.trace(experiment, device)
-    return per_step(traced, lambda step: trace.kernel_time_us(step.kernels), "us", f"{experiment}, kernels of a step")
+    traced = load_trace(experiment, device)
+    return per_step(traced, lambda step: kernel_time_us(step.kernels), "us", f"{experiment}, kernels of a step")
 
 
 # ---- what a kernel takes of a multiprocessor
@@ -170,21 +179,21 @@ def occupancy_percent(taken: Footprint, limits: Mapping[str, int]) -> float:
 
 
 def _limits(device: str) -> Mapping[str, int]:
-    limits: Mapping[str, int] = recording.load("fused_mlp/resources", device).data["device"]
+    limits: Mapping[str, int] = load_recording("fused_mlp/resources", device).data["device"]
     return limits
 
 
 def _compiled(kernel: str, device: str) -> Footprint:
-    found: Mapping[str, int] = recording.load("fused_mlp/resources", device).data[kernel]
+    found: Mapping[str, int] = load_recording("fused_mlp/resources", device).data[kernel]
     return Footprint(found["registers"], found["shared_bytes"], found["warps"])
 
 
 def _launched(kernel: str, device: str) -> GpuActivity:
     """The kernel in the middle step of its trace. Raises `TraceError` when the trace does not hold it."""
-    traced = recording.trace(FOOTPRINTS[kernel], device)
-    found = [one for one in tables.middle_step(traced).kernels if one.name == kernel]
+    traced = load_trace(FOOTPRINTS[kernel], device)
+    found = [one for one in middle_step(traced).kernels if one.name == kernel]
     if not found:
-        raise trace.TraceError(f"{FOOTPRINTS[kernel]} holds no {kernel}; make record CHAPTER=fused_mlp")
+        raise TraceError(f"{FOOTPRINTS[kernel]} holds no {kernel}; make record CHAPTER=fused_mlp")
     return found[0]
 
 
@@ -217,7 +226,7 @@ def _role_registers(device: str) -> Figure:
 
 def _as_compiled(device: str) -> Figure:
     """Of the three kernels, how many were launched as they were compiled, without a register spilled to memory."""
-    found = recording.load("fused_mlp/resources", device).data
+    found = load_recording("fused_mlp/resources", device).data
     same = []
     for kernel in FOOTPRINTS:
         one, taken = _launched(kernel, device), _compiled(kernel, device)
@@ -230,7 +239,7 @@ def _estimates(device: str) -> Figure:
     kernels = ("gate_up_kernel", "pingpong_kernel")
     estimated = [_launched(kernel, device).occupancy_percent for kernel in kernels]
     computed = [_occupancy(kernel)(device).text for kernel in kernels]
-    said = " and ".join("none" if one is None else in_words(one, "%") for one in estimated)
+    said = " and ".join("none" if one is None else format_value(one, "%") for one in estimated)
     return Figure(
         all(one == 0 for one in estimated), said=f"{said}, computed {' and '.join(computed)}", origin="two traces"
     )
@@ -255,7 +264,7 @@ def _hidden_tiles(kernel: str, device: str) -> int:
 
 def _rounds(device: str) -> Figure:
     """The tiles of both products of the forward, and the rounds that they take."""
-    count = recording.load("fused_mlp/fused", device).circumstances.multiprocessors
+    count = load_recording("fused_mlp/fused", device).circumstances.multiprocessors
     tokens, dim = (_parameter("fused_mlp/fused", name, device) for name in ("tokens", "dim"))
     parts = []
     for tiles in (_hidden_tiles("pingpong_kernel", device), tiles_of(tokens, dim, DOWN_TILE)):
@@ -265,19 +274,19 @@ def _rounds(device: str) -> Figure:
 
 
 def _grid(device: str) -> Figure:
-    count = recording.load("fused_mlp/gate_up_fused", device).circumstances.multiprocessors
+    count = load_recording("fused_mlp/gate_up_fused", device).circumstances.multiprocessors
 
     def grids(step: Step) -> str:
         return ", ".join(str(math.prod(one.grid or (0,))) for one in step.kernels)
 
-    found = of_steps(recording.trace("fused_mlp/gate_up_fused", device), grids, "fused_mlp/gate_up_fused")
+    found = of_steps(load_trace("fused_mlp/gate_up_fused", device), grids, "fused_mlp/gate_up_fused")
     return replace(found, value=found.value == str(count), said=f"{found.value} programs, {count} multiprocessors")
 
 
 def _round_us(device: str) -> Figure:
     """How long one tile of the hidden tensor takes a multiprocessor on average."""
     warm = timings("fused_mlp/gate_up_fused", device).warm
-    count = recording.load("fused_mlp/gate_up_fused", device).circumstances.multiprocessors
+    count = load_recording("fused_mlp/gate_up_fused", device).circumstances.multiprocessors
     most, _ = rounds(_hidden_tiles("pingpong_kernel", device), count)
     return Figure(warm.median_us / most, "us", (warm.q1_us / most, warm.q3_us / most), "warm, by rounds")
 
@@ -287,7 +296,7 @@ def _round_us(device: str) -> Figure:
 
 def tuned(part: str, device: str) -> Mapping[str, float]:
     """Candidate -> microseconds at the series' shape, the fastest first; `part` is "gate_up" or "forward"."""
-    found = recording.load("fused_mlp/chosen", device)
+    found = load_recording("fused_mlp/chosen", device)
     shape = "x".join(str(_parameter("fused_mlp/fused", name, device)) for name in ("tokens", "dim", "hidden"))
     times: Mapping[str, float] = found.data[shape][part]
     return dict(sorted(times.items(), key=lambda item: item[1]))
@@ -340,7 +349,7 @@ def _kernel_counts(device: str) -> Figure:
 
 def _forward_kernels(device: str) -> Figure:
     """The kernels of our forward in order; a product that an operator of PyTorch launched is cuBLAS's."""
-    traced = recording.trace(FORWARDS["ours"], device)
+    traced = load_trace(FORWARDS["ours"], device)
 
     def names(step: Step) -> str:
         ops = ((one.name, traced.op_of(one)) for one in step.kernels)
@@ -374,7 +383,7 @@ def _forward_memory(device: str) -> Figure:
     tokens, dim, hidden = (int(one.parameters[name]) for name in ("tokens", "dim", "hidden"))
     least = BF16_BYTES * tokens * (hidden + dim)
     held = one.peak_memory_bytes
-    return Figure(held == least, said=in_words(held, "bytes"), origin="peak memory of a call")
+    return Figure(held == least, said=format_value(held, "bytes"), origin="peak memory of a call")
 
 
 def _saved_memory(device: str) -> Figure:
@@ -405,8 +414,8 @@ quack_forward = _over_quack("forward")
 
 def gate_up_of_large(device: str) -> Figure:
     """The rate of the fused half, in percent of the large product's of its session."""
-    found = recording.load(HALVES["ping-pong"], device)
-    return share_of_ceiling(found, point(found), LARGE_PRODUCT)
+    found = load_recording(HALVES["ping-pong"], device)
+    return share_of_ceiling(found, point(found), LARGE_MATMUL)
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -595,22 +604,20 @@ CLAIMS: tuple[Claim, ...] = (
 
 def halves() -> Html:
     """The first half of the forward, four ways: kernels, times, rates, and shares of two ceilings."""
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for name, experiment in HALVES.items():
-        found = recording.load(experiment, device)
+        found = load_recording(experiment, device)
         at, warm = point(found), timings(experiment, device).warm
         rows.append(
             [
                 name,
                 _kernels(experiment)(device).text,
-                tables.figure_cell(_traced_us(experiment, device)),
-                tables.figure_cell(of_timing(warm)),
-                None
-                if name == "bare product"
-                else tables.figure_cell(paired(experiment, HALVES["bare product"])(device)),
-                in_words(at.flops / warm.median_us * 1e6, "flop/s"),
-                tables.figure_cell(share_of_ceiling(found, at, LARGE_PRODUCT)),
+                figure_cell(_traced_us(experiment, device)),
+                figure_cell(figure_of_timing(warm)),
+                None if name == "bare product" else figure_cell(paired(experiment, HALVES["bare product"])(device)),
+                format_value(at.flops / warm.median_us * 1e6, "flop/s"),
+                figure_cell(share_of_ceiling(found, at, LARGE_MATMUL)),
             ]
         )
     head = ["", "kernels", "kernel time in the trace", "timed in turns, warm", "over bare", "rate", "of large"]
@@ -691,7 +698,7 @@ def _bar(axes: Axes, left: float, top: float, width: float, kind: int, text: str
 
 def residency() -> Html:
     """What the three kernels take of a multiprocessor, what fits, and how their tiles divide among programs."""
-    device = recording.shown_device()
+    device = shown_device()
     limits = _limits(device)
     taken = {kernel: _compiled(kernel, device) for kernel in FOOTPRINTS}
     launched = {kernel: _launched(kernel, device) for kernel in FOOTPRINTS}
@@ -705,7 +712,7 @@ def residency() -> Html:
         ["kernel", *(code(kernel) for kernel in FOOTPRINTS)],
         ["warps in a program", *(one.warps for one in taken.values())],
         ["registers for each thread", *(one.registers for one in taken.values())],
-        ["shared memory", *(in_words(one.shared_bytes, "bytes") for one in taken.values())],
+        ["shared memory", *(format_value(one.shared_bytes, "bytes") for one in taken.values())],
         *fitting,
         ["occupancy, computed", *(_occupancy(kernel)(device).text for kernel in FOOTPRINTS)],
         ["occupancy, profiler's estimate", *(_estimate(one) for one in launched.values())],
@@ -721,7 +728,7 @@ _LIMITS = ("registers", "threads", "shared memory")
 
 
 def _estimate(one: GpuActivity) -> str | None:
-    return None if one.occupancy_percent is None else in_words(one.occupancy_percent, "%")
+    return None if one.occupancy_percent is None else format_value(one.occupancy_percent, "%")
 
 
 def _in_rounds(tiles: int | None, programs: int) -> str | None:
@@ -733,7 +740,7 @@ def _in_rounds(tiles: int | None, programs: int) -> str | None:
 
 def steps_table() -> Html:
     """The same work with one idea left out each time, in turns."""
-    device = recording.shown_device()
+    device = shown_device()
     parts = {
         "gate_up": "From x to the hidden tensor, with one idea changed",
         "forward": "The whole forward: what follows the first product",
@@ -744,7 +751,7 @@ def steps_table() -> Html:
         rows: list[Sequence[Cell]] = [
             [
                 words,
-                tables.figure_cell(of_timing(quartiles("fused_mlp/steps", part, name, device))),
+                figure_cell(figure_of_timing(quartiles("fused_mlp/steps", part, name, device))),
                 None if name == first else _signed(_step(part, name, first)(device)),
             ]
             for name, words in STEPS[part].items()
@@ -760,12 +767,12 @@ def _signed(shown: Figure) -> str:
 
 def tuned_table() -> Html:
     """Every candidate at the series' shape, the fastest first."""
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for part, what in (("gate_up", "first half"), ("forward", "forward")):
         times = tuned(part, device)
         fastest = next(iter(times.values()))
-        rows += [[what, name, in_words(us, "us"), in_words(us / fastest, "x")] for name, us in times.items()]
+        rows += [[what, name, format_value(us, "us"), format_value(us / fastest, "x")] for name, us in times.items()]
     caption = "What tuning had to choose from at this shape; the forward's times contain the first half"
     return table(caption, ["", "candidate", "median", "of the fastest"], rows, text_columns=2)
 
@@ -773,31 +780,31 @@ def tuned_table() -> Html:
 def three_forwards() -> Html:
     """Eager, compiled and ours as pictures on one scale."""
     shown = {name: FORWARDS[name] for name in ("eager", "compiled", "ours")}
-    return timeline.timeline(shown, recording.shown_device(), "One forward: eager, compiled and ours")
+    return timeline(shown, shown_device(), "One forward: eager, compiled and ours")
 
 
 def our_kernels() -> Html:
     """The GPU work of our forward."""
-    device = recording.shown_device()
-    return tables.kernel_table(FORWARDS["ours"], device, "Our forward on the GPU", work=kernels_work)
+    device = shown_device()
+    return kernel_table(FORWARDS["ours"], device, "Our forward on the GPU", work=kernels_work)
 
 
 def forwards() -> Html:
     """Every variant of the whole forward: kernels, times, memory, error."""
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for name, experiment in FORWARDS.items():
         times, at = timings(experiment, device), _point(experiment, device)
-        faster = None if name == "eager" else tables.figure_cell(paired(FORWARDS["eager"], experiment)(device))
+        faster = None if name == "eager" else figure_cell(paired(FORWARDS["eager"], experiment)(device))
         rows.append(
             [
                 name,
                 _kernels(experiment)(device).text,
-                tables.figure_cell(of_timing(times.warm)),
+                figure_cell(figure_of_timing(times.warm)),
                 faster,
-                in_words(times.launched.median_us, "us"),
-                in_words(times.enqueue.median_us, "us"),
-                in_words(at.peak_memory_bytes, "bytes"),
+                format_value(times.launched.median_us, "us"),
+                format_value(times.enqueue.median_us, "us"),
+                format_value(at.peak_memory_bytes, "bytes"),
                 f"{at.relative_error:.1e}",
             ]
         )
@@ -807,16 +814,16 @@ def forwards() -> Html:
 
 def beside_quack() -> Html:
     """Ours beside QuACK, in turns, in a session of their own."""
-    device = recording.shown_device()
-    version = recording.load("fused_mlp/quack", device).data.get("version", "")
+    device = shown_device()
+    version = load_recording("fused_mlp/quack", device).data.get("version", "")
     names = {"quack": f"QuACK {version}", "fused": "ours", "bare": "cuBLAS, bare product", "eager": "eager"}
     rows: list[Sequence[Cell]] = []
     for part, what in (("gate_up", "first half"), ("forward", "forward")):
-        timed: Mapping[str, Any] = recording.load("fused_mlp/quack", device).data.get(part, {"quack": None})
+        timed: Mapping[str, Any] = load_recording("fused_mlp/quack", device).data.get(part, {"quack": None})
         for name in timed:
             one = quartiles("fused_mlp/quack", part, name, device)
             over = data_ratio("fused_mlp/quack", part, name, "quack")(device)
-            rows.append([what, names[name], tables.figure_cell(of_timing(one)), f"{float(over.value):.3f}x"])
+            rows.append([what, names[name], figure_cell(figure_of_timing(one)), f"{float(over.value):.3f}x"])
     caption = "Beside QuACK, whose forward is its kernel and cuBLAS: timed in turns, in a session of their own"
     return table(caption, ["", "variant", "median", "over QuACK"], rows, text_columns=2)
 

@@ -9,14 +9,23 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 from snippets.fused_mlp.findings.measures import BF16_BYTES, at_least, at_most, paired, percent, timings
-from snippets.lab import charts, diff, recording, tables
-from snippets.lab.claims import Claim
-from snippets.lab.figures import Figure, figure, in_words, of_steps, per_step, point
+from snippets.lab.drawing.charts import bytes_moved
+from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.finding.measure import of_steps, per_step
+from snippets.lab.finding.quantities import figure, point
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.rates import COPY, LARGE_PRODUCT, ceilings_of
-from snippets.lab.recording import RecordingError
-from snippets.lab.trace import Step, Trace, TraceError
-from snippets.lab.work import ActivityWork, works_of
+from snippets.lab.page.diff import diff_table
+from snippets.lab.page.tables import comparison_table, figure_cell
+from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL, ceiling_rates
+from snippets.lab.recording.device import DEFAULT_DEVICE, shown_device
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.recording.schema import RecordingError
+from snippets.lab.trace.events import Step, Trace, TraceError
+from snippets.lab.trace.queries import middle_step
+from snippets.lab.trace.work import ActivityWork, step_work
+
+# KEEP recording
 from snippets.mlp.findings import fused_work
 
 POINTWISE = {
@@ -41,7 +50,7 @@ def kernel_works(traced: Trace, step: Step) -> tuple[ActivityWork, ...]:
     The pointwise kernel of a compiled step is known: it reads the results of two products and writes a factor of the
     third.
     """
-    works = works_of(traced, step, fused_work)
+    works = step_work(traced, step, fused_work)
     known = [work for work, one in zip(works, step.activities, strict=True) if work and one.kind == "kernel"]
     if len(known) != len(step.kernels):
         raise TraceError(f"{step.name} does not tell the work of all its kernels; make record CHAPTER=fused_mlp")
@@ -76,7 +85,7 @@ def hidden_trips(traced: Trace, step: Step) -> int:
 
 def _forward_bytes(variant: str) -> Callable[[str], Figure]:
     def measure(device: str) -> Figure:
-        traced = recording.trace(f"fused_mlp/{variant}", device)
+        traced = load_trace(f"fused_mlp/{variant}", device)
         origin = f"fused_mlp/{variant}, shapes in its trace"
         return per_step(traced, lambda step: moved_bytes(traced, step), "bytes", origin)
 
@@ -85,14 +94,14 @@ def _forward_bytes(variant: str) -> Callable[[str], Figure]:
 
 def _fused_bytes(device: str) -> Figure:
     """A kernel for gate, up and activation, and one for down: what the first has to move, and eager's last product."""
-    traced = recording.trace("fused_mlp/eager", device)
-    *_, down = kernel_works(traced, tables.middle_step(traced))
-    first = point(recording.load("fused_mlp/gate_up_fused", device)).bytes
+    traced = load_trace("fused_mlp/eager", device)
+    *_, down = kernel_works(traced, middle_step(traced))
+    first = point(load_recording("fused_mlp/gate_up_fused", device)).bytes
     return Figure(first + down.bytes, "bytes", origin="the shapes: two kernels, the hidden tensor between them")
 
 
 def _least_bytes(device: str) -> Figure:
-    least = point(recording.load("fused_mlp/eager", device)).bytes
+    least = point(load_recording("fused_mlp/eager", device)).bytes
     return Figure(least, "bytes", origin="the shapes: input, weights and result once each")
 
 
@@ -109,14 +118,14 @@ def _saved_by_two(device: str) -> Figure:
 def _trips(device: str) -> Figure:
     found = []
     for variant in ("eager", "compiled"):
-        traced = recording.trace(f"fused_mlp/{variant}", device)
+        traced = load_trace(f"fused_mlp/{variant}", device)
         found.append(of_steps(traced, functools.partial(hidden_trips, traced)))
     said = ", ".join(f"{name} {one.value}" for name, one in zip(("eager", "compiled"), found, strict=True))
     return Figure(said, origin="shapes in the traces", conclusive=all(one.conclusive for one in found))
 
 
 def _rate(what: str, device: str) -> float:
-    rates = ceilings_of(recording.load("fused_mlp/eager", device))
+    rates = ceiling_rates(load_recording("fused_mlp/eager", device))
     if what not in rates:
         raise RecordingError(f"fused_mlp/eager has no ceiling {what!r}; make record CHAPTER=fused_mlp")
     return rates[what]
@@ -132,8 +141,8 @@ def _copy_us(of: Callable[[str], Figure]) -> Callable[[str], Figure]:
 
 
 def _flops_us(device: str) -> Figure:
-    flops = point(recording.load("fused_mlp/eager", device)).flops
-    return Figure(flops / _rate(LARGE_PRODUCT, device) * 1e6, "us", origin=f"at the rate of {LARGE_PRODUCT}")
+    flops = point(load_recording("fused_mlp/eager", device)).flops
+    return Figure(flops / _rate(LARGE_MATMUL, device) * 1e6, "us", origin=f"at the rate of {LARGE_MATMUL}")
 
 
 def _bytes_over_flops(device: str) -> Figure:
@@ -144,12 +153,12 @@ def _bytes_over_flops(device: str) -> Figure:
 def _flops_of_eager(device: str) -> Figure:
     flops, warm = float(_flops_us(device).value), timings("fused_mlp/eager", device).warm
     shares = [100 * flops / us for us in (warm.median_us, warm.q3_us, warm.q1_us)]
-    return Figure(shares[0], "%", (shares[1], shares[2]), f"{LARGE_PRODUCT} and fused_mlp/eager, warm, of one session")
+    return Figure(shares[0], "%", (shares[1], shares[2]), f"{LARGE_MATMUL} and fused_mlp/eager, warm, of one session")
 
 
 def _rows_that_fit(device: str) -> Figure:
     """Rows of the hidden tensor for which one multiprocessor's shared memory has room."""
-    data, parameters = (recording.load(f"fused_mlp/{name}", device) for name in ("resources", "eager"))
+    data, parameters = (load_recording(f"fused_mlp/{name}", device) for name in ("resources", "eager"))
     hidden = int(point(parameters).parameters["hidden"])
     return Figure(int(data.data["device"]["shared_bytes"]) // (BF16_BYTES * hidden), origin="fused_mlp/resources")
 
@@ -158,7 +167,7 @@ def _rows_that_fit(device: str) -> Figure:
 
 
 def _calls(mode: str, device: str) -> list[str]:
-    data = recording.load("fused_mlp/generated", device).data
+    data = load_recording("fused_mlp/generated", device).data
     if mode not in data:
         raise RecordingError(f"fused_mlp/generated has no {mode!r}; make record CHAPTER=fused_mlp")
     return [str(call) for call in data[mode]["calls"]]
@@ -181,7 +190,7 @@ def _calls_cublas(shown: Figure) -> bool:
 
 
 def _products_of(variant: str, device: str) -> Figure:
-    traced = recording.trace(f"fused_mlp/{variant}", device)
+    traced = load_trace(f"fused_mlp/{variant}", device)
 
     def names(step: Step) -> str:
         owners = ((traced.op_of(kernel), kernel.name) for kernel in step.kernels)
@@ -209,8 +218,8 @@ def _of_large_copy(kind: str) -> Callable[[str], Figure]:
     """A measure: our pointwise kernel's bytes a second in percent of the large copy's, the ceiling of its session."""
 
     def measure(device: str) -> Figure:
-        found, timed = recording.load(POINTWISE["ours"], device), getattr(timings(POINTWISE["ours"], device), kind)
-        most = ceilings_of(found)[COPY]
+        found, timed = load_recording(POINTWISE["ours"], device), getattr(timings(POINTWISE["ours"], device), kind)
+        most = ceiling_rates(found)[COPY]
         median, low, high = (
             100 * point(found).bytes / us * 1e6 / most for us in (timed.median_us, timed.q3_us, timed.q1_us)
         )
@@ -220,7 +229,7 @@ def _of_large_copy(kind: str) -> Callable[[str], Figure]:
 
 
 def _error_over_inductor(device: str) -> Figure:
-    ours, theirs = (point(recording.load(POINTWISE[name], device)).relative_error for name in ("ours", "compiled"))
+    ours, theirs = (point(load_recording(POINTWISE[name], device)).relative_error for name in ("ours", "compiled"))
     return Figure(ours / theirs, "x", origin="our relative error over that of Inductor's kernel")
 
 
@@ -239,7 +248,7 @@ def _linear_kernels(device: str) -> Figure:
 def _linear_kernel(rows: int) -> Callable[[str], Figure]:
     def measure(device: str) -> Figure:
         name = f"fused_mlp/linear_{rows}_fused"
-        traced = recording.trace(name, device)
+        traced = load_trace(name, device)
         return of_steps(traced, lambda step: ", ".join(kernel.name for kernel in step.kernels), name)
 
     return measure
@@ -287,7 +296,7 @@ def _own_time_over_addmm(rows: int) -> Callable[[str], Figure]:
 
 def _over_bare(device: str) -> Figure:
     name = f"fused_mlp/linear_{MANY}_fused"
-    bare = next((one for one in recording.load(name, device).ceilings if one.what == f"matmul {MANY}x1024x4096"), None)
+    bare = next((one for one in load_recording(name, device).ceilings if one.what == f"matmul {MANY}x1024x4096"), None)
     if bare is None:
         raise RecordingError(f"{name} lacks the bare product of its shape; make record CHAPTER=fused_mlp")
     warm = timings(name, device).warm
@@ -411,7 +420,7 @@ CLAIMS: tuple[Claim, ...] = (
         "timing",
         paired(f"fused_mlp/linear_{FEW}_fused", f"fused_mlp/linear_{FEW}_addmm", "cold"),
         at_most(1.0),
-        expected={recording.BUILDER: "differs"},
+        expected={DEFAULT_DEVICE: "differs"},
         why="Alone, a kernel has no other to hide its start behind, and both have to fetch the weight from memory. "
         "cuBLAS's kernel is the faster one then; in a row of them ours wins only because they overlap. Ask where a "
         "small kernel will stand before choosing it.",
@@ -443,9 +452,9 @@ CLAIMS: tuple[Claim, ...] = (
 
 def forward_traffic() -> Html:
     """What the kernels of a forward have to move: eager, compiled, with two fused kernels, and the least."""
-    device = recording.shown_device()
-    traced = recording.trace("fused_mlp/eager", device)
-    hidden = hidden_size_bytes(traced, tables.middle_step(traced))
+    device = shown_device()
+    traced = load_trace("fused_mlp/eager", device)
+    hidden = hidden_size_bytes(traced, middle_step(traced))
     trips = {
         "eager": ("gate's result", "up's result", "GELU's result", "hidden tensor"),
         "compiled": ("gate's result", "up's result", "hidden tensor"),
@@ -459,7 +468,7 @@ def forward_traffic() -> Html:
             ("inputs, weights, result", rest),
             *((f"{one}, out and back", 2 * hidden) for one in trips[name]),
         ]
-    return charts.bytes_moved("What one forward has to move", parts, ident="fused-mlp-traffic")
+    return bytes_moved("What one forward has to move", parts, ident="fused-mlp-traffic")
 
 
 _FORWARDS: Mapping[str, tuple[str, Callable[[str], Figure]]] = {
@@ -473,10 +482,10 @@ _FORWARDS: Mapping[str, tuple[str, Callable[[str], Figure]]] = {
 
 def floors() -> Html:
     """Bytes of a forward, how long they and the arithmetic take at the session's ceilings, and the measured time."""
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for name, (timed, of) in _FORWARDS.items():
-        measured = tables.figure_cell(figure(f"{timed.replace('/', '.')}.warm_us", device)) if timed else None
+        measured = figure_cell(figure(f"{timed.replace('/', '.')}.warm_us", device)) if timed else None
         rows.append([name, of(device).text, _copy_us(of)(device).text, _flops_us(device).text, measured])
     head = ["", "bytes", "as a copy", "arithmetic", "measured"]
     return table(
@@ -488,38 +497,38 @@ def floors() -> Html:
 
 def generated_kernel() -> Html:
     """The one kernel that Inductor writes for the forward, as its source was recorded."""
-    data = recording.load("fused_mlp/generated", recording.shown_device()).data
+    data = load_recording("fused_mlp/generated", shown_device()).data
     source = "\n\n".join(map(str, data["compiled"]["kernels"]))
     return Html(f'<pre data-search-exclude><code tabindex="0">{escape(source)}</code></pre>')
 
 
 def pointwise_compared() -> Html:
     """Five ways to read two tensors and write one, or as many bytes: times, rate, and what a thread costs."""
-    device = recording.shown_device()
+    device = shown_device()
     rows: list[Sequence[Cell]] = [
         [
             title,
-            *(tables.figure_cell(figure(f"{name.replace('/', '.')}.{kind}_us", device)) for name in POINTWISE.values()),
+            *(figure_cell(figure(f"{name.replace('/', '.')}.{kind}_us", device)) for name in POINTWISE.values()),
         ]
         for title, kind in (("GPU time, warm", "warm"), ("GPU time, cold cache", "cold"))
     ]
     share = (percent(paired("fused_mlp/pointwise_copy", name, "cold")) for name in POINTWISE.values())
-    rows.append(["cold, of the copy's rate", *(tables.figure_cell(measure(device)) for measure in share)])
+    rows.append(["cold, of the copy's rate", *(figure_cell(measure(device)) for measure in share)])
     kernels = {name: _launches(name, device) for name in POINTWISE.values()}
     for title, place in (("registers of a thread", 0), ("threads of a block", 1), ("elements for each thread", 2)):
         rows.append([title, *(", ".join(one[place] for one in found) or None for found in kernels.values())])
-    errors = (point(recording.load(name, device)).relative_error for name in POINTWISE.values())
-    rows.append(["relative error", *(in_words(error) if error else None for error in errors)])
+    errors = (point(load_recording(name, device)).relative_error for name in POINTWISE.values())
+    rows.append(["relative error", *(format_value(error) if error else None for error in errors)])
     return table("The activation of one tensor times another: four ways, and a copy", ["", *POINTWISE], rows)
 
 
 def _launches(experiment: str, device: str) -> list[tuple[str, str, str]]:
     """Registers of a thread, threads of a block and elements for each thread, of each kernel of a step."""
-    traced = recording.trace(experiment, device)
-    at = point(recording.load(experiment, device)).parameters
+    traced = load_trace(experiment, device)
+    at = point(load_recording(experiment, device)).parameters
     elements = int(at["tokens"]) * int(at["hidden"])
     found = []
-    for kernel in tables.middle_step(traced).kernels:
+    for kernel in middle_step(traced).kernels:
         threads = math.prod(kernel.block or (0,))
         each = elements / (math.prod(kernel.grid) * threads) if threads and kernel.grid else 0
         found.append((str(kernel.registers), f"{threads:,}", f"{each:g}"))
@@ -538,14 +547,14 @@ def linear_compared(rows: int) -> Html:
         "CPU's share of it": "enqueue_us",
         "relative error": "relative_error",
     }
-    return tables.compared(names, quantities, recording.shown_device(), f"A Linear with GELU, {rows:,} rows")
+    return comparison_table(names, quantities, shown_device(), f"A Linear with GELU, {rows:,} rows")
 
 
 def linear_diff() -> Html:
     """What the fused Linear changes in a step of many rows."""
     names = ("eager", "ours")
     steps = (f"fused_mlp/linear_{MANY}_eager", f"fused_mlp/linear_{MANY}_fused")
-    return diff.trace_diff(*steps, recording.shown_device(), names, "From the eager Linear and GELU to one kernel")
+    return diff_table(*steps, shown_device(), names, "From the eager Linear and GELU to one kernel")
 
 
 FIGURES: Mapping[str, Callable[[str], Figure]] = {

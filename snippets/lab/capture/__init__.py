@@ -1,0 +1,4 @@
+"""Measuring, with torch, on a GPU: the only room that makes recordings.
+
+Imports recording, trace, and the words of experiment.py.
+"""

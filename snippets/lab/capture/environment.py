@@ -1,0 +1,82 @@
+"""TODO."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import socket
+import subprocess
+
+import torch
+
+from snippets.lab.recording.device import PROJECT
+from snippets.lab.recording.schema import Environment
+
+
+def host_names() -> tuple[str, ...]:
+    """This machine's names, which no recording keeps."""
+    return tuple(name for name in {socket.gethostname(), platform.node()} if len(name) > 2)
+
+
+def now() -> str:
+    """UTC to the second, ISO 8601."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def environment(device: str) -> Environment:
+    """The circumstances of this process."""
+    cuda = device == "cuda"
+    properties = torch.cuda.get_device_properties(0) if cuda else None
+    smi = nvidia_smi("driver_version", "clocks.sm", "clocks.mem", "power.draw", "temperature.gpu") if cuda else {}
+    names = ("torch", "triton", "kernels", "liger-kernel")
+    versions = {"python": platform.python_version()}
+    for name in names:
+        try:
+            versions[name] = str(torch.__version__) if name == "torch" else importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = "not installed"
+    clocks = {"clocks.sm": "sm_mhz", "clocks.mem": "memory_mhz"}
+    clocks |= {"power.draw": "power_w", "temperature.gpu": "temperature_c"}
+    return Environment(
+        date=now(),
+        commit=commit(),
+        device=properties.name if properties else platform.processor() or "cpu",
+        compute_capability=f"{properties.major}.{properties.minor}" if properties else "",
+        multiprocessors=properties.multi_processor_count if properties else 0,
+        memory_bytes=properties.total_memory if properties else 0,
+        l2_bytes=properties.L2_cache_size if properties else 0,
+        driver=smi.get("driver_version", ""),
+        cuda=torch.version.cuda or "",
+        versions=versions,
+        clocks={short: float(smi[name]) for name, short in clocks.items() if _is_number(smi.get(name, ""))},
+    )
+
+
+def nvidia_smi(*fields: str) -> dict[str, str]:
+    """Fields of `nvidia-smi --query-gpu` for the first GPU; empty where it does not answer."""
+    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    try:
+        reply = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    values = next(iter(reply.stdout.splitlines()), "").split(", ")
+    return dict(zip(fields, values, strict=True)) if len(values) == len(fields) else {}
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).isdigit()
+
+
+def commit() -> str:
+    """Short hash of the checkout, with `+` when files of `snippets` differ from it; `COMMIT` where there is no git."""
+    if os.environ.get("COMMIT"):
+        return os.environ["COMMIT"][:12]
+    git = ["git", "-C", str(PROJECT)]
+    try:
+        head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    changed = subprocess.run([*git, "status", "--porcelain", "snippets"], capture_output=True, text=True, check=False)
+    return head.stdout.strip() + ("+" if changed.stdout.strip() else "")

@@ -1,0 +1,177 @@
+"""Bars of the book's charts: stacked ones that show what a total is made of, and pairs with their spread.
+
+Lengths are units of the drawing, from the top left corner of the axes. Kinds differ by color and by hatch; what a bar
+stands for is written at it or, with its letter, in the key below.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from snippets.lab.drawing.svg import (
+    HATCHES,
+    INK,
+    LETTER,
+    PAPER,
+    SERIES,
+    TEXT,
+    WIDTH,
+    canvas,
+    columns,
+    label,
+    plain,
+    plot,
+)
+from snippets.lab.finding.figure import format_value
+from snippets.lab.recording.schema import Timing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+Stacks = Mapping[str, Sequence[tuple[str, float]]]
+"""Heading of a bar -> its parts in order: what it is and how much."""
+EDGE = 3
+ACROSS = WIDTH - 2 * EDGE
+LINE = TEXT + 6
+BAR, THIN, GAP = 26, 22, 14
+AXIS = 44
+"""Room for the words at an axis: ticks and title."""
+BEHIND = 110
+"""Room for what is written behind a bar."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """What stands for a part of a bar: a letter of its own, and the color and hatch of its kind."""
+
+    letter: str
+    kind: int
+
+
+def joined(groups: Stacks, most: int) -> Stacks:
+    """The groups with at most `most` names: the smallest of more become the last part of each group."""
+    totals = _sums(chain.from_iterable(groups.values()))
+    if len(totals) <= most:
+        return groups
+    kept = set(heapq.nlargest(most - 1, totals, key=totals.__getitem__))
+    rest = f"{len(totals) - len(kept)} others"
+
+    def join(parts: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+        left_over = math.fsum(amount for name, amount in parts if name not in kept)
+        return [*(part for part in parts if part[0] in kept), (rest, left_over)]
+
+    return {heading: join(parts) for heading, parts in groups.items()}
+
+
+def in_short(heading: str, parts: Sequence[tuple[str, float]], unit: str) -> str:
+    """A bar in words: its total, and the three names that make up most of it."""
+    sums = _sums(parts)
+    largest = heapq.nlargest(3, sums, key=sums.__getitem__)
+    named = ", ".join(f"{name} {format_value(sums[name], unit)}" for name in largest)
+    return f"{heading}: {format_value(math.fsum(sums.values()), unit)}, most of it {named}."
+
+
+def _sums(parts: Iterable[tuple[str, float]]) -> dict[str, float]:
+    sums: dict[str, float] = defaultdict(float)
+    for name, amount in parts:
+        sums[name] += amount
+    return sums
+
+
+def stacks_height(bars: int, keys: int) -> float:
+    """Units that `stacks` needs."""
+    return bars * (LINE + BAR + GAP) + AXIS + keys * LINE
+
+
+def draw_stacks(figure: Figure, groups: Stacks, keys: Mapping[str, Key], unit: str, axis: str) -> None:
+    """A bar for each group, one under the other on one scale, its parts in order; the key of their letters below."""
+    totals = {heading: math.fsum(amount for _, amount in parts) for heading, parts in groups.items()}
+    scale = ACROSS / max(totals.values())
+    axes = _axes(figure, len(groups) * (LINE + BAR + GAP))
+    for place, (heading, parts) in enumerate(groups.items()):
+        top, left = place * (LINE + BAR + GAP), 0.0
+        axes.text(0, top + TEXT, f"{label(heading, 30)}: {format_value(totals[heading], unit)}", weight="bold")
+        for name, amount in parts:
+            width = amount * scale
+            _box(axes, left, top + LINE, width, BAR, keys[name].kind)
+            text = _fitting(width, f"{keys[name].letter} {format_value(amount, unit)}", keys[name].letter)
+            chip = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
+            axes.text(left + width / 2, top + LINE + BAR / 2, text, ha="center", va="center", bbox=chip)
+            left += width
+    _amounts(axes, scale, unit, axis)
+    strip = canvas(figure, len(groups) * (LINE + BAR + GAP) + AXIS, len(keys) * LINE)
+    for place, (name, key) in enumerate(keys.items()):
+        _box(strip, EDGE, place * LINE + 2, 22, TEXT - 1, key.kind)
+        strip.text(EDGE + 29, place * LINE + TEXT - 1, key.letter, weight="bold")
+        strip.text(EDGE + 46, place * LINE + TEXT - 1, label(name, 54))
+
+
+def _axes(figure: Figure, height: float) -> Axes:
+    axes = plot(figure, EDGE, 0, ACROSS, height)
+    axes.set(xlim=(0, ACROSS), ylim=(height, 0), yticks=[])
+    return axes
+
+
+def _box(axes: Axes, left: float, top: float, width: float, height: float, kind: int) -> None:
+    from matplotlib.patches import Rectangle
+
+    color, hatch = SERIES[kind % len(SERIES)], HATCHES[kind % len(HATCHES)]
+    rim = 1.2 if width > 5 else 0  # or nothing would be left within
+    axes.add_patch(Rectangle((left, top), width, height, facecolor=color, edgecolor=PAPER, hatch=hatch, linewidth=rim))
+
+
+def _fitting(width: float, *texts: str) -> str:
+    """The first text for which there is room, else nothing."""
+    return next((text for text in texts if max(2, len(text)) * LETTER < width), "")
+
+
+def _amounts(axes: Axes, scale: float, unit: str, title: str) -> None:
+    """An axis from zero with three to five round amounts; `scale` is the width of one."""
+    from matplotlib.ticker import MaxNLocator
+
+    found = MaxNLocator(nbins=4, steps=[1, 2, 2.5, 5, 10]).tick_values(0, ACROSS / scale)
+    columns(axes, [(value * scale, plain(value, unit)) for value in found if value * scale <= ACROSS], title)
+
+
+def pairs_height(groups: int, bars: int) -> float:
+    """Units that `pairs` needs for so many groups with so many bars in all."""
+    return groups * (LINE + GAP) + bars * (THIN + 4) + AXIS
+
+
+def draw_pairs(figure: Figure, groups: Mapping[str, Mapping[str, Timing]], axis: str) -> None:
+    """Under each heading a bar for each timing, from zero, with its quartiles and its name written behind it."""
+    timings = [one for pair in groups.values() for one in pair.values()]
+    names = list(dict.fromkeys(name for pair in groups.values() for name in pair))
+    scale = (ACROSS - BEHIND) / max(map(_reach, timings))
+    axes = _axes(figure, pairs_height(len(groups), len(timings)) - AXIS)
+    top = 0.0
+    for heading, pair in groups.items():
+        axes.text(0, top + TEXT, label(heading, 50), weight="bold")
+        top += LINE
+        for name, one in pair.items():
+            _box(axes, 0, top, one.median_us * scale, THIN, names.index(name))
+            _quartiles(axes, (one.q1_us * scale, one.q3_us * scale), top + THIN / 2)
+            text = f"{label(name, 10)} {format_value(one.median_us, 'us')}"
+            axes.text(_reach(one) * scale + 7, top + THIN / 2, text, va="center")
+            top += THIN + 4
+        top += GAP
+    _amounts(axes, scale, "us", axis)
+
+
+def _reach(one: Timing) -> float:
+    return max(one.median_us, one.q3_us)
+
+
+def _quartiles(axes: Axes, ends: tuple[float, float], middle: float) -> None:
+    """A line from quartile to quartile with a stop at each, on a rim that sets it off from the bar."""
+    for color, thick in ((PAPER, 4.5), (INK, 1.5)):
+        axes.hlines(middle, *ends, color=color, linewidth=thick)
+        axes.vlines(ends, middle - 5, middle + 5, color=color, linewidth=thick)

@@ -1,0 +1,171 @@
+"""TODO."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from snippets.lab.finding.figure import format_value
+from snippets.lab.trace.events import GpuActivity
+from snippets.lab.trace.kernel_names import decode_kernel_name
+from snippets.lab.trace.lanes import Kind, Lane, Slice
+
+SLICE_KINDS: Mapping[Kind, str] = {
+    "label": "labeled region",
+    "annotation": "annotation",
+    "op": "operator",
+    "call": "CUDA call",
+    "gemm": "GEMM",
+    "pointwise": "pointwise kernel",
+    "other": "other kernel",
+    "copy": "copy",
+    "fill": "fill",
+}
+"""What is told apart, in the words and the order of the legend."""
+PATTERNS: Mapping[Kind, str] = {
+    "pointwise": '<path d="M-1 1 1-1M-1 7 7-1M5 7 7 5"/>',
+    "other": '<path d="M0 0 6 6M6 0 0 6"/>',
+    "copy": '<circle cx="1.5" cy="1.5" r="1"/><circle cx="4.5" cy="4.5" r="1"/>',
+}
+"""Over the color of a kind, on a tile of six pixels. A GEMM is plain, a fill hollow, an annotation dashed by CSS."""
+_HEAD_PX, _NAME_PX, _CPU_ROW_PX, _GPU_ROW_PX, _AXIS_PX = 44, 16, 16, 22, 16
+_REFERENCE_PX = 720
+"""The width that names are shortened for; on a narrower page they are cut off, and the script fits them anew."""
+_PADDING_PX, _LEAST_LETTERS, _MOST_TICKS, _LAST_TICK = 6, 3, 6, 0.93  # as in timeline.js
+_LETTER_PX = 6.0
+_LEAST_PERCENT = 0.001
+"""Of a slice: what is 0 % wide, as a `view` would be in a step of a tenth of a second, is not drawn at all."""
+_METADATA = ("_unsafe_view", "as_strided", "expand", "permute", "reshape", "t", "transpose", "unsqueeze", "view")
+"""Operators in the name of a fused kernel that compute nothing."""
+
+
+def slice_names(one: Slice) -> tuple[str, str]:
+    """What to call a slice: in full, and in short where it is narrow. Untrusted text, like the name it is made from."""
+    if not isinstance(one.source, GpuActivity):
+        return one.name, one.name.rpartition("::")[2]
+    decoded = decode_kernel_name(one.name)
+    if one.source.kind != "kernel":
+        return decoded.short, one.kind
+    fused = [op for op in decoded.fused if op not in _METADATA]
+    parts = ["GEMM", *fused] if one.kind == "gemm" else fused
+    return decoded.short, " + ".join(parts) or decoded.short.partition(" (")[0]
+
+
+def fitted(choices: Sequence[str], width_px: float) -> str:
+    """The first of `choices` that fits into a slice of this width, else the start of the last; at worst nothing."""
+    letters = int((width_px - _PADDING_PX) / _LETTER_PX)
+    whole = next((text for text in choices if len(text) <= letters), "")
+    return whole or (f"{choices[-1][: letters - 1]}…" if letters >= _LEAST_LETTERS else "")
+
+
+class Canvas:
+    """An SVG that grows downwards, a step at a time; x in percent of the time scale, y in pixels."""
+
+    def __init__(self, begin_us: float, span_us: float, ident: str) -> None:
+        self.begin_us, self.span_us, self.ident = begin_us, span_us, ident
+        self.height = _AXIS_PX
+        self.regions: list[str] = []
+        self.slices: list[str] = []
+        self.arrows: list[str] = []
+        self.names: list[str] = []
+
+    def x(self, time_us: float) -> str:
+        """A time as a place on the scale."""
+        return f"{round(100 * (time_us - self.begin_us) / self.span_us, 3):g}%"
+
+    def width(self, duration_us: float) -> str:
+        """A duration as a share of the scale, never so small that it is not drawn."""
+        return f"{max(_LEAST_PERCENT, round(100 * duration_us / self.span_us, 3)):g}%"
+
+    def add(self, place: int, heading: str, said: tuple[str, str], each: Sequence[Lane]) -> None:
+        """A step below those drawn before, with the arrows from its calls to what they started."""
+        self.height += _HEAD_PX
+        top = self.height
+        self.names.append(f'<text class="heading" y="{self.height - 22}">{escape(heading)}</text>')
+        more = f'<tspan>{said[0]}</tspan><tspan class="more">; {said[1]}</tspan>'
+        self.names.append(f'<text class="said" y="{self.height - 8}">{more}</text>')
+        ends: dict[int, tuple[Slice, int]] = {}
+        self.slices.append(f'<g role="group" aria-label="{escape(heading)}">')
+        for lane in each:
+            row_px = _GPU_ROW_PX if lane.is_gpu else _CPU_ROW_PX
+            self.names.append(f'<text y="{self.height + _NAME_PX - 4}">{escape(lane.name)}</text>')
+            self.height += _NAME_PX
+            for one in lane.slices:
+                y = self.height + one.row * row_px
+                pair = "" if one.pair is None else f' data-pair="{place}.{one.pair}"'
+                self.slices.append(self._slice(one, y, row_px - 2, pair))
+                if one.kind == "call" and one.pair is not None:
+                    ends[one.pair] = one, y + row_px - 2
+                elif one.pair in ends:
+                    self.arrows.append(self._arrow(*ends[one.pair], one, y, pair))
+            self.height += lane.rows * row_px
+        self.slices.append("</g>")
+        self._region([one for lane in each for one in lane.slices if one.kind == "label"], top)
+
+    def _region(self, labels: Sequence[Slice], top: int) -> None:
+        """The time of the marked span, behind all lanes of its step."""
+        for one in labels:
+            wide, high = self.width(one.duration_us), self.height - top
+            self.regions.append(f'<rect x="{self.x(one.start_us)}" y="{top}" width="{wide}" height="{high}"/>')
+
+    def _slice(self, one: Slice, y: int, height: int, pair: str) -> str:
+        full, short = slice_names(one)
+        fill = f' fill="url(#{self.ident}-{one.kind})"' if one.kind in PATTERNS else ""
+        narrow = "" if short == full else f' data-short="{escape(short)}"'
+        lines = [*dict.fromkeys((full, one.name)), f"{duration_text(one)}, begins after {exact_time(one.start_us)}"]
+        title = escape("\n".join(lines), quote=False)
+        shown = fitted((full, short), one.duration_us / self.span_us * _REFERENCE_PX)
+        return (
+            f'<svg class="slice {one.kind}"{pair}{narrow} x="{self.x(one.start_us)}" y="{y}" '
+            f'width="{self.width(one.duration_us)}" height="{height}"><title>{title}</title>'
+            f'<rect width="100%" height="100%"{fill}/><text x="3" y="{height // 2 + 4}">{escape(shown)}</text></svg>'
+        )
+
+    def _arrow(self, call: Slice, bottom: int, work: Slice, top: int, pair: str) -> str:
+        ends = f'x1="{self.x(call.start_us)}" y1="{bottom}" x2="{self.x(work.start_us)}" y2="{top}"'
+        return f"<line {ends}{pair}/>"
+
+    def svg(self, described: str) -> str:
+        """The whole drawing; `described` is HTML."""
+        marker = f'<marker id="{self.ident}-arrow" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="5" orient="auto">'
+        patterns = "".join(
+            f'<pattern id="{self.ident}-{kind}" class="{kind}" width="6" height="6" patternUnits="userSpaceOnUse">'
+            f'<rect width="6" height="6"/>{strokes}</pattern>'
+            for kind, strokes in PATTERNS.items()
+        )
+        return (
+            f'<svg class="drawing" width="100%" height="{self.height}" role="img" aria-label="{described}" '
+            f'data-begin="{round(self.begin_us, 3)}" data-span="{round(self.span_us, 3)}">'
+            f'<defs>{marker}<path d="M0 0 6 3 0 6z"/></marker>{patterns}</defs>'
+            f'<g class="regions">{"".join(self.regions)}</g><g class="axis">{self._axis()}</g>'
+            f'{"".join(self.slices)}<g class="arrows" marker-end="url(#{self.ident}-arrow)">{"".join(self.arrows)}</g>'
+            f'<g class="names">{"".join(self.names)}</g></svg>'
+        )
+
+    def _axis(self) -> str:
+        unit, name = (1000.0, "ms") if self.span_us >= 2000 else (1.0, "µs")
+        ticks = []
+        for time in ticks_us(self.begin_us, self.span_us):
+            x = self.x(time)
+            line = f'<line x1="{x}" x2="{x}" y2="100%"/>'
+            ticks.append(f'{line}<text x="{x}" dx="4" y="11">{time / unit:g} {name}</text>')
+        return "".join(ticks)
+
+
+def ticks_us(begin_us: float, span_us: float) -> list[float]:
+    """Round times for the axis: at most six, none so near the end that its name would be cut off."""
+    rough = span_us / _MOST_TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    every = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+    first, last = math.ceil(begin_us / every), math.floor((begin_us + _LAST_TICK * span_us) / every)
+    return [round(place * every, 9) for place in range(first, last + 1)]
+
+
+def exact_time(time_us: float) -> str:
+    """A place on the axis: to 0.1 us however late, so that what follows can be told from what comes before."""
+    return f"{time_us:,.1f} µs"
+
+
+def duration_text(one: Slice) -> str:
+    return format_value(one.duration_us, "us")

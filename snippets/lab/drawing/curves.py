@@ -1,0 +1,302 @@
+"""Curves of the book's charts, on logarithmic scales: a roofline, and the regimes of a sweep.
+
+Lengths are units of the drawing, from the top left corner of the axes. Series differ by color and by marker.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from snippets.lab.drawing.svg import (
+    BAND,
+    INK,
+    LETTER,
+    MARKERS,
+    PAPER,
+    SERIES,
+    TEXT,
+    WIDTH,
+    canvas,
+    columns,
+    label,
+    plain,
+    plot,
+    rows,
+)
+from snippets.lab.finding.figure import UNITS, format_value
+from snippets.lab.recording.schema import Timing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+EDGE = 3
+LINE = TEXT + 6
+AXIS = 42
+"""Room for the words at an axis: ticks and title."""
+TALL, PANEL, GAP = 250, 120, 12
+NAME = TEXT + 4
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A logarithmic scale: `low` is drawn at `start`, `high` at `end`."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """Where a value is drawn."""
+        return self.start + (self.end - self.start) * math.log(value / self.low) / math.log(self.high / self.low)
+
+    def ticks(self, most: int) -> list[float]:
+        """Round values from low to high: as many as there are with at most `most` of them."""
+        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+        inside: list[float] = []
+        for steps, apart in [((1, 2, 5), 1), ((1, 3), 1), *(((1,), apart) for apart in range(1, last - first + 1))]:
+            values = (step * 10.0**power for power in range(first, last + 1, apart) for step in steps)
+            inside = [value for value in values if self.low <= value <= self.high]
+            if len(inside) <= most:
+                break
+        return inside
+
+
+@dataclass(frozen=True)
+class RooflinePoint:
+    """A step on a roofline: its work and how long it takes."""
+
+    flops: int
+    bytes: int
+    timing: Timing
+
+    @property
+    def intensity(self) -> float:
+        """FLOP for each byte."""
+        return self.flops / self.bytes
+
+    @property
+    def rate(self) -> float:
+        """FLOP/s at the median."""
+        return self.flops / self.timing.median_us * 1e6
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """FLOP/s at the slower and at the faster quartile."""
+        return self.flops / self.timing.q3_us * 1e6, self.flops / self.timing.q1_us * 1e6
+
+
+@dataclass(frozen=True)
+class Roof:
+    """Two ceilings of a device: how many FLOP/s and bytes/s, and what reached them."""
+
+    flops_per_s: float
+    compute: str
+    bytes_per_s: float
+    memory: str
+
+    def __call__(self, intensity: float) -> float:
+        """The most FLOP/s at so many FLOP for each byte."""
+        return min(self.flops_per_s, intensity * self.bytes_per_s)
+
+    @property
+    def ridge(self) -> float:
+        """FLOP for each byte from which on it is the arithmetic that limits."""
+        return self.flops_per_s / self.bytes_per_s
+
+    def __str__(self) -> str:
+        memory, compute = format_value(self.bytes_per_s, "bytes/s"), format_value(self.flops_per_s, "flop/s")
+        return (
+            f"{memory} ({self.memory}) up to {format_value(self.ridge)} FLOP per byte, then {compute} ({self.compute})"
+        )
+
+
+LEFT, ASIDE = 44, 22
+"""Left of the plot, for its ticks; from a step to its name."""
+
+
+def roofline_height(spots: int) -> float:
+    """Units that `roofline` needs for so many steps, each with a line for its name."""
+    return LINE + max(TALL, 30 * spots) + AXIS
+
+
+def draw_roofline(figure: Figure, spots: Mapping[str, RooflinePoint], roof: Roof) -> None:
+    """FLOP/s over FLOP per byte: a roof that rises with memory's rate and ends at arithmetic's, and steps below it."""
+    width, height = WIDTH - LEFT - EDGE, roofline_height(len(spots)) - LINE - AXIS
+    rates = [rate for spot in spots.values() for rate in spot.quartiles]
+    low = min(roof.ridge / 8, *(spot.intensity for spot in spots.values())) / 2
+    x = Scale(low, max(roof.ridge * 8, *(2 * spot.intensity for spot in spots.values())), 0, width)
+    y = Scale(min(*rates, roof(x.low)) / 2, max(*rates, roof.flops_per_s) * 4, height, 0)
+    axes = plot(figure, LEFT, LINE, width, height)
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    scale, unit = next((step for step in UNITS["flop/s"] if step[0] <= roof.flops_per_s), UNITS["flop/s"][-1])
+    columns(
+        axes,
+        [(x(value), format_value(int(value)) if value >= 1 else f"{value:g}") for value in x.ticks(5)],
+        "FLOP per byte",
+    )
+    rows(axes, [(y(value), f"{value / scale:,g}") for value in y.ticks(6)])
+    axes.text(EDGE - LEFT, -6, unit)
+    corners = (x.low, roof.ridge, x.high)
+    axes.plot([x(one) for one in corners], [y(roof(one)) for one in corners], color=INK, linewidth=2.2)
+    compute = f"{label(roof.compute, 24)}: {format_value(roof.flops_per_s, 'flop/s')}"
+    axes.text(width, y(roof.flops_per_s) - 6, compute, ha="right")
+    memory = f"{label(roof.memory, 16)}: {format_value(roof.bytes_per_s, 'bytes/s')}"
+    end = max(x(math.sqrt(x.low * roof.ridge)), len(memory) * LETTER)
+    axes.text(end - 4, y(roof(x.low) * (x.high / x.low) ** (end / width)) - 4, memory, ha="right")
+    _spots(axes, spots, x, y, under=y(roof.flops_per_s))
+
+
+def _named(name: str, spot: RooflinePoint) -> str:
+    return f"{label(name, 24)}: {format_value(spot.rate, 'flop/s')}"
+
+
+def _spots(axes: Axes, spots: Mapping[str, RooflinePoint], x: Scale, y: Scale, under: float) -> None:
+    """Each step as a marker with its quartiles; name and rate on a line of their own below `under`, aside if it can."""
+    ordered = sorted(enumerate(spots.items()), key=lambda item: -item[1][1].rate)
+    lines = _lines_apart([y(spot.rate) for _, (_, spot) in ordered], under + NAME, y.start)
+    for (place, (name, spot)), line in zip(ordered, lines, strict=True):
+        across, down, color = x(spot.intensity), y(spot.rate), SERIES[place % len(SERIES)]
+        text = _named(name, spot)
+        aside = min(across + ASIDE, x.end - LETTER * len(text))
+        is_before = aside <= across and abs(line - down) < NAME and across - ASIDE > LETTER * len(text)
+        if is_before:  # no room behind the marker, and none to write over it
+            aside = across - ASIDE
+        end = (aside + 4, line) if is_before else (aside - 4, line) if aside > across else (across, line - TEXT)
+        axes.plot([across, end[0]], [down, end[1]], color=color, linewidth=1)
+        axes.plot([across, across], [y(rate) for rate in spot.quartiles], color=color, linewidth=2)
+        axes.plot([across], [down], MARKERS[place % len(MARKERS)], color=color, markeredgecolor=PAPER, markersize=9)
+        mark = axes.text(aside, line + TEXT / 3, text, ha="right" if is_before else "left")
+        if is_before:  # over the roof, if it comes to that
+            mark.set_bbox({"facecolor": PAPER, "linewidth": 0, "pad": 1})
+
+
+def _lines_apart(wanted: Sequence[float], under: float, bottom: float) -> list[float]:
+    """Lines of text between two heights, each as near as can be to where it is wanted: moved down, or up again."""
+    lines: list[float] = []
+    for height in wanted:
+        lines.append(max(height, (lines[-1] if lines else under) + NAME))
+    return [min(line, bottom - NAME * left) for line, left in zip(lines, range(len(lines), 0, -1), strict=True)]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Steps of growing size: how long the GPU works, how long the CPU enqueues, and how long a Python loop takes."""
+
+    sizes: tuple[float, ...]
+    warm: tuple[Timing, ...]
+    enqueue: tuple[Timing, ...]
+    launched: tuple[Timing, ...]
+
+    @property
+    def overhead_bound(self) -> int:
+        """How many sizes, counted from the smallest, until the CPU is never again the slower one."""
+        slower = [cpu.median_us > gpu.median_us for cpu, gpu in zip(self.enqueue, self.warm, strict=True)]
+        return max((place for place, is_slower in enumerate(slower, 1) if is_slower), default=0)
+
+    @property
+    def crossing(self) -> float:
+        """The size at which the lines of CPU and GPU, straight on logarithmic scales, cross for the last time.
+
+        The smallest or largest size where they do not.
+        """
+        count = self.overhead_bound
+        if count in (0, len(self.sizes)):
+            return self.sizes[max(0, count - 1)]
+        before, after = (
+            math.log(self.enqueue[place].median_us / self.warm[place].median_us) for place in (count - 1, count)
+        )
+        share = before / (before - after)
+        return math.exp((1 - share) * math.log(self.sizes[count - 1]) + share * math.log(self.sizes[count]))
+
+    def regime(self, unit: str) -> str:
+        """In words: up to how many of `unit` one waits for the CPU."""
+        if not self.overhead_bound:
+            return "never overhead-bound"
+        if self.overhead_bound == len(self.sizes):
+            return "overhead-bound throughout"
+        return f"overhead-bound up to {self.sizes[self.overhead_bound - 1]:,.0f} {unit}"
+
+
+LINES = (("warm", "on the GPU"), ("enqueue", "on the CPU"), ("launched", "from Python"))
+SIDE = 58
+
+
+def regimes_height(panels: int) -> float:
+    """Units that `regimes` needs."""
+    return 2 * LINE + panels * (GAP + LINE + PANEL) + AXIS
+
+
+def draw_regimes(figure: Figure, sweeps: Mapping[str, Sweep], axis: str) -> None:
+    """A panel for each sweep on the same scales: time over size, with bands from quartile to quartile."""
+    width = WIDTH - SIDE - 20
+    sizes = sorted({size for sweep in sweeps.values() for size in sweep.sizes})
+    bounds = [
+        us
+        for sweep in sweeps.values()
+        for name, _ in LINES
+        for one in getattr(sweep, name)
+        for us in (one.q1_us, one.q3_us)
+    ]
+    x = Scale(sizes[0], sizes[-1], 8, width - 8)
+    y = Scale(min(bounds) / 1.4, max(bounds) * 1.4, PANEL, 0)
+    _key(canvas(figure, 0, 2 * LINE))
+    for place, (heading, sweep) in enumerate(sweeps.items()):
+        axes = plot(figure, SIDE, 2 * LINE + place * (GAP + LINE + PANEL) + GAP + LINE, width, PANEL)
+        axes.set(xlim=(0, width), ylim=(PANEL, 0))
+        axes.text(EDGE - SIDE, -6, f"{label(heading, 24)}: {sweep.regime(axis)}", weight="bold")
+        is_last = place == len(sweeps) - 1
+        words = [(x(size), f"{size:,.0f}" if is_last else "") for size in sizes]
+        columns(axes, _apart(words), axis if is_last else "")
+        rows(axes, [(y(us), plain(us, "us")) for us in y.ticks(4)])
+        if sweep.overhead_bound:
+            end = width if sweep.overhead_bound == len(sweep.sizes) else x(sweep.crossing)
+            axes.axvspan(0, end, color=BAND, linewidth=0, zorder=0)
+        _lines(axes, sweep, x, y)
+
+
+def _apart(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """The ticks, without the words of those that would run into a later one: the end of a scale must be told."""
+    free, found = math.inf, []
+    for place, text in reversed(ticks):
+        half = len(text) * LETTER / 2
+        fits = place + half <= free
+        found.append((place, text if fits else ""))
+        free = place - half - LETTER if fits else free
+    return found[::-1]
+
+
+def _lines(axes: Axes, sweep: Sweep, x: Scale, y: Scale) -> None:
+    across = [x(size) for size in sweep.sizes]
+    for place, (name, _) in reversed(list(enumerate(LINES))):
+        timings: Sequence[Timing] = getattr(sweep, name)
+        around = [*(y(one.q1_us) for one in timings), *(y(one.q3_us) for one in reversed(timings))]
+        axes.fill([*across, *reversed(across)], around, color=SERIES[place], alpha=0.3, linewidth=0)
+        axes.plot(across, [y(one.median_us) for one in timings], **_mark(place))
+
+
+def _mark(place: int) -> dict[str, Any]:
+    """Filled markers on lines for the two that take turns in limiting; open ones on dots for what follows them."""
+    is_open = place == 2
+    return {
+        "color": SERIES[place],
+        "marker": MARKERS[place],
+        "linestyle": ":" if is_open else "-",
+        "linewidth": 1.8,
+        "markersize": 11 if is_open else 7,
+        "markeredgewidth": 1.6 if is_open else 0.8,
+        "markerfacecolor": "none" if is_open else SERIES[place],
+    }
+
+
+def _key(strip: Axes) -> None:
+    for left, place in ((EDGE, 0), (EDGE + 128, 1), (EDGE + 256, 2)):
+        strip.plot([left + 1, left + 12, left + 23], [TEXT - 4] * 3, markevery=[1], **_mark(place))
+        strip.text(left + 30, TEXT, LINES[place][1])
+    strip.fill([EDGE, EDGE + 25, EDGE + 25, EDGE], [LINE + 1, LINE + 1, LINE + TEXT + 1, LINE + TEXT + 1], color=BAND)
+    strip.text(EDGE + 30, LINE + TEXT, "overhead-bound: the CPU takes longer than the GPU")

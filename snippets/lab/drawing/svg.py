@@ -1,0 +1,232 @@
+"""What matplotlib draws, as SVG inside the page: text stays text, colors are the page's variables, ids its own.
+
+Colors are drawn as stand-ins, which no chart would choose, and replaced by CSS variables afterwards: one drawing serves
+both color schemes. matplotlib is imported when the first chart is drawn, because little else needs it.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from snippets.lab.finding.figure import format_value
+from snippets.lab.html import Html
+from snippets.lab.trace.text import shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+WIDTH = 460
+"""Units across. Where a phone leaves 328 px, a text of `TEXT` units is still 9 px high."""
+TEXT = 13
+LETTER = 0.58 * TEXT
+"""About the width of a letter, as wide as fonts come; the page's own is narrower, so what fits here fits there."""
+INK, PAPER, GRID, BAND = "#010001", "#010002", "#010003", "#010004"
+SERIES = ("#020001", "#020002", "#020003", "#020004", "#020005", "#020006")
+VARIABLES: Mapping[str, str] = {
+    INK: "--chart-ink",
+    PAPER: "--md-default-bg-color",
+    GRID: "--chart-grid",
+    BAND: "--chart-band",
+    **{color: f"--chart-{place}" for place, color in enumerate(SERIES, 1)},
+}
+"""What each stand-in becomes. assets/css/charts.css gives the values, for each scheme."""
+HATCHES = ("", "//", "xx", "--", "||", "\\\\")
+MARKERS = ("o", "^", "s", "D", "v", "P")
+"""Of each series, beside its color: nothing is told by color alone."""
+_STYLE = {
+    "axes.axisbelow": True,
+    "axes.facecolor": "none",
+    "axes.labelcolor": INK,
+    "axes.spines.left": False,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.spines.bottom": False,
+    "figure.facecolor": "none",
+    "font.size": TEXT,
+    "grid.color": GRID,
+    "hatch.linewidth": 1.3,
+    "svg.fonttype": "none",
+    "text.color": INK,
+    "text.parse_math": False,  # a $ in a kernel's name is a $
+    "xtick.color": INK,
+    "xtick.major.size": 0,
+    "ytick.color": INK,
+    "ytick.major.size": 0,
+}
+_LEFT_OUT = {"metadata", "style", "clipPath"}
+_UNSAID = {"font-family", "stroke-dashoffset", "stroke-linecap", "stroke-linejoin"}
+_DEFAULTS = {("font-size", f"{TEXT}px"), ("text-anchor", "start"), ("fill", INK)}
+"""Of a text: what charts.css says for all of them."""
+
+
+def draw(height: float, paint: Callable[[Figure], None], *, ident: str, title: str, description: str) -> Html:
+    """Let `paint` fill a figure of `WIDTH` x `height` units and return it as one `<svg role="img">`.
+
+    Args:
+        ident: prefix of all ids in it; no other drawing of the page may have the same.
+        title: its name for a screen reader.
+        description: what it shows, in words.
+    """
+    from matplotlib import style
+    from matplotlib.figure import Figure
+
+    buffer = io.BytesIO()
+    with style.context(_STYLE, after_reset=True), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # the page's fonts may have it
+        figure = Figure(figsize=(WIDTH / 72, height / 72))
+        paint(figure)
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return _inlined(buffer.getvalue(), ident, title, description)
+
+
+def plot(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """Axes at a place given in units from the top left corner."""
+    across, down = (size * 72 for size in figure.get_size_inches())
+    return figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down))
+
+
+def canvas(figure: Figure, top: float, height: float) -> Axes:
+    """A strip over the whole width without axes, its coordinates in units from its top left corner."""
+    strip = plot(figure, 0, top, WIDTH, height)
+    strip.set(xlim=(0, WIDTH), ylim=(height, 0))
+    strip.set_axis_off()
+    return strip
+
+
+def columns(axes: Axes, ticks: Sequence[tuple[float, str]], title: str) -> None:
+    """Lines up from the axis at `ticks`, where and what it says there; no word leaves the drawing."""
+    axes.set_xticks([place for place, _ in ticks], [text for _, text in ticks])
+    axes.set_xlabel(title)
+    axes.grid(axis="x", linewidth=1)
+    (low, high), box = axes.get_xlim(), axes.get_position()
+    for mark, (place, text) in zip(axes.get_xticklabels(), ticks, strict=True):
+        at = (box.x0 + box.width * (place - low) / (high - low)) * WIDTH
+        half = len(text) * LETTER / 2
+        mark.set_horizontalalignment("left" if at < half else "right" if at > WIDTH - half else "center")
+
+
+def rows(axes: Axes, ticks: Sequence[tuple[float, str]]) -> None:
+    """Lines across from the axis at `ticks`."""
+    axes.set_yticks([place for place, _ in ticks], [text for _, text in ticks])
+    axes.grid(axis="y", linewidth=1)
+
+
+def plain(value: float, unit: str) -> str:
+    """A round amount without the zeros that a measured one has: `10 µs`, `2.5 ms`."""
+    digits, _, name = format_value(float(value), unit).partition(" ")
+    return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits} {name}"
+
+
+def label(text: str, most: int = 60) -> str:
+    """Text that can be drawn: on one line, without control characters, shortened in the middle to `most` characters."""
+    line = "".join(sign if sign.isprintable() else " " for sign in text)
+    return shortened(line, most)
+
+
+def _inlined(content: bytes, ident: str, title: str, description: str) -> Html:
+    drawn = ElementTree.fromstring(content)
+    names = {name: f"{ident}-{place}" for place, name in enumerate(_referenced(drawn), 1)}
+    root = Element(
+        "svg",
+        {
+            "viewBox": drawn.attrib["viewBox"],
+            "role": "img",
+            "aria-labelledby": f"{ident}-title {ident}-desc",
+            "stroke-linejoin": "round",
+        },
+    )
+    for tag, text in (("title", title), ("desc", description)):
+        ElementTree.SubElement(root, tag, {"id": f"{ident}-{tag}"}).text = label(text, len(text))
+    root.extend(_together(child for element in drawn for child in _kept(element, names)))
+    return Html(ElementTree.tostring(root, encoding="unicode"))
+
+
+def _referenced(drawn: Element) -> Iterator[str]:
+    """The ids that something in the drawing uses, each once, in the order of first use."""
+    seen = set()
+    for element in drawn.iter():
+        for key, value in element.attrib.items():
+            found = re.findall(r"url\(#(\w+)\)", value) if not key.endswith("href") else [value[1:]]
+            for name in found:
+                if name not in seen and key != "clip-path":
+                    seen.add(name)
+                    yield name
+
+
+def _kept(element: Element, names: Mapping[str, str]) -> list[Element]:
+    """An element without what only matplotlib needs; of a group that says nothing, its content."""
+    tag = _local(element.tag)
+    children = [kept for child in element for kept in _kept(child, names)]
+    attributes = _attributes(tag, element.attrib, names)
+    if tag in _LEFT_OUT or (tag in ("g", "defs") and not children) or attributes.get("style") == "fill:none":
+        return []
+    if tag == "g" and not attributes:
+        return children
+    kept = Element(tag, attributes)
+    kept.text = element.text if tag == "text" else None
+    kept.extend(children)
+    return [kept]
+
+
+def _attributes(tag: str, given: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
+    attributes: dict[str, str] = {}
+    style: dict[str, str] = {}
+    for key, value in ((_local(key), value) for key, value in given.items()):
+        if key == "style":
+            style |= dict(part.split(": ", 1) for part in value.split("; "))
+        elif key == "fill":
+            style[key] = value
+        elif key == "href":
+            attributes[key] = f"#{names[value[1:]]}"
+        elif key == "id" and value in names:
+            attributes[key] = names[value]
+        elif key not in ("id", "clip-path") and not value.startswith("rotate(-0"):
+            attributes[key] = _rounded(value)
+    said = [f"{key}:{_of_page(value, names)}" for key, value in style.items() if _is_said(tag, key, value)]
+    return attributes | ({"style": ";".join(said)} if said else {})
+
+
+def _is_said(tag: str, key: str, value: str) -> bool:
+    """Whether a property must be written: no default, and no stroke of a marker, which says its own."""
+    if tag == "use" and not key.startswith("fill"):
+        return False
+    return key not in _UNSAID and not (tag == "text" and (key, value) in _DEFAULTS)
+
+
+def _together(elements: Iterable[Element]) -> Iterator[Element]:
+    """Neighbors of one style as a group that says it once."""
+    for style, run in groupby(elements, key=lambda element: element.get("style")):
+        members = list(run)
+        if style is None or len(members) == 1:
+            yield from members
+            continue
+        group = Element("g", {"style": style})
+        for element in members:
+            del element.attrib["style"]
+            group.append(element)
+        yield group
+
+
+def _of_page(value: str, names: Mapping[str, str]) -> str:
+    if value in VARIABLES:
+        return f"var({VARIABLES[value]})"
+    return re.sub(r"url\(#(\w+)\)", lambda match: f"url(#{names[match[1]]})", value)
+
+
+def _rounded(value: str) -> str:
+    """Coordinates to a tenth of a unit, which nobody sees, and without needless spaces: a third of the bytes."""
+    short = re.sub(r"-?\d+\.\d+", lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), value)
+    return re.sub(r"\s*([MLCQzZ])\s*", r"\1", " ".join(short.split()))
+
+
+def _local(name: str) -> str:
+    return name.rpartition("}")[2]

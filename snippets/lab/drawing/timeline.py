@@ -1,0 +1,172 @@
+"""One step of a trace as a picture: what the CPU called, what the GPU ran, and which call started what.
+
+Drawn as SVG whose places and widths are percentages of its own width, while its text keeps its size: it fits any page
+as it is, and to zoom is to make it wider inside its frame (docs/assets/js/timeline.js). Under it stand tables of the
+same data, row for row in the order of the slices; the script shows the row of a slice that is selected.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from snippets.lab.drawing.canvas import PATTERNS, SLICE_KINDS, Canvas, duration_text, exact_time, slice_names
+from snippets.lab.finding.figure import format_value
+from snippets.lab.html import Cell, Html, details, table
+from snippets.lab.recording.device import RECORDINGS
+from snippets.lab.recording.loading import load_recording, load_trace, trace_path
+from snippets.lab.trace.events import GpuActivity, Step, Trace
+from snippets.lab.trace.lanes import Kind, Lane, Slice, lanes
+from snippets.lab.trace.queries import busy_us, middle_step
+
+PERFETTO = "https://ui.perfetto.dev"
+_MANY = {"kernel": "kernels", "copy": "copies", "fill": "fills"}
+_MARGIN = 1.004
+"""How much longer the scale is than what it shows, so that the last slice has an edge."""
+_NOTHING = Html("")
+_TOOLS = (
+    '<div class="zoom" role="group" aria-label="Zoom" hidden>'
+    '<button type="button" value="-" aria-label="Zoom out">−</button>'
+    '<button type="button" value="+" aria-label="Zoom in">+</button>'
+    '<button type="button" value="0">Whole step</button></div>'
+)
+_HINT = (
+    '<p class="hint" hidden>Select a slice for its details: click it, or go there by Tab and arrow keys and press '
+    "Enter. Zoom with + and −, with Ctrl and the wheel, or with two fingers.</p>"
+)
+
+
+def timeline(variants: Mapping[str, str], device: str, caption: str, *, root: str = "..") -> Html:
+    """The middle steps of recordings on one time scale, with buttons that open or download the whole traces.
+
+    Args:
+        variants: heading -> `chapter/experiment`, drawn from above in this order.
+        root: the site's root as seen from the page.
+
+    Raises `RecordingMissing` where one has no trace, `TraceError` where one has no step.
+    """
+    found = {heading: load_recording(name, device) for heading, name in variants.items()}
+    drawn, buttons = {}, []
+    for heading, one in found.items():
+        traced = load_trace(one.id, device)
+        drawn[heading] = (traced, middle_step(traced), one.label)
+        path = trace_path(one, device).relative_to(RECORDINGS).as_posix()
+        buttons.append(_buttons(heading, f"{root}/recordings/{path}", f"{one.id} on {one.circumstances.device}"))
+    digest = hashlib.sha256("\n".join([device, caption, *variants, *variants.values()]).encode()).hexdigest()
+    return draw_steps(drawn, caption, f"timeline-{digest[:8]}", Html(f'<ul class="traces">{"".join(buttons)}</ul>'))
+
+
+def _buttons(heading: str, url: str, title: str) -> str:
+    href = escape(url)
+    return (
+        f"<li><strong>{escape(heading)}</strong> "
+        f'<button type="button" class="perfetto" data-trace="{href}" data-title="{escape(title)}" '
+        f'data-perfetto="{PERFETTO}" hidden>Open the whole trace in Perfetto</button> '
+        f'<a href="{href}" download>Download .json.gz</a> <span role="status"></span></li>'
+    )
+
+
+def draw_steps(traces: Mapping[str, tuple[Trace, Step, str]], caption: str, ident: str, below: Html = _NOTHING) -> Html:
+    """Steps of any traces, one above the other on one time scale, each from its beginning; then the table of the same.
+
+    Args:
+        traces: heading -> (trace, a step of it, the annotation to be marked or "").
+        ident: start of every id within; another for each drawing on a page.
+        below: what stands under the table.
+
+    Raises `ValueError` when there is nothing to draw.
+    """
+    if not traces:
+        raise ValueError("a timeline of nothing: give at least one step")
+    found = {heading: lanes(*given) for heading, given in traces.items()}
+    slices = [one for each in found.values() for lane in each for one in lane.slices]
+    begin = min([0.0, *(one.start_us for one in slices)])
+    end = max([step.end_us - step.start_us for _, step, _ in traces.values()] + [one.end_us for one in slices])
+    canvas = Canvas(begin, (end - begin) * _MARGIN or 1.0, ident)
+    said = {heading: describe_step(step) for heading, (_, step, _) in traces.items()}
+    for place, (heading, each) in enumerate(found.items()):
+        canvas.add(place, heading, said[heading], each)
+    described = escape(". ".join([caption, *(f"{heading}: {'; '.join(parts)}" for heading, parts in said.items())]))
+    kinds = {one.kind for one in slices}
+    legend = "".join(_legend(kind, ident) for kind in SLICE_KINDS if kind in kinds)
+    same = "".join(_tables(caption, heading, traces[heading][0], each) for heading, each in found.items())
+    return Html(
+        f'<figure class="lab-timeline" data-search-exclude><figcaption>{escape(caption)}</figcaption>{_TOOLS}'
+        f'<div class="frame" role="region" tabindex="0" aria-label="{escape(caption)}: drawing">'
+        f'{canvas.svg(described)}</div><ul class="legend">{legend}</ul>'
+        f'<div class="selected" aria-live="polite"></div>{_HINT}'
+        f"{details('The same as tables', same)}{below}</figure>"
+    )
+
+
+def describe_step(step: Step) -> tuple[str, str]:
+    """A step in two phrases: what ran on the GPU and how long it was busy; when GPU and CPU were done."""
+    cpu = format_value(step.end_us - step.start_us, "us")
+    if not step.activities:
+        return "nothing on the GPU", f"CPU done after {cpu}"
+    counts = {"kernel": len(step.kernels), "copy": len(step.memcpys), "fill": len(step.memsets)}
+    said = [f"{count} {name if count == 1 else _MANY[name]}" for name, count in counts.items() if count]
+    busy = format_value(busy_us(step.activities), "us")
+    done = format_value(max(one.end_us for one in step.activities) - step.start_us, "us")
+    return f"{', '.join(said)}, GPU busy {busy}", f"GPU done after {done}, CPU after {cpu}"
+
+
+def _legend(kind: Kind, ident: str) -> str:
+    fill = f' fill="url(#{ident}-{kind})"' if kind in PATTERNS else ""
+    sample = f'<svg width="22" height="12" aria-hidden="true"><rect x="1" y="1" width="20" height="10"{fill}/></svg>'
+    return f'<li class="{kind}">{sample}{SLICE_KINDS[kind]}</li>'
+
+
+def _tables(caption: str, heading: str, traced: Trace, each: Sequence[Lane]) -> Html:
+    """All slices in the order in which they are drawn; the first cell of a row is what the slice is called."""
+    work: dict[int | None, list[str]] = defaultdict(list)
+    for one in (one for lane in each if lane.is_gpu for one in lane.slices):
+        work[one.pair].append(slice_names(one)[1])
+    cpu = [_cpu_row(f"{heading}: {lane.name}", one, work) for lane in each if not lane.is_gpu for one in lane.slices]
+    gpu = [_gpu_row(f"{heading}: {lane.name}", one, traced) for lane in each if lane.is_gpu for one in lane.slices]
+    cpu_head = ["name", "what", "lane", "starts on the GPU", "begins after", "lasts"]
+    gpu_head = ["what", "name", "lane", "operator", "call", "begins after", "lasts", "launch delay", "grid", "block"]
+    gpu_head += ["registers", "shared memory, bytes", "moved, bytes"]
+    shown = table(f"{caption}: {heading}, CPU", cpu_head, cpu, text_columns=4) if cpu else _NOTHING
+    return Html(shown + (table(f"{caption}: {heading}, GPU", gpu_head, gpu, text_columns=5) if gpu else _NOTHING))
+
+
+def _cpu_row(place: str, one: Slice, work: Mapping[int | None, Sequence[str]]) -> list[Cell]:
+    started = work.get(one.pair, ()) if one.pair is not None else ()
+    said = ", ".join(started) if len(started) < 4 else f"{len(started):,} activities"
+    return [_code(one.name), SLICE_KINDS[one.kind], place, said or None, exact_time(one.start_us), duration_text(one)]
+
+
+def _gpu_row(place: str, one: Slice, traced: Trace) -> list[Cell]:
+    activity = one.source
+    assert isinstance(activity, GpuActivity)
+    op, launch, delay = traced.op_of(activity), traced.launch_of(activity), traced.launch_delay_us(activity)
+    return [
+        slice_names(one)[0],
+        _code(one.name),
+        place,
+        _code(op.name) if op else None,
+        _code(launch.name) if launch else None,
+        exact_time(one.start_us),
+        duration_text(one),
+        None if delay is None else format_value(delay, "us"),
+        _sizes(activity.grid),
+        _sizes(activity.block),
+        activity.registers,
+        _count(activity.shared_memory_bytes),
+        _count(activity.moved_bytes),
+    ]
+
+
+def _code(name: str) -> Html:
+    return Html(f"<code>{escape(name, quote=False)}</code>")
+
+
+def _sizes(sizes: tuple[int, int, int] | None) -> str | None:
+    return None if sizes is None else "x".join(map(str, sizes))
+
+
+def _count(number: int | None) -> str | None:
+    return None if number is None else f"{number:,}"

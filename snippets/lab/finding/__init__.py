@@ -1,0 +1,60 @@
+"""The words of a chapter's findings.py: figures, measures and claims over the recordings of a device.
+
+figure.py      a value with unit and spread, and how it is written
+device.py      the recordings of one GPU, and one experiment of them
+measure.py     ratios, shares and extremes that chapters share
+quantities.py  what every run has, by name
+claim.py       a sentence, its band and its source
+book.py        all chapters' figures and claims; the one importer of their findings
+
+Imports recording, trace and experiment. Never capture, and nothing that draws.
+"""
+
+from snippets.lab.finding.claim import Claim, Source, at_least, at_most, between, claim, equals, matches
+from snippets.lab.finding.device import Device, Run, timing_of_samples
+from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.finding.measure import (
+    Measure,
+    largest,
+    paired_difference,
+    paired_ratio,
+    percent,
+    ratio_of_pairs,
+    same,
+    share_of_ceiling,
+    smallest,
+    unpaired_ratio,
+)
+from snippets.lab.finding.quantities import quantity
+from snippets.lab.recording.schema import NotRecorded, NotTimed
+from snippets.lab.trace.events import TraceError
+
+__all__ = [
+    "Claim",
+    "Device",
+    "Figure",
+    "Measure",
+    "NotRecorded",
+    "NotTimed",
+    "Run",
+    "Source",
+    "TraceError",
+    "at_least",
+    "at_most",
+    "between",
+    "claim",
+    "equals",
+    "format_value",
+    "largest",
+    "matches",
+    "paired_difference",
+    "paired_ratio",
+    "percent",
+    "quantity",
+    "ratio_of_pairs",
+    "same",
+    "share_of_ceiling",
+    "smallest",
+    "timing_of_samples",
+    "unpaired_ratio",
+]

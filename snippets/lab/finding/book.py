@@ -1,0 +1,156 @@
+"""All findings of the book: figures by name, claims with their verdicts. Nothing else imports the chapters' findings.
+
+The name of a figure is `<chapter>.<experiment>.<quantity>` for what every run has, with the point of a sweep in
+brackets: `matmul_add.sweep_eager.interleaved_us[size=4096]`; or `<chapter>.<name>` for one of the chapter's `FIGURES`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+
+import snippets
+from snippets.lab.experiment import UnknownName, chapters, nearest
+from snippets.lab.finding.claim import Claim, Status
+from snippets.lab.finding.device import Device
+from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.measure import Measure
+from snippets.lab.finding.quantities import quantity
+from snippets.lab.recording.schema import NotRecorded, RecordingError
+from snippets.lab.trace.events import TraceError
+
+MISMATCHES = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
+"""What a computation raises when a trace lacks the expected kernels: one more, or none of a kind."""
+
+_NAME = re.compile(r"([a-z0-9_]+)\.([a-z0-9_]+)\.([a-z0-9_]+)(?:\[([a-z_]+=[^\],]+(?:,[a-z_]+=[^\],]+)*)\])?")
+
+
+def is_mismatch(error: Exception, device: Device) -> bool:
+    """Whether `error` only means that the trace of this device lacks the expected kernels.
+
+    Another GPU may split a matmul into two kernels: the book still builds there, without that number. On the default
+    device the same error is a mistake of ours and ends the build.
+    """
+    return not device.is_default and isinstance(error, MISMATCHES) and not isinstance(error, UnknownName)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The figures and claims of one chapter, from `findings.py` or the modules of a package in the order of `PARTS`."""
+
+    chapter: str
+    figures: Mapping[str, Measure]
+    claims: tuple[Claim, ...]
+    page: str
+    """The page that its claims are on: `PAGE`, else the chapter's own."""
+
+
+@lru_cache(maxsize=64)
+def findings(chapter: str) -> Findings:
+    """The findings of a chapter. Raises `UnknownName` where it has none, `ValueError` for a name used twice."""
+    try:
+        module = importlib.import_module(f"snippets.{chapter}.findings")
+    except ModuleNotFoundError as error:
+        if error.name not in (f"snippets.{chapter}", f"snippets.{chapter}.findings"):
+            raise
+        raise UnknownName(f"no findings of {chapter!r}{nearest(chapter, chapters_with_findings())}") from None
+    figures: dict[str, Measure] = {}
+    claims: list[Claim] = []
+    for part in _parts(module):
+        own: Mapping[str, Measure] = getattr(part, "FIGURES", {})
+        if twice := sorted(figures.keys() & own.keys()):
+            raise ValueError(f"two figures {chapter}.{twice[0]}")
+        figures |= own
+        claims += [value for value in vars(part).values() if isinstance(value, Claim) and value not in claims]
+    return Findings(chapter, figures, tuple(claims), getattr(module, "PAGE", chapter))
+
+
+def _parts(module: ModuleType) -> tuple[ModuleType, ...]:
+    parts: tuple[ModuleType, ...] = getattr(module, "PARTS", (module,))
+    return parts
+
+
+def chapters_with_findings() -> tuple[str, ...]:
+    """Chapters that have findings; one without experiments has no claims and is not among them."""
+    folders = (Path(folder) / chapter for folder in snippets.__path__ for chapter in chapters())
+    return tuple(folder.name for folder in folders if list(folder.glob("findings*")))
+
+
+def figure(name: str, device: Device) -> Figure:
+    """Compute one figure. Raises `UnknownName`, `NotRecorded`, `NotTimed`, `RecordingError`."""
+    match = _NAME.fullmatch(name)
+    if match is not None:
+        chapter, experiment, quantity_name, selector = match.groups()
+        place = f"[{selector}]" if selector else ""
+        return quantity(device[f"{chapter}/{experiment}{place}"], quantity_name)
+    chapter, _, own = name.partition(".")
+    figures = findings(chapter).figures
+    if own not in figures:
+        raise UnknownName(f"no figure {name!r}{nearest(name, (f'{chapter}.{known}' for known in figures))}")
+    return figures[own](device)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim on a device."""
+
+    claim: Claim
+    chapter: str
+    device: Device
+    status: Status
+    measured: Figure | None
+    reason: str = ""
+    """Why there is no measurement."""
+    is_pending: bool = False
+    """Whether that is because a recording was never made."""
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether the prose still fits. A recording that is missing is another gate's business."""
+        expected = self.claim.expected_on(self.device.name)
+        return self.status == "not measured" or expected is None or self.status == expected
+
+
+@lru_cache(maxsize=1)
+def all_claims() -> Mapping[str, tuple[str, Claim]]:
+    """Every claim of the book by its id, with its chapter. Raises `ValueError` for an id used twice."""
+    known: dict[str, tuple[str, Claim]] = {}
+    for chapter in chapters_with_findings():
+        for claim in findings(chapter).claims:
+            if claim.id in known:
+                raise ValueError(f"claim {claim.id} is in {known[claim.id][0]} and in {chapter}; ids are unique")
+            known[claim.id] = (chapter, claim)
+    return known
+
+
+def find_claim(claim_id: str) -> tuple[str, Claim]:
+    """A claim by its id, with its chapter. Raises `UnknownName`."""
+    if claim_id not in all_claims():
+        raise UnknownName(f"no claim {claim_id!r}{nearest(claim_id, all_claims())}")
+    return all_claims()[claim_id]
+
+
+def judge(claim: Claim, chapter: str, device: Device) -> Verdict:
+    """Measure a claim on a device and give the verdict."""
+    try:
+        measured = claim.measure(device)
+        holds = claim.band(measured)
+        status: Status = "inconclusive" if not measured.conclusive else "holds" if holds else "differs"
+    except (RecordingError, TraceError) as error:
+        is_pending = isinstance(error, NotRecorded)
+        return Verdict(claim, chapter, device, "not measured", None, str(error), is_pending)
+    except MISMATCHES as error:
+        if not is_mismatch(error, device):
+            raise
+        return Verdict(claim, chapter, device, "not measured", None, f"this trace lacks the expected kernels: {error}")
+    return Verdict(claim, chapter, device, status, measured)
+
+
+def verdicts(device: Device) -> Iterator[Verdict]:
+    """Every claim on one device."""
+    return (judge(claim, chapter, device) for chapter, claim in all_claims().values())

@@ -1,0 +1,95 @@
+"""A measured value and how to write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from snippets.lab.recording.schema import Timing
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured value: what `#!fig` puts into a sentence, and what the band of a claim is held against."""
+
+    value: float | int | str | bool
+    unit: str = ""
+    """One of UNITS; empty for counts, names and truths."""
+    spread: tuple[float, float] | None = None
+    """Lower and upper quartile in the same unit, or the smallest and largest step."""
+    origin: str = ""
+    conclusive: bool = True
+    """False when the active steps of a trace disagree."""
+    display: str = ""
+    """The value in words, where a number alone does not say it."""
+
+    @property
+    def text(self) -> str:
+        """The value as a reader sees it: `21.5 µs`, `5`, `nvjet_...`."""
+        if self.display:
+            return self.display
+        if isinstance(self.value, bool):
+            return "yes" if self.value else "no"
+        return format_value(self.value, self.unit)
+
+    @property
+    def number(self) -> float:
+        """The value as a number. Raises `ValueError` for a name."""
+        return float(self.value)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The spread; of a figure without one, the value twice."""
+        return self.spread or (self.number, self.number)
+
+    @property
+    def spread_text(self) -> str:
+        """The spread as a reader sees it, empty where there is none: `21.3 to 21.9 µs`."""
+        if self.spread is None:
+            return ""
+        low, high = (format_value(bound, self.unit) for bound in self.spread)
+        same_unit = low.rsplit(" ", 1)[-1] == high.rsplit(" ", 1)[-1] and " " in low
+        return f"{low.rsplit(' ', 1)[0] if same_unit else low} to {high}"
+
+    @classmethod
+    def from_timing(cls, timing: Timing, origin: str = "") -> Figure:
+        """A timing: its median and quartiles."""
+        return cls(timing.median_us, "us", (timing.q1_us, timing.q3_us), origin)
+
+
+UNITS: Mapping[str, tuple[tuple[float, str], ...]] = {
+    "us": ((1e6, "s"), (1e3, "ms"), (1.0, "µs"), (1e-3, "ns")),
+    "bytes": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes")),
+    "flop": ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1.0, "FLOP")),
+    "flop/s": ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1.0, "FLOP/s")),
+    "bytes/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")),
+    "%": ((1.0, "%"),),
+    "x": ((1.0, "x"),),
+}
+"""Units and the steps in which they are written, largest first."""
+
+
+def format_value(value: float | int | str, unit: str = "") -> str:
+    """A value with three significant digits and the unit that suits it: (1455.2, "us") -> `1.46 ms`."""
+    if isinstance(value, str):
+        return value
+    if not unit:
+        return f"{value:,}" if isinstance(value, int) else _three_digits(value)
+    steps = UNITS[unit]
+    rounded = float(f"{value:.2e}")  # first: 999.7 us is 1.00 ms
+    scale, name = next(((s, n) for s, n in steps if abs(rounded) >= s), steps[-1])
+    if value == 0:
+        name = next(n for s, n in steps if s == 1.0)
+    is_count = isinstance(value, int) and scale == 1.0 and name in ("bytes", "FLOP")
+    digits = f"{value:,}" if is_count else _three_digits(rounded / scale)
+    return f"{digits}{name}" if unit == "x" else f"{digits} {name}"
+
+
+def _three_digits(value: float) -> str:
+    if value == 0:
+        return "0"
+    value = float(f"{value:.2e}")
+    if abs(value) < 1e-2 or abs(value) >= 1e6:
+        return f"{value:.1e}"
+    decimals = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    return f"{value:,.{decimals}f}"

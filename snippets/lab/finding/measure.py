@@ -1,0 +1,96 @@
+"""Measures that chapters share: figures out of figures and runs.
+
+A measure is a function from a `Device` to a `Figure`. What stands here is called in its body.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import replace
+
+from snippets.lab.finding.device import Device, Run
+from snippets.lab.finding.figure import Figure
+from snippets.lab.recording.schema import NotTimed, Timing
+
+Measure = Callable[[Device], Figure]
+
+
+def ratio_of_pairs(upper: Timing, lower: Timing, origin: str = "") -> Figure:
+    """How many times `lower` fits into `upper`: the median of the ratios of paired samples, with its quartiles.
+
+    Raises `ValueError` when the samples are no pairs.
+    """
+    pairs = [a / b for a, b in zip(upper.samples_us, lower.samples_us, strict=True)]
+    q1, median, q3 = statistics.quantiles(pairs, n=4, method="inclusive")
+    return Figure(median, "x", (q1, q3), origin)
+
+
+def paired_ratio(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
+    """How many times the time of `lower` fits into that of `upper`, from samples taken in pairs.
+
+    Args:
+        upper: a run.
+        lower: a run of the same session.
+        kind: which timing, a field of `Timings`.
+
+    Raises `NotTimed` when they were recorded apart or one was not timed.
+    """
+    _require_one_session(upper, lower)
+    origin = f"{upper.id} over {lower.id}, {kind}, interleaved"
+    return ratio_of_pairs(upper.timing(kind), lower.timing(kind), origin)
+
+
+def paired_difference(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
+    """The time of `upper` less that of `lower`, from samples taken in pairs. Raises `NotTimed` as `paired_ratio`."""
+    _require_one_session(upper, lower)
+    pairs = zip(upper.timing(kind).samples_us, lower.timing(kind).samples_us, strict=True)
+    q1, median, q3 = statistics.quantiles([a - b for a, b in pairs], n=4, method="inclusive")
+    return Figure(median, "us", (q1, q3), f"{upper.id} less {lower.id}, {kind}, interleaved")
+
+
+def _require_one_session(upper: Run, lower: Run) -> None:
+    if upper.recording.session != lower.recording.session:
+        chapter = upper.recording.chapter
+        raise NotTimed(f"{upper.id} and {lower.id} were recorded apart; make record CHAPTER={chapter} FRESH=1")
+
+
+def unpaired_ratio(upper: Figure, lower: Figure) -> Figure:
+    """How many times one figure fits into another, its spread from the extremes of both: weaker than a paired one."""
+    (a_low, a_high), (b_low, b_high) = upper.bounds, lower.bounds
+    conclusive = upper.conclusive and lower.conclusive
+    spread = (a_low / b_high, a_high / b_low)
+    return Figure(upper.number / lower.number, "x", spread, f"{upper.origin}; over {lower.origin}", conclusive)
+
+
+def percent(ratio: Figure) -> Figure:
+    """A ratio in percent."""
+    low, high = ratio.bounds
+    return replace(ratio, value=100 * ratio.number, unit="%", spread=(100 * low, 100 * high))
+
+
+def share_of_ceiling(run: Run, name: str) -> Figure:
+    """Percent of a ceiling of its session that a run reached: in bytes for `copy`, else in FLOPs. Raises `NotTimed`."""
+    ceiling, point, timing = run.ceiling(name), run.point, run.timing()
+    work = point.flops if ceiling.flops else point.bytes
+    median, low, high = (100 * work / us * 1e6 / ceiling.rate for us in (timing.median_us, timing.q3_us, timing.q1_us))
+    return Figure(median, "%", (low, high), f"{run.origin}, of {name}")
+
+
+def smallest(*figures: Figure) -> Figure:
+    """The figure with the smallest number."""
+    return min(figures, key=lambda figure: figure.number)
+
+
+def largest(*figures: Figure) -> Figure:
+    """The figure with the largest number."""
+    return max(figures, key=lambda figure: figure.number)
+
+
+def same(*figures: Figure) -> Figure:
+    """Whether all figures have one value."""
+    return Figure(
+        len({figure.value for figure in figures}) == 1,
+        origin="; ".join(dict.fromkeys(figure.origin for figure in figures)),
+        conclusive=all(figure.conclusive for figure in figures),
+    )

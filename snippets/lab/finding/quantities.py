@@ -1,0 +1,64 @@
+"""What every run has, by name: `kernels_per_step` of a trace, `interleaved_us` of a point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from snippets.lab.experiment import UnknownName, nearest
+from snippets.lab.finding.device import Run
+from snippets.lab.finding.figure import Figure
+from snippets.lab.trace.events import Step
+from snippets.lab.trace.queries import annotation_us, busy_us, count_launches, kernel_time_us
+
+COUNTS: Mapping[str, Callable[[Step], int]] = {
+    "kernels_per_step": lambda step: len(step.kernels),
+    "memcpys_per_step": lambda step: len(step.memcpys),
+    "memsets_per_step": lambda step: len(step.memsets),
+    "activities_per_step": lambda step: len(step.activities),
+    "gpu_calls_per_step": count_launches,
+    "cuda_calls_per_step": lambda step: len(step.calls),
+    "ops_per_step": lambda step: sum(not op.is_annotation for op in step.ops),
+}
+"""Of a step. `kernels`, `memcpys` and `memsets` are counted apart; `activities` are all three."""
+
+TIMES_US: Mapping[str, Callable[[Step], float]] = {
+    "kernel_time_us": lambda step: kernel_time_us(step.activities),
+    "busy_us": lambda step: busy_us(step.activities),
+}
+"""Of a step, in microseconds; `cpu_us`, that of its annotation, needs the label of the run."""
+
+TIMINGS = ("interleaved", "cold", "from_python", "enqueue")
+
+
+def _rate(run: Run, work: int, unit: str) -> Figure:
+    """Work over the interleaved time."""
+    timing = run.timing()
+    rate, low, high = (work / us * 1e6 for us in (timing.median_us, timing.q3_us, timing.q1_us))
+    return Figure(rate, unit, (low, high), run.origin)
+
+
+OF_POINT: Mapping[str, Callable[[Run], Figure]] = {
+    "flops": lambda run: Figure(run.point.flops, "flop", origin=run.origin),
+    "bytes": lambda run: Figure(run.point.bytes, "bytes", origin=run.origin),
+    "flops_per_s": lambda run: _rate(run, run.point.flops, "flop/s"),
+    "bytes_per_s": lambda run: _rate(run, run.point.bytes, "bytes/s"),
+    "peak_memory_bytes": lambda run: Figure(run.point.peak_memory_bytes, "bytes", origin=run.origin),
+    "relative_error": lambda run: Figure(run.point.relative_error, origin=run.origin),
+}
+
+QUANTITIES = (*COUNTS, *TIMES_US, "cpu_us", *(f"{kind}_us" for kind in TIMINGS), *OF_POINT)
+
+
+def quantity(run: Run, name: str) -> Figure:
+    """A quantity of a run. Raises `UnknownName`, and what reading the run raises."""
+    if name not in QUANTITIES:
+        raise UnknownName(f"no quantity {name!r}{nearest(name, QUANTITIES)}")
+    if name in OF_POINT:
+        return OF_POINT[name](run)
+    if name.removesuffix("_us") in TIMINGS:
+        return run.time(name.removesuffix("_us"))
+    if run.selector:
+        raise UnknownName(f"{run.id}[{run.selector}]: {name} comes out of a trace, and a point of a sweep has none")
+    if name == "cpu_us":
+        return run.per_step(lambda step: annotation_us(step, run.label), "us")
+    return run.per_step(TIMES_US[name], "us") if name in TIMES_US else run.per_step(COUNTS[name])

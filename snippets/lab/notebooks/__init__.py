@@ -1,0 +1,4 @@
+"""docs/labs/: notebooks run, stored, and listed.
+
+Imports capture, page, recording and below.
+"""

@@ -1,0 +1,66 @@
+"""TODO."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from hashlib import sha256
+from html import escape
+
+from snippets.lab.html import Html
+from snippets.lab.trace.kernel_names import decode_kernel_name
+
+_times_shown: Counter[str] = Counter()
+
+
+def kernel_name_html(name: str) -> Html:
+    """A decoded name in place, inside a sentence or a cell: its short form, a button that opens the raw name.
+
+    Ids are made of the name and of how often it was shown before, so that a build gives the same ones again.
+    """
+    kernel = decode_kernel_name(name)
+    mark = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    _times_shown[name] += 1
+    place = f"kernel-{mark}-{_times_shown[name]}"
+    facts = [kernel.library, kernel.operation, kernel.arch, kernel.dtype, kernel.tile, kernel.layout]
+    facts += [f"with {', '.join(kernel.fused)}"] if kernel.fused else []
+    line = " · ".join(fact for fact in facts if fact)
+    return Html(
+        f'<button type="button" class="kernel-name {escape(kernel.library)}" popovertarget="{place}" '
+        f'title="{escape(name)}">{escape(kernel.short)}</button>'
+        f'<span popover id="{place}" class="kernel-raw"><code>{escape(name)}</code> <span>{escape(line)}</span></span>'
+    )
+
+
+_BRACKET_OR_SEPARATOR = re.compile(
+    r"(?P<open>[<({\[])|->|(?P<close>[>)}\]])"
+    r"|(?P<separator> → |,(?: then| and)? | \+ |; |: | then | against | in both | and | or | with )"
+)
+
+
+def with_kernel_names(text: str) -> Html:
+    """Text as HTML, in which every kernel name that stands as a part or as a word is `shown`; all else is escaped."""
+    pieces = []
+    for part, separator in _parts(text):
+        words = [part] if _is_kernel(part) else re.split("( )", part)
+        pieces += [str(kernel_name_html(word)) if _is_kernel(word) else escape(word) for word in words]
+        pieces.append(escape(separator))
+    return Html("".join(pieces))
+
+
+def _is_kernel(text: str) -> bool:
+    return decode_kernel_name(text).library != "unknown"
+
+
+def _parts(text: str) -> list[tuple[str, str]]:
+    """The parts with the separators after them. What stands in brackets is not split: a C++ name has commas."""
+    parts, depth, begin = [], 0, 0
+    for found in _BRACKET_OR_SEPARATOR.finditer(text):
+        if found["open"]:
+            depth += 1
+        elif found["close"]:
+            depth = max(0, depth - 1)
+        elif found["separator"] and depth == 0:
+            parts.append((text[begin : found.start()], found[0]))
+            begin = found.end()
+    return [*parts, (text[begin:], "")]

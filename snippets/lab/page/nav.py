@@ -1,0 +1,35 @@
+"""The chapters as nav in mkdocs.yml orders them: no other list names them."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from pathlib import Path
+
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.recording.device import PROJECT
+
+NAV_CHAPTERS = re.compile(r"^(?P<indent> *)- Chapters:.*\n(?P<pages>(?:(?P=indent) +- .*\n)*)", re.MULTILINE)
+"""The list in the text of mkdocs.yml, which no plain reader of YAML takes."""
+_PAGE = re.compile(r"- (?P<title>.+?): (?P<page>[\w/]+)\.md\s*(?:#.*)?$", re.MULTILINE)
+_DESCRIPTION = re.compile(r"\A---\n(?:.*\n)*?description: (.+)\n")
+
+
+def chapters_in_nav(config: str) -> dict[str, str]:
+    """Name of a chapter -> its title, in order, from the text of mkdocs.yml."""
+    found = NAV_CHAPTERS.search(config)
+    return {one["page"]: one["title"] for one in _PAGE.finditer(found["pages"])} if found else {}
+
+
+def chapter_list(root: Path = PROJECT) -> Html:
+    """Every chapter with what its page says of itself, for a page at the root of the site.
+
+    Raises `ValueError` for a page without a description.
+    """
+    rows: list[list[Cell]] = []
+    for name, title in chapters_in_nav((root / "mkdocs.yml").read_text(encoding="utf-8")).items():
+        described = _DESCRIPTION.match((root / "docs" / f"{name}.md").read_text(encoding="utf-8"))
+        if described is None:
+            raise ValueError(f"docs/{name}.md has no description at its top")
+        rows.append([Html(f'<a href="{escape(name)}/">{escape(title)}</a>'), described[1]])
+    return table("Chapters", ["chapter", "what it shows"], rows, text_columns=2)

@@ -1,0 +1,139 @@
+"""`python -m snippets.lab open TRACE`: one trace to Perfetto in this machine's browser, and to nobody else.
+
+Perfetto is a page that reads a trace in the browser. The file goes over the loopback address, is served under one path
+and to one page only, and the server ends when it has been fetched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import threading
+import webbrowser
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from snippets.lab.trace.kineto import read_trace
+from snippets.lab.trace.text import printable
+
+PERFETTO = "https://ui.perfetto.dev"
+HOST = "127.0.0.1"
+PORT = 9001
+"""The only loopback port that Perfetto's content security policy lets its page read from."""
+
+
+class TraceServer(ThreadingHTTPServer):
+    """Serves one file, to Perfetto alone. Threads: a browser may open connections ahead of time and say nothing."""
+
+    def __init__(self, path: Path, port: int = PORT) -> None:
+        super().__init__((HOST, port), _Handler)
+        self.path = path
+        self.name = safe_name(path.name)
+        self.fetched = threading.Event()
+        """Set when the whole file has been sent once."""
+
+    @property
+    def authority(self) -> str:
+        """Host and port, as a browser names them when it asks."""
+        return f"{HOST}:{self.server_port}"
+
+    @property
+    def address(self) -> str:
+        """What to open in a browser of this machine."""
+        return f"{PERFETTO}/#!/?url=http://{self.authority}/{self.name}"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser that hangs up is no news, a file that is gone is; whatever else goes wrong is told in full."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+        elif not isinstance(error, ConnectionError):
+            print(f"error: {error}", file=sys.stderr)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: TraceServer
+
+    def do_GET(self) -> None:
+        with self.server.path.open("rb") as file:
+            if self._begin(HTTPStatus.OK, os.fstat(file.fileno()).st_size):
+                shutil.copyfileobj(file, self.wfile)
+                self.server.fetched.set()
+
+    def do_HEAD(self) -> None:
+        self._begin(HTTPStatus.OK, self.server.path.stat().st_size)
+
+    def do_OPTIONS(self) -> None:
+        self._begin(HTTPStatus.NO_CONTENT, 0)
+
+    def _begin(self, status: HTTPStatus, length: int) -> bool:
+        """Send the head of a reply; False where it is a refusal.
+
+        The name under which we were reached is checked, too: another site could make a name of its own point here.
+        """
+        if self.path != f"/{self.server.name}" or self.headers["Host"] != self.server.authority:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return False
+        self.send_response(status)
+        self.send_header("Access-Control-Allow-Origin", PERFETTO)
+        self.send_header("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
+        self.send_header("Access-Control-Allow-Private-Network", "true")
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Content-Type", "application/octet-stream")
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+        return True
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: the terminal belongs to the one who waits."""
+
+
+def safe_name(name: str) -> str:
+    """A file name that needs no quoting in an address: `my trace (2).json.gz` -> `my_trace_2_.json.gz`."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name).lstrip("._-") or "trace.json"
+
+
+def open_in_perfetto(path: Path, *, browser: bool = True, timeout_s: float = 300, port: int = PORT) -> int:
+    """Serve a trace until Perfetto has fetched it: 0, or 1 when the port is taken or nobody came in time.
+
+    Args:
+        browser: open the address here; otherwise it is only printed.
+
+    Raises `TraceError` when it is no trace that we can read.
+    """
+    read_trace(path)
+    try:
+        server = TraceServer(path, port)
+    except OSError as error:
+        print(
+            f"error: port {port} of {HOST} cannot be had ({error.strerror}), and Perfetto reads from no other: "
+            "end what uses it (another `open`, a trace_processor) and try again",
+            file=sys.stderr,
+        )
+        return 1
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        return _wait(server, browser, timeout_s)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _wait(server: TraceServer, browser: bool, timeout_s: float) -> int:
+    name = printable(str(server.path))
+    print(f"{name}: waiting for Perfetto to fetch it, {timeout_s:g} s at most. It stays on this machine.")
+    print(server.address, flush=True)
+    if not (browser and webbrowser.open(server.address)):
+        print(
+            f"Open this address in a browser. Is that on another machine? There, first: ssh -L "
+            f"{server.server_port}:{server.authority} this-machine",
+            flush=True,
+        )
+    if server.fetched.wait(min(timeout_s, threading.TIMEOUT_MAX)):
+        print("fetched")
+        return 0
+    print(f"error: nobody fetched it in {timeout_s:g} s; run the command again and open its address", file=sys.stderr)
+    return 1

@@ -1,0 +1,149 @@
+"""A profiler trace as data. `kineto.read_trace` makes one out of a file; `queries` asks it.
+
+Times are microseconds since the first event that is kept, with three decimals. Names are the profiler's own, untouched:
+they are untrusted text, and whoever shows them escapes them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, Literal, TypeVar
+
+from msgspec import Struct
+
+S = TypeVar("S", bound="Span")
+Triple = tuple[int, int, int]
+Shapes = tuple[tuple[int, ...], ...]
+Kind = Literal["kernel", "memcpy", "memset"]
+
+
+class TraceError(ValueError):
+    """Says what is wrong with a trace and what to do about it."""
+
+
+class Span(Struct, frozen=True, gc=False):
+    """A named stretch of time: profiler overhead, or an annotation mirrored on the GPU."""
+
+    name: str
+    start_us: float
+    duration_us: float
+
+    @property
+    def end_us(self) -> float:
+        """Where it ends, on the clock of `start_us`."""
+        return round(self.start_us + self.duration_us, 3)
+
+
+class CpuOp(Span, frozen=True, gc=False, eq=False):
+    """An operator or an annotation on a CPU thread."""
+
+    thread: str  # "pid/tid"
+    external_id: int | None = None
+    is_annotation: bool = False
+    input_shapes: Shapes = ()  # one per input, () for a scalar; the tensors of a list in its place
+    input_strides: Shapes = ()  # as the shapes
+    input_types: tuple[str, ...] = ()  # one per input, c10::BFloat16, Scalar, or empty; of a list, one for all of it
+    parent: CpuOp | None = None  # the innermost op around it on its thread
+
+    @property
+    def chain(self) -> tuple[CpuOp, ...]:
+        """What called what, outermost first (usually the step's own span), ending with this op."""
+        chain = [self]
+        while chain[-1].parent is not None:
+            chain.append(chain[-1].parent)
+        return tuple(reversed(chain))
+
+
+class CudaCall(Span, frozen=True, gc=False):
+    """A call of the CUDA runtime or driver: launches, copies, but also queries and waits."""
+
+    thread: str
+    correlation: int  # 0 when the trace gives none
+    external_id: int | None = None
+    is_driver: bool = False
+
+
+class GpuActivity(Span, frozen=True, gc=False):
+    """A kernel, a copy or a fill on a stream of a GPU."""
+
+    kind: Kind
+    device: int
+    stream: int
+    correlation: int | None = None
+    external_id: int | None = None
+    grid: Triple | None = None
+    block: Triple | None = None
+    registers: int | None = None  # per thread
+    shared_memory_bytes: int | None = None
+    moved_bytes: int | None = None
+    occupancy_percent: float | None = None
+    launch: CudaCall | None = None  # the call that put it on the GPU; one cudaGraphLaunch may launch many
+    op: CpuOp | None = None  # the op with its external id, else the innermost op around its launch
+
+    @property
+    def launch_delay_us(self) -> float | None:
+        """From the start of the launching call to the start on the GPU."""
+        return None if self.launch is None else round(self.start_us - self.launch.start_us, 3)
+
+
+class Step(Struct, frozen=True, gc=False):
+    """One `ProfilerStep#N`: what began in it on the CPU, on any thread, and the GPU work launched from it."""
+
+    number: int
+    name: str
+    start_us: float
+    end_us: float
+    ops: tuple[CpuOp, ...]
+    calls: tuple[CudaCall, ...]
+    activities: tuple[GpuActivity, ...]
+
+    @property
+    def kernels(self) -> tuple[GpuActivity, ...]:
+        """The kernels, in GPU start order."""
+        return tuple(a for a in self.activities if a.kind == "kernel")
+
+    @property
+    def memcpys(self) -> tuple[GpuActivity, ...]:
+        """The copies, in GPU start order."""
+        return tuple(a for a in self.activities if a.kind == "memcpy")
+
+    @property
+    def memsets(self) -> tuple[GpuActivity, ...]:
+        """The fills, in GPU start order."""
+        return tuple(a for a in self.activities if a.kind == "memset")
+
+    def children(self, op: CpuOp) -> tuple[CpuOp, ...]:
+        """The ops directly inside `op`."""
+        return tuple(child for child in self.ops if child.parent is op)
+
+    def calls_in(self, op: CpuOp) -> tuple[CudaCall, ...]:
+        """The CUDA calls that began inside `op` on its thread."""
+        return tuple(call for call in starting_in(self.calls, op.start_us, op.end_us) if call.thread == op.thread)
+
+    def find_annotation(self, label: str) -> CpuOp | None:
+        """The first annotation called `label`, as `record_function(label)` leaves it."""
+        return next((op for op in self.ops if op.is_annotation and op.name == label), None)
+
+
+class Trace(Struct, frozen=True):
+    """A whole trace, every tuple in start order. `unattributed` is the GPU work that belongs to no step."""
+
+    device: str | None
+    device_properties: dict[str, Any]
+    cpu_ops: tuple[CpuOp, ...]
+    calls: tuple[CudaCall, ...]
+    activities: tuple[GpuActivity, ...]
+    steps: tuple[Step, ...]
+    overheads: tuple[Span, ...]
+    gpu_annotations: tuple[Span, ...]
+    unattributed: tuple[GpuActivity, ...]
+
+
+def starting_in(spans: Sequence[S], start_us: float, end_us: float) -> Sequence[S]:
+    """The spans, sorted by start, that begin at `start_us` or later and before `end_us`."""
+    return spans[bisect_left(spans, start_us, key=by_start) : bisect_left(spans, end_us, key=by_start)]
+
+
+by_start = attrgetter("start_us")

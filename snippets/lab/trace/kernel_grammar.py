@@ -1,0 +1,231 @@
+"""The grammar of kernel names, `kernel_grammar.json`, and the reading of one name by it.
+
+A *family* of names has an expression that says which names are its own, and rules that are tried in order at each place
+of a name: the first that matches explains a token, sets fields, and may change the state that later rules depend on.
+What no rule explains is a token of basis `unknown`; a field that no rule sets stays None.
+
+docs/assets/js/kernel_names.js does the same in a reader's browser, from the same file: change both together.
+Expressions are kept to what Python and JavaScript share, and to what cannot take long on any name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+Basis = Literal["documented", "inferred", "unknown"]
+Values = Mapping[str, str | None]
+GRAMMAR_FILE = Path(__file__).with_name("kernel_grammar.json")
+MOST_WORDS = 12
+"""Of an operator's name, counted at its underscores."""
+NOT_KNOWN = "not known"
+
+
+@dataclass(frozen=True)
+class Token:
+    """A piece of a name and what it means."""
+
+    token: str
+    meaning: str
+    basis: Basis
+    """`documented`: public documentation or source says so. `inferred`: it fits what was seen. `unknown`: neither."""
+
+
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one kind of token looks like (`part`, with an example, `like`), what it means and what it sets."""
+
+    part: str
+    like: str
+    means: str = ""
+    """A template; empty for what is no token of its own."""
+    basis: Basis = "documented"
+    source: str = ""
+    """A key of `Grammar.sources`: who documents it, or what it was inferred from."""
+    joined: bool = False
+    """Whether the next token may follow without a mark between: the `s` of `s16816gemm`."""
+    state: str = ""
+    """The states, separated by blanks, in which the rule applies; all when empty. A name begins in `start`."""
+    then: str = ""
+    """The state after it; as before when empty."""
+    set: dict[str, str | None] = {}
+    """Field -> template. The first to set a field wins, but None takes it back for good."""
+    fuse: tuple[str, ...] = ()
+    """Operators that are part of the kernel."""
+    operators: str = ""
+    """A template of such operators, joined by underscores."""
+
+
+class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The names of one kind."""
+
+    id: str
+    title: str
+    about: str
+    match: str
+    """What such a name begins with; the first family that matches reads the name."""
+    defaults: dict[str, str]
+    """Field -> template over the fields, for those that no rule has set; `short`, the form for people, among them."""
+    rules: tuple[Rule, ...]
+    piece: str = ""
+    """What is a token even where no rule explains it."""
+    gap: str = "[^A-Za-z0-9]+"
+    """What is passed over."""
+    end: str = "(?![A-Za-z0-9])"
+    """What has to follow a token that is not joined to the next."""
+    once: bool = False
+    """Whether a token that comes again is passed over: C++ repeats a type wherever it needs it."""
+
+
+class Grammar(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """All that both readers know."""
+
+    longest: int
+    """So many characters of a name are read."""
+    sources: dict[str, str]
+    words: dict[str, str]
+    """`@word` in an expression stands for one of these."""
+    tables: dict[str, dict[str, str]]
+    operators: str
+    """Names of PyTorch's operators, to tell where one ends in a list of them."""
+    families: tuple[Family, ...]
+
+    @cached_property
+    def known_operators(self) -> frozenset[str]:
+        """The operators as a set."""
+        return frozenset(self.operators.split())
+
+    @cached_property
+    def compiled(self) -> tuple[CompiledFamily, ...]:
+        """The families, ready for use."""
+        return tuple(CompiledFamily(self, family) for family in self.families)
+
+    def expression(self, text: str) -> re.Pattern[str]:
+        """An expression of the grammar for Python: groups are named in its way, and only ASCII is letter or digit."""
+        text = re.sub(r"@([a-z]+)", lambda found: f"(?:{self.words[found[1]]})", text)
+        return re.compile(text.replace("(?<", "(?P<"), re.ASCII)
+
+
+class CompiledFamily:
+    """A family with its expressions compiled and its rules sorted by state."""
+
+    def __init__(self, grammar: Grammar, family: Family) -> None:
+        self.family = family
+        self.match = grammar.expression(family.match)
+        self.piece = grammar.expression(family.piece) if family.piece else None
+        self.gap = grammar.expression(family.gap)
+        ends = ("" if rule.joined else family.end for rule in family.rules)
+        rules = [(r, grammar.expression(f"(?:{r.part}){end}")) for r, end in zip(family.rules, ends, strict=True)]
+        states = {"start", *(rule.then for rule in family.rules if rule.then)}
+        self.in_state = {
+            state: [pair for pair in rules if not pair[0].state or state in pair[0].state.split()] for state in states
+        }
+
+
+@lru_cache(maxsize=1)
+def grammar() -> Grammar:
+    """The grammar, read once."""
+    return msgspec.json.decode(GRAMMAR_FILE.read_bytes(), type=Grammar)
+
+
+class Reading:
+    """A name read by the family that claims it, or by none: `fields`, `fused` and `tokens` are the result."""
+
+    def __init__(self, name: str) -> None:
+        self.grammar = grammar()
+        self.text = name[: self.grammar.longest]
+        self.fields: dict[str, str | None] = {}
+        self.fused: list[str] = []
+        self.tokens: list[Token] = []
+        self.by = next((one for one in self.grammar.compiled if one.match.match(self.text)), None)
+        if self.by:
+            self._read(self.by)
+
+    def _read(self, by: CompiledFamily) -> None:
+        state, position = "start", 0
+        seen: set[tuple[str, str]] = set()
+        while position < len(self.text):
+            rule, found = self._next(by, state, position)
+            if rule and found and not (by.family.once and (rule.part, found[0]) in seen):
+                seen.add((rule.part, found[0]))
+                state = rule.then or state
+                self._apply(rule, found)
+            elif found and not rule:
+                self.tokens.append(Token(found[0], NOT_KNOWN, "unknown"))
+            elif not found:
+                found = by.gap.match(self.text, position)
+            position = found.end() if found else position + 1
+        if self.fused:
+            self.fields["fused"] = " + ".join(self.fused)
+        for field, template in by.family.defaults.items():
+            if field not in self.fields:
+                self.fields[field] = fill_template(template, self.fields, self.grammar) or None
+
+    def _next(self, by: CompiledFamily, state: str, position: int) -> tuple[Rule | None, re.Match[str] | None]:
+        for rule, expression in by.in_state[state]:
+            found = expression.match(self.text, position)
+            if found and found.end() > position:
+                return rule, found
+        return None, by.piece.match(self.text, position) if by.piece else None
+
+    def _apply(self, rule: Rule, found: re.Match[str]) -> None:
+        values: dict[str, str | None] = found.groupdict()
+        self.fused += rule.fuse
+        if rule.operators:
+            names = operators(fill_template(rule.operators, values, self.grammar) or "", self.grammar)
+            self.fused += names
+            values["operators"] = ", ".join(names) or None
+        for field, template in rule.set.items():
+            value = None if template is None else fill_template(template, values, self.grammar)
+            if template is None or (value is not None and field not in self.fields):
+                self.fields[field] = value
+        if rule.means:
+            meaning = fill_template(rule.means, values, self.grammar)
+            self.tokens.append(Token(found[0], meaning or NOT_KNOWN, rule.basis if meaning else "unknown"))
+
+
+_OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
+_PLACE = re.compile(r"\{([a-z]+)(?:\|([a-z]+))?\}")
+
+
+def fill_template(template: str, values: Values, grammar: Grammar) -> str | None:
+    """A template with its values: `{tile}`, `{letter|types}` looked up in a table, `[...]` left out when one lacks.
+
+    None when a value outside brackets lacks.
+    """
+    return _placed(_OPTIONAL.sub(lambda part: _placed(part[1], values, grammar) or "", template), values, grammar)
+
+
+def _placed(template: str, values: Values, grammar: Grammar) -> str | None:
+    parts: list[str] = []
+    end = 0
+    for place in _PLACE.finditer(template):
+        value = values.get(place[1])
+        if value is not None and place[2]:
+            value = grammar.tables[place[2]].get(value)
+        if value is None:
+            return None
+        parts += [template[end : place.start()], value]
+        end = place.end()
+    return "".join([*parts, template[end:]])
+
+
+def operators(text: str, grammar: Grammar) -> list[str]:
+    """`_unsafe_view_gelu_mul` -> the operators in it; none where they leave a rest.
+
+    Inductor sorts them, so each has to come after the one before; of names that fit, the longest is taken.
+    """
+    known, words = grammar.known_operators, text.split("_")
+    rest: list[list[str] | None] = [*[None] * len(words), []]
+    for start in range(len(words) - 1, -1, -1):
+        for end in range(min(len(words), start + MOST_WORDS), start, -1):
+            name, tail = "_".join(words[start:end]), rest[end]
+            if tail is not None and name in known and (not tail or name < tail[0]):
+                rest[start] = [name, *tail]
+                break
+    return rest[0] or []

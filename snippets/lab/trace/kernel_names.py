@@ -1,0 +1,88 @@
+"""What a kernel's name says: library, operation, types, tile, layout, and each token with how well it is known.
+
+`decode` reads a name by the grammar in kernel_grammar.json; `shown` and `decorated` put decoded names into pages, with
+the raw name one click away. Nothing is guessed: what a name does not tell, or we cannot read, stays None.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+from snippets.lab.trace.kernel_grammar import Reading, Token
+from snippets.lab.trace.text import printable, shortened
+
+SHORT_NAME_WIDTH = 60
+"""Of a short form."""
+FIELDS = ("library", "operation", "arch", "dtype", "tile", "layout")
+
+
+@dataclass(frozen=True)
+class KernelName:
+    """A name taken apart."""
+
+    name: str
+    library: str
+    """One of cublas, cutlass, cudnn, aten, inductor, triton, flash_attention, nccl, cuda; else unknown."""
+    operation: str
+    """gemm, gemv, elementwise, reduction, softmax, normalization, attention, convolution, communication, copy (moves
+    values and computes none) or memset; else other."""
+    arch: str | None
+    """`sm80` where the name has a number, else the generation that it spells out: `ampere`."""
+    dtype: str | None
+    """What the inputs are; tf32 where they are f32 in memory and rounded before they are multiplied."""
+    tile: str | None
+    """`128x256x64`, or as much of it as the name tells; in attention, queries by keys, with cuDNN
+    also by the size of a head."""
+    layout: str | None
+    """Which of A and B are transposed, in the name's own letters: `tn`, `TNT`."""
+    fused: tuple[str, ...]
+    """Operators that the name lists as parts of the kernel."""
+    tokens: tuple[Token, ...]
+    short: str
+    """For people, at most 60 characters: `cuBLAS GEMM bf16 · 256x128x64 · TNT`."""
+
+
+@lru_cache(maxsize=4096)
+def decode_kernel_name(name: str) -> KernelName:
+    """Take a kernel's name apart. Never raises; a name that no family claims is of library `unknown`."""
+    reading = Reading(name)
+    get = reading.fields.get
+    return KernelName(
+        name,
+        get("library") or "unknown",
+        get("operation") or "other",
+        get("arch"),
+        get("dtype"),
+        get("tile"),
+        get("layout"),
+        tuple(reading.fused),
+        tuple(reading.tokens),
+        shortened(get("short") or name, SHORT_NAME_WIDTH),
+    )
+
+
+def kernel_name_data(kernel: KernelName) -> dict[str, Any]:
+    """A decoded name as JSON has it."""
+    data = {"name": kernel.name, **{field: getattr(kernel, field) for field in FIELDS}}
+    return data | {"fused": list(kernel.fused), "tokens": [asdict(token) for token in kernel.tokens]}
+
+
+def print_kernel_name(name: str, as_json: bool) -> int:
+    """Print a decoded name, for people or as JSON."""
+    kernel = decode_kernel_name(name)
+    if as_json:
+        print(json.dumps(kernel_name_data(kernel), indent=2))
+        return 0
+    rows = [("name", name), *((field, getattr(kernel, field) or "-") for field in FIELDS)]
+    for label, value in [*rows, ("fused", ", ".join(kernel.fused) or "-"), ("in short", kernel.short)]:
+        print(f"{label:10} {printable(value)}")
+    if kernel.tokens:
+        tokens = [(printable(one.token), one.basis, printable(one.meaning)) for one in kernel.tokens]
+        wide = min(max(len(token) for token, _, _ in tokens), SHORT_NAME_WIDTH // 2)
+        print("")
+        for token, basis, meaning in tokens:
+            print(f"  {token:{wide}}  {basis:10}  {meaning}")
+    return 0

@@ -1,0 +1,85 @@
+"""Kineto JSON, plain or gzipped, in; a `Trace` out. Whatever is odd in a file ends in one `TraceError`.
+
+Each event is decoded on its own and only as far as it is needed, so that a large trace costs little and an odd event
+spoils no other.
+"""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec import Raw
+
+from snippets.lab.trace.assembly import assemble
+from snippets.lab.trace.events import Trace, TraceError
+from snippets.lab.trace.kineto_events import TraceFile
+
+
+def read_trace(source: str | os.PathLike[str] | bytes, *, limit_bytes: int = 2_000_000_000) -> Trace:
+    """Read a trace from a file or from its bytes; refuse one that is over `limit_bytes` once decompressed."""
+    where = "trace" if isinstance(source, bytes) else os.fspath(source)
+    with no_collection():
+        return _parsed(_content(source, where, limit_bytes), where)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Pause the garbage collector: it would walk half a million live objects, again and again, to find no cycle."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _content(source: str | os.PathLike[str] | bytes, where: str, limit_bytes: int) -> bytes | bytearray:
+    try:
+        data: bytes | bytearray = source if isinstance(source, bytes) else Path(source).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise TraceError(f"{where}: cannot be read ({reason}); give the path of a .json or .json.gz trace") from error
+    if data[:2] == b"\x1f\x8b":
+        data = _decompressed(data, where, limit_bytes)
+    if len(data) > limit_bytes:
+        raise TraceError(f"{where}: over {limit_bytes:,} bytes; record fewer steps")
+    if not data:
+        raise TraceError(f"{where}: empty; record the trace again")
+    return data[3:] if data.startswith(b"\xef\xbb\xbf") else data
+
+
+def _decompressed(data: bytes | bytearray, where: str, limit_bytes: int) -> bytearray:
+    content = bytearray()
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            while len(content) <= limit_bytes and (block := file.read(1 << 20)):
+                content += block
+    except EOFError as error:
+        raise TraceError(f"{where}: the gzip stream is cut off; copy or record the trace again") from error
+    except (OSError, zlib.error) as error:
+        raise TraceError(f"{where}: the gzip stream is damaged ({error}); copy or record the trace again") from error
+    return content
+
+
+def _parsed(data: bytes | bytearray, where: str) -> Trace:
+    try:
+        if data[:64].lstrip()[:1] == b"[":  # Perfetto accepts a bare list of events, and so do we
+            return assemble(TraceFile(msgspec.json.decode(data, type=list[Raw])))
+        return assemble(msgspec.json.decode(data, type=TraceFile))
+    except msgspec.ValidationError as error:
+        raise TraceError(f"{where}: JSON, but no Kineto trace ({error}); export one by export_chrome_trace") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        try:
+            data.decode()
+        except UnicodeDecodeError as not_text:
+            raise TraceError(f"{where}: is not UTF-8 text ({not_text.reason}); give a .json or .json.gz") from error
+        raise TraceError(f"{where}: is no whole JSON ({error}); copy or record the trace again") from error

@@ -1,0 +1,130 @@
+"""One step of a trace as lanes of slices: what `timeline` draws, and nothing of how.
+
+A CPU thread is a lane, with its operators nested by rows and its CUDA calls below them; so is each stream of a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step
+from snippets.lab.trace.kernel_names import decode_kernel_name
+
+Kind = Literal["label", "annotation", "op", "call", "gemm", "pointwise", "other", "copy", "fill"]
+_KIND_OF_OPERATION: Mapping[str, Kind] = {
+    "gemm": "gemm",
+    "gemv": "gemm",
+    "elementwise": "pointwise",
+    "copy": "copy",
+    "memset": "fill",
+}
+_CLOCK_NOISE_US = 0.002
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Something that took time on a lane, `start_us` after the beginning of its step."""
+
+    name: str
+    kind: Kind
+    row: int
+    """Within its lane, counted from above: how deep an operator is nested; CUDA calls are below all operators."""
+    start_us: float
+    duration_us: float
+    pair: int | None
+    """What a call and the GPU work it started have in common; None where nothing is known of the other."""
+    source: CpuOp | CudaCall | GpuActivity
+
+    @property
+    def end_us(self) -> float:
+        """Where it ends, on the clock of `start_us`."""
+        return round(self.start_us + self.duration_us, 3)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A CPU thread or a stream of a GPU, its slices in start order within each kind of row."""
+
+    name: str
+    is_gpu: bool
+    slices: tuple[Slice, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows its slices take."""
+        return max((one.row for one in self.slices), default=-1) + 1
+
+
+class _Rows:
+    """The rows of a lane while they fill up: when the last slice of each ends."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    def place(self, span: Span, first: int = 0) -> int:
+        """The first row from `first` on that is free when `span` starts."""
+        row = first
+        while row < len(self.ends) and self.ends[row] > span.start_us + _CLOCK_NOISE_US:
+            row += 1
+        self.ends += [-math.inf] * (row + 1 - len(self.ends))
+        self.ends[row] = span.end_us
+        return row
+
+
+def lanes(step: Step, label: str = "") -> tuple[Lane, ...]:
+    """What is to be drawn of a step: a lane for each CPU thread by its first event, then one for each stream.
+
+    The step's own span is left out: it is the time axis. `label` names the annotation that is marked.
+    """
+    launched = {activity.correlation for activity in step.activities}
+    pairs: dict[int | None, int] = {}
+    for index, call in enumerate(step.calls):
+        if call.correlation and call.correlation in launched:
+            pairs.setdefault(call.correlation, index)
+    marked = step.find_annotation(label) if label else None
+    on_cpu: list[CpuOp | CudaCall] = [*step.ops, *step.calls]
+    threads = dict.fromkeys(one.thread for one in sorted(on_cpu, key=lambda one: one.start_us))
+    streams = sorted({(one.device, one.stream) for one in step.activities})
+    one_device = len({device for device, _ in streams}) == 1
+    found = []
+    for thread in threads:
+        name = "CPU" if len(threads) == 1 else f"CPU thread {thread.rpartition('/')[2]}"
+        found.append(Lane(name, False, _on_thread(step, thread, pairs, marked)))
+    for device, stream in streams:
+        name = f"GPU stream {stream}" if one_device else f"GPU {device}, stream {stream}"
+        found.append(Lane(name, True, _on_stream(step, device, stream, pairs)))
+    return tuple(found)
+
+
+def _on_thread(step: Step, thread: str, pairs: Mapping[int | None, int], marked: CpuOp | None) -> tuple[Slice, ...]:
+    """Operators below the one that called them, and CUDA calls below all of them."""
+    rows, row_of = _Rows(), dict[CpuOp | None, int]()
+    slices = []
+    for op in (op for op in step.ops if op.thread == thread):
+        row = row_of[op] = rows.place(op, row_of.get(op.parent, -1) + 1)
+        kind: Kind = "label" if op is marked else "annotation" if op.is_annotation else "op"
+        slices.append(_slice(step, op, kind, row, None))
+    below = len(rows.ends)
+    for call in (call for call in step.calls if call.thread == thread):
+        slices.append(_slice(step, call, "call", rows.place(call, below), pairs.get(call.correlation)))
+    return tuple(slices)
+
+
+def _on_stream(step: Step, device: int, stream: int, pairs: Mapping[int | None, int]) -> tuple[Slice, ...]:
+    rows = _Rows()
+    mine = (one for one in step.activities if (one.device, one.stream) == (device, stream))
+    return tuple(_slice(step, one, _kind(one), rows.place(one), pairs.get(one.correlation)) for one in mine)
+
+
+def _slice(step: Step, source: CpuOp | CudaCall | GpuActivity, kind: Kind, row: int, pair: int | None) -> Slice:
+    start = round(source.start_us - step.start_us, 3)
+    return Slice(source.name, kind, row, start, source.duration_us, pair, source)
+
+
+def _kind(activity: GpuActivity) -> Kind:
+    if activity.kind != "kernel":
+        return "copy" if activity.kind == "memcpy" else "fill"
+    return _KIND_OF_OPERATION.get(decode_kernel_name(activity.name).operation, "other")

@@ -1,0 +1,86 @@
+"""Questions that one asks of any trace: how long the GPU was busy, whether the steps agree, which step to show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from snippets.lab.trace.events import GpuActivity, Step, Trace, TraceError, by_start
+
+
+def busy_us(activities: Iterable[GpuActivity]) -> float:
+    """Time in which at least one activity ran: the union of their intervals over all streams, not their sum."""
+    busy, reached = 0.0, -math.inf
+    for activity in sorted(activities, key=by_start):
+        start, end = activity.start_us, activity.start_us + activity.duration_us
+        if end > reached:
+            busy += end - max(start, reached)
+            reached = end
+    return round(busy, 3)
+
+
+def extent_us(activities: Sequence[GpuActivity]) -> float:
+    """From the first start to the last end."""
+    first = min((a.start_us for a in activities), default=0.0)
+    return round(max((a.start_us + a.duration_us for a in activities), default=0.0) - first, 3)
+
+
+def idle_us(activities: Sequence[GpuActivity]) -> float:
+    """Time in which none ran, between the first start and the last end."""
+    return max(0.0, round(extent_us(activities) - busy_us(activities), 3))
+
+
+def kernel_time_us(activities: Iterable[GpuActivity]) -> float:
+    """Sum of the kernels' durations; copies and fills do not count."""
+    return round(math.fsum(a.duration_us for a in activities if a.kind == "kernel"), 3)
+
+
+def steps_agree(trace: Trace) -> bool:
+    """Whether all steps ran the same GPU work in the same order. One step alone agrees; no step does not."""
+    sequences = ([(a.kind, a.name) for a in step.activities] for step in trace.steps)
+    first = next(sequences, None)
+    return first is not None and all(sequence == first for sequence in sequences)
+
+
+def require_steps(trace: Trace) -> None:
+    """Raise TraceError when there is no step to speak of."""
+    if not trace.steps:
+        raise TraceError(
+            "no active steps: the trace has no ProfilerStep annotation. Profile with a schedule, call prof.step() "
+            "after each iteration and run at least wait + warmup + active iterations"
+        )
+
+
+def require_kernels(trace: Trace) -> None:
+    """Raise TraceError when no kernel was recorded, on any step or none."""
+    if not any(activity.kind == "kernel" for activity in trace.activities):
+        raise TraceError(
+            "no GPU kernels in the trace. Check: ProfilerActivity.CUDA among the activities; that warm-up did not "
+            "swallow the steps; that the work ran on the GPU; that the driver lets this user profile "
+            "(CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: load it with NVreg_RestrictProfilingToAdminUsers=0)"
+        )
+
+
+def count_launches(step: Step) -> int:
+    """Runtime and driver calls that put the step's work on the GPU."""
+    return len({activity.launch.start_us for activity in step.activities if activity.launch is not None})
+
+
+def annotation_us(step: Step, label: str) -> float:
+    """CPU time from entering an annotation of the step to leaving it. Raises `TraceError` without one."""
+    annotation = step.find_annotation(label)
+    if annotation is None:
+        raise TraceError(f"{step.name} has no annotation {label!r}")
+    return annotation.duration_us
+
+
+def middle_step(trace: Trace) -> Step:
+    """The step in the middle: the first may carry start-up, the last the closing wait. Raises `TraceError`."""
+    require_steps(trace)
+    return trace.steps[len(trace.steps) // 2]
+
+
+def durations_us(trace: Trace) -> tuple[tuple[float, ...], ...]:
+    """How long each activity of the middle step took: in every step when they agree, else in that one alone."""
+    steps = trace.steps if steps_agree(trace) else (middle_step(trace),)
+    return tuple(zip(*([activity.duration_us for activity in one.activities] for one in steps), strict=True))

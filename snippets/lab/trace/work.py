@@ -1,0 +1,206 @@
+"""What a kernel had to do: the floating-point operations of its product, the bytes it had to move, where a trace tells.
+
+A trace knows the operator that launched a kernel, and with `record_shapes` the shapes, strides and types of its inputs.
+For matrix products and pointwise operators that is enough; for a kernel that a compiler fused it is not, and where
+anything is unsure the answer is None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from snippets.lab.trace.events import CpuOp, GpuActivity, Step
+
+MatmulShape = tuple[int, int, int]
+KnownWork = Mapping[int, tuple[int, int]]
+"""Place of an activity in its step -> FLOPs and bytes, from who knows what the trace does not tell."""
+
+
+@dataclass(frozen=True)
+class ActivityWork:
+    """The least an activity has to do: each input read once, each output written once."""
+
+    flops: int
+    """Floating-point operations of a matrix product, a multiply-add counted as two; of anything else none."""
+    bytes: int
+    matmul: MatmulShape | None = None
+    """(M, K, N) of the matrix product, batch folded into M."""
+
+
+class _Tensor(NamedTuple):
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    type: str
+
+    @property
+    def bytes(self) -> int:
+        """Of its distinct elements: those that an expanded dimension repeats count once.
+
+        Nothing for one without dimensions: nearly always a Python number, passed along with the launch. Raises
+        `_Unknown` when its rows may overlap.
+        """
+        count, reach = min(len(self.shape), 1), 0
+        for stride, size in sorted(zip(self.strides, self.shape, strict=True)):
+            if size > 1 and 0 < stride <= reach:
+                raise _Unknown
+            reach += stride * (size - 1)
+            count *= size if stride else min(size, 1)
+        return count * _BYTES[self.type]
+
+
+class _Unknown(Exception):
+    """The trace does not tell."""
+
+
+_BYTES = {
+    "bool": 1,
+    "signed char": 1,
+    "unsigned char": 1,
+    "short int": 2,
+    "int": 4,
+    "long int": 8,
+    "c10::Float8_e4m3fn": 1,
+    "c10::Float8_e5m2": 1,
+    "c10::Half": 2,
+    "c10::BFloat16": 2,
+    "float": 4,
+    "double": 8,
+}
+_FLOATS = {"c10::Half", "c10::BFloat16", "float", "double"}
+_NO_TENSORS = {"", "Scalar", "ScalarList"}
+_PRODUCTS = {
+    "aten::mm": (0, 1, None, 2),
+    "aten::bmm": (0, 1, None, 2),
+    "aten::matmul": (0, 1, None, 2),
+    "aten::linear": (0, 1, 2, 3),
+    "aten::addmm": (1, 2, 0, 5),
+    "aten::baddbmm": (1, 2, 0, 5),
+}
+"""Operator -> places of both factors and of what is added, and how many inputs stand before an `out`."""
+_OF_ONE = "abs cos erf exp gelu log neg relu rsqrt sigmoid silu sin sqrt tanh"
+_OF_TWO = """
+    add clamp_max clamp_min div maximum minimum mul pow rsub sub
+    gelu_backward sigmoid_backward silu_backward tanh_backward threshold_backward
+"""
+_POINTWISE = {f"aten::{name}": 1 for name in _OF_ONE.split()} | {f"aten::{name}": 2 for name in _OF_TWO.split()}
+"""Operator -> how many inputs it reads element by element; those that are numbers are not read from memory."""
+
+
+def step_work(
+    step: Step, known: KnownWork | Callable[[Step], KnownWork] | None = None
+) -> tuple[ActivityWork | None, ...]:
+    """What each activity of a step had to do, in their order; None where neither `known` nor the trace tells.
+
+    A copy within the GPU's memory reads and writes its bytes, any other copy or fill touches them once there. A
+    kernel's work is its operator's, when the operator launched no second kernel: the work of two cannot be divided.
+    Two inputs that are one tensor count twice, and what `addmm` adds counts also when its `beta` is 0: the trace
+    tells neither.
+    """
+    told = known(step) if callable(known) else known or {}
+    kernels = Counter(activity.op for activity in step.activities if activity.kind == "kernel")
+    return tuple(
+        ActivityWork(*told[index]) if index in told else _work(activity, kernels[activity.op])
+        for index, activity in enumerate(step.activities)
+    )
+
+
+def _work(activity: GpuActivity, kernels_of_op: int) -> ActivityWork | None:
+    if activity.kind != "kernel":
+        twice = activity.kind == "memcpy" and "DtoD" in activity.name
+        return None if activity.moved_bytes is None else ActivityWork(0, (1 + twice) * activity.moved_bytes)
+    if activity.op is None or kernels_of_op != 1:
+        return None
+    try:
+        return _of_op(activity.op.name, _tensors(activity.op))
+    except (_Unknown, IndexError):  # IndexError: fewer inputs than the operator of this name has
+        return None
+
+
+def _tensors(op: CpuOp) -> tuple[_Tensor | None, ...]:
+    """The inputs of an operator, None for what is no tensor. Raises `_Unknown` for a type that is not known."""
+    if not len(op.input_shapes) == len(op.input_strides) == len(op.input_types):
+        raise _Unknown
+    return tuple(map(_tensor, op.input_shapes, op.input_strides, op.input_types))
+
+
+def _tensor(shape: tuple[int, ...], strides: tuple[int, ...], kind: str) -> _Tensor | None:
+    if kind in _BYTES and len(shape) == len(strides):
+        return _Tensor(shape, strides, kind)
+    if kind in _NO_TENSORS and not shape:
+        return None
+    raise _Unknown
+
+
+def _of_op(name: str, inputs: Sequence[_Tensor | None]) -> ActivityWork:
+    if name in _PRODUCTS:
+        return _product(inputs, *_PRODUCTS[name], transposed=name == "aten::linear")
+    if name in ("aten::fill_", "aten::zero_", "aten::copy_") and (written := inputs[0]) is not None:
+        read = [inputs[1]] if name == "aten::copy_" else []
+        return ActivityWork(0, _written(written.shape, written.type) + _read(read))
+    base = name.removesuffix("_")
+    if base not in _POINTWISE:
+        raise _Unknown
+    return _pointwise(inputs, _POINTWISE[base], in_place=base != name)
+
+
+def _product(
+    inputs: Sequence[_Tensor | None], left: int, right: int, added: int | None, count: int, *, transposed: bool
+) -> ActivityWork:
+    """Of `inputs[left] @ inputs[right]`, the latter transposed for `linear`, plus `inputs[added]`."""
+    if len(inputs) not in (count, count + 1):
+        raise _Unknown
+    a, b, c = inputs[left], inputs[right], None if added is None else inputs[added]
+    if a is None or b is None or a.type != b.type or a.type not in _FLOATS or min(len(a.shape), len(b.shape)) < 2:
+        raise _Unknown
+    columns, depth = b.shape[-2:] if transposed else b.shape[:-3:-1]
+    shape = (*_broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], columns)
+    if a.shape[-1] != depth or (c is not None and (c.type != a.type or _broadcast(c.shape, shape) != shape)):
+        raise _Unknown
+    written = _out(inputs[count:], shape, a.type)
+    product = (math.prod(shape[:-1]), depth, columns)
+    return ActivityWork(2 * math.prod(product), _read((a, b, c)) + written, product)
+
+
+def _pointwise(inputs: Sequence[_Tensor | None], count: int, *, in_place: bool) -> ActivityWork:
+    """Of an operator that reads its first `count` inputs, broadcast to one shape, and writes one output of it."""
+    read = [one for one in inputs[:count] if one is not None and one.shape]
+    if not read or {one.type for one in read} - _FLOATS or len({one.type for one in read}) > 1:
+        raise _Unknown  # between types, or from whole numbers, the result's type depends on the operator
+    shape = _broadcast(*(one.shape for one in read))
+    if in_place and (inputs[0] is None or inputs[0].shape != shape):
+        raise _Unknown
+    out = [one for one in inputs[count:] if one is not None]
+    return ActivityWork(0, _read(read) + _out(out, shape, read[0].type))
+
+
+def _out(given: Sequence[_Tensor | None], shape: tuple[int, ...], kind: str) -> int:
+    """Bytes written: of `out` where one is given, else of a new tensor."""
+    if not given:
+        return _written(shape, kind)
+    if len(given) > 1 or given[0] is None or given[0].shape != shape:
+        raise _Unknown
+    return _written(shape, given[0].type)
+
+
+def _written(shape: tuple[int, ...], kind: str) -> int:
+    return math.prod(shape) * _BYTES[kind]
+
+
+def _read(tensors: Sequence[_Tensor | None]) -> int:
+    return sum(one.bytes for one in tensors if one is not None)
+
+
+def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that PyTorch broadcasts `shapes` to. Raises `_Unknown` where it would refuse."""
+    longest = max(map(len, shapes))
+    sizes = []
+    for column in zip(*((1,) * (longest - len(shape)) + shape for shape in shapes), strict=True):
+        found = {size for size in column if size != 1} or {1}
+        if len(found) > 1:
+            raise _Unknown
+        sizes.append(found.pop())
+    return tuple(sizes)
