@@ -22,24 +22,31 @@ from snippets.lab.drawing.numbers import figure_cell
 from snippets.lab.drawing.timeline import timeline
 from snippets.lab.page.diff import diff_table
 from snippets.lab.page.frame import provenance, show, verdicts, warning
+from snippets.lab.page.glossary import glossary_terms
 from snippets.lab.page.guesses import guess_choice, guess_number, guess_order
 from snippets.lab.page.kernel_name import kernel_name_html, with_kernel_names
+from snippets.lab.page.ledger import claims_table, ledger_table, status_counts
+from snippets.lab.page.nav import chapter_list
 from snippets.lab.page.tables import comparison_table, dispatch_tree, kernel_table, profiler_table, sweep_table
 
 __all__ = [
     "RooflinePoint",
     "bytes_moved",
+    "chapter_list",
+    "claims_table",
     "comparison_table",
     "cpu_gpu_bars",
     "diff_table",
     "dispatch_tree",
     "figure_cell",
+    "glossary_terms",
     "guess_choice",
     "guess_number",
     "guess_order",
     "kernel_bars",
     "kernel_name_html",
     "kernel_table",
+    "ledger_table",
     "profiler_table",
     "provenance",
     "regimes",
@@ -47,6 +54,7 @@ __all__ = [
     "roofline_of",
     "show",
     "stacked_bars",
+    "status_counts",
     "sweep_table",
     "timeline",
     "timing_bars",
