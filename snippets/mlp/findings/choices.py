@@ -8,13 +8,14 @@ from dataclasses import replace
 
 from snippets.lab.finding import Device, Figure, Measure, Run, at_most, between, claim, equals, format_value
 from snippets.lab.finding.device import timing_of_samples
-from snippets.lab.finding.measure import paired_ratio, unpaired_ratio
+from snippets.lab.finding.measure import derived, paired_ratio, unpaired_ratio
 from snippets.lab.html import Cell, Html, details, table
 from snippets.lab.page import show as show
 from snippets.lab.page import timing_bars
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
-from snippets.mlp.findings.steps import blocks_and_threads, copy_share, hidden_elements, pointwise_kernel, pointwise_us
+from snippets.mlp.findings.eager import copy_share, pointwise_us
+from snippets.mlp.findings.steps import gate_elements, launch_size, pointwise
 
 WIDTHS = {"3072": "", "4096": "_4096"}
 """Hidden size -> what the names of its recordings end in."""
@@ -27,7 +28,7 @@ def config_name(elements: int, threads: int) -> str:
 
 def compiled_anew(device: Device) -> list[tuple[int, int, float]]:
     """Each compilation of `mlp/tuned`, in order: elements and threads of a block of the fused kernel, and its time."""
-    data, elements = device["mlp/tuned"].data, hidden_elements(device["mlp/compiled"].step)
+    data, elements = device["mlp/tuned"].data, gate_elements(device["mlp/compiled"].step)
     launches = zip(data["grid"], data["block"], data["fused_us"], strict=True)
     return [(math.ceil(elements / math.prod(grid)), math.prod(block), us) for grid, block, us in launches]
 
@@ -58,8 +59,8 @@ def config_in_trace(device: Device) -> Figure:
     """The configuration that the compiled forward of this page got."""
 
     def config(step: Step) -> str:
-        blocks, threads = blocks_and_threads(pointwise_kernel(step))
-        return config_name(math.ceil(hidden_elements(step) / (blocks or 1)), threads)
+        blocks, threads = launch_size(pointwise(step)[0])
+        return config_name(math.ceil(gate_elements(step) / (blocks or 1)), threads)
 
     return device["mlp/compiled"].per_step(config)
 
@@ -67,8 +68,7 @@ def config_in_trace(device: Device) -> Figure:
 @claim("O-P17", equals("1024 elements to 128 threads, 512 elements to 256 threads"), scope="this-gpu")
 def two_configurations(device: Device) -> Figure:
     """Compiled anew twelve times, the same forward gets one of two launch configurations for its fused kernel:
-    1024 elements to a block of 128 threads, or 512 to one of 256.
-    """
+    1024 elements to a block of 128 threads, or 512 to one of 256."""
     return Figure(", ".join(configs(device)), origin="mlp/tuned, the fastest first")
 
 
@@ -82,8 +82,7 @@ def slow_over_fast(device: Device) -> Figure:
 @claim("O-P19", between(25, 75), scope="timing")
 def slow_share(device: Device) -> Figure:
     """Neither is an exception: at least a quarter of the compilations get the slower one, and at least a quarter
-    the faster.
-    """
+    the faster."""
     slow, of = slow_choices(device).number, len(compiled_anew(device))
     return Figure(100 * slow / of, "%", origin="mlp/tuned", display=f"{slow:g} of {of}")
 
@@ -113,13 +112,13 @@ def same_footprint(device: Device) -> Figure:
     """Liger's kernel has the same threads, registers and estimated occupancy at 3072 columns and at 4096."""
 
     def footprint(step: Step) -> str:
-        kernel = pointwise_kernel(step)
+        kernel = pointwise(step)[0]
         occupancy = format_value(kernel.occupancy_percent or 0, "%")
-        return f"{blocks_and_threads(kernel)[1]} threads, {kernel.registers} registers, {occupancy} occupancy"
+        return f"{launch_size(kernel)[1]} threads, {kernel.registers} registers, {occupancy} occupancy"
 
     first, other = device["mlp/liger"].per_step(footprint), device["mlp/liger_4096"].per_step(footprint)
     display = f"{first.value}, at both" if first.value == other.value else ""
-    return Figure(f"{first.value}; {other.value}", display=display, conclusive=first.conclusive and other.conclusive)
+    return derived(f"{first.value}; {other.value}", first, other, display=display)
 
 
 def slow_speedup(device: Device) -> Figure:
@@ -145,7 +144,7 @@ FIGURES: Mapping[str, Measure] = {
 
 def in_trace(run: Run) -> Timing:
     """Time of the fused kernel in the trace."""
-    return run.step_timing(lambda step: pointwise_kernel(step).duration_us)
+    return run.step_timing(lambda step: pointwise(step)[0].duration_us)
 
 
 def choices(device: Device) -> Html:

@@ -6,38 +6,34 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, at_least, between, claim, equals, matches
+from snippets.lab.finding.device import timing_of_samples
 from snippets.lab.finding.figure import format_value
-from snippets.lab.finding.measure import paired_ratio, smallest, unpaired_ratio
+from snippets.lab.finding.measure import derived, paired_ratio, smallest, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
 from snippets.lab.page import timing_bars
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
+from snippets.mlp.findings.eager import gemm_kernels, pointwise_us
 from snippets.mlp.findings.steps import (
     BF16_BYTES,
-    ONE_SEQUENCE,
-    ONE_TOKEN,
-    SWEEPS,
     VARIANTS,
-    blocks_and_threads,
-    gemm_kernels,
+    gate_elements,
     gemms,
-    hidden_elements,
+    launch_size,
     matmul_shapes,
-    pointwise_kernel,
-    pointwise_us,
+    pointwise,
 )
 
 MATMULS = ("gate", "up", "down")
 
 
-def in_trace_and_sustained(device: Device) -> dict[str, tuple[Timing, Timing]]:
-    """Eager's three matmuls, by name and shape: time in the trace, and bare for long. Raises `NotTimed`."""
+def trace_and_sustained(device: Device) -> dict[str, dict[str, Timing]]:
+    """Eager's three matmuls, by name and shape: time in the trace, and of the bare one for long. Raises `NotTimed`."""
     run, times = device["mlp/eager"], {}
-    for index, shape in enumerate(matmul_shapes(run.step)):
-        text = "x".join(map(str, shape))
-        in_trace = run.step_timing(lambda step, index=index: gemms(step)[index].duration_us)
-        times[f"{MATMULS[index]}, {text}"] = in_trace, run.ceiling(f"matmul {text}").timing
+    for index, shape in enumerate("x".join(map(str, sizes)) for sizes in matmul_shapes(run.step)):
+        in_trace = timing_of_samples([gemms(step)[index].duration_us for step in run.steps])
+        times[f"{MATMULS[index]}, {shape}"] = {"trace": in_trace, "sustained": run.ceiling(f"matmul {shape}").timing}
     return times
 
 
@@ -55,13 +51,7 @@ def recompiled(device: Device, mode: str) -> str:
     return f"{sum(b > a for a, b in itertools.pairwise(counts))} of {len(counts) - 1}"
 
 
-def are_two_kinds(figure: Figure) -> bool:
-    """Whether gate and up run one kernel and down another."""
-    gate, up, down = str(figure.value).split(", ")
-    return gate == up != down
-
-
-@claim("O-P1", are_two_kinds, scope="this-gpu")
+@claim("O-P1", matches(r"([^,]+), \1, (?!\1$)[^,]+"), scope="this-gpu")
 def two_kinds(device: Device) -> Figure:
     """gate and up, two equal products, run one kernel; down runs another."""
     return gemm_kernels(device["mlp/eager"])
@@ -74,7 +64,7 @@ def blocks_of_gemms(device: Device) -> Figure:
 
     def launches(step: Step) -> str:
         calls = {kernel.launch.name for kernel in gemms(step) if kernel.launch}
-        blocks = {blocks_and_threads(kernel)[0] for kernel in gemms(step)}
+        blocks = {launch_size(kernel)[0] for kernel in gemms(step)}
         return f"{', '.join(sorted(calls))}, {', '.join(map(str, sorted(blocks)))} blocks, {count} multiprocessors"
 
     return device["mlp/eager"].per_step(launches)
@@ -90,15 +80,14 @@ def memsets(device: Device) -> Figure:
         return ", ".join(f"{name} {fill.moved_bytes} bytes" for name, fill in owners) or "none"
 
     figures = [device[experiment].per_step(fills) for experiment in VARIANTS.values()]
-    values = dict.fromkeys(str(figure.value) for figure in figures)
-    listed = values if len(values) == 1 else [str(figure.value) for figure in figures]
-    return Figure("; ".join(listed), conclusive=all(figure.conclusive for figure in figures))
+    values = [str(figure.value) for figure in figures]
+    return derived("; ".join(values if len(set(values)) > 1 else values[:1]), *figures)
 
 
 @claim("O-P4", lambda figure: figure.number > 1.02, scope="timing")
 def sustained_over_trace(device: Device) -> Figure:
     """In the short trace each GEMM is faster than the same product, bare but timed for long."""
-    ratios = [long.median_us / short.median_us for short, long in in_trace_and_sustained(device).values()]
+    ratios = [pair["sustained"].median_us / pair["trace"].median_us for pair in trace_and_sustained(device).values()]
     return Figure(min(ratios), "x", (min(ratios), max(ratios)))
 
 
@@ -112,7 +101,7 @@ def fused_over_mul(device: Device) -> Figure:
 def saved_memory(device: Device) -> Figure:
     """The compiled forward peaks lower than eager by at least one tensor of the hidden size."""
     eager, fused = (device[name].point.peak_memory_bytes for name in ("mlp/eager", "mlp/compiled"))
-    hidden = BF16_BYTES * hidden_elements(device["mlp/eager"].step)
+    hidden = BF16_BYTES * gate_elements(device["mlp/eager"].step)
     return Figure((eager - fused) / hidden, display=f"{format_value(eager - fused, 'bytes')} less")
 
 
@@ -121,7 +110,7 @@ def liger_launch(device: Device) -> Figure:
     """Liger's launch follows from the shape alone: a block for each row, its threads from the number of columns."""
 
     def launch(step: Step) -> str:
-        (blocks, threads), (rows, _, columns) = blocks_and_threads(pointwise_kernel(step)), matmul_shapes(step)[0]
+        (blocks, threads), (rows, _, columns) = launch_size(pointwise(step)[0]), matmul_shapes(step)[0]
         return f"{blocks} blocks of {threads} threads for {rows} rows of {columns}"
 
     return device["mlp/liger"].per_step(launch)
@@ -130,12 +119,10 @@ def liger_launch(device: Device) -> Figure:
 @claim("O-P8", at_least(1.2), scope="timing")
 def liger_on_the_cpu(device: Device) -> Figure:
     """Free of Dynamo is not free of overhead: at one token and at one sequence a Liger call keeps the CPU busy at
-    least a fifth longer than an eager one.
-    """
-    eager, liger = SWEEPS["eager"], SWEEPS["Liger"]
-    return smallest(
-        *(paired_ratio(device[liger + at], device[eager + at], "enqueue") for at in (ONE_TOKEN, ONE_SEQUENCE))
-    )
+    least a fifth longer than an eager one."""
+    sizes = ("[batch=1,seq=1]", "[batch=1,seq=128]")
+    pairs = [(device["mlp/sweep_liger" + size], device["mlp/sweep_eager" + size]) for size in sizes]
+    return smallest(*(paired_ratio(liger, eager, "enqueue") for liger, eager in pairs))
 
 
 @claim("O-P9", equals("static: 3 of 3, automatic: 1 of 3"))
@@ -147,16 +134,14 @@ def static_or_automatic(device: Device) -> Figure:
 @claim("O-P10", at_least(20), scope="timing")
 def cost_of_compiling(device: Device) -> Figure:
     """A call that compiles takes at least twenty times as long as one that does not."""
-    compiling: list[float] = []
-    others: list[float] = []
+    calls_ms: dict[bool, list[float]] = {True: [], False: []}
     for mode in ("static", "automatic"):
         changes = itertools.pairwise([0, *compilations(device, mode)])
-        calls_ms = map(float, device["mlp/new_shapes"].data[mode]["first_call_ms"])
-        for (before, after), ms in zip(changes, calls_ms, strict=True):
-            (compiling if after > before else others).append(ms)
-    if not others:
+        for (before, after), ms in zip(changes, device["mlp/new_shapes"].data[mode]["first_call_ms"], strict=True):
+            calls_ms[after > before].append(float(ms))
+    if not calls_ms[False]:
         return Figure(0.0, "x", display="every call compiled", conclusive=False)
-    return Figure(min(compiling) / max(others), "x")
+    return Figure(min(calls_ms[True]) / max(calls_ms[False]), "x")
 
 
 def by_cpu(device: Device) -> Figure:
@@ -173,10 +158,8 @@ FIGURES: Mapping[str, Measure] = {
 
 def gemm_times(device: Device) -> Html:
     """The three GEMMs of eager: time in the trace, and of the same matmul bare and sustained."""
-    times = in_trace_and_sustained(device)
-    groups = {matmul: {"trace": short, "sustained": long} for matmul, (short, long) in times.items()}
     caption = "The three GEMMs in the trace, and the same products bare and sustained"
-    return timing_bars(device, groups, caption, axis="time of one product, M x K x N")
+    return timing_bars(device, trace_and_sustained(device), caption, axis="time of one product, M x K x N")
 
 
 def new_shapes(device: Device) -> Html:

@@ -8,26 +8,38 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import replace
 
-from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Source, between, claim, equals
+from snippets.lab.finding import Device, Figure, Measure, Run, Source, between, claim, equals, matches
 from snippets.lab.trace.averages import key_averages
 from snippets.lab.trace.events import Step
-from snippets.mlp.findings.steps import (
-    BF16_BYTES,
-    copy_share,
-    gemm_kernels,
-    gemms,
-    matmul_shapes,
-    moved_bytes,
-    op_name,
-    order,
-    pointwise,
-    pointwise_kernel,
-    pointwise_us,
-)
+from snippets.mlp.findings.steps import gemms, matmul_shapes, op_name, order, pointwise, pointwise_bytes
 
 METADATA_OPS = {"aten::t", "aten::transpose", "aten::as_strided", "aten::reshape", "aten::view", "aten::_unsafe_view"}
+A100_GEMMS = r"(ampere_bf16_s16816gemm_bf16_128x128[^,]*), \1, ampere_bf16_s16816gemm_bf16_128x256[^,]*"
 A100_NAMES = "ampere_bf16_s16816gemm_bf16_128x128_…_stages_32x5_tn twice, then …_128x256_…_stages_64x3_tn"
 SHAPES = "[8192,768]x[768,3072], [8192,768]x[768,3072], [8192,3072]x[3072,768]"
+
+
+def gemm_kernels(run: Run) -> Figure:
+    """Names of the three GEMM kernels, in short where gate and up run one."""
+    names = run.per_step(lambda step: ", ".join(kernel.name for kernel in gemms(step)))
+    gate, up, down = str(names.value).split(", ")
+    return replace(names, display=f"{gate} twice, then {down}") if gate == up else names
+
+
+def pointwise_us(run: Run, index: int = 0) -> Figure:
+    """Time of a pointwise kernel in the trace."""
+    return run.per_step(lambda step: pointwise(step)[index].duration_us, "us")
+
+
+def moved_bytes(run: Run) -> Figure:
+    """What the pointwise kernels of a step have to move together."""
+    return run.per_step(lambda step: sum(pointwise_bytes(step)), "bytes")
+
+
+def copy_share(run: Run) -> Figure:
+    """The rate at which the first pointwise kernel moves what it has to, in percent of a plain copy's."""
+    copy = run.ceiling("copy").rate
+    return run.per_step(lambda step: 100 * pointwise_bytes(step)[0] / pointwise(step)[0].duration_us * 1e6 / copy, "%")
 
 
 @claim("M1", equals("mm, mm, gelu, mul, mm"), source=Source("Part 2", "5 kernels: GEMM, GEMM, GELU, mul, GEMM"))
@@ -36,14 +48,7 @@ def kernels_in_order(device: Device) -> Figure:
     return device["mlp/eager"].per_step(order)
 
 
-def names_a100_tiles(figure: Figure) -> bool:
-    """Whether the GEMMs have the A100's names."""
-    gate, up, down = str(figure.value).split(", ")
-    known = "ampere_bf16_s16816gemm_bf16_"
-    return gate == up and gate.startswith(f"{known}128x128") and down.startswith(f"{known}128x256")
-
-
-@claim("M2", names_a100_tiles, scope="this-gpu", source=Source("Part 2", A100_NAMES))
+@claim("M2", matches(A100_GEMMS), scope="this-gpu", source=Source("Part 2", A100_NAMES))
 def a100_names(device: Device) -> Figure:
     """gate and up run ampere_bf16_s16816gemm_bf16_128x128_…_stages_32x5_tn, down runs …_128x256_…_stages_64x3_tn.
 
@@ -70,8 +75,8 @@ def templates(device: Device) -> Figure:
     expression = r"vectorized_elementwise_kernel<(\d+).*?(GeluCUDAKernelImpl|MulFunctor)"
 
     def widths(step: Step) -> str:
-        matches = (re.search(expression, kernel.name) for kernel in pointwise(step))
-        return ", ".join(f"{match[2]} {match[1]} wide" for match in matches if match)
+        names = (re.search(expression, kernel.name) for kernel in pointwise(step))
+        return ", ".join(f"{match[2]} {match[1]} wide" for match in names if match)
 
     return device["mlp/eager"].per_step(widths)
 
@@ -100,10 +105,10 @@ def queries(device: Device) -> Figure:
 
 
 def only_mm_works(figure: Figure) -> bool:
-    """Whether the chain is as expected, and its metadata operators put no work on the GPU."""
-    chain, working, idle = str(figure.value).split("; ")
-    is_chain = (chain, working) == ("aten::linear > aten::matmul > aten::mm", "GPU work: aten::mm")
-    return is_chain and set(idle.removeprefix("none: ").split(", ")) >= METADATA_OPS
+    """Whether the chain is as expected, and all metadata operators are among those without work on the GPU."""
+    working, _, idle = str(figure.value).partition("; none: ")
+    is_mm = working == "aten::linear > aten::matmul > aten::mm; GPU work: aten::mm"
+    return is_mm and {*idle.split(", ")} >= METADATA_OPS
 
 
 @claim(
@@ -111,8 +116,7 @@ def only_mm_works(figure: Figure) -> bool:
 )
 def metadata_only(device: Device) -> Figure:
     """In each aten::linear the chain linear > matmul > mm reaches the GPU, and only through mm: t, transpose,
-    as_strided, reshape, view and _unsafe_view launch nothing.
-    """
+    as_strided, reshape, view and _unsafe_view launch nothing."""
     figure = device["mlp/eager"].per_step(inside_linear)
     return replace(figure, display=str(figure.value).replace("aten::", ""))
 
@@ -136,8 +140,7 @@ def working_ops(step: Step) -> str:
 @claim("M6", equals(SHAPES), source=Source("Part 2", "the same shapes, 38.7 GFLOP each"))
 def shapes(device: Device) -> Figure:
     """The products are [8192,768]x[768,3072] twice and [8192,3072]x[3072,768]: equally many floating-point
-    operations.
-    """
+    operations."""
     return device["mlp/eager"].per_step(
         lambda step: ", ".join(f"[{m},{k}]x[{k},{n}]" for m, k, n in matmul_shapes(step))
     )
@@ -162,26 +165,10 @@ def idle_over_mm(device: Device) -> Figure:
     return Figure(100 * idle / mm, "%", origin="mlp/eager, sums over its trace")
 
 
-def intermediate_bytes(device: Device) -> Figure:
-    """Bytes of GELU's input, and so of its result."""
-
-    def of_gelu(step: Step) -> int:
-        return sum(BF16_BYTES * math.prod(op.input_shapes[0]) for op in step.ops if op.name == "aten::gelu")
-
-    return device["mlp/eager"].per_step(of_gelu, "bytes")
-
-
 def clock(device: Device) -> Figure:
     """The clock of the multiprocessors just after timing."""
-    mhz = device["mlp/eager"].environment.clocks.get("sm_mhz")
-    if mhz is None:
-        raise NotRecorded("mlp/eager has no clocks; make record CHAPTER=mlp")
+    mhz = device["mlp/eager"].environment.clocks["sm_mhz"]
     return Figure(mhz, display=f"{mhz:,.0f} MHz", origin="nvidia-smi, just after timing")
-
-
-def gelu_of_gate(step: Step) -> float:
-    """GELU's time in percent of that of the gate's GEMM."""
-    return 100 * pointwise_kernel(step).duration_us / gemms(step)[0].duration_us
 
 
 FIGURES: Mapping[str, Measure] = {
@@ -193,10 +180,11 @@ FIGURES: Mapping[str, Measure] = {
     "chain_over_mm": idle_over_mm,
     "gate_us": lambda device: device["mlp/eager"].per_step(lambda step: gemms(step)[0].duration_us, "us"),
     "gelu_us": lambda device: pointwise_us(device["mlp/eager"], 0),
-    "gelu_of_gate": lambda device: device["mlp/eager"].per_step(gelu_of_gate, "%"),
+    "gelu_of_gate": lambda device: device["mlp/eager"].per_step(
+        lambda step: 100 * pointwise(step)[0].duration_us / gemms(step)[0].duration_us, "%"
+    ),
     "mul_us": lambda device: pointwise_us(device["mlp/eager"], 1),
     "gemm_flops": lambda device: device["mlp/eager"].per_step(lambda s: 2 * math.prod(matmul_shapes(s)[0]), "flop"),
-    "intermediate_bytes": intermediate_bytes,
     "eager_bytes": lambda device: moved_bytes(device["mlp/eager"]),
     "gelu_percent": lambda device: copy_share(device["mlp/eager"]),
     "clock": clock,

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from snippets.lab.drawing.bar_charts import cpu_gpu_bars, kernel_bars, timing_bars
 from snippets.lab.experiment import Parameters
 from snippets.lab.finding import Device, Figure, Measure, Source, at_least, between, claim
-from snippets.lab.finding.measure import paired_ratio, smallest, unpaired_ratio
+from snippets.lab.finding.measure import derived, paired_ratio, ratio_of_kinds, smallest, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.drawing.bar_charts import cpu_gpu_bars, kernel_bars, timing_bars
 from snippets.lab.page import comparison_table, figure_cell, regimes, roofline, timeline
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import kernel_time_us
-from snippets.mlp.findings.steps import ONE_SEQUENCE, ONE_TOKEN, SWEEPS, VARIANTS, pointwise, pointwise_us
+from snippets.mlp.findings.eager import pointwise_us
+from snippets.mlp.findings.steps import VARIANTS, pointwise
 
+SWEEPS = {"eager": "mlp/sweep_eager", "compiled": "mlp/sweep_compiled", "Liger": "mlp/sweep_liger"}
+ONE_TOKEN, ONE_SEQUENCE = "[batch=1,seq=1]", "[batch=1,seq=128]"
 ARTICLE = "“The Profiling Deep-Dive on nn.Linear Fusion”, an article about Part 2"
 SERIES_GEMMS_US, SERIES_FUSED_US = (190.0, 190.0, 170.0), 89.4
 """Part 2's kernel times: gate, up and down; Inductor's fused kernel."""
@@ -56,15 +58,13 @@ def launches_saved(device: Device) -> Figure:
     more than the launch it saves. Fusion of pointwise operators saves mostly memory traffic.
     """
     eager, fused = (device[name].per_step(lambda step: len(step.kernels)) for name in ("mlp/eager", "mlp/compiled"))
-    percent = 100 * (1 - fused.number / eager.number)
-    return Figure(percent, "%", conclusive=eager.conclusive and fused.conclusive)
+    return derived(100 * (1 - fused.number / eager.number), eager, fused, unit="%")
 
 
 @claim("O-P14", at_least(1.1), scope="timing")
 def slower_from_python(device: Device) -> Figure:
     """Launched from Python at one token and at one sequence, the compiled forward and Liger's both take at least
-    a tenth longer than eager's.
-    """
+    a tenth longer than eager's."""
     sizes, variants = (ONE_TOKEN, ONE_SEQUENCE), ("compiled", "Liger")
     return smallest(*(at_size(device, variant, "eager", size) for size in sizes for variant in variants))
 
@@ -72,8 +72,7 @@ def slower_from_python(device: Device) -> Figure:
 @claim("O-P16", at_least(1.05))
 def lower_error(device: Device) -> Figure:
     """Keeping the tensor between in registers also keeps its precision: the compiled forward's error is at least
-    a twentieth lower than eager's.
-    """
+    a twentieth lower than eager's."""
     eager, fused = (device[name].point.relative_error for name in ("mlp/eager", "mlp/compiled"))
     return Figure(eager / fused, "x", origin="eager's relative error over the compiled forward's")
 
@@ -84,25 +83,17 @@ def faster_at_every_size(device: Device) -> Figure:
     return smallest(*(at_size(device, "eager", "compiled", size, "interleaved") for size in SIZES))
 
 
-def all_pointwise_us(step: Step) -> float:
-    """Time of the pointwise kernels of a step."""
-    return kernel_time_us(pointwise(step))
-
-
 def pointwise_share(device: Device) -> Figure:
     """The pointwise part of eager's kernel time."""
-    return device["mlp/eager"].per_step(lambda step: 100 * all_pointwise_us(step) / kernel_time_us(step.kernels), "%")
-
-
-def pointwise_speedup(device: Device) -> Figure:
-    """How many times the fused kernel's time fits into that of eager's pointwise part."""
-    return unpaired_ratio(device["mlp/eager"].per_step(all_pointwise_us, "us"), pointwise_us(device["mlp/compiled"]))
+    return device["mlp/eager"].per_step(
+        lambda step: 100 * kernel_time_us(pointwise(step)) / kernel_time_us(step.kernels), "%"
+    )
 
 
 def free_pointwise(device: Device) -> Figure:
     """How many times as fast eager would be without its pointwise part."""
     share = pointwise_share(device)
-    return Figure(1 / (1 - share.number / 100), "x", origin=share.origin)
+    return derived(1 / (1 - share.number / 100), share, unit="x")
 
 
 def series_speedup(_: Device) -> Figure:
@@ -112,16 +103,12 @@ def series_speedup(_: Device) -> Figure:
     return Figure(value, "x", origin="computed from the times that Part 2 gives for its A100, at equal bandwidth")
 
 
-def one_token_replayed(device: Device) -> Figure:
-    """The compiled forward of one token: time from Python over that of a CUDA graph's replay."""
-    timings = device[SWEEPS["compiled"] + ONE_TOKEN].timings
-    ratio = timings.from_python.median_us / timings.interleaved.median_us
-    return Figure(ratio, "x", origin="mlp/sweep_compiled, from_python over interleaved")
-
-
 FIGURES: Mapping[str, Measure] = {
     "pointwise_share": pointwise_share,
-    "pointwise_speedup": pointwise_speedup,
+    "pointwise_speedup": lambda device: unpaired_ratio(
+        device["mlp/eager"].per_step(lambda step: kernel_time_us(pointwise(step)), "us"),
+        pointwise_us(device["mlp/compiled"]),
+    ),
     "free_pointwise": free_pointwise,
     "series_speedup": series_speedup,
     "compiled_speedup": article_speedup,
@@ -130,7 +117,7 @@ FIGURES: Mapping[str, Measure] = {
     "one_token_compiled": lambda device: at_size(device, "compiled", "eager", ONE_TOKEN),
     "one_token_liger": lambda device: at_size(device, "Liger", "eager", ONE_TOKEN),
     "one_token_gpu": lambda device: at_size(device, "eager", "compiled", ONE_TOKEN, "interleaved"),
-    "one_token_replayed": one_token_replayed,
+    "one_token_replayed": lambda device: ratio_of_kinds(device[SWEEPS["compiled"] + ONE_TOKEN], "from_python"),
 }
 
 
@@ -178,12 +165,10 @@ def regimes_by_tokens(device: Device) -> Html:
 
 def roofline_by_tokens(device: Device) -> Html:
     """From one token to many: the compiled forward below this GPU's roofs."""
-    sweep = SWEEPS["compiled"]
-    sizes = [(_tokens(point.parameters), point.parameters) for point in device[sweep].points]
-    variants = {
-        f"{count:,} token{'s' * (count != 1)}": f"{sweep}[batch={parameters['batch']},seq={parameters['seq']}]"
-        for count, parameters in sizes
-    }
+    variants = {}
+    for point in device[SWEEPS["compiled"]].points:
+        tokens, selector = _tokens(point.parameters), "batch={batch},seq={seq}".format(**point.parameters)
+        variants[f"{tokens:,} token{'s' * (tokens != 1)}"] = f"{SWEEPS['compiled']}[{selector}]"
     return roofline(device, variants, "The compiled forward without launches, from one token to many")
 
 

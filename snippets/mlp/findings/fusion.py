@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    Source,
-    at_least,
-    between,
-    claim,
-    equals,
-    format_value,
-    matches,
-)
+from snippets.lab.finding import Device, Figure, Measure, Source, at_least, between, claim, equals, matches
+from snippets.lab.finding.figure import format_value
 from snippets.lab.finding.measure import paired_difference, same, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import bytes_moved, diff_table, figure_cell, kernel_name_html
+from snippets.lab.page import bytes_moved, diff_table, figure_cell, kernel_name_html, timeline
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
 from snippets.mlp.findings.costs import recompiled
-from snippets.mlp.findings.eager import intermediate_bytes
-from snippets.mlp.findings.steps import (
-    BF16_BYTES,
-    blocks_and_threads,
-    copy_share,
-    fused_work,
-    gemm_kernels,
-    hidden_elements,
-    moved_bytes,
-    order,
-    pointwise,
-    pointwise_kernel,
-    pointwise_us,
-)
+from snippets.mlp.findings.eager import copy_share, gemm_kernels, moved_bytes, pointwise_us
+from snippets.mlp.findings.steps import BF16_BYTES, fused_work, gate_elements, launch_size, order, pointwise
 
+EAGER_AND_COMPILED = {"eager": "mlp/eager", "compiled": "mlp/compiled"}
 WRAPPERS = {"aten::linear", "aten::matmul", "aten::t", "aten::transpose", "aten::reshape"}
 PRE_OPS = ("TorchDynamo", "Torch-Compiled Region", "Pregraph", "AOTDispatcher", "## Call CompiledFxGraph")
 FUSED_NAME = "triton_poi_fused__unsafe_view_gelu_mul_0"
@@ -48,6 +28,11 @@ def pointwise_names(step: Step) -> str:
     return ", ".join(kernel.name for kernel in pointwise(step))
 
 
+def linears(step: Step) -> int:
+    """How many `aten::linear` a step calls; a compiled one calls none."""
+    return sum(op.name == "aten::linear" for op in step.ops)
+
+
 @claim(
     "M8",
     matches(r"mm, mm, triton_\w+, mm; wrappers left: none"),
@@ -55,8 +40,7 @@ def pointwise_names(step: Step) -> str:
 )
 def four_kernels(device: Device) -> Figure:
     """Compiled, the forward runs four kernels, two GEMMs, one from Triton and a GEMM, and no linear, matmul, t,
-    transpose or reshape is left above them.
-    """
+    transpose or reshape is left above them."""
 
     def kernels(step: Step) -> str:
         left = sorted(WRAPPERS & {op.name for op in step.ops})
@@ -80,7 +64,11 @@ def fused_name(device: Device) -> Figure:
 @claim("M11", between(49e6, 51e6), source=Source("Part 2", "around 50 MB"))
 def tensor_between(device: Device) -> Figure:
     """The tensor between GELU and the multiplication, [8192, 3072] in bf16, is around 50 MB."""
-    return intermediate_bytes(device)
+
+    def of_gelu(step: Step) -> int:
+        return sum(BF16_BYTES * math.prod(op.input_shapes[0]) for op in step.ops if op.name == "aten::gelu")
+
+    return device["mlp/eager"].per_step(of_gelu, "bytes")
 
 
 @claim("M12", equals(2 * BF16_BYTES * 8192 * 3072), source=Source("Part 2", "one whole round trip of the intermediate"))
@@ -94,8 +82,7 @@ def saved_bytes(device: Device) -> Figure:
 @claim("M13", at_least(75), scope="timing", source=Source("Part 2", "89.4 µs, which makes 1.69 TB/s"))
 def fused_share_of_copy(device: Device) -> Figure:
     """The fused kernel is limited by memory: it moves its three tensors at three quarters of a plain copy's rate
-    or more.
-    """
+    or more."""
     return copy_share(device["mlp/compiled"])
 
 
@@ -106,24 +93,18 @@ def fused_share_of_copy(device: Device) -> Figure:
 )
 def liger_forward(device: Device) -> Figure:
     """With Liger's layer the forward runs four kernels: three aten::linear as before, and one
-    LigerGELUMulFunction whose kernel is _geglu_tanh_forward_kernel.
-    """
-
-    def kernels(step: Step) -> str:
-        linears = sum(op.name == "aten::linear" for op in step.ops)
-        return f"{order(step)}; {linears} aten::linear; {pointwise_names(step)}"
-
-    return device["mlp/liger"].per_step(kernels)
+    LigerGELUMulFunction whose kernel is _geglu_tanh_forward_kernel."""
+    return device["mlp/liger"].per_step(
+        lambda step: f"{order(step)}; {linears(step)} aten::linear; {pointwise_names(step)}"
+    )
 
 
 @claim("K2", equals("none"), source=Source("Part 2", "no pre-ops"))
 def pre_ops(device: Device) -> Figure:
     """A Liger call has none of the rows that a compiled call adds: no Dynamo, no guards, no prologue."""
-
-    def names(step: Step) -> str:
-        return ", ".join(op.name.split(" fx")[0] for op in step.ops if op.name.startswith(PRE_OPS)) or "none"
-
-    return device["mlp/liger"].per_step(names)
+    return device["mlp/liger"].per_step(
+        lambda step: ", ".join(op.name.split(" fx")[0] for op in step.ops if op.name.startswith(PRE_OPS)) or "none"
+    )
 
 
 @claim("K3", between(1.0, 1.1), scope="timing", source=Source("Part 2", "92.8 µs against 89.4 µs"))
@@ -159,11 +140,6 @@ def gemms_of_eager(device: Device) -> Figure:
     return same(gemm_kernels(device["mlp/eager"]), gemm_kernels(device["mlp/liger"]))
 
 
-def cpu_side(step: Step) -> str:
-    """Whose CPU side the step with Liger's layer has."""
-    return "eager's" if any(op.name == "aten::linear" for op in step.ops) else "the compiled call's"
-
-
 def predicted_us(device: Device) -> Figure:
     """How long a plain copy takes for the saved bytes."""
     us = saved_bytes(device).number / device["mlp/compiled"].ceiling("copy").rate * 1e6
@@ -171,21 +147,28 @@ def predicted_us(device: Device) -> Figure:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "intermediate_bytes": tensor_between,
     "fused_us": lambda device: pointwise_us(device["mlp/compiled"]),
     "fused_bytes": lambda device: moved_bytes(device["mlp/compiled"]),
     "saved_bytes": saved_bytes,
     "saved_us": lambda device: paired_difference(device["mlp/eager"], device["mlp/compiled"]),
     "predicted_us": predicted_us,
     "liger_us": lambda device: pointwise_us(device["mlp/liger"]),
-    "liger_cpu_side": lambda device: device["mlp/liger"].per_step(cpu_side),
+    "liger_cpu_side": lambda device: device["mlp/liger"].per_step(
+        lambda step: "eager's" if linears(step) else "the compiled call's"
+    ),
     "liger_over_inductor": liger_over_inductor,
 }
 
 
+def compiled_step(device: Device) -> Html:
+    """Eager and compiled as pictures on one scale."""
+    return timeline(device, EAGER_AND_COMPILED, "One forward, eager and compiled")
+
+
 def compiled_diff(device: Device) -> Html:
     """What compiling changes in a step."""
-    variants = {"eager": "mlp/eager", "compiled": "mlp/compiled"}
-    return diff_table(device, variants, "From the eager forward to the compiled one", work=(None, fused_work))
+    return diff_table(device, EAGER_AND_COMPILED, "From the eager forward to the compiled one", work=(None, fused_work))
 
 
 def liger_diff(device: Device) -> Html:
@@ -204,7 +187,7 @@ def traffic(device: Device) -> Html:
         "eager": ("gate, read", "GELU's result, written", "GELU's result, read again", "up, read", "product, written"),
         "compiled": ("gate, read", "up, read", "product, written"),
     }
-    hidden = {name: BF16_BYTES * hidden_elements(device[f"mlp/{name}"].step) for name in moved}
+    hidden = {name: BF16_BYTES * gate_elements(device[f"mlp/{name}"].step) for name in moved}
     parts = {name: [(tensor, hidden[name]) for tensor in tensors] for name, tensors in moved.items()}
     return bytes_moved(device, parts, "What the pointwise part has to move")
 
@@ -212,8 +195,8 @@ def traffic(device: Device) -> Html:
 def footprints(device: Device) -> Html:
     """The two fused kernels side by side: how the work is cut, and what a thread costs."""
     runs = [device["mlp/compiled"], device["mlp/liger"]]
-    kernels = [pointwise_kernel(run.step) for run in runs]
-    launches, elements = [blocks_and_threads(kernel) for kernel in kernels], hidden_elements(runs[1].step)
+    kernels = [pointwise(run.step)[0] for run in runs]
+    launches, elements = [launch_size(kernel) for kernel in kernels], gate_elements(runs[1].step)
     rows: list[Sequence[Cell]] = [
         ["kernel", *(kernel_name_html(kernel.name) for kernel in kernels)],
         ["blocks", *(f"{blocks:,}" for blocks, _ in launches)],

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
-from snippets.lab.finding import Device, Figure, Run, TraceError
+from snippets.lab.finding import TraceError
 from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.work import step_work
 
 VARIANTS = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
-SWEEPS = {"eager": "mlp/sweep_eager", "compiled": "mlp/sweep_compiled", "Liger": "mlp/sweep_liger"}
-ONE_TOKEN, ONE_SEQUENCE = "[batch=1,seq=1]", "[batch=1,seq=128]"
 BF16_BYTES = 2
 
 
@@ -33,20 +30,13 @@ def gemms(step: Step) -> tuple[GpuActivity, ...]:
     return kernels
 
 
-def gemm_kernels(run: Run) -> Figure:
-    """Names of the three GEMM kernels, in short where gate and up run one."""
-    names = run.per_step(lambda step: ", ".join(kernel.name for kernel in gemms(step)))
-    gate, up, down = str(names.value).split(", ")
-    return replace(names, display=f"{gate} twice, then {down}") if gate == up else names
-
-
 def matmul_shapes(step: Step) -> list[tuple[int, int, int]]:
     """(M, K, N) of each matmul of a step."""
     shapes = [kernel.op.input_shapes for kernel in gemms(step) if kernel.op]
     return [(left[0], left[1], right[1]) for left, right, *_ in shapes]
 
 
-def hidden_elements(step: Step) -> int:
+def gate_elements(step: Step) -> int:
     """Elements of the tensor that the gate's GEMM writes."""
     return math.prod(matmul_shapes(step)[0][::2])
 
@@ -56,20 +46,7 @@ def pointwise(step: Step) -> tuple[GpuActivity, ...]:
     return tuple(kernel for kernel in step.kernels if op_name(kernel) != "aten::mm")
 
 
-def pointwise_kernel(step: Step, index: int = 0) -> GpuActivity:
-    """One of the other kernels. Raises `TraceError` when there are not so many."""
-    kernels = pointwise(step)
-    if index >= len(kernels):
-        raise TraceError(f"a step lacks kernel {index + 1} of {len(kernels)}; make record CHAPTER=mlp")
-    return kernels[index]
-
-
-def pointwise_us(run: Run, index: int = 0) -> Figure:
-    """Time of a pointwise kernel in the trace."""
-    return run.per_step(lambda step: pointwise_kernel(step, index).duration_us, "us")
-
-
-def blocks_and_threads(kernel: GpuActivity) -> tuple[int, int]:
+def launch_size(kernel: GpuActivity) -> tuple[int, int]:
     """Blocks of a launch and threads of a block; 0 where the trace lacks them."""
     return math.prod(kernel.grid or (0,)), math.prod(kernel.block or (0,))
 
@@ -94,21 +71,3 @@ def pointwise_bytes(step: Step) -> list[int]:
     if len(known) < len(pointwise(step)):
         raise TraceError(f"{step.name} does not tell the shapes of its operators; make record CHAPTER=mlp")
     return known
-
-
-def moved_bytes(run: Run) -> Figure:
-    """What the pointwise kernels of a step have to move together."""
-    return run.per_step(lambda step: sum(pointwise_bytes(step)), "bytes")
-
-
-def copy_share(run: Run) -> Figure:
-    """The rate at which the first pointwise kernel moves what it has to, in percent of a plain copy's."""
-    copy = run.ceiling("copy").rate
-    return run.per_step(
-        lambda step: 100 * pointwise_bytes(step)[0] / pointwise_kernel(step).duration_us * 1e6 / copy, "%"
-    )
-
-
-def eager_and_compiled(device: Device) -> tuple[Run, Run]:
-    """The two forwards that most claims compare."""
-    return device["mlp/eager"], device["mlp/compiled"]
