@@ -231,8 +231,7 @@ def _at_length(device: str, shape: tuple[int, int, int, int], out_of_memory: dic
     """One length of `lengths`; `out_of_memory` holds why variants stopped at shorter ones, and learns of more."""
     import torch
 
-    from snippets.lab.capture.profiling import relative_error
-    # KEEP worker
+    from snippets.lab import worker
 
     torch._dynamo.reset()  # a function compiled at eight lengths would silently fall back to eager
     tokens = shape[2]
@@ -257,7 +256,7 @@ def _at_length(device: str, shape: tuple[int, int, int, int], out_of_memory: dic
         with _noting(variant, found):
             step = _without_gradients(attention(variant, device, tokens))
             subject = Subject(step, shared(), lambda *_: expected[0], in_graph=tokens <= LONGEST_IN_GRAPH)
-            error, _, peak_bytes = relative_error(subject, device)
+            error, _, peak_bytes = worker.relative_error(subject, device)
             found[variant] = {"peak_bytes": peak_bytes, "error": error}
             subjects[variant] = subject
         _free_memory()
@@ -271,19 +270,18 @@ def _at_length(device: str, shape: tuple[int, int, int, int], out_of_memory: dic
 
 def _time(subjects: Mapping[str, Subject], found: dict[str, dict[str, Any]]) -> None:
     """Time all subjects in turns, as many rounds as there is time for, and note the quartiles in `found`."""
-    from snippets.lab.capture.timing import ROUNDS, prepare, time_prepared
-    # KEEP timing
+    from snippets.lab import timing
 
     variants = {}
     for name, subject in subjects.items():
         with _noting(name, found):
-            variants[name] = prepare(subject if subject.in_graph else _forgetting(subject))
+            variants[name] = timing.prepare(subject if subject.in_graph else _forgetting(subject))
         _free_memory()
     begin = time.perf_counter()
-    time_prepared(variants, 2)
+    timing.warm_in_turns(variants, 2)
     a_round_s = (time.perf_counter() - begin) / 3  # each was run once before the two
     rounds = int(TURNS_S / a_round_s)
-    timed = time_prepared(variants, max(FEWEST_ROUNDS, min(ROUNDS, rounds)))
+    timed = timing.warm_in_turns(variants, max(FEWEST_ROUNDS, min(timing.ROUNDS, rounds)))
     for name, one in timed.items():
         found[name]["time_us"] = [one.q1_us, one.median_us, one.q3_us]
 
@@ -340,10 +338,7 @@ def hub_flash(device: str, batch: int, heads: int, tokens: int, head_dim: int) -
     PyTorch's, "errors": {variant: relative error}}; or {"missing": why}.
     """
     from snippets.attention import model
-    from snippets.lab.capture.profiling import relative_error
-    from snippets.lab.capture.timing import time_interleaved
-    # KEEP timing
-    # KEEP worker
+    from snippets.lab import timing, worker
 
     if device != "cuda":
         raise NeedsGpu("the Hub's flash-attention has no kernel for a CPU: attention/flash runs here")
@@ -362,8 +357,8 @@ def hub_flash(device: str, batch: int, heads: int, tokens: int, head_dim: int) -
     steps: dict[str, Step] = {"hub": functools.partial(kernel.flash_attn_func, causal=True), "flash": flash}
     inputs = functools.partial(_random, (batch, tokens, heads, head_dim), device, 3)  # the Hub's layout
     subjects = {name: Subject(_without_gradients(step), inputs, reference) for name, step in steps.items()}
-    errors = {name: relative_error(subject, device)[0] for name, subject in subjects.items()}
-    samples = {name: one.warm.samples_us for name, one in time_interleaved(subjects, lambda name: None).items()}
+    errors = {name: worker.relative_error(subject, device)[0] for name, subject in subjects.items()}
+    samples = {name: one.warm.samples_us for name, one in timing.time_in_turns(subjects, lambda name: None).items()}
     ratios = [hub / ours for hub, ours in zip(samples["hub"], samples["flash"], strict=True)]
     return {
         "version": HUB_VERSION,

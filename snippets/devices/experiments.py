@@ -9,18 +9,16 @@ from snippets.lab.experiment import Experiment, Subject, Work
 
 def copy(device: str, mebibytes: int) -> Subject:
     """Copy a buffer of `mebibytes` MiB on the device, in the stream."""
-    from snippets.lab.capture.ceilings import copy_subject
-    # KEEP hardware
+    from snippets.lab import hardware
 
-    return copy_subject(device, mebibytes << 20)
+    return hardware.copy(device, mebibytes << 20)
 
 
 def copy_in_graph(device: str, mebibytes: int) -> Subject:
     """The same copy as a node of a CUDA graph."""
-    from snippets.lab.capture.ceilings import copy_subject
-    # KEEP hardware
+    from snippets.lab import hardware
 
-    return copy_subject(device, mebibytes << 20, in_graph=True)
+    return hardware.copy(device, mebibytes << 20, in_graph=True)
 
 
 def copy_work(mebibytes: int) -> Work:
@@ -30,10 +28,9 @@ def copy_work(mebibytes: int) -> Work:
 
 def matmul(device: str, m: int, k: int, n: int) -> Subject:
     """A bare bf16 product (M, K) @ (K, N)."""
-    from snippets.lab.capture.ceilings import matmul_subject
-    # KEEP hardware
+    from snippets.lab import hardware
 
-    return matmul_subject(device, m, k, n)
+    return hardware.matmul(device, m, k, n)
 
 
 def matmul_work(m: int, k: int, n: int) -> Work:

@@ -14,7 +14,7 @@ from snippets.mlp.experiments import liger_layers
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from snippets.lab.recording.schema import Timing
+    from snippets.lab.recording import Timing
 
 SERIES = {"tokens": 8192, "dim": 768, "hidden": 3072}
 """The shape of the series' MLP: 64 sequences of 128 tokens."""
@@ -496,13 +496,13 @@ def quack(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
 
 def _in_turns(steps: dict[str, Callable[..., Any]], tokens: int, dim: int) -> dict[str, Timing]:
     """Warm times of steps that take x of (tokens, dim); sample i of one is the partner of sample i of another."""
-    from snippets.lab.capture.timing import time_interleaved
+    from snippets.lab import timing
 
     subjects = {
         name: Subject(step=_without_gradients(step), inputs=lambda: (_random(tokens, dim),), reference=lambda x: x)
         for name, step in steps.items()
     }
-    return {name: one.warm for name, one in time_interleaved(subjects, lambda name: None).items()}
+    return {name: one.warm for name, one in timing.time_in_turns(subjects, lambda name: None).items()}
 
 
 def _quartiles(samples: Sequence[float]) -> list[float]:

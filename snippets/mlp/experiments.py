@@ -201,7 +201,7 @@ def _kernels(step: Any, x: Any) -> Any:
     """The GPU activities of ten profiled steps, after three that were not."""
     import torch
 
-    from snippets.lab.trace.kineto import read_trace
+    from snippets.lab import kineto
 
     for _ in range(3):
         step(x)
@@ -213,7 +213,7 @@ def _kernels(step: Any, x: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profiled.export_chrome_trace(str(path))
-        return read_trace(path).activities
+        return kineto.read(path).activities
 
 
 SMALL_TO_LARGE = ({"batch": 1, "seq": 1}, *({"batch": batch} for batch in (1, 4, 16, 64, 128)))
