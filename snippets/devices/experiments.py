@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from snippets.lab.experiment import Experiment, Subject, Work
+from snippets.lab.experiment import Experiment, Subject, Work, copy_subject, matmul_subject
 
 
 def copy(device: str, mebibytes: int) -> Subject:
     """Copy a buffer of `mebibytes` MiB on the device, in the stream."""
-    from snippets.lab import hardware
-
-    return hardware.copy(device, mebibytes << 20)
+    return copy_subject(device, mebibytes << 20)
 
 
 def copy_in_graph(device: str, mebibytes: int) -> Subject:
     """The same copy as a node of a CUDA graph."""
-    from snippets.lab import hardware
-
-    return hardware.copy(device, mebibytes << 20, in_graph=True)
+    return copy_subject(device, mebibytes << 20, in_graph=True)
 
 
 def copy_work(mebibytes: int) -> Work:
@@ -28,9 +24,7 @@ def copy_work(mebibytes: int) -> Work:
 
 def matmul(device: str, m: int, k: int, n: int) -> Subject:
     """A bare bf16 product (M, K) @ (K, N)."""
-    from snippets.lab import hardware
-
-    return hardware.matmul(device, m, k, n)
+    return matmul_subject(device, m, k, n)
 
 
 def matmul_work(m: int, k: int, n: int) -> Work:

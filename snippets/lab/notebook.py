@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from snippets.lab.capture.environment import environment
-from snippets.lab.capture.profiling import relative_error, trace_of
+from snippets.lab.capture.checking import relative_error
+from snippets.lab.capture.profiling import trace_of
 from snippets.lab.capture.timing import time_interleaved
 from snippets.lab.experiment import Experiment, Subject, UnknownExperiment, Value, Work, find
 from snippets.lab.html import Cell, Html, code, details, table
@@ -191,7 +192,7 @@ def profile(experiment: str, **parameters: Value) -> Profile:
 def profile_of(name: str, step: Callable[..., Tensor], *inputs: Tensor) -> Profile:
     """Profile a function of your own. `inputs` have to be where the function computes."""
     subject = Subject(step=step, inputs=lambda: inputs, reference=step)
-    mine = Experiment(chapter="lab", name="mine", label=name, make=lambda: subject, work=lambda: Work(bytes=0))
+    mine = Experiment(chapter="lab", name="mine", label=name, make=lambda device: subject, work=lambda: Work(bytes=0))
     return _profiled(mine, subject, name)
 
 
