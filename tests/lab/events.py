@@ -1,4 +1,4 @@
-"""Kineto events written by hand, and a large synthetic trace whose answers are known."""
+"""Profiler events written by hand, and a large synthetic trace whose answers are known."""
 
 from __future__ import annotations
 
