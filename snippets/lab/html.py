@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -62,9 +61,9 @@ def _cells(cells: Sequence[Cell], tag: str, columns: int, text_columns: int) -> 
     return "\n".join(lines)
 
 
-def code(text: str, most: int = 60) -> Html:
-    """A name in code type, shortened in the middle to `most` characters; the whole of it on hover."""
-    short = shortened(text, most)
+def code(text: str, width: int = 60) -> Html:
+    """A name in code type, shortened in the middle to `width` characters; the whole of it on hover."""
+    short = shortened(text, width)
     title = "" if short == text else f' title="{escape(text)}"'
     return Html(f"<code{title}>{escape(short)}</code>")
 
@@ -72,23 +71,3 @@ def code(text: str, most: int = 60) -> Html:
 def details(summary: str, content: str) -> Html:
     """Content folded under a line."""
     return Html(f'<details class="lab-details"><summary>{escape(summary)}</summary>{content}</details>')
-
-
-_ID = re.compile(r'(?<=\sid=")[^"]+(?=")')
-_REFERENCE = re.compile(
-    r'(\s(?:id|for|href|popovertarget|aria-(?:labelledby|describedby|controls))="|url\()(#?)([^"#)]+)'
-)
-
-
-def prefix_ids(prefix: str, content: str) -> Html:
-    """The same content with `prefix` before every id in it and wherever one of them is referred to.
-
-    For content that stands on a page once for each device, so that ids stay unique; the first device keeps its own.
-    """
-    own = set(_ID.findall(content))
-
-    def renamed(match: re.Match[str]) -> str:
-        before, sign, names = match.groups()
-        return before + sign + " ".join(prefix + name if name in own else name for name in names.split(" "))
-
-    return Html(_REFERENCE.sub(renamed, content))

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The SVG of a timeline: slices in rows, arrows from calls to what they launched, the time axis."""
 
 from __future__ import annotations
 
@@ -168,4 +168,5 @@ def exact_time(time_us: float) -> str:
 
 
 def duration_text(one: Slice) -> str:
+    """How long a slice takes."""
     return format_value(one.duration_us, "us")

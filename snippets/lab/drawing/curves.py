@@ -120,17 +120,17 @@ LEFT, ASIDE = 44, 22
 """Left of the plot, for its ticks; from a step to its name."""
 
 
-def roofline_height(spots: int) -> float:
+def roofline_height(points: int) -> float:
     """Units that `roofline` needs for so many steps, each with a line for its name."""
-    return LINE + max(TALL, 30 * spots) + AXIS
+    return LINE + max(TALL, 30 * points) + AXIS
 
 
-def draw_roofline(figure: Figure, spots: Mapping[str, RooflinePoint], roof: Roof) -> None:
+def draw_roofline(figure: Figure, points: Mapping[str, RooflinePoint], roof: Roof) -> None:
     """FLOP/s over FLOP per byte: a roof that rises with memory's rate and ends at arithmetic's, and steps below it."""
-    width, height = WIDTH - LEFT - EDGE, roofline_height(len(spots)) - LINE - AXIS
-    rates = [rate for spot in spots.values() for rate in spot.quartiles]
-    low = min(roof.ridge / 8, *(spot.intensity for spot in spots.values())) / 2
-    x = Scale(low, max(roof.ridge * 8, *(2 * spot.intensity for spot in spots.values())), 0, width)
+    width, height = WIDTH - LEFT - EDGE, roofline_height(len(points)) - LINE - AXIS
+    rates = [rate for point in points.values() for rate in point.quartiles]
+    low = min(roof.ridge / 8, *(point.intensity for point in points.values())) / 2
+    x = Scale(low, max(roof.ridge * 8, *(2 * point.intensity for point in points.values())), 0, width)
     y = Scale(min(*rates, roof(x.low)) / 2, max(*rates, roof.flops_per_s) * 4, height, 0)
     axes = plot(figure, LEFT, LINE, width, height)
     axes.set(xlim=(0, width), ylim=(height, 0))
@@ -149,27 +149,27 @@ def draw_roofline(figure: Figure, spots: Mapping[str, RooflinePoint], roof: Roof
     memory = f"{label(roof.memory, 16)}: {format_value(roof.bytes_per_s, 'bytes/s')}"
     end = max(x(math.sqrt(x.low * roof.ridge)), len(memory) * LETTER)
     axes.text(end - 4, y(roof(x.low) * (x.high / x.low) ** (end / width)) - 4, memory, ha="right")
-    _spots(axes, spots, x, y, under=y(roof.flops_per_s))
+    _points(axes, points, x, y, under=y(roof.flops_per_s))
 
 
-def _named(name: str, spot: RooflinePoint) -> str:
-    return f"{label(name, 24)}: {format_value(spot.rate, 'flop/s')}"
+def _named(name: str, point: RooflinePoint) -> str:
+    return f"{label(name, 24)}: {format_value(point.rate, 'flop/s')}"
 
 
-def _spots(axes: Axes, spots: Mapping[str, RooflinePoint], x: Scale, y: Scale, under: float) -> None:
+def _points(axes: Axes, points: Mapping[str, RooflinePoint], x: Scale, y: Scale, under: float) -> None:
     """Each step as a marker with its quartiles; name and rate on a line of their own below `under`, aside if it can."""
-    ordered = sorted(enumerate(spots.items()), key=lambda item: -item[1][1].rate)
-    lines = _lines_apart([y(spot.rate) for _, (_, spot) in ordered], under + NAME, y.start)
-    for (place, (name, spot)), line in zip(ordered, lines, strict=True):
-        across, down, color = x(spot.intensity), y(spot.rate), SERIES[place % len(SERIES)]
-        text = _named(name, spot)
+    ordered = sorted(enumerate(points.items()), key=lambda item: -item[1][1].rate)
+    lines = _lines_apart([y(point.rate) for _, (_, point) in ordered], under + NAME, y.start)
+    for (place, (name, point)), line in zip(ordered, lines, strict=True):
+        across, down, color = x(point.intensity), y(point.rate), SERIES[place % len(SERIES)]
+        text = _named(name, point)
         aside = min(across + ASIDE, x.end - LETTER * len(text))
         is_before = aside <= across and abs(line - down) < NAME and across - ASIDE > LETTER * len(text)
         if is_before:  # no room behind the marker, and none to write over it
             aside = across - ASIDE
         end = (aside + 4, line) if is_before else (aside - 4, line) if aside > across else (across, line - TEXT)
         axes.plot([across, end[0]], [down, end[1]], color=color, linewidth=1)
-        axes.plot([across, across], [y(rate) for rate in spot.quartiles], color=color, linewidth=2)
+        axes.plot([across, across], [y(rate) for rate in point.quartiles], color=color, linewidth=2)
         axes.plot([across], [down], MARKERS[place % len(MARKERS)], color=color, markeredgecolor=PAPER, markersize=9)
         mark = axes.text(aside, line + TEXT / 3, text, ha="right" if is_before else "left")
         if is_before:  # over the roof, if it comes to that
@@ -189,14 +189,14 @@ class Sweep:
     """Steps of growing size: how long the GPU works, how long the CPU enqueues, and how long a Python loop takes."""
 
     sizes: tuple[float, ...]
-    warm: tuple[Timing, ...]
+    interleaved: tuple[Timing, ...]
     enqueue: tuple[Timing, ...]
-    launched: tuple[Timing, ...]
+    from_python: tuple[Timing, ...]
 
     @property
     def overhead_bound(self) -> int:
         """How many sizes, counted from the smallest, until the CPU is never again the slower one."""
-        slower = [cpu.median_us > gpu.median_us for cpu, gpu in zip(self.enqueue, self.warm, strict=True)]
+        slower = [cpu.median_us > gpu.median_us for cpu, gpu in zip(self.enqueue, self.interleaved, strict=True)]
         return max((place for place, is_slower in enumerate(slower, 1) if is_slower), default=0)
 
     @property
@@ -209,7 +209,7 @@ class Sweep:
         if count in (0, len(self.sizes)):
             return self.sizes[max(0, count - 1)]
         before, after = (
-            math.log(self.enqueue[place].median_us / self.warm[place].median_us) for place in (count - 1, count)
+            math.log(self.enqueue[place].median_us / self.interleaved[place].median_us) for place in (count - 1, count)
         )
         share = before / (before - after)
         return math.exp((1 - share) * math.log(self.sizes[count - 1]) + share * math.log(self.sizes[count]))
@@ -223,7 +223,7 @@ class Sweep:
         return f"overhead-bound up to {self.sizes[self.overhead_bound - 1]:,.0f} {unit}"
 
 
-LINES = (("warm", "on the GPU"), ("enqueue", "on the CPU"), ("launched", "from Python"))
+LINES = (("interleaved", "on the GPU"), ("enqueue", "on the CPU"), ("from_python", "from Python"))
 SIDE = 58
 
 

@@ -7,19 +7,18 @@ same data, row for row in the order of the slices; the script shows the row of a
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from html import escape
 
 from snippets.lab.drawing.canvas import PATTERNS, SLICE_KINDS, Canvas, duration_text, exact_time, slice_names
+from snippets.lab.drawing.numbers import chart_id
+from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import format_value
 from snippets.lab.html import Cell, Html, details, table
-from snippets.lab.recording.device import RECORDINGS
-from snippets.lab.recording.loading import load_recording, load_trace, trace_path
-from snippets.lab.trace.events import GpuActivity, Step, Trace
+from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.lanes import Kind, Lane, Slice, lanes
-from snippets.lab.trace.queries import busy_us, middle_step
+from snippets.lab.trace.queries import busy_us
 
 PERFETTO = "https://ui.perfetto.dev"
 _MANY = {"kernel": "kernels", "copy": "copies", "fill": "fills"}
@@ -38,24 +37,25 @@ _HINT = (
 )
 
 
-def timeline(variants: Mapping[str, str], device: str, caption: str, *, root: str = "..") -> Html:
+def timeline(device: Device, variants: Mapping[str, str], caption: str, *, site_root: str = "..") -> Html:
     """The middle steps of recordings on one time scale, with buttons that open or download the whole traces.
 
     Args:
-        variants: heading -> `chapter/experiment`, drawn from above in this order.
-        root: the site's root as seen from the page.
+        device: whose recordings.
+        variants: heading -> `chapter/experiment`, drawn in this order from the top.
+        caption: what the timeline shows.
+        site_root: the site's root as seen from the page.
 
-    Raises `RecordingMissing` where one has no trace, `TraceError` where one has no step.
+    Raises `NotRecorded` where there is no recording, `TraceError` where a trace has no step.
     """
-    found = {heading: load_recording(name, device) for heading, name in variants.items()}
-    drawn, buttons = {}, []
-    for heading, one in found.items():
-        traced = load_trace(one.id, device)
-        drawn[heading] = (traced, middle_step(traced), one.label)
-        path = trace_path(one, device).relative_to(RECORDINGS).as_posix()
-        buttons.append(_buttons(heading, f"{root}/recordings/{path}", f"{one.id} on {one.circumstances.device}"))
-    digest = hashlib.sha256("\n".join([device, caption, *variants, *variants.values()]).encode()).hexdigest()
-    return draw_steps(drawn, caption, f"timeline-{digest[:8]}", Html(f'<ul class="traces">{"".join(buttons)}</ul>'))
+    runs = {heading: device[experiment] for heading, experiment in variants.items()}
+    steps = {heading: (run.step, run.label) for heading, run in runs.items()}
+    buttons = "".join(
+        _buttons(heading, f"{site_root}/recordings/{run.trace_path}", f"{run.id} on {run.environment.device}")
+        for heading, run in runs.items()
+    )
+    ident = chart_id("timeline", device, caption)
+    return draw_steps(steps, caption, ident=ident, below=Html(f'<ul class="traces">{buttons}</ul>'))
 
 
 def _buttons(heading: str, url: str, title: str) -> str:
@@ -68,36 +68,37 @@ def _buttons(heading: str, url: str, title: str) -> str:
     )
 
 
-def draw_steps(traces: Mapping[str, tuple[Trace, Step, str]], caption: str, ident: str, below: Html = _NOTHING) -> Html:
-    """Steps of any traces, one above the other on one time scale, each from its beginning; then the table of the same.
+def draw_steps(steps: Mapping[str, tuple[Step, str]], caption: str, *, ident: str, below: Html = _NOTHING) -> Html:
+    """Steps of any traces, one above the other on one time scale, each from its start; then the same as tables.
 
     Args:
-        traces: heading -> (trace, a step of it, the annotation to be marked or "").
-        ident: start of every id within; another for each drawing on a page.
-        below: what stands under the table.
+        steps: heading -> a step, and the annotation to mark or "".
+        caption: what the timeline shows.
+        ident: prefix of every id within; another for each drawing on a page.
+        below: what follows the tables.
 
     Raises `ValueError` when there is nothing to draw.
     """
-    if not traces:
+    if not steps:
         raise ValueError("a timeline of nothing: give at least one step")
-    found = {heading: lanes(*given) for heading, given in traces.items()}
-    slices = [one for each in found.values() for lane in each for one in lane.slices]
-    begin = min([0.0, *(one.start_us for one in slices)])
-    end = max([step.end_us - step.start_us for _, step, _ in traces.values()] + [one.end_us for one in slices])
+    lanes_of = {heading: lanes(step, label) for heading, (step, label) in steps.items()}
+    slices = [each for step_lanes in lanes_of.values() for lane in step_lanes for each in lane.slices]
+    begin = min([0.0, *(each.start_us for each in slices)])
+    end = max([step.end_us - step.start_us for step, _ in steps.values()] + [each.end_us for each in slices])
     canvas = Canvas(begin, (end - begin) * _MARGIN or 1.0, ident)
-    said = {heading: describe_step(step) for heading, (_, step, _) in traces.items()}
-    for place, (heading, each) in enumerate(found.items()):
-        canvas.add(place, heading, said[heading], each)
-    described = escape(". ".join([caption, *(f"{heading}: {'; '.join(parts)}" for heading, parts in said.items())]))
-    kinds = {one.kind for one in slices}
+    descriptions = {heading: describe_step(step) for heading, (step, _) in steps.items()}
+    for index, (heading, step_lanes) in enumerate(lanes_of.items()):
+        canvas.add(index, heading, descriptions[heading], step_lanes)
+    parts = [caption, *(f"{heading}: {'; '.join(phrases)}" for heading, phrases in descriptions.items())]
+    kinds = {each.kind for each in slices}
     legend = "".join(_legend(kind, ident) for kind in SLICE_KINDS if kind in kinds)
-    same = "".join(_tables(caption, heading, traces[heading][0], each) for heading, each in found.items())
+    tables = "".join(_tables(caption, heading, step_lanes) for heading, step_lanes in lanes_of.items())
     return Html(
         f'<figure class="lab-timeline" data-search-exclude><figcaption>{escape(caption)}</figcaption>{_TOOLS}'
         f'<div class="frame" role="region" tabindex="0" aria-label="{escape(caption)}: drawing">'
-        f'{canvas.svg(described)}</div><ul class="legend">{legend}</ul>'
+        f'{canvas.svg(escape(". ".join(parts)))}</div><ul class="legend">{legend}</ul>'
         f'<div class="selected" aria-live="polite"></div>{_HINT}'
-        f"{details('The same as tables', same)}{below}</figure>"
+        f"{details('The same as tables', tables)}{below}</figure>"
     )
 
 
@@ -107,10 +108,10 @@ def describe_step(step: Step) -> tuple[str, str]:
     if not step.activities:
         return "nothing on the GPU", f"CPU done after {cpu}"
     counts = {"kernel": len(step.kernels), "copy": len(step.memcpys), "fill": len(step.memsets)}
-    said = [f"{count} {name if count == 1 else _MANY[name]}" for name, count in counts.items() if count]
+    parts = [f"{count} {name if count == 1 else _MANY[name]}" for name, count in counts.items() if count]
     busy = format_value(busy_us(step.activities), "us")
     done = format_value(max(one.end_us for one in step.activities) - step.start_us, "us")
-    return f"{', '.join(said)}, GPU busy {busy}", f"GPU done after {done}, CPU after {cpu}"
+    return f"{', '.join(parts)}, GPU busy {busy}", f"GPU done after {done}, CPU after {cpu}"
 
 
 def _legend(kind: Kind, ident: str) -> str:
@@ -119,13 +120,15 @@ def _legend(kind: Kind, ident: str) -> str:
     return f'<li class="{kind}">{sample}{SLICE_KINDS[kind]}</li>'
 
 
-def _tables(caption: str, heading: str, traced: Trace, each: Sequence[Lane]) -> Html:
+def _tables(caption: str, heading: str, step_lanes: Sequence[Lane]) -> Html:
     """All slices in the order in which they are drawn; the first cell of a row is what the slice is called."""
     work: dict[int | None, list[str]] = defaultdict(list)
-    for one in (one for lane in each if lane.is_gpu for one in lane.slices):
+    for one in (one for lane in step_lanes if lane.is_gpu for one in lane.slices):
         work[one.pair].append(slice_names(one)[1])
-    cpu = [_cpu_row(f"{heading}: {lane.name}", one, work) for lane in each if not lane.is_gpu for one in lane.slices]
-    gpu = [_gpu_row(f"{heading}: {lane.name}", one, traced) for lane in each if lane.is_gpu for one in lane.slices]
+    cpu = [
+        _cpu_row(f"{heading}: {lane.name}", one, work) for lane in step_lanes if not lane.is_gpu for one in lane.slices
+    ]
+    gpu = [_gpu_row(f"{heading}: {lane.name}", one) for lane in step_lanes if lane.is_gpu for one in lane.slices]
     cpu_head = ["name", "what", "lane", "starts on the GPU", "begins after", "lasts"]
     gpu_head = ["what", "name", "lane", "operator", "call", "begins after", "lasts", "launch delay", "grid", "block"]
     gpu_head += ["registers", "shared memory, bytes", "moved, bytes"]
@@ -139,10 +142,10 @@ def _cpu_row(place: str, one: Slice, work: Mapping[int | None, Sequence[str]]) -
     return [_code(one.name), SLICE_KINDS[one.kind], place, said or None, exact_time(one.start_us), duration_text(one)]
 
 
-def _gpu_row(place: str, one: Slice, traced: Trace) -> list[Cell]:
+def _gpu_row(place: str, one: Slice) -> list[Cell]:
     activity = one.source
     assert isinstance(activity, GpuActivity)
-    op, launch, delay = traced.op_of(activity), traced.launch_of(activity), traced.launch_delay_us(activity)
+    op, launch, delay = activity.op, activity.launch, activity.launch_delay_us
     return [
         slice_names(one)[0],
         _code(one.name),

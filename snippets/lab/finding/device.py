@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from snippets.lab.experiment import Parameters, UnknownName, find, nearest
-from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.figure import Figure, per_step
 from snippets.lab.recording.ceilings import CeilingRates, ceiling_rates
 from snippets.lab.recording.device import DEFAULT_DEVICE, recorded_devices, recorded_names, short_name
 from snippets.lab.recording.loading import load_recording, load_trace, trace_path
@@ -154,15 +154,7 @@ class Run:
         With a unit it is a quantity, with its smallest and largest step as spread. Without one it is a count, a name
         or a truth, on which all steps have to agree: it is inconclusive when they do not.
         """
-        values = [of(step) for step in self.steps]
-        origin = f"{self.origin}, per step of its trace"
-        agree = all(value == values[0] for value in values)
-        if any(isinstance(value, str | bool) for value in values):
-            return Figure(values[len(values) // 2], unit, origin=origin, conclusive=agree)
-        numbers = [value for value in values if not isinstance(value, str)]
-        middle = statistics.median(numbers) if unit else statistics.median_low(numbers)
-        spread = None if agree else (min(numbers), max(numbers))
-        return Figure(middle, unit, spread, origin, bool(unit) or agree)
+        return per_step(self.steps, of, unit, f"{self.origin}, per step of its trace")
 
     def step_timing(self, of: Callable[[Step], float]) -> Timing:
         """A time in the trace, in microseconds, as a timing with a sample for each active step."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from snippets.lab.recording.schema import Timing
+from snippets.lab.trace.events import Step
 
 
 @dataclass(frozen=True)
@@ -93,3 +95,16 @@ def _three_digits(value: float) -> str:
         return f"{value:.1e}"
     decimals = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
     return f"{value:,.{decimals}f}"
+
+
+def per_step(
+    steps: Sequence[Step], of: Callable[[Step], float | int | str | bool], unit: str = "", origin: str = ""
+) -> Figure:
+    """What steps show, one at least: the median of numbers, the middle step's name or order; as `Run.per_step`."""
+    values = [of(step) for step in steps]
+    agree = all(value == values[0] for value in values)
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    if len(numbers) < len(values):
+        return Figure(values[len(values) // 2], unit, origin=origin, conclusive=agree)
+    middle = statistics.median(numbers) if unit else statistics.median_low(numbers)
+    return Figure(middle, unit, None if agree else (min(numbers), max(numbers)), origin, bool(unit) or agree)

@@ -7,12 +7,11 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from snippets.lab.finding.figure import Figure, format_value
-from snippets.lab.finding.measure import per_step
+from snippets.lab.drawing.numbers import figure_cell
+from snippets.lab.finding.device import Device
+from snippets.lab.finding.figure import Figure, format_value, per_step
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page.kernel_name import kernel_name_html
-from snippets.lab.page.tables import figure_cell
-from snippets.lab.recording.loading import load_recording, load_trace
 from snippets.lab.trace.alignment import Change, ChangeKind, align
 from snippets.lab.trace.events import GpuActivity, Step, Trace
 from snippets.lab.trace.queries import (
@@ -26,123 +25,122 @@ from snippets.lab.trace.queries import (
 )
 from snippets.lab.trace.work import KnownWork, step_work
 
-StepWork = KnownWork | Callable[[Trace, Step], KnownWork] | None
+StepWork = KnownWork | Callable[[Step], KnownWork] | None
 SIGNS: Mapping[ChangeKind, str] = {"same": "=", "replaced": "→", "vanished": "−", "new": "+"}
 
 
 def diff_table(
-    before: str,
-    after: str,
-    device: str,
-    names: tuple[str, str],
+    device: Device,
+    variants: Mapping[str, str],
     caption: str,
     *,
     work: tuple[StepWork, StepWork] = (None, None),
 ) -> Html:
-    """What changed from one experiment's step to another's: `chapter/experiment` twice, and what to call them.
+    """What changed from one experiment's step to another's.
 
-    `work` as in `tables.kernel_table`, for either. Raises `RecordingMissing` without a recording of both, `TraceError`
-    where a trace has no step or no kernel.
+    Args:
+        device: whose recordings.
+        variants: heading -> `chapter/experiment`, two of them: before and after.
+        caption: what the table shows.
+        work: for either, as in `kernel_table`.
+
+    Raises `NotRecorded` without a recording of both, `TraceError` where a trace has no step or no kernel.
     """
-    traces = (load_trace(before, device), load_trace(after, device))
-    labels = (load_recording(before, device).label, load_recording(after, device).label)
-    return diff_of(*traces, names, caption, labels=labels, work=work)
+    runs = [device[experiment] for experiment in variants.values()]
+    traces = dict(zip(variants, (run.trace for run in runs), strict=True))
+    before, after = (run.label for run in runs)
+    return diff_of(traces, caption, labels=(before, after), work=work)
 
 
 def diff_of(
-    before: Trace,
-    after: Trace,
-    names: tuple[str, str],
+    traces: Mapping[str, Trace],
     caption: str,
     *,
     labels: tuple[str, str] = ("", ""),
     work: tuple[StepWork, StepWork] = (None, None),
 ) -> Html:
-    """Two tables: the GPU work of the middle steps aligned, and the totals of a step.
+    """Two tables of two traces: the GPU work of the middle steps aligned, and the totals of a step.
 
-    `labels` name the spans whose CPU time is compared; without one it is that of the whole step.
+    `labels` name the annotations whose CPU time is compared; without one it is that of the whole step.
     """
-    for traced in (before, after):
-        require_kernels(traced)
-    steps = (middle_step(before), middle_step(after))
-    times = tuple(map(_times, (before, after), steps))
-    rows = [_row(pair, *times) for pair in align(*steps)]
+    names, (before, after) = tuple(traces), traces.values()
+    for trace in (before, after):
+        require_kernels(trace)
+    times = _times(before), _times(after)
+    rows = [_row(change, *times) for change in align(middle_step(before), middle_step(after))]
     listed = table(caption, ["change", "GPU work", *names, "difference"], rows, text_columns=2)
-    old, new = (_totals(*one) for one in zip((before, after), labels, work, strict=True))
+    old, new = _totals(before, labels[0], work[0]), _totals(after, labels[1], work[1])
     compared = [[name, _cell(old[name]), _cell(new[name]), _difference(old[name], new[name])] for name in old]
     totals = table(f"{caption}: a step in all", ["", *names, "difference"], compared)
     return Html(f'<div class="lab-diff">{listed}{totals}</div>')
 
 
-def _times(traced: Trace, step: Step) -> dict[GpuActivity, Figure]:
+def _times(trace: Trace) -> dict[GpuActivity, Figure]:
     """How long each activity took: the mean over the steps that agree, with their shortest and longest."""
-    found = zip(step.activities, durations_us(traced, step), strict=True)
-    return {one: Figure(statistics.fmean(us), "us", (min(us), max(us))) for one, us in found}
+    durations = zip(middle_step(trace).activities, durations_us(trace), strict=True)
+    return {activity: Figure(statistics.fmean(us), "us", (min(us), max(us))) for activity, us in durations}
 
 
-def _row(pair: Change, old: Mapping[GpuActivity, Figure], new: Mapping[GpuActivity, Figure]) -> list[Cell]:
-    before, after = _sum(old[one] for one in pair.before), _sum(new[one] for one in pair.after)
-    shown = [kernel_name_html(one.name) for one in pair.before or pair.after]
-    if pair.change == "replaced":
-        shown += [Html(f'<span class="after">→ {kernel_name_html(one.name)}</span>') for one in pair.after]
-    change = Html(f'<span class="change {pair.change}">{SIGNS[pair.change]} {pair.change}</span>')
-    times = (before.text if pair.before else None, after.text if pair.after else None)
-    return [change, Html("<br>".join(shown)), *times, _difference(before, after)]
+def _row(change: Change, old: Mapping[GpuActivity, Figure], new: Mapping[GpuActivity, Figure]) -> list[Cell]:
+    before, after = _sum(old[activity] for activity in change.before), _sum(new[activity] for activity in change.after)
+    names = [kernel_name_html(activity.name) for activity in change.before or change.after]
+    if change.kind == "replaced":
+        names += [Html(f'<span class="after">→ {kernel_name_html(activity.name)}</span>') for activity in change.after]
+    badge = Html(f'<span class="change {change.kind}">{SIGNS[change.kind]} {change.kind}</span>')
+    times = (before.text if change.before else None, after.text if change.after else None)
+    return [badge, Html("<br>".join(names)), *times, _difference(before, after)]
 
 
 def _sum(times: Iterable[Figure]) -> Figure:
-    found = [_range(one) for one in times]
-    value, least, most = (math.fsum(one[place] for one in found) for place in range(3))
-    return Figure(value, "us", (least, most))
+    bounds = [(time.number, *time.bounds) for time in times]
+    value, low, high = (math.fsum(each[index] for each in bounds) for index in range(3))
+    return Figure(value, "us", (low, high))
 
 
-def _totals(traced: Trace, label: str, known: StepWork) -> dict[str, Figure | None]:
+def _totals(trace: Trace, label: str, known: StepWork) -> dict[str, Figure | None]:
     def cpu_us(step: Step) -> float:
-        return annotation_us(traced, step, label) if label else step.end_us - step.start_us
+        return annotation_us(step, label) if label else step.end_us - step.start_us
 
+    steps = trace.steps
     return {
-        "kernel time": per_step(traced, lambda step: kernel_time_us(step.activities), "us"),
-        "GPU busy": per_step(traced, lambda step: busy_us(step.activities), "us"),
-        "GPU activities": per_step(traced, lambda step: len(step.activities)),
-        "CUDA calls that launch them": per_step(traced, lambda step: count_launches(traced, step)),
-        "CUDA calls in all": per_step(traced, lambda step: len(step.launches)),
-        "operators and regions": per_step(traced, lambda step: sum(not op.is_annotation for op in step.ops)),
-        "CPU time": per_step(traced, cpu_us, "us"),
-        "bytes moved": _moved(traced, known),
+        "kernel time": per_step(steps, lambda step: kernel_time_us(step.activities), "us"),
+        "GPU busy": per_step(steps, lambda step: busy_us(step.activities), "us"),
+        "GPU activities": per_step(steps, lambda step: len(step.activities)),
+        "CUDA calls that launch them": per_step(steps, count_launches),
+        "CUDA calls in all": per_step(steps, lambda step: len(step.calls)),
+        "operators and regions": per_step(steps, lambda step: sum(not op.is_annotation for op in step.ops)),
+        "CPU time": per_step(steps, cpu_us, "us"),
+        "bytes moved": _moved(trace, known),
     }
 
 
-def _moved(traced: Trace, known: StepWork) -> Figure | None:
+def _moved(trace: Trace, known: StepWork) -> Figure | None:
     """Bytes that a step has to move, `at least` where the work of some activities is not known; None where of all."""
-    works = step_work(traced, middle_step(traced), known)
+    works = step_work(middle_step(trace), known)
     if not any(works):
         return None
-    found = per_step(traced, lambda step: sum(one.bytes for one in step_work(traced, step, known) if one), "bytes")
-    return found if all(works) else replace(found, said=f"at least {found.text}")
+    moved = per_step(trace.steps, lambda step: sum(one.bytes for one in step_work(step, known) if one), "bytes")
+    return moved if all(works) else replace(moved, display=f"at least {moved.text}")
 
 
-def _cell(shown: Figure | None) -> Cell:
-    return None if shown is None else figure_cell(shown)
+def _cell(figure: Figure | None) -> Cell:
+    return None if figure is None else figure_cell(figure)
 
 
 def _difference(old: Figure | None, new: Figure | None) -> Cell:
-    """With its percentage, or a word that the steps differ by more; None where either side is not known in full."""
-    if old is None or new is None or old.said or new.said:
+    """With its percentage, or a note that the steps differ by more; None where either side is not known in full."""
+    if old is None or new is None or old.display or new.display:
         return None
-    (before, least, most), (after, lower, upper) = _range(old), _range(new)
+    assert isinstance(old.value, int | float)
+    assert isinstance(new.value, int | float)
+    before, after = old.value, new.value
     if round(after - before, 6) == 0:  # sums of times may differ in the last bit
         return "0"
     signed = _signed(after - before, old.unit)
-    if lower <= most and least <= upper:
+    if new.bounds[0] <= old.bounds[1] and old.bounds[0] <= new.bounds[1]:
         return Html(f"{signed}<small>within the spread</small>")
     percent = f"<small>{100 * (after - before) / before:+.0f} %</small>" if old.unit and before and after else ""
     return Html(signed + percent.replace("-", "−"))
-
-
-def _range(shown: Figure) -> tuple[float, float, float]:
-    """Value, smallest and largest step of a number."""
-    assert isinstance(shown.value, int | float)
-    return (shown.value, *(shown.spread or (shown.value, shown.value)))
 
 
 def _signed(value: float, unit: str) -> str:

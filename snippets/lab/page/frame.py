@@ -1,76 +1,67 @@
-"""The frame of a page: where its numbers come from, what it claims, and the mark that says a fence has run."""
+"""The frame of a page: the tabs of a fence, where its numbers come from, what it claims."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from typing import Concatenate, ParamSpec
 
 from snippets.lab.experiment import experiments
-from snippets.lab.finding.book import Verdict, all_claims, judge
-from snippets.lab.finding.figure import MISMATCHES, is_mismatch
-from snippets.lab.html import Html, code, prefix_ids
+from snippets.lab.finding.book import MISMATCHES, Verdict, find_claim, is_mismatch, judge
+from snippets.lab.finding.device import Device, all_devices
+from snippets.lab.html import Html, code
 from snippets.lab.page.kernel_name import with_kernel_names
-from snippets.lab.page.ledger import ledger_row
-from snippets.lab.recording.device import (
-    DEFAULT_DEVICE,
-    recorded_devices,
-    recorded_names,
-    short_name,
-    showing,
-    shown_device,
-    this_device,
-)
+from snippets.lab.recording.device import default_device, recordings_root, this_device
 from snippets.lab.recording.digest import is_stale
 from snippets.lab.recording.loading import load_recording
-from snippets.lab.recording.schema import NotRecorded
+from snippets.lab.recording.schema import NotRecorded, NotTimed
 
-MARKS = {"holds": "✓", "differs": "≠", "inconclusive": "?", "not measured": "–"}
-_RUNNING_NUMBER = re.compile(r"(kernel-[0-9a-f]{8})-\d+")
-"""The id of a kernel's name on a page ends in how often it was shown before; tabs do not differ by that alone."""
+SIGNS = {"holds": "✓", "differs": "≠", "inconclusive": "?", "not measured": "–"}
+Options = ParamSpec("Options")
 
 
-def show(fence: str, content: Callable[..., str], *arguments: object) -> str:
-    """Run a fence's one call and wrap what it returns; where nothing is recorded, say so and how to record it.
+def show(
+    fence: str, piece: Callable[Concatenate[Device, Options], str], *args: Options.args, **options: Options.kwargs
+) -> str:
+    """Call a page piece for each recorded device and frame it: `show("mlp-kernels", kernel_table, "mlp/eager")`.
 
-    Where several devices are recorded and do not show the same, each has a tab; the theme links tabs of one name over
-    the whole site. `fence` is the fence's id: the gate on the built site compares fences written with those that ran.
+    `fence` is the fence's id, once on the whole site: a gate compares the fences that are written with those that ran.
+    Where several devices are recorded and their panels differ, each has a tab; the theme links tabs of one name over
+    the whole site. Where nothing is recorded, the panel gives the command that records it.
     """
-    shown = {device: _on(device, content, *arguments) for device in recorded_devices() or (DEFAULT_DEVICE,)}
-    different = {_RUNNING_NUMBER.sub(r"\1", panel) for panel in shown.values()}
-    inner = next(iter(shown.values())) if len(different) == 1 else _tabs(fence, shown)
+    root = recordings_root()
+    panels = {device: _panel(device, piece, *args, **options) for device in all_devices(root)}
+    inner = (
+        next(iter(panels.values())) if len(set(panels.values())) == 1 else _tabs(fence, panels, default_device(root))
+    )
     return f'<div class="lab" data-fence="{escape(fence)}">{inner}</div>'
 
 
-def _on(device: str, content: Callable[..., str], *arguments: object) -> str:
-    with showing(device):
-        try:
-            return content(*arguments)
-        except NotRecorded as error:
-            return warning("Not recorded yet", escape(str(error)))
-        except MISMATCHES as error:
-            if not is_mismatch(error, device):
-                raise
-            return warning(
-                "Not shown for this device", f"Its trace is not shaped as the builder's: {escape(str(error))}"
-            )
+def _panel(
+    device: Device, piece: Callable[Concatenate[Device, Options], str], *args: Options.args, **options: Options.kwargs
+) -> str:
+    try:
+        return piece(device, *args, **options)
+    except NotRecorded as error:
+        return warning("Not recorded yet", escape(str(error)))
+    except NotTimed as error:
+        return warning("Not timed", escape(str(error)))
+    except MISMATCHES as error:
+        if not is_mismatch(error, device):
+            raise
+        return warning("Not shown for this device", f"Its trace is not shaped as the builder's: {escape(str(error))}")
 
 
-def _tabs(fence: str, panels: Mapping[str, str]) -> str:
+def _tabs(fence: str, panels: Mapping[Device, str], opened: str) -> str:
     """A panel for each device in the form that the theme expects of its tabs, which work without JavaScript."""
-    ids = {device: f"tab-{fence}-{device}" for device in panels}
-    opened = shown_device()
+    ids = {device: f"tab-{fence}-{device.name}" for device in panels}
     inputs = "".join(
-        f'<input type="radio" id="{escape(ids[device])}" name="tab-{escape(fence)}" data-device="{escape(device)}"'
-        f"{' checked' if device == opened else ''}>"
+        f'<input type="radio" id="{escape(ids[device])}" name="tab-{escape(fence)}" data-device="{escape(device.name)}"'
+        f"{' checked' if device.name == opened else ''}>"
         for device in panels
     )
-    labels = "".join(f'<label for="{escape(ids[device])}">{escape(short_name(device))}</label>' for device in panels)
-    first = next(iter(panels))
-    blocks = "".join(
-        f'<div class="tabbed-block">{panel if device == first else prefix_ids(f"{device}--", panel)}</div>'
-        for device, panel in panels.items()
-    )
+    labels = "".join(f'<label for="{escape(ids[device])}">{escape(device.short_name)}</label>' for device in panels)
+    blocks = "".join(f'<div class="tabbed-block">{panel}</div>' for panel in panels.values())
     return (
         f'<div class="tabbed-set tabbed-alternate devices" data-tabs="{escape(fence)}">{inputs}'
         f'<div class="tabbed-labels">{labels}</div><div class="tabbed-content">{blocks}</div></div>'
@@ -82,17 +73,16 @@ def warning(title: str, text: str) -> Html:
     return Html(f'<div class="admonition warning"><p class="admonition-title">{title}</p><p>{text}</p></div>')
 
 
-def provenance(chapter: str) -> Html:
+def provenance(device: Device, chapter: str) -> Html:
     """One line: device, versions, date, commit, and live, replayed or stale; banners for what is stale or missing."""
-    device = shown_device()
-    names = recorded_names(device, chapter)
-    missing = _missing([one.id for one in experiments(chapter) if one.name not in names], device)
+    names = device.recorded_names(chapter)
+    missing = _missing(device, [one.id for one in experiments(chapter) if one.name not in names])
     if not names:
         return missing
-    found = [load_recording(f"{chapter}/{name}", device) for name in names]
-    newest = max(found, key=lambda one: one.circumstances.date).circumstances
-    stale = [one for one in found if is_stale(one)]
-    mode = "stale" if stale else "live" if device == this_device() else "replayed"
+    recordings = [load_recording(device.root, device.name, f"{chapter}/{name}") for name in names]
+    newest = max(recordings, key=lambda recording: recording.environment.date).environment
+    stale = [recording for recording in recordings if is_stale(recording)]
+    mode = "stale" if stale else "live" if device.name == this_device() else "replayed"
     installed = {name: version for name, version in newest.versions.items() if version != "not installed"}
     versions = ", ".join(f"{name} {version}" for name, version in installed.items())
     parts = [
@@ -108,58 +98,65 @@ def provenance(chapter: str) -> Html:
         return Html(line + missing)
     banner = warning(
         "Recorded for an older version of this code",
-        f"{len(stale)} of {len(found)} recordings were made before the code on this page changed. "
+        f"{len(stale)} of {len(recordings)} recordings were made before the code on this page changed. "
         f"On a machine with this GPU run <code>make record CHAPTER={chapter}</code>.",
     )
     return Html(line + banner + missing)
 
 
-def _missing(ids: Sequence[str], device: str) -> Html:
-    """What was never recorded on a device, and on which kind of machine which command does; empty for nothing."""
+def _missing(device: Device, ids: Sequence[str]) -> Html:
+    """What was never recorded on a device, and on which machine which command cures it; empty for nothing."""
     if not ids:
         return Html("")
     chapter = ids[0].partition("/")[0]
     return warning(
         "Not recorded yet",
-        f"For the {escape(short_name(device))} there is no recording of {', '.join(map(code, ids))}. "
+        f"For the {escape(device.short_name)} there is no recording of {', '.join(map(code, ids))}. "
         f"On a machine with that GPU run <code>make record CHAPTER={escape(chapter)}</code>. On one with another CUDA "
         "GPU the same command records for that one. Without a GPU no recording can be made; all else can be done.",
     )
 
 
-def verdicts(*ids: str) -> Html:
-    """Claims with their verdicts on the shown device: the source's value beside ours, and why where they differ."""
-    device = shown_device()
-    judged = [judge(claim, chapter, device) for chapter, claim in (all_claims()[name] for name in ids)]
-    return Html(f'<div class="verdicts">{"".join(_verdict(one) for one in judged)}</div>')
+def verdicts(device: Device, *claim_ids: str) -> Html:
+    """Claims with their verdicts: the source's value beside ours, and why where they differ. Raises `UnknownName`."""
+    claims = [find_claim(claim_id) for claim_id in claim_ids]
+    return Html(f'<div class="verdicts">{"".join(_verdict(judge(claim, of, device)) for of, claim in claims)}</div>')
 
 
-def _verdict(one: Verdict) -> str:
-    claim = one.claim
-    said = (
+def _verdict(verdict: Verdict) -> str:
+    claim, device = verdict.claim, verdict.device
+    source = (
         f'<span class="said">{escape(claim.source.who)}: {with_kernel_names(claim.source.value)}</span>'
         if claim.source
         else '<span class="said">ours</span>'
     )
-    device = f"{escape(short_name(one.device))}: " if one.measured else ""
-    why = f'<p class="why">{escape(claim.why)}</p>' if claim.why and one.word != "holds" else ""
-    name, row = escape(claim.id.lower()), escape(ledger_row(claim.id, one.device))
+    where = f"{escape(device.short_name)}: " if verdict.measured else ""
+    why = f'<p class="why">{escape(claim.why)}</p>' if claim.why and verdict.status != "holds" else ""
+    ident, row = claim_anchor("claim", claim.id, device), claim_anchor("ledger", claim.id, device)
     return (
-        f'<div class="verdict {one.word.replace(" ", "-")}" id="claim-{name}">'
-        f'<p><span class="mark">{status_badge(one)}</span> {escape(claim.sentence)} '
-        f'<a class="id" href="../claims/#{row}" title="this claim in the ledger">{escape(claim.id)}</a></p>'
-        f'<p class="values">{said} · <span class="ours">{device}{measured_html(one)}</span></p>{why}</div>'
+        f'<div class="verdict {verdict.status.replace(" ", "-")}" id="{escape(ident)}">'
+        f'<p><span class="mark">{status_badge(verdict)}</span> {escape(claim.sentence)} '
+        f'<a class="id" href="../claims/#{escape(row)}" title="this claim in the ledger">{escape(claim.id)}</a></p>'
+        f'<p class="values">{source} · <span class="ours">{where}{measured_html(verdict)}</span></p>{why}</div>'
     )
 
 
-def status_badge(one: Verdict) -> Html:
-    """The verdict as a sign and a word, told apart without color."""
-    return Html(f'<span class="word {one.word.replace(" ", "-")}">{MARKS[one.word]} {one.word}</span>')
+def claim_anchor(kind: str, claim_id: str, device: Device) -> str:
+    """The id of a claim's box or row: `ledger-m1` for the first recorded device, else `ledger-m1-<device>`."""
+    first, *_ = all_devices(device.root)
+    return f"{kind}-{claim_id.lower()}" + ("" if device == first else f"-{device.name}")
 
 
-def measured_html(one: Verdict) -> Html:
+def status_badge(verdict: Verdict) -> Html:
+    """The status as a sign and a word, told apart without color."""
+    return Html(
+        f'<span class="word {verdict.status.replace(" ", "-")}">{SIGNS[verdict.status]} {verdict.status}</span>'
+    )
+
+
+def measured_html(verdict: Verdict) -> Html:
     """What was measured, with its spread; where nothing was, the reason."""
-    if one.measured is None:
-        return Html(escape(one.reason))
-    spread = f" <small>({escape(one.measured.spread_text)})</small>" if one.measured.spread_text else ""
-    return Html(f"{with_kernel_names(one.measured.text)}{spread}")
+    if verdict.measured is None:
+        return Html(escape(verdict.reason))
+    spread = f" <small>({escape(verdict.measured.spread_text)})</small>" if verdict.measured.spread_text else ""
+    return Html(f"{with_kernel_names(verdict.measured.text)}{spread}")

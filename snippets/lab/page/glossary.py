@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 
+from snippets.lab.finding.device import Device
 from snippets.lab.html import Html
+from snippets.lab.recording.device import PROJECT
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = PROJECT / "docs"
 TERMS = DOCS / "assets" / "terms.txt"
 _SECTION = re.compile(r"^--8<-- \[start:(\w+)\]\n(.*?)^--8<-- \[end:\1\]$", re.MULTILINE | re.DOTALL)
 _TERM = re.compile(r"\*\[([^]\n]+)\]: (\S.*)\n\[\1\]: (\w+)\.md#([\w-]+)")
@@ -53,7 +54,7 @@ def read_terms(text: str) -> list[Term]:
     return found
 
 
-def glossary_terms() -> Html:
+def glossary_terms(device: Device) -> Html:
     """The glossary: each term under a heading of its own, so that a search leads to it.
 
     Raises `ValueError` when a term's place does not exist.

@@ -1,10 +1,10 @@
 """Guess boxes: what a page asks before it shows. The answer is a figure or a verdict, never typed.
 
-A box stands in a folded block whose summary is the question:
+A box is in a folded block whose summary is the question:
 
     ??? question "Guess: how many kernels does one forward launch?"
 
-        (a fence that shows `guesses.number("mlp.eager.kernels_per_step")`)
+        (a fence that shows `guess_number("mlp.eager.kernels_per_step")`)
 
         Five kernels, because ...
 
@@ -20,104 +20,100 @@ from hashlib import sha256
 from html import escape
 from typing import Any
 
-from snippets.lab.finding.book import all_claims, judge
+from snippets.lab.finding.book import figure, find_claim, judge
+from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import UNITS, Figure
-from snippets.lab.finding.quantities import UnknownFigure, figure
 from snippets.lab.html import Html
 from snippets.lab.page.kernel_name import with_kernel_names
-from snippets.lab.recording.device import short_name, shown_device
 from snippets.lab.recording.schema import NotRecorded
 
 CLAIM = "claim:"
-IT_IS_SO = ("holds=It is so", "differs=It is not")
-"""What can be said of a claim."""
+ANSWERS_OF_A_CLAIM = ("holds=It is so", "differs=It is not")
 
 
-def guess_number(figure_name: str, unit_word: str = "") -> Html:
-    """Ask for a number; `unit_word` says of what, as in `kernels`.
+def guess_number(device: Device, figure_name: str, noun: str = "") -> Html:
+    """Ask for a number; `noun` says of what, as in `kernels`.
 
     A count has to be met exactly. A quantity is asked for in the unit in which it is written, and a guess of it is
     judged by how many times too high or too low it is.
 
-    Raises `ValueError` for a figure that is no number from zero up, or that a number alone does not say.
+    Raises `ValueError` for a figure that is no number from zero up, or that has a display of its own.
     """
-    device = shown_device()
-    shown = figure(figure_name, device)
-    if isinstance(shown.value, str | bool) or shown.said or shown.value < 0:
-        raise ValueError(f"{figure_name} is {shown.text!r}, which is no number to guess; ask for it by guesses.choice")
-    scale, unit = _written_in(shown)
+    answer = figure(figure_name, device)
+    if isinstance(answer.value, str | bool) or answer.display or answer.value < 0:
+        raise ValueError(f"{figure_name} is {answer.text!r}, not a number to guess; ask for it by guess_choice")
+    scale, unit = _written_in(answer)
     guess = {
         "kind": "number",
-        "answer": shown.value,
-        "exact": isinstance(shown.value, int) and not shown.unit,
+        "answer": answer.value,
+        "exact": isinstance(answer.value, int) and not answer.unit,
         "scale": scale,
-        "label": unit_word or ("times" if unit == "x" else unit),
+        "label": noun or ("times" if unit == "x" else unit),
         "suffix": unit if unit in ("", "x") else f" {unit}",
     }
-    spread = f" ({escape(shown.spread_text)})" if shown.spread_text else ""
-    return _box(guess, Html(f"{_said(shown)}{spread}"), device)
+    spread = f" ({escape(answer.spread_text)})" if answer.spread_text else ""
+    return _box(device, guess, Html(f"{_strong(answer)}{spread}"))
 
 
-def guess_choice(name: str, *options: str) -> Html:
+def guess_choice(device: Device, figure_or_claim: str, *options: str) -> Html:
     """Ask which of `options` was measured.
 
     Args:
-        name: a figure, or `claim:M2`, of which the options are that it is so and that it is not.
+        device: whose measurement is the answer.
+        figure_or_claim: a figure, or `claim:M2`, whose options are that it is so and that it is not.
         options: each the figure's value as it is written, or `value=label`; for a claim `holds=...`, `differs=...`.
 
     Raises `ValueError` when there are not two options, or what was measured is none of them.
     """
-    device = shown_device()
-    shown, answers = _verdict(name.removeprefix(CLAIM), device) if name.startswith(CLAIM) else _value(name, device)
-    labels = dict(_option(one) for one in options or (IT_IS_SO if name.startswith(CLAIM) else ()))
+    is_claim = figure_or_claim.startswith(CLAIM)
+    labels = dict(_option(option) for option in options or (ANSWERS_OF_A_CLAIM if is_claim else ()))
     if len(labels) < 2:
-        raise ValueError(f"a choice of {name} has {len(labels)} options")
+        raise ValueError(f"a choice of {figure_or_claim} has {len(labels)} options; give at least two")
+    measured, answers = _of_claim(device, figure_or_claim) if is_claim else _of_figure(device, figure_or_claim)
     answer = next((one for one in answers if one in labels), None)
     if answer is None:
-        raise ValueError(f"{name} is {answers[0]!r} on {device}, which is none of {', '.join(map(repr, labels))}")
+        listed = ", ".join(map(repr, labels))
+        raise ValueError(f"{figure_or_claim} is {answers[0]!r} on {device.name}, which is none of {listed}")
     named = labels[answer] != answer
     parts = [f"<strong>{escape(labels[answer])}</strong>"] if named else []
-    parts += [_said(shown)] if not (named and isinstance(shown.value, bool) and not shown.said) else []
-    return _box({"kind": "choice", "answer": answer, "options": list(labels.items())}, Html(": ".join(parts)), device)
+    parts += [_strong(measured)] if not (named and isinstance(measured.value, bool) and not measured.display) else []
+    return _box(device, {"kind": "choice", "answer": answer, "options": list(labels.items())}, Html(": ".join(parts)))
 
 
-def guess_order(figure_name: str, separator: str = ", ") -> Html:
+def guess_order(device: Device, figure_name: str, *, separator: str = ", ") -> Html:
     """Ask for the order of the items that the figure lists; an item may come more than once.
 
     The items are offered in an order of their own, the same at every build. Raises `ValueError` for a figure that
-    lists less than two different items.
+    lists fewer than two different items.
     """
-    device = shown_device()
-    shown = figure(figure_name, device)
-    items = str(shown.value).split(separator)
+    answer = figure(figure_name, device)
+    items = str(answer.value).split(separator)
     offered = sorted(set(items), key=lambda item: sha256(f"{figure_name} {item}".encode()).digest())
     if len(offered) < 2:
-        raise ValueError(f"{figure_name} is {shown.value!r} on {device}, which has no order to guess")
-    return _box({"kind": "order", "answer": items, "options": offered}, _said(shown), device)
+        raise ValueError(f"{figure_name} is {answer.value!r} on {device.name}, which has no order to guess")
+    return _box(device, {"kind": "order", "answer": items, "options": offered}, _strong(answer))
 
 
-def _written_in(shown: Figure) -> tuple[float, str]:
+def _written_in(figure: Figure) -> tuple[float, str]:
     """The unit that a figure is written in, and how many of its own units make one: 1455 us -> (1000.0, "ms")."""
-    if not shown.unit:
+    if not figure.unit:
         return 1.0, ""
-    written = shown.text.rpartition(" ")[2] if " " in shown.text else shown.unit  # only `1.56x` has no space
-    return next((scale, name) for scale, name in UNITS[shown.unit] if name == written)
+    written = figure.text.rpartition(" ")[2] if " " in figure.text else figure.unit  # only `1.56x` has no space
+    return next((scale, name) for scale, name in UNITS[figure.unit] if name == written)
 
 
-def _value(figure_name: str, device: str) -> tuple[Figure, tuple[str, ...]]:
-    shown = figure(figure_name, device)
-    return shown, (shown.text, str(shown.value))
+def _of_figure(device: Device, name: str) -> tuple[Figure, tuple[str, ...]]:
+    measured = figure(name, device)
+    return measured, (measured.text, str(measured.value))
 
 
-def _verdict(claim_id: str, device: str) -> tuple[Figure, tuple[str, ...]]:
-    """What a claim measured, and its verdict. Raises `UnknownFigure`, and `RecordingMissing` where nothing was."""
-    if claim_id not in all_claims():
-        raise UnknownFigure(f"no claim {claim_id!r}")
-    chapter, claim = all_claims()[claim_id]
+def _of_claim(device: Device, name: str) -> tuple[Figure, tuple[str, ...]]:
+    """What a claim measured, and its status. Raises `UnknownName`, and `NotRecorded` where nothing was measured."""
+    chapter, claim = find_claim(name.removeprefix(CLAIM))
     verdict = judge(claim, chapter, device)
     if verdict.measured is None:
         raise NotRecorded(verdict.reason)
-    return verdict.measured, (verdict.word,)
+    return verdict.measured, (verdict.status,)
 
 
 def _option(option: str) -> tuple[str, str]:
@@ -125,15 +121,15 @@ def _option(option: str) -> tuple[str, str]:
     return value, label or value
 
 
-def _said(shown: Figure) -> Html:
-    doubt = "" if shown.conclusive else ", but the steps disagree"
-    return Html(f"<strong>{with_kernel_names(shown.text)}</strong>{doubt}")
+def _strong(figure: Figure) -> Html:
+    doubt = "" if figure.conclusive else ", but the steps disagree"
+    return Html(f"<strong>{with_kernel_names(figure.text)}</strong>{doubt}")
 
 
-def _box(guess: Mapping[str, Any], measured: Html, device: str) -> Html:
-    """The measured answer, with empty places around it for what the reader said and how far that was off."""
+def _box(device: Device, guess: Mapping[str, Any], measured: Html) -> Html:
+    """The measured answer, with empty places around it for the reader's guess and how far it was off."""
     data = escape(json.dumps(guess, ensure_ascii=False, allow_nan=False))
     return Html(
-        f'<div class="guess" data-device="{escape(device)}" data-guess="{data}"><p><span class="guess-said"></span>'
-        f'Measured: {measured} on the {escape(short_name(device))}.<span class="guess-off"></span></p></div>'
+        f'<div class="guess" data-device="{escape(device.name)}" data-guess="{data}"><p><span class="guess-said">'
+        f'</span>Measured: {measured} on the {escape(device.short_name)}.<span class="guess-off"></span></p></div>'
     )

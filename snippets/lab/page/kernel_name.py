@@ -1,34 +1,30 @@
-"""TODO."""
+"""Decoded kernel names in place: the short form, with the raw name one click away."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from hashlib import sha256
 from html import escape
 
 from snippets.lab.html import Html
 from snippets.lab.trace.kernel_names import decode_kernel_name
 
-_times_shown: Counter[str] = Counter()
-
 
 def kernel_name_html(name: str) -> Html:
     """A decoded name in place, inside a sentence or a cell: its short form, a button that opens the raw name.
 
-    Ids are made of the name and of how often it was shown before, so that a build gives the same ones again.
+    The id is made of the name; `page.last` makes it unique on its page.
     """
     kernel = decode_kernel_name(name)
     mark = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    _times_shown[name] += 1
-    place = f"kernel-{mark}-{_times_shown[name]}"
+    ident = f"kernel-{mark}"
     facts = [kernel.library, kernel.operation, kernel.arch, kernel.dtype, kernel.tile, kernel.layout]
     facts += [f"with {', '.join(kernel.fused)}"] if kernel.fused else []
     line = " · ".join(fact for fact in facts if fact)
     return Html(
-        f'<button type="button" class="kernel-name {escape(kernel.library)}" popovertarget="{place}" '
+        f'<button type="button" class="kernel-name {escape(kernel.library)}" popovertarget="{ident}" '
         f'title="{escape(name)}">{escape(kernel.short)}</button>'
-        f'<span popover id="{place}" class="kernel-raw"><code>{escape(name)}</code> <span>{escape(line)}</span></span>'
+        f'<span popover id="{ident}" class="kernel-raw"><code>{escape(name)}</code> <span>{escape(line)}</span></span>'
     )
 
 
@@ -39,7 +35,7 @@ _BRACKET_OR_SEPARATOR = re.compile(
 
 
 def with_kernel_names(text: str) -> Html:
-    """Text as HTML, in which every kernel name that stands as a part or as a word is `shown`; all else is escaped."""
+    """Text as HTML, in which every kernel name that is a part or a word is decoded; all else is escaped."""
     pieces = []
     for part, separator in _parts(text):
         words = [part] if _is_kernel(part) else re.split("( )", part)

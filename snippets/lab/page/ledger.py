@@ -1,73 +1,18 @@
-"""The ledger: every claim with its verdict on every recorded device, as tables and as one line."""
+"""The ledger: every claim with its verdict on every recorded device, as tables, as lines, and as data."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from snippets.lab.finding.book import Verdict, all_claims, judge, verdicts
+from snippets.lab.finding.book import Verdict, all_claims, findings, judge, verdicts
 from snippets.lab.finding.claim import STATUSES, Status
+from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.page.frame import measured_html, status_badge
+from snippets.lab.page.frame import claim_anchor, measured_html, status_badge
 from snippets.lab.page.kernel_name import with_kernel_names
-from snippets.lab.recording.device import DEFAULT_DEVICE, recorded_devices, short_name, shown_device
-from snippets.lab.recording.schema import NotRecorded
-
-
-def ledger_row(claim_id: str, device: str) -> str:
-    """The id of a claim's row in the ledger: `ledger-m1` on the first recorded device, else `ledger-m1-<device>`."""
-    devices = recorded_devices()
-    return f"ledger-{claim_id.lower()}" + (f"-{device}" if device in devices[1:] else "")
-
-
-def verdict_data(verdict: Verdict) -> dict[str, Any]:
-    """A verdict for machines: id, chapter, sentence, scope, source, device, measured, verdict, expected."""
-    claim, measured = verdict.claim, verdict.measured
-    source = claim.source and {"who": claim.source.who, "device": claim.source.device, "value": claim.source.value}
-    return {
-        "id": claim.id,
-        "chapter": verdict.chapter,
-        "sentence": claim.sentence,
-        "scope": claim.scope,
-        "source": source,
-        "device": verdict.device,
-        "measured": measured
-        and {"value": measured.value, "unit": measured.unit, "spread": measured.spread, "text": measured.text},
-        "verdict": verdict.word,
-        "expected": claim.expected_on(verdict.device),
-        "why": claim.why if verdict.word == "differs" else "",
-    }
-
-
-def print_claims(device: str | None, as_json: bool, check: bool) -> int:
-    """Print the ledger; with `check`, 1 when a verdict is not the one the prose was written for."""
-    known = recorded_devices() or (DEFAULT_DEVICE,)
-    if device and device not in known:
-        raise NotRecorded(f"{device} is not recorded; recorded are {', '.join(known)}")
-    wanted = (device,) if device else known
-    ledger = [verdict for name in wanted for verdict in verdicts(name)]
-    if as_json:
-        print(json.dumps([verdict_data(verdict) for verdict in ledger], indent=1, ensure_ascii=False))
-    else:
-        for verdict in ledger:
-            measured = verdict.measured.text if verdict.measured else verdict.reason
-            shown = "".join(letter if letter.isprintable() else "?" for letter in measured)  # names are untrusted
-            print(f"{verdict.device:14} {verdict.claim.id:5} {verdict.word:13} {shown:24}  {verdict.claim.sentence}")
-        counts = Counter(verdict.word for verdict in ledger)
-        print(", ".join(f"{counts[word]} {word}" for word in STATUSES))
-    flipped = [verdict for verdict in ledger if not verdict.is_expected]
-    for verdict in flipped if check else ():
-        print(
-            f"{verdict.claim.id} on {verdict.device}: {verdict.word}, but the prose was written for "
-            f"{verdict.claim.expected_on(verdict.device)}; read {verdict.chapter}'s page and findings.py again",
-            file=sys.stderr,
-        )
-    return 1 if check and flipped else 0
-
 
 HEAD = ("id", "verdict", "claim", "the source's value", "ours")
 COUNTED: dict[Status, tuple[str, str]] = {
@@ -76,73 +21,89 @@ COUNTED: dict[Status, tuple[str, str]] = {
     "inconclusive": ("is inconclusive", "are inconclusive"),
     "not measured": ("is not measured", "are not measured"),
 }
-"""A verdict said of one claim, and of any other number of them."""
-PAGES = {"devices": "measuring"}
-"""Where the claims of a chapter stand when it has no page of its own."""
+"""A status of one claim, and of any other number of them."""
 
 
-def ledger_table() -> Html:
-    """Every claim on every recorded device, one row each, a claim's devices together and the builder first.
+def verdict_data(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as JSON: id, chapter, sentence, scope, source, device, measured, verdict, expected."""
+    claim, measured = verdict.claim, verdict.measured
+    source = claim.source and {"who": claim.source.who, "device": claim.source.device, "value": claim.source.value}
+    return {
+        "id": claim.id,
+        "chapter": verdict.chapter,
+        "sentence": claim.sentence,
+        "scope": claim.scope,
+        "source": source,
+        "device": verdict.device.name,
+        "measured": measured
+        and {"value": measured.value, "unit": measured.unit, "spread": measured.spread, "text": measured.text},
+        "verdict": verdict.status,
+        "expected": claim.expected_on(verdict.device.name),
+        "why": claim.why if verdict.status == "differs" else "",
+    }
 
-    `ledger.js` filters the rows by what the id's cell says of them. Meant for a page one folder below the site's root,
+
+def ledger_table(device: Device) -> Html:
+    """Every claim on every recorded device, one row each, a claim's devices together and the default one first.
+
+    `ledger.js` filters the rows by the data of the id's cell. Meant for a page one folder below the site's root,
     as all pages are, since it links each claim to where it is discussed.
     """
-    devices = _devices()
-    judged = [judge(claim, of, device) for of, claim in all_claims().values() for device in devices]
+    devices = all_devices(device.root)
+    judged = [judge(claim, of, each) for of, claim in all_claims().values() for each in devices]
     head = [*HEAD, "device"] if len(devices) > 1 else list(HEAD)
-    rows = [[*_row(one, whole=True), *([short_name(one.device)] if len(devices) > 1 else [])] for one in judged]
-    caption = f"Claims on {_listed(map(short_name, devices))}"
+    rows = [[*_row(one, whole=True), *([one.device.short_name] if len(devices) > 1 else [])] for one in judged]
+    caption = f"Claims on {_listed(each.short_name for each in devices)}"
     return Html(f'<div class="ledger">{table(caption, head, rows, text_columns=len(head))}</div>')
 
 
-def claims_table(chapter: str = "", words: Sequence[str] = ()) -> Html:
-    """The ledger of the shown device, or a chapter's part of it, or only the verdicts in `words`.
+def claims_table(device: Device, chapter: str = "", *, statuses: Sequence[str] = ()) -> Html:
+    """The ledger of one device, or a chapter's part of it, or only the verdicts with one of `statuses`.
 
-    Without the reasons: those stand on the chapter's page, beside the verdicts.
+    Without the reasons: those are on the chapter's page, beside the verdicts.
     """
-    device = shown_device()
-    judged = [judge(claim, of, device) for of, claim in all_claims().values() if chapter in ("", of)]
-    rows = [_row(one, whole=False) for one in judged if not words or one.word in words]
-    caption = f"Claims{f' of {chapter}' if chapter else ''} on {short_name(device)}"
+    judged = [verdict for verdict in verdicts(device) if chapter in ("", verdict.chapter)]
+    rows = [_row(one, whole=False) for one in judged if not statuses or one.status in statuses]
+    caption = f"Claims{f' of {chapter}' if chapter else ''} on {device.short_name}"
     return table(caption, HEAD, rows, text_columns=len(HEAD))
 
 
-def status_counts() -> Html:
+def status_counts(device: Device) -> Html:
     """One line for each recorded device: how many claims hold, differ, are inconclusive, are not measured."""
     lines = []
-    for device in _devices():
-        counts = Counter(judge(claim, of, device).word for of, claim in all_claims().values())
-        parts = [f"<strong>{counts[word]}</strong> {COUNTED[word][counts[word] != 1]}" for word in STATUSES]
-        lines.append(f"<p>On the {escape(short_name(device))}, of {counts.total()} claims {_listed(parts)}.</p>")
+    for each in all_devices(device.root):
+        counts = Counter(verdict.status for verdict in verdicts(each))
+        parts = [f"<strong>{counts[status]}</strong> {COUNTED[status][counts[status] != 1]}" for status in STATUSES]
+        lines.append(f"<p>On the {escape(each.short_name)}, of {counts.total()} claims {_listed(parts)}.</p>")
     return Html("".join(lines))
 
 
-def _devices() -> tuple[str, ...]:
-    """The recorded devices; where there is none the builder, on which nothing is measured then."""
-    return recorded_devices() or (DEFAULT_DEVICE,)
-
-
-def _row(one: Verdict, *, whole: bool) -> list[Cell]:
-    """A claim on a device; `whole`: with why it differs, and a link to its page, where that stands otherwise."""
-    claim = one.claim
-    place = f"../{PAGES.get(one.chapter, one.chapter)}/#claim-{claim.id.lower()}"
-    where = f' · <a href="{escape(place)}">{escape(one.chapter)}</a>' if whole else ""
-    why = f"<small>{escape(claim.why)}</small>" if whole and claim.why and one.word != "holds" else ""
+def _row(verdict: Verdict, *, whole: bool) -> list[Cell]:
+    """A claim on a device; `whole`: with why it differs, and a link to its page."""
+    claim, page = verdict.claim, findings(verdict.chapter).page
+    link = f"../{page}/#{claim_anchor('claim', claim.id, verdict.device)}"
+    where = f' · <a href="{escape(link)}">{escape(verdict.chapter)}</a>' if whole else ""
+    why = f"<small>{escape(claim.why)}</small>" if whole and claim.why and verdict.status != "holds" else ""
     return [
-        _id(one),
-        status_badge(one),
+        _id(verdict),
+        status_badge(verdict),
         Html(f"{escape(claim.sentence)}<small>{escape(claim.scope)}{where}</small>{why}"),
         with_kernel_names(claim.source.value) if claim.source else None,
-        measured_html(one),
+        measured_html(verdict),
     ]
 
 
-def _id(one: Verdict) -> Html:
+def _id(verdict: Verdict) -> Html:
     """The claim's id, with what the row can be filtered by."""
-    said = {"chapter": one.chapter, "scope": one.claim.scope, "verdict": one.word, "device": one.device}
-    data = "".join(f' data-{name}="{escape(text)}"' for name, text in said.items())
-    place = escape(ledger_row(one.claim.id, one.device))
-    return Html(f'<span id="{place}" class="id"{data}>{escape(one.claim.id)}</span>')
+    filters = {
+        "chapter": verdict.chapter,
+        "scope": verdict.claim.scope,
+        "verdict": verdict.status,
+        "device": verdict.device.name,
+    }
+    data = "".join(f' data-{name}="{escape(text)}"' for name, text in filters.items())
+    ident = escape(claim_anchor("ledger", verdict.claim.id, verdict.device))
+    return Html(f'<span id="{ident}" class="id"{data}>{escape(verdict.claim.id)}</span>')
 
 
 def _listed(parts: Iterable[str]) -> str:

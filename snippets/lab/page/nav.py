@@ -1,4 +1,4 @@
-"""The chapters as nav in mkdocs.yml orders them: no other list names them."""
+"""The chapters in the order of `nav` in mkdocs.yml: no other list names them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from html import escape
 from pathlib import Path
 
+from snippets.lab.finding.device import Device
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.recording.device import PROJECT
 
@@ -21,14 +22,16 @@ def chapters_in_nav(config: str) -> dict[str, str]:
     return {one["page"]: one["title"] for one in _PAGE.finditer(found["pages"])} if found else {}
 
 
-def chapter_list(root: Path = PROJECT) -> Html:
-    """Every chapter with what its page says of itself, for a page at the root of the site.
+def chapter_list(device: Device) -> Html:
+    """Every chapter with its page's description, for a page at the root of the site; the same for every device."""
+    return chapter_table(PROJECT)
 
-    Raises `ValueError` for a page without a description.
-    """
+
+def chapter_table(project: Path) -> Html:
+    """The chapters of a project. Raises `ValueError` for a page without a description."""
     rows: list[list[Cell]] = []
-    for name, title in chapters_in_nav((root / "mkdocs.yml").read_text(encoding="utf-8")).items():
-        described = _DESCRIPTION.match((root / "docs" / f"{name}.md").read_text(encoding="utf-8"))
+    for name, title in chapters_in_nav((project / "mkdocs.yml").read_text(encoding="utf-8")).items():
+        described = _DESCRIPTION.match((project / "docs" / f"{name}.md").read_text(encoding="utf-8"))
         if described is None:
             raise ValueError(f"docs/{name}.md has no description at its top")
         rows.append([Html(f'<a href="{escape(name)}/">{escape(title)}</a>'), described[1]])

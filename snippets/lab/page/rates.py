@@ -11,26 +11,26 @@ from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL, CeilingRates
 from snippets.lab.trace.work import ActivityWork
 
 
-def matmul_ceiling(todo: ActivityWork, ceilings: CeilingRates) -> str | None:
-    """What a product is measured against: the bare one of its own M x K x N where it was timed, else the large one."""
-    own = f"matmul {'x'.join(map(str, todo.product))}" if todo.product else LARGE_MATMUL
-    return next((what for what in (own, LARGE_MATMUL) if what in ceilings), None)
+def matmul_ceiling(work: ActivityWork, ceilings: CeilingRates) -> str | None:
+    """What a matmul is measured against: the bare one of its own M x K x N where it was timed, else the large one."""
+    own = f"matmul {'x'.join(map(str, work.matmul))}" if work.matmul else LARGE_MATMUL
+    return next((name for name in (own, LARGE_MATMUL) if name in ceilings), None)
 
 
-def flop_rate(todo: ActivityWork | None, us: float, ceilings: CeilingRates) -> Html | None:
-    """FLOPs a second, and in percent of a product's; None for what is no product or took no time."""
-    if todo is None or not todo.flops or us <= 0:
+def flop_rate(work: ActivityWork | None, us: float, ceilings: CeilingRates) -> Html | None:
+    """FLOPs a second, and in percent of a matmul's; None for what is no matmul or took no time."""
+    if work is None or not work.flops or us <= 0:
         return None
-    what = matmul_ceiling(todo, ceilings)
+    what = matmul_ceiling(work, ceilings)
     of = "of large" if what == LARGE_MATMUL else "of bare"
-    return _cell(todo.flops / us * 1e6, "flop/s", ceilings.get(what or ""), of)
+    return _cell(work.flops / us * 1e6, "flop/s", ceilings.get(what or ""), of)
 
 
-def byte_rate(todo: ActivityWork | None, us: float, ceilings: CeilingRates) -> Html | None:
+def byte_rate(work: ActivityWork | None, us: float, ceilings: CeilingRates) -> Html | None:
     """Bytes a second, and in percent of a plain copy's; None where the bytes are not known or it took no time."""
-    if todo is None or us <= 0:
+    if work is None or us <= 0:
         return None
-    return _cell(todo.bytes / us * 1e6, "bytes/s", ceilings.get(COPY), "of copy")
+    return _cell(work.bytes / us * 1e6, "bytes/s", ceilings.get(COPY), "of copy")
 
 
 def _cell(rate: float, unit: str, ceiling: float | None, of: str) -> Html:
@@ -44,12 +44,12 @@ def _cell(rate: float, unit: str, ceiling: float | None, of: str) -> Html:
 
 def rates_note(works: Sequence[ActivityWork | None], ceilings: CeilingRates) -> Html:
     """The line below a table with rates: what they are, and of which ceilings the percentages; empty without any."""
-    known = [todo for todo in works if todo is not None]
+    known = [work for work in works if work is not None]
     if not known:
         return Html("")
     text = "Rates: the least that there was to do, by the shapes of the operator's inputs, over the time."
-    products = (matmul_ceiling(todo, ceilings) for todo in known if todo.flops)
-    used = dict.fromkeys(what for what in (COPY, *products) if what is not None and what in ceilings)
+    matmuls = (matmul_ceiling(work, ceilings) for work in known if work.flops)
+    used = dict.fromkeys(what for what in (COPY, *matmuls) if what is not None and what in ceilings)
     if used:
         listed = ", ".join(_named(what, ceilings[what]) for what in used)
         text += f" Percentages: of what this GPU kept up in the same session ({listed}), which a short trace can beat."

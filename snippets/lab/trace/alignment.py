@@ -1,4 +1,4 @@
-"""TODO."""
+"""Two steps aligned, kernel by kernel: what stayed, what replaced it, what was removed, what was added."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ChangeKind = Literal["same", "replaced", "vanished", "new"]
 class Change:
     """What became of one activity of the step before, or of a few that others took the place of together."""
 
-    change: ChangeKind
+    kind: ChangeKind
     before: tuple[GpuActivity, ...]
     after: tuple[GpuActivity, ...]
 

@@ -1,4 +1,4 @@
-"""What the page kernel_names shows: the grammar as tables, names of two GPUs side by side, all recorded names, the box.
+"""What the page on kernel names shows: the grammar as tables, names of two GPUs, all recorded names, the decoder box.
 
 All of it is computed from the decoder's own grammar and from recordings; the grammar travels in the page, so that the
 box works offline and never knows more or less than Python does.
@@ -10,19 +10,18 @@ import json
 from collections.abc import Sequence
 from html import escape
 
+from snippets.lab.finding import Device, NotRecorded
 from snippets.lab.html import Cell, Html, details, table
-from snippets.lab.page.kernel_name import kernel_name_html
-from snippets.lab.recording.device import DEFAULT_DEVICE, short_name, shown_device
-from snippets.lab.recording.loading import load_recording, load_recordings, load_trace
-from snippets.lab.recording.schema import NotRecorded
+from snippets.lab.page import kernel_name_html
+from snippets.lab.page import show as show
+from snippets.lab.recording.loading import load_recordings
 from snippets.lab.trace.kernel_grammar import GRAMMAR_FILE, Basis, Family, Rule, fill_template, grammar
 from snippets.lab.trace.kernel_names import decode_kernel_name
-from snippets.lab.trace.queries import middle_step
 
 FOLDED_FROM = 20
 """Rows; a longer table of the grammar is folded."""
 BOX_EXPERIMENT = "mlp/eager"
-"""The name in the box to begin with is that of its first kernel, on the builder's device: a page has one box."""
+"""The box starts with the name of its first kernel."""
 MARKS: dict[Basis, str] = {"documented": "●", "inferred": "◐", "unknown": "○"}
 SIDE_BY_SIDE: Sequence[tuple[str, str, str, str, int]] = (
     (
@@ -52,7 +51,7 @@ def basis(known: Basis) -> Html:
     return Html(f'<span class="basis {known}">{MARKS[known]} {known}</span>')
 
 
-def families(*ids: str) -> Html:
+def families(device: Device, *ids: str) -> Html:
     """Tables of the grammar: what the tokens of these families mean, how well that is known, and from where."""
     of = {family.id: family for family in grammar().families}
     return Html("".join(_family(of[name]) for name in ids))
@@ -82,7 +81,7 @@ def _of_tokens(caption: str, rows: Sequence[Sequence[Cell]]) -> str:
     return f'<div class="kernel-tokens">{inner}</div>'
 
 
-def sources() -> Html:
+def sources(device: Device) -> Html:
     """What stands behind the short names of sources in the tables of the grammar."""
     rows = list(grammar().sources.items())
     inner = table("From where it is known", ["source", "what it is"], rows, text_columns=2)
@@ -97,55 +96,49 @@ def in_general(rule: Rule) -> str:
     return grammar().expression(r"\{[a-z]+(?:\|[a-z]+)?\}").sub("…", rule.means) if meaning is None else meaning
 
 
-def read_aloud(experiment: str, index: int) -> Html:
+def tokens(device: Device, experiment: str, *, index: int) -> Html:
     """The tokens of a recorded kernel's name, one by one."""
-    kernel = decode_kernel_name(_recorded(experiment, index, shown_device()))
-    rows = [[_token(one.token), one.meaning, basis(one.basis)] for one in kernel.tokens]
+    kernel = decode_kernel_name(_recorded(device, experiment, index))
+    rows = [[_token(token.token), token.meaning, basis(token.basis)] for token in kernel.tokens]
     return Html(_of_tokens(f"{kernel.short}, token by token", rows))
 
 
-def side_by_side() -> Html:
-    """The same operation on the A100 of the series and on the shown device, with the two names."""
-    device = shown_device()
+def side_by_side(device: Device) -> Html:
+    """The same operation on the A100 of the series and on this device, with the two names."""
     rows: list[Sequence[Cell]] = [
         [
             what,
             Html(f"{kernel_name_html(name)}<small>{escape(source)}</small>"),
-            kernel_name_html(_recorded(experiment, index, device)),
+            kernel_name_html(_recorded(device, experiment, index)),
         ]
         for what, source, name, experiment, index in SIDE_BY_SIDE
     ]
-    here = load_recording(SIDE_BY_SIDE[0][3], device).circumstances.device
+    here = device[SIDE_BY_SIDE[0][3]].environment.device
     return table("The same work, two names", ["", "A100, in the series", here], rows, text_columns=3, is_searched=True)
 
 
-def _recorded(experiment: str, index: int, device: str) -> str:
-    """The name of a kernel of the middle step, by its place in GPU order."""
-    return middle_step(load_trace(experiment, device)).kernels[index].name
+def _recorded(device: Device, experiment: str, index: int) -> str:
+    """The name of a kernel of the middle step, by its index in GPU order."""
+    return device[experiment].step.kernels[index].name
 
 
-def recorded_names() -> Html:
-    """Every name in the recordings of the shown device, decoded, with where it was recorded first and how often."""
-    device = shown_device()
+def recorded_names(device: Device) -> Html:
+    """Every name in the recordings of a device, decoded, with where it was recorded first and how often."""
     where: dict[str, list[str]] = {}
-    for one in load_recordings(device):
-        if one.has_trace:
-            for name in sorted({activity.name for activity in load_trace(one.id, device).activities}):
-                where.setdefault(name, []).append(one.id)
+    for recording in load_recordings(device.root, device.name):
+        if recording.has_trace:
+            names = {activity.name for activity in device[recording.id].trace.activities}
+            for name in sorted(names):
+                where.setdefault(name, []).append(recording.id)
     if not where:
-        raise NotRecorded(f"no recorded trace for {device}; there run make record")
-    names = sorted(where, key=lambda name: (decode_kernel_name(name).library, decode_kernel_name(name).operation, name))
+        raise NotRecorded(f"no recorded trace for {device.name}; there run make record")
+    kernels = sorted(map(decode_kernel_name, where), key=lambda kernel: (kernel.library, kernel.operation, kernel.name))
     rows = [
-        [
-            kernel_name_html(name),
-            decode_kernel_name(name).library,
-            decode_kernel_name(name).operation,
-            _first_of(where[name]),
-        ]
-        for name in names
+        [kernel_name_html(kernel.name), kernel.library, kernel.operation, _first_of(where[kernel.name])]
+        for kernel in kernels
     ]
     head = ["kernel, copy or fill", "library", "operation", "recorded in"]
-    return table(f"Every name recorded on {short_name(device)}", head, rows, text_columns=4, is_searched=True)
+    return table(f"Every name recorded on {device.short_name}", head, rows, text_columns=4, is_searched=True)
 
 
 def _first_of(experiments: Sequence[str]) -> str:
@@ -153,10 +146,10 @@ def _first_of(experiments: Sequence[str]) -> str:
     return f"{experiments[0]}, and {more} more" if more else experiments[0]
 
 
-def decoder() -> Html:
+def decoder(device: Device) -> Html:
     """The box in which a reader pastes a name, and the grammar that it reads it by."""
     content = json.dumps(json.loads(GRAMMAR_FILE.read_bytes()), separators=(",", ":")).replace("<", "\\u003c")
-    begin = escape(_recorded(BOX_EXPERIMENT, 0, DEFAULT_DEVICE))
+    begin = escape(_recorded(device, BOX_EXPERIMENT, 0))
     return Html(
         '<div id="kernel-decoder" class="kernel-decoder" hidden>'
         '<label for="kernel-decoder-name">A kernel\'s name</label>'

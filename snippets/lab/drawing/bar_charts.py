@@ -1,0 +1,168 @@
+"""Charts made of bars: kernels stacked, bytes, CPU beside GPU, timings with their quartiles.
+
+Each is a page piece, `piece(device, subject, caption)`. An experiment is `chapter/experiment`, or a point of one:
+`mlp/sweep_eager[batch=1,seq=1]`. Data that cannot be drawn is a `ValueError`.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from string import ascii_uppercase
+
+from snippets.lab.drawing.bars import (
+    Key,
+    Stacks,
+    draw_pairs,
+    draw_stacks,
+    in_short,
+    joined,
+    pairs_height,
+    stacks_height,
+)
+from snippets.lab.drawing.numbers import chart_id, framed, numbers_caption, require_positive, timing_cells
+from snippets.lab.drawing.svg import draw
+from snippets.lab.finding.device import Device
+from snippets.lab.finding.figure import format_value
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.recording.schema import Timing
+from snippets.lab.trace.events import Trace
+from snippets.lab.trace.kernel_names import decode_kernel_name
+from snippets.lab.trace.queries import durations_us, middle_step, require_kernels
+
+MAX_KEYS = 12
+"""Names with a letter of their own; of more, the smallest are joined."""
+KINDS = ("gemm", "elementwise", "reduction", "attention", "copy", "other")
+"""Of kernels, in the order of the palette: a matmul looks the same in every chart."""
+LIKE = {
+    "gemv": "gemm",
+    "convolution": "gemm",
+    "softmax": "reduction",
+    "normalization": "reduction",
+    "communication": "copy",
+    "memset": "copy",
+}
+
+
+def kernel_bars(device: Device, variants: Mapping[str, str], caption: str) -> Html:
+    """GPU time of one step by kernel, a bar for each variant: heading -> experiment with a trace.
+
+    Kernels, copies and fills of the middle step; their times are means over all steps when these agree. Kernels of a
+    kind look alike. Raises `TraceError` for a trace without kernels.
+    """
+    times = {heading: _mean_times(device[experiment].trace) for heading, experiment in variants.items()}
+    names = _short_names(name for name, _ in chain.from_iterable(times.values()))
+    groups = {heading: [(names[name], us) for name, us in pairs] for heading, pairs in times.items()}
+    kinds = {short: _kind(name) for name, short in names.items()}
+    return stacked_bars(device, groups, caption, axis="GPU time of one step", kinds=kinds)
+
+
+def _mean_times(trace: Trace) -> list[tuple[str, float]]:
+    require_kernels(trace)
+    names = (activity.name for activity in middle_step(trace).activities)
+    return list(zip(names, map(statistics.fmean, durations_us(trace)), strict=True))
+
+
+def _short_names(names: Iterable[str]) -> dict[str, str]:
+    """Name of a kernel -> short form, numbered where two names would have the same."""
+    short: dict[str, str] = {}
+    seen = Counter[str]()
+    for name in dict.fromkeys(names):
+        form = decode_kernel_name(name).short
+        seen[form] += 1
+        short[name] = form if seen[form] == 1 else f"{form} ({seen[form]})"
+    return short
+
+
+def _kind(name: str) -> int:
+    operation = decode_kernel_name(name).operation
+    kind = LIKE.get(operation, operation)
+    return KINDS.index(kind if kind in KINDS else "other")
+
+
+def bytes_moved(device: Device, variants: Mapping[str, Sequence[tuple[str, int]]], caption: str) -> Html:
+    """Bytes that the kernels of each variant move: heading -> (kernel, bytes) in order."""
+    return stacked_bars(device, variants, caption, unit="bytes", axis="bytes moved in one step")
+
+
+def stacked_bars(
+    device: Device,
+    groups: Stacks,
+    caption: str,
+    *,
+    unit: str = "us",
+    axis: str = "time",
+    kinds: Mapping[str, int] | None = None,
+) -> Html:
+    """A bar for each group, made of its parts. Each name has a letter, explained below the bars.
+
+    Args:
+        device: whose numbers they are.
+        groups: heading -> parts. No amount is below zero, and one at least is above.
+        caption: what the chart shows; also the drawing's accessible name.
+        unit: of the amounts, a key of `UNITS`.
+        axis: what the amounts are.
+        kinds: name -> index in the palette; without it, each name looks different.
+    """
+    _require_amounts(caption, groups)
+    drawn = joined(groups, MAX_KEYS)
+    names = list(dict.fromkeys(name for name, _ in chain.from_iterable(drawn.values())))
+    kinds = kinds or {name: index for index, name in enumerate(names)}
+    others = KINDS.index("other")
+    keys = {name: Key(ascii_uppercase[index], kinds.get(name, others)) for index, name in enumerate(names)}
+    drawing = draw(
+        stacks_height(len(drawn), len(keys)),
+        lambda figure: draw_stacks(figure, drawn, keys, unit, axis),
+        ident=chart_id("chart", device, caption),
+        title=caption,
+        description=" ".join(in_short(heading, parts, unit) for heading, parts in drawn.items()),
+    )
+    rows: list[Sequence[Cell]] = [
+        [heading, keys[name].letter if name in keys else None, name, format_value(amount, unit), _share(amount, parts)]
+        for heading, parts in groups.items()
+        for name, amount in parts
+    ]
+    head = ["variant", "key", "part", axis, "share"]
+    return framed(caption, drawing, table(numbers_caption(caption), head, rows, text_columns=3))
+
+
+def _require_amounts(caption: str, groups: Stacks) -> None:
+    empty = [heading for heading, parts in groups.items() if not parts]
+    if empty or not groups:
+        raise ValueError(f"{caption}: nothing to draw{f' for {empty}' if empty else ''}")
+    amounts = [amount for _, amount in chain.from_iterable(groups.values())]
+    if not any(amounts) or not all(math.isfinite(amount) and amount >= 0 for amount in amounts):
+        raise ValueError(f"{caption}: none of the amounts may be below zero, and not all of them zero: {amounts}")
+
+
+def _share(amount: float, parts: Sequence[tuple[str, float]]) -> str | None:
+    total = math.fsum(each for _, each in parts)
+    return format_value(100 * amount / total, "%") if total else None
+
+
+def cpu_gpu_bars(device: Device, variants: Mapping[str, str], caption: str) -> Html:
+    """For each variant how long the GPU takes to run a step, and how long the CPU takes to enqueue it."""
+    timings = {heading: device[experiment].timings for heading, experiment in variants.items()}
+    groups = {heading: {"GPU": each.interleaved, "CPU": each.enqueue} for heading, each in timings.items()}
+    return timing_bars(device, groups, caption)
+
+
+def timing_bars(
+    device: Device, groups: Mapping[str, Mapping[str, Timing]], caption: str, *, axis: str = "time of one step"
+) -> Html:
+    """Under each heading a bar for each timing, with its quartiles."""
+    timings = {f"{heading}, {name}": timing for heading, pair in groups.items() for name, timing in pair.items()}
+    require_positive(caption, {name: timing.q1_us for name, timing in timings.items()})
+    drawing = draw(
+        pairs_height(len(groups), len(timings)),
+        lambda figure: draw_pairs(figure, groups, axis),
+        ident=chart_id("chart", device, caption),
+        title=caption,
+        description="; ".join(f"{name} {format_value(each.median_us, 'us')}" for name, each in timings.items()) + ".",
+    )
+    rows = [[heading, name, *timing_cells(each)] for heading, pair in groups.items() for name, each in pair.items()]
+    head = ["variant", "timing", "median", "quartiles"]
+    return framed(caption, drawing, table(numbers_caption(caption), head, rows, text_columns=2))

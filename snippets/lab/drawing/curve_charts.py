@@ -1,0 +1,129 @@
+"""Charts made of curves: a roofline, and what limits a step as it grows.
+
+Each is a page piece, `piece(device, subject, caption)`. An experiment is `chapter/experiment`, or a point of one:
+`mlp/sweep_eager[batch=1,seq=1]`. Data that cannot be drawn is a `ValueError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+
+from snippets.lab.drawing.curves import (
+    LINES,
+    Roof,
+    RooflinePoint,
+    Sweep,
+    draw_regimes,
+    draw_roofline,
+    regimes_height,
+    roofline_height,
+)
+from snippets.lab.drawing.numbers import chart_id, figure_cell, framed, numbers_caption, require_positive, timing_cells
+from snippets.lab.drawing.svg import draw
+from snippets.lab.experiment import Parameters
+from snippets.lab.finding.device import Device
+from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.recording.schema import Ceiling
+
+
+def roofline(device: Device, variants: Mapping[str, str], caption: str) -> Html:
+    """A roofline of experiments, heading -> experiment, below the highest of the ceilings of their sessions."""
+    runs = {heading: device[experiment] for heading, experiment in variants.items()}
+    points = {heading: RooflinePoint(run.point.flops, run.point.bytes, run.timing()) for heading, run in runs.items()}
+    ceilings = [ceiling for run in runs.values() for ceiling in run.recording.ceilings]
+    return roofline_of(device, points, caption, ceilings=ceilings)
+
+
+def roofline_of(
+    device: Device, points: Mapping[str, RooflinePoint], caption: str, *, ceilings: Iterable[Ceiling]
+) -> Html:
+    """FLOP/s over FLOP per byte, and how near each point comes to its roof.
+
+    Of the ceilings, the highest of those that compute nothing is memory's roof, the highest of the others arithmetic's.
+    Raises `ValueError` without one of each, and for a point without work or time.
+    """
+    for name, point in points.items():
+        work = {"FLOP": point.flops, "bytes": point.bytes, "time": point.timing.q1_us}
+        require_positive(caption, {f"{name}, {quantity}": amount for quantity, amount in work.items()})
+    roof = _roof(caption, ceilings)
+    rows: list[Sequence[Cell]] = []
+    for name, point in points.items():
+        rate, share = format_value(point.rate, "flop/s"), format_value(100 * point.rate / roof(point.intensity), "%")
+        rows.append([name, format_value(point.intensity), rate, share, *timing_cells(point.timing)])
+    sentences = [
+        f"{name}: {rate} at {intensity} FLOP per byte, {share} of the roof."
+        for name, intensity, rate, share, *_ in rows
+    ]
+    drawing = draw(
+        roofline_height(len(points)),
+        lambda figure: draw_roofline(figure, points, roof),
+        ident=chart_id("chart", device, caption),
+        title=caption,
+        description=" ".join([*sentences, f"The roof is {roof}."]),
+    )
+    head = ["step", "FLOP per byte", "rate", "of the roof", "time", "quartiles"]
+    numbers = table(numbers_caption(caption), head, rows)
+    return framed(caption, drawing, Html(f"{numbers}<p>The roof is {escape(str(roof))}.</p>"))
+
+
+def _roof(caption: str, ceilings: Iterable[Ceiling]) -> Roof:
+    compute: list[tuple[float, str]] = []
+    memory: list[tuple[float, str]] = []
+    for ceiling in ceilings:
+        (compute if ceiling.flops else memory).append((ceiling.rate, ceiling.name))
+    if not compute or not memory:
+        raise ValueError(f"{caption}: a roofline needs the ceilings of a copy and of a matmul")
+    return Roof(*max(compute), *max(memory))
+
+
+def regimes(
+    device: Device,
+    variants: Mapping[str, str],
+    caption: str,
+    *,
+    size: Callable[[Parameters], float],
+    unit: str,
+) -> Html:
+    """What limits a step as it grows: a panel for each sweep with the times of GPU, CPU and a Python loop.
+
+    Args:
+        device: whose recordings.
+        variants: heading -> experiment with two points or more.
+        caption: what the chart shows.
+        size: of a point's parameters; above zero.
+        unit: what the size counts: `tokens`.
+    """
+    sweeps = {heading: _sweep(device, experiment, caption, size) for heading, experiment in variants.items()}
+    drawing = draw(
+        regimes_height(len(sweeps)),
+        lambda figure: draw_regimes(figure, sweeps, unit),
+        ident=chart_id("chart", device, caption),
+        title=caption,
+        description=" ".join(f"{heading}: {_ends(sweep, unit)}" for heading, sweep in sweeps.items()),
+    )
+    rows: list[Sequence[Cell]] = [
+        [heading, f"{at:,g}", *(figure_cell(Figure.from_timing(getattr(sweep, kind)[index])) for kind, _ in LINES)]
+        for heading, sweep in sweeps.items()
+        for index, at in enumerate(sweep.sizes)
+    ]
+    head = ["variant", unit, *(text for _, text in LINES)]
+    return framed(caption, drawing, table(numbers_caption(caption), head, rows))
+
+
+def _sweep(device: Device, experiment: str, caption: str, size: Callable[[Parameters], float]) -> Sweep:
+    run = device[experiment]
+    points = sorted(run.points, key=lambda point: size(point.parameters))
+    sizes = tuple(size(point.parameters) for point in points)
+    require_positive(caption, {experiment: min(sizes, default=0)})
+    if len(set(sizes)) != len(sizes) or len(sizes) < 2:
+        raise ValueError(f"{caption}: {experiment} has the sizes {sizes}, not two or more, each once")
+    timings = [run.at(**point.parameters).timings for point in points]
+    return Sweep(sizes, *(tuple(getattr(each, kind) for each in timings) for kind, _ in LINES))
+
+
+def _ends(sweep: Sweep, unit: str) -> str:
+    first, last = (format_value(sweep.interleaved[index].median_us, "us") for index in (0, -1))
+    small, large = (f"{sweep.sizes[index]:,g}" for index in (0, -1))
+    return f"{sweep.regime(unit)}; on the GPU {first} at {small} and {last} at {large}."

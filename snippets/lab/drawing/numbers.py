@@ -1,0 +1,55 @@
+"""What every chart has: an id, a frame, and its numbers as a table beneath."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from html import escape
+
+from snippets.lab.finding.device import Device
+from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.html import Html, details
+from snippets.lab.recording.schema import Timing
+
+
+def figure_cell(figure: Figure) -> Html:
+    """A figure with its spread in small type below it, where three digits show one."""
+    is_wide = figure.spread is not None and len({format_value(bound, figure.unit) for bound in figure.spread}) > 1
+    spread = f"<small>{escape(figure.spread_text)}</small>" if is_wide else ""
+    mark = "" if figure.conclusive else ' <span class="inconclusive" title="the steps disagree">?</span>'
+    return Html(f"{escape(figure.text)}{mark}{spread}")
+
+
+def timing_cells(timing: Timing) -> tuple[str, str]:
+    """The median and the quartiles of a timing, as two cells."""
+    figure = Figure.from_timing(timing)
+    return figure.text, figure.spread_text
+
+
+def chart_id(kind: str, device: Device, caption: str) -> str:
+    """The id of a chart and the prefix of all ids within: unique on a page, where no two charts share a caption."""
+    content = "\n".join([kind, device.name, caption])
+    return f"{kind}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+
+
+def numbers_caption(caption: str) -> str:
+    """The caption of the table beneath a chart."""
+    return f"{caption}: the numbers"
+
+
+def framed(caption: str, drawing: Html, numbers: Html) -> Html:
+    """A chart with its numbers folded. The search index leaves its words out: without the drawing they mean nothing."""
+    return Html(
+        f'<figure class="chart" data-search-exclude><figcaption>{escape(caption)}</figcaption>{drawing}'
+        f"{details('The numbers', numbers)}</figure>"
+    )
+
+
+def require_positive(caption: str, amounts: Mapping[str, float]) -> None:
+    """Raise `ValueError` when there is nothing to draw, or an amount that is not above zero."""
+    if not amounts:
+        raise ValueError(f"{caption}: nothing to draw")
+    wrong = {name: amount for name, amount in amounts.items() if not (math.isfinite(amount) and amount > 0)}
+    if wrong:
+        raise ValueError(f"{caption}: must be above zero: {wrong}")
