@@ -11,7 +11,8 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from snippets.lab.notebooks.files import PREFIX, adopt, dumped, load_notebook, notebooks
+from snippets.lab.notebooks.files import PREFIX, adopt, load_notebook, notebooks
+from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root, slug
 from snippets.lab.recording.loading import load_recording
 from snippets.lab.recording.saving import pack_trace, save_recording, write_file
