@@ -232,7 +232,7 @@ def race(*experiments: str, **parameters: Value) -> Race:
 
 def race_subjects(subjects: dict[str, Subject]) -> Race:
     """Time subjects by name in turns, as `race` does."""
-    from snippets.lab.capture.profiling import relative_error
+    from snippets.lab.capture.checking import relative_error
     from snippets.lab.capture.timing import time_interleaved
 
     errors = {name: relative_error(subject, _device())[0] for name, subject in subjects.items()}
