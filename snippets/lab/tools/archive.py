@@ -55,6 +55,9 @@ class Limits:
     """Once decompressed."""
 
 
+LIMITS = Limits()
+
+
 class ArchiveError(RecordingError):
     """An archive that does not hold recordings, whole and unaltered; nothing of it was unpacked."""
 
@@ -79,7 +82,7 @@ def pack_archive(root: Path, device: str, target: Path) -> int:
     return len(files)
 
 
-def unpack_archive(root: Path, source: Path, limits: Limits = Limits()) -> tuple[list[str], list[str]]:
+def unpack_archive(root: Path, source: Path, limits: Limits = LIMITS) -> tuple[list[str], list[str]]:
     """Check every file of an archive, then write those that are not older than what is here.
 
     Returns the ids of the recordings, device first: what was written, and what was kept because it is newer.
