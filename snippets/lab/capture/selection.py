@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from snippets.lab.experiment import Experiment, experiments, package_folder
+from snippets.lab.experiment import Experiment, NeedsGpu, experiments, package_folder
 from snippets.lab.recording.device import DEFAULT_DEVICE, slug, this_device
 from snippets.lab.recording.digest import is_stale
 from snippets.lab.recording.loading import load_recording, load_trace
@@ -15,7 +15,7 @@ from snippets.lab.recording.schema import RecordingError
 from snippets.lab.trace.events import TraceError
 
 
-class NoGpu(RuntimeError):
+class NoGpu(NeedsGpu):
     """Recording was asked for where there is no CUDA GPU."""
 
 

@@ -283,7 +283,7 @@ def test_a_trace_without_steps_or_kernels_says_what_to_check(shelf: Path, show: 
         show("mlp/eager", DEVICE)
     put(shelf, sample(), trace=events.trace_bytes(events.step(2, 0, 100)))
     if show in (kernel_table, journey):
-        with pytest.raises(TraceError, match="no GPU kernels in the trace"):
+        with pytest.raises(TraceError, match="no GPU kernels"):
             show("mlp/eager", DEVICE)
     else:
         show("mlp/eager", DEVICE)
