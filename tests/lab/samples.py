@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ import pytest
 from snippets.lab.finding.claim import Claim, equals
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.measure import Measure
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
 from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.saving import save_recording
@@ -282,3 +284,10 @@ def claim(value: Any = 5, **changed: Any) -> Claim:
         "band": equals(5),
     }
     return Claim(**given | changed)
+
+
+def findings(*claims: Claim, **figures: Measure) -> ModuleType:
+    """A chapter's findings with these claims and figures."""
+    module = ModuleType("findings")
+    vars(module).update({f"claim_{index}": each for index, each in enumerate(claims)}, FIGURES=figures)
+    return module

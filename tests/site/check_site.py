@@ -246,7 +246,9 @@ def problems(site: Path, docs: Path) -> list[str]:
 
 def main(argv: list[str] | None = None) -> int:
     """Print the problems; 1 when there are any."""
-    parser = argparse.ArgumentParser(prog="python -m tests.site.check_site", description=(__doc__ or "").partition(":")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.site.check_site", description=(__doc__ or "").partition(":")[0]
+    )
     parser.add_argument("site", type=Path)
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="the sources it was built from")
     arguments = parser.parse_args(argv)
