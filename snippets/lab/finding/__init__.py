@@ -15,10 +15,12 @@ from snippets.lab.finding.device import Device, Run, timing_of_samples
 from snippets.lab.finding.figure import Figure, format_value
 from snippets.lab.finding.measure import (
     Measure,
+    derived,
     largest,
     paired_difference,
     paired_ratio,
     percent,
+    ratio_of_kinds,
     ratio_of_pairs,
     same,
     share_of_ceiling,
@@ -43,6 +45,7 @@ __all__ = [
     "at_most",
     "between",
     "claim",
+    "derived",
     "equals",
     "format_value",
     "largest",
@@ -51,6 +54,7 @@ __all__ = [
     "paired_ratio",
     "percent",
     "quantity",
+    "ratio_of_kinds",
     "ratio_of_pairs",
     "same",
     "share_of_ceiling",

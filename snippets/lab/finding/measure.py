@@ -63,6 +63,12 @@ def unpaired_ratio(upper: Figure, lower: Figure) -> Figure:
     return Figure(upper.number / lower.number, "x", spread, f"{upper.origin}; over {lower.origin}", conclusive)
 
 
+def ratio_of_kinds(run: Run, upper: str, lower: str = "interleaved") -> Figure:
+    """How many times one kind of timing of a run fits into another, by their medians. Raises `NotTimed`."""
+    ratio = run.timing(upper).median_us / run.timing(lower).median_us
+    return Figure(ratio, "x", origin=f"{run.origin}, {upper} over {lower}")
+
+
 def percent(ratio: Figure) -> Figure:
     """A ratio in percent."""
     low, high = ratio.bounds
@@ -87,10 +93,12 @@ def largest(*figures: Figure) -> Figure:
     return max(figures, key=lambda figure: figure.number)
 
 
+def derived(value: int | float | str | bool, *figures: Figure, unit: str = "", display: str = "") -> Figure:
+    """A value computed from figures: conclusive where all of them are."""
+    origin = "; ".join(dict.fromkeys(figure.origin for figure in figures))
+    return Figure(value, unit, origin=origin, conclusive=all(figure.conclusive for figure in figures), display=display)
+
+
 def same(*figures: Figure) -> Figure:
     """Whether all figures have one value."""
-    return Figure(
-        len({figure.value for figure in figures}) == 1,
-        origin="; ".join(dict.fromkeys(figure.origin for figure in figures)),
-        conclusive=all(figure.conclusive for figure in figures),
-    )
+    return derived(len({figure.value for figure in figures}) == 1, *figures)
