@@ -78,8 +78,9 @@ def percent(ratio: Figure) -> Figure:
 def share_of_ceiling(run: Run, name: str) -> Figure:
     """Percent of a ceiling of its session that a run reached: in bytes for `copy`, else in FLOPs. Raises `NotTimed`."""
     ceiling, point, timing = run.ceiling(name), run.point, run.timing()
-    work = point.flops if ceiling.flops else point.bytes
-    median, low, high = (100 * work / us * 1e6 / ceiling.rate for us in (timing.median_us, timing.q3_us, timing.q1_us))
+    work, limit = (point.flops, ceiling.flops) if ceiling.flops else (point.bytes, ceiling.bytes)
+    per_us = limit / ceiling.timing.median_us
+    median, low, high = (100 * work / us / per_us for us in (timing.median_us, timing.q3_us, timing.q1_us))
     return Figure(median, "%", (low, high), f"{run.origin}, of {name}")
 
 
