@@ -8,6 +8,7 @@ from snippets.lab.finding import (
     Figure,
     Run,
     Source,
+    TraceError,
     at_least,
     at_most,
     between,
@@ -127,6 +128,8 @@ def busiest_op(device: Device) -> Figure:
     """The operator with the most CPU time of its own."""
     run = device["matmul_add/eager_64_cold"]
     rows = [row for row in key_averages(run.trace) if row.kind == "operator"]
+    if not rows:
+        raise TraceError("no operator in the trace")
     return Figure(max(rows, key=lambda row: row.self_cpu_us).name, origin=run.origin)
 
 
