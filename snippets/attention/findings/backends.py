@@ -16,20 +16,9 @@ from snippets.attention.findings.variants import (
     op_name,
     per_variant,
 )
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    Run,
-    Source,
-    at_least,
-    at_most,
-    claim,
-    equals,
-    format_value,
-    matches,
-    unpaired_ratio,
-)
+from snippets.lab.finding import Device, Figure, Measure, Run, Source, at_least, at_most, claim, equals, matches
+from snippets.lab.finding.figure import format_value
+from snippets.lab.finding.measure import derived, unpaired_ratio
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import kernel_name_html
 from snippets.lab.page import show as show
@@ -46,13 +35,10 @@ ROW_CHECK = "looking for rows without a key"
 PURPOSES = {
     "aten::bmm": "the two products",
     "aten::_softmax": "softmax",
-    "aten::masked_fill_": "applying the mask",
-    "aten::add_": "applying the mask",
     "aten::mul": "scaling",
     "aten::copy_": "copies and casts",
-    "aten::fill_": "building the mask",
-    "aten::tril": "building the mask",
-    "aten::where": "building the mask",
+    **dict.fromkeys(("aten::masked_fill_", "aten::add_"), "applying the mask"),
+    **dict.fromkeys(("aten::fill_", "aten::tril", "aten::where"), "building the mask"),
 }
 """Operator that launches -> what for; within `aten::_safe_softmax`, all but softmax and casts are the `ROW_CHECK`."""
 SCORES_DIMENSIONS = 4
@@ -78,21 +64,19 @@ def purposes(run: Run) -> Mapping[str, tuple[int, float]]:
     return {name: (len(times), sum(times)) for name, times in by_purpose.items()}
 
 
+def time_us(step: Step, is_counted: Callable[[GpuActivity], bool]) -> float:
+    """Time of the kernels of a step that are counted."""
+    return sum(kernel.duration_us for kernel in step.kernels if is_counted(kernel))
+
+
 def purpose_us(device: Device, name: str) -> Figure:
     """Time of math's kernels that serve one purpose."""
-    return device[MATH].per_step(
-        lambda step: sum(kernel.duration_us for kernel in step.kernels if purpose(kernel) == name), "us"
-    )
+    return device[MATH].per_step(lambda step: time_us(step, lambda kernel: purpose(kernel) == name), "us")
 
 
 def math_percent(device: Device, is_counted: Callable[[GpuActivity], bool]) -> Figure:
     """Share of the time of math's kernels that is counted."""
-
-    def percent(step: Step) -> float:
-        counted_us = sum(kernel.duration_us for kernel in step.kernels if is_counted(kernel))
-        return 100 * counted_us / kernel_time_us(step.kernels)
-
-    return device[MATH].per_step(percent, "%")
+    return device[MATH].per_step(lambda step: 100 * time_us(step, is_counted) / kernel_time_us(step.kernels), "%")
 
 
 def purpose_percent(device: Device, name: str) -> Figure:
@@ -292,8 +276,7 @@ def picked_and_ran(device: Device) -> Figure:
     """Where no backend is named, PyTorch picks cuDNN for this shape and runs its kernel."""
     auto = device["attention/auto"].per_step(kernel_names)
     same = [name for name in BACKENDS if device[VARIANTS[name]].per_step(kernel_names).value == auto.value]
-    text = f"says {auto_picks(device).value}, runs {' or '.join(same) or 'none of them'}"
-    return Figure(text, conclusive=auto.conclusive)
+    return derived(f"says {auto_picks(device).value}, runs {' or '.join(same) or 'none of them'}", auto)
 
 
 def launches_table(device: Device) -> Html:

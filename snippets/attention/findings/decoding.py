@@ -5,32 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from snippets.attention.findings.variants import VARIANTS, kernel_names
+from snippets.attention.findings.variants import EIGHT, kernel_names
 from snippets.lab.experiment import find
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    at_least,
-    between,
-    claim,
-    equals,
-    format_value,
-    paired_ratio,
-    quantity,
-    share_of_ceiling,
-    smallest,
-)
+from snippets.lab.finding import Device, Figure, Measure, at_least, between, claim, equals, format_value, quantity
+from snippets.lab.finding.measure import derived, paired_ratio, share_of_ceiling, smallest
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
 from snippets.lab.trace.events import GpuActivity, Step, TraceError
 
-DECODE = {
-    heading: experiment.replace("/", "/decode_")
-    for heading, experiment in VARIANTS.items()
-    if heading not in ("in place", "auto")
-}
+DECODE = {heading: run.replace("/", "/decode_") for heading, run in EIGHT.items() if heading != "in place"}
+"""Without a mask there is nothing to mask in place."""
 CUDNN = DECODE["cuDNN"]
 
 
@@ -67,8 +52,7 @@ def naive_over_cudnn(device: Device) -> Figure:
 def same_grid(device: Device) -> Figure:
     """Efficient and cuDNN cut the work alike, into a block for each head of each sequence."""
     efficient, cudnn = (device[DECODE[heading]].per_step(blocks) for heading in ("efficient", "cuDNN"))
-    text = f"{efficient.value} and {cudnn.value} blocks"
-    return Figure(text, origin="grids in two traces", conclusive=efficient.conclusive and cudnn.conclusive)
+    return derived(f"{efficient.value} and {cudnn.value} blocks", efficient, cudnn)
 
 
 @claim("O-A46", between(4.1, 5.1), scope="timing")
@@ -95,7 +79,7 @@ def compiled_is_cudnn(device: Device) -> Figure:
     compiled, cudnn = (device[DECODE[heading]].per_step(kernel_names) for heading in ("compiled", "cuDNN"))
     is_same = compiled.value == cudnn.value
     text = f"{compiled.value}, in both" if is_same else f"{compiled.value} instead of {cudnn.value}"
-    return Figure(is_same, display=text, conclusive=compiled.conclusive and cudnn.conclusive)
+    return derived(is_same, compiled, cudnn, display=text)
 
 
 def decode_table(device: Device) -> Html:
@@ -128,11 +112,6 @@ def alignments(device: Device) -> Html:
     return table("Run on the CPU while this page was built", head, rows, text_columns=3)
 
 
-def multiprocessors(device: Device) -> Figure:
-    """Multiprocessors of the device."""
-    return Figure(device[CUDNN].environment.multiprocessors, origin="multiprocessors of the device")
-
-
 FIGURES: Mapping[str, Measure] = {
     "decode_bytes": lambda device: quantity(device[CUDNN], "bytes"),
     "decode_copy_share": lambda device: share_of_ceiling(device[CUDNN], COPY),
@@ -140,7 +119,7 @@ FIGURES: Mapping[str, Measure] = {
     "decode_efficient_ratio": efficient_over_cudnn,
     "decode_math_ratio": math_over_cudnn,
     "decode_blocks": lambda device: device[CUDNN].per_step(blocks),
-    "decode_multiprocessors": multiprocessors,
+    "decode_multiprocessors": lambda device: Figure(device[CUDNN].environment.multiprocessors, origin=device.name),
     "decode_efficient_shared": lambda device: device[DECODE["efficient"]].per_step(shared_bytes, "bytes"),
     "decode_cudnn_shared": lambda device: device[CUDNN].per_step(shared_bytes, "bytes"),
 }

@@ -10,18 +10,8 @@ from typing import Any
 
 from snippets.attention.findings.variants import BF16_BYTES, EIGHT, ONE_KERNEL, VARIANTS
 from snippets.lab.experiment import find
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    at_least,
-    at_most,
-    between,
-    claim,
-    equals,
-    format_value,
-    unpaired_ratio,
-)
+from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals, format_value
+from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.html import Cell, Html, details, table
 from snippets.lab.page import RooflinePoint, roofline_of
 from snippets.lab.page import show as show
@@ -61,8 +51,7 @@ class Lengths:
 
     def variant(self, heading: str, tokens: int) -> Mapping[str, Any]:
         """What one variant gave at a length."""
-        measured: Mapping[str, Any] = self.data[tokens]["variants"][SWEPT[heading]]
-        return measured
+        return dict(self.data[tokens]["variants"][SWEPT[heading]])
 
     def why_stopped(self, heading: str, tokens: int) -> str:
         """Why a variant stopped; empty where it did not."""

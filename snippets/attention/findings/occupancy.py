@@ -7,18 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from snippets.attention.findings.variants import ONE_KERNEL, VARIANTS, first_of
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    NotRecorded,
-    Run,
-    Source,
-    claim,
-    equals,
-    format_value,
-    matches,
-)
+from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Run, Source, claim, equals, matches
+from snippets.lab.finding.figure import format_value
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import GpuActivity, Step, TraceError

@@ -6,18 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from snippets.attention.findings.variants import EIGHT, ONE_KERNEL, VARIANTS
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    Source,
-    between,
-    claim,
-    equals,
-    format_value,
-    paired_ratio,
-    quantity,
-)
+from snippets.lab.finding import Device, Figure, Measure, Source, between, claim, equals, format_value, quantity
+from snippets.lab.finding.measure import paired_ratio, point_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
@@ -128,12 +118,6 @@ def cpu_times(device: Device) -> Html:
     return table("The CPU's part of a forward", ["", "series, profiled", "profiled", "without the profiler"], rows)
 
 
-def naive_peak_over_flash(device: Device) -> Figure:
-    """Peak memory of naive attention over that of flash."""
-    naive, flash = (device[VARIANTS[heading]].point.peak_memory_bytes for heading in ("naive", "flash"))
-    return Figure(naive / flash, "x", origin="peak memory, attention/naive over attention/flash")
-
-
 FIGURES: Mapping[str, Measure] = {
     "time_order": lambda device: replace(eight_in_order(device), display=""),
     "time_naive": lambda device: device["attention/naive"].time(),
@@ -142,5 +126,7 @@ FIGURES: Mapping[str, Measure] = {
     "time_cudnn_gain": lambda device: over_a100(device, "cuDNN"),
     "time_flash_gain": lambda device: over_a100(device, "flash"),
     "time_naming": naming_cudnn,
-    "time_peak_ratio": naive_peak_over_flash,
+    "time_peak_ratio": lambda device: point_ratio(
+        device["attention/naive"], device["attention/flash"], "peak_memory_bytes"
+    ),
 }

@@ -9,7 +9,8 @@ from snippets.attention.findings.decoding import DECODE
 from snippets.attention.findings.growing import Lengths
 from snippets.attention.findings.speed import fastest_first
 from snippets.attention.findings.variants import EIGHT, ONE_KERNEL, VARIANTS, per_variant
-from snippets.lab.finding import Device, Figure, Measure, at_most, between, claim, equals, paired_ratio, quantity
+from snippets.lab.finding import Device, Figure, Measure, at_most, between, claim, equals, quantity
+from snippets.lab.finding.measure import derived, paired_ratio, point_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell, kernel_bars
 from snippets.lab.page import show as show
@@ -69,8 +70,7 @@ def fused_peaks(device: Device) -> Figure:
 @claim("O-A53", equals(1.0), scope="this-gpu")
 def in_place_peak(device: Device) -> Figure:
     """In training, masking in place saves no memory: its peak is naive attention's, to the byte."""
-    bytes_of = peaks(device)
-    return Figure(bytes_of["in place"] / bytes_of["naive"], "x", origin="peak memory of a step, in place over naive")
+    return point_ratio(device[TRAINING["in place"]], device[TRAINING["naive"]], "peak_memory_bytes")
 
 
 @claim("O-A54", between(3, 3.6), scope="timing")
@@ -90,8 +90,7 @@ def layout_copies_of_three(device: Device) -> Figure:
     """For it, flash writes two tensors in another layout, efficient one, cuDNN none."""
     runs = [device[TRAINING[heading]] for heading in ("flash", "efficient", "cuDNN")]
     counts = [run.per_step(lambda step: len(layout_copies(step))) for run in runs]
-    text = ", ".join(str(count.value) for count in counts)
-    return Figure(text, origin="flash, efficient, cuDNN", conclusive=all(count.conclusive for count in counts))
+    return derived(", ".join(count.text for count in counts), *counts)
 
 
 def memory_order(device: Device) -> Figure:
@@ -103,10 +102,8 @@ def memory_order(device: Device) -> Figure:
 def training_table(device: Device) -> Html:
     """Forward and backward, eight ways: kernels, time, the CPU's part, peak memory."""
     quantities = ("kernels_per_step", "interleaved_us", "enqueue_us", "peak_memory_bytes")
-    rows = [
-        [heading, *(quantity(device[experiment], name).text for name in quantities)]
-        for heading, experiment in TRAINING.items()
-    ]
+    runs = {heading: device[experiment] for heading, experiment in TRAINING.items()}
+    rows = [[heading, *(quantity(run, name).text for name in quantities)] for heading, run in runs.items()]
     return table("Forward and backward, eight ways", ["", "kernels", "GPU, warm", "CPU", "peak memory"], rows)
 
 
@@ -125,11 +122,8 @@ def wide_error(device: Device, heading: str) -> Figure:
 @claim("O-A56", at_most(5e-3), scope="this-gpu")
 def all_errors(device: Device) -> Figure:
     """Every step, forward, trained or decoding, is within half a percent of float64."""
-    errors = [
-        device[experiment].point.relative_error
-        for group in (VARIANTS, TRAINING, DECODE)
-        for experiment in group.values()
-    ]
+    experiments = (*VARIANTS.values(), *TRAINING.values(), *DECODE.values())
+    errors = [device[experiment].point.relative_error for experiment in experiments]
     return Figure(max(errors), spread=(min(errors), max(errors)), origin="relative errors against float64, every step")
 
 
@@ -143,8 +137,7 @@ def nearest(device: Device) -> Figure:
 @claim("O-A58", between(1.6, 2), scope="this-gpu")
 def naive_over_flash(device: Device) -> Figure:
     """Naive attention's error is 1.6 to 2 times that of flash."""
-    ratio = device["attention/naive"].point.relative_error / device["attention/flash"].point.relative_error
-    return Figure(ratio, "x", origin="errors, attention/naive over attention/flash")
+    return point_ratio(device["attention/naive"], device["attention/flash"], "relative_error")
 
 
 @claim("O-A59", between(1.2, 1.35), scope="this-gpu")
@@ -167,10 +160,9 @@ def errors_table(device: Device) -> Html:
 
 def wide_errors(device: Device) -> Html:
     """Errors with 64 and with 128 numbers to a head, of three variants at 1024 tokens."""
-    rows = [
-        [heading, *(f"{Lengths(device, head_dim).error(heading, 1024):.2e}" for head_dim in (64, 128))]
-        for heading in ("naive", "compiled", "cuDNN")
-    ]
+    sweeps = [Lengths(device, head_dim) for head_dim in (64, 128)]
+    errors = {heading: [sweep.error(heading, 1024) for sweep in sweeps] for heading in ("naive", "compiled", "cuDNN")}
+    rows = [[heading, *(f"{error:.2e}" for error in pair)] for heading, pair in errors.items()]
     return table("Relative error against float64, 1024 tokens", ["numbers to a head", "64", "128"], rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from snippets.lab.finding import Device, Figure, Run
+from snippets.lab.finding import Device, Figure, Run, listed
 from snippets.lab.trace.events import GpuActivity, Step, TraceError
 
 BF16_BYTES = 2
@@ -64,7 +64,5 @@ def count_and_names(step: Step) -> str:
 def per_variant(
     device: Device, variants: Mapping[str, str], of: Callable[[Step], int | str], separator: str = "; "
 ) -> Figure:
-    """What the steps of several variants show, as `math X; naive Y`; inconclusive where those of one disagree."""
-    figures = {heading: device[experiment].per_step(of) for heading, experiment in variants.items()}
-    text = separator.join(f"{heading} {figure.value}" for heading, figure in figures.items())
-    return Figure(text, origin="their traces", conclusive=all(figure.conclusive for figure in figures.values()))
+    """What the steps of several variants show, as `math X; naive Y`."""
+    return listed({heading: device[experiment].per_step(of) for heading, experiment in variants.items()}, separator)
