@@ -6,7 +6,7 @@ A measure is a function from a `Device` to a `Figure`. What stands here is calle
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from snippets.lab.finding.device import Device, Run
@@ -69,12 +69,18 @@ def percent(ratio: Figure) -> Figure:
     return replace(ratio, value=100 * ratio.number, unit="%", spread=(100 * low, 100 * high))
 
 
-def share_of_ceiling(run: Run, name: str) -> Figure:
+def point_ratio(upper: Run, lower: Run, field: str) -> Figure:
+    """A field of one point over that of another: `relative_error`, `peak_memory_bytes`. Exact, so without a spread."""
+    value = getattr(upper.point, field) / getattr(lower.point, field)
+    return Figure(value, "x", origin=f"{field}, {upper.id} over {lower.id}")
+
+
+def share_of_ceiling(run: Run, name: str, kind: str = "interleaved") -> Figure:
     """Percent of a ceiling of its session that a run reached: in bytes for `copy`, else in FLOPs. Raises `NotTimed`."""
-    ceiling, point, timing = run.ceiling(name), run.point, run.timing()
+    ceiling, point, timing = run.ceiling(name), run.point, run.timing(kind)
     work = point.flops if ceiling.flops else point.bytes
     median, low, high = (100 * work / us * 1e6 / ceiling.rate for us in (timing.median_us, timing.q3_us, timing.q1_us))
-    return Figure(median, "%", (low, high), f"{run.origin}, of {name}")
+    return Figure(median, "%", (low, high), f"{run.origin}, {kind}, of {name}")
 
 
 def smallest(*figures: Figure) -> Figure:
@@ -93,4 +99,13 @@ def same(*figures: Figure) -> Figure:
         len({figure.value for figure in figures}) == 1,
         origin="; ".join(dict.fromkeys(figure.origin for figure in figures)),
         conclusive=all(figure.conclusive for figure in figures),
+    )
+
+
+def listed(figures: Mapping[str, Figure], separator: str = ", ") -> Figure:
+    """Several figures as one, each after its name: `eager 8, compiled 6`. Conclusive when all are."""
+    return Figure(
+        separator.join(f"{name} {figure.value}" for name, figure in figures.items()),
+        origin="; ".join(dict.fromkeys(figure.origin for figure in figures.values())),
+        conclusive=all(figure.conclusive for figure in figures.values()),
     )
