@@ -80,7 +80,7 @@ def print_kernel_name(name: str, as_json: bool) -> int:
     for label, value in [*rows, ("fused", ", ".join(kernel.fused) or "-"), ("in short", kernel.short)]:
         print(f"{label:10} {printable(value)}")
     if kernel.tokens:
-        tokens = [(printable(one.token), one.basis, printable(one.meaning)) for one in kernel.tokens]
+        tokens = [(printable(token.token), token.basis, printable(token.meaning)) for token in kernel.tokens]
         wide = min(max(len(token) for token, _, _ in tokens), SHORT_NAME_WIDTH // 2)
         print("")
         for token, basis, meaning in tokens:

@@ -115,8 +115,8 @@ def _median(counts: Iterable[int]) -> int:
 
 
 def _mean(times: Iterable[float]) -> float:
-    found = list(times)
-    return sum(found) / len(found)
+    values = list(times)
+    return sum(values) / len(values)
 
 
 def as_json(summary: Summary) -> str:
@@ -139,7 +139,7 @@ def as_text(summary: Summary) -> str:
         lines.append(f"unattributed       {summary.unattributed} GPU activities belong to no step and are not counted")
     rows = [(str(k.calls), f"{k.total_us:,.3f}", f"{k.mean_us:,.3f}", k.op or "-", k.name) for k in summary.kernels]
     rows.insert(0, ("calls", "total us", "mean us", "op", "kernel"))
-    wide = [max(len(row[place]) for row in rows) for place in range(3)]
+    wide = [max(len(row[column]) for row in rows) for column in range(3)]
     op_wide = min(_OP_COLUMNS, max(len(printable(row[3])) for row in rows))
     name_wide = max(16, COLUMNS - sum(wide) - op_wide - 8)
     lines.append("")
