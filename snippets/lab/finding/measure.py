@@ -63,6 +63,12 @@ def unpaired_ratio(upper: Figure, lower: Figure) -> Figure:
     return Figure(upper.number / lower.number, "x", spread, f"{upper.origin}; over {lower.origin}", conclusive)
 
 
+def ratio_of_kinds(run: Run, upper: str, lower: str = "interleaved") -> Figure:
+    """How many times one kind of timing of a run fits into another, by their medians. Raises `NotTimed`."""
+    ratio = run.timing(upper).median_us / run.timing(lower).median_us
+    return Figure(ratio, "x", origin=f"{run.origin}, {upper} over {lower}")
+
+
 def percent(ratio: Figure) -> Figure:
     """A ratio in percent."""
     low, high = ratio.bounds
@@ -78,8 +84,9 @@ def point_ratio(upper: Run, lower: Run, field: str) -> Figure:
 def share_of_ceiling(run: Run, name: str, kind: str = "interleaved") -> Figure:
     """Percent of a ceiling of its session that a run reached: in bytes for `copy`, else in FLOPs. Raises `NotTimed`."""
     ceiling, point, timing = run.ceiling(name), run.point, run.timing(kind)
-    work = point.flops if ceiling.flops else point.bytes
-    median, low, high = (100 * work / us * 1e6 / ceiling.rate for us in (timing.median_us, timing.q3_us, timing.q1_us))
+    work, limit = (point.flops, ceiling.flops) if ceiling.flops else (point.bytes, ceiling.bytes)
+    per_us = limit / ceiling.timing.median_us
+    median, low, high = (100 * work / us / per_us for us in (timing.median_us, timing.q3_us, timing.q1_us))
     return Figure(median, "%", (low, high), f"{run.origin}, {kind}, of {name}")
 
 
@@ -93,19 +100,17 @@ def largest(*figures: Figure) -> Figure:
     return max(figures, key=lambda figure: figure.number)
 
 
+def derived(value: int | float | str | bool, *figures: Figure, unit: str = "", display: str = "") -> Figure:
+    """A value computed from figures: conclusive where all of them are."""
+    origin = "; ".join(dict.fromkeys(figure.origin for figure in figures))
+    return Figure(value, unit, origin=origin, conclusive=all(figure.conclusive for figure in figures), display=display)
+
+
 def same(*figures: Figure) -> Figure:
     """Whether all figures have one value."""
-    return Figure(
-        len({figure.value for figure in figures}) == 1,
-        origin="; ".join(dict.fromkeys(figure.origin for figure in figures)),
-        conclusive=all(figure.conclusive for figure in figures),
-    )
+    return derived(len({figure.value for figure in figures}) == 1, *figures)
 
 
 def listed(figures: Mapping[str, Figure], separator: str = ", ") -> Figure:
     """Several figures as one, each after its name: `eager 8, compiled 6`. Conclusive when all are."""
-    return Figure(
-        separator.join(f"{name} {figure.value}" for name, figure in figures.items()),
-        origin="; ".join(dict.fromkeys(figure.origin for figure in figures.values())),
-        conclusive=all(figure.conclusive for figure in figures.values()),
-    )
+    return derived(separator.join(f"{name} {figure.text}" for name, figure in figures.items()), *figures.values())
