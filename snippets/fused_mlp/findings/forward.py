@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from snippets.fused_mlp.findings.halves import variants_table
 from snippets.fused_mlp.findings.ideas import probe_ratio, probe_time
 from snippets.fused_mlp.findings.traffic import BF16_BYTES
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    Run,
-    at_least,
-    at_most,
-    between,
-    claim,
-    equals,
-    format_value,
-    listed,
-    paired_ratio,
-    quantity,
-)
+from snippets.lab.finding import Device, Figure, Measure, Run, at_least, at_most, between, claim, equals, format_value
+from snippets.lab.finding.measure import listed, paired_ratio, point_difference, ratio_of_kinds
+from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell, kernel_table, timeline
 from snippets.lab.page import show as show
@@ -119,13 +108,7 @@ def least_other_error(device: Device) -> Figure:
 def cpu_over_gpu(device: Device) -> Figure:
     """From Python the CPU hardly keeps up with our forward: to submit it takes at least nine tenths of the time that
     the GPU takes to run it."""
-    return enqueue_over_gpu(device[FORWARDS["ours"]])
-
-
-def enqueue_over_gpu(run: Run) -> Figure:
-    """For how long a call keeps the CPU busy, over how long it keeps the GPU busy; medians."""
-    ratio = run.timing("enqueue").median_us / run.timing().median_us
-    return Figure(ratio, "x", origin=f"{run.id}, enqueue over interleaved")
+    return ratio_of_kinds(device[FORWARDS["ours"]], "enqueue")
 
 
 def second_matmul(device: Device) -> Figure:
@@ -136,12 +119,6 @@ def second_matmul(device: Device) -> Figure:
         return "cuBLAS's" if op and op.name == "aten::mm" else "ours"
 
     return device[FORWARDS["ours"]].per_step(owner)
-
-
-def saved_memory_bytes(device: Device) -> Figure:
-    """Peak memory of eager's call less that of ours."""
-    eager, ours = (device[FORWARDS[name]].point.peak_memory_bytes for name in ("eager", "ours"))
-    return Figure(eager - ours, "bytes", origin="peak memory of a call, eager's less ours")
 
 
 def three_forwards(device: Device) -> Html:
@@ -162,33 +139,25 @@ def kernels_work(step: Step) -> dict[int, tuple[int, int]]:
         if activity.op is None or not activity.op.name.endswith("::forward"):
             continue
         (tokens, dim), (hidden, _), *_ = activity.op.input_shapes
-        matmuls, shared = (1, tokens * dim) if work else (2, tokens * dim)
-        work[index] = (
-            2 * matmuls * tokens * hidden * dim,
-            BF16_BYTES * (shared + matmuls * hidden * dim + tokens * hidden),
-        )
+        matmuls = 1 if work else 2  # gate and up, then down
+        moved = tokens * dim + matmuls * hidden * dim + tokens * hidden
+        work[index] = 2 * matmuls * tokens * hidden * dim, BF16_BYTES * moved
     return work
 
 
 def forwards(device: Device) -> Html:
     """Every variant of the whole forward: kernels, times, memory, error."""
-    rows: list[Sequence[Cell]] = []
-    for name, experiment in FORWARDS.items():
-        run = device[experiment]
-        rows.append(
-            [
-                name,
-                quantity(run, "kernels_per_step").text,
-                figure_cell(run.time()),
-                None if name == "eager" else figure_cell(forward_ratio(device, "eager", name)),
-                run.time("from_python").text,
-                run.time("enqueue").text,
-                format_value(run.point.peak_memory_bytes, "bytes"),
-                f"{run.point.relative_error:.1e}",
-            ]
-        )
-    head = ["", "kernels", "GPU time, warm", "eager's over it", "from Python", "CPU alone", "peak memory", "error"]
-    return table("The whole forward, timed in turns", head, rows)
+    eager = device[FORWARDS["eager"]]
+    columns: Mapping[str, Callable[[Run], Cell]] = {
+        "kernels": lambda run: quantity(run, "kernels_per_step").text,
+        "GPU time, warm": lambda run: figure_cell(run.time()),
+        "eager's over it": lambda run: None if run == eager else figure_cell(paired_ratio(eager, run)),
+        "from Python": lambda run: run.time("from_python").text,
+        "CPU alone": lambda run: run.time("enqueue").text,
+        "peak memory": lambda run: quantity(run, "peak_memory_bytes").text,
+        "error": lambda run: f"{run.point.relative_error:.1e}",
+    }
+    return variants_table(device, FORWARDS, "The whole forward, timed in turns", columns)
 
 
 def beside_quack(device: Device) -> Html:
@@ -210,6 +179,8 @@ FIGURES: Mapping[str, Measure] = {
     "forward_speedup": lambda device: forward_ratio(device, "eager", "ours"),
     "over_compiled": lambda device: forward_ratio(device, "compiled", "ours"),
     "over_liger": lambda device: forward_ratio(device, "Liger", "ours"),
-    "saved_memory_bytes": saved_memory_bytes,
+    "saved_memory_bytes": lambda device: point_difference(
+        device[FORWARDS["eager"]], device[FORWARDS["ours"]], "peak_memory_bytes", "bytes"
+    ),
     "cpu_over_gpu": cpu_over_gpu,
 }

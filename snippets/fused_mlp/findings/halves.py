@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
 
 from snippets.fused_mlp.findings.traffic import BF16_BYTES
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    Run,
-    at_least,
-    at_most,
-    between,
-    claim,
-    equals,
-    format_value,
-    paired_ratio,
-    percent,
-    quantity,
-    share_of_ceiling,
-)
+from snippets.lab.finding import Device, Figure, Measure, Run, at_least, at_most, between, claim, equals
+from snippets.lab.finding.measure import paired_ratio, percent, share_of_ceiling
+from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
@@ -62,36 +50,34 @@ def stacked_over_bare(device: Device) -> Figure:
 @claim("F23", equals("eager 3; ping-pong 1"), scope="this-gpu")
 def held_tensors(device: Device) -> Figure:
     """The eager half holds three tensors of the hidden size at its peak, the fused one a single one."""
-    counts = {name: _tensors(device[HALVES[name]]) for name in ("eager", "ping-pong")}
-    return Figure("; ".join(f"{name} {count:g}" for name, count in counts.items()), origin="peak memory of a call")
-
-
-def _tensors(run: Run) -> float:
-    """Peak memory of a call in tensors of the hidden size."""
-    parameters = run.point.parameters
-    return run.point.peak_memory_bytes / (BF16_BYTES * int(parameters["tokens"]) * int(parameters["hidden"]))
+    points = {name: device[HALVES[name]].point for name in ("eager", "ping-pong")}
+    size = math.prod(int(points["eager"].parameters[name]) for name in ("tokens", "hidden")) * BF16_BYTES
+    counts = (f"{name} {point.peak_memory_bytes / size:g}" for name, point in points.items())
+    return Figure("; ".join(counts), origin="peak memory of a call")
 
 
 def halves(device: Device) -> Html:
     """The first half of the forward, four ways: kernels, times, rates, and shares of two ceilings."""
-    rows: list[Sequence[Cell]] = []
-    for name, experiment in HALVES.items():
-        run = device[experiment]
-        rows.append(
-            [
-                name,
-                quantity(run, "kernels_per_step").text,
-                figure_cell(quantity(run, "kernel_time_us")),
-                figure_cell(run.time()),
-                None if name == "bare product" else figure_cell(over_bare(device, name)),
-                format_value(run.point.flops / run.timing().median_us * 1e6, "flop/s"),
-                figure_cell(share_of_ceiling(run, LARGE_MATMUL)),
-            ]
-        )
-    head = ["", "kernels", "kernel time in the trace", "timed in turns, warm", "over bare", "rate", "of large"]
-    compared = table("From x to the hidden tensor, four ways", head, rows)
+    bare = device[HALVES["bare product"]]
+    columns: Mapping[str, Callable[[Run], Cell]] = {
+        "kernels": lambda run: quantity(run, "kernels_per_step").text,
+        "kernel time in the trace": lambda run: figure_cell(quantity(run, "kernel_time_us")),
+        "timed in turns, warm": lambda run: figure_cell(run.time()),
+        "over bare": lambda run: None if run == bare else figure_cell(paired_ratio(run, bare)),
+        "rate": lambda run: quantity(run, "flops_per_s").text,
+        "of large": lambda run: figure_cell(share_of_ceiling(run, LARGE_MATMUL)),
+    }
+    compared = variants_table(device, HALVES, "From x to the hidden tensor, four ways", columns)
     note = "Over bare: time over the bare product's. Of large: of the rate of 8192x8192x8192, repeated in this session."
     return Html(f'{compared}<p class="lab-note">{note}</p>')
+
+
+def variants_table(
+    device: Device, variants: Mapping[str, str], caption: str, columns: Mapping[str, Callable[[Run], Cell]]
+) -> Html:
+    """A row for each variant, heading -> experiment, and a column for each cell of its run."""
+    rows = [[name, *(cell(device[variant]) for cell in columns.values())] for name, variant in variants.items()]
+    return table(caption, ["", *columns], rows)
 
 
 FIGURES: Mapping[str, Measure] = {

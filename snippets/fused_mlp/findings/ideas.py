@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from snippets.fused_mlp.findings.traffic import probed
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    NotRecorded,
-    Run,
-    at_least,
-    between,
-    claim,
-    format_value,
-    unpaired_ratio,
-)
+from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Run, at_least, between, claim, format_value
+from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show

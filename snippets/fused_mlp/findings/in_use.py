@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from snippets.fused_mlp.findings.forward import enqueue_over_gpu
 from snippets.fused_mlp.findings.ideas import probe_time, step_ratio
-from snippets.fused_mlp.findings.shapes import DTYPES, PEERS, Shape, bold, row_run, shape_name, shapes_in
+from snippets.fused_mlp.findings.shapes import DTYPES, PEERS, Shape, bold, both_types, row_run, shape_name, shapes_in
 from snippets.fused_mlp.findings.single import kernel_names
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    Run,
-    at_least,
-    at_most,
-    between,
-    claim,
-    equals,
-    largest,
-    paired_ratio,
-    point_ratio,
-)
-from snippets.lab.html import Cell, Html, details, table
+from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals
+from snippets.lab.finding.measure import derived, largest, paired_ratio, point_difference, point_ratio, ratio_of_kinds
+from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import comparison_table, figure_cell, kernel_bars, kernel_table
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import GpuActivity, Step
+from snippets.lab.trace.events import Step
 
 SERIES: Shape = (8192, 768, 3072)
 
@@ -38,11 +25,9 @@ def error_ratio(device: Device, upper: str, lower: str) -> Figure:
 @claim("F65", at_most(1), scope="this-gpu")
 def worst_error(device: Device) -> Figure:
     """In no row is our error above eager's."""
-    ratios = [
-        point_ratio(*(row_run(device, dtype, name, row) for name in ("fused", "eager")), "relative_error").number
-        for dtype in DTYPES
-        for row in shapes_in(device, dtype)
-    ]
+    rows = [(dtype, row) for dtype in DTYPES for row in shapes_in(device, dtype)]
+    pairs = [(row_run(device, dtype, "fused", row), row_run(device, dtype, "eager", row)) for dtype, row in rows]
+    ratios = [point_ratio(*pair, "relative_error").number for pair in pairs]
     return Figure(max(ratios), "x", (min(ratios), max(ratios)), "relative errors, ours over eager's, every row")
 
 
@@ -62,7 +47,8 @@ def error_of_activation(device: Device) -> Figure:
 @claim("F69", between(7.84, 8.16), scope="this-gpu")
 def error_of_bfloat16_over_float16(device: Device) -> Figure:
     """In float16 our error is an eighth of that in bf16, within 2 %: three digits more, none lost to tanh.approx."""
-    return point_ratio(*(row_run(device, dtype, "fused", SERIES) for dtype in DTYPES), "relative_error")
+    bfloat16, float16 = (row_run(device, dtype, "fused", SERIES) for dtype in DTYPES)
+    return point_ratio(bfloat16, float16, "relative_error")
 
 
 @claim("F68", between(0.82, 0.98), scope="this-gpu")
@@ -73,16 +59,15 @@ def error_of_compiled(device: Device) -> Figure:
 
 def errors_table(device: Device) -> Html:
     """Relative error of every variant against float64, in every row; float16 folded."""
-    first, second = (_errors(device, dtype) for dtype in DTYPES)
-    return Html(first + details("The same in float16", second))
 
+    def errors_in(dtype: str) -> Html:
+        rows: list[Sequence[Cell]] = []
+        for shape in shapes_in(device, dtype):
+            errors = [row_run(device, dtype, name, shape).point.relative_error for name in PEERS.values()]
+            rows.append([shape_name(shape), *(bold(f"{error:.2e}", error == min(errors)) for error in errors)])
+        return table(f"Relative error against float64, {dtype}", ["tokens x dim x hidden", *PEERS], rows)
 
-def _errors(device: Device, dtype: str) -> Html:
-    rows: list[Sequence[Cell]] = []
-    for shape in shapes_in(device, dtype):
-        errors = [row_run(device, dtype, name, shape).point.relative_error for name in PEERS.values()]
-        rows.append([shape_name(shape), *(bold(f"{error:.2e}", error == min(errors)) for error in errors)])
-    return table(f"Relative error against float64, {dtype}", ["tokens x dim x hidden", *PEERS], rows)
+    return both_types(errors_in)
 
 
 TRAINING = {
@@ -95,11 +80,9 @@ TRAINING = {
 SAVING, RECOMPUTING = TRAINING["ours, saving"], TRAINING["ours, recomputing"]
 
 
-def zero_fills(step: Step) -> tuple[GpuActivity, ...]:
-    """Kernels that only write zeros."""
-    return tuple(
-        kernel for kernel in step.kernels if kernel.op is not None and kernel.op.name in ("aten::fill_", "aten::zero_")
-    )
+def zero_fills(step: Step) -> int:
+    """How many kernels only write zeros."""
+    return sum(kernel.op is not None and kernel.op.name in ("aten::fill_", "aten::zero_") for kernel in step.kernels)
 
 
 @claim("F70", lambda figure: figure.number < 0.99, scope="timing")
@@ -148,11 +131,8 @@ def error_of_gradient(device: Device) -> Figure:
 @claim("F77", equals("0 and 0"), scope="this-gpu")
 def zero_fill_counts(device: Device) -> Figure:
     """Saving or recomputing, no kernel of a step only writes zeros."""
-    saving, recomputing = (
-        device[experiment].per_step(lambda step: len(zero_fills(step))) for experiment in (SAVING, RECOMPUTING)
-    )
-    is_conclusive = saving.conclusive and recomputing.conclusive
-    return Figure(f"{saving.value} and {recomputing.value}", origin=saving.origin, conclusive=is_conclusive)
+    saving, recomputing = (device[experiment].per_step(zero_fills) for experiment in (SAVING, RECOMPUTING))
+    return derived(f"{saving.value} and {recomputing.value}", saving, recomputing)
 
 
 def by_memory(device: Device) -> Figure:
@@ -162,16 +142,6 @@ def by_memory(device: Device) -> Figure:
         peaks.setdefault(device[experiment].point.peak_memory_bytes, []).append(name)
     order = "; ".join(" and ".join(peaks[peak]) for peak in sorted(peaks))
     return Figure(order, origin="peak memory of a step, the lowest first")
-
-
-def peak_saved_by_recomputing(device: Device) -> Figure:
-    """Peak memory of a step that saves less that of one that recomputes."""
-    saving, recomputing = (_peak_bytes(device[experiment]) for experiment in (SAVING, RECOMPUTING))
-    return Figure(saving - recomputing, "bytes", origin="peak memory of a step, saving less recomputing")
-
-
-def _peak_bytes(run: Run) -> int:
-    return run.point.peak_memory_bytes
 
 
 def training_table(device: Device) -> Html:
@@ -199,8 +169,7 @@ def same_kernels(device: Device) -> Figure:
     ours, packaged = (kernel_names(device[f"fused_mlp/{name}"]) for name in ("fused", "kernelized"))
     # which kernel does the second matmul is each tuning's own choice
     firsts = [(names[0], len(names)) for names in (str(figure.value).split(", ") for figure in (ours, packaged))]
-    display = f"{packaged.value}, ours {ours.value}"
-    return Figure(firsts[0] == firsts[1], display=display, conclusive=ours.conclusive and packaged.conclusive)
+    return derived(firsts[0] == firsts[1], ours, packaged, display=f"{packaged.value}, ours {ours.value}")
 
 
 @claim("F81", between(0.97, 1.03), scope="timing")
@@ -259,9 +228,11 @@ FIGURES: Mapping[str, Measure] = {
     "training_speedup": lambda device: paired_ratio(device[TRAINING["eager"]], device[SAVING]),
     "training_by_memory": by_memory,
     "recompute_ratio": recomputing_over_saving,
-    "recompute_saves": peak_saved_by_recomputing,
+    "recompute_saves": lambda device: point_difference(
+        device[SAVING], device[RECOMPUTING], "peak_memory_bytes", "bytes"
+    ),
     "training_from_python": from_python_over_eager,
-    "training_cpu_over_gpu": lambda device: enqueue_over_gpu(device[SAVING]),
+    "training_cpu_over_gpu": lambda device: ratio_of_kinds(device[SAVING], "enqueue"),
     "hand_over_ratio": late_hand_over,
     "erf_ratio": erf_over_tanh,
     "silu_ratio": lambda device: step_ratio(device, "activation", "silu", "none"),

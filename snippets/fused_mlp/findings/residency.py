@@ -130,8 +130,8 @@ def launched_as_compiled(device: Device) -> Figure:
 def _is_launched_as_compiled(device: Device, kernel: str) -> bool:
     activity, footprint = launched(device, kernel), compiled(device, kernel)
     measured = (activity.registers, activity.shared_memory_bytes or 0, math.prod(activity.block or (0,)))
-    spills = device["fused_mlp/resources"].data[kernel]["spills"]
-    return measured == (footprint.registers, footprint.shared_bytes, WARP * footprint.warps) and not spills
+    is_same = measured == (footprint.registers, footprint.shared_bytes, WARP * footprint.warps)
+    return is_same and not device["fused_mlp/resources"].data[kernel]["spills"]
 
 
 @claim("F27", equals(True), scope="this-gpu")

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 
 from snippets.fused_mlp.findings.ideas import tuned
 from snippets.fused_mlp.findings.traffic import probed
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    Run,
-    at_least,
-    claim,
-    equals,
-    format_value,
-    paired_ratio,
-    share_of_ceiling,
-)
+from snippets.lab.finding import Device, Figure, Measure, Run, at_least, claim, equals, format_value
+from snippets.lab.finding.measure import paired_ratio, share_of_ceiling
 from snippets.lab.html import Cell, Html, details, table
 from snippets.lab.page import figure_cell, roofline
 from snippets.lab.page import show as show
@@ -50,8 +40,8 @@ Shape = tuple[int, int, int]
 
 def shapes_in(device: Device, dtype: str) -> list[Shape]:
     """(tokens, dim, hidden) of each row of the table, in its order."""
-    points = [point.parameters for point in device[f"fused_mlp/{dtype}_fused"].points]
-    return [(int(point["tokens"]), int(point["dim"]), int(point["hidden"])) for point in points]
+    parameters = [point.parameters for point in device[f"fused_mlp/{dtype}_fused"].points]
+    return [(int(each["tokens"]), int(each["dim"]), int(each["hidden"])) for each in parameters]
 
 
 def shape_name(shape: Shape) -> str:
@@ -73,7 +63,11 @@ def medians_us(device: Device, dtype: str, shape: Shape, kind: str = "interleave
 def over_fastest_other(device: Device, dtype: str, shape: Shape, kind: str = "interleaved") -> Figure:
     """How long ours takes in a row, as a multiple of the fastest other's time."""
     medians = medians_us(device, dtype, shape, kind)
-    other = min(OTHERS, key=medians.__getitem__)
+    return over(device, dtype, min(OTHERS, key=medians.__getitem__), shape, kind)
+
+
+def over(device: Device, dtype: str, other: str, shape: Shape, kind: str) -> Figure:
+    """Our time in a row over that of another variant."""
     return paired_ratio(row_run(device, dtype, "fused", shape), row_run(device, dtype, other, shape), kind)
 
 
@@ -82,29 +76,34 @@ def lost(device: Device, dtype: str) -> list[Shape]:
     return [row for row in shapes_in(device, dtype) if over_fastest_other(device, dtype, row).number > NEAR]
 
 
-def rows_won(device: Device, *dtypes: str) -> Figure:
-    """In percent of the rows, where ours is the fastest or within 2 % of it."""
+def rows_won(device: Device, dtype: str = "bfloat16") -> Figure:
+    """The number of rows in which ours is the fastest or within 2 % of it."""
+    return Figure(len(shapes_in(device, dtype)) - len(lost(device, dtype)), origin="medians, interleaved")
+
+
+def share_won(device: Device, *dtypes: str) -> Figure:
+    """The same in percent of the rows."""
     rows = sum(len(shapes_in(device, dtype)) for dtype in dtypes)
-    won = rows - sum(len(lost(device, dtype)) for dtype in dtypes)
+    won = sum(int(rows_won(device, dtype).value) for dtype in dtypes)
     return Figure(100 * won / rows, "%", origin="medians, interleaved", display=f"{won} of {rows}")
 
 
 @claim("F50", at_least(TWO_THIRDS), scope="timing")
 def won_in_bfloat16(device: Device) -> Figure:
     """In bfloat16 ours is the fastest or within 2 % of it in at least two thirds of the rows."""
-    return rows_won(device, "bfloat16")
+    return share_won(device, "bfloat16")
 
 
 @claim("F51", at_least(TWO_THIRDS), scope="timing")
 def won_in_float16(device: Device) -> Figure:
     """In float16, too."""
-    return rows_won(device, "float16")
+    return share_won(device, "float16")
 
 
 @claim("F52", at_least(TWO_THIRDS), scope="timing")
 def won_in_both(device: Device) -> Figure:
     """In both types together, too."""
-    return rows_won(device, *DTYPES)
+    return share_won(device, *DTYPES)
 
 
 @claim("F53", equals("1: two products; 16: two products; 128: ping-pong"), scope="timing")
@@ -124,11 +123,8 @@ def copy_share_at_one_token(device: Device) -> Figure:
 @claim("F56", equals("max-autotune", "nobody"), scope="timing")
 def beaten_by(device: Device) -> Figure:
     """Where ours loses, in whichever type, max-autotune is the fastest."""
-    winners: set[str] = set()
-    for dtype in DTYPES:
-        for row in lost(device, dtype):
-            medians = medians_us(device, dtype, row)
-            winners |= {heading for heading, name in PEERS.items() if medians[name] == min(medians.values())}
+    rows = [medians_us(device, dtype, row) for dtype in DTYPES for row in lost(device, dtype)]
+    winners = {heading for heading, name in PEERS.items() for medians in rows if medians[name] == min(medians.values())}
     return Figure(", ".join(sorted(winners)) or "nobody", origin="medians, interleaved")
 
 
@@ -151,27 +147,19 @@ def rows_lost(device: Device, dtype: str) -> Figure:
     return Figure(", ".join(map(shape_name, lost(device, dtype))) or "none", origin=f"medians in {dtype}, interleaved")
 
 
-def rows_won_count(device: Device) -> Figure:
-    """How many rows in bfloat16 ours wins."""
-    won = len(shapes_in(device, "bfloat16")) - len(lost(device, "bfloat16"))
-    return Figure(won, origin="medians, interleaved")
-
-
-def one_token_from_python(device: Device) -> Figure:
-    """Our time over eager's at one token, from Python."""
-    ours, eager = (row_run(device, "bfloat16", name, ONE_TOKEN) for name in ("fused", "eager"))
-    return paired_ratio(ours, eager, "from_python")
-
-
 def shape_table(device: Device) -> Html:
     """Medians of all variants in every row, ours over the fastest other, the fastest in bold; float16 folded."""
-    first, second = (_times(device, dtype, "interleaved") for dtype in DTYPES)
-    return Html(first + details("The same in float16", second))
+    return both_types(lambda dtype: _times(device, dtype, "interleaved"))
 
 
 def python_table(device: Device) -> Html:
     """The same rows launched from Python, and for how long each of our calls keeps the CPU busy; float16 folded."""
-    first, second = (_times(device, dtype, "from_python") for dtype in DTYPES)
+    return both_types(lambda dtype: _times(device, dtype, "from_python"))
+
+
+def both_types(table_of: Callable[[str], Html]) -> Html:
+    """A table in bfloat16, with the one in float16 folded below it."""
+    first, second = map(table_of, DTYPES)
     return Html(first + details("The same in float16", second))
 
 
@@ -269,12 +257,12 @@ def first_calls(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "rows_won": rows_won_count,
+    "rows_won": rows_won,
     "rows_lost": lambda device: rows_lost(device, "bfloat16"),
     "rows_lost_float16": lambda device: rows_lost(device, "float16"),
     "tall_and_thin": lambda device: over_fastest_other(device, "bfloat16", TALL_AND_THIN),
     "one_token_copy_share": copy_share_at_one_token,
-    "one_token_from_python": one_token_from_python,
+    "one_token_from_python": lambda device: over(device, "bfloat16", "eager", ONE_TOKEN, "from_python"),
     "cpu_over_eager": cpu_over_eager,
     "pauses": lambda device: Figure(len(pauses(device, "fused")), origin="fused_mlp/new_shapes"),
     "new_bucket_us": lambda device: first_call_us(device, "fused", 3),

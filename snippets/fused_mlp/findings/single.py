@@ -5,25 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    Run,
-    at_least,
-    at_most,
-    claim,
-    equals,
-    format_value,
+from snippets.lab.finding import Device, Figure, Measure, Run, at_least, at_most, claim, equals, format_value
+from snippets.lab.finding.measure import (
+    derived,
     largest,
+    listed,
     paired_ratio,
     percent,
     point_ratio,
-    quantity,
     share_of_ceiling,
     smallest,
     unpaired_ratio,
 )
+from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import comparison_table, diff_table, figure_cell
 from snippets.lab.page import show as show
@@ -129,17 +123,12 @@ def over_addmm_in_trace(device: Device, rows: int) -> Figure:
 @claim("F12", equals("ours 1, cuBLAS's epilogue 1, eager 2, compiled 2"))
 def kernels(device: Device) -> Figure:
     """Eager and compiled run two kernels for a Linear with GELU; cuBLAS's epilogue and ours run one."""
-    counts = {
-        heading: [quantity(linear(device, rows, variant), "kernels_per_step") for rows in (FEW, MANY)]
-        for heading, variant in LINEAR.items()
-    }
-    each = (f"{heading} {' and '.join(dict.fromkeys(map(_text, pair)))}" for heading, pair in counts.items())
-    is_conclusive = all(count.conclusive for pair in counts.values() for count in pair)
-    return Figure(", ".join(each), origin="the traces", conclusive=is_conclusive)
+    return listed({heading: _kernel_counts(device, variant) for heading, variant in LINEAR.items()})
 
 
-def _text(figure: Figure) -> str:
-    return figure.text
+def _kernel_counts(device: Device, variant: str) -> Figure:
+    counts = [quantity(linear(device, rows, variant), "kernels_per_step") for rows in (FEW, MANY)]
+    return derived(" and ".join(dict.fromkeys(count.text for count in counts)), *counts)
 
 
 @claim("F13", at_most(0.95), scope="timing")
@@ -200,10 +189,8 @@ def kernel_names(run: Run) -> Figure:
 
 def few_from_python(device: Device) -> Figure:
     """The four ways at few rows from Python, the fastest first."""
-    medians = {
-        heading: linear(device, FEW, variant).timing("from_python").median_us for heading, variant in LINEAR.items()
-    }
-    return Figure(", ".join(sorted(medians, key=medians.__getitem__)), origin="from Python, interleaved")
+    times = {heading: linear(device, FEW, variant).time("from_python") for heading, variant in LINEAR.items()}
+    return derived(", ".join(sorted(times, key=lambda heading: times[heading].number)), *times.values())
 
 
 def linear_compared(device: Device, rows: int) -> Html:

@@ -8,19 +8,9 @@ from typing import Any
 
 from snippets.mlp.findings.steps import fused_work
 
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    Run,
-    TraceError,
-    claim,
-    equals,
-    listed,
-    matches,
-    quantity,
-    share_of_ceiling,
-)
+from snippets.lab.finding import Device, Figure, Measure, Run, TraceError, claim, equals, matches
+from snippets.lab.finding.measure import derived, listed, share_of_ceiling
+from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import bytes_moved, figure_cell
 from snippets.lab.page import show as show
@@ -55,11 +45,6 @@ def kernel_work(step: Step) -> tuple[ActivityWork, ...]:
     return known
 
 
-def moved_bytes(step: Step) -> int:
-    """Bytes that the kernels of a step have to move, each on its own."""
-    return sum(work.bytes for work in kernel_work(step))
-
-
 def hidden_size_bytes(step: Step) -> int:
     """Bytes of the tensor that the step's first matmul writes. Raises `TraceError` for a step without a matmul."""
     for work in kernel_work(step):
@@ -81,14 +66,9 @@ def hidden_trips(step: Step) -> int:
     return trips
 
 
-def eager_bytes(device: Device) -> Figure:
-    """Bytes that eager's kernels have to move."""
-    return device["fused_mlp/eager"].per_step(moved_bytes, "bytes")
-
-
-def compiled_bytes(device: Device) -> Figure:
-    """Bytes that the compiled forward's kernels have to move."""
-    return device["fused_mlp/compiled"].per_step(moved_bytes, "bytes")
+def forward_bytes(device: Device, variant: str = "eager") -> Figure:
+    """Bytes that the kernels of a forward have to move, each on its own."""
+    return device[f"fused_mlp/{variant}"].per_step(lambda step: sum(work.bytes for work in kernel_work(step)), "bytes")
 
 
 def fused_bytes(device: Device) -> Figure:
@@ -105,22 +85,20 @@ def least_bytes(device: Device) -> Figure:
 
 def saved_percent(device: Device, fewer: Figure) -> Figure:
     """How much of eager's bytes is saved where only `fewer` are moved."""
-    moved = eager_bytes(device)
+    moved = forward_bytes(device)
     return Figure(100 * (1 - fewer.number / moved.number), "%", origin=f"{moved.origin}; {fewer.origin}")
 
 
-def copy_us(device: Device, moved: Figure) -> Figure:
-    """How long bytes take at the rate of the session's copy."""
-    rate = device["fused_mlp/eager"].ceiling(COPY).rate
-    return Figure(moved.number / rate * 1e6, "us", origin="at the rate of a large copy")
+def floor_us(device: Device, work: Figure) -> Figure:
+    """How long bytes take at the rate of the session's copy, or FLOPs at that of its large matmul."""
+    name = COPY if work.unit == "bytes" else LARGE_MATMUL
+    rate = device["fused_mlp/eager"].ceiling(name).rate
+    return Figure(work.number / rate * 1e6, "us", origin=f"at the rate of {name}")
 
 
 def arithmetic_us(device: Device) -> Figure:
     """How long the arithmetic takes at the rate of the session's large matmul."""
-    eager = device["fused_mlp/eager"]
-    return Figure(
-        eager.point.flops / eager.ceiling(LARGE_MATMUL).rate * 1e6, "us", origin=f"at the rate of {LARGE_MATMUL}"
-    )
+    return floor_us(device, quantity(device["fused_mlp/eager"], "flops"))
 
 
 @claim("F1", equals("eager 8, compiled 6"))
@@ -139,7 +117,7 @@ def avoidable(device: Device) -> Figure:
 @claim("F3", lambda figure: figure.number < 10, scope="timing")
 def bytes_over_arithmetic(device: Device) -> Figure:
     """At this session's ceilings the least bytes take less than a tenth of the time of the arithmetic."""
-    copied, arithmetic = copy_us(device, least_bytes(device)), arithmetic_us(device)
+    copied, arithmetic = floor_us(device, least_bytes(device)), arithmetic_us(device)
     return Figure(100 * copied.number / arithmetic.number, "%", origin="each at its ceiling, of one session")
 
 
@@ -170,14 +148,13 @@ def eager_matmuls_with_max_autotune(device: Device) -> Figure:
         return ", ".join(kernel.name for kernel in step.kernels if kernel.op and kernel.op.name == "aten::mm")
 
     eager, tuned = (device[f"fused_mlp/{variant}"].per_step(matmuls) for variant in ("eager", "max_autotune"))
-    is_same = eager.value == tuned.value and str(eager.value).count(",") == 2
-    return Figure(is_same, origin="names in the traces", conclusive=eager.conclusive and tuned.conclusive)
+    return derived(eager.value == tuned.value and str(eager.value).count(",") == 2, eager, tuned)
 
 
 def own_matmuls(device: Device) -> Figure:
     """How many of the matmuls max-autotune gave to kernels of its own, which it calls templates."""
-    calls = generated_calls(device, "max_autotune")
-    return Figure(sum(call.startswith("triton_tem") for call in calls), origin="fused_mlp/generated")
+    own = [call for call in generated_calls(device, "max_autotune") if call.startswith("triton_tem")]
+    return Figure(len(own), origin="fused_mlp/generated")
 
 
 def rows_that_fit(device: Device) -> Figure:
@@ -188,8 +165,8 @@ def rows_that_fit(device: Device) -> Figure:
 
 
 FORWARDS: Mapping[str, tuple[Measure, tuple[str, ...]]] = {
-    "eager": (eager_bytes, ("gate's result", "up's result", "GELU's result", "hidden tensor")),
-    "compiled": (compiled_bytes, ("gate's result", "up's result", "hidden tensor")),
+    "eager": (forward_bytes, ("gate's result", "up's result", "GELU's result", "hidden tensor")),
+    "compiled": (lambda device: forward_bytes(device, "compiled"), ("gate's result", "up's result", "hidden tensor")),
     "two fused kernels": (fused_bytes, ("hidden tensor",)),
     "the least": (least_bytes, ()),
 }
@@ -215,7 +192,7 @@ def floors(device: Device) -> Html:
     for heading, (measure, _) in FORWARDS.items():
         moved = measure(device)
         measured = figure_cell(device[f"fused_mlp/{heading}"].time()) if heading in ("eager", "compiled") else None
-        rows.append([heading, moved.text, copy_us(device, moved).text, arithmetic_us(device).text, measured])
+        rows.append([heading, moved.text, floor_us(device, moved).text, arithmetic_us(device).text, measured])
     caption = "One forward: bytes at a large copy's rate, arithmetic at a large product's, and the measured time, warm"
     return table(caption, ["", "bytes", "as a copy", "arithmetic", "measured"], rows)
 
@@ -227,7 +204,7 @@ def generated_kernel(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "eager_bytes": eager_bytes,
+    "eager_bytes": forward_bytes,
     "least_bytes": least_bytes,
     "avoidable": avoidable,
     "saved_by_two": lambda device: saved_percent(device, fused_bytes(device)),

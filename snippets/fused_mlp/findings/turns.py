@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LEFT, _MULTIPLY, _FINISH, _AHEAD = 100, 66, 46, 18
-_PERIOD = _MULTIPLY + _FINISH
 _ROW, _BAR = 24, 20
 _HEIGHT = 12 * _ROW
 LOADS, MULTIPLIES, FINISHES = 2, 0, 1
@@ -50,7 +49,7 @@ def turns(_: Device) -> Html:
 
 def _lanes() -> list[tuple[str, list[Bar]]]:
     """Heading and bars of each row; a row without bars is a title."""
-    alone = [Bar(_AHEAD + _PERIOD * index, _MULTIPLY, MULTIPLIES, index + 1) for index in range(3)]
+    alone = [Bar(_AHEAD + (_MULTIPLY + _FINISH) * index, _MULTIPLY, MULTIPLIES, index + 1) for index in range(3)]
     shared = [Bar(_AHEAD + _MULTIPLY * index, _MULTIPLY, MULTIPLIES, index + 1) for index in range(5)]
     return [
         ("One group of warps", []),
