@@ -1,0 +1,242 @@
+"""Notebook files: recorded, unpacked and listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snippets.lab.notebooks.cells import CellFailed, NotebookRun, NotebookRuns
+from snippets.lab.notebooks.files import (
+    SETUP,
+    Notebook,
+    NotebookError,
+    RunInfo,
+    load_notebook,
+    notebook_list,
+    notebooks,
+    record_notebook,
+)
+from snippets.lab.notebooks.outputs import dumped
+from snippets.lab.page.frame import show
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.tools.archive import ArchiveError, pack_archive, unpack_archive
+from tests.lab.samples import EVIL, environment, files, recordings
+from tests.lab.tools.machine import OUTPUTS
+
+DEVICE_NAME = "NVIDIA H200"
+
+
+def valid(content: dict[str, Any]) -> None:
+    """Raises where Jupyter would."""
+    nbformat = pytest.importorskip("nbformat", reason="it comes with mkdocs-jupyter")
+    nbformat.validate(nbformat.from_dict(content))
+
+
+# ---- recorded
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder for recordings, and beside it one small notebook."""
+    write_notebook(tmp_path / "recordings")
+    return tmp_path / "recordings"
+
+
+def write_notebook(root: Path, *sources: str, name: str = "mlp") -> Notebook:
+    """A notebook with two code cells, beside the recordings in `root`."""
+    cells: list[dict[str, Any]] = [
+        {
+            "cell_type": "code",
+            "execution_count": None,
+            "id": f"c{number}",
+            "metadata": {},
+            "outputs": [],
+            "source": text,
+        }
+        for number, text in enumerate(source.splitlines(keepends=True) for source in sources or (SETUP, "1 + 1  # two"))
+    ]
+    heading = {"cell_type": "markdown", "id": "m", "metadata": {}, "source": ["# A lab & more"]}
+    path = root.parent / "labs" / f"{name}.ipynb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(dumped({"cells": [heading, *cells], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+    return load_notebook(path)
+
+
+def html_outputs(html: str, **more: Any) -> list[list[dict[str, Any]]]:
+    """The outputs of the small notebook's two code cells, the second of them HTML."""
+    return [[], [{**OUTPUTS[1][0], "data": {"text/plain": "2", "text/html": html, **more}}]]
+
+
+def runs(outputs: list[list[dict[str, Any]]] = OUTPUTS, failed: str = "", device: str = DEVICE_NAME) -> NotebookRuns:
+    return NotebookRuns({"mlp": NotebookRun(outputs, 2.5, failed)}, environment(device=device))
+
+
+def record(root: Path, result: NotebookRuns | None = None) -> str:
+    """Record the small notebook from what a process would have returned; the cause if that fails."""
+    notebook = load_notebook(root.parent / "labs/mlp.ipynb")
+    return record_notebook(notebook, DEFAULT_DEVICE, lambda paths, time_limit_s: result or runs())
+
+
+def test_a_recorded_notebook_holds_outputs_and_environment(root: Path) -> None:
+    (before,) = notebooks(root)
+    assert (before.state, before.device) == ("missing", "")
+    assert record(root) == ""
+    (after,) = notebooks(root)
+    assert (after.state, after.device, after.title, after.id) == (
+        "recorded",
+        DEFAULT_DEVICE,
+        "A lab & more",
+        "labs/mlp",
+    )
+    assert after.run_info == RunInfo(before.digest, 2.5, environment(device=DEVICE_NAME))
+    assert [cell.get("execution_count") for cell in after.content["cells"]] == [None, 1, 2]
+    assert after.content["cells"][2]["outputs"] == OUTPUTS[1]
+    assert [path.name for path in after.path.parent.iterdir()] == ["mlp.ipynb"]
+    assert "circumstances" in after.content["metadata"]["recording"], "the key that recorded notebooks have"
+    valid(after.content)
+
+
+@pytest.mark.parametrize(
+    ("change", "state"),
+    [
+        (("1 + 1", "1 + 2"), "stale"),
+        (("  # two", "  # to read"), "recorded"),
+        (('REPOSITORY = \\"\\"', 'REPOSITORY = \\"https://example.org/a/b\\"'), "recorded"),
+        (("1 + 1", "1 +"), "unreadable: "),
+        (("<p>", "<p onclick='x'>"), "unreadable: an output with HTML that no notebook may show: <p onclick"),
+        (('"seconds": 2.5', '"seconds": "2"'), "unreadable: labs/mlp: Expected `float`, got `str` - at `$.seconds`"),
+        (('"digest": "', '"digest": "0'), "stale"),
+    ],
+)
+def test_the_state_of_a_notebook(root: Path, change: tuple[str, str], state: str) -> None:
+    record(root)
+    path = root.parent / "labs/mlp.ipynb"
+    assert change[0] in path.read_text()
+    path.write_text(path.read_text().replace(*change))
+    assert load_notebook(path).state.startswith(state)
+
+
+def test_the_digest_is_of_the_cells_and_of_the_chapter(root: Path) -> None:
+    notebook = write_notebook(root)
+    digests = {notebook.digest, write_notebook(root, SETUP, "1 + 2").digest}
+    digests |= {replace(notebook, path=notebook.path.with_stem("linear")).digest}
+    assert len(digests) == 3
+    assert write_notebook(root, "import sys", "1 + 1").digest == notebook.digest, "less the set-up cell"
+
+
+@pytest.mark.parametrize(
+    ("result", "cause"),
+    [
+        (runs([], failed="mlp, code cell 2: ValueError: no\nTraceback"), "mlp, code cell 2: ValueError: no\nTraceback"),
+        (runs(device="NVIDIA Other"), "it ran on NVIDIA Other, not on nvidia-h200"),
+        (runs(OUTPUTS[:1]), "labs/mlp: 1 outputs for 2 code cells"),
+        (runs(html_outputs("", **{"image/png": "aaaa"})), "labs/mlp: an output that is neither text nor HTML: execute"),
+        (runs([[], [{"output_type": "stream", "name": "stderr", "text": "x"}]]), "labs/mlp: an output that is neither"),
+        (runs(html_outputs("<p>" + "a" * 200_000)), "labs/mlp: 20"),
+        (runs(html_outputs('<p aria-label="a"><p aria-label="a">')), "labs/mlp: two tables with one name, which"),
+        *((runs(html_outputs(evil)), "labs/mlp: an output with HTML that no notebook may show: <") for evil in EVIL),
+        (
+            runs(html_outputs("<p><img src=x onerror=alert(1)")),
+            "labs/mlp: an output with HTML that no notebook may show: a < that begins no tag",
+        ),
+        (
+            runs(html_outputs("<!-- --><p>")),
+            "labs/mlp: an output with HTML that no notebook may show: a < that begins no tag",
+        ),
+    ],
+)
+def test_outputs_that_a_page_cannot_show_are_not_kept(root: Path, result: NotebookRuns, cause: str) -> None:
+    before = files(root.parent)
+    assert record(root, result).startswith(cause)
+    assert files(root.parent) == before
+
+
+def test_a_process_that_died_is_the_cause(root: Path) -> None:
+    def die(paths: list[Path], time_limit_s: float) -> NotebookRuns:
+        raise CellFailed("the process ended with code 7; last output: none")
+
+    (notebook,) = notebooks(root)
+    assert record_notebook(notebook, DEFAULT_DEVICE, die) == "the process ended with code 7; last output: none"
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"cells": [], "metadata": {}, "nbformat": 4}', b"\xff", b"[1]"])
+def test_a_file_that_is_not_a_notebook(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "mlp.ipynb").write_bytes(content)
+    with pytest.raises(NotebookError, match=r"^mlp\.ipynb is not a notebook"):
+        load_notebook(tmp_path / "mlp.ipynb")
+
+
+# ---- unpacked from an archive
+
+
+def test_a_notebook_is_unpacked(root: Path, tmp_path: Path) -> None:
+    record(root)
+    home = tmp_path / "home" / "recordings"
+    write_notebook(home)
+    assert pack_archive(root, DEFAULT_DEVICE, tmp_path / "a.tar.gz") == 1
+    assert unpack_archive(home, tmp_path / "a.tar.gz") == ([f"{DEFAULT_DEVICE} labs/mlp"], [])
+    assert files(home.parent / "labs") == files(root.parent / "labs")
+
+
+def test_a_notebook_of_another_checkout_stays_out(root: Path, tmp_path: Path) -> None:
+    record(root)
+    home = tmp_path / "home" / "recordings"
+    notebook = write_notebook(home, SETUP, "1 + 3")
+    before = notebook.path.read_bytes()
+    pack_archive(root, DEFAULT_DEVICE, tmp_path / "a.tar.gz")
+    with pytest.raises(ArchiveError, match=r"labs/mlp has other cells than the one here.*; nothing was unpacked"):
+        unpack_archive(home, tmp_path / "a.tar.gz")
+    assert notebook.path.read_bytes() == before
+
+
+def test_a_notebook_of_another_device_stays_out(root: Path, tmp_path: Path) -> None:
+    (notebook,) = notebooks(root)
+    assert record_notebook(notebook, "nvidia-other", lambda paths, limit_s: runs(device="NVIDIA Other")) == ""
+    pack_archive(root, "nvidia-other", tmp_path / "a.tar.gz")
+    before = files(root.parent / "labs")
+    with pytest.raises(ArchiveError, match=r"notebooks are recorded for nvidia-h200 only; nothing was unpacked"):
+        unpack_archive(root, tmp_path / "a.tar.gz")
+    assert files(root.parent / "labs") == before
+
+
+# ---- listed
+
+
+def leave(notebook: Notebook) -> None:
+    """Nothing changes."""
+
+
+def fill_in(notebook: Notebook) -> None:
+    assert record_notebook(notebook, DEFAULT_DEVICE, lambda paths, limit_s: runs()) == ""
+
+
+def make_stale(notebook: Notebook) -> None:
+    fill_in(notebook)
+    text = notebook.path.read_text()
+    notebook.path.write_text(text.replace("1 + 1", "1 + 2"))
+
+
+@pytest.mark.parametrize(
+    ("change", "html"),
+    [
+        (leave, "<td>not recorded yet: on the H200 run <code>make record CHAPTER=labs/mlp</code></td>"),
+        (fill_in, '<td>NVIDIA H200, <time datetime="2026-10-01T12:00:00Z">2026-10-01</time></td>'),
+        (
+            make_stale,
+            "<strong>stale</strong>, its code has changed since; run <code>make record CHAPTER=labs/mlp</code></td>",
+        ),
+    ],
+)
+def test_the_list_shows_the_state(
+    root: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Notebook], None], html: str
+) -> None:
+    recordings(monkeypatch, root)
+    change(notebooks(root)[0])
+    listed = show("labs-list", notebook_list)
+    assert html in listed
+    assert '<a href="mlp/">A lab &amp; more</a>' in listed
+    assert '<a href="mlp/mlp.ipynb" download>mlp.ipynb</a>' in listed

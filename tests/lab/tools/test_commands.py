@@ -1,0 +1,237 @@
+"""The command line in this process: what it prints, what it exits with, and that it never ends in a traceback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from snippets.lab.__main__ import COMMANDS, main
+from snippets.lab.experiment import chapters, find
+from snippets.lab.recording.device import PROJECT
+from snippets.lab.recording.loading import load_recording
+from snippets.lab.tools.archive import pack_archive
+from snippets.lab.trace.kineto import read_trace
+from tests.lab.samples import DEVICE, recordings, sample, save_all
+
+TRACE = PROJECT / "tests/traces/mlp_eager.json.gz"
+TINY = ["--batch", "4", "--in_dim", "8", "--out_dim", "16", "--device", "cpu"]
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run a command in this process; its exit code, what it printed, and what it printed on standard error."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        try:
+            code = main(arguments)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_explains_itself_with_an_example(call: Call, command: str) -> None:
+    code, out, err = call(command, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"usage: python -m snippets.lab {command} ")
+    assert f"\n\n  python -m snippets.lab {command}" in out
+
+
+def test_the_commands_are_listed_with_what_they_do(call: Call) -> None:
+    code, out, err = call("--help")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("    ") and line[4] != " "] == [*COMMANDS]
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("list", "exit with 1 if a recording for nvidia-h200 is stale or unreadable"),
+        ("record", "then pack all recordings of this device, old and new, as .tar.gz"),
+        ("serve", "port (default 8000)"),
+        ("open", "seconds to wait for the browser (default 300)"),
+        *((command, "print JSON") for command in ("summary", "decode", "claims")),
+    ],
+)
+def test_options_are_explained(call: Call, command: str, text: str) -> None:
+    assert text in " ".join(call(command, "--help")[1].split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["lst"], "argument COMMAND: invalid choice: 'lst' (choose from"),
+        (["list", "--chek"], "unrecognized arguments: --chek"),
+        (["summary"], "the following arguments are required: TRACE"),
+        (["run", "linear/eager", "--batsch", "4"], "unrecognized arguments: --batsch 4"),
+        (["run", "linear/eager", "--batch", "four"], "argument --batch: invalid int value: 'four'"),
+        (["run", "linear/eager", "--batch", "0"], "--batch 0: at least 1 is needed"),
+        (["run", "linear/eager", "--trace-dir", __file__], "is a file; give a folder"),
+        *(
+            (["open", "trace.json", "--timeout", text], f"must be a positive number of seconds, not '{text}'")
+            for text in ("0", "-1", "nan", "soon")
+        ),
+    ],
+)
+def test_usage_errors(call: Call, arguments: list[str], message: str) -> None:
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "mlp/eagr"], "no experiment 'mlp/eagr'; did you mean mlp/eager or "),
+        (["run", "mpl/eager"], "no chapter 'mpl'; did you mean mlp"),
+        (["record", "mlp/eagr"], "no experiment 'mlp/eagr'; did you mean mlp/eager or "),
+        (["record", "mlp", "liner"], "no chapter 'liner'; did you mean linear"),
+        (["run", "linear"], "run takes one experiment, CHAPTER/EXPERIMENT: linear/eager linear/compiled "),
+        (["run"], f"run takes one experiment, CHAPTER/EXPERIMENT: {' '.join(chapters())}"),
+        (["run", "linear/eager/x", *TINY], "no experiment 'linear/eager/x'"),
+        (["run", "labs/mlp"], f"labs/mlp is a notebook: open {Path('docs/labs/mlp.ipynb')}\n"),
+        (["run", "labs/mpl"], "no notebook 'labs/mpl'; did you mean labs/mlp"),
+        (["record", "labs/mpl"], "no notebook 'labs/mpl'; did you mean labs/mlp"),
+        (["list", "--device", "h200"], "no recordings for 'h200'; known: nvidia-h200\n"),
+        (["claims", "--device", "h200"], "no recordings for 'h200'; known: nvidia-h200\n"),
+        (["summary", str(PROJECT / "README.md")], f"{PROJECT / 'README.md'} is not a .json or .json.gz trace\n"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(
+    call: Call, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(PROJECT)
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {message}")
+
+
+def test_run_lists_the_parameters_of_its_experiment(call: Call) -> None:
+    code, out, err = call("run", "mlp/eager", "--help")
+    assert (code, err) == (0, "")
+    for name, default in find("mlp/eager")[0].parameters.items():
+        assert f"--{name} {name.upper()}" in out
+        assert f"default {default}\n" in out
+    assert "--trace-dir DIR" in out
+
+
+def test_run_profiles_here_and_writes_a_trace(call: Call, tmp_path: Path) -> None:
+    code, out, err = call("run", "linear/eager", *TINY, "--trace-dir", str(tmp_path / "new" / "traces"))
+    assert (code, err) == (0, "")
+    assert out.startswith("linear/eager on cpu: batch=4 in_dim=8 out_dim=16\n")
+    (path,) = tmp_path.rglob("*.json")
+    assert path == tmp_path / "new" / "traces" / "linear_eager_4_8_16.json"
+    assert f"trace: {path}\n  in Perfetto:   python -m snippets.lab open {path}\n" in out
+    assert "snippets.lab summary" not in out, "a trace of a CPU has no kernels to sum up"
+    assert "Self CPU %" in out
+    assert "aten::addmm" in out
+    assert "relative error " in out
+    trace = read_trace(path)
+    assert [step.name for step in trace.steps] == ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"]
+    assert [op.input_shapes[1] for op in trace.cpu_ops if op.name == "aten::addmm"] == [(4, 8)] * 3
+    code, out, err = call("summary", str(path))
+    assert (code, out) == (2, "")
+    assert err.startswith("error: no GPU kernels (CPU trace?); on a GPU check: ProfilerActivity.CUDA ")
+
+
+def test_a_parameter_replaces_the_points_of_a_sweep(call: Call) -> None:
+    code, out, _ = call("run", "matmul_add/sweep_eager", "--size", "8", "--device", "cpu")
+    assert code == 0
+    assert [line for line in out.splitlines() if line.startswith("matmul_add/")] == [
+        "matmul_add/sweep_eager on cpu: size=8"
+    ]
+
+
+def test_run_of_what_needs_a_gpu(call: Call) -> None:
+    code, _, err = call("run", "mlp/liger", "--device", "cpu")
+    assert code == 2
+    assert err == "error: Liger's kernel is Triton, which has no CPU backend: mlp/eager and mlp/compiled run here\n"
+
+
+def test_run_on_a_gpu_where_there_is_none(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    code, _, err = call("run", "linear/eager", "--device", "cuda")
+    assert code == 2
+    assert "there is no CUDA GPU here; leave --device out to run on the CPU" in err
+
+
+def test_import(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = recordings(monkeypatch, tmp_path / "recordings")
+    code, out, err = call("import", str(tmp_path / "none.tar.gz"))
+    assert (code, out, err) == (2, "", f"error: cannot read {tmp_path / 'none.tar.gz'}: no such file\n")
+    (tmp_path / "bad.tar.gz").write_bytes(b"\x1f\x8b\x08 something else")
+    code, out, err = call("import", str(tmp_path / "bad.tar.gz"))
+    assert (code, out) == (2, "")
+    assert err.startswith("error: bad.tar.gz is not an archive of recordings: ")
+    save_all(tmp_path / "away", sample())
+    pack_archive(tmp_path / "away", DEVICE, tmp_path / "good.tar.gz")
+    assert call("import", str(tmp_path / "good.tar.gz")) == (0, f"{DEVICE} mlp/eager\n", "")
+    assert load_recording(root, DEVICE, "mlp/eager") == sample()
+    save_all(root, sample(session="2026-12-01T00:00:00Z"))
+    kept = f"1 kept, because what is here is newer: {DEVICE} mlp/eager\n"
+    assert call("import", str(tmp_path / "good.tar.gz")) == (0, kept, "")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read (No such file or directory)"),
+        (TRACE.read_bytes()[:5000], "the gzip stream is cut off; copy or record the trace again"),
+        (b"", "empty; record the trace again"),
+        (b'{"a": 1}', "JSON, but no Kineto trace"),
+        (b"\x00\x01\x02", "trace.json.gz is not a .json or .json.gz trace"),
+        (b'{"traceEvents": [', "is not complete JSON"),
+        (b'{"traceEvents": []}', "no active steps"),
+    ],
+)
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_summary_of_a_bad_file(
+    call: Call, tmp_path: Path, content: bytes | None, message: str, options: list[str]
+) -> None:
+    path = tmp_path / "trace.json.gz"
+    if content is not None:
+        path.write_bytes(content)
+    code, out, err = call("summary", str(path), *options)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert message in err
+
+
+def test_summary_as_text_and_as_json(call: Call) -> None:
+    code, out, err = call("summary", str(TRACE), "--json")
+    assert (code, err) == (0, "")
+    assert (json.loads(out)["kernels_per_step"], json.loads(out)["steps"]) == (5, 3)
+    code, out, err = call("summary", str(TRACE))
+    assert (code, err) == (0, "")
+    assert "work per step      5 kernels" in out
+
+
+def test_decode_as_text_and_as_json(call: Call) -> None:
+    code, out, err = call("decode", "nvjet_sm90_tst_128x64", "--json")
+    assert (code, err) == (0, "")
+    assert (json.loads(out)["library"], json.loads(out)["tile"]) == ("cublas", "128x64")
+    assert "\nlibrary    cublas\n" in call("decode", "nvjet_sm90_tst_128x64")[1]
+
+
+def test_claims_as_json(call: Call) -> None:
+    code, out, err = call("claims", "--json", "--device", "nvidia-h200")
+    assert (code, err) == (0, "")
+    ledger = json.loads(out)
+    assert {"M1", "L1", "K1"} <= {verdict["id"] for verdict in ledger}
+    assert {verdict["device"] for verdict in ledger} == {"nvidia-h200"}
+
+
+def test_chapter_without_a_name(call: Call) -> None:
+    code, out, err = call("chapter")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: a name is needed. make chapter NAME=rmsnorm: ")
