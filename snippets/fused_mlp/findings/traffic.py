@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from snippets.mlp.findings.steps import fused_work
-
 from snippets.lab.finding import Device, Figure, Measure, Run, TraceError, claim, equals, matches
 from snippets.lab.finding.measure import derived, listed, share_of_ceiling
 from snippets.lab.finding.quantities import quantity
@@ -18,6 +16,7 @@ from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
 from snippets.lab.recording.schema import RecordingError
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.work import ActivityWork, step_work
+from snippets.mlp.findings.steps import fused_work
 
 BF16_BYTES = 2
 
