@@ -94,11 +94,6 @@ def share_of_ceiling(run: Run, name: str, kind: str = "interleaved") -> Figure:
     per_us = limit / ceiling.timing.median_us
     median, low, high = (100 * work / us / per_us for us in (timing.median_us, timing.q3_us, timing.q1_us))
     return Figure(median, "%", (low, high), f"{run.origin}, {kind}, of {name}")
-    ceiling, point, timing = run.ceiling(name), run.point, run.timing()
-    work, limit = (point.flops, ceiling.flops) if ceiling.flops else (point.bytes, ceiling.bytes)
-    per_us = limit / ceiling.timing.median_us
-    median, low, high = (100 * work / us / per_us for us in (timing.median_us, timing.q3_us, timing.q1_us))
-    return Figure(median, "%", (low, high), f"{run.origin}, of {name}")
 
 
 def smallest(*figures: Figure) -> Figure:
