@@ -81,6 +81,12 @@ def point_ratio(upper: Run, lower: Run, field: str) -> Figure:
     return Figure(value, "x", origin=f"{field}, {upper.id} over {lower.id}")
 
 
+def point_difference(upper: Run, lower: Run, field: str, unit: str = "") -> Figure:
+    """A field of one point less that of another, as `point_ratio`."""
+    value = getattr(upper.point, field) - getattr(lower.point, field)
+    return Figure(value, unit, origin=f"{field}, {upper.id} less {lower.id}")
+
+
 def share_of_ceiling(run: Run, name: str, kind: str = "interleaved") -> Figure:
     """Percent of a ceiling of its session that a run reached: in bytes for `copy`, else in FLOPs. Raises `NotTimed`."""
     ceiling, point, timing = run.ceiling(name), run.point, run.timing(kind)
