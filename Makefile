@@ -47,7 +47,7 @@ docs: $(READY)  ## build the site into site/; with a GPU, record what is stale o
 	$(PY) -m snippets.lab prepare $(if $(FRESH),--fresh) || failed=1; \
 	$(PY) -m mkdocs build --strict --clean && \
 	$(PY) -m snippets.lab claims --json > site/claims.json && \
-	$(PY) -m tests.check_site site || exit 1; \
+	$(PY) -m tests.site.check_site site || exit 1; \
 	test $$failed = 0 || { echo "make docs: the site is built, but not every capture succeeded (see above)" >&2; exit 1; }
 
 serve: $(READY)  ## show the site at http://127.0.0.1:8000 while you write; it follows what you save (PORT=8001)

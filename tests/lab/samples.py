@@ -1,36 +1,45 @@
-"""Recordings written by hand, a shelf of their own to stand on, and what of a page is markup and what is text."""
+"""Recordings written by hand and saved where a test wants them; what of a page is markup and what is text."""
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import msgspec
 import pytest
 
-from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.claim import Claim, equals
+from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
-from snippets.lab.recording.device import RECORDINGS
 from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.saving import save_recording
 from snippets.lab.recording.schema import Ceiling, Environment, Point, Recording, Timing, Timings
-
-# KEEP archive
-# KEEP figures
-# KEEP recording
-from tests.lab import kineto
+from tests.lab import events
 
 DEVICE = "nvidia-sample"
 EVIL = ("</title><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "'onmouseover='alert(1)'&<b>")
 """Names as nobody gives them; what shows a name has to show these as text."""
-PARTS = {"circumstances", "points", "timings"}
+Operator = tuple[str, Sequence[Sequence[int]], Sequence[str | tuple[str, float]]]
+"""Its name, the shapes of its inputs, and the kernels it launches: names, or (name, microseconds)."""
 
 
-def circumstances(**changed: Any) -> Environment:
+def device(root: Path, name: str = DEVICE) -> Device:
+    """The recordings of one device below `root`."""
+    return Device(root, name)
+
+
+def recordings(monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
+    """Let commands and fences read the recordings below `root`. All else is handed a `Device`."""
+    monkeypatch.setenv("RECORDINGS", str(root))
+    monkeypatch.delenv("DEVICE", raising=False)
+    return root
+
+
+def environment(**changed: Any) -> Environment:
     given: dict[str, Any] = {
         "date": "2026-10-01T12:00:00Z",
         "commit": "0123abc",
@@ -54,11 +63,11 @@ def timing(*samples_us: float) -> Timing:
     return Timing(middle, (ordered[0] + middle) / 2, (ordered[-1] + middle) / 2, samples_us)
 
 
-def timings(*warm_us: float) -> Timings:
+def timings(*interleaved_us: float) -> Timings:
     return Timings(
-        warm=timing(*(warm_us or (10.0, 20.0, 30.0))),
+        interleaved=timing(*(interleaved_us or (10.0, 20.0, 30.0))),
         cold=timing(40.0, 50.0, 60.0),
-        launched=timing(70.0, 80.0, 90.0),
+        from_python=timing(70.0, 80.0, 90.0),
         enqueue=timing(5.0, 6.0, 7.0),
         input_sets=4,
         rotated_bytes=1_000_000,
@@ -88,7 +97,7 @@ def sample(experiment_id: str = "mlp/eager", **changed: Any) -> Recording:
         "label": "mlp_fwd",
         "digest": source_digest(chapter),
         "session": "2026-10-01T11:59:00Z",
-        "circumstances": circumstances(),
+        "environment": environment(),
         "capture_s": 1.5,
         "schedule": (1, 1, 3),
         "first_steps": 3,
@@ -100,59 +109,115 @@ def sample(experiment_id: str = "mlp/eager", **changed: Any) -> Recording:
     return Recording(**given | changed)
 
 
-def as_dict(found: Recording) -> dict[str, Any]:
-    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
+def as_dict(recording: Recording) -> dict[str, Any]:
+    """A recording as its JSON file has it."""
+    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(recording))
     return decoded
 
 
 def trace_json(
-    *, name: str = "gemm", op: str = "aten::mm", label: str = "mlp_fwd", kernels: Iterable[int] = (2, 2, 2)
+    *,
+    name: str = "gemm",
+    op: str = "aten::mm",
+    label: str = "mlp_fwd",
+    kernels: Iterable[int] = (2, 2, 2),
+    operators: Sequence[Operator] = (),
+    steps: int = 3,
 ) -> bytes:
-    """Steps of 100 us under a label, 80 us on the CPU: so many kernels of 10 us each, then a fill, under one op."""
-    events = []
-    correlation = 0
-    for place, count in enumerate(kernels):
-        start = 1000.0 * place
-        events += [
-            kineto.step(place + 2, start, 100, external=100 + place),
-            kineto.annotation(label, start + 5, 80),
-            kineto.op(op, start + 10, 60, external=10 * (place + 1), dims=[[64, 64], [64, 64]]),
+    """A trace of a few steps, each under a label.
+
+    Simple: so many `kernels` in each step, of 10 us each and launched by one op, then a fill; a step takes 100 us, 80
+    of them under its label. With `operators`, `steps` equal steps of several:
+
+        trace_json(operators=[("aten::mm", [[64, 32], [32, 8]], ["gemm"]), ("aten::gelu", [[64, 8]], [("gelu", 5.0)])])
+
+    A kernel called `Memcpy ...` or `Memset ...` is a copy or a fill of 64 bytes.
+    """
+    found: list[events.Event] = []
+    if operators:
+        for place in range(steps):
+            found += _step_events(place, label, operators)
+    else:
+        for place, count in enumerate(kernels):
+            found += _simple_step_events(place, label, op, [name] * count, len(found))
+    return events.trace_bytes(*found, deviceProperties=[{"id": 0, "name": "NVIDIA Sample"}])
+
+
+def _simple_step_events(place: int, label: str, op: str, kernels: Sequence[str], before: int) -> list[events.Event]:
+    start, external = 1000.0 * place, 10 * (place + 1)
+    found = [
+        events.step(place + 2, start, 100, external=100 + place),
+        events.annotation(label, start + 5, 80),
+        events.op(op, start + 10, 60, external=external, dims=[[64, 64], [64, 64]]),
+    ]
+    for index, name in enumerate(kernels):
+        correlation, begin = before + index + 1, start + 20 + 10 * index
+        found += [
+            events.launch(correlation, begin, name=name if name in EVIL else "cudaLaunchKernel"),
+            events.kernel(name, correlation, begin + 50, 10, **{"External id": external}),
         ]
-        for which in range(count):
+    correlation = before + len(kernels) + 1
+    found += [events.launch(correlation, start + 75, name="cudaMemsetAsync")]
+    found += [events.memset(correlation, start + 130, 4, 64)]
+    return found
+
+
+def _step_events(place: int, label: str, operators: Sequence[Operator]) -> list[events.Event]:
+    """The operators one after the other, each 10 us and 10 more for each launch; the GPU follows 20 us behind."""
+    launches = sum(len(kernels) for _, _, kernels in operators)
+    cpu_us = 10.0 * (len(operators) + launches)
+    gpu_us = sum(_kernel(kernel)[1] for _, _, kernels in operators for kernel in kernels)
+    start = place * (cpu_us + gpu_us + 1000)
+    external, correlation = 1000 * (place + 1), 10_000 * (place + 1)
+    found = [
+        events.step(place + 2, start, cpu_us + 20, external=external),
+        events.annotation(label, start + 5, cpu_us + 10),
+    ]
+    begin, free = start + 10, 0.0
+    for op, shapes, kernels in operators:
+        external += 1
+        dims = [list(shape) for shape in shapes]
+        types = ["c10::BFloat16" if shape else "Scalar" for shape in dims]
+        strides = [_contiguous(shape) for shape in dims]
+        duration = 10.0 * (1 + len(kernels))
+        found += [events.op(op, begin, duration, external=external, dims=dims, strides=strides, types=types)]
+        for index, kernel in enumerate(kernels):
             correlation += 1
-            begin = start + 20 + 10 * which
-            events += [
-                kineto.launch(correlation, begin, name=name if name in EVIL else "cudaLaunchKernel"),
-                kineto.kernel(name, correlation, begin + 50, 10, **{"External id": 10 * (place + 1)}),
-            ]
-        correlation += 1
-        events += [kineto.launch(correlation, start + 75, name="cudaMemsetAsync")]
-        events += [kineto.memset(correlation, start + 130, 4, 64)]
-    return kineto.trace_bytes(*events, deviceProperties=[{"id": 0, "name": "NVIDIA Sample"}])
+            name, kernel_us = _kernel(kernel)
+            launch = begin + 5 + 10 * index
+            free = max(launch + 20, free)
+            found += _activity_events(name, correlation, external, launch, free, kernel_us)
+            free += kernel_us
+        begin += duration
+    return found
 
 
-def put(root: Path, *found: Recording, trace: bytes | None = None, device: str = DEVICE) -> None:
-    """Save recordings, those with a trace with this one."""
-    for one in found:
-        save_recording(one, (trace or trace_json()) if one.has_trace else None, device, root)
+def _kernel(kernel: str | tuple[str, float]) -> tuple[str, float]:
+    return (kernel, 10.0) if isinstance(kernel, str) else kernel
 
 
-def shelf(monkeypatch: pytest.MonkeyPatch, root: Path, device: str = DEVICE) -> Path:
-    """Make `root` the place of all recordings, and `device` the one that pages show."""
+def _contiguous(shape: Sequence[int]) -> list[int]:
+    return [math.prod(shape[place + 1 :]) for place in range(len(shape))]
 
-    def moved(value: object) -> object:
-        return root if value == RECORDINGS else value
 
-    modules: tuple[ModuleType, ...] = (recording, figures, archive)
-    for module in modules:
-        for function in vars(module).values():
-            if callable(function) and RECORDINGS in (getattr(function, "__defaults__", None) or ()):
-                monkeypatch.setattr(function, "__defaults__", tuple(map(moved, function.__defaults__)))
-    monkeypatch.setattr(recording, "RECORDINGS", root)
-    monkeypatch.setattr(recording, "BUILDER", device)
-    monkeypatch.setattr(recording, "this_device", lambda: None)
-    monkeypatch.delenv("DEVICE", raising=False)
-    return root
+def _activity_events(
+    name: str, correlation: int, external: int, launch_us: float, start_us: float, duration_us: float
+) -> list[events.Event]:
+    if name.startswith("Memcpy"):
+        call, activity = "cudaMemcpyAsync", events.memcpy(correlation, start_us, duration_us, 64)
+    elif name.startswith("Memset"):
+        call, activity = "cudaMemsetAsync", events.memset(correlation, start_us, duration_us, 64)
+    else:
+        args = {"External id": external}
+        call, activity = "cudaLaunchKernel", events.kernel(name, correlation, start_us, duration_us, **args)
+    return [events.launch(correlation, launch_us, name=call), activity | {"name": name}]
+
+
+def save_all(root: Path, *recordings: Recording, trace: bytes | None = None, device: str = DEVICE) -> Device:
+    """Save recordings, those with a trace with this one; return the device whose they are."""
+    for recording in recordings:
+        save_recording(root, device, recording, (trace or trace_json()) if recording.has_trace else None)
+    return Device(root, device)
 
 
 def files(root: Path) -> dict[str, bytes]:
@@ -196,7 +261,7 @@ class Markup(HTMLParser):
 
 
 def assert_only_text(content: str, *names: str) -> None:
-    """`names` stand in the text or in a title, whole; nothing in them became an element or an attribute."""
+    """Each name is in the text or in a title, whole; nothing in it became an element or an attribute."""
     seen = Markup(content)
     assert not {"script", "img", "b", "title"} & set(seen.elements)
     assert [name for name, _ in seen.attributes if name.startswith("on") or name == "src"] == []
@@ -211,6 +276,6 @@ def claim(value: Any = 5, **changed: Any) -> Claim:
         "sentence": "Five kernels.",
         "scope": "every-gpu",
         "measure": lambda device: Figure(value),
-        "holds": lambda shown: shown.value == 5,
+        "band": equals(5),
     }
     return Claim(**given | changed)

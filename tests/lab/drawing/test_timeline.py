@@ -1,0 +1,510 @@
+"""A step drawn: exact lanes, places and rows from hand-made events; names that stay text; every recorded step."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+import pytest
+
+from snippets.lab.drawing.canvas import PATTERNS, SLICE_KINDS, fitted, ticks_us
+from snippets.lab.drawing.timeline import draw_steps, timeline
+from snippets.lab.html import Html
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.loading import load_recordings, load_trace
+from snippets.lab.recording.schema import NotRecorded
+from snippets.lab.trace.events import Trace, TraceError
+from snippets.lab.trace.kineto import read_trace
+from snippets.lab.trace.lanes import Lane, lanes
+from snippets.lab.trace.queries import middle_step
+
+# KEEP lanes
+# KEEP tables
+# KEEP timeline
+from tests.lab import samples
+from tests.lab.events import annotation, gpu_annotation, kernel, launch, memcpy, memset, op, step, trace_bytes
+from tests.lab.samples import DEVICE, EVIL, Markup
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = (ROOT / "docs/assets/js/timeline.js").read_text(encoding="utf-8")
+STYLE = (ROOT / "docs/assets/css/timeline.css").read_text(encoding="utf-8")
+GEMM = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT"
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
+STEP = (
+    step(3, 1000, 200, external=1),
+    annotation("fwd", 1010, 150, external=2),
+    op("aten::linear", 1020, 60, external=3),
+    op("aten::t", 1022, 5, external=4),
+    op("aten::mm", 1030, 45, external=5),
+    op("aten::add", 1090, 40, external=6),
+    launch(11, 1040, 10, external=5, name="cuLaunchKernelEx"),
+    launch(12, 1100, 10, external=6),
+    launch(13, 1150, 20, name="cudaDeviceSynchronize"),
+    kernel(GEMM, 11, 1060, 100, **{"External id": 5}),
+    kernel(ADD, 12, 1160, 90, **{"External id": 6}),
+)
+"""200 us on the CPU, 250 us with the GPU: on a scale of 251 us (0.4 % more), a microsecond is 0.398 %."""
+
+
+def read(*events: Any) -> Trace:
+    return read_trace(trace_bytes(*events))
+
+
+def drawn(*events: Any, label: str = "fwd", heading: str = "eager", caption: str = "A step") -> Html:
+    traced = read(*events)
+    return draw_steps({heading: (traced, traced.steps[0], label)}, caption, "ident")
+
+
+def listed(found: tuple[Lane, ...]) -> dict[str, list[tuple[Any, ...]]]:
+    return {
+        lane.name: [(one.name, one.kind, one.row, one.start_us, one.duration_us, one.pair) for one in lane.slices]
+        for lane in found
+    }
+
+
+def lanes_of(*events: Any, label: str = "") -> dict[str, list[tuple[Any, ...]]]:
+    traced = read(*events)
+    return listed(lanes(traced, traced.steps[0], label))
+
+
+def svg(shown: str) -> Element:
+    """The drawing, read as XML is read: what is not well-formed fails."""
+    return ElementTree.fromstring(shown[shown.index('<svg class="drawing"') : shown.index("</svg></div>") + 6])
+
+
+def group(shown: str, name: str) -> Element:
+    return next(one for one in svg(shown).iter("g") if one.get("class") == name)
+
+
+def slices(shown: str) -> list[Element]:
+    return [one for one in svg(shown).iter("svg") if (one.get("class") or "").startswith("slice ")]
+
+
+def rows(shown: str) -> list[list[str]]:
+    """The text of each row's cells, heads of tables left out."""
+    found = re.findall(r"<tr>(.*?)</tr>", shown, re.DOTALL)
+    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in found]
+    return [[Markup(cell).text for cell in row] for row in cells if row]
+
+
+def test_a_step_in_lanes() -> None:
+    assert lanes_of(*STEP, label="fwd") == {
+        "CPU": [
+            ("fwd", "label", 0, 10, 150, None),
+            ("aten::linear", "op", 1, 20, 60, None),
+            ("aten::t", "op", 2, 22, 5, None),
+            ("aten::mm", "op", 2, 30, 45, None),
+            ("aten::add", "op", 1, 90, 40, None),
+            ("cuLaunchKernelEx", "call", 3, 40, 10, 0),
+            ("cudaLaunchKernel", "call", 3, 100, 10, 1),
+            ("cudaDeviceSynchronize", "call", 3, 150, 20, None),
+        ],
+        "GPU stream 7": [(GEMM, "gemm", 0, 60, 100, 0), (ADD, "pointwise", 0, 160, 90, 1)],
+    }
+
+
+def test_a_label_is_marked_where_it_is_asked_for() -> None:
+    assert lanes_of(*STEP)["CPU"][0][:2] == ("fwd", "annotation")
+    assert lanes_of(*STEP, label="bwd")["CPU"][0][:2] == ("fwd", "annotation")
+
+
+def test_threads_streams_and_devices_are_lanes() -> None:
+    found = lanes_of(
+        step(1, 0, 100),
+        op("forward", 10, 20),
+        op("backward", 40, 20, tid=99),
+        launch(1, 15),
+        launch(2, 45, tid=99),
+        launch(3, 47, tid=99, name="cudaMemcpyAsync"),
+        kernel("a", 1, 60, 5, stream=7),
+        kernel("b", 2, 62, 5, stream=20),
+        memcpy(3, 64, 5, 1024, stream=7),
+    )
+    assert list(found) == ["CPU thread 412", "CPU thread 99", "GPU stream 7", "GPU stream 20"]
+    assert [one[0] for one in found["CPU thread 99"]] == ["backward", "cudaLaunchKernel", "cudaMemcpyAsync"]
+    assert [one[0] for one in found["GPU stream 7"]] == ["a", "Memcpy DtoD (Device -> Device)"]
+    two = lanes_of(step(1, 0, 9), launch(1, 1), launch(2, 4), kernel("a", 1, 5, 1), kernel("b", 2, 5, 1, device=1))
+    assert list(two) == ["CPU", "GPU 0, stream 7", "GPU 1, stream 7"]
+
+
+def test_what_overlaps_takes_a_row_of_its_own() -> None:
+    found = lanes_of(
+        step(1, 0, 100),
+        launch(1, 10, 8),
+        launch(2, 12, 4, name="cuLaunchKernel"),
+        launch(3, 20, 8),
+        kernel("a", 1, 30, 10),
+        kernel("b", 2, 39, 10),
+        kernel("c", 3, 40, 10),
+    )
+    assert [(one[0], one[2]) for one in found["CPU"]] == [
+        ("cudaLaunchKernel", 0),
+        ("cuLaunchKernel", 1),
+        ("cudaLaunchKernel", 0),
+    ]
+    assert [(one[0], one[2]) for one in found["GPU stream 7"]] == [("a", 0), ("b", 1), ("c", 0)]
+
+
+def test_one_launch_of_a_graph_is_paired_with_all_it_started() -> None:
+    events = [step(1, 0, 50), launch(5, 10, name="cudaGraphLaunch")]
+    events += [kernel(f"k{place}", 5, 60 + 10 * place, 8) for place in range(5)]
+    assert [one[5] for each in lanes_of(*events).values() for one in each] == [0] * 6
+    shown = drawn(*events)
+    assert len(group(shown, "arrows")) == 5
+    assert rows(shown)[0][3] == "5 activities"
+
+
+def test_work_whose_call_is_not_in_the_trace_has_no_pair() -> None:
+    events = (step(1, 0, 50), gpu_annotation("ProfilerStep#1", 60, 30), kernel("lone", 77, 70, 10))
+    assert lanes_of(*events) == {"GPU stream 7": [("lone", "other", 0, 70, 10, None)]}
+    assert "data-pair" not in drawn(*events)
+    none_known = (step(1, 0, 50), launch(0, 10), kernel("lone", 0, 20, 10), gpu_annotation("ProfilerStep#1", 5, 40))
+    assert lanes_of(*none_known)["CPU"][0][5] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        (GEMM, "gemm"),
+        ("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_nn", "gemm"),
+        (ADD, "pointwise"),
+        ("triton_poi_fused_add_0", "pointwise"),
+        ("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>(float)", "other"),
+        ("somebody's kernel", "other"),
+    ],
+)
+def test_a_kernel_is_drawn_by_what_it_does(name: str, kind: str) -> None:
+    assert lanes_of(step(1, 0, 9), launch(1, 1), kernel(name, 1, 5, 1))["GPU stream 7"][0][1] == kind
+
+
+def test_copies_and_fills() -> None:
+    events = (step(1, 0, 9), launch(1, 1), launch(2, 4), memcpy(1, 5, 1, 64), memset(2, 7, 1, 4))
+    assert [one[1] for one in lanes_of(*events)["GPU stream 7"]] == ["copy", "fill"]
+
+
+def test_places_are_shares_of_one_scale() -> None:
+    found = [(one.get("class"), one.get("x"), one.get("width")) for one in slices(drawn(*STEP))]
+    scale = 250 * 1.004
+
+    def share(time: float) -> str:
+        return f"{round(100 * time / scale, 3):g}%"
+
+    assert found[0] == ("slice label", share(10), share(150))
+    assert found[5:] == [
+        ("slice call", share(40), share(10)),
+        ("slice call", share(100), share(10)),
+        ("slice call", share(150), share(20)),
+        ("slice gemm", share(60), share(100)),
+        ("slice pointwise", share(160), share(90)),
+    ]
+    assert share(150) == "59.761%"
+    regions = group(drawn(*STEP), "regions")
+    assert [(one.get("x"), one.get("width")) for one in regions] == [(share(10), share(150))]
+
+
+def test_two_steps_have_one_scale_and_what_is_late_is_on_it() -> None:
+    short = read(step(1, 0, 50), op("a", 0, 50))
+    late = read(step(1, 5000, 50), launch(1, 5010), kernel("k", 1, 5940, 60))
+    given = {"short": (short, short.steps[0], ""), "late": (late, late.steps[0], "")}
+    found = slices(draw_steps(given, "Two", "ident"))
+    assert [one.get("x") for one in found] == ["0%", "0.996%", "93.625%"]
+    assert found[0].get("width") == f"{round(50 / 10.04, 3):g}%"
+    heights = [int(one.get("y") or 0) for one in found]
+    assert heights == sorted(heights)
+    assert len(set(heights)) == 3
+
+
+def test_what_takes_next_to_no_time_is_wide_enough_to_be_drawn() -> None:
+    for lasting in (0, 0.1):
+        shown = drawn(step(1, 0, 9e4), op("a", 50, lasting), op("b", 60, 1), launch(1, 70, 0), kernel("k", 1, 80, 0))
+        assert [one.get("width") for one in slices(shown)] == ["0.001%"] * 4
+    at_zero = drawn(step(1, 0, 100), launch(1, 0), kernel("k", 1, 0, 10))
+    assert [one.get("x") for one in slices(at_zero)] == ["0%", "0%"]
+
+
+def test_gpu_work_before_its_step_moves_the_scale_not_its_zero() -> None:
+    shown = drawn(step(1, 1000, 90), launch(1, 1010), kernel("early", 1, 990, 10), label="")
+    assert slices(shown)[1].get("x") == "0%"
+    assert (svg(shown).get("data-begin"), svg(shown).get("data-span")) == ("-10.0", "100.4")
+    first = group(shown, "axis").find("text")
+    assert first is not None
+    assert (first.text, first.get("x")) == ("0 µs", "9.96%")
+
+
+def test_arrows_run_from_the_start_of_a_call_to_the_start_of_its_work() -> None:
+    arrows = group(drawn(*STEP), "arrows")
+    by_pair: dict[str | None, list[Element]] = {}
+    for one in slices(drawn(*STEP)):
+        by_pair.setdefault(one.get("data-pair"), []).append(one)
+    assert arrows.get("marker-end") == "url(#ident-arrow)"
+    assert len(arrows) == 2
+    for arrow in arrows:
+        call, work = by_pair[arrow.get("data-pair")]
+        assert (arrow.get("x1"), arrow.get("x2")) == (call.get("x"), work.get("x"))
+        assert arrow.get("y1") == str(int(call.get("y") or 0) + int(call.get("height") or 0))
+        assert arrow.get("y2") == work.get("y")
+
+
+def test_titles_and_names() -> None:
+    found = slices(drawn(*STEP))
+    assert [one.findtext("title") for one in found[:2]] == [
+        "fwd\n150 µs, begins after 10.0 µs",
+        "aten::linear\n60.0 µs, begins after 20.0 µs",
+    ]
+    assert found[8].findtext("title") == (f"cuBLAS GEMM bf16 · 256x128x64 · TNT\n{GEMM}\n100 µs, begins after 60.0 µs")
+    assert [one.findtext("text") for one in found] == [
+        "fwd",
+        "aten::linear",
+        "t",
+        "aten::mm",
+        "aten::add",
+        "cu…",
+        "cu…",
+        "cudaDev…",
+        "cuBLAS GEMM bf16 · 256x128x64 · TNT",
+        "add (ATen, vectorized)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (200, "aten::linear"),
+        (78, "aten::linear"),
+        (77.9, "linear"),
+        (42, "linear"),
+        (41.9, "line…"),
+        (24, "li…"),
+        (23, ""),
+    ],
+)
+def test_a_name_is_shortened_to_what_fits(width: float, shown: str) -> None:
+    assert fitted(("aten::linear", "linear"), width) == shown
+
+
+@pytest.mark.parametrize(
+    ("begin", "span", "ticks"),
+    [
+        (0, 100.4, [0, 20, 40, 60, 80]),
+        (0, 704.5, [0, 200, 400, 600]),
+        (0, 6, [0, 1, 2, 3, 4, 5]),
+        (0, 0.5, [0, 0.1, 0.2, 0.3, 0.4]),
+        (-12, 60, [-10, 0, 10, 20, 30, 40]),
+        (0, 3312, [0, 1000, 2000, 3000]),
+    ],
+)
+def test_ticks_are_round_and_few(begin: float, span: float, ticks: list[float]) -> None:
+    assert ticks_us(begin, span) == ticks
+
+
+def test_the_axis_has_a_unit() -> None:
+    def axis(end: float) -> list[str | None]:
+        shown = drawn(step(1, 0, end), op("a", 0, end))
+        return [one.text for one in group(shown, "axis").iter("text")]
+
+    assert axis(100) == ["0 µs", "20 µs", "40 µs", "60 µs", "80 µs"]
+    assert axis(4000) == ["0 ms", "1 ms", "2 ms", "3 ms"]
+
+
+def test_the_tables_say_what_is_drawn_in_its_order() -> None:
+    shown = drawn(*STEP)
+    found = rows(shown)
+    assert found[0] == ["fwd", "labeled region", "eager: CPU", "–", "10.0 µs", "150 µs"]
+    assert found[5] == ["cuLaunchKernelEx", "CUDA call", "eager: CPU", "GEMM", "40.0 µs", "10.0 µs"]
+    gemm = ["cuBLAS GEMM bf16 · 256x128x64 · TNT", GEMM, "eager: GPU stream 7", "aten::mm", "cuLaunchKernelEx"]
+    assert found[8] == [*gemm, "60.0 µs", "100 µs", "20.0 µs", "4x2x1", "384x1x1", "168", "164,308", "–"]
+    assert [row[0] for row in found] == [(one.findtext("title") or "").split("\n")[0] for one in slices(shown)]
+    fill = rows(drawn(step(1, 0, 9), launch(1, 1, name="cudaMemsetAsync"), memset(1, 5, 1, 4)))[1]
+    assert fill[1:5] == ["Memset (Device)", "eager: GPU stream 7", "ProfilerStep#1", "cudaMemsetAsync"]
+    assert fill[-1] == "4"
+
+
+def test_its_name_tells_what_there_is_to_see() -> None:
+    shown = svg(drawn(*STEP))
+    said = "A step. eager: 2 kernels, GPU busy 190 µs; GPU done after 250 µs, CPU after 200 µs"
+    assert (shown.get("role"), shown.get("aria-label")) == ("img", said)
+    one = drawn(step(1, 0, 9), launch(1, 1), launch(2, 2), kernel("a", 1, 5, 2), memcpy(2, 6, 3, 64))
+    assert "1 kernel, 1 copy, GPU busy 4.00 µs; GPU done after 9.00 µs" in (svg(one).get("aria-label") or "")
+
+
+def test_a_trace_of_the_cpu_alone() -> None:
+    shown = drawn(step(1, 0, 50), op("aten::add", 10, 20))
+    assert "nothing on the GPU; CPU done after 50.0 µs" in (svg(shown).get("aria-label") or "")
+    assert rows(shown) == [["aten::add", "operator", "eager: CPU", "–", "10.0 µs", "20.0 µs"]]
+    assert "GPU</caption>" not in shown
+
+
+def test_an_empty_step_is_an_empty_drawing() -> None:
+    shown = drawn(step(1, 0, 50))
+    assert slices(shown) == []
+    assert rows(shown) == []
+
+
+def test_the_legend_names_what_occurs() -> None:
+    legend = re.findall(r'<li class="(\w+)">.*?</svg>([^<]+)</li>', drawn(*STEP))
+    said = {"label": "labeled region", "op": "operator", "call": "CUDA call", "gemm": "GEMM"}
+    assert dict(legend) == said | {"pointwise": "pointwise kernel"}
+
+
+def test_nothing_to_draw() -> None:
+    with pytest.raises(ValueError, match="at least one step"):
+        draw_steps({}, "None", "ident")
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_names_stay_text(name: str) -> None:
+    events = (
+        step(1, 0, 500),
+        annotation(name, 5, 400),
+        op(f"aten::{name}", 10, 390),
+        launch(1, 20, 300, name=name),
+        kernel(name, 1, 30, 450),
+    )
+    shown = drawn(*events, label=name, heading=name, caption=name)
+    drawing = svg(shown)
+    allowed = {"svg", "defs", "marker", "path", "pattern", "rect", "circle", "g", "line", "text", "tspan", "title"}
+    assert {one.tag for one in drawing.iter()} <= allowed
+    assert [one.findtext("title").split("\n")[0] for one in slices(shown)][:3] == [name, f"aten::{name}", name]
+    assert name in (drawing.get("aria-label") or "")
+    page = Markup(re.sub(r"<(/?)title>", r"<\1text>", shown))  # to this parser, a title's content is text in any case
+    assert not {"script", "img", "b"} & set(page.elements)
+    assert [given for given, _ in page.attributes if given.startswith("on") or given == "src"] == []
+    assert page.text.count(name) > 6
+
+
+def test_ids_are_the_drawings_own_and_all_that_is_referred_to() -> None:
+    found = Markup(drawn(*STEP))
+    ids = [value for name, value in found.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    assert all(one and one.startswith("ident-") for one in ids)
+    used = {one for _, value in found.attributes for one in re.findall(r"url\(#([^)]+)\)", value or "")}
+    assert used
+    assert used <= set(ids)
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
+    samples.shelf(monkeypatch, root)
+    samples.put(root, samples.sample(), samples.sample("mlp/compiled"))
+    return root
+
+
+def test_recordings_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = recorded(monkeypatch, tmp_path)
+    shown = timeline({"eager": "mlp/eager", "compiled": "mlp/compiled"}, DEVICE, "Both")
+    assert len(slices(shown)) == 2 * (2 + 3 + 3)
+    assert [one.get("class") for one in slices(shown)].count("slice label") == 2
+    page = Markup(shown)
+    urls = [f"../recordings/{DEVICE}/mlp/{name}.trace.json.gz" for name in ("eager", "compiled")]
+    assert [value for name, value in page.attributes if name == "data-trace"] == urls
+    assert [value for name, value in page.attributes if name == "href"] == urls
+    assert all((root / url.removeprefix("../recordings/")).is_file() for url in urls)
+    titles = [value for name, value in page.attributes if name == "data-title"]
+    assert titles == ["mlp/eager on NVIDIA Sample", "mlp/compiled on NVIDIA Sample"]
+    at_home = timeline({"eager": "mlp/eager"}, DEVICE, "Both", root=".")
+    assert f'href="./recordings/{DEVICE}/mlp/eager.trace.json.gz" download' in at_home
+
+
+def test_ids_are_stable_and_differ_by_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded(monkeypatch, tmp_path)
+    one = timeline({"eager": "mlp/eager"}, DEVICE, "One")
+    assert timeline({"eager": "mlp/eager"}, DEVICE, "One") == one
+    ids = {
+        re.search(r'id="(timeline-\w{8})-arrow"', shown)[1]
+        for shown in (
+            one,
+            timeline({"eager": "mlp/eager"}, DEVICE, "Two"),
+            timeline({"eager": "mlp/compiled"}, DEVICE, "One"),
+            timeline({"other": "mlp/eager"}, DEVICE, "One"),
+        )
+    }
+    assert len(ids) == 4
+
+
+def test_without_a_recording_or_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = recorded(monkeypatch, tmp_path)
+    with pytest.raises(NotRecorded):
+        timeline({"Liger": "mlp/liger"}, DEVICE, "None")
+    samples.put(root, samples.sample("mlp/liger", has_trace=False))
+    with pytest.raises(NotRecorded, match="has no trace"):
+        timeline({"Liger": "mlp/liger"}, DEVICE, "None")
+    samples.put(root, samples.sample("mlp/liger"), trace=trace_bytes(op("aten::mm", 0, 5)))
+    with pytest.raises(TraceError, match="no active steps"):
+        timeline({"Liger": "mlp/liger"}, DEVICE, "None")
+
+
+TRACED = [one.id for one in load_recordings(DEFAULT_DEVICE) if one.has_trace]
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_every_recorded_step_can_be_drawn(name: str) -> None:
+    traced = load_trace(name, DEFAULT_DEVICE)
+    found = middle_step(traced)
+    shown = timeline({"it": name}, DEFAULT_DEVICE, "It")
+    all_slices = slices(shown)
+    assert len(all_slices) == len(found.ops) + len(found.launches) + len(found.activities)
+    assert len(rows(shown)) == len(all_slices)
+    assert len(group(shown, "arrows")) == sum(traced.launch_of(one) in found.launches for one in found.activities)
+    assert [one.get("class") for one in all_slices].count("slice label") == 1
+    places = [(float(one.get("x", "")[:-1]), float(one.get("width", "")[:-1])) for one in all_slices]
+    assert all(x >= 0 and x + width <= 100 for x, width in places)
+
+
+def test_three_variants_are_light() -> None:
+    variants = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
+    shown = timeline(variants, DEFAULT_DEVICE, "The MLP, three ways")
+    assert len(gzip.compress(shown.encode())) < 9_000
+
+
+def test_the_script_is_small_and_shortens_as_we_do() -> None:
+    assert len(SCRIPT.encode()) <= 8_000
+    assert not re.search(r"innerHTML|insertAdjacent|https?:|eval\(", SCRIPT)
+    constants = dict(re.findall(r"\b([A-Z_]{5,}) = ([\d.]+)", SCRIPT))
+    ours = {"PADDING": "_PADDING_PX", "LEAST_LETTERS": "_LEAST_LETTERS", "MOST_TICKS": "_MOST_TICKS"}
+    for theirs, name in (ours | {"LAST_TICK": "_LAST_TICK"}).items():
+        assert float(constants[theirs]) == vars(timeline)[name]
+
+
+Color = tuple[float, float, float]
+GROUNDS: dict[str, tuple[Color, Color, float]] = {
+    "": ((255, 255, 255), (0, 0, 0), 0.87),
+    "slate": ((30, 33, 41), (226, 228, 233), 0.82),
+}
+"""Of the theme's two schemes: background, text, and how much of the text's color is seen."""
+
+
+def palette(scheme: str) -> dict[str, dict[str, Color]]:
+    """Kind -> property -> color, as the style sheet gives them for a scheme."""
+    found: dict[str, dict[str, Color]] = {}
+    for selector, body in re.findall(r"\n([^\n{}@/]*) \{([^{}]*--edge: #[^{}]*)\}", STYLE):
+        if ("slate" in selector) == (scheme == "slate"):
+            colors = re.findall(r"--(kind|edge|strokes): #(\w\w)(\w\w)(\w\w)", body)
+            for kind in re.findall(r"\.(\w+)(?=[,)]| *$)", selector):
+                found[kind] = {name: tuple(int(part, 16) for part in rgb) for name, *rgb in colors}  # type: ignore[misc]
+    return found
+
+
+def contrast(one: Color, other: Color) -> float:
+    def luminance(color: Color) -> float:
+        parts = [value / 255 for value in color]
+        parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", GROUNDS)
+def test_colors_can_be_told_and_names_on_them_read(scheme: str) -> None:
+    ground, ink, share = GROUNDS[scheme]
+    found = palette(scheme)
+    assert set(found) == set(SLICE_KINDS)
+    for kind, colors in found.items():
+        under = colors.get("kind", ground)
+        seen = tuple(share * a + (1 - share) * b for a, b in zip(ink, under, strict=True))
+        assert contrast(seen, under) >= 4.5, kind
+        assert contrast(colors["edge"], ground) >= 3, kind
+        assert ("strokes" in colors) == (kind in PATTERNS), kind

@@ -1,0 +1,111 @@
+"""A site that has just been built, and a Chromium to look at it. Everything is gone when these tests are done."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect, sync_playwright
+
+from tests.site import serving, two_devices
+from tests.site.looking import PATIENCE_MS, Scheme, Tab
+from tests.site.serving import Site
+
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NO_CHROMIUM = (
+    "no Chromium: sudo apt install chromium, or name one: CHROMIUM=/path/to/chrome make test "
+    f"(looked for {', '.join(CHROMIUMS)})"
+)
+
+Opened = Callable[..., Tab]
+
+
+def chromium() -> str:
+    """The Chromium of this machine. Where there is none, tests are skipped; in continuous integration they fail."""
+    named = os.environ.get("CHROMIUM")
+    path = next(filter(None, map(shutil.which, [named] if named else CHROMIUMS)), None)
+    if path is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(NO_CHROMIUM)
+    return path
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    path = chromium()
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as playwright:
+        # No name is looked up: a request that should not be there fails at once, and is not made.
+        arguments = ["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+        started = playwright.chromium.launch(executable_path=path, args=arguments)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="package")
+def builds(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Path]]]:
+    """Both sites while they are built. Needs `browser`: where nothing can be looked at, nothing is built."""
+    with ThreadPoolExecutor() as pool:
+        yield {
+            "trial": pool.submit(two_devices.build, tmp_path_factory.mktemp("trial")),
+            "site": pool.submit(serving.build, tmp_path_factory.mktemp("site")),
+        }
+
+
+@pytest.fixture(scope="package")
+def site(builds: dict[str, Future[Path]]) -> Iterator[Site]:
+    """The book as a reader gets it."""
+    with serving.served(builds["site"].result()) as served:
+        yield served
+
+
+@pytest.fixture(scope="package")
+def trial(builds: dict[str, Future[Path]]) -> Iterator[Site]:
+    """A site with two devices, and a page `trial/` that holds every component."""
+    with serving.served(builds["trial"].result()) as served:
+        yield served
+
+
+@pytest.fixture(scope="package")
+def shared(browser: Browser) -> Iterator[dict[tuple[str, bool], Tab]]:
+    """Tabs by site and by whether scripts run. They serve one test after another: a new one takes twice the time."""
+    tabs: dict[tuple[str, bool], Tab] = {}
+    yield tabs
+    for tab in tabs.values():
+        tab.page.context.close()
+
+
+@pytest.fixture
+def opened(browser: Browser, shared: dict[tuple[str, bool], Tab], request: pytest.FixtureRequest) -> Iterator[Opened]:
+    """A function that opens a page in a tab that remembers nothing; in the end nothing may have gone wrong in it."""
+    used: list[Tab] = []
+
+    def opened(
+        path: str, *, on: str = "site", width: int = 1280, scheme: Scheme = "light", scripts: bool = True
+    ) -> Tab:
+        if (on, scripts) not in shared:
+            site: Site = request.getfixturevalue(on)
+            shared[on, scripts] = Tab(browser.new_context(java_script_enabled=scripts).new_page(), site.url)
+        used.append(shared[on, scripts])
+        used[-1].page.goto("about:blank")  # a page that is still there would keep the scheme it sees come
+        used[-1].page.set_viewport_size({"width": width, "height": 900})
+        used[-1].page.emulate_media(media="null", color_scheme=scheme)
+        used[-1].problems()  # what came late is not this test's
+        used[-1].go(path)
+        return used[-1]
+
+    yield opened
+    problems = [problem for tab in used for problem in tab.problems()]
+    for tab in used:
+        tab.forget()
+    assert not problems, "\n".join(problems)
+
+
+@pytest.fixture
+def on_trial(opened: Opened) -> Opened:
+    """A function that opens the page of every component in a new tab."""
+    return partial(opened, "trial/", on="trial")

@@ -1,0 +1,82 @@
+"""The ledger's filters, by keyboard and by address."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.site.conftest import Opened
+from tests.site.serving import Site
+
+
+@pytest.fixture(scope="module")
+def claims(site: Site) -> list[dict[str, Any]]:
+    """What machines read of the same ledger."""
+    found: list[dict[str, Any]] = json.loads((site.folder / "claims.json").read_text(encoding="utf-8"))
+    return found
+
+
+def shown(page: Page) -> Locator:
+    return page.locator(".ledger tbody tr").filter(visible=True)
+
+
+def chooser(page: Page, name: str) -> Locator:
+    return page.locator(".ledger-filters").get_by_label(name)
+
+
+def ids(claims: list[dict[str, Any]], **wanted: str) -> list[str]:
+    return [one["id"] for one in claims if wanted.items() <= one.items()]
+
+
+def expect_rows(page: Page, claims: list[dict[str, Any]], **wanted: str) -> None:
+    expected = ids(claims, **wanted)
+    expect(page.locator(".ledger [role=status]")).to_have_text(f"{len(expected)} of {len(claims)} shown")
+    assert sorted(shown(page).locator(".id").all_inner_texts()) == sorted(expected)
+
+
+def test_filtered_by_keyboard(opened: Opened, claims: list[dict[str, Any]]) -> None:
+    tab = opened("claims/")
+    page = tab.page
+    expect_rows(page, claims)
+    chooser(page, "verdict").focus()
+    page.keyboard.type("differs")
+    expect_rows(page, claims, verdict="differs")
+    chooser(page, "chapter").focus()
+    page.keyboard.type("mlp")
+    expect_rows(page, claims, verdict="differs", chapter="mlp")
+    assert page.url == f"{tab.site}claims/#chapter=mlp&verdict=differs"
+    for name in ("chapter", "verdict"):
+        chooser(page, name).press("Home")
+    expect_rows(page, claims)
+    assert page.url == f"{tab.site}claims/"
+
+
+@pytest.mark.parametrize("wanted", [{"verdict": "differs"}, {"chapter": "mlp", "scope": "timing"}])
+def test_filtered_by_address(opened: Opened, claims: list[dict[str, Any]], wanted: dict[str, str]) -> None:
+    page = opened(f"claims/#{'&'.join(map('='.join, wanted.items()))}").page
+    assert 0 < len(ids(claims, **wanted)) < len(claims)
+    expect_rows(page, claims, **wanted)
+    for name, value in wanted.items():
+        expect(chooser(page, name)).to_have_value(value)
+
+
+def test_a_verdict_in_a_chapter_leads_to_its_row_and_back(opened: Opened, claims: list[dict[str, Any]]) -> None:
+    page = opened("linear/").page
+    page.locator("#claim-l2").get_by_role("link", name="L2").click()
+    row = page.locator("#ledger-l2")
+    expect(row).to_be_in_viewport()
+    expect_rows(page, claims)
+    shown(page).filter(has=row).get_by_role("link", name="linear").click()
+    expect(page.locator("#claim-l2")).to_be_in_viewport()
+
+
+def test_an_address_that_means_nothing_hides_nothing(opened: Opened, claims: list[dict[str, Any]]) -> None:
+    expect_rows(opened("claims/#verdict=perhaps&x=1").page, claims)
+
+
+def test_without_scripts_every_claim_is_there(opened: Opened, claims: list[dict[str, Any]]) -> None:
+    page = opened("claims/#verdict=differs", scripts=False).page
+    assert sorted(shown(page).locator(".id").all_inner_texts()) == sorted(ids(claims))

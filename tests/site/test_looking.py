@@ -1,0 +1,122 @@
+"""A page without fault, and one with a fault of every kind: what is not found here would not be found in the book."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.site import serving
+from tests.site.looking import Allowed, Tab
+
+PAGE = """<!doctype html><html lang="en"><head><title>A page</title><link rel="icon" href="data:,"></head>
+<body style="margin: 0"><main class="md-content"><h1>A page</h1><p>Nothing is wrong here.</p>
+<div style="overflow-x: auto" tabindex="0" role="region" aria-label="wide"><p style="width: 2000px">framed</p></div>
+<details><summary>More</summary><p>unfolded</p></details>FAULTS</main></body></html>"""
+GRAY = '<p class="gray" style="color: #888">Hard to read.</p>'
+FAULTS = (
+    ("<script>console.error('oh')</script>", "error on the console: oh ("),
+    ("<script>console.warn('well')</script>", "warning on the console: well ("),
+    ("<script>throw new Error('lost')</script>", "an error that nothing caught: lost"),
+    ("<script>Promise.reject(new Error('late'))</script>", "an error that nothing caught: late"),
+    ('<img alt="" src="lost.png">', "status 404, not 200: SITElost.png"),
+    ('<img alt="" src="/root.png">', "a request beyond the site: HOST/root.png"),
+    ('<img alt="" src="https://example.org/x.png">', "a request beyond the site: https://example.org/x.png"),
+    ("<script>setTimeout(() => fetch('late.json'), 50)</script>", "status 404, not 200: SITElate.json"),
+    ('<div style="width: 400px">Wide.</div>', '400 px wide in a window of 360 px: <div style="width: 400px"></div>'),
+    ('<details><summary>x</summary><p style="width: 500px">x</p></details>', "unfolded, 500 px wide in a window"),
+    ('<img src="data:,">', "image-alt: Images must have alternative text. "),
+    (f"<table>{f'<tr><td>{GRAY}</td></tr>' * 20}</table>", "color-contrast: "),
+    (f"<details><summary>x</summary>{GRAY.replace('888', '999')}</details>", "foreground color: #999999"),
+    ('<p style="color: #777">(</p>' + GRAY.replace("888", "777") + "<p>Fine.</p>", "foreground color: #777777"),
+    ("<p>Fine.</p>" * 3 + '<p style="opacity: 0.4">Fine.</p>' + "<p>Fine.</p>" * 3, "foreground color: #999999"),
+)
+CUT_OFF = '<style>html { overflow-x: hidden }</style><div style="width: 400px">Wide.</div>'
+
+
+TOGGLED = """<p class="late">Wide.</p></main><footer><p class="around">Around.</p>
+<style>.dark p { color: #999 } .dark .late { width: 500px }</style>
+<div data-md-component="palette"><label onclick="document.body.classList.add('dark')">Toggle</label></div></footer>"""
+"""What changes with the scheme: colors inside and outside of the content, and a width."""
+
+
+class Desk:
+    """Where pages are written and looked at, in a window of 360 px."""
+
+    def __init__(self, folder: Path, tab: Tab) -> None:
+        self.folder, self.tab = folder, tab
+
+    def look(self, faults: str, *allowed: Allowed) -> list[str]:
+        """What is wrong with a page that has these faults."""
+        name = f"{len(list(self.folder.iterdir()))}.html"
+        (self.folder / name).write_text(PAGE.replace("FAULTS", faults))
+        self.tab.go(name)
+        self.tab.inspect(allowed)
+        self.tab.settle()
+        return self.tab.inspected()
+
+
+@pytest.fixture(scope="module")
+def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    folder = tmp_path_factory.mktemp("desk")
+    (folder / "404.html").write_text(PAGE.replace("FAULTS", ""))
+    with serving.served(folder) as site:
+        context = browser.new_context(viewport={"width": 360, "height": 900})
+        yield Desk(folder, Tab(context.new_page(), site.url))
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def found(desk: Desk) -> list[str]:
+    """What is wrong with the page that has all faults, addresses shortened."""
+    found = desk.look("".join(fault for fault, _ in FAULTS))
+    site = desk.tab.site
+    return [line.replace(site, "SITE").replace(site.removesuffix(f"{serving.BELOW}/"), "HOST") for line in found]
+
+
+@pytest.mark.parametrize("problem", [problem for _, problem in FAULTS])
+def test_a_planted_fault_is_found(found: list[str], problem: str) -> None:
+    by_axe = problem.startswith("foreground")
+    assert any(problem in line if by_axe else line.startswith(problem) for line in found), "\n".join(found)
+
+
+def test_what_is_alike_is_told_once(found: list[str]) -> None:
+    (gray,) = (line for line in found if "foreground color: #888888" in line)
+    assert gray.endswith(", tr:nth-child(20) > td > .gray")
+
+
+def test_a_page_without_fault(desk: Desk) -> None:
+    assert desk.look("") == []
+
+
+def test_content_that_is_cut_off(desk: Desk) -> None:
+    assert [line.partition(":")[0] for line in desk.look(CUT_OFF)] == [
+        "400 px wide in a window of 360 px",
+        "unfolded, 400 px wide in a window of 360 px",
+    ]
+
+
+def test_what_goes_wrong_in_the_other_scheme(desk: Desk) -> None:
+    """Of the content's colors nothing is said again: they are judged in a tab that was opened in that scheme."""
+    assert desk.look(TOGGLED) == []
+    desk.tab.inspect_toggled()
+    wide, gray = desk.tab.inspected()
+    assert wide.startswith("toggled, 500 px wide in a window of 360 px: ")
+    assert gray.startswith("color-contrast: ")
+    assert gray.endswith(". At p")
+
+
+def test_an_exception_covers_what_it_names_and_no_more(desk: Desk) -> None:
+    allowed = Allowed("color-contrast", ".gray", "", "as an example")
+    other = '<p style="color: #999">Hard to read.</p><img class="gray" src="data:,">'
+    found = desk.look(GRAY + other, allowed)
+    assert sorted(line.partition(":")[0] for line in found) == ["color-contrast", "image-alt"]
+
+
+def test_a_page_that_is_not_there(desk: Desk) -> None:
+    desk.tab.go("no/such/page/", status=404)
+    assert desk.tab.problems() == []
+    desk.tab.go("no/such/page/")
+    assert desk.tab.problems() == [f"status 404, not 200: {desk.tab.site}no/such/page/"]

@@ -1,0 +1,111 @@
+"""Every page, wide and narrow, light and dark: nothing goes wrong, nothing is left out of reach."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.site.looking import Allowed, Scheme, Tab
+from tests.site.serving import PAGES, Site
+
+ALLOWED = (
+    Allowed("link-name", "a[href*=_annotation_]", "reading_a_trace/", "the theme's marks of annotations have no text"),
+    Allowed("aria-dialog-name", ".md-search", "", "the theme's search is a dialog without a name"),
+    Allowed(
+        "landmark-unique", ".md-code__nav", "contributing/", "the theme puts each copy button into a nav without a name"
+    ),
+)
+LOADED_IN: dict[int, Scheme] = {1280: "light", 360: "dark"}
+"""Window width -> the scheme in which a page is loaded there; then it is toggled, and so seen in all four combinations.
+
+Colors depend on the scheme, all else on the width. Each page is judged by all rules at both widths, and its content so
+in both schemes. What the theme puts around it differs from width to width: its colors are judged in both at each."""
+
+Tabs = dict[int, Tab]
+
+
+@contextmanager
+def opened_on(browser: Browser, site: Site) -> Iterator[Tabs]:
+    """One tab for each width, used for all pages of a site."""
+    found = {}
+    for width, scheme in LOADED_IN.items():
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        found[width] = Tab(context.new_page(), site.url)
+    yield found
+    for tab in found.values():
+        tab.page.context.close()
+
+
+@pytest.fixture(scope="module")
+def tabs(browser: Browser, site: Site) -> Iterator[Tabs]:
+    with opened_on(browser, site) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def trial_tabs(browser: Browser, trial: Site) -> Iterator[Tabs]:
+    with opened_on(browser, trial) as found:
+        yield found
+
+
+def problems(tabs: Tabs, visit: Callable[[Tab], None], *, unfold: bool = True) -> str:
+    """What is wrong with a page, and where. While axe-core is at work in one tab, the other goes on."""
+    places = defaultdict[str, list[str]](list)
+    for tab in tabs.values():
+        visit(tab)
+        tab.inspect(ALLOWED, unfold=unfold)
+    for width, tab in tabs.items():
+        for problem in tab.inspected():
+            places[problem].append(f"{width} px {LOADED_IN[width]}")
+        tab.inspect_toggled(ALLOWED)
+    for width, tab in tabs.items():
+        tab.settle()
+        for problem in tab.inspected():
+            places[problem].append(f"{width} px toggled from {LOADED_IN[width]}")
+        tab.forget()
+    return "".join(f"\n{', '.join(seen)}: {problem}" for problem, seen in places.items())
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page(tabs: Tabs, name: str) -> None:
+    assert problems(tabs, lambda tab: tab.go(PAGES[name])) == ""
+
+
+def test_page_that_is_not_there(tabs: Tabs) -> None:
+    assert problems(tabs, lambda tab: tab.go("no/such/page/", status=404)) == ""
+
+
+def test_every_component_on_two_devices(trial_tabs: Tabs) -> None:
+    assert problems(trial_tabs, lambda tab: tab.go("trial/")) == ""
+
+
+def test_every_component_in_use(trial_tabs: Tabs) -> None:
+    """A guess committed and others waiting, a slice selected, a raw name opened; no pointer that brings up tooltips."""
+
+    def use(tab: Tab) -> None:
+        tab.go("trial/")
+        tab.page.get_by_role("spinbutton").first.fill("7")
+        tab.page.get_by_role("spinbutton").first.press("Enter")
+        tab.page.get_by_role("button", name="Zoom in").press("Enter")
+        tab.page.locator(".slice.gemm").filter(visible=True).first.dispatch_event("click")
+        tab.page.locator(".kernel-name").filter(visible=True).first.dispatch_event("click")
+        expect(tab.page.locator(".guess.guessed, .slice.lit, .kernel-raw").filter(visible=True)).to_have_count(4)
+
+    assert problems(trial_tabs, use, unfold=False) == ""
+
+
+def test_every_page_of_the_site_was_looked_at(site: Site) -> None:
+    built = {path.relative_to(site.folder).as_posix() for path in site.folder.rglob("*.html")}
+    assert built == {f"{path}index.html" for path in PAGES.values()} | {"404.html"}
+
+
+@pytest.mark.parametrize("allowed", ALLOWED, ids=lambda allowed: f"{allowed.rule} {allowed.selector}")
+def test_exceptions_are_needed(tabs: Tabs, allowed: Allowed) -> None:
+    tab = tabs[1280]
+    tab.go(allowed.page)
+    tab.inspect([one for one in ALLOWED if one != allowed])
+    assert any(problem.startswith(f"{allowed.rule}: ") for problem in tab.inspected()), "no longer violated"

@@ -1,0 +1,50 @@
+"""What the theme does for a reader and we rely on: the palette's toggle, the search, the way from page to page."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.site.conftest import Opened
+from tests.site.looking import Scheme
+
+
+def scheme(page: Page) -> str | None:
+    return page.locator("body").get_attribute("data-md-color-scheme")
+
+
+@pytest.mark.parametrize(("preferred", "shown"), [("light", "default"), ("dark", "slate")])
+def test_the_scheme_is_what_the_reader_prefers(opened: Opened, preferred: Scheme, shown: str) -> None:
+    expect(opened("", scheme=preferred).page.locator("body")).to_have_attribute("data-md-color-scheme", shown)
+
+
+def test_the_toggle_changes_the_scheme_on_every_page(opened: Opened) -> None:
+    tab = opened("")
+    tab.page.get_by_title("Switch to dark mode").click()
+    expect(tab.page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
+    tab.go("devices/")
+    assert scheme(tab.page) == "slate"
+    tab.page.get_by_title("Switch to light mode").click()
+    expect(tab.page.locator("body")).to_have_attribute("data-md-color-scheme", "default")
+
+
+@pytest.mark.parametrize(
+    ("query", "where"),
+    [
+        ("triton_poi_fused__unsafe_view_gelu_mul_0", "mlp/"),
+        ("nvjet", "mlp/"),
+        ("occupancy", "glossary/"),
+    ],
+)
+def test_the_search_finds_a_kernel_and_a_term(opened: Opened, query: str, where: str) -> None:
+    tab = opened("claims/")
+    tab.page.keyboard.press("/")
+    tab.page.keyboard.type(query)
+    found = tab.page.locator(".md-search-result__link")
+    expect(found.and_(tab.page.locator(f"[href*='{where}']")).first).to_be_attached()
+
+
+def test_chapters_are_linked_in_the_order_of_learning(opened: Opened) -> None:
+    footer = opened("linear/").page.get_by_role("navigation", name="Footer")
+    expect(footer.get_by_role("link", name="Previous:")).to_have_attribute("href", "../matmul_add/")
+    expect(footer.get_by_role("link", name="Next:")).to_have_attribute("href", "../mlp/")
