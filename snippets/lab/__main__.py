@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from snippets.lab.experiment import NeedsGpu, UnknownName
+from snippets.lab.experiment import ExperimentError, NeedsGpu, UnknownName, WrongAnswer
 from snippets.lab.recording.schema import RecordingError
 from snippets.lab.trace.events import TraceError
 
@@ -77,9 +77,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             return run_command(sys.argv[1:] if argv is None else argv)
         finally:
             sys.stdout.flush()  # here, where a closed pipe can still be told from an error
-    except (NeedsGpu, UnknownName, RecordingError, TraceError) as error:
+    except (ExperimentError, NeedsGpu, UnknownName, RecordingError, TraceError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except WrongAnswer as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -4,8 +4,7 @@
     race = notebook.race("linear/eager", "linear/compiled")    steps timed in turns; race.times_us
     notebook.check(guess, len(eager.kernels), "kernels")       right, wrong, or no guess yet
 
-A result is shown when it is the last line of a cell. Nothing here needs a recording or the site's packages, so that a
-notebook works wherever the project is installed.
+A result is shown when it is the last line of a cell. Nothing here needs a recording or the packages of the site.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +35,7 @@ CLOSE = 1.25
 ROUNDS = 11
 SAMPLE_US = 2_000.0
 """The shortest sample on a CPU: a shorter step is run several times for it."""
+_us = partial(format_value, unit="us")
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,8 @@ class Profile:
 
     def work_us(self, operator: str) -> float:
         """Microseconds of GPU time that one step spends in an operator; in a trace of a CPU, of CPU time."""
-        if not self.step.activities:
-            return self.cpu_us(operator)
-        return sum(row.gpu_us for row in self._rows if row.name == operator) / len(self.trace.steps)
+        gpu_us = sum(row.gpu_us for row in self._rows if row.name == operator) / len(self.trace.steps)
+        return gpu_us if self.step.activities else self.cpu_us(operator)
 
     @property
     def busiest(self) -> str:
@@ -128,8 +127,8 @@ class Profile:
 
     @cached_property
     def _rows(self) -> list[Average]:
-        rows = [row for row in key_averages(self.trace) if row.kind == "operator"]
-        return sorted(rows, key=lambda row: (-row.self_cpu_us, row.name))
+        operators = (row for row in key_averages(self.trace) if row.kind == "operator")
+        return sorted(operators, key=lambda row: (-row.self_cpu_us, row.name))
 
     def __repr__(self) -> str:
         steps = len(self.trace.steps)
@@ -149,12 +148,10 @@ class Profile:
         return activities + details("What the CPU did for it", self._operator_table())
 
     def _operator_table(self) -> Html:
-        steps = len(self.trace.steps)
-        rows = [
-            [code(row.name), _us(row.self_cpu_us / steps), _us(row.cpu_us / steps), f"{row.calls / steps:g}"]
-            for row in self._rows
-        ]
-        head = ["operator", "own CPU time", "with all it calls", "calls"]
+        count = len(self.trace.steps)
+        columns = ((row, row.self_cpu_us / count, row.cpu_us / count, row.calls / count) for row in self._rows)
+        rows = [[code(row.name), _us(own_us), _us(whole_us), f"{calls:g}"] for row, own_us, whole_us, calls in columns]
+        head = "operator", "own CPU time", "with all it calls", "calls"
         return table(f"{self.name}: operators of one step", head, rows)
 
 
@@ -164,24 +161,18 @@ def _kernel(name: str) -> Html:
     return code(name, 48) if short == name else Html(f"{escape(short)}<br><small>{code(name, 48)}</small>")
 
 
-def _us(time_us: float) -> str:
-    return format_value(time_us, "us")
-
-
 def profile(experiment: str, **parameters: Value) -> Profile:
     """Profile one experiment here: `linear/eager`, as `python -m snippets.lab list` names it.
 
-    `parameters` replace the experiment's own. Raises `UnknownName`, `TypeError` for a parameter that it does not have,
-    and `NeedsGpu` if it cannot run on a CPU.
+    `parameters` replace the experiment's own. Raises `UnknownName`, and `NeedsGpu` if it cannot run on a CPU.
     """
-    chosen = _experiment(experiment, parameters)
-    return _profile(chosen, _subject(chosen.id, tuple(chosen.parameters.items())))
+    return _profile(*_choose(experiment, parameters))
 
 
 def profile_of(name: str, step: Callable[..., Tensor], *inputs: Tensor) -> Profile:
     """Profile a function of your own. `inputs` have to be where the function computes."""
     subject = Subject(step=step, inputs=lambda: inputs, reference=step)
-    own = Experiment(chapter="lab", name="mine", label=name, make=lambda: subject, work=lambda: Work(bytes=0))
+    own = Experiment(chapter="lab", name="mine", label=name, make=lambda device: subject, work=lambda: Work(bytes=0))
     return _profile(own, subject, name)
 
 
@@ -192,19 +183,18 @@ def _profile(experiment: Experiment, subject: Subject, name: str = "") -> Profil
     return Profile(name or experiment.id, read_trace(content), content)
 
 
-def _experiment(name: str, parameters: Mapping[str, Value]) -> Experiment:
-    found = find(name)
-    if len(found) != 1 or found[0].make is None:
+def _choose(name: str, parameters: Mapping[str, Value]) -> tuple[Experiment, Subject]:
+    chosen = find(name)
+    if len(chosen) != 1 or chosen[0].make is None:
         raise UnknownName(f"{name!r} is not one profiled experiment: write CHAPTER/EXPERIMENT")
-    return found[0].at(**parameters)
+    experiment = chosen[0].at(**parameters)
+    return experiment, _make_subject(chosen[0].make, tuple(experiment.parameters.items()))
 
 
 @lru_cache(maxsize=16)
-def _subject(experiment: str, parameters: tuple[tuple[str, Value], ...]) -> Subject:
-    """A subject, made once, so that compiled code is compiled once."""
-    (chosen,) = find(experiment)
-    assert chosen.make is not None
-    return chosen.make(device=_device(), **dict(parameters))
+def _make_subject(make: Callable[..., Subject], parameters: tuple[tuple[str, Value], ...]) -> Subject:
+    """Remembered, so that compiled code is compiled once."""
+    return make(device=_device(), **dict(parameters))
 
 
 @dataclass(frozen=True)
@@ -222,14 +212,14 @@ class Race:
         return "\n".join(f"{_us(us):>10}  {name}" for name, us in self.times_us.items())
 
     def _repr_html_(self) -> str:
-        first = next(iter(self.times_us.values()))
+        (first, *_) = self.times_us.values()
         where = ["on the GPU", "from Python"] if on_gpu() else ["one step"]
         rows: list[list[Cell]] = []
         for name, us in self.times_us.items():
             times = [_us(us), _us(self.python_us[name])] if on_gpu() else [_us(us)]
             rows.append([code(name), *times, f"{first / us:.2f}x", f"{self.errors[name]:.1e}"])
-        caption = f"{' and '.join(self.times_us)}: timed in turns, median"
-        return table(caption, ["variant", *where, "times as fast", "relative error"], rows)
+        head = ["variant", *where, "times as fast", "relative error"]
+        return table(f"{' and '.join(self.times_us)}: timed in turns, median", head, rows)
 
 
 def race(*experiments: str, **parameters: Value) -> Race:
@@ -237,12 +227,12 @@ def race(*experiments: str, **parameters: Value) -> Race:
 
     Raises what `profile` does, and `ArithmeticError` for a wrong answer, which is never timed.
     """
-    chosen = {name: _experiment(name, parameters) for name in experiments}
-    return _race({name: _subject(one.id, tuple(one.parameters.items())) for name, one in chosen.items()})
+    return race_subjects({name: _choose(name, parameters)[1] for name in experiments})
 
 
-def _race(subjects: dict[str, Subject]) -> Race:
-    from snippets.lab.capture.profiling import relative_error
+def race_subjects(subjects: dict[str, Subject]) -> Race:
+    """Time subjects by name in turns, as `race` does."""
+    from snippets.lab.capture.checking import relative_error
     from snippets.lab.capture.timing import time_interleaved
 
     errors = {name: relative_error(subject, _device())[0] for name, subject in subjects.items()}
@@ -281,9 +271,8 @@ def check(guess: object, measured: object, unit: str = "") -> Line:
     answer = f"{_text(measured)} {unit}".strip()
     if guess is None:
         hidden = details("What was measured", f"<p>{escape(answer)}</p>")
-        return Line(
-            f"No guess yet. Measured: {answer}", f"<p>No guess yet: write one above and run both cells.</p>{hidden}"
-        )
+        html = f"<p>No guess yet: write one above and run both cells.</p>{hidden}"
+        return Line(f"No guess yet. Measured: {answer}", html)
     verdict = _verdict(guess, measured)
     rest = f"Your guess: {_text(guess)}. Measured: {answer}"
     return Line(f"{verdict} {rest}", f"<p><strong>{escape(verdict)}</strong> {escape(rest)}</p>")
@@ -293,10 +282,8 @@ def _verdict(guess: object, measured: object) -> str:
     if isinstance(measured, float) and measured > 0:
         if isinstance(guess, bool) or not isinstance(guess, int | float) or not guess > 0:
             return "A number above zero is asked for."
-        ratio = guess / measured
-        if max(ratio, 1 / ratio) <= CLOSE:
-            return "Right."
-        return f"{max(ratio, 1 / ratio):.3g} times too {'high' if ratio > 1 else 'low'}."
+        times = max(guess / measured, measured / guess)
+        return "Right." if times <= CLOSE else f"{times:.3g} times too {'high' if guess > measured else 'low'}."
     return "Right." if _comparable(guess) == _comparable(measured) else "Wrong."
 
 
@@ -308,6 +295,6 @@ def _comparable(value: object) -> object:
 
 
 def _text(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -11,7 +11,7 @@ import yaml
 
 from tests.book import page_sources
 
-PAGES = page_sources.pages(Path(__file__).resolve().parents[1] / "docs")
+PAGES = page_sources.pages(Path(__file__).resolve().parents[2] / "docs")
 
 
 def description(page: str) -> str:

@@ -10,7 +10,7 @@ import yaml
 
 from tests.book import page_sources
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = page_sources.pages(ROOT / "docs")
 SOURCES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")

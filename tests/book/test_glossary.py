@@ -15,7 +15,7 @@ from snippets.lab.page.glossary import TERMS, Term, glossary_terms, heading_slug
 from tests.book import page_sources
 from tests.book.test_docs import CONFIG, PAGES
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TEXT = TERMS.read_text(encoding="utf-8")
 TERMS = read_terms(TEXT)
 OTHER_PAGES = {page: text for page, text in PAGES.items() if page != "glossary.md"}

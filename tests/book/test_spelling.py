@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SOURCES = (
     *("*.md", "*.yml", "*.toml", "Makefile", ".github/**/*.md", ".github/**/*.yml"),
     *("docs/*.md", "docs/labs/*.md", "docs/labs/*.ipynb"),

@@ -15,6 +15,7 @@ import pytest
 from snippets.lab.finding.claim import Claim, equals
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
+from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
 from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.saving import save_recording
 from snippets.lab.recording.schema import Ceiling, Environment, Point, Recording, Timing, Timings
@@ -23,6 +24,8 @@ from tests.lab import events
 DEVICE = "nvidia-sample"
 EVIL = ("</title><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "'onmouseover='alert(1)'&<b>")
 """Names as nobody gives them; what shows a name has to show these as text."""
+BOOK = Device(PROJECT / "docs" / "recordings", DEFAULT_DEVICE)
+"""What the book itself shows of its default device."""
 Operator = tuple[str, Sequence[Sequence[int]], Sequence[str | tuple[str, float]]]
 """Its name, the shapes of its inputs, and the kernels it launches: names, or (name, microseconds)."""
 

@@ -24,7 +24,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from tests.book import page_sources
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 CLAIM_KEYS = {"id", "chapter", "sentence", "scope", "source", "device", "measured", "verdict", "expected"}
 
 LINKING = {("a", "href"), ("area", "href")}

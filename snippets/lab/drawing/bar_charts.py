@@ -119,6 +119,7 @@ def stacked_bars(
         ident=chart_id("chart", device, caption),
         title=caption,
         description=" ".join(in_short(heading, parts, unit) for heading, parts in drawn.items()),
+        data=(drawn, keys, unit, axis),
     )
     rows: list[Sequence[Cell]] = [
         [heading, keys[name].letter if name in keys else None, name, format_value(amount, unit), _share(amount, parts)]
@@ -162,6 +163,7 @@ def timing_bars(
         ident=chart_id("chart", device, caption),
         title=caption,
         description="; ".join(f"{name} {format_value(each.median_us, 'us')}" for name, each in timings.items()) + ".",
+        data=(groups, axis),
     )
     rows = [[heading, name, *timing_cells(each)] for heading, pair in groups.items() for name, each in pair.items()]
     head = ["variant", "timing", "median", "quartiles"]

@@ -56,12 +56,12 @@ class Key:
     kind: int
 
 
-def joined(groups: Stacks, most: int) -> Stacks:
+def joined(groups: Stacks, limit: int) -> Stacks:
     """The groups with at most `most` names: the smallest of more become the last part of each group."""
     totals = _sums(chain.from_iterable(groups.values()))
-    if len(totals) <= most:
+    if len(totals) <= limit:
         return groups
-    kept = set(heapq.nlargest(most - 1, totals, key=totals.__getitem__))
+    kept = set(heapq.nlargest(limit - 1, totals, key=totals.__getitem__))
     rest = f"{len(totals) - len(kept)} others"
 
     def join(parts: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
@@ -96,8 +96,8 @@ def draw_stacks(figure: Figure, groups: Stacks, keys: Mapping[str, Key], unit: s
     totals = {heading: math.fsum(amount for _, amount in parts) for heading, parts in groups.items()}
     scale = ACROSS / max(totals.values())
     axes = _axes(figure, len(groups) * (LINE + BAR + GAP))
-    for place, (heading, parts) in enumerate(groups.items()):
-        top, left = place * (LINE + BAR + GAP), 0.0
+    for index, (heading, parts) in enumerate(groups.items()):
+        top, left = index * (LINE + BAR + GAP), 0.0
         axes.text(0, top + TEXT, f"{label(heading, 30)}: {format_value(totals[heading], unit)}", weight="bold")
         for name, amount in parts:
             width = amount * scale
@@ -108,10 +108,10 @@ def draw_stacks(figure: Figure, groups: Stacks, keys: Mapping[str, Key], unit: s
             left += width
     _amounts(axes, scale, unit, axis)
     strip = canvas(figure, len(groups) * (LINE + BAR + GAP) + AXIS, len(keys) * LINE)
-    for place, (name, key) in enumerate(keys.items()):
-        _box(strip, EDGE, place * LINE + 2, 22, TEXT - 1, key.kind)
-        strip.text(EDGE + 29, place * LINE + TEXT - 1, key.letter, weight="bold")
-        strip.text(EDGE + 46, place * LINE + TEXT - 1, label(name, 54))
+    for index, (name, key) in enumerate(keys.items()):
+        _box(strip, EDGE, index * LINE + 2, 22, TEXT - 1, key.kind)
+        strip.text(EDGE + 29, index * LINE + TEXT - 1, key.letter, weight="bold")
+        strip.text(EDGE + 46, index * LINE + TEXT - 1, label(name, 54))
 
 
 def _axes(figure: Figure, height: float) -> Axes:
@@ -137,8 +137,8 @@ def _amounts(axes: Axes, scale: float, unit: str, title: str) -> None:
     """An axis from zero with three to five round amounts; `scale` is the width of one."""
     from matplotlib.ticker import MaxNLocator
 
-    found = MaxNLocator(nbins=4, steps=[1, 2, 2.5, 5, 10]).tick_values(0, ACROSS / scale)
-    columns(axes, [(value * scale, plain(value, unit)) for value in found if value * scale <= ACROSS], title)
+    ticks = MaxNLocator(nbins=4, steps=[1, 2, 2.5, 5, 10]).tick_values(0, ACROSS / scale)
+    columns(axes, [(value * scale, plain(value, unit)) for value in ticks if value * scale <= ACROSS], title)
 
 
 def pairs_height(groups: int, bars: int) -> float:
@@ -148,7 +148,7 @@ def pairs_height(groups: int, bars: int) -> float:
 
 def draw_pairs(figure: Figure, groups: Mapping[str, Mapping[str, Timing]], axis: str) -> None:
     """Under each heading a bar for each timing, from zero, with its quartiles and its name written behind it."""
-    timings = [one for pair in groups.values() for one in pair.values()]
+    timings = [timing for pair in groups.values() for timing in pair.values()]
     names = list(dict.fromkeys(name for pair in groups.values() for name in pair))
     scale = (ACROSS - BEHIND) / max(map(_reach, timings))
     axes = _axes(figure, pairs_height(len(groups), len(timings)) - AXIS)
@@ -156,18 +156,18 @@ def draw_pairs(figure: Figure, groups: Mapping[str, Mapping[str, Timing]], axis:
     for heading, pair in groups.items():
         axes.text(0, top + TEXT, label(heading, 50), weight="bold")
         top += LINE
-        for name, one in pair.items():
-            _box(axes, 0, top, one.median_us * scale, THIN, names.index(name))
-            _quartiles(axes, (one.q1_us * scale, one.q3_us * scale), top + THIN / 2)
-            text = f"{label(name, 10)} {format_value(one.median_us, 'us')}"
-            axes.text(_reach(one) * scale + 7, top + THIN / 2, text, va="center")
+        for name, timing in pair.items():
+            _box(axes, 0, top, timing.median_us * scale, THIN, names.index(name))
+            _quartiles(axes, (timing.q1_us * scale, timing.q3_us * scale), top + THIN / 2)
+            text = f"{label(name, 10)} {format_value(timing.median_us, 'us')}"
+            axes.text(_reach(timing) * scale + 7, top + THIN / 2, text, va="center")
             top += THIN + 4
         top += GAP
     _amounts(axes, scale, "us", axis)
 
 
-def _reach(one: Timing) -> float:
-    return max(one.median_us, one.q3_us)
+def _reach(timing: Timing) -> float:
+    return max(timing.median_us, timing.q3_us)
 
 
 def _quartiles(axes: Axes, ends: tuple[float, float], middle: float) -> None:

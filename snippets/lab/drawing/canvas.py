@@ -40,15 +40,15 @@ _METADATA = ("_unsafe_view", "as_strided", "expand", "permute", "reshape", "t", 
 """Operators in the name of a fused kernel that compute nothing."""
 
 
-def slice_names(one: Slice) -> tuple[str, str]:
+def slice_names(piece: Slice) -> tuple[str, str]:
     """What to call a slice: in full, and in short where it is narrow. Untrusted text, like the name it is made from."""
-    if not isinstance(one.source, GpuActivity):
-        return one.name, one.name.rpartition("::")[2]
-    decoded = decode_kernel_name(one.name)
-    if one.source.kind != "kernel":
-        return decoded.short, one.kind
+    if not isinstance(piece.source, GpuActivity):
+        return piece.name, piece.name.rpartition("::")[2]
+    decoded = decode_kernel_name(piece.name)
+    if piece.source.kind != "kernel":
+        return decoded.short, piece.kind
     fused = [op for op in decoded.fused if op not in _METADATA]
-    parts = ["GEMM", *fused] if one.kind == "gemm" else fused
+    parts = ["GEMM", *fused] if piece.kind == "gemm" else fused
     return decoded.short, " + ".join(parts) or decoded.short.partition(" (")[0]
 
 
@@ -78,48 +78,51 @@ class Canvas:
         """A duration as a share of the scale, never so small that it is not drawn."""
         return f"{max(_LEAST_PERCENT, round(100 * duration_us / self.span_us, 3)):g}%"
 
-    def add(self, place: int, heading: str, said: tuple[str, str], each: Sequence[Lane]) -> None:
+    def add(self, index: int, heading: str, phrases: tuple[str, str], lanes: Sequence[Lane]) -> None:
         """A step below those drawn before, with the arrows from its calls to what they started."""
         self.height += _HEAD_PX
         top = self.height
         self.names.append(f'<text class="heading" y="{self.height - 22}">{escape(heading)}</text>')
-        more = f'<tspan>{said[0]}</tspan><tspan class="more">; {said[1]}</tspan>'
+        more = f'<tspan>{phrases[0]}</tspan><tspan class="more">; {phrases[1]}</tspan>'
         self.names.append(f'<text class="said" y="{self.height - 8}">{more}</text>')
         ends: dict[int, tuple[Slice, int]] = {}
         self.slices.append(f'<g role="group" aria-label="{escape(heading)}">')
-        for lane in each:
+        for lane in lanes:
             row_px = _GPU_ROW_PX if lane.is_gpu else _CPU_ROW_PX
             self.names.append(f'<text y="{self.height + _NAME_PX - 4}">{escape(lane.name)}</text>')
             self.height += _NAME_PX
-            for one in lane.slices:
-                y = self.height + one.row * row_px
-                pair = "" if one.pair is None else f' data-pair="{place}.{one.pair}"'
-                self.slices.append(self._slice(one, y, row_px - 2, pair))
-                if one.kind == "call" and one.pair is not None:
-                    ends[one.pair] = one, y + row_px - 2
-                elif one.pair in ends:
-                    self.arrows.append(self._arrow(*ends[one.pair], one, y, pair))
+            for piece in lane.slices:
+                y = self.height + piece.row * row_px
+                pair = "" if piece.pair is None else f' data-pair="{index}.{piece.pair}"'
+                self.slices.append(self._slice(piece, y, row_px - 2, pair))
+                if piece.kind == "call" and piece.pair is not None:
+                    ends[piece.pair] = piece, y + row_px - 2
+                elif piece.pair in ends:
+                    self.arrows.append(self._arrow(*ends[piece.pair], piece, y, pair))
             self.height += lane.rows * row_px
         self.slices.append("</g>")
-        self._region([one for lane in each for one in lane.slices if one.kind == "label"], top)
+        self._region([piece for lane in lanes for piece in lane.slices if piece.kind == "label"], top)
 
     def _region(self, labels: Sequence[Slice], top: int) -> None:
         """The time of the marked span, behind all lanes of its step."""
-        for one in labels:
-            wide, high = self.width(one.duration_us), self.height - top
-            self.regions.append(f'<rect x="{self.x(one.start_us)}" y="{top}" width="{wide}" height="{high}"/>')
+        for piece in labels:
+            wide, high = self.width(piece.duration_us), self.height - top
+            self.regions.append(f'<rect x="{self.x(piece.start_us)}" y="{top}" width="{wide}" height="{high}"/>')
 
-    def _slice(self, one: Slice, y: int, height: int, pair: str) -> str:
-        full, short = slice_names(one)
-        fill = f' fill="url(#{self.ident}-{one.kind})"' if one.kind in PATTERNS else ""
+    def _slice(self, piece: Slice, y: int, height: int, pair: str) -> str:
+        full, short = slice_names(piece)
+        fill = f' fill="url(#{self.ident}-{piece.kind})"' if piece.kind in PATTERNS else ""
         narrow = "" if short == full else f' data-short="{escape(short)}"'
-        lines = [*dict.fromkeys((full, one.name)), f"{duration_text(one)}, begins after {exact_time(one.start_us)}"]
+        lines = [
+            *dict.fromkeys((full, piece.name)),
+            f"{duration_text(piece)}, begins after {exact_time(piece.start_us)}",
+        ]
         title = escape("\n".join(lines), quote=False)
-        shown = fitted((full, short), one.duration_us / self.span_us * _REFERENCE_PX)
+        text = fitted((full, short), piece.duration_us / self.span_us * _REFERENCE_PX)
         return (
-            f'<svg class="slice {one.kind}"{pair}{narrow} x="{self.x(one.start_us)}" y="{y}" '
-            f'width="{self.width(one.duration_us)}" height="{height}"><title>{title}</title>'
-            f'<rect width="100%" height="100%"{fill}/><text x="3" y="{height // 2 + 4}">{escape(shown)}</text></svg>'
+            f'<svg class="slice {piece.kind}"{pair}{narrow} x="{self.x(piece.start_us)}" y="{y}" '
+            f'width="{self.width(piece.duration_us)}" height="{height}"><title>{title}</title>'
+            f'<rect width="100%" height="100%"{fill}/><text x="3" y="{height // 2 + 4}">{escape(text)}</text></svg>'
         )
 
     def _arrow(self, call: Slice, bottom: int, work: Slice, top: int, pair: str) -> str:
@@ -157,9 +160,9 @@ def ticks_us(begin_us: float, span_us: float) -> list[float]:
     """Round times for the axis: at most six, none so near the end that its name would be cut off."""
     rough = span_us / _MOST_TICKS
     power = 10.0 ** math.floor(math.log10(rough))
-    every = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
-    first, last = math.ceil(begin_us / every), math.floor((begin_us + _LAST_TICK * span_us) / every)
-    return [round(place * every, 9) for place in range(first, last + 1)]
+    interval = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
+    first, last = math.ceil(begin_us / interval), math.floor((begin_us + _LAST_TICK * span_us) / interval)
+    return [round(index * interval, 9) for index in range(first, last + 1)]
 
 
 def exact_time(time_us: float) -> str:
@@ -167,6 +170,6 @@ def exact_time(time_us: float) -> str:
     return f"{time_us:,.1f} µs"
 
 
-def duration_text(one: Slice) -> str:
+def duration_text(piece: Slice) -> str:
     """How long a slice takes."""
-    return format_value(one.duration_us, "us")
+    return format_value(piece.duration_us, "us")

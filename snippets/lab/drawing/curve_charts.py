@@ -62,6 +62,7 @@ def roofline_of(
         ident=chart_id("chart", device, caption),
         title=caption,
         description=" ".join([*sentences, f"The roof is {roof}."]),
+        data=(points, roof),
     )
     head = ["step", "FLOP per byte", "rate", "of the roof", "time", "quartiles"]
     numbers = table(numbers_caption(caption), head, rows)
@@ -102,6 +103,7 @@ def regimes(
         ident=chart_id("chart", device, caption),
         title=caption,
         description=" ".join(f"{heading}: {_ends(sweep, unit)}" for heading, sweep in sweeps.items()),
+        data=(sweeps, unit),
     )
     rows: list[Sequence[Cell]] = [
         [heading, f"{at:,g}", *(figure_cell(Figure.from_timing(getattr(sweep, kind)[index])) for kind, _ in LINES)]

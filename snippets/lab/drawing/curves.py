@@ -55,14 +55,14 @@ class Scale:
         """Where a value is drawn."""
         return self.start + (self.end - self.start) * math.log(value / self.low) / math.log(self.high / self.low)
 
-    def ticks(self, most: int) -> list[float]:
+    def ticks(self, limit: int) -> list[float]:
         """Round values from low to high: as many as there are with at most `most` of them."""
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         inside: list[float] = []
         for steps, apart in [((1, 2, 5), 1), ((1, 3), 1), *(((1,), apart) for apart in range(1, last - first + 1))]:
             values = (step * 10.0**power for power in range(first, last + 1, apart) for step in steps)
             inside = [value for value in values if self.low <= value <= self.high]
-            if len(inside) <= most:
+            if len(inside) <= limit:
                 break
         return inside
 
@@ -143,7 +143,7 @@ def draw_roofline(figure: Figure, points: Mapping[str, RooflinePoint], roof: Roo
     rows(axes, [(y(value), f"{value / scale:,g}") for value in y.ticks(6)])
     axes.text(EDGE - LEFT, -6, unit)
     corners = (x.low, roof.ridge, x.high)
-    axes.plot([x(one) for one in corners], [y(roof(one)) for one in corners], color=INK, linewidth=2.2)
+    axes.plot([x(corner) for corner in corners], [y(roof(corner)) for corner in corners], color=INK, linewidth=2.2)
     compute = f"{label(roof.compute, 24)}: {format_value(roof.flops_per_s, 'flop/s')}"
     axes.text(width, y(roof.flops_per_s) - 6, compute, ha="right")
     memory = f"{label(roof.memory, 16)}: {format_value(roof.bytes_per_s, 'bytes/s')}"
@@ -160,8 +160,8 @@ def _points(axes: Axes, points: Mapping[str, RooflinePoint], x: Scale, y: Scale,
     """Each step as a marker with its quartiles; name and rate on a line of their own below `under`, aside if it can."""
     ordered = sorted(enumerate(points.items()), key=lambda item: -item[1][1].rate)
     lines = _lines_apart([y(point.rate) for _, (_, point) in ordered], under + NAME, y.start)
-    for (place, (name, point)), line in zip(ordered, lines, strict=True):
-        across, down, color = x(point.intensity), y(point.rate), SERIES[place % len(SERIES)]
+    for (index, (name, point)), line in zip(ordered, lines, strict=True):
+        across, down, color = x(point.intensity), y(point.rate), SERIES[index % len(SERIES)]
         text = _named(name, point)
         aside = min(across + ASIDE, x.end - LETTER * len(text))
         is_before = aside <= across and abs(line - down) < NAME and across - ASIDE > LETTER * len(text)
@@ -170,7 +170,7 @@ def _points(axes: Axes, points: Mapping[str, RooflinePoint], x: Scale, y: Scale,
         end = (aside + 4, line) if is_before else (aside - 4, line) if aside > across else (across, line - TEXT)
         axes.plot([across, end[0]], [down, end[1]], color=color, linewidth=1)
         axes.plot([across, across], [y(rate) for rate in point.quartiles], color=color, linewidth=2)
-        axes.plot([across], [down], MARKERS[place % len(MARKERS)], color=color, markeredgecolor=PAPER, markersize=9)
+        axes.plot([across], [down], MARKERS[index % len(MARKERS)], color=color, markeredgecolor=PAPER, markersize=9)
         mark = axes.text(aside, line + TEXT / 3, text, ha="right" if is_before else "left")
         if is_before:  # over the roof, if it comes to that
             mark.set_bbox({"facecolor": PAPER, "linewidth": 0, "pad": 1})
@@ -197,7 +197,7 @@ class Sweep:
     def overhead_bound(self) -> int:
         """How many sizes, counted from the smallest, until the CPU is never again the slower one."""
         slower = [cpu.median_us > gpu.median_us for cpu, gpu in zip(self.enqueue, self.interleaved, strict=True)]
-        return max((place for place, is_slower in enumerate(slower, 1) if is_slower), default=0)
+        return max((index for index, is_slower in enumerate(slower, 1) if is_slower), default=0)
 
     @property
     def crossing(self) -> float:
@@ -209,7 +209,7 @@ class Sweep:
         if count in (0, len(self.sizes)):
             return self.sizes[max(0, count - 1)]
         before, after = (
-            math.log(self.enqueue[place].median_us / self.interleaved[place].median_us) for place in (count - 1, count)
+            math.log(self.enqueue[index].median_us / self.interleaved[index].median_us) for index in (count - 1, count)
         )
         share = before / (before - after)
         return math.exp((1 - share) * math.log(self.sizes[count - 1]) + share * math.log(self.sizes[count]))
@@ -240,17 +240,17 @@ def draw_regimes(figure: Figure, sweeps: Mapping[str, Sweep], axis: str) -> None
         us
         for sweep in sweeps.values()
         for name, _ in LINES
-        for one in getattr(sweep, name)
-        for us in (one.q1_us, one.q3_us)
+        for timing in getattr(sweep, name)
+        for us in (timing.q1_us, timing.q3_us)
     ]
     x = Scale(sizes[0], sizes[-1], 8, width - 8)
     y = Scale(min(bounds) / 1.4, max(bounds) * 1.4, PANEL, 0)
     _key(canvas(figure, 0, 2 * LINE))
-    for place, (heading, sweep) in enumerate(sweeps.items()):
-        axes = plot(figure, SIDE, 2 * LINE + place * (GAP + LINE + PANEL) + GAP + LINE, width, PANEL)
+    for index, (heading, sweep) in enumerate(sweeps.items()):
+        axes = plot(figure, SIDE, 2 * LINE + index * (GAP + LINE + PANEL) + GAP + LINE, width, PANEL)
         axes.set(xlim=(0, width), ylim=(PANEL, 0))
         axes.text(EDGE - SIDE, -6, f"{label(heading, 24)}: {sweep.regime(axis)}", weight="bold")
-        is_last = place == len(sweeps) - 1
+        is_last = index == len(sweeps) - 1
         words = [(x(size), f"{size:,.0f}" if is_last else "") for size in sizes]
         columns(axes, _apart(words), axis if is_last else "")
         rows(axes, [(y(us), plain(us, "us")) for us in y.ticks(4)])
@@ -262,41 +262,41 @@ def draw_regimes(figure: Figure, sweeps: Mapping[str, Sweep], axis: str) -> None
 
 def _apart(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
     """The ticks, without the words of those that would run into a later one: the end of a scale must be told."""
-    free, found = math.inf, []
-    for place, text in reversed(ticks):
+    free, kept = math.inf, []
+    for index, text in reversed(ticks):
         half = len(text) * LETTER / 2
-        fits = place + half <= free
-        found.append((place, text if fits else ""))
-        free = place - half - LETTER if fits else free
-    return found[::-1]
+        fits = index + half <= free
+        kept.append((index, text if fits else ""))
+        free = index - half - LETTER if fits else free
+    return kept[::-1]
 
 
 def _lines(axes: Axes, sweep: Sweep, x: Scale, y: Scale) -> None:
     across = [x(size) for size in sweep.sizes]
-    for place, (name, _) in reversed(list(enumerate(LINES))):
+    for index, (name, _) in reversed(list(enumerate(LINES))):
         timings: Sequence[Timing] = getattr(sweep, name)
-        around = [*(y(one.q1_us) for one in timings), *(y(one.q3_us) for one in reversed(timings))]
-        axes.fill([*across, *reversed(across)], around, color=SERIES[place], alpha=0.3, linewidth=0)
-        axes.plot(across, [y(one.median_us) for one in timings], **_mark(place))
+        around = [*(y(timing.q1_us) for timing in timings), *(y(timing.q3_us) for timing in reversed(timings))]
+        axes.fill([*across, *reversed(across)], around, color=SERIES[index], alpha=0.3, linewidth=0)
+        axes.plot(across, [y(timing.median_us) for timing in timings], **_mark(index))
 
 
-def _mark(place: int) -> dict[str, Any]:
+def _mark(index: int) -> dict[str, Any]:
     """Filled markers on lines for the two that take turns in limiting; open ones on dots for what follows them."""
-    is_open = place == 2
+    is_open = index == 2
     return {
-        "color": SERIES[place],
-        "marker": MARKERS[place],
+        "color": SERIES[index],
+        "marker": MARKERS[index],
         "linestyle": ":" if is_open else "-",
         "linewidth": 1.8,
         "markersize": 11 if is_open else 7,
         "markeredgewidth": 1.6 if is_open else 0.8,
-        "markerfacecolor": "none" if is_open else SERIES[place],
+        "markerfacecolor": "none" if is_open else SERIES[index],
     }
 
 
 def _key(strip: Axes) -> None:
-    for left, place in ((EDGE, 0), (EDGE + 128, 1), (EDGE + 256, 2)):
-        strip.plot([left + 1, left + 12, left + 23], [TEXT - 4] * 3, markevery=[1], **_mark(place))
-        strip.text(left + 30, TEXT, LINES[place][1])
+    for left, index in ((EDGE, 0), (EDGE + 128, 1), (EDGE + 256, 2)):
+        strip.plot([left + 1, left + 12, left + 23], [TEXT - 4] * 3, markevery=[1], **_mark(index))
+        strip.text(left + 30, TEXT, LINES[index][1])
     strip.fill([EDGE, EDGE + 25, EDGE + 25, EDGE], [LINE + 1, LINE + 1, LINE + TEXT + 1, LINE + TEXT + 1], color=BAND)
     strip.text(EDGE + 30, LINE + TEXT, "overhead-bound: the CPU takes longer than the GPU")

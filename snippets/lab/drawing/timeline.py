@@ -110,7 +110,7 @@ def describe_step(step: Step) -> tuple[str, str]:
     counts = {"kernel": len(step.kernels), "copy": len(step.memcpys), "fill": len(step.memsets)}
     parts = [f"{count} {name if count == 1 else _MANY[name]}" for name, count in counts.items() if count]
     busy = format_value(busy_us(step.activities), "us")
-    done = format_value(max(one.end_us for one in step.activities) - step.start_us, "us")
+    done = format_value(max(piece.end_us for piece in step.activities) - step.start_us, "us")
     return f"{', '.join(parts)}, GPU busy {busy}", f"GPU done after {done}, CPU after {cpu}"
 
 
@@ -123,12 +123,15 @@ def _legend(kind: Kind, ident: str) -> str:
 def _tables(caption: str, heading: str, step_lanes: Sequence[Lane]) -> Html:
     """All slices in the order in which they are drawn; the first cell of a row is what the slice is called."""
     work: dict[int | None, list[str]] = defaultdict(list)
-    for one in (one for lane in step_lanes if lane.is_gpu for one in lane.slices):
-        work[one.pair].append(slice_names(one)[1])
+    for piece in (piece for lane in step_lanes if lane.is_gpu for piece in lane.slices):
+        work[piece.pair].append(slice_names(piece)[1])
     cpu = [
-        _cpu_row(f"{heading}: {lane.name}", one, work) for lane in step_lanes if not lane.is_gpu for one in lane.slices
+        _cpu_row(f"{heading}: {lane.name}", piece, work)
+        for lane in step_lanes
+        if not lane.is_gpu
+        for piece in lane.slices
     ]
-    gpu = [_gpu_row(f"{heading}: {lane.name}", one) for lane in step_lanes if lane.is_gpu for one in lane.slices]
+    gpu = [_gpu_row(f"{heading}: {lane.name}", piece) for lane in step_lanes if lane.is_gpu for piece in lane.slices]
     cpu_head = ["name", "what", "lane", "starts on the GPU", "begins after", "lasts"]
     gpu_head = ["what", "name", "lane", "operator", "call", "begins after", "lasts", "launch delay", "grid", "block"]
     gpu_head += ["registers", "shared memory, bytes", "moved, bytes"]
@@ -136,24 +139,31 @@ def _tables(caption: str, heading: str, step_lanes: Sequence[Lane]) -> Html:
     return Html(shown + (table(f"{caption}: {heading}, GPU", gpu_head, gpu, text_columns=5) if gpu else _NOTHING))
 
 
-def _cpu_row(place: str, one: Slice, work: Mapping[int | None, Sequence[str]]) -> list[Cell]:
-    started = work.get(one.pair, ()) if one.pair is not None else ()
-    said = ", ".join(started) if len(started) < 4 else f"{len(started):,} activities"
-    return [_code(one.name), SLICE_KINDS[one.kind], place, said or None, exact_time(one.start_us), duration_text(one)]
+def _cpu_row(lane: str, piece: Slice, work: Mapping[int | None, Sequence[str]]) -> list[Cell]:
+    started = work.get(piece.pair, ()) if piece.pair is not None else ()
+    launched = ", ".join(started) if len(started) < 4 else f"{len(started):,} activities"
+    return [
+        _code(piece.name),
+        SLICE_KINDS[piece.kind],
+        lane,
+        launched or None,
+        exact_time(piece.start_us),
+        duration_text(piece),
+    ]
 
 
-def _gpu_row(place: str, one: Slice) -> list[Cell]:
-    activity = one.source
+def _gpu_row(lane: str, piece: Slice) -> list[Cell]:
+    activity = piece.source
     assert isinstance(activity, GpuActivity)
     op, launch, delay = activity.op, activity.launch, activity.launch_delay_us
     return [
-        slice_names(one)[0],
-        _code(one.name),
-        place,
+        slice_names(piece)[0],
+        _code(piece.name),
+        lane,
         _code(op.name) if op else None,
         _code(launch.name) if launch else None,
-        exact_time(one.start_us),
-        duration_text(one),
+        exact_time(piece.start_us),
+        duration_text(piece),
         None if delay is None else format_value(delay, "us"),
         _sizes(activity.grid),
         _sizes(activity.block),

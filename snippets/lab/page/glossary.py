@@ -43,15 +43,15 @@ class Term:
 
 def read_terms(text: str) -> list[Term]:
     """The terms of a file like terms.txt, in its order. Raises `ValueError` for an entry that is not well formed."""
-    found = []
+    terms = []
     for section, body in _SECTION.findall(text):
         for entry in body.strip().split("\n\n"):
             match = _TERM.fullmatch(entry)
             if match is None:
                 raise ValueError(f"not a term with its meaning and its place: {entry!r}")
             name, meaning, page, anchor = match.groups()
-            found.append(Term(name, meaning, page, anchor, has_tooltip=section == "tooltips"))
-    return found
+            terms.append(Term(name, meaning, page, anchor, has_tooltip=section == "tooltips"))
+    return terms
 
 
 def glossary_terms(device: Device) -> Html:
@@ -59,16 +59,16 @@ def glossary_terms(device: Device) -> Html:
 
     Raises `ValueError` when a term's place does not exist.
     """
-    found = sorted(read_terms(TERMS.read_text(encoding="utf-8")), key=lambda term: term.name.casefold())
-    return Html(f'<div class="glossary">{"".join(_entry(term) for term in found)}</div>')
+    terms = sorted(read_terms(TERMS.read_text(encoding="utf-8")), key=lambda term: term.name.casefold())
+    return Html(f'<div class="glossary">{"".join(_entry(term) for term in terms)}</div>')
 
 
 def _entry(term: Term) -> str:
     anchor = heading_slug(term.name)
-    place = f'<a href="../{term.page}/#{term.anchor}">{escape(heading(term))}</a>'
+    link = f'<a href="../{term.page}/#{term.anchor}">{escape(heading(term))}</a>'
     return (
         f'<h2 id="{anchor}">{escape(term.name)}<a class="headerlink" href="#{anchor}" title="Permanent link">¶</a></h2>'
-        f"<p>{escape(term.meaning)} {place}</p>"
+        f"<p>{escape(term.meaning)} {link}</p>"
     )
 
 

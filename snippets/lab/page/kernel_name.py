@@ -51,12 +51,12 @@ def _is_kernel(text: str) -> bool:
 def _parts(text: str) -> list[tuple[str, str]]:
     """The parts with the separators after them. What stands in brackets is not split: a C++ name has commas."""
     parts, depth, begin = [], 0, 0
-    for found in _BRACKET_OR_SEPARATOR.finditer(text):
-        if found["open"]:
+    for match in _BRACKET_OR_SEPARATOR.finditer(text):
+        if match["open"]:
             depth += 1
-        elif found["close"]:
+        elif match["close"]:
             depth = max(0, depth - 1)
-        elif found["separator"] and depth == 0:
-            parts.append((text[begin : found.start()], found[0]))
-            begin = found.end()
+        elif match["separator"] and depth == 0:
+            parts.append((text[begin : match.start()], match[0]))
+            begin = match.end()
     return [*parts, (text[begin:], "")]

@@ -18,8 +18,8 @@ _DESCRIPTION = re.compile(r"\A---\n(?:.*\n)*?description: (.+)\n")
 
 def chapters_in_nav(config: str) -> dict[str, str]:
     """Name of a chapter -> its title, in order, from the text of mkdocs.yml."""
-    found = NAV_CHAPTERS.search(config)
-    return {one["page"]: one["title"] for one in _PAGE.finditer(found["pages"])} if found else {}
+    section = NAV_CHAPTERS.search(config)
+    return {match["page"]: match["title"] for match in _PAGE.finditer(section["pages"])} if section else {}
 
 
 def chapter_list(device: Device) -> Html:

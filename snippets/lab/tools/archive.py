@@ -11,7 +11,8 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from snippets.lab.notebooks.files import PREFIX, adopt, dumped, load_notebook, notebooks
+from snippets.lab.notebooks.files import PREFIX, adopt, load_notebook, notebooks
+from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root, slug
 from snippets.lab.recording.loading import load_recording
 from snippets.lab.recording.saving import pack_trace, save_recording, write_file
@@ -54,6 +55,9 @@ class Limits:
     """Once decompressed."""
 
 
+LIMITS = Limits()
+
+
 class ArchiveError(RecordingError):
     """An archive that does not hold recordings, whole and unaltered; nothing of it was unpacked."""
 
@@ -78,7 +82,7 @@ def pack_archive(root: Path, device: str, target: Path) -> int:
     return len(files)
 
 
-def unpack_archive(root: Path, source: Path, limits: Limits = Limits()) -> tuple[list[str], list[str]]:
+def unpack_archive(root: Path, source: Path, limits: Limits = LIMITS) -> tuple[list[str], list[str]]:
     """Check every file of an archive, then write those that are not older than what is here.
 
     Returns the ids of the recordings, device first: what was written, and what was kept because it is newer.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from os.path import relpath
 from pathlib import Path
 
-from snippets.lab.experiment import Experiment, UnknownName, chapters, find
+from snippets.lab.experiment import Experiment, UnknownName, Value, chapters, find
 from snippets.lab.notebooks.files import PREFIX, find_notebook
 from snippets.lab.recording.device import recordings_root
 
@@ -32,18 +31,23 @@ def command(arguments: argparse.Namespace) -> int:
     """Profile one experiment in this process with parameters from the command line."""
     experiment = select_experiment(arguments.experiment)
     parser = build_options(experiment)
-    given = parse_options(parser, arguments.options)
-    device, trace_dir = given.pop("device"), given.pop("trace_dir")
+    given = parser.parse_args(arguments.options)
+    parameters: dict[str, Value] = {name: getattr(given, name) for name in experiment.parameters}
+    for name, value in parameters.items():
+        if isinstance(value, int) and value < 1:
+            parser.error(f"--{name} {value}: at least 1 is needed")
+    if given.trace_dir is not None and given.trace_dir.exists() and not given.trace_dir.is_dir():
+        parser.error(f"--trace-dir {given.trace_dir}: is a file; give a folder, which is made if need be")
 
     import torch
 
     from snippets.lab.capture.profile_here import profile_here
 
-    if device == "cuda" and not torch.cuda.is_available():
+    if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("there is no CUDA GPU here; leave --device out to run on the CPU")
-    if given != dict(experiment.parameters):
-        experiment = replace(experiment.at(**given), sweep=())
-    profile_here(experiment, device or ("cuda" if torch.cuda.is_available() else "cpu"), trace_dir)
+    if parameters != dict(experiment.parameters):
+        experiment = replace(experiment.at(**parameters), sweep=())
+    profile_here(experiment, given.device or ("cuda" if torch.cuda.is_available() else "cpu"), given.trace_dir)
     return 0
 
 
@@ -70,15 +74,3 @@ def build_options(experiment: Experiment) -> argparse.ArgumentParser:
     for parameter, default in experiment.parameters.items():
         parser.add_argument(f"--{parameter}", type=type(default), default=default, help=f"default {default}")
     return parser
-
-
-def parse_options(parser: argparse.ArgumentParser, options: Sequence[str]) -> dict[str, object]:
-    """Parse and check the options after an experiment's name."""
-    given = vars(parser.parse_args(options))
-    for parameter, value in given.items():
-        if isinstance(value, int) and value < 1:
-            parser.error(f"--{parameter} {value}: at least 1 is needed")
-    trace_dir = given["trace_dir"]
-    if trace_dir is not None and trace_dir.exists() and not trace_dir.is_dir():
-        parser.error(f"--trace-dir {trace_dir}: is a file; give a folder, which is made if need be")
-    return given

@@ -31,10 +31,12 @@ def align(before: Step, after: Step) -> tuple[Change, ...]:
     operation and number agree, else all in one pair, such as GELU and a product for the kernel that fuses them.
     `vanished` and `new`: nothing of their kind stands there in the other step.
     """
-    pairs: list[Change] = []
-    for equal, gone, come in _blocks(before.activities, after.activities, lambda one: (one.kind, one.name)):
-        pairs += [Change("same", tuple(gone), tuple(come))] if equal else _by_operation(gone, come)
-    return tuple(pairs)
+    changes: list[Change] = []
+    for is_same, old_run, new_run in _blocks(
+        before.activities, after.activities, lambda activity: (activity.kind, activity.name)
+    ):
+        changes += [Change("same", tuple(old_run), tuple(new_run))] if is_same else _by_operation(old_run, new_run)
+    return tuple(changes)
 
 
 def _blocks(
@@ -43,12 +45,12 @@ def _blocks(
     """Both sequences cut up: single items that are equal by `key`, and what stands between them."""
     start = other_start = 0
     common = _common(list(map(key, before)), list(map(key, after)))
-    for place, other in [*common, (len(before), len(after))]:
-        if start < place or other_start < other:
-            yield False, before[start:place], after[other_start:other]
-        start, other_start = place + 1, other + 1
-        if place < len(before):
-            yield True, before[place:start], after[other:other_start]
+    for index, other_index in [*common, (len(before), len(after))]:
+        if start < index or other_start < other_index:
+            yield False, before[start:index], after[other_start:other_index]
+        start, other_start = index + 1, other_index + 1
+        if index < len(before):
+            yield True, before[index:start], after[other_index:other_start]
 
 
 def _common(before: Sequence[Hashable], after: Sequence[Hashable]) -> list[tuple[int, int]]:
@@ -57,31 +59,31 @@ def _common(before: Sequence[Hashable], after: Sequence[Hashable]) -> list[tuple
     Bit-parallel (Hyyrö 2004): a row for each item of `before`, and in it a bit for each of `after`, 0 where the
     sequence gets longer. Thousands of kernels take a fraction of a second; `difflib` takes minutes for repeated layers.
     """
-    places: dict[Hashable, int] = defaultdict(int)
-    for other, item in enumerate(after):
-        places[item] |= 1 << other
+    bits_of: dict[Hashable, int] = defaultdict(int)
+    for other_index, item in enumerate(after):
+        bits_of[item] |= 1 << other_index
     rows = [(1 << len(after)) - 1]
     for item in before:
-        matched = rows[-1] & places[item]
+        matched = rows[-1] & bits_of[item]
         rows.append(((rows[-1] + matched) | (rows[-1] - matched)) & rows[0])
-    found: list[tuple[int, int]] = []
-    place, other = len(before), len(after)
-    while place and other:
-        bit = 1 << (other - 1)
-        if rows[place] & bit:
-            other -= 1
-        elif not rows[place - 1] & bit:
-            place -= 1
+    common: list[tuple[int, int]] = []
+    index, other_index = len(before), len(after)
+    while index and other_index:
+        bit = 1 << (other_index - 1)
+        if rows[index] & bit:
+            other_index -= 1
+        elif not rows[index - 1] & bit:
+            index -= 1
         else:
-            place, other = place - 1, other - 1
-            found.append((place, other))
-    return found[::-1]
+            index, other_index = index - 1, other_index - 1
+            common.append((index, other_index))
+    return common[::-1]
 
 
-def _by_operation(gone: Sequence[GpuActivity], come: Sequence[GpuActivity]) -> Iterator[Change]:
+def _by_operation(old_run: Sequence[GpuActivity], new_run: Sequence[GpuActivity]) -> Iterator[Change]:
     """Pairs for what stands between two equal neighbors: a run of one operation takes the place of another of it."""
-    for equal, old, new in _blocks(_runs(gone), _runs(come), lambda run: _operation(run[0])):
-        if equal:
+    for is_same, old, new in _blocks(_runs(old_run), _runs(new_run), lambda run: _operation(run[0])):
+        if is_same:
             yield from _replaced(old[0], new[0])
         else:
             yield from _changed(tuple(chain.from_iterable(old)), tuple(chain.from_iterable(new)))
@@ -100,13 +102,13 @@ def _replaced(old: tuple[GpuActivity, ...], new: tuple[GpuActivity, ...]) -> Ite
     if len(old) != len(new):
         yield Change("replaced", old, new)
         return
-    for one, other in zip(old, new, strict=True):
-        yield Change("replaced", (one,), (other,))
+    for was, now in zip(old, new, strict=True):
+        yield Change("replaced", (was,), (now,))
 
 
 def _changed(old: tuple[GpuActivity, ...], new: tuple[GpuActivity, ...]) -> Iterator[Change]:
     if old and new:
         yield Change("replaced", old, new)
         return
-    yield from (Change("vanished", (one,), ()) for one in old)
-    yield from (Change("new", (), (one,)) for one in new)
+    yield from (Change("vanished", (activity,), ()) for activity in old)
+    yield from (Change("new", (), (activity,)) for activity in new)

@@ -192,7 +192,7 @@ class _ShapesOf(dict[bytes, Shapes]):
 class _TypesOf(dict[bytes, tuple[str, ...]]):
     def __missing__(self, text: bytes) -> tuple[str, ...]:
         given = _plain(text)
-        types = tuple(one if isinstance(one, str) else "" for one in given) if isinstance(given, list) else ()
+        types = tuple(kind if isinstance(kind, str) else "" for kind in given) if isinstance(given, list) else ()
         return self.setdefault(text, types)
 
 
@@ -227,9 +227,9 @@ def _steps(
     ops = [starting_in(cpu_ops, op.start_us, op.end_us) for _, op in own]
     calls_of = [starting_in(calls, op.start_us, op.end_us) for _, op in own]
     launched_in: dict[int | None, int | None] = {call.correlation: None for call in calls if call.correlation}
-    for place, mine in enumerate(calls_of):
-        launched_in.update((call.correlation, place) for call in mine if call.correlation)
-    windows = _gpu_windows(gpu_annotations, {number: place for place, (number, _) in enumerate(own)})
+    for index, mine in enumerate(calls_of):
+        launched_in.update((call.correlation, index) for call in mine if call.correlation)
+    windows = _gpu_windows(gpu_annotations, {number: index for index, (number, _) in enumerate(own)})
     work: list[list[GpuActivity]] = [[] for _ in own]
     unattributed: list[GpuActivity] = []
     for activity in activities:
@@ -242,11 +242,11 @@ def _steps(
             op.name,
             op.start_us,
             op.end_us,
-            tuple(inner for inner in ops[place] if inner is not op),
-            tuple(calls_of[place]),
-            tuple(work[place]),
+            tuple(inner for inner in ops[index] if inner is not op),
+            tuple(calls_of[index]),
+            tuple(work[index]),
         )
-        for place, (number, op) in enumerate(own)
+        for index, (number, op) in enumerate(own)
     ), tuple(unattributed)
 
 
@@ -259,7 +259,7 @@ def _gpu_windows(annotations: tuple[Span, ...], places: dict[int, int]) -> list[
     for span in annotations:
         if (match := _STEP_NAME.fullmatch(span.name)) and int(match[1]) in places:
             spans[places[int(match[1])]].append(span)
-    return sorted((min(s.start_us for s in of), max(s.end_us for s in of), place) for place, of in spans.items())
+    return sorted((min(s.start_us for s in of), max(s.end_us for s in of), index) for index, of in spans.items())
 
 
 def _window(windows: list[Window], time_us: float) -> int | None:

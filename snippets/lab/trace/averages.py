@@ -63,19 +63,19 @@ def _add(
     parents = _parents(spans)
     children = Counter(parents)
     inside_cpu, inside_gpu = [0.0] * len(spans), [0.0] * len(spans)
-    for place in reversed(range(len(spans))):  # what is inside a span comes after it
-        span, parent = spans[place], parents[place]
+    for index in reversed(range(len(spans))):  # what is inside a span comes after it
+        span, parent = spans[index], parents[index]
         gpu = launched_us.get(span, 0.0) if isinstance(span, CpuOp) else 0.0
         row = _row(rows, span)
-        row.self_cpu_us += round(span.duration_us - inside_cpu[place], 3)
+        row.self_cpu_us += round(span.duration_us - inside_cpu[index], 3)
         row.self_gpu_us += gpu
         if parent is None or children[parent] > 1 or _row(rows, spans[parent]) is not row:
             row.cpu_us += span.duration_us
-            row.gpu_us += gpu + inside_gpu[place]
+            row.gpu_us += gpu + inside_gpu[index]
             row.calls += 1
         if parent is not None:
             inside_cpu[parent] += span.duration_us
-            inside_gpu[parent] += gpu + inside_gpu[place]
+            inside_gpu[parent] += gpu + inside_gpu[index]
 
 
 def _row(rows: dict[tuple[str, str], Average], span: CpuOp | CudaCall) -> Average:
@@ -90,10 +90,10 @@ def _parents(spans: Sequence[CpuOp | CudaCall]) -> list[int | None]:
     """The place of the innermost span around each that reaches as far."""
     parents: list[int | None] = []
     around: list[int] = []
-    for place, span in enumerate(spans):
+    for index, span in enumerate(spans):
         reach = max(span.start_us + _CLOCK_NOISE_US, span.end_us - _CLOCK_NOISE_US)
         while around and spans[around[-1]].end_us < reach:
             around.pop()
         parents.append(around[-1] if around else None)
-        around.append(place)
+        around.append(index)
     return parents

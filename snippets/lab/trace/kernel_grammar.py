@@ -107,7 +107,7 @@ class Grammar(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True
 
     def expression(self, text: str) -> re.Pattern[str]:
         """An expression of the grammar for Python: groups are named in its way, and only ASCII is letter or digit."""
-        text = re.sub(r"@([a-z]+)", lambda found: f"(?:{self.words[found[1]]})", text)
+        text = re.sub(r"@([a-z]+)", lambda match: f"(?:{self.words[match[1]]})", text)
         return re.compile(text.replace("(?<", "(?P<"), re.ASCII)
 
 
@@ -142,7 +142,7 @@ class Reading:
         self.fields: dict[str, str | None] = {}
         self.fused: list[str] = []
         self.tokens: list[Token] = []
-        self.by = next((one for one in self.grammar.compiled if one.match.match(self.text)), None)
+        self.by = next((family for family in self.grammar.compiled if family.match.match(self.text)), None)
         if self.by:
             self._read(self.by)
 
@@ -150,16 +150,16 @@ class Reading:
         state, position = "start", 0
         seen: set[tuple[str, str]] = set()
         while position < len(self.text):
-            rule, found = self._next(by, state, position)
-            if rule and found and not (by.family.once and (rule.part, found[0]) in seen):
-                seen.add((rule.part, found[0]))
+            rule, match = self._next(by, state, position)
+            if rule and match and not (by.family.once and (rule.part, match[0]) in seen):
+                seen.add((rule.part, match[0]))
                 state = rule.then or state
-                self._apply(rule, found)
-            elif found and not rule:
-                self.tokens.append(Token(found[0], NOT_KNOWN, "unknown"))
-            elif not found:
-                found = by.gap.match(self.text, position)
-            position = found.end() if found else position + 1
+                self._apply(rule, match)
+            elif match and not rule:
+                self.tokens.append(Token(match[0], NOT_KNOWN, "unknown"))
+            elif not match:
+                match = by.gap.match(self.text, position)
+            position = match.end() if match else position + 1
         if self.fused:
             self.fields["fused"] = " + ".join(self.fused)
         for field, template in by.family.defaults.items():
@@ -168,13 +168,13 @@ class Reading:
 
     def _next(self, by: CompiledFamily, state: str, position: int) -> tuple[Rule | None, re.Match[str] | None]:
         for rule, expression in by.in_state[state]:
-            found = expression.match(self.text, position)
-            if found and found.end() > position:
-                return rule, found
+            match = expression.match(self.text, position)
+            if match and match.end() > position:
+                return rule, match
         return None, by.piece.match(self.text, position) if by.piece else None
 
-    def _apply(self, rule: Rule, found: re.Match[str]) -> None:
-        values: dict[str, str | None] = found.groupdict()
+    def _apply(self, rule: Rule, match: re.Match[str]) -> None:
+        values: dict[str, str | None] = match.groupdict()
         self.fused += rule.fuse
         if rule.operators:
             names = operators(fill_template(rule.operators, values, self.grammar) or "", self.grammar)
@@ -186,7 +186,7 @@ class Reading:
                 self.fields[field] = value
         if rule.means:
             meaning = fill_template(rule.means, values, self.grammar)
-            self.tokens.append(Token(found[0], meaning or NOT_KNOWN, rule.basis if meaning else "unknown"))
+            self.tokens.append(Token(match[0], meaning or NOT_KNOWN, rule.basis if meaning else "unknown"))
 
 
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
@@ -204,14 +204,14 @@ def fill_template(template: str, values: Values, grammar: Grammar) -> str | None
 def _placed(template: str, values: Values, grammar: Grammar) -> str | None:
     parts: list[str] = []
     end = 0
-    for place in _PLACE.finditer(template):
-        value = values.get(place[1])
-        if value is not None and place[2]:
-            value = grammar.tables[place[2]].get(value)
+    for slot in _PLACE.finditer(template):
+        value = values.get(slot[1])
+        if value is not None and slot[2]:
+            value = grammar.tables[slot[2]].get(value)
         if value is None:
             return None
-        parts += [template[end : place.start()], value]
-        end = place.end()
+        parts += [template[end : slot.start()], value]
+        end = slot.end()
     return "".join([*parts, template[end:]])
 
 

@@ -148,12 +148,12 @@ def _lenient(text: Raw) -> Event | None:
 
 def _readable(given: dict[str, Raw], kind: type[Struct]) -> dict[str, Any]:
     """Those fields of `kind` that can be read, also from text: "7" is a stream."""
-    found: dict[str, Any] = {}
+    readable: dict[str, Any] = {}
     for item in msgspec.structs.fields(kind):
         with suppress(msgspec.ValidationError, KeyError):
             text = given[item.encode_name]
             if item.name == "args":
-                found["args"] = item.type(**_readable(msgspec.json.decode(text, type=dict[str, Raw]), item.type))
+                readable["args"] = item.type(**_readable(msgspec.json.decode(text, type=dict[str, Raw]), item.type))
             else:
-                found[item.name] = msgspec.json.decode(text, type=item.type, strict=False)
-    return found
+                readable[item.name] = msgspec.json.decode(text, type=item.type, strict=False)
+    return readable

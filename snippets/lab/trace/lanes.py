@@ -55,7 +55,7 @@ class Lane:
     @property
     def rows(self) -> int:
         """How many rows its slices take."""
-        return max((one.row for one in self.slices), default=-1) + 1
+        return max((each.row for each in self.slices), default=-1) + 1
 
 
 class _Rows:
@@ -86,17 +86,17 @@ def lanes(step: Step, label: str = "") -> tuple[Lane, ...]:
             pairs.setdefault(call.correlation, index)
     marked = step.find_annotation(label) if label else None
     on_cpu: list[CpuOp | CudaCall] = [*step.ops, *step.calls]
-    threads = dict.fromkeys(one.thread for one in sorted(on_cpu, key=lambda one: one.start_us))
-    streams = sorted({(one.device, one.stream) for one in step.activities})
+    threads = dict.fromkeys(each.thread for each in sorted(on_cpu, key=lambda each: each.start_us))
+    streams = sorted({(each.device, each.stream) for each in step.activities})
     one_device = len({device for device, _ in streams}) == 1
-    found = []
+    all_lanes = []
     for thread in threads:
         name = "CPU" if len(threads) == 1 else f"CPU thread {thread.rpartition('/')[2]}"
-        found.append(Lane(name, False, _on_thread(step, thread, pairs, marked)))
+        all_lanes.append(Lane(name, False, _on_thread(step, thread, pairs, marked)))
     for device, stream in streams:
         name = f"GPU stream {stream}" if one_device else f"GPU {device}, stream {stream}"
-        found.append(Lane(name, True, _on_stream(step, device, stream, pairs)))
-    return tuple(found)
+        all_lanes.append(Lane(name, True, _on_stream(step, device, stream, pairs)))
+    return tuple(all_lanes)
 
 
 def _on_thread(step: Step, thread: str, pairs: Mapping[int | None, int], marked: CpuOp | None) -> tuple[Slice, ...]:
@@ -115,8 +115,8 @@ def _on_thread(step: Step, thread: str, pairs: Mapping[int | None, int], marked:
 
 def _on_stream(step: Step, device: int, stream: int, pairs: Mapping[int | None, int]) -> tuple[Slice, ...]:
     rows = _Rows()
-    mine = (one for one in step.activities if (one.device, one.stream) == (device, stream))
-    return tuple(_slice(step, one, _kind(one), rows.place(one), pairs.get(one.correlation)) for one in mine)
+    mine = (each for each in step.activities if (each.device, each.stream) == (device, stream))
+    return tuple(_slice(step, each, _kind(each), rows.place(each), pairs.get(each.correlation)) for each in mine)
 
 
 def _slice(step: Step, source: CpuOp | CudaCall | GpuActivity, kind: Kind, row: int, pair: int | None) -> Slice:

@@ -100,10 +100,10 @@ def step_work(
     Two inputs that are one tensor count twice, and what `addmm` adds counts also when its `beta` is 0: the trace
     tells neither.
     """
-    told = known(step) if callable(known) else known or {}
+    stated = known(step) if callable(known) else known or {}
     kernels = Counter(activity.op for activity in step.activities if activity.kind == "kernel")
     return tuple(
-        ActivityWork(*told[index]) if index in told else _work(activity, kernels[activity.op])
+        ActivityWork(*stated[index]) if index in stated else _work(activity, kernels[activity.op])
         for index, activity in enumerate(step.activities)
     )
 
@@ -167,13 +167,13 @@ def _product(
 
 def _pointwise(inputs: Sequence[_Tensor | None], count: int, *, in_place: bool) -> ActivityWork:
     """Of an operator that reads its first `count` inputs, broadcast to one shape, and writes one output of it."""
-    read = [one for one in inputs[:count] if one is not None and one.shape]
-    if not read or {one.type for one in read} - _FLOATS or len({one.type for one in read}) > 1:
+    read = [tensor for tensor in inputs[:count] if tensor is not None and tensor.shape]
+    if not read or {tensor.type for tensor in read} - _FLOATS or len({tensor.type for tensor in read}) > 1:
         raise _Unknown  # between types, or from whole numbers, the result's type depends on the operator
-    shape = _broadcast(*(one.shape for one in read))
+    shape = _broadcast(*(tensor.shape for tensor in read))
     if in_place and (inputs[0] is None or inputs[0].shape != shape):
         raise _Unknown
-    out = [one for one in inputs[count:] if one is not None]
+    out = [tensor for tensor in inputs[count:] if tensor is not None]
     return ActivityWork(0, _read(read) + _out(out, shape, read[0].type))
 
 
@@ -191,7 +191,7 @@ def _written(shape: tuple[int, ...], kind: str) -> int:
 
 
 def _read(tensors: Sequence[_Tensor | None]) -> int:
-    return sum(one.bytes for one in tensors if one is not None)
+    return sum(tensor.bytes for tensor in tensors if tensor is not None)
 
 
 def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -199,8 +199,8 @@ def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     longest = max(map(len, shapes))
     sizes = []
     for column in zip(*((1,) * (longest - len(shape)) + shape for shape in shapes), strict=True):
-        found = {size for size in column if size != 1} or {1}
-        if len(found) > 1:
+        distinct = {size for size in column if size != 1} or {1}
+        if len(distinct) > 1:
             raise _Unknown
-        sizes.append(found.pop())
+        sizes.append(distinct.pop())
     return tuple(sizes)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from snippets.lab.recording.device import DEFAULT_DEVICE
-from snippets.lab.recording.loading import load_recordings, load_trace
+from snippets.lab.recording.loading import load_recordings
 from snippets.lab.trace.averages import STEPS, Average, key_averages
 from snippets.lab.trace.events import CpuOp, Trace
 from snippets.lab.trace.kineto import read_trace
 from tests.lab import events
 from tests.lab.events import HOST
+from tests.lab.samples import BOOK
 
-TRACED = [found.id for found in load_recordings(DEFAULT_DEVICE) if found.has_trace]
+WITH_TRACE = [recording.id for recording in load_recordings(BOOK.root, BOOK.name) if recording.has_trace]
 
 
-def rows(*events: events.Event) -> dict[str, Average]:
-    return {row.name: row for row in key_averages(read_trace(events.trace_bytes(*events)))}
+def rows(*given: events.Event) -> dict[str, Average]:
+    return {row.name: row for row in key_averages(read_trace(events.trace_bytes(*given)))}
 
 
 def times(row: Average) -> tuple[float, float, float, float, int]:
@@ -73,7 +73,7 @@ def test_a_call_within_a_call_and_two_threads() -> None:
 
 def test_a_name_within_itself() -> None:
     """Alone inside, at any depth, it is the same call; beside others it is one of its own."""
-    events = (
+    given = (
         events.op("aten::sum", 0, 40, external=1),
         events.op("aten::sum", 2, 30, external=2),
         events.op("aten::sum", 4, 20, external=3),
@@ -83,10 +83,10 @@ def test_a_name_within_itself() -> None:
         events.op("aten::empty", 64, 10, external=6),
         events.kernel("k", 1, 100, 7, **{"External id": 3}),
     )
-    found = rows(*events)
+    found = rows(*given)
     assert times(found["aten::sum"]) == (36, 40, 7, 7, 1)
     assert times(found["aten::to"]) == (30, 50, 0, 0, 2)
-    theirs = torchs(read_trace(events.trace_bytes(*events)))
+    theirs = torchs(read_trace(events.trace_bytes(*given)))
     assert {name: times(row) for name, row in found.items()} == theirs
 
 
@@ -104,38 +104,38 @@ def test_nothing() -> None:
     assert key_averages(read_trace(events.trace_bytes())) == ()
 
 
-def torchs(traced: Trace) -> dict[str, tuple[float, float, float, float, int]]:
+def torchs(trace: Trace) -> dict[str, tuple[float, float, float, float, int]]:
     """`key_averages()` of torch, fed the spans of a trace as its parser feeds them."""
     from torch.autograd.profiler_util import EventList, FunctionEvent
 
-    events, by_index = EventList(use_device="cuda"), {}
-    for span in (*traced.cpu_ops, *traced.launches):
+    spans, by_op = EventList(use_device="cuda"), {}
+    for span in (*trace.cpu_ops, *trace.calls):
         name = STEPS if span.name.startswith("ProfilerStep#") else span.name
         is_annotation = isinstance(span, CpuOp) and span.is_annotation
         event = FunctionEvent(
-            len(events), name, span.thread, span.start_us, span.end_us, use_device="cuda", stack=[],
+            len(spans), name, span.thread, span.start_us, span.end_us, use_device="cuda", stack=[],
             is_user_annotation=is_annotation,
         )  # fmt: skip
-        events.append(event)
+        spans.append(event)
         if isinstance(span, CpuOp):
-            by_index[span.index] = event
-    for activity in traced.activities:
-        if (op := traced.op_of(activity)) is not None:
-            by_index[op.index].append_kernel(activity.name, 0, activity.duration_us)
-    events._build_tree()
+            by_op[span] = event
+    for activity in trace.activities:
+        if activity.op is not None:
+            by_op[activity.op].append_kernel(activity.name, 0, activity.duration_us)
+    spans._build_tree()
     return {
         row.key: (
             row.self_cpu_time_total, row.cpu_time_total, row.self_device_time_total, row.device_time_total, row.count
         )
-        for row in events.key_averages()
+        for row in spans.key_averages()
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("experiment", TRACED)
+@pytest.mark.parametrize("experiment", WITH_TRACE)
 def test_torch_computes_the_same(experiment: str) -> None:
-    traced = load_trace(experiment, DEFAULT_DEVICE)
-    ours = {row.name: times(row) for row in key_averages(traced)}
-    theirs = torchs(traced)
+    trace = BOOK[experiment].trace
+    ours = {row.name: times(row) for row in key_averages(trace)}
+    theirs = torchs(trace)
     assert ours.keys() == theirs.keys()
     for name, shown in ours.items():
         assert shown == pytest.approx(theirs[name], abs=0.01), name

@@ -109,7 +109,7 @@ def tiny(*rules: Rule, **changed: Any) -> Family:
 
 def read(monkeypatch: pytest.MonkeyPatch, name: str, family: Family) -> Reading:
     small = Grammar(50, {}, {"type": "f16|f32"}, {"types": {"f16": "half"}}, "add mul", (family,))
-    monkeypatch.setattr("snippets.lab.kernel_grammar.grammar", lambda: small)
+    monkeypatch.setattr("snippets.lab.trace.kernel_grammar.grammar", lambda: small)
     return Reading(name)
 
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from snippets.lab.recording.device import DEFAULT_DEVICE
-from snippets.lab.recording.loading import load_trace
-from snippets.lab.trace.events import Trace
+from snippets.lab.trace.events import Step
 from snippets.lab.trace.kineto import read_trace
-from snippets.lab.trace.work import ActivityWork, KnownWork, activity_work, step_work
+from snippets.lab.trace.work import ActivityWork, KnownWork, step_work
 from tests.lab import events
+from tests.lab.samples import BOOK
 
 BF16, HALF, FLOAT, DOUBLE, LONG = "c10::BFloat16", "c10::Half", "float", "double", "long int"
 Shape = list[int]
@@ -24,21 +23,24 @@ def dense(shape: Shape) -> Shape:
     return strides
 
 
-def traced(name: str, dims: Any, types: Any, strides: Any = None, kernels: int = 1, *others: events.Event) -> Trace:
-    """One step with one operator, which launches so many kernels, and other events."""
+def one_step(name: str, dims: Any, types: Any, strides: Any = None, kernels: int = 1, *others: events.Event) -> Step:
+    """A step with one operator, which launches so many kernels, and other events."""
     given = [dense(shape) for shape in dims] if strides is None and dims is not None else strides
-    events = [events.step(1, 0, 100), events.op(name, 10, 50, external=9, dims=dims, types=types, strides=given)]
+    listed = [events.step(1, 0, 100), events.op(name, 10, 50, external=9, dims=dims, types=types, strides=given)]
     for place in range(kernels):
         begin = 12.0 + 3 * place
-        events += [events.launch(place + 1, begin), events.kernel(f"k{place}", place + 1, begin + 30, 2)]
-    return read_trace(events.trace_bytes(*events, *others))
+        listed += [events.launch(place + 1, begin), events.kernel(f"k{place}", place + 1, begin + 30, 2)]
+    return only_step(*listed, *others)
+
+
+def only_step(*listed: events.Event) -> Step:
+    (step,) = read_trace(events.trace_bytes(*listed)).steps
+    return step
 
 
 def work(name: str, dims: Any, types: Any, strides: Any = None) -> ActivityWork | None:
-    found = traced(name, dims, types, strides)
-    (alone,) = step_work(found, found.steps[0])
-    assert activity_work(found, found.activities[0]) == alone
-    return alone
+    (work,) = step_work(one_step(name, dims, types, strides))
+    return work
 
 
 A, B, C = [8, 16], [16, 4], [8, 4]
@@ -164,14 +166,11 @@ def test_copies_and_fills() -> None:
     up = events.memcpy(2, 60, 5, 1000) | {"name": "Memcpy HtoD (Pageable -> Device)"}
     unknown = events.memset(4, 80, 5, 0)
     del unknown["args"]["bytes"]
-    found = traced("aten::sum", [A], [BF16], None, 0, events.memcpy(1, 50, 5, 1000), up, events.memset(3, 70, 5, 4))
-    assert [activity_work(found, one) for one in found.activities] == [
-        ActivityWork(0, 2000),
-        ActivityWork(0, 1000),
-        ActivityWork(0, 4),
-    ]
-    (nothing,) = read_trace(events.trace_bytes(events.step(1, 0, 90), unknown)).activities
-    assert activity_work(found, nothing) is None
+    launches = [events.launch(correlation, 10.0 + correlation) for correlation in (1, 2, 3, 4)]
+    gpu = [events.memcpy(1, 50, 5, 1000), up, events.memset(3, 70, 5, 4), unknown]
+    copy, upload, fill, nothing = step_work(only_step(events.step(1, 0, 100), *launches, *gpu))
+    assert (copy, upload, fill) == (ActivityWork(0, 2000), ActivityWork(0, 1000), ActivityWork(0, 4))
+    assert nothing is None
 
 
 def test_the_work_of_two_kernels_cannot_be_divided_but_a_copy_and_a_fill_stand_beside_one() -> None:
@@ -179,27 +178,23 @@ def test_the_work_of_two_kernels_cannot_be_divided_but_a_copy_and_a_fill_stand_b
     filled = [events.launch(8, 11.5, name="cudaMemsetAsync"), events.memset(8, 39, 1, 4)]
     product = ActivityWork(2 * 8 * 16 * 4, 2 * (128 + 64 + 32), (8, 16, 4))
     for kernels, expected in ((1, [product]), (2, [None, None])):
-        found = traced("aten::mm", [A, B], [BF16, BF16], None, kernels, *copied, *filled)
-        shown = step_work(found, found.steps[0])
-        assert list(shown) == [ActivityWork(0, 128), ActivityWork(0, 4), *expected]
-        assert [activity_work(found, one) for one in found.steps[0].activities] == list(shown)
+        step = one_step("aten::mm", [A, B], [BF16, BF16], None, kernels, *copied, *filled)
+        assert step_work(step) == (ActivityWork(0, 128), ActivityWork(0, 4), *expected)
 
 
 def test_a_kernel_of_no_operator() -> None:
-    found = read_trace(events.trace_bytes(events.step(1, 0, 90), events.kernel("k", 5, 10, 5)))
-    assert activity_work(found, found.activities[0]) is None
+    assert step_work(only_step(events.step(1, 0, 90), events.launch(5, 5), events.kernel("k", 5, 10, 5))) == (None,)
 
 
 def test_what_the_caller_knows_goes_first() -> None:
-    found = traced("triton_poi_0", [A, A], [BF16, BF16], None, 2)
-    step = found.steps[0]
-    assert step_work(found, step, {1: (7, 8)}) == (None, ActivityWork(7, 8))
+    step = one_step("triton_poi_0", [A, A], [BF16, BF16], None, 2)
+    assert step_work(step, {1: (7, 8)}) == (None, ActivityWork(7, 8))
 
-    def known(traced: Trace, step: object) -> KnownWork:
-        assert traced is found
-        return {place: (0, len(one.name)) for place, one in enumerate(found.activities)}
+    def known(asked: Step) -> KnownWork:
+        assert asked is step
+        return {index: (0, len(activity.name)) for index, activity in enumerate(asked.activities)}
 
-    assert step_work(found, step, known) == (ActivityWork(0, 2), ActivityWork(0, 2))
+    assert step_work(step, known) == (ActivityWork(0, 2), ActivityWork(0, 2))
 
 
 @pytest.mark.parametrize(
@@ -225,18 +220,16 @@ def test_what_the_caller_knows_goes_first() -> None:
     ],
 )
 def test_recorded_steps(experiment: str, expected: dict[str, list[tuple[int, int] | None]]) -> None:
-    found = load_trace(experiment, DEFAULT_DEVICE)
-    for step in found.steps:
-        shown: dict[str, list[tuple[int, int] | None]] = {}
-        for one, todo in zip(step.activities, step_work(found, step), strict=True):
-            op = found.op_of(one)
-            if one.kind == "kernel" and op is not None:
-                shown.setdefault(op.name, []).append(todo and (todo.flops, todo.bytes))
-        assert {name: shown[name] for name in expected} == expected
+    for step in BOOK[experiment].steps:
+        by_op: dict[str, list[tuple[int, int] | None]] = {}
+        for activity, work in zip(step.activities, step_work(step), strict=True):
+            if activity.kind == "kernel" and activity.op is not None:
+                by_op.setdefault(activity.op.name, []).append(work and (work.flops, work.bytes))
+        assert {name: by_op[name] for name in expected} == expected
 
 
 def test_a_recorded_copy_of_the_bias_moves_twice_its_bytes() -> None:
-    found = load_trace("matmul_add/compiled_4096", DEFAULT_DEVICE)
-    for step in found.steps:
-        (copy,) = step.memcpys
-        assert activity_work(found, copy) == ActivityWork(0, 2 * 2 * 4096**2)
+    for step in BOOK["matmul_add/compiled_4096"].steps:
+        works = zip(step.activities, step_work(step), strict=True)
+        copies = [work for activity, work in works if activity.kind == "memcpy"]
+        assert copies == [ActivityWork(0, 2 * 2 * 4096**2)]

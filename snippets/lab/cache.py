@@ -1,0 +1,57 @@
+"""Text that takes long to make, kept in .cache/lab by what it was made from. A leaf: imports nothing of the lab.
+
+The key has to hold all that the text depends on, code included (`code_key`). Deleting the folder costs time only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+MAX_FILES = 400
+"""Of more, those that were not used for the longest time go."""
+
+
+def cached(key: object, make: Callable[[], str]) -> str:
+    """The text of a key whose `repr` says all that it depends on; made once. Without a writable disk made each time."""
+    folder = PROJECT / ".cache" / "lab"
+    path = folder / hashlib.sha256(repr(key).encode()).hexdigest()[:32]
+    try:
+        text = path.read_text("utf-8")
+        os.utime(path)
+        return text
+    except OSError:
+        text = make()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(f".{os.getpid()}.new")
+        new.write_text(text, "utf-8")
+        os.replace(new, path)
+        _prune(folder)
+    except OSError:
+        pass  # a full or read-only disk costs the time of the next build, nothing else
+    return text
+
+
+def _prune(folder: Path) -> None:
+    paths = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
+    for path in paths[: max(0, len(paths) - MAX_FILES)]:
+        path.unlink(missing_ok=True)
+
+
+@lru_cache(maxsize=64)
+def code_key(*paths: Path) -> str:
+    """A hash of files, or of the Python files in folders, as they are on disk."""
+    digest = hashlib.sha256()
+    for path in paths:
+        for file in _files(path):
+            digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _files(path: Path) -> Iterable[Path]:
+    return sorted(path.glob("*.py")) if path.is_dir() else (path,)

@@ -1,0 +1,126 @@
+"""A recording is read strictly or not at all, and an error says how to record it again."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snippets.lab.recording.device import chapter_folder
+from snippets.lab.recording.loading import load_recording, load_trace, trace_path
+from snippets.lab.recording.schema import NotRecorded, RecordingError
+from tests.lab.samples import DEVICE, as_dict, sample, save_all
+
+AGAIN = "on a machine with this GPU run make record CHAPTER=mlp"
+
+
+def test_a_missing_recording_says_how_to_make_it(tmp_path: Path) -> None:
+    with pytest.raises(NotRecorded) as raised:
+        load_recording(tmp_path, DEVICE, "mlp/eager")
+    assert str(raised.value) == f"no recording 'mlp/eager' for {DEVICE}; {AGAIN}"
+
+
+@pytest.mark.parametrize("has_trace", [True, False])
+def test_a_missing_trace_says_how_to_make_it(tmp_path: Path, has_trace: bool) -> None:
+    save_all(tmp_path, sample(has_trace=has_trace))
+    trace_path(tmp_path, DEVICE, sample()).unlink(missing_ok=True)
+    with pytest.raises(NotRecorded) as raised:
+        load_trace(tmp_path, DEVICE, "mlp/eager")
+    assert str(raised.value) == f"mlp/eager has no trace for {DEVICE}; make record CHAPTER=mlp"
+
+
+def without(*path: str) -> Callable[[dict[str, Any]], None]:
+    def change(decoded: dict[str, Any]) -> None:
+        for key in path[:-1]:
+            decoded = decoded[key]
+        del decoded[path[-1]]
+
+    return change
+
+
+def with_value(value: Any, *path: str | int) -> Callable[[dict[str, Any]], None]:
+    def change(decoded: Any) -> None:
+        for key in path[:-1]:
+            decoded = decoded[key]
+        decoded[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (with_value(2, "schema"), "has schema 2 and this version reads 1"),
+        (with_value("1", "schema"), "has schema '1' and this version reads 1"),
+        (without("schema"), "has schema None and this version reads 1"),
+        (without("digest"), "is damaged: Object missing required field `digest`"),
+        (without("circumstances", "driver"), "missing required field `driver` - at `$.circumstances`"),
+        (with_value("4", "circumstances", "multiprocessors"), "Expected `int`, got `str`"),
+        (with_value([1, 1], "schedule"), "is damaged: Expected `array` of length 3"),
+        (
+            with_value(None, "points", 0, "relative_error"),
+            "Expected `float`, got `null` - at `$.points[0].relative_error`",
+        ),
+        (with_value("no", "has_trace"), "Expected `bool`, got `str` - at `$.has_trace`"),
+        (with_value([1.5, "x"], "ceilings", 0, "timing", "samples_us"), "Expected `float`, got `str`"),
+        (with_value("compiled", "experiment"), "is a recording of 'mlp/compiled', not of 'mlp/eager'"),
+        (with_value("../../x", "chapter"), "is a recording of '../../x/eager', not of 'mlp/eager'"),
+    ],
+)
+def test_a_field_that_is_not_what_it_should_be(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], message: str
+) -> None:
+    decoded = as_dict(sample())
+    change(decoded)
+    path = chapter_folder(tmp_path, DEVICE, "mlp") / "eager.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(decoded))
+    with pytest.raises(RecordingError) as raised:
+        load_recording(tmp_path, DEVICE, "mlp/eager")
+    assert not isinstance(raised.value, NotRecorded)
+    assert str(raised.value).startswith("eager.json ")
+    assert message in str(raised.value)
+    assert str(raised.value).endswith(f"; {AGAIN}")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        json.dumps(as_dict(sample())).encode()[:-40],
+        b"[]",
+        b"null",
+        b'"schema"',
+        b"\xff\xfe\x00",
+        b'{"schema": "\xff"}',
+        b"version https://git-lfs.github.com/spec/v1\n",
+        gzip.compress(b"{}", mtime=0),
+        b"[" * 100_000,
+    ],
+)
+def test_a_file_that_is_not_a_recording(tmp_path: Path, content: bytes) -> None:
+    path = chapter_folder(tmp_path, DEVICE, "mlp") / "eager.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    with pytest.raises(RecordingError) as raised:
+        load_recording(tmp_path, DEVICE, "mlp/eager")
+    assert str(raised.value).startswith("eager.json is not a recording (")
+    assert str(raised.value).endswith(f"); {AGAIN}")
+
+
+def test_a_recording_that_was_repaired_is_read_anew(tmp_path: Path) -> None:
+    save_all(tmp_path, sample())
+    path = chapter_folder(tmp_path, DEVICE, "mlp") / "eager.json"
+    assert load_recording(tmp_path, DEVICE, "mlp/eager").label == "mlp_fwd"
+    path.write_text("{")
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(RecordingError):
+        load_recording(tmp_path, DEVICE, "mlp/eager")
+    save_all(tmp_path, sample(label="repaired"))
+    assert load_recording(tmp_path, DEVICE, "mlp/eager").label == "repaired"

@@ -1,0 +1,163 @@
+"""A recording is written whole or not at all, and the same recording is the same bytes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import to_builtins
+
+from snippets.lab.recording.device import PROJECT, chapter_folder
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.recording.schema import RecordingError
+from snippets.lab.trace.kineto import read_trace
+from tests.lab import samples
+from tests.lab.samples import DEVICE, files, sample, save_all
+
+
+def test_what_is_saved_is_what_is_loaded(tmp_path: Path) -> None:
+    one = sample(data={"graphs": [1, 2], "said": "é µ"}, points=(samples.point(), samples.point({"size": 1}, None)))
+    trace = samples.trace_json()
+    save_all(tmp_path, one, trace=trace)
+    assert load_recording(tmp_path, DEVICE, "mlp/eager") == one
+    assert to_builtins(load_trace(tmp_path, DEVICE, "mlp/eager")) == to_builtins(read_trace(trace))
+    assert sorted(files(tmp_path)) == [f"{DEVICE}/mlp/eager.json", f"{DEVICE}/mlp/eager.trace.json.gz"]
+
+
+def test_the_same_recording_is_the_same_bytes(tmp_path: Path) -> None:
+    one = sample()
+    save_all(tmp_path / "a", one)
+    save_all(tmp_path / "b", sample(data=dict(reversed(one.data.items()))))
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+    text = files(tmp_path / "a")[f"{DEVICE}/mlp/eager.json"].decode()
+    assert text.startswith('{\n "schema": 1,\n "chapter": "mlp",\n')
+    assert text.endswith("}\n")
+
+
+def test_the_order_of_keys_does_not_matter(tmp_path: Path) -> None:
+    save_all(tmp_path / "a", sample(data={"a": 1, "b": {"c": 1, "d": 2}}))
+    save_all(tmp_path / "b", sample(data={"b": {"d": 2, "c": 1}, "a": 1}))
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+def noise(count: int) -> bytes:
+    return json.dumps({"traceEvents": [], "noise": random.Random(0).randbytes(count).hex()}).encode()
+
+
+def test_a_trace_above_one_megabyte_is_refused(tmp_path: Path) -> None:
+    save_all(tmp_path, sample())
+    before = files(tmp_path)
+    message = r"^the trace of mlp/eager is 1,\d{3},\d{3} bytes and the limit is 1,000,000: profile fewer steps"
+    with pytest.raises(RecordingError, match=message):
+        save_all(tmp_path, sample(label="new"), trace=noise(950_000))
+    assert files(tmp_path) == before
+    save_all(tmp_path, sample(label="new"), trace=noise(800_000))
+    assert load_recording(tmp_path, DEVICE, "mlp/eager").label == "new"
+
+
+def failing(error: OSError, at_call: int, real: Callable[..., Any]) -> Callable[..., Any]:
+    """`real`, but its call number `at_call` raises."""
+    calls = 0
+
+    def function(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == at_call:
+            raise error
+        return real(*arguments, **options)
+
+    return function
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("name", ["replace", "fsync"])
+@pytest.mark.parametrize("at_call", [1, 2])
+@pytest.mark.parametrize("before", ["with trace", "without trace", "nothing"])
+def test_a_disk_that_fails_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, at_call: int, before: str
+) -> None:
+    if before != "nothing":
+        save_all(tmp_path, sample(has_trace=before == "with trace"))
+    was = files(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, name, failing(FULL, at_call, getattr(os, name)))
+        with pytest.raises(OSError, match="No space left on device") as raised:
+            save_all(tmp_path, sample(label="new"), trace=samples.trace_json(name="new"))
+    assert raised.value.errno == errno.ENOSPC
+    assert files(tmp_path) == was
+    save_all(tmp_path, sample(label="new"), trace=samples.trace_json(name="new"))
+    assert (load_recording(tmp_path, DEVICE, "mlp/eager").label, len(files(tmp_path))) == ("new", 2)
+
+
+def test_a_real_full_disk_loses_nothing(tmp_path: Path) -> None:
+    """In a process whose files may have 700 bytes at most: the trace fits, the JSON does not."""
+    resource = pytest.importorskip("resource")
+    save_all(tmp_path, sample(), trace=b'{"traceEvents": []}')
+    was = files(tmp_path)
+    code = (
+        "import resource, signal, sys\nfrom pathlib import Path\nfrom tests.lab import samples\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (700, 700))\n"
+        "samples.save_all(Path(sys.argv[1]), samples.sample(label='new'), trace=b'{\"traceEvents\": [ ]}')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code, str(tmp_path)],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert resource is not None
+    assert "OSError: [Errno 27] File too large" in done.stderr
+    assert files(tmp_path) == was
+
+
+def test_a_read_only_place_loses_nothing(tmp_path: Path) -> None:
+    """A file where the folder should be: to root, a folder without write permission is no obstacle."""
+    (tmp_path / DEVICE).mkdir()
+    (tmp_path / DEVICE / "mlp").write_text("in the way")
+    with pytest.raises(OSError, match="mlp"):
+        save_all(tmp_path, sample())
+    assert files(tmp_path) == {f"{DEVICE}/mlp": b"in the way"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes into any folder")
+def test_a_folder_without_write_permission(tmp_path: Path) -> None:
+    save_all(tmp_path, sample())
+    was = files(tmp_path)
+    folder = chapter_folder(tmp_path, DEVICE, "mlp")
+    folder.chmod(0o555)
+    try:
+        with pytest.raises(PermissionError):
+            save_all(tmp_path, sample(label="new"))
+    finally:
+        folder.chmod(0o755)
+    assert files(tmp_path) == was
+
+
+def test_an_interruption_while_writing_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_all(tmp_path, sample())
+    was = files(tmp_path)
+
+    def interrupted(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save_all(tmp_path, sample(label="new"))
+    assert files(tmp_path) == was
+
+
+def test_a_trace_that_is_no_longer_recorded_goes(tmp_path: Path) -> None:
+    save_all(tmp_path, sample())
+    save_all(tmp_path, sample(has_trace=False))
+    assert sorted(files(tmp_path)) == [f"{DEVICE}/mlp/eager.json"]

@@ -1,0 +1,55 @@
+"""What takes long is made once for what it depends on, and a disk that cannot be written costs nothing but time."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from snippets.lab import cache
+from snippets.lab.cache import cached, code_key
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setattr(cache, "PROJECT", tmp_path)
+    return tmp_path / ".cache" / "lab"
+
+
+def test_a_text_is_made_once_for_its_key(folder: Path) -> None:
+    made = []
+
+    def make() -> str:
+        made.append(1)
+        return "µ" * 3
+
+    assert [cached(("bars", 1), make), cached(("bars", 1), make), cached(("bars", 2), make)] == ["µµµ"] * 3
+    assert len(made) == 2
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_without_a_writable_folder_it_is_made_each_time(folder: Path) -> None:
+    folder.parent.write_text("a file where the folder should be")
+    assert [cached("key", lambda: "first"), cached("key", lambda: "second")] == ["first", "second"]
+
+
+def test_the_files_used_longest_ago_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "MAX_FILES", 2)
+    for number in range(3):
+        cached(number, lambda: "text")
+        newest = max(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        os.utime(newest, (number, number))
+    made: list[int] = []
+    cached(0, lambda: str(made.append(0)))
+    cached(2, lambda: str(made.append(2)))
+    assert made == [0]
+
+
+def test_the_key_of_code_changes_with_a_file_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("A = 1")
+    before = code_key(tmp_path)
+    (tmp_path / "a.py").write_text("A = 2")
+    code_key.cache_clear()
+    assert code_key(tmp_path) != before
+    assert code_key(tmp_path) == code_key(tmp_path / "a.py")
