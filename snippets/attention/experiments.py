@@ -13,7 +13,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
-from snippets.lab.experiment import Experiment, NeedsGpu, Subject, Work
+from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Subject, Work
 from snippets.mlp.experiments import hub_reachable
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ HUB_KERNELS = "kernels-community/flash-attn2"
 HUB_VERSION = 1
 
 
-# ---- work: the least that has to be done
+# Work: the least that has to be done
 
 
 def _products(rows: int, keys: int, head_dim: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
@@ -79,7 +79,7 @@ def _without_gradients(step: Step) -> Step:
     return run
 
 
-# ---- nine ways
+# Nine ways
 
 
 # --8<-- [start:variants]
@@ -195,7 +195,7 @@ def decode(device: str, variant: str, batch: int, heads: int, keys: int, head_di
 # --8<-- [end:decode]
 
 
-# ---- what a profile cannot say: as sequences grow
+# What a profile cannot say: as sequences grow
 
 SWEPT = ("naive", "in_place", "math", "efficient", "flash", "cudnn", "compiled", "flex")
 SHORTEST = 128
@@ -207,7 +207,9 @@ TURNS_S = 5.0
 
 
 # --8<-- [start:lengths]
-def lengths(device: str, batch: int, heads: int, head_dim: int, longest: int) -> dict[str, Any]:
+def lengths(
+    instruments: Instruments, device: str, batch: int, heads: int, head_dim: int, longest: int
+) -> dict[str, Any]:
     """Every variant, forward and causal, from 128 tokens up by powers of two; one that ran out of memory stays out.
 
     Returns {tokens: {"auto": the backend that PyTorch picks, "variants": {variant: measured}}}; measured is
@@ -219,7 +221,7 @@ def lengths(device: str, batch: int, heads: int, head_dim: int, longest: int) ->
     out_of_memory: dict[str, str] = {}
     tokens = SHORTEST
     while tokens <= longest:
-        found[str(tokens)] = _at_length(device, (batch, heads, tokens, head_dim), out_of_memory)
+        found[str(tokens)] = _at_length(instruments, device, (batch, heads, tokens, head_dim), out_of_memory)
         tokens *= 2
     return found
 
@@ -227,12 +229,11 @@ def lengths(device: str, batch: int, heads: int, head_dim: int, longest: int) ->
 # --8<-- [end:lengths]
 
 
-def _at_length(device: str, shape: tuple[int, int, int, int], out_of_memory: dict[str, str]) -> dict[str, Any]:
+def _at_length(
+    instruments: Instruments, device: str, shape: tuple[int, int, int, int], out_of_memory: dict[str, str]
+) -> dict[str, Any]:
     """One length of `lengths`; `out_of_memory` holds why variants stopped at shorter ones, and learns of more."""
     import torch
-
-    from snippets.lab.capture.profiling import relative_error
-    # KEEP worker
 
     torch._dynamo.reset()  # a function compiled at eight lengths would silently fall back to eager
     tokens = shape[2]
@@ -257,33 +258,30 @@ def _at_length(device: str, shape: tuple[int, int, int, int], out_of_memory: dic
         with _noting(variant, found):
             step = _without_gradients(attention(variant, device, tokens))
             subject = Subject(step, shared(), lambda *_: expected[0], in_graph=tokens <= LONGEST_IN_GRAPH)
-            error, _, peak_bytes = relative_error(subject, device)
+            error, _, peak_bytes = instruments.relative_error(subject, device)
             found[variant] = {"peak_bytes": peak_bytes, "error": error}
             subjects[variant] = subject
         _free_memory()
     expected.clear()  # the scores need its room
-    _time(subjects, found)
+    _time(instruments, subjects, found)
     for variant, one in found.items():
         if variant not in out_of_memory and one.get("stopped", "").startswith(OUT_OF_MEMORY):
             one["stopped"] = out_of_memory[variant] = f"{one['stopped']} at {tokens} tokens"
     return {"auto": picked(drawn[0]), "variants": {variant: found[variant] for variant in SWEPT}}
 
 
-def _time(subjects: Mapping[str, Subject], found: dict[str, dict[str, Any]]) -> None:
+def _time(instruments: Instruments, subjects: Mapping[str, Subject], found: dict[str, dict[str, Any]]) -> None:
     """Time all subjects in turns, as many rounds as there is time for, and note the quartiles in `found`."""
-    from snippets.lab.capture.timing import ROUNDS, prepare, time_prepared
-    # KEEP timing
-
     variants = {}
     for name, subject in subjects.items():
         with _noting(name, found):
-            variants[name] = prepare(subject if subject.in_graph else _forgetting(subject))
+            variants[name] = instruments.prepare(subject if subject.in_graph else _forgetting(subject))
         _free_memory()
     begin = time.perf_counter()
-    time_prepared(variants, 2)
+    instruments.time_prepared(variants, 2)
     a_round_s = (time.perf_counter() - begin) / 3  # each was run once before the two
     rounds = int(TURNS_S / a_round_s)
-    timed = time_prepared(variants, max(FEWEST_ROUNDS, min(ROUNDS, rounds)))
+    timed = instruments.time_prepared(variants, max(FEWEST_ROUNDS, min(instruments.rounds, rounds)))
     for name, one in timed.items():
         found[name]["time_us"] = [one.q1_us, one.median_us, one.q3_us]
 
@@ -329,21 +327,19 @@ def _quartiles(samples: Sequence[float]) -> list[float]:
     return statistics.quantiles(samples, n=4, method="inclusive")
 
 
-# ---- what a profile cannot say: a kernel from the Hub, and the compiler's code
+# What a profile cannot say: a kernel from the Hub, and the compiler's code
 
 
 # --8<-- [start:hub_flash]
-def hub_flash(device: str, batch: int, heads: int, tokens: int, head_dim: int) -> dict[str, Any]:
+def hub_flash(
+    instruments: Instruments, device: str, batch: int, heads: int, tokens: int, head_dim: int
+) -> dict[str, Any]:
     """The Hub's flash-attention beside PyTorch's, forward and causal, in turns, where that kernel can be had.
 
     Returns {"version", variant: [q1, median, q3] in microseconds, "ratio": quartiles of the pairs, the Hub's over
     PyTorch's, "errors": {variant: relative error}}; or {"missing": why}.
     """
     from snippets.attention import model
-    from snippets.lab.capture.profiling import relative_error
-    from snippets.lab.capture.timing import time_interleaved
-    # KEEP timing
-    # KEEP worker
 
     if device != "cuda":
         raise NeedsGpu("the Hub's flash-attention has no kernel for a CPU: attention/flash runs here")
@@ -362,8 +358,8 @@ def hub_flash(device: str, batch: int, heads: int, tokens: int, head_dim: int) -
     steps: dict[str, Step] = {"hub": functools.partial(kernel.flash_attn_func, causal=True), "flash": flash}
     inputs = functools.partial(_random, (batch, tokens, heads, head_dim), device, 3)  # the Hub's layout
     subjects = {name: Subject(_without_gradients(step), inputs, reference) for name, step in steps.items()}
-    errors = {name: relative_error(subject, device)[0] for name, subject in subjects.items()}
-    samples = {name: one.warm.samples_us for name, one in time_interleaved(subjects, lambda name: None).items()}
+    errors = {name: instruments.relative_error(subject, device)[0] for name, subject in subjects.items()}
+    samples = {name: one.samples_us for name, one in instruments.time_interleaved(subjects).items()}
     ratios = [hub / ours for hub, ours in zip(samples["hub"], samples["flash"], strict=True)]
     return {
         "version": HUB_VERSION,
@@ -390,7 +386,9 @@ def hub_kernel() -> Any:
 
 
 # --8<-- [start:compiled_code]
-def compiled_code(device: str, batch: int, heads: int, tokens: int, head_dim: int) -> dict[str, Any]:
+def compiled_code(
+    instruments: Instruments, device: str, batch: int, heads: int, tokens: int, head_dim: int
+) -> dict[str, Any]:
     """What Inductor makes of the naive forward, and whether it found out that this is attention.
 
     Returns {"fused_attention": how often it put a call of SDPA in place of a pattern, "calls": what the generated
@@ -430,8 +428,8 @@ def _variants(prefix: str, make: Any, work: Any, label: str, names: Sequence[str
         )
 
 
-def _measured(name: str, measure: Any, time_limit_s: int = 180, **parameters: int) -> Experiment:
-    return Experiment(chapter="attention", name=name, parameters=parameters, measure=measure, time_limit_s=time_limit_s)
+def _probed(name: str, probe: Any, time_limit_s: int = 180, **parameters: int) -> Experiment:
+    return Experiment(chapter="attention", name=name, parameters=parameters, probe=probe, time_limit_s=time_limit_s)
 
 
 FORWARD = ("naive", "in_place", "math", "efficient", "flash", "cudnn", "auto", "compiled", "flex")
@@ -443,9 +441,9 @@ EXPERIMENTS = (
     *_variants("training_", training, training_work, "attn_train", SWEPT, SHAPE),
     *_variants("decode_", decode, decode_work, "attn_decode", DECODING, DECODE),
     *(
-        _measured(f"lengths_{head_dim}", lengths, 300, batch=8, heads=16, head_dim=head_dim, longest=16384)
+        _probed(f"lengths_{head_dim}", lengths, 300, batch=8, heads=16, head_dim=head_dim, longest=16384)
         for head_dim in (64, 128)
     ),
-    _measured("hub_flash", hub_flash, **SHAPE),
-    _measured("compiled_code", compiled_code, **SHAPE),
+    _probed("hub_flash", hub_flash, **SHAPE),
+    _probed("compiled_code", compiled_code, **SHAPE),
 )

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from snippets.lab.experiment import Experiment, Subject, Work
+from snippets.lab.experiment import Experiment, Subject, Work, copy_subject, matmul_subject
 
 
 def copy(device: str, mebibytes: int) -> Subject:
     """Copy a buffer of `mebibytes` MiB on the device, in the stream."""
-    from snippets.lab.capture.ceilings import copy_subject
-    # KEEP hardware
-
     return copy_subject(device, mebibytes << 20)
 
 
 def copy_in_graph(device: str, mebibytes: int) -> Subject:
     """The same copy as a node of a CUDA graph."""
-    from snippets.lab.capture.ceilings import copy_subject
-    # KEEP hardware
-
     return copy_subject(device, mebibytes << 20, in_graph=True)
 
 
@@ -30,9 +24,6 @@ def copy_work(mebibytes: int) -> Work:
 
 def matmul(device: str, m: int, k: int, n: int) -> Subject:
     """A bare bf16 product (M, K) @ (K, N)."""
-    from snippets.lab.capture.ceilings import matmul_subject
-    # KEEP hardware
-
     return matmul_subject(device, m, k, n)
 
 

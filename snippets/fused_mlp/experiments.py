@@ -8,13 +8,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from snippets.lab.experiment import Experiment, NeedsGpu, Subject, Work
+from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, StepTimes, Subject, Work
 from snippets.mlp.experiments import liger_layers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from snippets.lab.recording.schema import Timing
+    from collections.abc import Callable, Mapping, Sequence
 
 SERIES = {"tokens": 8192, "dim": 768, "hidden": 3072}
 """The shape of the series' MLP: 64 sequences of 128 tokens."""
@@ -34,7 +32,7 @@ SHAPES = (
 PACKAGE = Path(__file__).parent / "geglu_kernels"
 
 
-# ---- work: the least that has to be done
+# Work: the least that has to be done
 
 
 def pointwise_work(tokens: int, hidden: int) -> Work:
@@ -83,7 +81,7 @@ def _need_gpu(device: str) -> None:
         raise NeedsGpu("these kernels are Triton's and Gluon's, which have no CPU backend: fused_mlp/eager runs here")
 
 
-# ---- the activation alone
+# The activation alone
 
 
 # --8<-- [start:pointwise]
@@ -140,7 +138,7 @@ def _without_gradients(step: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-# ---- a linear layer with its activation
+# A linear layer with its activation
 
 
 # --8<-- [start:linear]
@@ -179,7 +177,7 @@ def linear_activation(device: str, variant: str, tokens: int, dim: int, outputs:
     )
 
 
-# ---- gate and up
+# Gate and up
 
 
 def gate_up_step(variant: str, gate: Any, up: Any) -> Callable[..., Any]:
@@ -230,7 +228,7 @@ def gate_up(device: str, variant: str, tokens: int, dim: int, hidden: int) -> Su
     )
 
 
-# ---- the whole forward
+# The whole forward
 
 
 # --8<-- [start:forward]
@@ -299,7 +297,7 @@ def forward(device: str, variant: str, tokens: int, dim: int, hidden: int, dtype
     )
 
 
-# ---- forward and backward
+# Forward and backward
 
 
 # --8<-- [start:training]
@@ -339,10 +337,10 @@ def training(device: str, variant: str, tokens: int, dim: int, hidden: int) -> S
 # --8<-- [end:training]
 
 
-# ---- what a profile cannot say
+# What a profile cannot say
 
 
-def chosen(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
+def chosen(instruments: Instruments, device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
     """What tuning chose for the two kernels of the forward at each shape, and how long every candidate took.
 
     Returns {"TOKENSxDIMxHIDDEN": {"gate_up": {candidate: microseconds}, "forward": {...}}}, the fastest first.
@@ -367,7 +365,7 @@ def chosen(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
     return found
 
 
-def resources(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
+def resources(instruments: Instruments, device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
     """What each kernel takes of a multiprocessor, from the compiled kernel and from the device.
 
     Returns {kernel: {"registers", "spills", "shared_bytes", "warps"}} and {"device": its limits}.
@@ -410,7 +408,7 @@ def resources(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]
     return found
 
 
-def generated(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
+def generated(instruments: Instruments, device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
     """The code that Inductor generates for the forward: what it launches, in order, and its Triton kernels' source."""
     import re
 
@@ -435,7 +433,7 @@ def generated(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]
     return found
 
 
-def quack(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
+def quack(instruments: Instruments, device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
     """The forward and its first half beside QuACK's gemm_gated (CuTe DSL), in turns, where that package is there.
 
     Returns {"version", "gate_up": {variant: [q1, median, q3]}, "forward": {...}} in microseconds and the quartiles of
@@ -487,22 +485,22 @@ def quack(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
             if not relative < 1e-2:
                 raise ArithmeticError(f"{part}/{name}: relative error {relative:.1e}")
             found[f"{part}_{name}_error"] = relative
-        times = _in_turns(steps, tokens, dim)
+        times = _interleaved(instruments, steps, tokens, dim)
         found[part] = {name: _quartiles(one.samples_us) for name, one in times.items()}
         pairs = zip(times["fused"].samples_us, times["quack"].samples_us, strict=True)
         found[f"{part}_ratio"] = _quartiles([ours / theirs for ours, theirs in pairs])
     return found
 
 
-def _in_turns(steps: dict[str, Callable[..., Any]], tokens: int, dim: int) -> dict[str, Timing]:
-    """Warm times of steps that take x of (tokens, dim); sample i of one is the partner of sample i of another."""
-    from snippets.lab.capture.timing import time_interleaved
-
+def _interleaved(
+    instruments: Instruments, steps: dict[str, Callable[..., Any]], tokens: int, dim: int
+) -> Mapping[str, StepTimes]:
+    """Interleaved times of steps that take x of (tokens, dim); sample i of one and of another are a pair."""
     subjects = {
         name: Subject(step=_without_gradients(step), inputs=lambda: (_random(tokens, dim),), reference=lambda x: x)
         for name, step in steps.items()
     }
-    return {name: one.warm for name, one in time_interleaved(subjects, lambda name: None).items()}
+    return instruments.time_interleaved(subjects)
 
 
 def _quartiles(samples: Sequence[float]) -> list[float]:
@@ -510,7 +508,7 @@ def _quartiles(samples: Sequence[float]) -> list[float]:
 
 
 # --8<-- [start:steps]
-def steps(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
+def steps(instruments: Instruments, device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
     """What each idea behind the ping-pong kernel is worth: the same work with one of them left out, in turns.
 
     Returns {"gate_up": {variant: [q1, median, q3]}, "forward": {...}} in microseconds, warm.
@@ -549,7 +547,9 @@ def steps(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
         },
     }
     return {
-        part: {name: _quartiles(one.samples_us) for name, one in _in_turns(variants, tokens, dim).items()}
+        part: {
+            name: _quartiles(one.samples_us) for name, one in _interleaved(instruments, variants, tokens, dim).items()
+        }
         for part, variants in parts.items()
     }
 
@@ -558,7 +558,7 @@ def steps(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
 
 
 # --8<-- [start:new_shapes]
-def new_shapes(device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
+def new_shapes(instruments: Instruments, device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
     """Feed numbers of tokens never seen before, and take the time of each first call.
 
     Returns {"tokens": [...], variant: {"first_call_ms": [...], "second_call_ms": [...]}}.
@@ -640,7 +640,7 @@ EXPERIMENTS = (
     *_table("bfloat16"),
     *_table("float16"),
     *(
-        Experiment(chapter="fused_mlp", name=measure.__name__, parameters=SERIES, measure=measure, time_limit_s=180)
-        for measure in (chosen, resources, generated, quack, steps, new_shapes)
+        Experiment(chapter="fused_mlp", name=probe.__name__, parameters=SERIES, probe=probe, time_limit_s=180)
+        for probe in (chosen, resources, generated, quack, steps, new_shapes)
     ),
 )

@@ -1,7 +1,8 @@
 """The vocabulary of `experiments.py`: what is measured, with which parameters, and how much work it is.
 
-An experiment is a frozen description. It becomes measured work only in `capture`, on a machine with a GPU; listing
-experiments needs neither a GPU nor torch, which is why makers import torch inside their bodies.
+An experiment is a frozen description. The capture room measures it, on a machine with a GPU; listing experiments needs
+neither a GPU nor torch, which is why makers import torch inside their bodies. A chapter's experiments import nothing
+else of the lab: what a probe measures with is handed to it as `Instruments`.
 
     EAGER = Experiment(
         chapter="mlp", name="eager", label="mlp_fwd",
@@ -13,13 +14,15 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.profiler import profile
 
 
 Value = int | str
@@ -30,22 +33,32 @@ class UnknownName(LookupError):
     """No such chapter, experiment, point, quantity, figure or claim; the message names the nearest ones."""
 
 
+class ExperimentError(ValueError):
+    """An experiment that contradicts itself, its group or its functions; the message names the cure."""
+
+
 class NeedsGpu(RuntimeError):
     """This experiment cannot run on a CPU; the message says why."""
 
 
+class WrongAnswer(ArithmeticError):
+    """The result of a step differs from its reference by more than the tolerance."""
+
+
 @dataclass(frozen=True)
 class Work:
-    """The least a step has to do: every input read once, every output written once, and its matrix products."""
+    """The least a step has to do: every input read once, every output written once, and its arithmetic."""
 
     bytes: int
     matmuls: tuple[tuple[int, int, int], ...] = ()
     """(M, K, N) of each matrix product, batch folded into M; capture measures a bare matmul of each as a ceiling."""
+    other_flops: int = 0
+    """Floating-point operations outside of matrix products: for a pointwise step, so many for each element."""
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of the matrix products, a multiply-add counted as two."""
-        return sum(2 * m * k * n for m, k, n in self.matmuls)
+        """All floating-point operations, a multiply-add counted as two."""
+        return sum(2 * m * k * n for m, k, n in self.matmuls) + self.other_flops
 
 
 @dataclass(frozen=True)
@@ -60,9 +73,83 @@ class Subject:
     tolerance: float = 1e-2
     """Largest relative error (Frobenius norm) that still counts as right; bf16 lands between 1e-3 and 5e-3."""
     in_graph: bool = True
-    """Whether its warm and cold times are taken from CUDA graphs; a long step may be timed in the stream as well."""
+    """Whether interleaved and cold times are taken from CUDA graphs; a long step may be timed in the stream as well."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """What a reader must know of how it was made, kept in the recording."""
+
+
+def copy_subject(device: str, bytes_copied: int, in_graph: bool = False) -> Subject:
+    """A device-to-device copy of `bytes_copied` bytes: reads them once, writes them once.
+
+    Timed in the stream unless `in_graph`: as a memcpy node of a CUDA graph 1 GiB took 807 us, in the stream 506 us
+    (NVIDIA H200, driver 580.159), and a ceiling must not be lower than what it is held against.
+    """
+    import torch
+
+    target = torch.empty(bytes_copied, dtype=torch.uint8, device=device)
+
+    def source() -> tuple[Tensor]:
+        return (torch.randint(0, 256, (bytes_copied,), dtype=torch.uint8, device=device),)
+
+    return Subject(step=target.copy_, inputs=source, reference=lambda x: x, tolerance=0.0, in_graph=in_graph)
+
+
+def matmul_subject(device: str, m: int, k: int, n: int) -> Subject:
+    """A bf16 matrix product (M, K) @ (K, N), the second factor stored transposed as `nn.Linear` stores its weight."""
+    import torch
+
+    weight = torch.randn(n, k, dtype=torch.bfloat16, device=device)
+
+    def factors() -> tuple[Tensor]:
+        return (torch.randn(m, k, dtype=torch.bfloat16, device=device),)
+
+    return Subject(
+        step=lambda x: x @ weight.t(),
+        inputs=factors,
+        reference=lambda x: x.double() @ weight.double().t(),
+    )
+
+
+class StepTimes(Protocol):
+    """GPU times of one step in microseconds; sample i of two steps that were timed together are a pair."""
+
+    @property
+    def q1_us(self) -> float:
+        """Lower quartile."""
+
+    @property
+    def median_us(self) -> float:
+        """Median."""
+
+    @property
+    def q3_us(self) -> float:
+        """Upper quartile."""
+
+    @property
+    def samples_us(self) -> tuple[float, ...]:
+        """All samples, in the order in which they were taken."""
+
+
+class Instruments(Protocol):
+    """What a probe measures with. Times are interleaved: the GPU's own, launch-free, inputs larger than the L2."""
+
+    rounds: int
+    """Samples that `time_interleaved` takes of each subject."""
+
+    def relative_error(self, subject: Subject, device: str) -> tuple[float, str, int]:
+        """The error of one step, the reference's dtype, and the step's peak bytes. Raises `WrongAnswer`."""
+
+    def time_interleaved(self, subjects: dict[str, Subject]) -> Mapping[str, StepTimes]:
+        """Prepare subjects and time them A B, B A."""
+
+    def prepare(self, subject: Subject) -> Any:
+        """Draw a subject's inputs and capture its graphs, for `time_prepared`."""
+
+    def time_prepared(self, variants: dict[str, Any], rounds: int) -> Mapping[str, StepTimes]:
+        """Time prepared subjects A B, B A in so many rounds, two at least."""
+
+    def read_activities(self, finished: profile) -> Sequence[Any]:
+        """The GPU activities of a finished profile, with name, duration_us, grid and block."""
 
 
 @dataclass(frozen=True)
@@ -83,21 +170,21 @@ class Schedule:
 class Experiment:
     """A named, parameterized unit of measured work.
 
-    Exactly one of `make` and `measure` is given. `make(device, **parameters)` returns a `Subject`, which is
-    profiled and timed. `measure(device, **parameters)` returns plain data (JSON) for what a profile cannot
-    say, such as how often a compiler ran.
+    Exactly one of `make` and `probe` is given. `make(device, **parameters)` returns a `Subject`, which is profiled
+    and timed. `probe(instruments, device, **parameters)` returns plain data (JSON) for what a profile does not show,
+    such as how often a compiler ran.
     """
 
     chapter: str
     name: str
     parameters: Parameters = field(default_factory=dict)
     make: Callable[..., Subject] | None = None
-    measure: Callable[..., dict[str, Any]] | None = None
+    probe: Callable[..., dict[str, Any]] | None = None
     work: Callable[..., Work] | None = None
     label: str = ""
     """The `record_function` around each step."""
     group: str = ""
-    """Experiments of one group share a process and are timed in turns, A B A B; alone when empty."""
+    """Experiments of one group share a process and are timed interleaved, A B B A; alone when empty."""
     schedule: Schedule = Schedule()
     first_steps: int = 3
     """Steps run before the profiler starts; 0 profiles a cold process."""
@@ -107,14 +194,21 @@ class Experiment:
     time_limit_s: int = 120
 
     def __post_init__(self) -> None:
-        if (self.make is None) == (self.measure is None):
-            raise ValueError(f"{self.id}: give exactly one of make and measure")
+        if (self.make is None) == (self.probe is None):
+            raise ExperimentError(f"{self.id}: give exactly one of make and probe")
         if self.make is not None and (self.work is None or not self.label):
-            raise ValueError(f"{self.id}: a profiled experiment needs its work and its label")
-        for point in self.sweep:
-            unknown = set(point) - set(self.parameters)
-            if unknown:
-                raise ValueError(f"{self.id}: the sweep sets unknown parameters {sorted(unknown)}")
+            raise ExperimentError(f"{self.id}: a profiled experiment needs its work and its label")
+        for name in (name for point in self.sweep for name in point):
+            if name not in self.parameters:
+                raise ExperimentError(
+                    f"{self.id}: the sweep sets {name!r}, no parameter{nearest(name, self.parameters)}"
+                )
+        if self.make is not None:
+            _require_parameters(self, self.make, "device")
+        if self.probe is not None:
+            _require_parameters(self, self.probe, "instruments", "device")
+        if self.work is not None:
+            _require_parameters(self, self.work)
 
     @property
     def id(self) -> str:
@@ -132,47 +226,70 @@ class Experiment:
         return tuple({**self.parameters, **point} for point in self.sweep) or (self.parameters,)
 
     def at(self, **parameters: Value) -> Experiment:
-        """Return the experiment with some parameters replaced. Raises `TypeError` for one it does not have."""
-        unknown = set(parameters) - set(self.parameters)
-        if unknown:
-            raise TypeError(f"{self.id} has no parameter {sorted(unknown)}; it has {sorted(self.parameters)}")
+        """Return the experiment with some parameters replaced. Raises `UnknownName` for one that it does not have."""
+        for name in parameters:
+            if name not in self.parameters:
+                raise UnknownName(f"{self.id} has no parameter {name!r}{nearest(name, self.parameters)}")
         return replace(self, parameters={**self.parameters, **parameters})
+
+
+def _require_parameters(experiment: Experiment, function: Callable[..., object], *leading: str) -> None:
+    """Raise `ExperimentError` unless a function takes the `leading` arguments and the experiment's parameters."""
+    accepted = inspect.signature(function).parameters.values()
+    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in accepted):
+        return
+    known = [one.name for one in accepted]
+    called = getattr(getattr(function, "func", function), "__name__", "the function")
+    for name in (*leading, *experiment.parameters):
+        if name not in known:
+            raise ExperimentError(f"{experiment.id}: {called} takes no {name!r}{nearest(name, known)}")
+    for one in accepted:
+        if one.default is one.empty and one.name not in (*leading, *experiment.parameters):
+            raise ExperimentError(f"{experiment.id}: {called} needs {one.name!r}, which parameters do not set")
+
+
+def package_folder(package: str = "snippets") -> Path:
+    """The folder of a package of chapters."""
+    (folder,) = importlib.import_module(package).__path__
+    return Path(folder)
 
 
 def chapters(package: str = "snippets") -> tuple[str, ...]:
     """Chapters with experiments, found by their folders, sorted by name."""
-    (root,) = importlib.import_module(package).__path__
-    return tuple(sorted(path.parent.name for path in Path(root).glob("*/experiments.py")))
+    return tuple(sorted(path.parent.name for path in package_folder(package).glob("*/experiments.py")))
 
 
 def experiments(chapter: str, package: str = "snippets") -> tuple[Experiment, ...]:
     """All experiments of a chapter, in the order in which its `experiments.py` lists them."""
     if chapter not in chapters(package):
         raise UnknownName(f"no chapter {chapter!r}{nearest(chapter, chapters(package))}")
-    found: tuple[Experiment, ...] = importlib.import_module(f"{package}.{chapter}.experiments").EXPERIMENTS
-    names = [experiment.name for experiment in found]
+    module = f"{package}.{chapter}.experiments"
+    listed: tuple[Experiment, ...] = importlib.import_module(module).EXPERIMENTS
+    names: set[str] = set()
     points: dict[str, int] = {}
-    for experiment in found:
-        if experiment.chapter != chapter or names.count(experiment.name) > 1:
-            raise ValueError(f"{package}.{chapter}.experiments: {experiment.id} stands twice or belongs elsewhere")
+    for experiment in listed:
+        if experiment.chapter != chapter:
+            raise ExperimentError(f"{module} lists {experiment.id}; write chapter={chapter!r}")
+        if experiment.name in names:
+            raise ExperimentError(f"{module} lists {experiment.id} twice; give one of them another name")
+        names.add(experiment.name)
         if experiment.group and points.setdefault(experiment.group, len(experiment.points)) != len(experiment.points):
-            raise ValueError(
-                f"{experiment.id}: the group {experiment.group!r} is timed in turns, so its sweeps are equally long"
+            raise ExperimentError(
+                f"{experiment.id}: the group {experiment.group!r} is timed interleaved, so its sweeps are equally long"
             )
-    return found
+    return listed
 
 
 def find(name: str, package: str = "snippets") -> tuple[Experiment, ...]:
-    """Experiments that `name` means: all of a chapter (`mlp`) or one (`mlp/eager`)."""
+    """Experiments by name: all of a chapter (`mlp`) or one (`mlp/eager`)."""
     chapter, _, experiment = name.partition("/")
     of_chapter = experiments(chapter, package)
     if not experiment:
         return of_chapter
-    found = tuple(candidate for candidate in of_chapter if candidate.name == experiment)
-    if not found:
-        known = [candidate.id for candidate in of_chapter]
-        raise UnknownName(f"no experiment {name!r}{nearest(name, known)}")
-    return found
+    matches = tuple(candidate for candidate in of_chapter if candidate.name == experiment)
+    if not matches:
+        raise UnknownName(f"no experiment {name!r}{nearest(name, (candidate.id for candidate in of_chapter))}")
+    return matches
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -1,11 +1,10 @@
-"""What a reader calls in a cell of a lab. It runs on a GPU where torch has one, else on the CPU.
+"""What a reader calls in a cell of a notebook. It runs on a GPU where torch has one, else on the CPU.
 
     eager = notebook.profile("linear/eager", batch=64)         one step as a table; eager.kernels, eager.operators
     race = notebook.race("linear/eager", "linear/compiled")    steps timed in turns; race.times_us
     notebook.check(guess, len(eager.kernels), "kernels")       right, wrong, or no guess yet
 
-Every result shows itself where it stands last in a cell. Nothing here needs a recording or the site's packages, so that
-a lab works wherever the project is installed.
+A result is shown when it is the last line of a cell. Nothing here needs a recording or the packages of the site.
 """
 
 from __future__ import annotations
@@ -14,35 +13,33 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from snippets.lab.capture.environment import environment
-from snippets.lab.capture.profiling import relative_error, trace_of
-from snippets.lab.capture.timing import time_interleaved
-from snippets.lab.experiment import Experiment, Subject, UnknownExperiment, Value, Work, find
+from snippets.lab.experiment import Experiment, Subject, UnknownName, Value, Work, find
+from snippets.lab.finding.figure import format_value
 from snippets.lab.html import Cell, Html, code, details, table
-from snippets.lab.recording.schema import Environment
 from snippets.lab.trace.averages import Average, key_averages
 from snippets.lab.trace.events import Step, Trace
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.kineto import read_trace
+from snippets.lab.trace.queries import middle_step
 
 if TYPE_CHECKING:
     from torch import Tensor
-
 
 CLOSE = 1.25
 """A guess of a time or a share is right when it is at most this many times too high or too low."""
 ROUNDS = 11
 SAMPLE_US = 2_000.0
-"""What one sample on a CPU should take at least: a shorter step is run several times for it."""
+"""The shortest sample on a CPU: a shorter step is run several times for it."""
+_us = partial(format_value, unit="us")
 
 
 @dataclass(frozen=True)
-class Shown:
+class Line:
     """A line of text, which a notebook shows as HTML."""
 
     text: str
@@ -62,20 +59,16 @@ def on_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-def here() -> Shown:
-    """On what this runs, with which versions, and when: the first thing that a lab shows."""
-    found = circumstances()
-    versions = [f"{name} {found.versions[name]}" for name in ("torch", "triton", "python")]
-    facts = [f"driver {found.driver}", f"CUDA {found.cuda}"] * on_gpu() + versions + [found.date[:10]]
-    name = found.device if on_gpu() else "a CPU"
-    line = f"<p>Run on <strong>{escape(name)}</strong> · {escape(' · '.join(facts))}</p>"
-    return Shown(f"Run on {name}: {', '.join(facts)}", line)
+def here() -> Line:
+    """Device, versions and date: the first output of a notebook."""
+    from snippets.lab.capture.environment import environment
 
-
-def circumstances() -> Environment:
-    """The same in full, as a recording has it."""
-
-    return environment(_device())
+    made = environment(_device())
+    versions = [f"{name} {made.versions[name]}" for name in ("torch", "triton", "python")]
+    facts = [f"driver {made.driver}", f"CUDA {made.cuda}"] * on_gpu() + versions + [made.date[:10]]
+    name = made.device if on_gpu() else "a CPU"
+    html = f"<p>Run on <strong>{escape(name)}</strong> · {escape(' · '.join(facts))}</p>"
+    return Line(f"Run on {name}: {', '.join(facts)}", html)
 
 
 def _device() -> str:
@@ -84,7 +77,7 @@ def _device() -> str:
 
 @dataclass(frozen=True)
 class Profile:
-    """A few profiled steps, shown as a table of the one in the middle."""
+    """A few profiled steps, shown as a table of the middle one."""
 
     name: str
     trace: Trace
@@ -93,18 +86,18 @@ class Profile:
 
     @property
     def step(self) -> Step:
-        """The step in the middle."""
-        return self.trace.steps[len(self.trace.steps) // 2]
+        """The middle step."""
+        return middle_step(self.trace)
 
     @property
     def kernels(self) -> tuple[str, ...]:
         """The kernels of one step by name, in order; none on a CPU."""
-        return tuple(one.name for one in self.step.kernels)
+        return tuple(kernel.name for kernel in self.step.kernels)
 
     @property
     def activities(self) -> tuple[str, ...]:
-        """All that one step put on the GPU, by name, in order: kernels, copies and fills."""
-        return tuple(one.name for one in self.step.activities)
+        """The GPU work of one step by name, in order: kernels, memcpys and memsets."""
+        return tuple(activity.name for activity in self.step.activities)
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -112,163 +105,153 @@ class Profile:
         return tuple(op.name for op in self.step.ops if not op.is_annotation)
 
     def cpu_us(self, operator: str) -> float:
-        """Microseconds of CPU time that one step spends in an operator and in what that calls."""
+        """Microseconds of CPU time that one step spends in an operator and in the operators it calls."""
         return sum(row.cpu_us for row in self._rows if row.name == operator) / len(self.trace.steps)
 
     def work_us(self, operator: str) -> float:
-        """Microseconds that one step works in an operator: on the GPU, or in a trace without one, on the CPU."""
-        if not self.step.activities:
-            return self.cpu_us(operator)
-        return sum(row.gpu_us for row in self._rows if row.name == operator) / len(self.trace.steps)
+        """Microseconds of GPU time that one step spends in an operator; in a trace of a CPU, of CPU time."""
+        gpu_us = sum(row.gpu_us for row in self._rows if row.name == operator) / len(self.trace.steps)
+        return gpu_us if self.step.activities else self.cpu_us(operator)
 
     @property
     def busiest(self) -> str:
-        """The operator that itself does most of the work: launches it on the GPU, or computes on the CPU."""
+        """The operator with the most GPU time of its own; in a trace of a CPU, the most CPU time."""
         operators = [row for row in self._rows if "::" in row.name]  # not a region of the compiler
         return max(operators, key=lambda row: (row.self_gpu_us, row.self_cpu_us)).name
 
-    def save(self, path: str | Path) -> Shown:
+    def save(self, path: str | Path) -> Line:
         """Write the Chrome trace to a file for Perfetto."""
         Path(path).write_bytes(self.content)
-        how = f"python -m snippets.lab open {path}"
-        return Shown(f"in Perfetto: {how}", f"<p>In Perfetto: {code(how, 200)}</p>")
+        command = f"python -m snippets.lab open {path}"
+        return Line(f"in Perfetto: {command}", f"<p>In Perfetto: {code(command, 200)}</p>")
 
     @cached_property
     def _rows(self) -> list[Average]:
-        rows = [row for row in key_averages(self.trace) if row.kind == "operator"]
-        return sorted(rows, key=lambda row: (-row.self_cpu_us, row.name))
+        operators = (row for row in key_averages(self.trace) if row.kind == "operator")
+        return sorted(operators, key=lambda row: (-row.self_cpu_us, row.name))
 
     def __repr__(self) -> str:
         steps = len(self.trace.steps)
-        busy = [(one.name, one.duration_us) for one in self.step.activities]
-        rows = busy or [(row.name, row.self_cpu_us / steps) for row in self._rows]
+        activities = [(activity.name, activity.duration_us) for activity in self.step.activities]
+        rows = activities or [(row.name, row.self_cpu_us / steps) for row in self._rows]
         return "\n".join([f"{self.name}, one step", *(f"{_us(us):>10}  {name}" for name, us in rows)])
 
     def _repr_html_(self) -> str:
         if not self.step.activities:
             return self._operator_table()
         rows = []
-        for one in self.step.activities:
-            op, launch = self.trace.op_of(one), self.trace.launch_of(one)
-            names = [code(source.name, 40) for source in (op, launch) if source]
-            rows.append([_kernel(one.name), Html("<br>".join(names)), _us(one.duration_us)])
+        for activity in self.step.activities:
+            names = [code(source.name, 40) for source in (activity.op, activity.launch) if source]
+            rows.append([_kernel(activity.name), Html("<br>".join(names)), _us(activity.duration_us)])
         head = ["GPU activity", "from operator, by call", "time"]
-        shown = table(f"{self.name}: what one step put on the GPU", head, rows, text_columns=2)
-        return shown + details("What the CPU did for it", self._operator_table())
+        activities = table(f"{self.name}: what one step put on the GPU", head, rows, text_columns=2)
+        return activities + details("What the CPU did for it", self._operator_table())
 
     def _operator_table(self) -> Html:
-        steps = len(self.trace.steps)
-        rows = [
-            [code(row.name), _us(row.self_cpu_us / steps), _us(row.cpu_us / steps), f"{row.calls / steps:g}"]
-            for row in self._rows
-        ]
-        head = ["operator", "own CPU time", "with all it calls", "calls"]
+        count = len(self.trace.steps)
+        columns = ((row, row.self_cpu_us / count, row.cpu_us / count, row.calls / count) for row in self._rows)
+        rows = [[code(row.name), _us(own_us), _us(whole_us), f"{calls:g}"] for row, own_us, whole_us, calls in columns]
+        head = "operator", "own CPU time", "with all it calls", "calls"
         return table(f"{self.name}: operators of one step", head, rows)
 
 
 def _kernel(name: str) -> Html:
-    """A kernel's name with what it says, where that is known."""
+    """A kernel's name, with its decoded form if there is one."""
     short = decode_kernel_name(name).short
     return code(name, 48) if short == name else Html(f"{escape(short)}<br><small>{code(name, 48)}</small>")
-
-
-def _us(time_us: float) -> str:
-    """Three digits and a unit."""
-    scale, unit = next((s, u) for s, u in ((1e6, "s"), (1e3, "ms"), (0.0, "µs")) if time_us >= s)
-    return f"{float(f'{time_us / (scale or 1.0):.3g}'):,g} {unit}"
 
 
 def profile(experiment: str, **parameters: Value) -> Profile:
     """Profile one experiment here: `linear/eager`, as `python -m snippets.lab list` names it.
 
-    `parameters` replace the experiment's own. Raises `UnknownExperiment`, `TypeError` for a parameter that it does not
-    have, and `NeedsGpu` where it cannot run on a CPU.
+    `parameters` replace the experiment's own. Raises `UnknownName`, and `NeedsGpu` if it cannot run on a CPU.
     """
-    found = _experiment(experiment, parameters)
-    return _profiled(found, _subject(found.id, tuple(found.parameters.items())))
+    return _profile(*_choose(experiment, parameters))
 
 
 def profile_of(name: str, step: Callable[..., Tensor], *inputs: Tensor) -> Profile:
     """Profile a function of your own. `inputs` have to be where the function computes."""
     subject = Subject(step=step, inputs=lambda: inputs, reference=step)
-    mine = Experiment(chapter="lab", name="mine", label=name, make=lambda: subject, work=lambda: Work(bytes=0))
-    return _profiled(mine, subject, name)
+    own = Experiment(chapter="lab", name="mine", label=name, make=lambda device: subject, work=lambda: Work(bytes=0))
+    return _profile(own, subject, name)
 
 
-def _profiled(experiment: Experiment, subject: Subject, name: str = "") -> Profile:
+def _profile(experiment: Experiment, subject: Subject, name: str = "") -> Profile:
+    from snippets.lab.capture.profiling import trace_of
 
     content = trace_of(experiment, subject, _device())
     return Profile(name or experiment.id, read_trace(content), content)
 
 
-def _experiment(name: str, parameters: Mapping[str, Value]) -> Experiment:
-    found = find(name)
-    if len(found) != 1 or found[0].make is None:
-        raise UnknownExperiment(f"{name!r} is not one profiled experiment: write CHAPTER/EXPERIMENT")
-    return found[0].at(**parameters)
+def _choose(name: str, parameters: Mapping[str, Value]) -> tuple[Experiment, Subject]:
+    chosen = find(name)
+    if len(chosen) != 1 or chosen[0].make is None:
+        raise UnknownName(f"{name!r} is not one profiled experiment: write CHAPTER/EXPERIMENT")
+    experiment = chosen[0].at(**parameters)
+    return experiment, _make_subject(chosen[0].make, tuple(experiment.parameters.items()))
 
 
 @lru_cache(maxsize=16)
-def _subject(experiment: str, parameters: tuple[tuple[str, Value], ...]) -> Subject:
-    """Made once, so that what is compiled is compiled once."""
-    (found,) = find(experiment)
-    assert found.make is not None
-    return found.make(device=_device(), **dict(parameters))
+def _make_subject(make: Callable[..., Subject], parameters: tuple[tuple[str, Value], ...]) -> Subject:
+    """Remembered, so that compiled code is compiled once."""
+    return make(device=_device(), **dict(parameters))
 
 
 @dataclass(frozen=True)
 class Race:
-    """Variants timed in turns."""
+    """Interleaved timings of variants."""
 
     times_us: Mapping[str, float]
     """Median microseconds of a step by experiment: on the GPU without launches, or on the CPU."""
     python_us: Mapping[str, float]
-    """Median microseconds of a step in a Python loop until all is done: what a user waits for."""
+    """Median microseconds of a step in a Python loop until the GPU is done: what a user waits for."""
     errors: Mapping[str, float]
-    """By how much the result differs from the reference, relative."""
+    """Relative error of the result against the reference."""
 
     def __repr__(self) -> str:
         return "\n".join(f"{_us(us):>10}  {name}" for name, us in self.times_us.items())
 
     def _repr_html_(self) -> str:
-        first = next(iter(self.times_us.values()))
+        (first, *_) = self.times_us.values()
         where = ["on the GPU", "from Python"] if on_gpu() else ["one step"]
         rows: list[list[Cell]] = []
         for name, us in self.times_us.items():
             times = [_us(us), _us(self.python_us[name])] if on_gpu() else [_us(us)]
             rows.append([code(name), *times, f"{first / us:.2f}x", f"{self.errors[name]:.1e}"])
-        caption = f"{' and '.join(self.times_us)}: timed in turns, median"
-        return table(caption, ["variant", *where, "times as fast", "relative error"], rows)
+        head = ["variant", *where, "times as fast", "relative error"]
+        return table(f"{' and '.join(self.times_us)}: timed in turns, median", head, rows)
 
 
 def race(*experiments: str, **parameters: Value) -> Race:
-    """Time experiments in turns, after each result was compared with its reference.
+    """Time experiments in turns, after comparing each result with its reference.
 
     Raises what `profile` does, and `ArithmeticError` for a wrong answer, which is never timed.
     """
+    return race_subjects({name: _choose(name, parameters)[1] for name in experiments})
 
-    subjects, errors = {}, {}
-    for name in experiments:
-        found = _experiment(name, parameters)
-        subjects[name] = _subject(found.id, tuple(found.parameters.items()))
-        errors[name], _, _ = relative_error(subjects[name], _device())
+
+def race_subjects(subjects: dict[str, Subject]) -> Race:
+    """Time subjects by name in turns, as `race` does."""
+    from snippets.lab.capture.checking import relative_error
+    from snippets.lab.capture.timing import time_interleaved
+
+    errors = {name: relative_error(subject, _device())[0] for name, subject in subjects.items()}
     if not on_gpu():
-        times = _cpu_us(subjects)
-        return Race(times, times, errors)
-
-    found_times = time_interleaved(subjects, lambda name: None)
-    warm = {name: one.warm.median_us for name, one in found_times.items()}
-    return Race(warm, {name: one.launched.median_us for name, one in found_times.items()}, errors)
+        times_us = _cpu_us(subjects)
+        return Race(times_us, times_us, errors)
+    timings = time_interleaved(subjects, lambda name: None)
+    interleaved_us = {name: one.interleaved.median_us for name, one in timings.items()}
+    return Race(interleaved_us, {name: one.from_python.median_us for name, one in timings.items()}, errors)
 
 
 def _cpu_us(subjects: Mapping[str, Subject]) -> dict[str, float]:
-    runs = {name: (one.step, one.inputs()) for name, one in subjects.items()}
+    runs = {name: (subject.step, subject.inputs()) for name, subject in subjects.items()}
     repeats = {name: max(1, round(SAMPLE_US / _loop_us(*run, 1))) for name, run in runs.items()}
     samples: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(ROUNDS):
-        for name in list(runs) if turn % 2 == 0 else list(reversed(runs)):
+    for index in range(ROUNDS):
+        for name in list(runs) if index % 2 == 0 else list(reversed(runs)):
             samples[name].append(_loop_us(*runs[name], repeats[name]))
-    return {name: statistics.median(found) for name, found in samples.items()}
+    return {name: statistics.median(own) for name, own in samples.items()}
 
 
 def _loop_us(step: Callable[..., Any], inputs: Sequence[Any], repeats: int) -> float:
@@ -280,41 +263,38 @@ def _loop_us(step: Callable[..., Any], inputs: Sequence[Any], repeats: int) -> f
     return max(time.perf_counter_ns() - begin, 1) / 1e3 / repeats
 
 
-def check(guess: object, measured: object, unit: str = "") -> Shown:
-    """Say whether a guess is right. Never raises: what is no guess is told.
+def check(guess: object, measured: object, unit: str = "") -> Line:
+    """Report whether a guess is right. Never raises, whatever the guess.
 
-    A count or a word has to be met; a float is met by a number at most `CLOSE` times too high or too low.
+    A count or a word must be equal; for a float, a number at most `CLOSE` times too high or too low is right.
     """
-    answer = f"{_said(measured)} {unit}".strip()
+    answer = f"{_text(measured)} {unit}".strip()
     if guess is None:
         hidden = details("What was measured", f"<p>{escape(answer)}</p>")
-        return Shown(
-            f"No guess yet. Measured: {answer}", f"<p>No guess yet: write one above and run both cells.</p>{hidden}"
-        )
+        html = f"<p>No guess yet: write one above and run both cells.</p>{hidden}"
+        return Line(f"No guess yet. Measured: {answer}", html)
     verdict = _verdict(guess, measured)
-    line = f"{verdict} Your guess: {_said(guess)}. Measured: {answer}"
-    return Shown(line, f"<p><strong>{escape(verdict)}</strong> {escape(line.removeprefix(verdict).strip())}</p>")
+    rest = f"Your guess: {_text(guess)}. Measured: {answer}"
+    return Line(f"{verdict} {rest}", f"<p><strong>{escape(verdict)}</strong> {escape(rest)}</p>")
 
 
 def _verdict(guess: object, measured: object) -> str:
     if isinstance(measured, float) and measured > 0:
         if isinstance(guess, bool) or not isinstance(guess, int | float) or not guess > 0:
             return "A number above zero is asked for."
-        ratio = guess / measured
-        if max(ratio, 1 / ratio) <= CLOSE:
-            return "Right."
-        return f"{max(ratio, 1 / ratio):.3g} times too {'high' if ratio > 1 else 'low'}."
-    return "Right." if _plain(guess) == _plain(measured) else "Wrong."
+        times = max(guess / measured, measured / guess)
+        return "Right." if times <= CLOSE else f"{times:.3g} times too {'high' if guess > measured else 'low'}."
+    return "Right." if _comparable(guess) == _comparable(measured) else "Wrong."
 
 
-def _plain(value: object) -> object:
-    """A value as it is compared: words without case, lists as tuples."""
+def _comparable(value: object) -> object:
+    """A word without case, a list as a tuple."""
     if isinstance(value, str):
         return " ".join(value.split()).casefold()
-    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
+    return tuple(map(_comparable, value)) if isinstance(value, list | tuple) else value
 
 
-def _said(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+def _text(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from snippets.lab.experiment import Experiment, Subject, Work
+from snippets.lab.experiment import Experiment, Instruments, Subject, Work
 
 POST = {"batch": 1024, "in_dim": 32, "out_dim": 64}
 WIDE = {"batch": 64, "in_dim": 1024, "out_dim": 4096}
@@ -59,7 +59,7 @@ def compiled(device: str, batch: int, in_dim: int, out_dim: int) -> Subject:
 # --8<-- [end:variants]
 
 
-def new_strides(device: str, batch: int, in_dim: int, out_dim: int) -> dict[str, Any]:
+def new_strides(instruments: Instruments, device: str, batch: int, in_dim: int, out_dim: int) -> dict[str, Any]:
     """Feed a compiled layer an input of the same shape but other strides.
 
     Returns the graphs compiled before and after, whether it raised, and the largest difference from eager.
@@ -114,5 +114,5 @@ EXPERIMENTS = (
     _profiled("compiled_wide", compiled, WIDE, "wide"),
     _profiled("sweep_eager", eager, WIDE, "sweep", sweep=ROWS),
     _profiled("sweep_compiled", compiled, WIDE, "sweep", sweep=ROWS),
-    Experiment(chapter="linear", name="new_strides", parameters=POST, measure=new_strides),
+    Experiment(chapter="linear", name="new_strides", parameters=POST, probe=new_strides),
 )

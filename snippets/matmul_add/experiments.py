@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from snippets.lab.experiment import Experiment, Schedule, Subject, Work
+from snippets.lab.experiment import Experiment, Instruments, Schedule, Subject, Work
 
 SMALL, LARGE, STACK = 64, 4096, 8
 
@@ -92,7 +92,7 @@ def row_bias_work(size: int) -> Work:
     return product_work(size, bias_rows=1)
 
 
-def generated_code(device: str, size: int) -> dict[str, Any]:
+def generated_code(instruments: Instruments, device: str, size: int) -> dict[str, Any]:
     """Compile afresh and look at what Inductor wrote and where.
 
     Returns `calls`, the lines of the generated `call` that launch work, and whether the graph cache lies in
@@ -163,5 +163,5 @@ EXPERIMENTS = (
     ),
     _profiled("sweep_eager", eager, SMALL, group="sweep", sweep=SIZES),
     _profiled("sweep_compiled", compiled, SMALL, group="sweep", sweep=SIZES),
-    Experiment(chapter="matmul_add", name="generated_code", parameters={"size": LARGE}, measure=generated_code),
+    Experiment(chapter="matmul_add", name="generated_code", parameters={"size": LARGE}, probe=generated_code),
 )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import statistics
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from snippets.lab.experiment import Experiment, NeedsGpu, Subject, Work
+from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Subject, Work
 
 SHAPE = {"batch": 64, "seq": 128, "dim": 768, "hidden": 3072}
 HUB_KERNELS = "kernels-community/liger-kernels"
@@ -118,7 +117,7 @@ def hub_reachable(timeout_s: float = 3.0) -> bool:
 
 
 # --8<-- [start:new_shapes]
-def new_shapes(device: str, batch: int, seq: int, dim: int, hidden: int) -> dict[str, Any]:
+def new_shapes(instruments: Instruments, device: str, batch: int, seq: int, dim: int, hidden: int) -> dict[str, Any]:
     """Feed batch sizes never seen before to each variant and count what gets compiled.
 
     Returns, for static and automatic-dynamic compilation and for Liger, the graphs or kernels compiled so far and
@@ -171,7 +170,9 @@ def liger_kernels_compiled() -> int:
 
 
 # --8<-- [start:tuned]
-def tuned(device: str, batch: int, seq: int, dim: int, hidden: int, times: int) -> dict[str, Any]:
+def tuned(
+    instruments: Instruments, device: str, batch: int, seq: int, dim: int, hidden: int, times: int
+) -> dict[str, Any]:
     """Compile afresh several times and look at how Inductor launches its fused kernel.
 
     Returns for each time the kernel's grid and block, and its median microseconds in a profile of ten steps.
@@ -187,7 +188,7 @@ def tuned(device: str, batch: int, seq: int, dim: int, hidden: int, times: int) 
     for _ in range(times):
         torch._dynamo.reset()
         with fresh_cache(), torch.no_grad():  # what was measured before lies in the cache
-            fused = [one for one in _kernels(torch.compile(module), x) if one.name.startswith("triton_")]
+            fused = [one for one in _kernels(instruments, torch.compile(module), x) if one.name.startswith("triton_")]
         found["grid"].append(fused[0].grid)
         found["block"].append(fused[0].block)
         found["fused_us"].append(statistics.median(kernel.duration_us for kernel in fused))
@@ -197,11 +198,9 @@ def tuned(device: str, batch: int, seq: int, dim: int, hidden: int, times: int) 
 # --8<-- [end:tuned]
 
 
-def _kernels(step: Any, x: Any) -> Any:
+def _kernels(instruments: Instruments, step: Any, x: Any) -> Any:
     """The GPU activities of ten profiled steps, after three that were not."""
     import torch
-
-    from snippets.lab.trace.kineto import read_trace
 
     for _ in range(3):
         step(x)
@@ -210,10 +209,7 @@ def _kernels(step: Any, x: Any) -> Any:
         for _ in range(10):
             step(x)
         torch.cuda.synchronize()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        profiled.export_chrome_trace(str(path))
-        return read_trace(path).activities
+    return instruments.read_activities(profiled)
 
 
 SMALL_TO_LARGE = ({"batch": 1, "seq": 1}, *({"batch": batch} for batch in (1, 4, 16, 64, 128)))
@@ -237,6 +233,6 @@ EXPERIMENTS = (
     _profiled("sweep_eager", eager, "sweep", sweep=SMALL_TO_LARGE),
     _profiled("sweep_compiled", compiled, "sweep", sweep=SMALL_TO_LARGE),
     _profiled("sweep_liger", liger, "sweep", sweep=SMALL_TO_LARGE),
-    Experiment(chapter="mlp", name="new_shapes", parameters=SHAPE, measure=new_shapes, time_limit_s=180),
-    Experiment(chapter="mlp", name="tuned", parameters={**SHAPE, "times": 12}, measure=tuned, time_limit_s=180),
+    Experiment(chapter="mlp", name="new_shapes", parameters=SHAPE, probe=new_shapes, time_limit_s=180),
+    Experiment(chapter="mlp", name="tuned", parameters={**SHAPE, "times": 12}, probe=tuned, time_limit_s=180),
 )

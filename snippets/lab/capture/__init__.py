@@ -1,4 +1,17 @@
-"""Measuring, with torch, on a GPU: the only room that makes recordings.
+"""Measuring, with torch, on a GPU: nothing else writes recordings.
 
-Imports recording, trace, and the words of experiment.py.
+selection.py     which experiments need recording, and on which GPU
+recorder.py      records them group by group: order, report, saving
+supervisor.py    one worker process: its events, its deadline, its end
+worker.py        that process: measures groups of experiments
+checking.py      a subject and its answer, compared with the reference
+profiling.py     torch.profiler around an experiment's steps
+timing.py        GPU and CPU times, variants interleaved
+ceilings.py      a copy and bare matmuls, in the same session
+instruments.py   what a probe is handed
+environment.py   machine, versions, clocks
+profile_here.py  one experiment profiled and checked in this process
+
+Imports recording, trace and experiment. The code of this room is what a recording measured: whoever changes it raises
+PROTOCOL in recording/digest.py or states that what is measured is the same (tests/lab/capture/test_protocol.py).
 """

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Where and when something was measured: machine, versions, clocks, commit."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import platform
 import socket
 import subprocess
+from pathlib import Path
 
 import torch
 
@@ -26,7 +27,7 @@ def now() -> str:
 
 
 def environment(device: str) -> Environment:
-    """The circumstances of this process."""
+    """Machine, versions and clocks of this process."""
     cuda = device == "cuda"
     properties = torch.cuda.get_device_properties(0) if cuda else None
     smi = nvidia_smi("driver_version", "clocks.sm", "clocks.mem", "power.draw", "temperature.gpu") if cuda else {}
@@ -69,11 +70,11 @@ def _is_number(text: str) -> bool:
     return text.replace(".", "", 1).isdigit()
 
 
-def commit() -> str:
+def commit(project: Path = PROJECT) -> str:
     """Short hash of the checkout, with `+` when files of `snippets` differ from it; `COMMIT` where there is no git."""
     if os.environ.get("COMMIT"):
         return os.environ["COMMIT"][:12]
-    git = ["git", "-C", str(PROJECT)]
+    git = ["git", "-C", str(project)]
     try:
         head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):

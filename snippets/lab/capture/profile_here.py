@@ -1,31 +1,56 @@
-"""TODO."""
+"""One experiment in this process, on a GPU or a CPU: profiled, compared with its reference, never recorded."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+from torch.profiler import profile
+
+from snippets.lab.capture.checking import build_subject, relative_error
+from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.capture.profiling import chrome_trace, profile_steps
-from snippets.lab.experiment import Experiment
+from snippets.lab.experiment import Experiment, ExperimentError, Parameters, Subject, WrongAnswer
 
 
 def profile_here(experiment: Experiment, device: str, trace_dir: Path | None) -> None:
-    """Profile one experiment in this process, print the profiler's table, and write its Chrome trace if asked to."""
-    if experiment.measure is not None:
-        print(json.dumps(experiment.measure(device=device, **experiment.parameters), indent=2))
+    """Print the profiler's table and the relative error, and write the Chrome trace to a folder if one is given.
+
+    Raises `WrongAnswer`, `ExperimentError` and `NeedsGpu`.
+    """
+    if experiment.probe is not None:
+        data = experiment.probe(instruments=TorchInstruments(), device=device, **experiment.parameters)
+        print(json.dumps(data, indent=2))
         return
-    assert experiment.make is not None
     for parameters in experiment.points:
         print(f"{experiment.id} on {device}: {' '.join(f'{name}={value}' for name, value in parameters.items())}")
-        subject = experiment.make(device=device, **parameters)
-        prof = profile_steps(experiment, subject, device)
+        subject = build_subject(experiment, device, parameters)
+        finished = profile_steps(experiment, subject, device)
         sort = "self_cuda_time_total" if device == "cuda" else "self_cpu_time_total"
-        print(prof.key_averages().table(sort_by=sort, row_limit=15, max_name_column_width=60))
+        print(finished.key_averages().table(sort_by=sort, row_limit=15, max_name_column_width=60))
         if trace_dir is not None:
-            trace_dir.mkdir(parents=True, exist_ok=True)
-            given = "_".join(str(value) for value in parameters.values())
-            path = trace_dir / f"{experiment.chapter}_{experiment.name}_{given}.json"
-            path.write_bytes(chrome_trace(prof))
-            print(f"trace: {path}\n  in Perfetto:   python -m snippets.lab open {path}")
-            if device == "cuda":
-                print(f"  in one table:  python -m snippets.lab summary {path}")
+            _write_trace(experiment, parameters, finished, device, trace_dir)
+        _compare(experiment, subject, device)
+
+
+def _write_trace(
+    experiment: Experiment, parameters: Parameters, finished: profile, device: str, trace_dir: Path
+) -> None:
+    trace_dir.mkdir(parents=True, exist_ok=True)
+    values = "_".join(str(value) for value in parameters.values())
+    path = trace_dir / f"{experiment.chapter}_{experiment.name}_{values}.json"
+    path.write_bytes(chrome_trace(finished))
+    print(f"trace: {path}\n  in Perfetto:   python -m snippets.lab open {path}")
+    if device == "cuda":
+        print(f"  in one table:  python -m snippets.lab summary {path}")
+
+
+def _compare(experiment: Experiment, subject: Subject, device: str) -> None:
+    """Print the error of one step, or raise with the experiment's name."""
+    try:
+        error, dtype, _ = relative_error(subject, device)
+    except WrongAnswer as wrong:
+        raise WrongAnswer(f"{experiment.id}: wrong answer: {wrong}") from wrong
+    except ExperimentError as unfit:
+        raise ExperimentError(f"{experiment.id}: {unfit}") from unfit
+    print(f"relative error {error:.1e} ({dtype} reference, at most {subject.tolerance:.0e})")

@@ -1,8 +1,9 @@
-"""TODO."""
+"""torch.profiler around the steps of an experiment, and what it wrote as scrubbed Kineto JSON."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 from snippets.lab.capture.environment import host_names
 from snippets.lab.experiment import Experiment, Subject
 from snippets.lab.recording.scrub import scrub
+from snippets.lab.trace.events import GpuActivity
 from snippets.lab.trace.kineto import read_trace
 from snippets.lab.trace.queries import steps_agree
 
@@ -52,44 +54,35 @@ def synchronize(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def chrome_trace(prof: profile) -> bytes:
+def chrome_trace(finished: profile) -> bytes:
     """The profile as Kineto JSON, scrubbed of host names and directories."""
+    content = scrub(msgspec.json.decode(_export(finished)), host_names())
+    return msgspec.json.encode({**content, "traceName": "trace.json"})
+
+
+def read_activities(finished: profile) -> Sequence[GpuActivity]:
+    """The GPU activities of a finished profile."""
+    return read_trace(_export(finished)).activities
+
+
+def _export(finished: profile) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
-        prof.export_chrome_trace(str(path))
-        content = msgspec.json.decode(path.read_bytes())
-    clean = scrub(content, host_names())
-    return msgspec.json.encode({**clean, "traceName": "trace.json"})
+        finished.export_chrome_trace(str(path))
+        return path.read_bytes()
 
 
 def trace_of(experiment: Experiment, subject: Subject, device: str) -> bytes:
     """Profile until all active steps show the same GPU work; a cold process has only one try."""
-    for _ in range(PROFILES if experiment.first_steps else 1):
-        content = chrome_trace(profile_steps(experiment, subject, device))
+    return first_agreeing(
+        lambda: chrome_trace(profile_steps(experiment, subject, device)), PROFILES if experiment.first_steps else 1
+    )
+
+
+def first_agreeing(take: Callable[[], bytes], tries: int) -> bytes:
+    """The first trace whose steps agree, or the last one after so many tries."""
+    for _ in range(tries):
+        content = take()
         if steps_agree(read_trace(content)):
             break
     return content
-
-
-# --8<-- [start:check]
-def relative_error(subject: Subject, device: str) -> tuple[float, str, int]:
-    """Compare a step with its reference on fresh inputs, and watch its memory.
-
-    Returns the error (Frobenius norm of the difference over that of the reference), the reference's dtype and the
-    most bytes the step held above what was there before. Raises `ArithmeticError` when the answer is wrong.
-    """
-    inputs = subject.inputs()
-    subject.step(*inputs)  # what is allocated once for all, such as cuBLAS's workspace, is not the step's
-    if device == "cuda":
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-    with torch.no_grad():
-        output = subject.step(*inputs)
-        synchronize(device)
-        peak_bytes = torch.cuda.max_memory_allocated() - before if device == "cuda" else 0
-        expected = subject.reference(*inputs)
-        error = ((output.to(expected.dtype) - expected).double().norm() / expected.double().norm()).item()
-    if not error <= subject.tolerance:  # NaN is wrong too
-        raise ArithmeticError(f"wrong answer: relative error {error:.2e}, at most {subject.tolerance:.0e} allowed")
-    return error, str(expected.dtype).removeprefix("torch."), peak_bytes

@@ -1,4 +1,8 @@
-"""docs/labs/: notebooks run, stored, and listed.
+"""docs/labs/: notebooks run, stored and listed.
 
-Imports capture, page, recording and below.
+cells.py     runs their code cells in a process
+outputs.py   which outputs a page can show
+files.py     a notebook file: its state, its outputs, the list of all
+
+Imports finding, recording, capture (in the process that runs cells) and what is below them.
 """

@@ -1,7 +1,7 @@
-"""One process that runs the code cells of labs: python -m snippets.lab.cells --result FILE NOTEBOOK...
+"""Runs the code cells of notebooks in a process: python -m snippets.lab.notebooks.cells --result FILE NOTEBOOK...
 
-As Jupyter would, with no need of it: what is printed and what the last expression shows become a cell's outputs. The
-standard error is left to whoever started the process. A cell that raises ends its lab, and the next begins.
+It does what Jupyter would, and does not need it: what is printed and the value of the last expression become a cell's
+outputs. Standard error goes to the log of the process. A cell that raises ends its notebook, and the next one begins.
 """
 
 from __future__ import annotations
@@ -24,16 +24,32 @@ from typing import Any
 
 import msgspec
 
-from snippets.lab.capture.environment import host_names
-from snippets.lab.notebook import circumstances
 from snippets.lab.recording.device import PROJECT
+from snippets.lab.recording.schema import Environment
 from snippets.lab.recording.scrub import scrub
 
 Output = dict[str, Any]
 
 
 class CellFailed(Exception):
-    """A cell raised, or the process died; the message says which and why."""
+    """A cell raised, or the process died; the message names the cell and the cause."""
+
+
+class NotebookRun(msgspec.Struct, frozen=True):
+    """What came of one notebook."""
+
+    outputs: list[list[Output]]
+    """Of each code cell."""
+    seconds: float
+    failed: str = ""
+    """The cause; empty when every cell ran."""
+
+
+class NotebookRuns(msgspec.Struct, frozen=True):
+    """What came of all notebooks of one process."""
+
+    by_name: dict[str, NotebookRun]
+    environment: Environment
 
 
 def execute_cells(sources: list[str], name: str) -> list[list[Output]]:
@@ -50,7 +66,7 @@ def _outputs(source: str, where: str, number: int, namespace: dict[str, Any]) ->
     printed = io.StringIO()
     try:
         with redirect_stdout(printed):
-            value = _run(ast.parse(source, where), where, namespace)
+            value = _execute(ast.parse(source, where), where, namespace)
     except (Exception, SystemExit) as error:
         lines = "".join(traceback.format_exception(error))
         raise CellFailed(f"{where}: {type(error).__name__}: {error}\n{lines}") from error
@@ -66,8 +82,8 @@ def _outputs(source: str, where: str, number: int, namespace: dict[str, Any]) ->
     return outputs
 
 
-def _run(tree: ast.Module, where: str, namespace: dict[str, Any]) -> object:
-    """Execute a cell; the value of its last line where that is an expression."""
+def _execute(tree: ast.Module, where: str, namespace: dict[str, Any]) -> object:
+    """Execute a cell; the value of its last line if that is an expression."""
     last = tree.body[-1] if tree.body else None
     if not isinstance(last, ast.Expr):
         exec(compile(tree, where, "exec"), namespace)
@@ -81,11 +97,11 @@ def code_cells(notebook: dict[str, Any]) -> list[str]:
     return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
 
 
-def run_notebooks(paths: list[Path], time_limit_s: float) -> dict[str, Any]:
-    """Run labs in a process of their own and return what `main` tells of them. Raises `CellFailed` when it dies."""
+def run_notebooks(paths: list[Path], time_limit_s: float) -> NotebookRuns:
+    """Run notebooks in a process of their own. Raises `CellFailed` when it dies or runs past its limit."""
     with tempfile.TemporaryDirectory(prefix="profiling-pytorch-") as folder:
         result = Path(folder) / "result.json"
-        command = [sys.executable, "-m", "snippets.lab.cells", "--result", str(result), *map(str, paths)]
+        command = [sys.executable, "-m", "snippets.lab.notebooks.cells", "--result", str(result), *map(str, paths)]
         python_path = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
         with (Path(folder) / "log").open("w+b") as log:
             process = subprocess.Popen(
@@ -107,19 +123,21 @@ def run_notebooks(paths: list[Path], time_limit_s: float) -> dict[str, Any]:
                     process.wait()
             if process.returncode or not result.is_file():
                 log.seek(0)
-                last = (log.read().decode(errors="replace").strip().splitlines() or ["no word"])[-1]
-                raise CellFailed(f"the process ended with code {process.returncode}; its last words: {last[:300]}")
-        found: dict[str, Any] = json.loads(result.read_bytes())
-        return found
+                last = (log.read().decode(errors="replace").strip().splitlines() or ["none"])[-1]
+                raise CellFailed(f"the process ended with code {process.returncode}; last output: {last[:300]}")
+        return msgspec.json.decode(result.read_bytes(), type=NotebookRuns)
 
 
 def main() -> None:
-    """Run each lab and write, by name: outputs, seconds, and why it failed if it did; beside them the circumstances."""
-    parser = argparse.ArgumentParser(description="Runs labs; started by `run`.")
+    """Run each notebook and write a `NotebookRuns`."""
+    from snippets.lab.capture.environment import environment, host_names
+    from snippets.lab.notebook import on_gpu
+
+    parser = argparse.ArgumentParser(description="Runs notebooks; started by `run_notebooks`.")
     parser.add_argument("notebooks", nargs="+", type=Path)
     parser.add_argument("--result", type=Path, required=True)
     arguments = parser.parse_args()
-    found: dict[str, Any] = {}
+    runs: dict[str, NotebookRun] = {}
     for path in arguments.notebooks:
         begin = time.monotonic()
         outputs: list[list[Output]] = []
@@ -128,10 +146,9 @@ def main() -> None:
             outputs = execute_cells(code_cells(json.loads(path.read_text("utf-8"))), path.stem)
         except CellFailed as error:
             failed = str(error)
-        found[path.stem] = {"outputs": outputs, "seconds": round(time.monotonic() - begin, 1), "failed": failed}
-
-    told = {"labs": found, "circumstances": circumstances()}
-    clean = scrub(msgspec.to_builtins(told), host_names())
+        runs[path.stem] = NotebookRun(outputs, round(time.monotonic() - begin, 1), failed)
+    results = NotebookRuns(runs, environment("cuda" if on_gpu() else "cpu"))
+    clean = scrub(msgspec.to_builtins(results), host_names())
     arguments.result.write_bytes(msgspec.json.encode(clean))
 
 

@@ -1,36 +1,36 @@
-"""docs/labs/<chapter>.ipynb: a chapter's experiment to take away, with outputs that were recorded on the builder.
+"""docs/labs/<chapter>.ipynb: a chapter's experiments to take away, with outputs recorded on the default device.
 
-A lab's outputs are made as a recording is: by `record`, in a process of its own, written only after success and
-atomically, stale as soon as its code or its chapter's has changed. They are text and simple HTML, so that a page can
-show them as they are.
+A notebook's outputs are made as a recording is: by `record`, in a process of its own, written only after success and
+atomically, stale as soon as its code or its chapter's has changed.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from snippets.lab.experiment import nearest
+from snippets.lab.finding.device import Device
 from snippets.lab.html import Html, code, table
-from snippets.lab.notebooks.cells import CellFailed, code_cells, run_notebooks
-from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT, RECORDINGS, short_name, slug
+from snippets.lab.notebooks.cells import CellFailed, NotebookRuns, code_cells
+from snippets.lab.notebooks.outputs import dumped, output_problems
+from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT, short_name, slug
 from snippets.lab.recording.digest import code_digest, source_digest
 from snippets.lab.recording.saving import write_file
 from snippets.lab.recording.schema import Environment, RecordingError
 
+RunNotebooks = Callable[[list[Path], float], NotebookRuns]
+"""Runs notebooks within a time limit in seconds, as `cells.run_notebooks` does. Raises `CellFailed`."""
 PREFIX = "labs/"
-"""Before the name of a lab on the command line: `labs/linear`; `labs` is all of them."""
+"""Before the name of a notebook on the command line: `labs/linear`; `labs` is all of them."""
 NOTEBOOK_PROTOCOL = 1
-"""Part of every lab's digest: raise it when `cells` or `notebook` change what a lab shows."""
-LIMIT_BYTES = 200_000
+"""Part of every notebook's digest: raise it when `cells` or `notebook` change what a notebook measures."""
 TIME_LIMIT_S = 300
 SETUP = """\
 # The book's code is found around this notebook, or installed. In Colab, name the address of its repository.
@@ -51,26 +51,23 @@ from snippets.lab import notebook
 
 notebook.here()
 """
-"""The first code cell of every lab."""
-TAGS = {"br", "caption", "code", "details", "div", "p", "small", "span", "strong", "summary"}
-TAGS |= {"table", "tbody", "td", "th", "thead", "tr"}
-ATTRIBUTES = {"aria-label", "class", "data-search-exclude", "role", "scope", "tabindex", "title"}
+"""The first code cell of every notebook."""
 
 
 class NotebookError(RecordingError):
-    """A lab that cannot be read, or outputs that a page could not show; the message says how it is cured."""
+    """A notebook that cannot be read, or outputs that a page could not show; the message names the cure."""
 
 
 class RunInfo(msgspec.Struct, frozen=True):
-    """How the outputs of a lab came to be; in the notebook's metadata under `recording`."""
+    """How the outputs of a notebook were made; in its metadata under `recording`."""
 
     digest: str
     seconds: float
-    circumstances: Environment
+    environment: Environment = msgspec.field(name="circumstances")
 
 
 class _Cell(msgspec.Struct):
-    """What has to be there of a cell."""
+    """The fields that every cell needs."""
 
     cell_type: Literal["code", "markdown"]
     source: list[str]
@@ -86,7 +83,7 @@ class Notebook:
 
     @property
     def name(self) -> str:
-        """The chapter's, and the file's."""
+        """That of the chapter and of the file."""
         return self.path.stem
 
     @property
@@ -101,8 +98,8 @@ class Notebook:
         return match[1] if match else self.name
 
     @property
-    def made(self) -> RunInfo | None:
-        """How its outputs came to be; None when it was never recorded. Raises `LabError`."""
+    def run_info(self) -> RunInfo | None:
+        """How its outputs were made; None if it was never recorded. Raises `NotebookError`."""
         try:
             return msgspec.convert(self.content["metadata"].get("recording"), RunInfo | None)
         except msgspec.ValidationError as error:
@@ -110,12 +107,12 @@ class Notebook:
 
     @property
     def device(self) -> str:
-        """The slug of the device that it was recorded on; empty when it never was. Raises `LabError`."""
-        return slug(self.made.circumstances.device) if self.made else ""
+        """The slug of the device that it was recorded on; empty if it never was. Raises `NotebookError`."""
+        return slug(self.run_info.environment.device) if self.run_info else ""
 
     @property
     def digest(self) -> str:
-        """Hash of what it runs: its own code less the set-up, its chapter's, and the protocol."""
+        """Hash of what it runs: its own code without the set-up cell, its chapter's, and the protocol."""
         cells = {f"cell {number}": source for number, source in enumerate(code_cells(self.content)[1:])}
         return code_digest(f"lab {NOTEBOOK_PROTOCOL} {source_digest(self.name)}", cells)
 
@@ -123,176 +120,136 @@ class Notebook:
     def state(self) -> str:
         """`recorded`, `stale`, `missing`, or `unreadable: ...`."""
         try:
-            made, digest, problems = self.made, self.digest, list(output_problems(self.content))
+            run_info, digest, problems = self.run_info, self.digest, list(output_problems(self.content))
         except (NotebookError, SyntaxError) as error:
             return f"unreadable: {error}"
-        if made is None:
+        if run_info is None:
             return "missing"
-        return f"unreadable: {problems[0]}" if problems else "recorded" if made.digest == digest else "stale"
+        return f"unreadable: {problems[0]}" if problems else "recorded" if run_info.digest == digest else "stale"
 
 
 def record_command(name: str) -> str:
-    """The command that records a lab."""
+    """The command that records a notebook."""
     return f"make record CHAPTER={PREFIX}{name}"
 
 
 def load_notebook(path: Path) -> Notebook:
-    """Read one lab. Raises `LabError` when it is no notebook."""
+    """Read one notebook. Raises `NotebookError` if the file is not a notebook."""
     try:
-        return _read(path, path.read_bytes())
+        return _parse(path, path.read_bytes())
     except OSError as error:
         raise NotebookError(f"{path.name} cannot be read: {error.strerror}") from error
 
 
-def _read(path: Path, written: bytes) -> Notebook:
+def _parse(path: Path, written: bytes) -> Notebook:
     try:
         content = msgspec.json.decode(written, type=dict[str, Any])
         nbformat, cells = msgspec.convert((content.get("nbformat"), content.get("cells")), tuple[int, list[_Cell]])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotebookError(f"{path.name} is no notebook: {error}") from error
+        raise NotebookError(f"{path.name} is not a notebook: {error}") from error
     if nbformat != 4 or not cells or not isinstance(content.get("metadata"), dict):
-        raise NotebookError(f"{path.name} is no notebook of format 4 with cells")
+        raise NotebookError(f"{path.name} is not a notebook of format 4 with cells")
     return Notebook(path, content)
 
 
-def notebooks(root: Path | None = None) -> tuple[Notebook, ...]:
-    """The labs beside the recordings in `root`, in the order of the chapters in nav. Raises `LabError`."""
-    folder = (root or RECORDINGS).parent / "labs"
+def notebooks(root: Path) -> tuple[Notebook, ...]:
+    """The notebooks beside the recordings in `root`, in the order of the chapters in nav. Raises `NotebookError`."""
     config = PROJECT / "mkdocs.yml"
     nav = config.read_text("utf-8") if config.is_file() else ""
-    return tuple(
-        map(load_notebook, sorted(folder.glob("*.ipynb"), key=lambda path: (nav.find(f" {path.stem}.md"), path.name)))
-    )
+    paths = sorted((root.parent / "labs").glob("*.ipynb"), key=lambda path: (nav.find(f" {path.stem}.md"), path.name))
+    return tuple(map(load_notebook, paths))
 
 
-def find_notebooks(names: list[str]) -> tuple[Notebook, ...]:
-    """The labs that names on the command line mean: all when there is none, and a chapter's with its chapter."""
+def find_notebooks(root: Path, names: Sequence[str]) -> tuple[Notebook, ...]:
+    """The notebooks that names on the command line mean: all if there is none, and a chapter's with its chapter."""
     meant = {name.removeprefix(PREFIX) for name in names}
-    return tuple(lab for lab in notebooks() if not names or lab.name in meant or PREFIX.strip("/") in meant)
+    return tuple(one for one in notebooks(root) if not names or one.name in meant or PREFIX.strip("/") in meant)
 
 
-def is_notebook(name: str) -> bool:
-    """Whether a name on the command line means labs alone. Raises `LabError` for a lab that does not exist."""
+def find_notebook(root: Path, name: str) -> Notebook:
+    """A notebook by its id, `labs/linear`. Raises `NotebookError` if there is none."""
+    known = {notebook.id: notebook for notebook in notebooks(root)}
+    if name not in known:
+        raise NotebookError(f"no notebook {name!r}{nearest(name, known)}")
+    return known[name]
+
+
+def is_notebook(root: Path, name: str) -> bool:
+    """Whether a name on the command line means notebooks alone. Raises `NotebookError` for one that does not exist."""
     if not f"{name}/".startswith(PREFIX):
         return False
-    if name != PREFIX.strip("/") and not find_notebooks([name]):
-        raise NotebookError(f"no lab {name!r}; there are {' '.join(lab.id for lab in notebooks())}")
-    return True
+    return name == PREFIX.strip("/") or find_notebook(root, name) is not None
 
 
-class _Tags(HTMLParser):
-    """Counts the tags, and collects those that are no simple HTML."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.count = 0
-        self.foreign: list[str] = []
-        self.feed(html)
-        if self.count != html.count("<"):  # a comment, or a tag that is never closed and takes in what comes next
-            self.foreign.append("a < that begins no tag")
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.count += 1
-        strange = sorted({name for name, _ in attrs} - ATTRIBUTES)
-        if tag not in TAGS or strange:
-            self.foreign.append(" ".join([f"<{tag}", *strange]))
-
-    def handle_endtag(self, tag: str) -> None:
-        self.count += 1
-
-
-def output_problems(content: dict[str, Any]) -> Iterator[str]:
-    """Outputs that are neither text nor simple HTML, and size."""
-    for output in (one for cell in content["cells"] for one in cell.get("outputs", ())):
-        kind = output.get("output_type")
-        if kind == "stream" and output.get("name") == "stdout":
-            continue
-        if kind != "execute_result" or not output.get("data", {}).keys() <= {"text/plain", "text/html"}:
-            yield f"an output that is neither text nor HTML: {kind} {' '.join(output.get('data', {}))}"
-            continue
-        reader = _Tags("".join(output["data"].get("text/html", "")))
-        yield from (f"not the simple HTML of a lab: {foreign}" for foreign in reader.foreign)
-    names = Counter(re.findall(r'aria-label=\\"([^"]*)\\"', json.dumps(content, ensure_ascii=False)))
-    yield from (f"two tables of one name, which cannot be told apart: {name}" for name in names if names[name] > 1)
-    size = len(dumped(content))
-    if size > LIMIT_BYTES:
-        yield f"{size:,} bytes; at most {LIMIT_BYTES:,}: show less, or profile a smaller step"
-
-
-def dumped(content: dict[str, Any]) -> bytes:
-    """A notebook as Jupyter writes it."""
-    return (json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
-
-
-def fill(lab: Notebook, outputs: list[list[dict[str, Any]]], made: RunInfo) -> dict[str, Any]:
-    """The notebook with these outputs. Raises `LabError` when they do not fit it, or a page could not show them."""
-    cells = [cell for cell in lab.content["cells"] if cell["cell_type"] == "code"]
+def fill(notebook: Notebook, outputs: list[list[dict[str, Any]]], run_info: RunInfo) -> dict[str, Any]:
+    """The notebook with these outputs. Raises `NotebookError` if they do not fit it or a page could not show them."""
+    cells = [cell for cell in notebook.content["cells"] if cell["cell_type"] == "code"]
     if len(outputs) != len(cells):
-        raise NotebookError(f"{lab.id}: {len(outputs)} outputs for {len(cells)} code cells")
-    fresh = {id(cell): {**cell, "outputs": found} for cell, found in zip(cells, outputs, strict=True)}
-    for number, cell in enumerate(fresh.values(), 1):
-        cell["execution_count"] = number
-    metadata = {**lab.content["metadata"], "recording": msgspec.to_builtins(made)}
+        raise NotebookError(f"{notebook.id}: {len(outputs)} outputs for {len(cells)} code cells")
+    filled = {
+        id(cell): {**cell, "outputs": own, "execution_count": number}
+        for number, (cell, own) in enumerate(zip(cells, outputs, strict=True), 1)
+    }
     content = {
-        **lab.content,
-        "cells": [fresh.get(id(cell), cell) for cell in lab.content["cells"]],
-        "metadata": metadata,
+        **notebook.content,
+        "cells": [filled.get(id(cell), cell) for cell in notebook.content["cells"]],
+        "metadata": {**notebook.content["metadata"], "recording": msgspec.to_builtins(run_info)},
     }
     for problem in output_problems(content):
-        raise NotebookError(f"{lab.id}: {problem}")
+        raise NotebookError(f"{notebook.id}: {problem}")
     return content
 
 
-def adopt(lab: Notebook, archived: bytes, device: str) -> dict[str, Any]:
-    """The notebook with the outputs of the same notebook from elsewhere. Raises `LabError` when it is another one."""
-    theirs = _read(lab.path, archived)
-    if theirs.made is None or theirs.device != device:
-        raise NotebookError(f"{lab.id} was not recorded on {device}")
-    if code_cells(theirs.content) != code_cells(lab.content):
-        raise NotebookError(f"{lab.id} has other cells than the one here; record it again from this checkout")
-    return fill(lab, [cell["outputs"] for cell in theirs.content["cells"] if cell["cell_type"] == "code"], theirs.made)
+def adopt(notebook: Notebook, archived: bytes, device: str) -> dict[str, Any]:
+    """The notebook with the outputs of the same notebook in an archive. Raises `NotebookError` if it is another."""
+    theirs = _parse(notebook.path, archived)
+    if theirs.run_info is None or theirs.device != device:
+        raise NotebookError(f"{notebook.id} was not recorded on {device}")
+    if code_cells(theirs.content) != code_cells(notebook.content):
+        raise NotebookError(f"{notebook.id} has other cells than the one here; record it again from this checkout")
+    outputs = [cell["outputs"] for cell in theirs.content["cells"] if cell["cell_type"] == "code"]
+    return fill(notebook, outputs, theirs.run_info)
 
 
-def record_notebook(lab: Notebook, device: str, time_limit_s: float = TIME_LIMIT_S) -> str:
-    """Run one lab on this machine's GPU and write its outputs into it; the cause when that fails."""
+def record_notebook(notebook: Notebook, device: str, run: RunNotebooks) -> str:
+    """Run one notebook on this machine's GPU and write its outputs into it; the cause if that fails."""
     try:
-        told = run_notebooks([lab.path.resolve()], time_limit_s)
-        found = told["labs"][lab.name]
-        if found["failed"]:
-            return "\n".join(found["failed"].strip().splitlines()[:20])
-        circumstances = msgspec.convert(told["circumstances"], Environment)
-        if slug(circumstances.device) != device:
-            return f"it ran on {circumstances.device}, not on {device}"
-        content = fill(lab, found["outputs"], RunInfo(lab.digest, found["seconds"], circumstances))
-        write_file(lab.path, dumped(content))
+        results = run([notebook.path.resolve()], TIME_LIMIT_S)
+        own = results.by_name[notebook.name]
+        if own.failed:
+            return "\n".join(own.failed.strip().splitlines()[:20])
+        if slug(results.environment.device) != device:
+            return f"it ran on {results.environment.device}, not on {device}"
+        content = fill(notebook, own.outputs, RunInfo(notebook.digest, own.seconds, results.environment))
+        write_file(notebook.path, dumped(content))
     except (CellFailed, NotebookError, OSError) as error:
         return str(error)
     return ""
 
 
-def notebook_list() -> Html:
-    """The labs of the site: what each is about, where and when it was recorded, the file to take away."""
+def notebook_list(device: Device) -> Html:
+    """The notebooks of the site: what each is about, where and when it was recorded, the file to take away."""
     rows = [
         [
-            Html(f'<a href="{lab.name}/">{escape(lab.title)}</a>'),
-            Html(f'<a href="../{lab.name}/">{code(lab.name)}</a>'),
-            _recorded(lab),
-            Html(f'<a href="{lab.name}/{lab.path.name}" download>{escape(lab.path.name)}</a>'),
+            Html(f'<a href="{notebook.name}/">{escape(notebook.title)}</a>'),
+            Html(f'<a href="../{notebook.name}/">{code(notebook.name)}</a>'),
+            _recorded(notebook),
+            Html(f'<a href="{notebook.name}/{notebook.path.name}" download>{escape(notebook.path.name)}</a>'),
         ]
-        for lab in notebooks()
+        for notebook in notebooks(device.root)
     ]
     return table("Labs", ["lab", "chapter", "its outputs", "to take away"], rows, text_columns=4)
 
 
-def _recorded(lab: Notebook) -> Html:
-    """Where and when, or what is to be done about it."""
-    state = lab.state
+def _recorded(notebook: Notebook) -> Html:
+    """Where and when its outputs were recorded, or the command that does it."""
+    state, cure = notebook.state, code(record_command(notebook.name))
     if state == "missing":
-        return Html(f"not recorded yet: on the {short_name(DEFAULT_DEVICE)} run {code(record_command(lab.name))}")
-    if state.startswith("unreadable") or lab.made is None:
+        return Html(f"not recorded yet: on the {short_name(DEFAULT_DEVICE)} run {cure}")
+    if state.startswith("unreadable") or notebook.run_info is None:
         return Html(escape(state))
-    where = lab.made.circumstances
+    where = notebook.run_info.environment
     line = f'{escape(where.device)}, <time datetime="{escape(where.date)}">{escape(where.date[:10])}</time>'
-    if state == "recorded":
-        return Html(line)
-    return Html(f"{line}: <strong>stale</strong>, its code has changed since; run {code(record_command(lab.name))}")
+    return Html(
+        line if state == "recorded" else f"{line}: <strong>stale</strong>, its code has changed since; run {cure}"
+    )

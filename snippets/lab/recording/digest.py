@@ -1,42 +1,104 @@
-"""Whether a recording still describes the code: a hash of what it measured."""
+"""Whether a recording still describes the code: a hash of what it measured.
+
+That is a chapter's model, kernels and experiments, all that these import from chapters, and the number `PROTOCOL` for
+the code that measures. Comments, docstrings, formatting and imports of the lab do not count, so modules of the lab can
+move. Imports the standard library only, so that any Python can compute a digest.
+"""
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from snippets.lab.recording.device import PROJECT
-from snippets.lab.recording.schema import Recording
+if TYPE_CHECKING:
+    from snippets.lab.recording.schema import Recording
 
 PROTOCOL = 1
-"""Part of every source digest: raise it when the capture room changes what they measure."""
+"""Part of every source digest: raise it when the capture room changes what it measures."""
 HASHED_FILES = ("model.py", "kernels.py", "experiments.py")
+SOURCES = Path(__file__).resolve().parents[2]
+LAB = "snippets.lab"
 
 
-def source_digest(chapter: str, sources: Path = PROJECT / "snippets") -> str:
-    """Hash of what a chapter measures: its code without comments, docstrings and formatting, and the protocol.
+def is_stale(recording: Recording, sources: Path = SOURCES) -> bool:
+    """Whether the code that a recording measured has changed since."""
+    return recording.digest != source_digest(recording.chapter, sources)
+
+
+def source_digest(chapter: str, sources: Path = SOURCES) -> str:
+    """Hash of what a chapter measures, and of the protocol."""
+    paths = measured_files(chapter, sources)
+    return code_digest(
+        f"protocol {PROTOCOL}", {path.relative_to(sources).as_posix(): path.read_text("utf-8") for path in paths}
+    )
+
+
+def measured_files(chapter: str, sources: Path = SOURCES) -> list[Path]:
+    """The chapter's hashed files and those of chapters that they import, directly or through others, sorted."""
+    found: set[Path] = set()
+    waiting = [sources / chapter / name for name in HASHED_FILES]
+    while waiting:
+        path = waiting.pop()
+        if path in found or not path.is_file():
+            continue
+        found.add(path)
+        package = (sources.name, *path.relative_to(sources).parent.parts)
+        for module in _parse(path.read_text("utf-8")).imports:
+            waiting += _files(_absolute(module, package), sources)
+    return sorted(found)
+
+
+def code_digest(protocol: str, code: Mapping[str, str]) -> str:
+    """Hash of `protocol` and of the sources in `code`, by name, without comments, docstrings and formatting.
 
     The same under every Python version: only node names and non-empty fields of the syntax tree count.
     """
-    paths = [path for name in HASHED_FILES if (path := sources / chapter / name).is_file()]
-    return code_digest(f"protocol {PROTOCOL}", {path.name: path.read_text("utf-8") for path in paths})
-
-
-def code_digest(protocol: str, sources: Mapping[str, str]) -> str:
-    """Hash of `protocol` and of the code in `sources`, by name, without comments, docstrings and formatting."""
     digest = hashlib.sha256(protocol.encode())
-    for name, text in sources.items():
-        digest.update(f"\n{name} {_code_shape(text)}".encode())
+    for name, text in code.items():
+        digest.update(f"\n{name} {_parse(text).shape}".encode())
     return digest.hexdigest()[:16]
 
 
-@lru_cache(maxsize=64)
-def _code_shape(text: str) -> str:
-    """Remembered, because every recording of a chapter asks for the digest of the same files."""
-    return _shape(ast.parse(text))
+class _Code(NamedTuple):
+    """What counts of one file."""
+
+    shape: str
+    imports: tuple[str, ...]
+    """What it imports anywhere, with its dots where relative: `.kernels.KERNEL`, `snippets.mlp.model.GeGLU`."""
+
+
+@lru_cache(maxsize=128)
+def _parse(text: str) -> _Code:
+    """Remembered, because every recording of a chapter asks for the same files."""
+    tree = ast.parse(text)
+    return _Code(_shape(tree), tuple(name for node in ast.walk(tree) for name in _imported(node)))
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        module = "." * node.level + (node.module or "")
+        yield from (f"{module}.{alias.name}" if node.module else module + alias.name for alias in node.names)
+
+
+def _absolute(module: str, package: tuple[str, ...]) -> tuple[str, ...]:
+    """`..mlp.model` in the package (snippets, fused_mlp) -> (snippets, mlp, model)."""
+    name = module.lstrip(".")
+    level = len(module) - len(name)
+    return (*package[: len(package) + 1 - level], *name.split(".")) if level else tuple(name.split("."))
+
+
+def _files(name: tuple[str, ...], sources: Path) -> Iterator[Path]:
+    """The modules that importing a dotted name may run, if they belong to a chapter; the last part may be no module."""
+    if name[0] == sources.name and name[1:2] != ("lab",):
+        for end in range(2, len(name) + 1):
+            path = sources.joinpath(*name[1:end])
+            yield from (path / "__init__.py", path.with_name(f"{path.name}.py"))
 
 
 def _shape(node: object) -> str:
@@ -51,12 +113,17 @@ def _shape(node: object) -> str:
 
 
 def _code(value: object) -> object:
-    """A body without bare strings: docstrings and notes."""
+    """A body without bare strings (docstrings and notes) and without imports of the lab."""
     if not isinstance(value, list):
         return value
-    return [item for item in value if not (isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant))]
+    return [item for item in value if not _is_bare_constant(item) and not _imports_lab(item)]
 
 
-def is_stale(recording: Recording) -> bool:
-    """Whether the chapter's code has changed since the recording was made."""
-    return recording.digest != source_digest(recording.chapter)
+def _is_bare_constant(node: object) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _imports_lab(node: object) -> bool:
+    if not isinstance(node, ast.Import | ast.ImportFrom):
+        return False
+    return all(f"{name}.".startswith(f"{LAB}.") for name in _imported(node))

@@ -1,16 +1,19 @@
-"""Recordings on their way home: a .tar.gz from a machine on which one cannot commit, checked before it is unpacked."""
+"""The command `import`: recordings from a machine that cannot commit, checked before they are unpacked."""
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import io
 import re
 import tarfile
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
-from snippets.lab.notebooks.files import PREFIX, adopt, dumped, load_notebook, notebooks
-from snippets.lab.recording.device import DEFAULT_DEVICE, RECORDINGS, slug
+from snippets.lab.notebooks.files import PREFIX, adopt, load_notebook, notebooks
+from snippets.lab.notebooks.outputs import dumped
+from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root, slug
 from snippets.lab.recording.loading import load_recording
 from snippets.lab.recording.saving import pack_trace, save_recording, write_file
 from snippets.lab.recording.schema import Recording, RecordingError, parse_recording
@@ -18,24 +21,55 @@ from snippets.lab.trace.events import TraceError
 from snippets.lab.trace.kineto import read_trace
 
 _MEMBER = re.compile(r"([a-z0-9-]+)/([a-z0-9_]+)/([a-z0-9_]+)\.(json|trace\.json\.gz|ipynb)")
-_MEMBER_LIMIT_BYTES = 4_000_000
-_ARCHIVE_LIMIT_BYTES = 500_000_000
-_TRACE_LIMIT_BYTES = 200_000_000
-"""Of a trace once decompressed."""
+HELP = "unpack an archive of recordings after checking it"
+DESCRIPTION = """\
+Unpack an archive that `record --archive` wrote, after checking every file in it. A recording that is newer here is
+kept; if any file is not sound, nothing is unpacked.
+
+  python -m snippets.lab import recordings.tar.gz
+"""
 
 
-class ArchiveError(Exception):
-    """An archive that is not one of recordings, whole and unaltered; nothing of it was unpacked."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `import`."""
+    parser.add_argument("archive", type=Path, metavar="FILE", help="the .tar.gz that record --archive wrote")
 
 
-def pack_archive(target: Path, device: str, root: Path = RECORDINGS) -> int:
-    """Pack all recordings of a device, and the labs recorded there, into `target`. Returns the file count.
+def command(arguments: argparse.Namespace) -> int:
+    """Unpack recordings made elsewhere."""
+    written, kept = unpack_archive(recordings_root(), arguments.archive)
+    print("".join(f"{name}\n" for name in written), end="")
+    if kept:
+        print(f"{len(kept)} kept, because what is here is newer: {', '.join(kept)}")
+    return 0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Larger than anything we record."""
+
+    member_bytes: int = 4_000_000
+    archive_bytes: int = 500_000_000
+    """Once decompressed."""
+    trace_bytes: int = 200_000_000
+    """Once decompressed."""
+
+
+LIMITS = Limits()
+
+
+class ArchiveError(RecordingError):
+    """An archive that does not hold recordings, whole and unaltered; nothing of it was unpacked."""
+
+
+def pack_archive(root: Path, device: str, target: Path) -> int:
+    """Pack all recordings of a device, and the notebooks recorded there, into `target`. Returns the file count.
 
     The same bytes for the same recordings.
     """
     paths = {path.relative_to(root).as_posix(): path for path in (root / device).rglob("*")}
     files = {name: path for name, path in sorted(paths.items()) if _MEMBER.fullmatch(name)}
-    files |= {f"{device}/{lab.id}.ipynb": lab.path for lab in notebooks(root) if lab.device == device}
+    files |= {f"{device}/{one.id}.ipynb": one.path for one in notebooks(root) if one.device == device}
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, path in files.items():
@@ -48,76 +82,87 @@ def pack_archive(target: Path, device: str, root: Path = RECORDINGS) -> int:
     return len(files)
 
 
-def unpack_archive(source: Path, root: Path = RECORDINGS) -> tuple[list[str], list[str]]:
+def unpack_archive(root: Path, source: Path, limits: Limits = LIMITS) -> tuple[list[str], list[str]]:
     """Check every file of an archive, then write those that are not older than what is here.
 
     Returns the ids of the recordings, device first: what was written, and what was kept because it is newer.
 
     Raises `ArchiveError` for foreign names, links, damaged recordings or traces, recordings without their trace, and
-    labs that are not those of this checkout.
+    notebooks that are not those of this checkout.
     """
-    files = _read(source)
+    files = _read(source, limits)
     filled: list[tuple[str, Path, bytes]] = []
-    found: list[tuple[str, Recording, bytes | None]] = []
+    checked: list[tuple[str, Recording, bytes | None]] = []
     for name, content in files.items():
         device, chapter, experiment, kind = _parts(name)
         if kind == "ipynb":
-            filled.append(_lab(source, name, content, root.parent / "labs"))
+            filled.append(_filled_notebook(source, name, content, root.parent / "labs"))
             continue
         if kind != "json":
             if f"{device}/{chapter}/{experiment}.json" not in files:
                 raise ArchiveError(f"{source.name}: {name} has no recording beside it; nothing was unpacked")
             continue
-        found.append((device, *_checked(source, name, content, files)))
-    kept = {(device, read.id) for device, read, _ in found if _is_newer_here(read, device, root)}
-    written = [one for one in found if (one[0], one[1].id) not in kept]
-    for device, read, trace_json in written:
-        save_recording(read, trace_json, device, root)
+        checked.append((device, *_checked(source, name, content, files, limits)))
+    kept = {(device, recording.id) for device, recording, _ in checked if _is_newer_here(root, device, recording)}
+    written = [(device, recording, trace) for device, recording, trace in checked if (device, recording.id) not in kept]
+    for device, recording, trace_json in written:
+        save_recording(root, device, recording, trace_json)
     for _, path, content in filled:
         write_file(path, content)
-    names = [*(f"{device} {read.id}" for device, read, _ in written), *(name for name, _, _ in filled)]
+    names = [*(f"{device} {recording.id}" for device, recording, _ in written), *(name for name, _, _ in filled)]
     return sorted(names), sorted(map(" ".join, kept))
 
 
-def _is_newer_here(read: Recording, device: str, root: Path) -> bool:
-    """An archive holds all recordings of its machine, among them such as that machine was given."""
+def _is_newer_here(root: Path, device: str, recording: Recording) -> bool:
+    """An archive holds all recordings of its machine, also those that the machine was given."""
     try:
-        return load_recording(read.id, device, root).session > read.session
+        return load_recording(root, device, recording.id).session > recording.session
     except RecordingError:
         return False
 
 
-def _lab(source: Path, name: str, content: bytes, folder: Path) -> tuple[str, Path, bytes]:
-    """What is written of a lab: the outputs in the archive, in the notebook of this checkout."""
+def _filled_notebook(source: Path, name: str, content: bytes, folder: Path) -> tuple[str, Path, bytes]:
+    """Id, path and content: the notebook of this checkout with the outputs in the archive."""
     device, _, stem, _ = _parts(name)
     if not name.startswith(f"{DEFAULT_DEVICE}/{PREFIX}"):
-        raise ArchiveError(f"{source.name}: {name} is no place for a lab; nothing was unpacked")
+        raise ArchiveError(
+            f"{source.name}: {name}: notebooks are recorded for {DEFAULT_DEVICE} only; nothing was unpacked"
+        )
     try:
-        lab = load_notebook(folder / f"{stem}.ipynb")
-        return f"{device} {lab.id}", lab.path, dumped(adopt(lab, content, device))
+        notebook = load_notebook(folder / f"{stem}.ipynb")
+        return f"{device} {notebook.id}", notebook.path, dumped(adopt(notebook, content, device))
     except RecordingError as error:
         raise ArchiveError(f"{source.name}: {name}: {error}; nothing was unpacked") from error
 
 
-def _checked(source: Path, name: str, content: bytes, files: dict[str, bytes]) -> tuple[Recording, bytes | None]:
+def _checked(
+    source: Path, name: str, content: bytes, files: dict[str, bytes], limits: Limits
+) -> tuple[Recording, bytes | None]:
+    """A recording and its trace as JSON. Raises `ArchiveError`."""
     device, chapter, experiment, _ = _parts(name)
     try:
-        read = parse_recording(content, name)
-        packed = files.get(f"{device}/{chapter}/{experiment}.trace.json.gz")
-        if (read.chapter, read.experiment, read.has_trace) != (chapter, experiment, packed is not None):
-            raise ArchiveError(f"{source.name}: {name} is not what its name says, or its trace is missing")
-        if slug(read.circumstances.device) != device:
-            raise ArchiveError(f"{source.name}: {name} was recorded on {read.circumstances.device}")
-        if packed is None:
-            return read, None
-        read_trace(packed, limit_bytes=_TRACE_LIMIT_BYTES)
-        if packed[:2] != b"\x1f\x8b":  # `read` takes plain JSON as well
-            raise ArchiveError(f"{source.name}: the trace of {name} is not compressed; nothing was unpacked")
-        trace_json = gzip.decompress(packed)
-        pack_trace(read, trace_json)  # now, so that a trace that is too large keeps the others out, too
-        return read, trace_json
-    except (RecordingError, TraceError) as error:
+        recording = parse_recording(content, name)
+    except RecordingError as error:
         raise ArchiveError(f"{source.name}: {name}: {error}; nothing was unpacked") from error
+    packed = files.get(f"{device}/{chapter}/{experiment}.trace.json.gz")
+    if (recording.chapter, recording.experiment, recording.has_trace) != (chapter, experiment, packed is not None):
+        raise ArchiveError(f"{source.name}: {name} is not what its name says, or its trace is missing")
+    if slug(recording.environment.device) != device:
+        raise ArchiveError(f"{source.name}: {name} was recorded on {recording.environment.device}")
+    if packed is None:
+        return recording, None
+    try:
+        read_trace(packed, limit_bytes=limits.trace_bytes)
+    except TraceError as error:
+        raise ArchiveError(f"{source.name}: {name}: {error}; nothing was unpacked") from error
+    if packed[:2] != b"\x1f\x8b":  # `read_trace` takes plain JSON as well
+        raise ArchiveError(f"{source.name}: the trace of {name} is not compressed; nothing was unpacked")
+    trace_json = gzip.decompress(packed)
+    try:
+        pack_trace(recording, trace_json)  # now, so that a trace that is too large keeps the others out, too
+    except RecordingError as error:
+        raise ArchiveError(f"{source.name}: {name}: {error}; nothing was unpacked") from error
+    return recording, trace_json
 
 
 def _parts(name: str) -> tuple[str, str, str, str]:
@@ -127,24 +172,27 @@ def _parts(name: str) -> tuple[str, str, str, str]:
     return device, chapter, experiment, kind
 
 
-def _read(source: Path) -> dict[str, bytes]:
+def _read(source: Path, limits: Limits) -> dict[str, bytes]:
+    """The files of an archive by name. Raises `ArchiveError`."""
     files: dict[str, bytes] = {}
     try:
         with gzip.open(source) as packed:  # to its end, where the checksum is
-            content = packed.read(_ARCHIVE_LIMIT_BYTES + 1)
-        if len(content) > _ARCHIVE_LIMIT_BYTES:
+            content = packed.read(limits.archive_bytes + 1)
+        if len(content) > limits.archive_bytes:
             raise ArchiveError(f"{source.name} is larger than recordings are; nothing was unpacked")
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
             for member in tar:
                 if not member.isfile() or not _MEMBER.fullmatch(member.name):
                     raise ArchiveError(f"{source.name}: {member.name!r} does not belong there; nothing was unpacked")
-                if member.size > _MEMBER_LIMIT_BYTES:
+                if member.size > limits.member_bytes:
                     raise ArchiveError(f"{source.name}: {member.name} is too large; nothing was unpacked")
                 member_file = tar.extractfile(member)
                 assert member_file is not None
                 files[member.name] = member_file.read()
+    except FileNotFoundError as error:
+        raise ArchiveError(f"cannot read {source}: no such file") from error
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise ArchiveError(f"{source.name} is no archive of recordings: {error}") from error
+        raise ArchiveError(f"{source.name} is not an archive of recordings: {error}") from error
     if not files:
         raise ArchiveError(f"{source.name} holds no recordings")
     return files

@@ -7,19 +7,24 @@ import json
 import sys
 from collections import Counter
 
-from snippets.lab.experiment import UnknownName, nearest
 from snippets.lab.finding.book import Verdict, verdicts
 from snippets.lab.finding.claim import STATUSES
 from snippets.lab.finding.device import all_devices
 from snippets.lab.page.ledger import verdict_data
 from snippets.lab.recording.device import recordings_root
+from snippets.lab.tools.listing import known_device
 from snippets.lab.trace.text import printable
 
-HELP = "print every claim with its verdict"
+HELP = "the ledger: every claim with its verdict"
+DESCRIPTION = """\
+Print every claim of the book with its verdict on every recorded device: holds, differs, inconclusive or not measured.
+
+  python -m snippets.lab claims --device nvidia-h200 --json
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of `claims`."""
     parser.add_argument("--device", help="only this device, for example nvidia-h200")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--check", action="store_true", help="exit with 1 when a verdict is not the expected one")
@@ -27,11 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> int:
     """Print the ledger; with `--check`, return 1 when a verdict is not the one that the prose was written for."""
-    devices = all_devices(recordings_root())
-    names = [device.name for device in devices]
-    if arguments.device and arguments.device not in names:
-        raise UnknownName(f"no recordings for {arguments.device!r}{nearest(arguments.device, names)}")
-    ledger = [verdict for device in devices if arguments.device in (None, device.name) for verdict in verdicts(device)]
+    root = recordings_root()
+    devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
+    ledger = [verdict for device in devices for verdict in verdicts(device)]
     if arguments.json:
         print(json.dumps([verdict_data(verdict) for verdict in ledger], indent=1, ensure_ascii=False))
     else:

@@ -1,9 +1,9 @@
 """`make serve`: the site while it is written.
 
 MkDocs would build every page anew for a comma, and would go on running the code that it has imported once. Here a page
-is built when its own text was saved, when its chapter's code or recordings were, and otherwise when somebody asks for
-it and anything at all has changed that it may show. Code is imported anew after a change. What is published comes from
-`mkdocs build` alone, which knows nothing of this.
+is built when its own text, its chapter's code or its recordings are saved, and otherwise when a browser asks for it and
+anything has changed that it may show. Code is imported anew after a change. What is published comes from `mkdocs build`
+alone and does not use this.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 POLL_S = 0.25
 FRAMES = 3
-"""Calls shown of an error: the last ones are its author's, those before them are of the tools."""
+"""Calls printed of an error: the last ones are its author's, those before them are of the tools."""
 CONFIG = PROJECT / "mkdocs.yml"
 WATCHED = (PROJECT / "docs", PROJECT / "snippets", CONFIG)
 
@@ -58,7 +58,7 @@ class Preview:
 
     def run(self) -> None:
         """Build everything once, then serve and follow changes until Ctrl-C. Raises `OSError` for a port in use."""
-        socket.create_server((HOST, self.port)).close()  # told before the build, not after it
+        socket.create_server((HOST, self.port)).close()  # fails before the build, not after it
         self.build()
         for path in WATCHED:
             self.server.watch(str(path))
@@ -71,7 +71,7 @@ class Preview:
             self.server.shutdown()
 
     def follow(self) -> None:
-        """After a change: build what it is about, whether or not somebody looks at it."""
+        """After a change: build the pages it is about, whether or not a browser shows them."""
         with self._building:
             self._refresh()
 
@@ -83,7 +83,7 @@ class Preview:
         return self.server.serve_request(environ, start_response)
 
     def _refresh(self, *asked: Path) -> None:
-        """Build the pages that are asked for or that something saved is about, where they are outdated."""
+        """Build the requested pages and those that a saved file is about, where they are outdated."""
         before, self._stamps = self._stamps, stamps()
         changed = {path for path, _ in before.items() ^ self._stamps.items()}
         if changed:
@@ -98,9 +98,9 @@ class Preview:
             self.build(*due)
 
     def build(self, *pages: Path) -> None:
-        """Build these pages, which exist, and those of which the text is newer than they are.
+        """Build these pages, which exist, and those whose text is newer than they are.
 
-        What goes wrong is told on the terminal, once: nothing is built again until the next change.
+        An error is printed once: nothing is built again until the next change.
         """
         self._failed = False
         start = time.perf_counter()
@@ -113,9 +113,9 @@ class Preview:
             build(config, serve_url=self.url, dirty=True)
         except (Exception, SystemExit) as error:
             self._failed = True
-            if not isinstance(error, Abort):  # which MkDocs has told
+            if not isinstance(error, Abort):  # which MkDocs has printed
                 traceback.print_exception(root_of(error), limit=-FRAMES, chain=False)
-            print("the pages stay as they were until this is mended and saved", file=sys.stderr)
+            print("keeping the old pages; fix the error and save", file=sys.stderr)
             return
         fresh = {page for page in self.site.rglob("index.html") if page.stat().st_mtime_ns != built.get(page)}
         self._outdated -= fresh
@@ -137,26 +137,27 @@ def stamps() -> dict[Path, int]:
 
 
 def forget(lab: bool) -> None:
-    """Have the code of the chapters imported anew, and of the instrument, too, if `lab`."""
+    """Import the code of the chapters anew at its next use, and that of the lab, too, if `lab`."""
     for name in [name for name in sys.modules if name.startswith("snippets.")]:
         if lab or name.split(".")[1] != "lab":
             del sys.modules[name]
     importlib.invalidate_caches()
-    claims = sys.modules.get("snippets.lab.claims")
-    if claims is not None:
-        claims.all_claims.cache_clear()
+    book = sys.modules.get("snippets.lab.finding.book")
+    if book is not None:
+        book.findings.cache_clear()
+        book.all_claims.cache_clear()
 
 
 def root_of(error: BaseException) -> BaseException:
-    """The error with which it began."""
+    """The first error of a chain."""
     while cause := error.__cause__ or error.__context__:
         error = cause
     return error
 
 
 def serve_preview(port: int) -> int:
-    """Serve until Ctrl-C; 2 when the port cannot be had."""
-    sys.dont_write_bytecode = True  # its time stamps count in seconds, and one saves faster than that
+    """Serve until Ctrl-C; 2 if the port is not available."""
+    sys.dont_write_bytecode = True  # its time stamps count in seconds, and a second save may come sooner
     logging.getLogger("mkdocs").addHandler(logging.StreamHandler())
     logging.getLogger("mkdocs.commands.build").addFilter(lambda record: "'dirty' build" not in record.getMessage())
     with tempfile.TemporaryDirectory(prefix="preview_") as folder:

@@ -1,4 +1,4 @@
-"""`python -m snippets.lab open TRACE`: one trace to Perfetto in this machine's browser, and to nobody else.
+"""The command `open`: one trace to Perfetto in this machine's browser, and to nobody else.
 
 Perfetto is a page that reads a trace in the browser. The file goes over the loopback address, is served under one path
 and to one page only, and the server ends when it has been fetched.
@@ -6,12 +6,14 @@ and to one page only, and the server ends when it has been fetched.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
 import sys
 import threading
 import webbrowser
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,10 +25,41 @@ PERFETTO = "https://ui.perfetto.dev"
 HOST = "127.0.0.1"
 PORT = 9001
 """The only loopback port that Perfetto's content security policy lets its page read from."""
+HELP = "show a trace in Perfetto; it does not leave this machine"
+DESCRIPTION = """\
+Serve one trace to Perfetto, which reads it in this machine's browser, until it has been fetched. Nothing is uploaded.
+
+  python -m snippets.lab open trace.json.gz
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `open`."""
+    parser.add_argument("trace", type=Path, metavar="TRACE", help="a .json or .json.gz of the PyTorch profiler")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    parser.add_argument(
+        "--timeout", type=_seconds, default=300.0, metavar="S", help="seconds to wait for the browser (default 300)"
+    )
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Show a trace in Perfetto."""
+    browser = None if arguments.no_browser else webbrowser.open
+    return open_in_perfetto(arguments.trace, browser=browser, timeout_s=arguments.timeout)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:  # nan, too
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, not {text!r}")
+    return seconds
 
 
 class TraceServer(ThreadingHTTPServer):
-    """Serves one file, to Perfetto alone. Threads: a browser may open connections ahead of time and say nothing."""
+    """Serves one file, to Perfetto alone. Threads: a browser may open connections early and send nothing."""
 
     def __init__(self, path: Path, port: int = PORT) -> None:
         super().__init__((HOST, port), _Handler)
@@ -46,7 +79,7 @@ class TraceServer(ThreadingHTTPServer):
         return f"{PERFETTO}/#!/?url=http://{self.authority}/{self.name}"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that hangs up is no news, a file that is gone is; whatever else goes wrong is told in full."""
+        """Ignore disconnects; print other OS errors in one line, and any other error in full."""
         error = sys.exception()
         if not isinstance(error, OSError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
@@ -70,9 +103,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._begin(HTTPStatus.NO_CONTENT, 0)
 
     def _begin(self, status: HTTPStatus, length: int) -> bool:
-        """Send the head of a reply; False where it is a refusal.
+        """Send the head of a reply; False if the request is refused.
 
-        The name under which we were reached is checked, too: another site could make a name of its own point here.
+        The host name of the request is checked, too: another site could make a name of its own point here.
         """
         if self.path != f"/{self.server.name}" or self.headers["Host"] != self.server.authority:
             self.send_error(HTTPStatus.NOT_FOUND)
@@ -88,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: the terminal belongs to the one who waits."""
+        """Do not log requests."""
 
 
 def safe_name(name: str) -> str:
@@ -96,20 +129,25 @@ def safe_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name).lstrip("._-") or "trace.json"
 
 
-def open_in_perfetto(path: Path, *, browser: bool = True, timeout_s: float = 300, port: int = PORT) -> int:
-    """Serve a trace until Perfetto has fetched it: 0, or 1 when the port is taken or nobody came in time.
+def open_in_perfetto(
+    path: Path, *, browser: Callable[[str], bool] | None, timeout_s: float = 300, port: int = PORT
+) -> int:
+    """Serve a trace until Perfetto has fetched it: 0, or 1 when the port is taken or nobody fetches it in time.
 
     Args:
-        browser: open the address here; otherwise it is only printed.
+        path: the trace.
+        browser: opens an address and returns whether it could; None only prints the address.
+        timeout_s: how long to wait.
+        port: 0 takes a free one.
 
-    Raises `TraceError` when it is no trace that we can read.
+    Raises `TraceError` for what is not a trace.
     """
     read_trace(path)
     try:
         server = TraceServer(path, port)
     except OSError as error:
         print(
-            f"error: port {port} of {HOST} cannot be had ({error.strerror}), and Perfetto reads from no other: "
+            f"error: port {port} of {HOST} is not available ({error.strerror}), and Perfetto reads from no other: "
             "end what uses it (another `open`, a trace_processor) and try again",
             file=sys.stderr,
         )
@@ -122,13 +160,13 @@ def open_in_perfetto(path: Path, *, browser: bool = True, timeout_s: float = 300
         server.server_close()
 
 
-def _wait(server: TraceServer, browser: bool, timeout_s: float) -> int:
+def _wait(server: TraceServer, browser: Callable[[str], bool] | None, timeout_s: float) -> int:
     name = printable(str(server.path))
     print(f"{name}: waiting for Perfetto to fetch it, {timeout_s:g} s at most. It stays on this machine.")
     print(server.address, flush=True)
-    if not (browser and webbrowser.open(server.address)):
+    if browser is None or not browser(server.address):
         print(
-            f"Open this address in a browser. Is that on another machine? There, first: ssh -L "
+            f"Open this address in a browser. If that is on another machine, first run there: ssh -L "
             f"{server.server_port}:{server.authority} this-machine",
             flush=True,
         )

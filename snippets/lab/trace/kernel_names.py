@@ -1,11 +1,11 @@
-"""What a kernel's name says: library, operation, types, tile, layout, and each token with how well it is known.
+"""The command `decode`: library, operation, types, tile and layout of a kernel, read from its name.
 
-`decode` reads a name by the grammar in kernel_grammar.json; `shown` and `decorated` put decoded names into pages, with
-the raw name one click away. Nothing is guessed: what a name does not tell, or we cannot read, stays None.
+The grammar is in kernel_grammar.json. Nothing is guessed: what a name does not state, or we cannot read, stays None.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -14,8 +14,13 @@ from typing import Any
 from snippets.lab.trace.kernel_grammar import Reading, Token
 from snippets.lab.trace.text import printable, shortened
 
+HELP = "what a kernel's name says, token by token"
+DESCRIPTION = """\
+Print what a kernel's name says: library, operation, architecture, types, tile, layout, and the meaning of each token.
+
+  python -m snippets.lab decode nvjet_sm90_tst_128x64_64x8_1x2_h_bz_TNT
+"""
 SHORT_NAME_WIDTH = 60
-"""Of a short form."""
 FIELDS = ("library", "operation", "arch", "dtype", "tile", "layout")
 
 
@@ -70,6 +75,17 @@ def kernel_name_data(kernel: KernelName) -> dict[str, Any]:
     return data | {"fused": list(kernel.fused), "tokens": [asdict(token) for token in kernel.tokens]}
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `decode`."""
+    parser.add_argument("kernel", metavar="NAME", help="in quotes, as the profiler prints it")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Print what a kernel's name says."""
+    return print_kernel_name(arguments.kernel, arguments.json)
+
+
 def print_kernel_name(name: str, as_json: bool) -> int:
     """Print a decoded name, for people or as JSON."""
     kernel = decode_kernel_name(name)
@@ -81,8 +97,8 @@ def print_kernel_name(name: str, as_json: bool) -> int:
         print(f"{label:10} {printable(value)}")
     if kernel.tokens:
         tokens = [(printable(token.token), token.basis, printable(token.meaning)) for token in kernel.tokens]
-        wide = min(max(len(token) for token, _, _ in tokens), SHORT_NAME_WIDTH // 2)
+        width = min(max(len(text) for text, _, _ in tokens), SHORT_NAME_WIDTH // 2)
         print("")
-        for token, basis, meaning in tokens:
-            print(f"  {token:{wide}}  {basis:10}  {meaning}")
+        for text, basis, meaning in tokens:
+            print(f"  {text:{width}}  {basis:10}  {meaning}")
     return 0

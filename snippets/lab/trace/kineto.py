@@ -82,4 +82,6 @@ def _parsed(data: bytes | bytearray, where: str) -> Trace:
             data.decode()
         except UnicodeDecodeError as not_text:
             raise TraceError(f"{where}: is not UTF-8 text ({not_text.reason}); give a .json or .json.gz") from error
-        raise TraceError(f"{where}: is no whole JSON ({error}); copy or record the trace again") from error
+        if data.lstrip()[:1] not in (b"{", b"["):
+            raise TraceError(f"{where} is not a .json or .json.gz trace") from error
+        raise TraceError(f"{where}: is not complete JSON ({error}); copy or record the trace again") from error

@@ -55,8 +55,8 @@ def require_kernels(trace: Trace) -> None:
     """Raise TraceError when no kernel was recorded, on any step or none."""
     if not any(activity.kind == "kernel" for activity in trace.activities):
         raise TraceError(
-            "no GPU kernels in the trace. Check: ProfilerActivity.CUDA among the activities; that warm-up did not "
-            "swallow the steps; that the work ran on the GPU; that the driver lets this user profile "
+            "no GPU kernels (CPU trace?); on a GPU check: ProfilerActivity.CUDA among the activities; that warm-up did "
+            "not swallow the steps; that the work ran on the GPU; that the driver lets this user profile "
             "(CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: load it with NVreg_RestrictProfilingToAdminUsers=0)"
         )
 

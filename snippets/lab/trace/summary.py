@@ -1,13 +1,14 @@
-"""A trace in one screen: `python -m snippets.lab summary TRACE [--json]`."""
+"""The command `summary`: a trace in one screen."""
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from json import dumps
 from operator import attrgetter
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -17,8 +18,26 @@ from snippets.lab.trace.kineto import no_collection, read_trace
 from snippets.lab.trace.queries import busy_us, extent_us, kernel_time_us, require_kernels, require_steps, steps_agree
 from snippets.lab.trace.text import printable
 
+HELP = "kernels, launches and busy time of a Kineto trace, plain or gzip"
+DESCRIPTION = """\
+Print what one step of a PyTorch trace did: kernels, copies, launches, busy and idle time of the GPU, and every kernel
+by its total time. Counts are per step, times the mean over the active steps.
+
+  python -m snippets.lab summary trace.json.gz --json
+"""
 COLUMNS = 100
 _OP_COLUMNS = 24
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `summary`."""
+    parser.add_argument("trace", type=Path, metavar="TRACE", help="a .json or .json.gz of the PyTorch profiler")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Print the summary of a trace."""
+    return print_summary(arguments.trace, arguments.json)
 
 
 class KernelSummary(Struct, frozen=True):
@@ -56,21 +75,21 @@ def summarize(trace: Trace) -> Summary:
     """Raises TraceError when there is no active step or no kernel to summarize."""
     require_steps(trace)
     require_kernels(trace)
-    work = [step.activities for step in trace.steps]
-    kinds = [Counter(map(attrgetter("kind"), activities)) for activities in work]
+    by_step = [step.activities for step in trace.steps]
+    kinds = [Counter(map(attrgetter("kind"), activities)) for activities in by_step]
     calls = {call.correlation for call in trace.calls}
-    busy = _mean(map(busy_us, work))
+    busy = _mean(map(busy_us, by_step))
     return Summary(
         device=trace.device,
-        steps=len(work),
+        steps=len(by_step),
         steps_agree=steps_agree(trace),
         kernels_per_step=_median(kind["kernel"] for kind in kinds),
         memcpy_per_step=_median(kind["memcpy"] for kind in kinds),
         memset_per_step=_median(kind["memset"] for kind in kinds),
-        launches_per_step=_median(len(calls.intersection(map(attrgetter("correlation"), each))) for each in work),
-        kernel_time_us_per_step=round(_mean(map(kernel_time_us, work)), 3),
+        launches_per_step=_median(len(calls.intersection(map(attrgetter("correlation"), each))) for each in by_step),
+        kernel_time_us_per_step=round(_mean(map(kernel_time_us, by_step)), 3),
         gpu_busy_us_per_step=round(busy, 3),
-        gpu_idle_us_per_step=round(max(0.0, _mean(map(extent_us, work)) - busy), 3),
+        gpu_idle_us_per_step=round(max(0.0, _mean(map(extent_us, by_step)) - busy), 3),
         unattributed=len(trace.unattributed),
         kernels=_kernels(trace),
     )
@@ -115,16 +134,16 @@ def _median(counts: Iterable[int]) -> int:
 
 
 def _mean(times: Iterable[float]) -> float:
-    values = list(times)
-    return sum(values) / len(values)
+    listed = list(times)
+    return sum(listed) / len(listed)
 
 
-def as_json(summary: Summary) -> str:
+def summary_json(summary: Summary) -> str:
     """In plain ASCII, so that no name can steer a terminal."""
     return dumps(msgspec.to_builtins(summary), indent=2)
 
 
-def as_text(summary: Summary) -> str:
+def summary_text(summary: Summary) -> str:
     """An aligned table of at most 100 columns; what does not print in a name is escaped."""
     agreement = "all steps agree" if summary.steps_agree else "steps DIFFER: counts are the low median of a step"
     lines = [
@@ -139,13 +158,13 @@ def as_text(summary: Summary) -> str:
         lines.append(f"unattributed       {summary.unattributed} GPU activities belong to no step and are not counted")
     rows = [(str(k.calls), f"{k.total_us:,.3f}", f"{k.mean_us:,.3f}", k.op or "-", k.name) for k in summary.kernels]
     rows.insert(0, ("calls", "total us", "mean us", "op", "kernel"))
-    wide = [max(len(row[column]) for row in rows) for column in range(3)]
-    op_wide = min(_OP_COLUMNS, max(len(printable(row[3])) for row in rows))
-    name_wide = max(16, COLUMNS - sum(wide) - op_wide - 8)
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    op_width = min(_OP_COLUMNS, max(len(printable(row[3])) for row in rows))
+    name_width = max(16, COLUMNS - sum(widths) - op_width - 8)
     lines.append("")
     for calls, total, mean, op, name in rows:
-        numbers = f"{calls:>{wide[0]}}  {total:>{wide[1]}}  {mean:>{wide[2]}}"
-        lines.append(f"{numbers}  {_shortened(op, op_wide):<{op_wide}}  {_shortened(name, name_wide)}")
+        numbers = f"{calls:>{widths[0]}}  {total:>{widths[1]}}  {mean:>{widths[2]}}"
+        lines.append(f"{numbers}  {_shortened(op, op_width):<{op_width}}  {_shortened(name, name_width)}")
     return "\n".join(lines)
 
 
@@ -157,13 +176,9 @@ def _shortened(name: str, columns: int) -> str:
     return f"{text[: columns - 3 - tail]}...{text[-tail:]}"
 
 
-def print_summary(path: str | os.PathLike[str], json: bool = False) -> int:
-    """Print the summary of the trace at `path`; TraceError is the caller's."""
+def print_summary(path: str | os.PathLike[str], as_json: bool = False) -> int:
+    """Print the summary of the trace at `path`. Raises `TraceError`."""
     with no_collection():
         summary = summarize(read_trace(path))
-    print(as_json(summary) if json else as_text(summary))
+    print(summary_json(summary) if as_json else summary_text(summary))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(print_summary(sys.argv[1], "--json" in sys.argv[2:]))

@@ -1,6 +1,6 @@
 """How long `summary` takes for a large trace, and how much memory, as whole processes.
 
-    python -m tests.lab.benchmark_summary [--megabytes 150] [--repeats 5] [--hta-python PATH]
+    python -m tests.lab.trace.benchmark_summary [--megabytes 150] [--repeats 5] [--hta-python PATH]
 
 With the Python of an environment that has HolisticTraceAnalysis, also the time of its kernel breakdown on that file.
 """
@@ -39,7 +39,7 @@ def main() -> int:
         known = synthetic_trace(path, arguments.megabytes)
         print(f"{path.stat().st_size / 1e6:.1f} MB, {known.events:,} events, {known.kernels:,} kernels")
         times = sorted(
-            seconds_of([sys.executable, "-m", "snippets.lab.summary", str(path), "--json"])
+            seconds_of([sys.executable, "-m", "snippets.lab", "summary", str(path), "--json"])
             for _ in range(arguments.repeats)
         )
         peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from snippets.lab.experiment import Experiment, Subject, Work
+from snippets.lab.experiment import Experiment, Instruments, Subject, Work
 
 
 def work(size: int) -> Work:
@@ -47,7 +47,7 @@ def out_of_range(device: str, size: int) -> Subject:
     return Subject(step=lambda x: x.index_select(0, places), inputs=inputs, reference=lambda x: x)
 
 
-def too_large(device: str) -> dict[str, Any]:
+def too_large(instruments: Instruments, device: str) -> dict[str, Any]:
     import torch
 
     return {"bytes": torch.empty(1 << 50, dtype=torch.uint8, device=device).nbytes}
@@ -74,7 +74,7 @@ def _profiled(name: str, make: Any, group: str = "", **more: Any) -> Experiment:
 EXPERIMENTS = (
     _profiled("illegal", illegal, timed=False),
     _profiled("out_of_range", out_of_range, timed=False),
-    Experiment(chapter="gpu_faults", name="too_large", measure=too_large),
+    Experiment(chapter="gpu_faults", name="too_large", probe=too_large),
     _profiled("first", product, "pair"),
     _profiled("waiting", waiting, "pair"),
     _profiled("second", product, "pair"),

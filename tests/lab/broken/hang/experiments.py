@@ -6,14 +6,14 @@ import os
 import time
 from typing import Any
 
-from snippets.lab.experiment import Experiment
+from snippets.lab.experiment import Experiment, Instruments
 
 
-def steady(device: str) -> dict[str, Any]:
+def steady(instruments: Instruments, device: str) -> dict[str, Any]:
     return {"answer": 42}
 
 
-def hangs(device: str) -> dict[str, Any]:
+def hangs(instruments: Instruments, device: str) -> dict[str, Any]:
     with open(os.environ["WORKER_PID_FILE"], "w", encoding="utf-8") as file:
         file.write(str(os.getpid()))
     time.sleep(600)
@@ -21,6 +21,6 @@ def hangs(device: str) -> dict[str, Any]:
 
 
 EXPERIMENTS = (
-    Experiment(chapter="hang", name="steady", measure=steady),
-    Experiment(chapter="hang", name="hangs", measure=hangs),
+    Experiment(chapter="hang", name="steady", probe=steady),
+    Experiment(chapter="hang", name="hangs", probe=hangs),
 )

@@ -6,8 +6,7 @@ import http.client
 import math
 import socket
 import threading
-import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +16,6 @@ import pytest
 
 from snippets.lab.tools.viewer import PORT, TraceServer, open_in_perfetto, safe_name
 from snippets.lab.trace.events import TraceError
-
-# KEEP viewer
 from tests.lab.samples import gzipped, trace_json
 
 
@@ -64,7 +61,7 @@ def test_the_file_is_served_to_perfetto_and_to_no_other_page(trace: Path) -> Non
 
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS"])
-def test_to_ask_about_the_file_is_not_to_fetch_it(trace: Path, method: str) -> None:
+def test_asking_about_the_file_is_not_fetching_it(trace: Path, method: str) -> None:
     with serving(trace) as server:
         status, heads, body = ask(server, method)
         assert (status, body) == (200 if method == "HEAD" else 204, b"")
@@ -112,7 +109,7 @@ def test_a_browser_that_hangs_up_has_not_fetched_it(tmp_path: Path, capfd: pytes
     assert capfd.readouterr().err == ""
 
 
-def test_a_file_that_is_gone_is_told_in_a_line(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_gone_is_reported_in_a_line(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with serving(trace) as server:
         trace.unlink()
         with pytest.raises(http.client.RemoteDisconnected):
@@ -137,24 +134,20 @@ def test_a_name_that_an_address_can_have(name: str, served: str) -> None:
     assert safe_name(name) == served
 
 
-def opened(monkeypatch: pytest.MonkeyPatch, works: bool = True) -> Future[str]:
-    """What the browser is told to open."""
-    address: Future[str] = Future()
+def browser_opening(address: Future[str], works: bool = True) -> Callable[[str], bool]:
+    """A browser that passes on what it opens."""
 
     def start(url: str) -> bool:
         address.set_result(url)
         return works
 
-    monkeypatch.setattr(webbrowser, "open", start)
-    return address
+    return start
 
 
-def test_open_waits_until_the_trace_has_been_fetched(
-    trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    address = opened(monkeypatch)
+def test_open_waits_until_the_trace_has_been_fetched(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    address: Future[str] = Future()
     with ThreadPoolExecutor() as pool:
-        done = pool.submit(open_in_perfetto, trace, port=0, timeout_s=10)
+        done = pool.submit(open_in_perfetto, trace, browser=browser_opening(address), port=0, timeout_s=10)
         url = address.result(5)
         page, _, served = url.partition("#!/?url=")
         place = urlsplit(served)
@@ -165,17 +158,17 @@ def test_open_waits_until_the_trace_has_been_fetched(
         assert done.result(5) == 0
     assert page == "https://ui.perfetto.dev/"
     assert served == f"http://127.0.0.1:{place.port}/my_trace.json.gz"
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].endswith(
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith(
         "my trace.json.gz: waiting for Perfetto to fetch it, 10 s at most. It stays on this machine."
     )
-    assert said[1:] == [url, "fetched"]
+    assert lines[1:] == [url, "fetched"]
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", place.port or 0), timeout=1)
 
 
 @pytest.mark.parametrize("timeout_s", [1e10, math.inf])
-def test_to_wait_for_ever_is_no_error(trace: Path, monkeypatch: pytest.MonkeyPatch, timeout_s: float) -> None:
+def test_waiting_forever_is_allowed(trace: Path, timeout_s: float) -> None:
     def fetch(url: str) -> bool:
         place = urlsplit(url.partition("#!/?url=")[2])
         connection = http.client.HTTPConnection(place.netloc, timeout=5)
@@ -184,38 +177,35 @@ def test_to_wait_for_ever_is_no_error(trace: Path, monkeypatch: pytest.MonkeyPat
         connection.close()
         return True
 
-    monkeypatch.setattr(webbrowser, "open", fetch)
-    assert open_in_perfetto(trace, port=0, timeout_s=timeout_s) == 0
+    assert open_in_perfetto(trace, browser=fetch, port=0, timeout_s=timeout_s) == 0
 
 
 def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a\x1b[2J\nb\udcff.json"
     path.write_bytes(trace_json())
-    assert open_in_perfetto(path, browser=False, timeout_s=0, port=0) == 1
+    assert open_in_perfetto(path, browser=None, timeout_s=0, port=0) == 1
     assert "/a\\x1b[2J\\nb\\udcff.json: waiting for" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("asked", [True, False])
-def test_where_there_is_no_browser_it_says_what_to_do(
-    trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked: bool
+@pytest.mark.parametrize("browser", [None, lambda url: False])
+def test_without_a_browser_it_prints_what_to_do(
+    trace: Path, capsys: pytest.CaptureFixture[str], browser: Callable[[str], bool] | None
 ) -> None:
-    address = opened(monkeypatch, works=False)
-    assert open_in_perfetto(trace, browser=asked, timeout_s=0.01, port=0) == 1
-    assert address.done() == asked
+    assert open_in_perfetto(trace, browser=browser, timeout_s=0.01, port=0) == 1
     out, err = capsys.readouterr()
     assert "Open this address in a browser" in out
     assert "ssh -L" in out
     assert err == "error: nobody fetched it in 0.01 s; run the command again and open its address\n"
 
 
-def test_a_taken_port(trace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    address = opened(monkeypatch)
+def test_a_taken_port(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    address: Future[str] = Future()
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        assert open_in_perfetto(trace, port=port) == 1
+        assert open_in_perfetto(trace, browser=browser_opening(address), port=port) == 1
     assert not address.done()
     err = capsys.readouterr().err
-    assert err.startswith(f"error: port {port} of 127.0.0.1 cannot be had (Address already in use)")
+    assert err.startswith(f"error: port {port} of 127.0.0.1 is not available (Address already in use)")
     assert "end what uses it" in err
 
 
@@ -224,12 +214,12 @@ def test_the_port_is_the_one_that_perfetto_reads_from() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\x1f\x8b broken", b"not a trace"])
-def test_what_is_no_trace_is_not_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
-    address = opened(monkeypatch)
+def test_only_a_trace_is_served(tmp_path: Path, content: bytes) -> None:
+    address: Future[str] = Future()
     path = tmp_path / "it.json"
     path.write_bytes(content)
     with pytest.raises(TraceError):
-        open_in_perfetto(path, port=0)
+        open_in_perfetto(path, browser=browser_opening(address), port=0)
     with pytest.raises(TraceError):
-        open_in_perfetto(tmp_path / "missing.json", port=0)
+        open_in_perfetto(tmp_path / "missing.json", browser=browser_opening(address), port=0)
     assert not address.done()

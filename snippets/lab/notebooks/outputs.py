@@ -1,0 +1,63 @@
+"""Outputs of notebooks: text and simple HTML, so that a page can show them as they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+LIMIT_BYTES = 200_000
+TAGS = {"br", "caption", "code", "details", "div", "p", "small", "span", "strong", "summary"}
+TAGS |= {"table", "tbody", "td", "th", "thead", "tr"}
+ATTRIBUTES = {"aria-label", "class", "data-search-exclude", "role", "scope", "tabindex", "title"}
+
+
+class _Tags(HTMLParser):
+    """Counts the tags and collects disallowed ones."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.count = 0
+        self.disallowed: list[str] = []
+        self.feed(html)
+        if self.count != html.count("<"):  # a comment, or a tag that is never closed and takes in what comes next
+            self.disallowed.append("a < that begins no tag")
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.count += 1
+        strange = sorted({name for name, _ in attrs} - ATTRIBUTES)
+        if tag not in TAGS or strange:
+            self.disallowed.append(" ".join([f"<{tag}", *strange]))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.count += 1
+
+
+def output_problems(content: dict[str, Any]) -> Iterator[str]:
+    """Why a page could not show the outputs of a notebook: neither text nor simple HTML, or too large."""
+    for output in (output for cell in content["cells"] for output in cell.get("outputs", ())):
+        kind = output.get("output_type")
+        if kind == "stream" and output.get("name") == "stdout":
+            continue
+        if kind != "execute_result" or not output.get("data", {}).keys() <= {"text/plain", "text/html"}:
+            yield f"an output that is neither text nor HTML: {kind} {' '.join(output.get('data', {}))}"
+            continue
+        tags = _Tags("".join(output["data"].get("text/html", "")))
+        yield from (f"an output with HTML that no notebook may show: {tag}" for tag in tags.disallowed)
+    names = Counter(re.findall(r'aria-label=\\"([^"]*)\\"', json.dumps(content, ensure_ascii=False)))
+    yield from (
+        f"two tables with one name, which a screen reader cannot tell apart: {name}"
+        for name in names
+        if names[name] > 1
+    )
+    size = len(dumped(content))
+    if size > LIMIT_BYTES:
+        yield f"{size:,} bytes; at most {LIMIT_BYTES:,}: show less, or profile a smaller step"
+
+
+def dumped(content: dict[str, Any]) -> bytes:
+    """A notebook as Jupyter writes it."""
+    return (json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()

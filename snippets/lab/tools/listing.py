@@ -1,0 +1,89 @@
+"""The command `list`: what there is to record, and in which state its recordings are."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from snippets.lab.experiment import Experiment, UnknownName, chapters, experiments
+from snippets.lab.finding.device import Device, all_devices
+from snippets.lab.notebooks.files import notebooks
+from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root
+from snippets.lab.recording.digest import is_stale
+from snippets.lab.recording.loading import load_recording, load_trace
+from snippets.lab.recording.schema import NotRecorded, RecordingError
+from snippets.lab.trace.events import TraceError
+
+HELP = "experiments by device: recorded, stale, missing"
+DESCRIPTION = """\
+Print the state of every experiment on every recorded device, one line each: recorded, stale (what it measured has
+changed since), missing or unreadable. A recording whose experiment or chapter is gone is an orphan.
+
+  python -m snippets.lab list --device nvidia-h200
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `list`."""
+    parser.add_argument("--device", help="only this device, for example nvidia-h200")
+    parser.add_argument(
+        "--check", action="store_true", help=f"exit with 1 if a recording for {DEFAULT_DEVICE} is stale or unreadable"
+    )
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Print the state of every experiment by device."""
+    root = recordings_root()
+    devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
+    pending = faults = 0
+    for device in devices:
+        print(device.name)
+        for name, state in states(device):
+            print(f"  {name:40} {state}")
+            if device.is_default:
+                pending += state == "missing"
+                faults += state not in ("missing", "recorded")
+    cure = f"for {DEFAULT_DEVICE}: on a machine with that GPU run make record"
+    if pending:
+        print(f"{pending} not recorded yet {cure}")
+    if faults:
+        print(f"{faults} not current {cure}")
+    return 1 if faults and arguments.check else 0
+
+
+def known_device(root: Path, name: str) -> Device:
+    """A recorded device by name. Raises `UnknownName`."""
+    known = [device.name for device in all_devices(root)]
+    if name not in known:
+        raise UnknownName(f"no recordings for {name!r}; known: {' '.join(known)}")
+    return Device(root, name)
+
+
+def states(device: Device) -> Iterator[tuple[str, str]]:
+    """Every experiment, orphan and, on the default device, notebook, with its state."""
+    for chapter in chapters():
+        known = experiments(chapter)
+        for experiment in known:
+            yield experiment.id, experiment_state(device, experiment)
+        for name in sorted(set(device.recorded_names(chapter)) - {experiment.name for experiment in known}):
+            yield f"{chapter}/{name}", "orphan: its experiment is gone; delete its recording"
+    for folder in sorted(path.name for path in (device.root / device.name).glob("*/")):
+        if folder not in chapters():
+            yield f"{folder}/", "orphan: its chapter is gone; delete the folder"
+    if device.is_default:
+        yield from ((notebook.id, notebook.state) for notebook in notebooks(device.root))
+
+
+def experiment_state(device: Device, experiment: Experiment) -> str:
+    """`recorded`, `stale`, `missing`, `missing trace` or `unreadable: ...` for one experiment on one device."""
+    recording = None
+    try:
+        recording = load_recording(device.root, device.name, experiment.id)
+        if experiment.is_traced:
+            load_trace(device.root, device.name, experiment.id)
+    except NotRecorded:
+        return "missing trace" if recording else "missing"
+    except (RecordingError, TraceError) as error:
+        return f"unreadable: {error}"
+    return "stale" if is_stale(recording) else "recorded"

@@ -1,0 +1,50 @@
+"""The command `prepare`: what `make docs` does before it builds the pages."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from snippets.lab.experiment import chapters, experiments
+from snippets.lab.finding.device import Device
+from snippets.lab.notebooks.files import notebooks
+from snippets.lab.recording.device import DEFAULT_DEVICE, default_device, recordings_root, this_device
+from snippets.lab.tools.listing import experiment_state
+from snippets.lab.tools.record import Machine, record, this_machine
+
+HELP = "what make docs does first: record if there is a GPU"
+DESCRIPTION = """\
+On a machine with a GPU record what is stale or missing for it. Then print for every experiment what a page will show:
+live (this machine's own), replayed, stale or missing.
+
+  python -m snippets.lab prepare --fresh
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `prepare`."""
+    parser.add_argument("--fresh", action="store_true", help="record everything again")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Record on a machine with a GPU, and print what a page will show."""
+    return prepare(recordings_root(), arguments.fresh, this_device(), machine=this_machine)
+
+
+def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], Machine]) -> int:
+    """Record for the GPU `here`, unless it is None or `DEVICE` asks for another; then print what a page will show."""
+    code = 0
+    if here is not None and os.environ.get("DEVICE", here) == here:
+        code = record(root, [], fresh, machine=machine())
+    shown = Device(root, default_device(root))
+    for chapter in chapters():
+        for experiment in experiments(chapter):
+            state = experiment_state(shown, experiment)
+            mode = {"recorded": "live" if shown.name == here else "replayed"}.get(state, state)
+            print(f"{experiment.id:40} {mode:10} {shown.name}")
+    for notebook in notebooks(root):
+        state = notebook.state
+        print(f"{notebook.id:40} {'replayed' if state == 'recorded' else state:10} {DEFAULT_DEVICE}")
+    return code

@@ -1,0 +1,109 @@
+"""The command `record`: experiments and notebooks measured on this machine's GPU."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from snippets.lab.experiment import Experiment, chapters, find
+from snippets.lab.notebooks.files import Notebook, RunNotebooks, find_notebooks, is_notebook, record_notebook
+from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root
+from snippets.lab.tools.archive import pack_archive
+
+if TYPE_CHECKING:
+    from snippets.lab.capture.recorder import Outcome
+
+HELP = "record experiments on this machine's GPU"
+DESCRIPTION = """\
+Measure on this machine's GPU what is stale or missing, and save it below docs/recordings. One experiment that fails is
+reported with its cause and leaves the others, and its own earlier recording, as they are.
+
+  python -m snippets.lab record mlp linear/eager
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What measures on a machine with a GPU; a test hands in its own."""
+
+    require_gpu: Callable[[], str]
+    """The slug of the GPU. Raises `NeedsGpu`."""
+    select_pending: Callable[[Path, str, Sequence[Experiment], bool], Sequence[Experiment]]
+    record_experiments: Callable[[Path, str, Sequence[Experiment]], Iterable[Outcome]]
+    run_notebooks: RunNotebooks
+
+
+def this_machine() -> Machine:
+    """The machine that this process runs on."""
+    from snippets.lab.capture.recorder import record_experiments
+    from snippets.lab.capture.selection import require_gpu, select_pending
+    from snippets.lab.notebooks.cells import run_notebooks
+
+    return Machine(require_gpu, select_pending, record_experiments, run_notebooks)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `record`."""
+    parser.add_argument(
+        "experiments",
+        nargs="*",
+        metavar="CHAPTER[/EXPERIMENT]",
+        help="default: all chapters and notebooks; a notebook alone is labs/CHAPTER",
+    )
+    parser.add_argument("--fresh", action="store_true", help="record again what is current, too")
+    parser.add_argument(
+        "--archive", type=Path, metavar="FILE", help="then pack all recordings of this device, old and new, as .tar.gz"
+    )
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Record on this machine's GPU, then pack an archive if asked to."""
+    return record(recordings_root(), arguments.experiments, arguments.fresh, arguments.archive, machine=this_machine())
+
+
+def record(
+    root: Path, names: Sequence[str], fresh: bool = False, archive: Path | None = None, *, machine: Machine
+) -> int:
+    """Record what names on the command line mean, print what failed, and pack an archive if asked to."""
+    chosen = [experiment for name in names or chapters() if not is_notebook(root, name) for experiment in find(name)]
+    chosen_notebooks = find_notebooks(root, names)
+    device = machine.require_gpu()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: the worker is ended, its folder removed
+    pending = machine.select_pending(root, device, chosen, fresh)
+    print(f"{device}: {len(pending)} to record, {len(chosen)} chosen", flush=True)
+    outcomes = list(machine.record_experiments(root, device, pending))
+    causes = {outcome.experiment.id: outcome.failed for outcome in outcomes if outcome.failed}
+    failed = len(causes)
+    causes |= record_notebooks(chosen_notebooks, device, fresh, machine.run_notebooks)
+    print(f"{device}: {len(outcomes) - failed} recorded, {failed} failed")
+    for name, cause in causes.items():
+        print(f"  {name}: {cause}")
+    if archive is not None:
+        count = pack_archive(root, device, archive)
+        print(f"{archive}: all recordings of {device}, {count} files; where you can commit: ", end="")
+        print(f"python -m snippets.lab import {archive.name}")
+    return 1 if causes else 0
+
+
+def record_notebooks(
+    chosen: Sequence[Notebook], device: str, fresh: bool, run_notebooks: RunNotebooks
+) -> dict[str, str]:
+    """Run the notebooks whose outputs are not current, and return by id why those that failed did.
+
+    Only on the default device: a notebook has one set of outputs, and its reader runs it anyway.
+    """
+    if device != DEFAULT_DEVICE:
+        return {}
+    causes: dict[str, str] = {}
+    for notebook in chosen:
+        if fresh or notebook.state != "recorded":
+            cause = record_notebook(notebook, device, run_notebooks)
+            print(f"{notebook.id}: {cause.partition(chr(10))[0] or 'recorded'}", flush=True)
+            if cause:
+                causes[notebook.id] = cause
+    return causes
