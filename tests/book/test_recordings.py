@@ -36,7 +36,7 @@ def test_every_recording_is_current(experiment: Experiment):
         [dict(point) for point in experiment.points] if experiment.make else []
     )
     assert all((point.timings is not None) == experiment.timed for point in found.points)
-    assert (found.data != {}) or experiment.measure is None
+    assert (found.data != {}) or experiment.probe is None
 
 
 def test_every_recording_has_its_experiment():

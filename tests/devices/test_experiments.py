@@ -3,7 +3,6 @@
 import torch
 
 from snippets.devices import experiments
-from snippets.lab.capture.ceilings import matmul_subject
 
 
 def test_a_copy_returns_its_input_and_counts_bytes_twice():
@@ -18,7 +17,7 @@ def test_a_copy_returns_its_input_and_counts_bytes_twice():
 
 def test_a_product_agrees_with_its_reference_at_odd_shapes():
     torch.manual_seed(0)
-    subject = matmul_subject("cpu", 7, 33, 5)
+    subject = experiments.matmul("cpu", 7, 33, 5)
     (x,) = subject.inputs()
     product, expected = subject.step(x), subject.reference(x)
     assert product.shape == (7, 5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.experiment import Work
 from snippets.linear import experiments, model
 
@@ -67,7 +68,7 @@ def test_the_compiled_step_agrees_and_new_strides_are_compiled_for() -> None:
     (x,) = subject.inputs()
     assert relative(subject.step(x), subject.reference(x)) < subject.tolerance
 
-    found = experiments.new_strides("cpu", **ODD)
+    found = experiments.new_strides(TorchInstruments(), "cpu", **ODD)
     assert found["strides"] == [[3, 1], [1, 5]]
     assert found["graphs"] == [1, 2]
     assert found["raised"] == ""

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.experiment import NeedsGpu
 from snippets.mlp import experiments, model
 
@@ -85,7 +86,7 @@ def test_liger_says_that_it_needs_a_gpu() -> None:
 
 @pytest.mark.usefixtures("quick_compile")
 def test_new_batch_sizes_compile_each_time_or_once() -> None:
-    found = experiments.new_shapes("cpu", batch=8, seq=3, dim=7, hidden=11)
+    found = experiments.new_shapes(TorchInstruments(), "cpu", batch=8, seq=3, dim=7, hidden=11)
     assert found["batches"] == [8, 4, 2, 6]
     assert found["static"]["compiled"] == [1, 2, 3, 4]
     assert found["automatic"]["compiled"] == [1, 2, 2, 2]

@@ -252,10 +252,11 @@ def test_a_trace_without_steps_or_kernels_says_what_to_check(
         piece(device, "mlp/eager")
     save_all(device.root, sample(), trace=events.trace_bytes(events.step(2, 0, 100)))
     if piece is kernel_table:
-        with pytest.raises(TraceError, match="no GPU kernels in the trace"):
+        with pytest.raises(TraceError, match="no GPU kernels"):
             piece(device, "mlp/eager")
     else:
-        assert "ProfilerStep" in piece(device, "mlp/eager") or piece is dispatch_tree
+        content = piece(device, "mlp/eager")
+        assert ("ProfilerStep*" if piece is profiler_table else '<ul class="dispatch"></ul>') in content
 
 
 @pytest.mark.parametrize("piece", PIECES.values(), ids=PIECES)
