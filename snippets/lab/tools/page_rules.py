@@ -110,7 +110,7 @@ def body_problems(fence: Fence) -> list[str]:
             modules = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             modules = [node.module or "."]
-        problems += [f"imports {m}; only snippets" for m in modules if m != "snippets" and not m.startswith("snippets.")]
+        problems += [f"imports {name}; only snippets" for name in modules if name.split(".")[0] != "snippets"]
     start = page_slug(fence.page) + "-"
     if not _is_printed_show(tree):
         problems.append(f'end with print(show("{start}...", ...)), once: the gate on the built site looks for its id')
