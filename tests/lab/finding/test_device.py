@@ -71,12 +71,10 @@ def test_points_of_a_sweep(device: Device) -> None:
     ],
 )
 def test_what_does_not_exist(device: Device, name: str, message: str) -> None:
-    run = device[name]
-    with pytest.raises(UnknownName) as raised:
-        _ = run.recording
-    assert str(raised.value).startswith(message)
-    with pytest.raises(UnknownName):
-        _ = run.is_recorded
+    for where in (device, Device(device.root / "nowhere", DEVICE)):
+        with pytest.raises(UnknownName) as raised:
+            _ = where[name]
+        assert str(raised.value).startswith(message)
 
 
 def test_what_is_not_recorded_yet(device: Device) -> None:
@@ -147,4 +145,5 @@ def test_all_devices(tmp_path: Path) -> None:
 
 
 def test_a_run_reads_nothing_until_it_is_asked(tmp_path: Path) -> None:
-    assert Device(tmp_path / "nowhere", "x")["a/b[c=1]"] == Run(Device(tmp_path / "nowhere", "x"), "a/b", "c=1")
+    nothing = Device(tmp_path / "nowhere", "x")
+    assert nothing["mlp/sweep_eager[batch=1,seq=1]"] == Run(nothing, "mlp/sweep_eager", "batch=1,seq=1")

@@ -15,15 +15,15 @@ from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError
 from tests.lab import samples
 from tests.lab.conftest import Book
-from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, claim, sample, save_all
+from tests.lab.samples import EVIL, Markup, assert_only_text, claim, sample, save_all
 
-OTHER = "nvidia-z100-80gb"
+DEVICE, OTHER = "nvidia-t100", "nvidia-z100-80gb"
 MISMATCH = ValueError("ProfilerStep#2 has 6 matmuls instead of three")
 
 
 @pytest.fixture
 def device(tmp_path: Path) -> Device:
-    return save_all(tmp_path, sample())
+    return save_all(tmp_path, sample(), device=DEVICE)
 
 
 @pytest.fixture
@@ -106,9 +106,9 @@ class TestSeveralDevices:
 
     def test_a_tab_for_each(self) -> None:
         content = show("a-b", lambda device: f"<b>{device.name}</b>")
-        assert Markup(content).text == f"SAMPLEZ100 80GB{DEVICE}{OTHER}"
+        assert Markup(content).text == f"T100Z100 80GB{DEVICE}{OTHER}"
         assert content.startswith('<div class="lab" data-fence="a-b"><div class="tabbed-set tabbed-alternate devices"')
-        for name, short in ((DEVICE, "SAMPLE"), (OTHER, "Z100 80GB")):
+        for name, short in ((DEVICE, "T100"), (OTHER, "Z100 80GB")):
             assert f'<input type="radio" id="tab-a-b-{name}" name="tab-a-b" data-device="{name}">' in content
             assert f'<label for="tab-a-b-{name}">{short}</label>' in content
             assert f'<div class="tabbed-block"><b>{name}</b></div>' in content
@@ -127,20 +127,20 @@ class TestSeveralDevices:
     def test_the_default_device_is_first_and_open(self, root: Path) -> None:
         save_all(root, sample(), device=DEFAULT_DEVICE)
         content = show("a", lambda device: device.name)
-        assert Markup(content).text.startswith("H200SAMPLEZ100 80GB")
+        assert Markup(content).text.startswith("H200T100Z100 80GB")
         assert f'data-device="{DEFAULT_DEVICE}" checked>' in content
 
     def test_what_is_the_same_everywhere_needs_no_tabs(self) -> None:
         assert show("a", lambda device: "same") == '<div class="lab" data-fence="a">same</div>'
 
     def test_what_one_device_lacks_is_in_its_tab(self, root: Path) -> None:
-        save_all(root, sample("mlp/compiled"))
+        save_all(root, sample("mlp/compiled"), device=DEVICE)
         content = show("a", kernels, "mlp/compiled")
         assert content.index("<i>2</i>") < content.index(f"no recording &#x27;mlp/compiled&#x27; for {OTHER}")
 
 
 def record_all(device: Device) -> None:
-    save_all(device.root, *(sample(experiment.id, has_trace=False) for experiment in experiments("mlp")))
+    save_all(device.root, *(sample(experiment.id, has_trace=False) for experiment in experiments("mlp")), device=DEVICE)
 
 
 def test_provenance(device: Device) -> None:
@@ -155,7 +155,7 @@ def test_provenance(device: Device) -> None:
 
 def test_provenance_is_of_the_newest(device: Device) -> None:
     new = samples.environment(date="2026-11-01T00:00:00Z", commit="new")
-    save_all(device.root, sample("mlp/new", environment=new))
+    save_all(device.root, sample("mlp/new", environment=new), device=DEVICE)
     assert "<code>new</code>" in provenance(device, "mlp")
 
 
@@ -173,9 +173,9 @@ def test_the_three_modes(
     device: Device, monkeypatch: pytest.MonkeyPatch, here: str | None, digest: str | None, mode: str
 ) -> None:
     monkeypatch.setattr("snippets.lab.page.frame.this_device", lambda: here)
-    save_all(device.root, sample("mlp/second"), sample("mlp/third"))
+    save_all(device.root, sample("mlp/second"), sample("mlp/third"), device=DEVICE)
     if digest:
-        save_all(device.root, sample(digest=digest))
+        save_all(device.root, sample(digest=digest), device=DEVICE)
     content = provenance(device, "mlp")
     assert f'<span class="mode mode-{mode}">{mode}</span>' in content
     assert ("Recorded for an older version of this code" in content) is (mode == "stale")
@@ -189,7 +189,7 @@ def test_provenance_of_what_is_not_recorded(device: Device) -> None:
     """What is missing, which command makes it, and on which kind of machine."""
     ids = ", ".join(experiment.id for experiment in experiments("linear"))
     assert Markup(provenance(device, "linear")).text == (
-        f"Not recorded yetFor the SAMPLE there is no recording of {ids}. On a machine with that GPU run make record "
+        f"Not recorded yetFor the T100 there is no recording of {ids}. On a machine with that GPU run make record "
         "CHAPTER=linear. On one with another CUDA GPU the same command records for that one. "
         "Without a GPU no recording can be made; all else can be done."
     )
@@ -199,7 +199,7 @@ def test_provenance_of_what_is_recorded_in_part(device: Device) -> None:
     ids = ", ".join(experiment.id for experiment in experiments("mlp") if experiment.id != "mlp/eager")
     content = provenance(device, "mlp")
     assert content.startswith('<p class="provenance"><strong>NVIDIA Sample</strong>')
-    assert f"For the SAMPLE there is no recording of {ids}. On a machine" in Markup(content).text
+    assert f"For the T100 there is no recording of {ids}. On a machine" in Markup(content).text
     record_all(device)
     assert "Not recorded yet" not in provenance(device, "mlp")
 
@@ -208,7 +208,7 @@ def test_provenance_of_what_is_recorded_in_part(device: Device) -> None:
 def test_untrusted_provenance(device: Device, name: str) -> None:
     fields = dict.fromkeys(("device", "driver", "cuda", "commit", "date"), name)
     environment = samples.environment(versions={name: name}, **fields)
-    save_all(device.root, sample(digest="stale", environment=environment))
+    save_all(device.root, sample(digest="stale", environment=environment), device=DEVICE)
     content = provenance(device, "mlp")
     assert_only_text(content, name)
     assert Markup(content).text.count(name) >= 4
@@ -221,7 +221,7 @@ def test_a_verdict_that_holds_and_one_that_differs(book: Book, device: Device) -
     content = verdicts(device, "M2", "M1")
     assert content.index('id="claim-m2"') < content.index('id="claim-m1"')
     assert Markup(content).text == (
-        "≠ differs Not four. M2ours · SAMPLE: 4Because of fusion.✓ holds Five kernels. M1Part 2: 5 kernels · SAMPLE: 5"
+        "≠ differs Not four. M2ours · T100: 4Because of fusion.✓ holds Five kernels. M1Part 2: 5 kernels · T100: 5"
     )
     assert 'class="verdict differs"' in content
     with pytest.raises(UnknownName, match=r"^no claim 'M9'; did you mean"):
@@ -231,8 +231,8 @@ def test_a_verdict_that_holds_and_one_that_differs(book: Book, device: Device) -
 @pytest.mark.parametrize(
     ("figure", "text"),
     [
-        (Figure(5, conclusive=False), "? inconclusive Five kernels. M1ours · SAMPLE: 5"),
-        (Figure(21.5, "us", (21.0, 22.0)), "≠ differs Five kernels. M1ours · SAMPLE: 21.5 µs (21.0 to 22.0 µs)"),
+        (Figure(5, conclusive=False), "? inconclusive Five kernels. M1ours · T100: 5"),
+        (Figure(21.5, "us", (21.0, 22.0)), "≠ differs Five kernels. M1ours · T100: 21.5 µs (21.0 to 22.0 µs)"),
         (None, "– not measured Five kernels. M1ours · nothing there"),
     ],
 )

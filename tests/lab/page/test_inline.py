@@ -17,8 +17,9 @@ from snippets.lab.page.inline import fig_formatter, figure_html, src_formatter
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from tests.lab import samples
 from tests.lab.conftest import Book
-from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, claim, point, sample, save_all
+from tests.lab.samples import EVIL, Markup, assert_only_text, claim, point, sample, save_all
 
+DEVICE = "nvidia-t100"
 MISMATCH = ValueError("ProfilerStep#2 has 6 matmuls instead of three")
 ERRORS = (ZeroDivisionError("float division by zero"), IndexError("list index out of range"), MISMATCH)
 
@@ -40,7 +41,7 @@ def src(name: str) -> str:
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    save_all(tmp_path, sample())
+    save_all(tmp_path, sample(), device=DEVICE)
     return samples.recordings(monkeypatch, tmp_path)
 
 
@@ -53,7 +54,7 @@ def test_a_figure_in_a_sentence() -> None:
 
 
 def test_an_inconclusive_figure_says_so(root: Path) -> None:
-    save_all(root, sample(), trace=samples.trace_json(kernels=(1, 2, 2)))
+    save_all(root, sample(), trace=samples.trace_json(kernels=(1, 2, 2)), device=DEVICE)
     content = fig("mlp.eager.kernels_per_step")
     assert 'class="fig inconclusive"' in content
     assert "1 to 2" in content
@@ -67,7 +68,7 @@ def test_an_inconclusive_figure_says_so(root: Path) -> None:
     ],
 )
 def test_a_figure_that_is_not_there_yet(root: Path, name: str, text: str, reason: str) -> None:
-    save_all(root, sample("linear/eager", points=(point(),)))
+    save_all(root, sample("linear/eager", points=(point(),)), device=DEVICE)
     seen = Markup(fig(name))
     assert (seen.elements, seen.text) == (["data"], text)
     attributes = dict(seen.attributes)
@@ -119,7 +120,7 @@ def test_a_mismatch_is_left_out_elsewhere_and_ends_the_build_on_the_default_devi
     message = f"#!fig mlp.gate: {type(error).__name__}: {error}"
     with pytest.raises(InlineHiliteException, match=rf"^{re.escape(message)}$"):
         fig("mlp.gate")
-    save_all(tmp_path / "other", sample())
+    save_all(tmp_path / "other", sample(), device=DEVICE)
     samples.recordings(monkeypatch, tmp_path / "other")
     seen = Markup(fig("mlp.gate"))
     assert (seen.text, dict(seen.attributes)["title"]) == ("not measured here", str(error))
