@@ -5,6 +5,8 @@ tables.py       kernels of a step, the profiler's table, variants, sweeps, the d
 rates.py        FLOPs and bytes a second in a cell, beside the ceilings
 diff.py         what changed between two steps
 guesses.py      a question whose answer is measured
+sample.py       the banner above made-up numbers of a preview
+signatures.py   what a page can call, as a table
 inline.py       `#!fig` and `#!src` in a sentence
 kernel_name.py  a decoded kernel name, with the raw one a click away
 ledger.py       every claim on every device
