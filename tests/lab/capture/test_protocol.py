@@ -19,7 +19,7 @@ PINNED = {
     "capture/profile_here.py": "8ec0712f73320c40",
     "capture/profiling.py": "5cc0516f3e5bd5fe",
     "capture/recorder.py": "e2c3a845c2be1579",
-    "capture/selection.py": "682f55d3dbe361dd",
+    "capture/selection.py": "7d25084e2b3133fa",
     "capture/supervisor.py": "3509423f4d56f0fa",
     "capture/timing.py": "3359e129c02dde56",
     "capture/worker.py": "2f8b1f3099166a7b",
