@@ -1,25 +1,20 @@
 """What the pages devices and measuring show: recorded GPUs, their ceilings, and the book's steps beside them."""
 
-from __future__ import annotations
-
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
-from snippets.lab.drawing.charts import cpu_gpu_bars, roofline
-from snippets.lab.finding.claim import Claim
-from snippets.lab.finding.figure import Figure, format_value
-from snippets.lab.finding.measure import paired_samples_ratio
+from snippets.lab.finding import Device, Figure, NotRecorded, at_least, claim, format_value, paired_ratio
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.recording.device import recorded_devices, shown_device
-from snippets.lab.recording.loading import load_recording, load_recordings
-from snippets.lab.recording.schema import Ceiling, Environment, NotRecorded, Recording, Timings
+from snippets.lab.page import cpu_gpu_bars, roofline
+from snippets.lab.page import show as show
+from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
+from snippets.lab.recording.device import recorded_devices
+from snippets.lab.recording.loading import load_recordings
+from snippets.lab.recording.schema import Environment
 
-# KEEP recording
-
-LARGE = 8192
-"""Side of the large matrix product, as in lab/hardware.py."""
-
-
+PAGE = "measuring"
 STEPS = {
     "matmul + add, 64": "matmul_add/eager_64",
     "linear": "linear/eager",
@@ -29,134 +24,98 @@ STEPS = {
 """Steps of the book, one or two of each chapter."""
 
 
-def sessions_of(device: str) -> list[Environment]:
-    """The circumstances of a device's timed recordings, oldest first: their clocks are those of a GPU at work.
+@claim("D1", at_least(1.1), scope="timing")
+def copy_in_graph_over_stream(device: Device) -> Figure:
+    """A large device-to-device copy takes longer as a node of a CUDA graph than in the stream."""
+    return paired_ratio(device["devices/copy_in_graph"], device["devices/copy"])
 
-    Raises `RecordingMissing` when there is none.
+
+def capture_us(device: Device) -> Figure:
+    """Time spent measuring everything that is recorded, a group counted once."""
+    recordings = load_recordings(device.root, device.name)
+    groups = {(each.chapter, each.session, each.capture_s) for each in recordings}
+    return Figure(math.fsum(seconds for _, _, seconds in groups) * 1e6, "us", origin=f"{device.name}, all recordings")
+
+
+FIGURES = {"copy_in_graph_over_stream": copy_in_graph_over_stream, "capture_us": capture_us}
+
+
+def sessions_of(root: Path, device: str) -> list[Environment]:
+    """The environments of a device's timed recordings, oldest first: their clocks are those of a GPU at work.
+
+    Raises `NotRecorded` when there is none.
     """
-    found = [one.circumstances for one in load_recordings(device) if any(at.timings for at in one.points)]
-    if not found:
+    recordings = load_recordings(root, device)
+    timed = [each.environment for each in recordings if any(point.timings for point in each.points)]
+    if not timed:
         raise NotRecorded(f"no timed recording for {device}; there run make record")
-    return sorted(found, key=lambda one: one.date)
+    return sorted(timed, key=lambda environment: environment.date)
 
 
-def known_devices() -> tuple[str, ...]:
-    """Recorded devices, the builder first. Raises `RecordingMissing` when there is none."""
-    found = recorded_devices()
-    if not found:
+def circumstances(device: Device) -> Html:
+    """One column for each recorded device, the same beside each: chip, driver, versions, clock and power under load."""
+    names = recorded_devices(device.root)
+    if not names:
         raise NotRecorded("no device is recorded; on a machine with a GPU run make record")
-    return found
-
-
-def circumstances() -> Html:
-    """One column for each recorded device: chip, driver, versions; over its sessions, clock and power under load."""
-    of = [sessions_of(device) for device in known_devices()]
-    rows: Mapping[str, Callable[[Environment], Cell]] = {
-        "compute capability": lambda c: c.compute_capability,
-        "multiprocessors": lambda c: c.multiprocessors,
-        "memory": lambda c: format_value(c.memory_bytes, "bytes"),
-        "L2 cache": lambda c: format_value(c.l2_bytes, "bytes"),
-        "driver": lambda c: c.driver,
-        "CUDA": lambda c: c.cuda,
+    columns = [sessions_of(device.root, name) for name in names]
+    of_latest: Mapping[str, Callable[[Environment], Cell]] = {
+        "compute capability": lambda latest: latest.compute_capability,
+        "multiprocessors": lambda latest: latest.multiprocessors,
+        "memory": lambda latest: format_value(latest.memory_bytes, "bytes"),
+        "L2 cache": lambda latest: format_value(latest.l2_bytes, "bytes"),
+        "driver": lambda latest: latest.driver,
+        "CUDA": lambda latest: latest.cuda,
         **{name: _version(name) for name in ("python", "torch", "triton", "kernels", "liger-kernel")},
-        "last recorded": lambda c: c.date[:10],
-        "at commit": lambda c: c.commit,
+        "last recorded": lambda latest: latest.date[:10],
+        "at commit": lambda latest: latest.commit,
     }
-    loads = {
+    of_sessions = {
         "SM clock under load": ("sm_mhz", "MHz"),
         "power under load": ("power_w", "W"),
         "temperature": ("temperature_c", "°C"),
     }
-    body: list[list[Cell]] = [[name, *(cell(all_of[-1]) for all_of in of)] for name, cell in rows.items()]
-    body += [[name, *(_over_sessions(all_of, *which) for all_of in of)] for name, which in loads.items()]
-    return table("Recorded devices", ["", *(all_of[-1].device for all_of in of)], body)
+    rows: list[list[Cell]] = [[name, *(cell(sessions[-1]) for sessions in columns)] for name, cell in of_latest.items()]
+    rows += [[name, *(_bounds(sessions, *clock) for sessions in columns)] for name, clock in of_sessions.items()]
+    return table("Recorded devices", ["", *(sessions[-1].device for sessions in columns)], rows)
 
 
 def _version(name: str) -> Callable[[Environment], Cell]:
-    return lambda c: c.versions.get(name)
+    return lambda latest: latest.versions.get(name)
 
 
-def _over_sessions(sessions: Sequence[Environment], clock: str, unit: str) -> Cell:
+def _bounds(sessions: Sequence[Environment], clock: str, unit: str) -> Cell:
     """From the lowest to the highest reading: `1290 to 1980 MHz`."""
-    read = [one.clocks[clock] for one in sessions if clock in one.clocks]
-    bounds = [f"{bound:.0f}" for bound in (min(read), max(read))] if read else []
+    values = [each.clocks[clock] for each in sessions if clock in each.clocks]
+    bounds = [f"{bound:.0f}" for bound in (min(values), max(values))] if values else []
     return f"{' to '.join(dict.fromkeys(bounds))} {unit}" if bounds else None
 
 
-def rate(ceiling: Ceiling) -> tuple[float, str]:
-    """What a ceiling limits: FLOP/s of a product, bytes/s of a copy."""
-    amount, unit = (ceiling.flops, "flop/s") if ceiling.flops else (ceiling.bytes, "bytes/s")
-    return amount / ceiling.timing.median_us * 1e6, unit
-
-
-def ceilings() -> Html:
-    """Every ceiling measured on the shown device: the median over its sessions and the range."""
-    device = shown_device()
-    sessions: dict[str, dict[str, tuple[float, str]]] = {}
-    for one in load_recordings(device):
-        for ceiling in one.ceilings:
-            sessions.setdefault(ceiling.what, {})[one.session] = rate(ceiling)
-    large = f"matmul {LARGE}x{LARGE}x{LARGE}"
-    order = sorted(sessions, key=lambda what: (what != "copy", what != large, _sizes(what)))
-    rows = [[what, *_range(list(sessions[what].values()))] for what in order]
+def ceilings(device: Device) -> Html:
+    """Every ceiling measured on a device: the median over its sessions, and the lowest and the highest."""
+    rates: dict[str, dict[str, float]] = {}
+    units: dict[str, str] = {}
+    for recording in load_recordings(device.root, device.name):
+        for ceiling in recording.ceilings:
+            rates.setdefault(ceiling.name, {})[recording.session] = ceiling.rate
+            units[ceiling.name] = "flop/s" if ceiling.flops else "bytes/s"
+    rows: list[list[Cell]] = []
+    for name in sorted(rates, key=lambda name: (name != COPY, name != LARGE_MATMUL, _sizes(name))):
+        values = list(rates[name].values())
+        bounds = (statistics.median(values), min(values), max(values))
+        rows.append([name, *(format_value(value, units[name]) for value in bounds), len(values)])
     head = ["ceiling", "median", "lowest session", "highest session", "sessions"]
-    return table(f"Ceilings of {sessions_of(device)[-1].device}", head, rows)
+    return table(f"Ceilings of {sessions_of(device.root, device.name)[-1].device}", head, rows)
 
 
-def _sizes(what: str) -> tuple[int, ...]:
-    return tuple(int(size) for size in what.rpartition(" ")[2].split("x") if size.isdigit())
+def _sizes(name: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in name.rpartition(" ")[2].split("x") if size.isdigit())
 
 
-def _range(rates: list[tuple[float, str]]) -> list[Cell]:
-    values, unit = [value for value, _ in rates], rates[0][1]
-    bounds = (statistics.median(values), min(values), max(values))
-    return [*(format_value(value, unit) for value in bounds), len(values)]
+def steps_below_roof(device: Device) -> Html:
+    """Steps of the book below a device's roof."""
+    return roofline(device, STEPS, "Steps of this book below their roof")
 
 
-def roofline() -> Html:
-    """Steps of the book below the shown device's roof."""
-    return roofline(STEPS, shown_device(), "Steps of this book below their roof")
-
-
-def gpu_and_cpu() -> Html:
+def gpu_and_cpu(device: Device) -> Html:
     """A step that waits for the CPU and one that does not."""
-    shown = {"a linear layer": STEPS["linear"], "an MLP": STEPS["MLP"]}
-    return cpu_gpu_bars(shown, shown_device(), "Who waits for whom")
-
-
-def _timed(name: str, device: str) -> tuple[Recording, Timings]:
-    found = load_recording(f"devices/{name}", device)
-    timings = found.points[0].timings
-    if timings is None:
-        raise NotRecorded(f"devices/{name} was not timed; make record CHAPTER=devices")
-    return found, timings
-
-
-def copy_in_graph_over_stream(device: str) -> Figure:
-    """How many times longer the copy takes as a graph node, paired."""
-    found, in_graph = _timed("copy_in_graph", device)
-    return paired_samples_ratio(
-        in_graph.warm, _timed("copy", device)[1].warm, f"{found.circumstances.device}, devices/copy_in_graph"
-    )
-
-
-def capture_us(device: str) -> Figure:
-    """Time spent measuring everything that is recorded, a group counted once."""
-    groups = {(one.chapter, one.session, one.capture_s) for one in load_recordings(device)}
-    return Figure(sum(seconds for _, _, seconds in groups) * 1e6, "us", origin=f"{device}, all recordings")
-
-
-FIGURES: Mapping[str, Callable[[str], Figure]] = {
-    "copy_in_graph_over_stream": copy_in_graph_over_stream,
-    "capture_us": capture_us,
-}
-
-CLAIMS = (
-    Claim(
-        id="D1",
-        sentence="A large device-to-device copy takes longer as a node of a CUDA graph than in the stream.",
-        scope="timing",
-        measure=copy_in_graph_over_stream,
-        holds=lambda measured: isinstance(measured.value, float) and measured.value > 1.1,
-    ),
-)
+    return cpu_gpu_bars(device, {"a linear layer": STEPS["linear"], "an MLP": STEPS["MLP"]}, "Who waits for whom")

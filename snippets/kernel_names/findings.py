@@ -14,6 +14,7 @@ from snippets.lab.finding import Device, NotRecorded
 from snippets.lab.html import Cell, Html, details, table
 from snippets.lab.page import kernel_name_html
 from snippets.lab.page import show as show
+from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.loading import load_recordings
 from snippets.lab.trace.kernel_grammar import GRAMMAR_FILE, Basis, Family, Rule, fill_template, grammar
 from snippets.lab.trace.kernel_names import decode_kernel_name
@@ -21,7 +22,7 @@ from snippets.lab.trace.kernel_names import decode_kernel_name
 FOLDED_FROM = 20
 """Rows; a longer table of the grammar is folded."""
 BOX_EXPERIMENT = "mlp/eager"
-"""The box starts with the name of its first kernel."""
+"""The box starts with the name of its first kernel, on the default device: a page has one box, not one in each tab."""
 MARKS: dict[Basis, str] = {"documented": "●", "inferred": "◐", "unknown": "○"}
 SIDE_BY_SIDE: Sequence[tuple[str, str, str, str, int]] = (
     (
@@ -89,9 +90,9 @@ def sources(device: Device) -> Html:
 
 
 def in_general(rule: Rule) -> str:
-    """What a rule's token means, said of its example; `…` for what only a whole name tells."""
-    found = grammar().expression(rule.part.split("(?=", 1)[0]).match(rule.like)
-    values = {key: value for key, value in (found.groupdict() if found else {}).items() if value is not None}
+    """What a rule's token means, for its example; `…` for what only a whole name tells."""
+    match = grammar().expression(rule.part.split("(?=", 1)[0]).match(rule.like)
+    values = {key: value for key, value in (match.groupdict() if match else {}).items() if value is not None}
     meaning = fill_template(rule.means, values, grammar())
     return grammar().expression(r"\{[a-z]+(?:\|[a-z]+)?\}").sub("…", rule.means) if meaning is None else meaning
 
@@ -147,9 +148,9 @@ def _first_of(experiments: Sequence[str]) -> str:
 
 
 def decoder(device: Device) -> Html:
-    """The box in which a reader pastes a name, and the grammar that it reads it by."""
+    """The box in which a reader pastes a name, and the grammar that it reads it by; the same for every device."""
     content = json.dumps(json.loads(GRAMMAR_FILE.read_bytes()), separators=(",", ":")).replace("<", "\\u003c")
-    begin = escape(_recorded(device, BOX_EXPERIMENT, 0))
+    begin = escape(_recorded(Device(device.root, DEFAULT_DEVICE), BOX_EXPERIMENT, 0))
     return Html(
         '<div id="kernel-decoder" class="kernel-decoder" hidden>'
         '<label for="kernel-decoder-name">A kernel\'s name</label>'

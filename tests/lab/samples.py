@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -15,6 +17,7 @@ import pytest
 from snippets.lab.finding.claim import Claim, equals
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.measure import Measure
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
 from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.saving import save_recording
@@ -263,6 +266,17 @@ class Markup(HTMLParser):
         return [value or "" for name, value in self.attributes if name in ("title", "aria-label", "value")]
 
 
+def closed(content: str) -> str:
+    """HTML without the raw names behind the short forms of kernels."""
+    return re.sub(r"<span popover.*?</span></span>", "", content)
+
+
+def cells(content: str) -> list[list[str]]:
+    """The text of each row's cells, the head first."""
+    rows = re.findall(r"<tr>(.*?)</tr>", closed(content), re.DOTALL)
+    return [[Markup(cell).text for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)] for row in rows]
+
+
 def assert_only_text(content: str, *names: str) -> None:
     """Each name is in the text or in a title, whole; nothing in it became an element or an attribute."""
     seen = Markup(content)
@@ -282,3 +296,10 @@ def claim(value: Any = 5, **changed: Any) -> Claim:
         "band": equals(5),
     }
     return Claim(**given | changed)
+
+
+def findings(*claims: Claim, **figures: Measure) -> ModuleType:
+    """A chapter's findings with these claims and figures."""
+    module = ModuleType("findings")
+    vars(module).update({f"claim_{index}": each for index, each in enumerate(claims)}, FIGURES=figures)
+    return module

@@ -1,19 +1,32 @@
-"""The vocabulary: what an experiment may be, and how it is found."""
+"""What an experiment may be, and how it is found."""
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-from snippets.lab.experiment import Experiment, Schedule, Subject, UnknownExperiment, Work, chapters, experiments, find
-
-# KEEP experiment vocabulary
+from snippets.lab.experiment import (
+    Experiment,
+    ExperimentError,
+    Instruments,
+    Schedule,
+    Subject,
+    UnknownName,
+    Work,
+    chapters,
+    copy_subject,
+    experiments,
+    find,
+    matmul_subject,
+    package_folder,
+)
 from tests.lab import layers
 
 
@@ -21,7 +34,7 @@ def make(device: str, size: int) -> Subject:
     raise NotImplementedError
 
 
-def measure(device: str, size: int) -> dict[str, Any]:
+def probe(instruments: Instruments, device: str, size: int) -> dict[str, Any]:
     raise NotImplementedError
 
 
@@ -41,32 +54,81 @@ def profiled(**changed: Any) -> Experiment:
     return Experiment(**given | changed)
 
 
-def test_exactly_one_of_make_and_measure() -> None:
-    with pytest.raises(ValueError, match=r"^mlp/eager: give exactly one of make and measure$"):
-        profiled(measure=measure)
-    with pytest.raises(ValueError, match="give exactly one of make and measure"):
+def test_exactly_one_of_make_and_probe() -> None:
+    with pytest.raises(ExperimentError, match=r"^mlp/eager: give exactly one of make and probe$"):
+        profiled(probe=probe)
+    with pytest.raises(ExperimentError, match="give exactly one of make and probe"):
         profiled(make=None)
-    assert Experiment(chapter="mlp", name="new", measure=measure).points == ({},)
+    new = Experiment(chapter="mlp", name="new", probe=probe, parameters={"size": 1})
+    assert new.points == ({"size": 1},)
+    assert not new.is_traced
 
 
 @pytest.mark.parametrize("missing", [{"work": None}, {"label": ""}])
-def test_a_profiled_experiment_says_its_work_and_its_label(missing: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"^mlp/eager: a profiled experiment needs its work and its label$"):
+def test_a_profiled_experiment_has_its_work_and_its_label(missing: dict[str, Any]) -> None:
+    with pytest.raises(ExperimentError, match=r"^mlp/eager: a profiled experiment needs its work and its label$"):
         profiled(**missing)
 
 
+def any_parameter(device: str, **parameters: int) -> Subject:
+    raise NotImplementedError
+
+
+def without_device(size: int) -> Subject:
+    raise NotImplementedError
+
+
+def without_instruments(device: str, size: int) -> dict[str, Any]:
+    raise NotImplementedError
+
+
+def with_variant(device: str, variant: str, size: int, dtype: str = "bfloat16") -> Subject:
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"parameters": {"sise": 64}}, "mlp/eager: make takes no 'sise'; did you mean size?"),
+        ({"parameters": {}}, "mlp/eager: make needs 'size', which parameters do not set"),
+        ({"make": without_device}, "mlp/eager: without_device takes no 'device'; did you mean size?"),
+        (
+            {"make": None, "probe": without_instruments},
+            "mlp/eager: without_instruments takes no 'instruments'; did you mean device or size?",
+        ),
+        ({"make": with_variant}, "mlp/eager: with_variant needs 'variant', which parameters do not set"),
+        ({"work": lambda rows: Work(bytes=rows)}, "mlp/eager: <lambda> takes no 'size'; did you mean rows?"),
+    ],
+)
+def test_functions_take_the_parameters(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ExperimentError) as raised:
+        profiled(**changed)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("sound", [any_parameter, partial(with_variant, variant="flash")])
+def test_functions_may_take_more(sound: Callable[..., Subject]) -> None:
+    assert profiled(make=sound).make is sound
+
+
 def test_a_sweep_sets_parameters_that_exist() -> None:
-    with pytest.raises(ValueError, match=r"^mlp/eager: the sweep sets unknown parameters \['seq'\]$"):
+    with pytest.raises(ExperimentError, match=r"^mlp/eager: the sweep sets 'seq', no parameter; did you mean size\?$"):
         profiled(sweep=({"size": 1}, {"seq": 2}))
 
 
+def pair(device: str, size: int, seq: int) -> Subject:
+    raise NotImplementedError
+
+
 def test_points_are_the_sweep_over_the_defaults() -> None:
-    plain = profiled(parameters={"size": 64, "seq": 8})
-    swept = profiled(parameters={"size": 64, "seq": 8}, sweep=({"size": 1}, {"seq": 2}))
+    parameters = {"size": 64, "seq": 8}
+    plain = profiled(parameters=parameters, make=pair, work=lambda size, seq: Work(bytes=1))
+    swept = profiled(
+        parameters=parameters, make=pair, work=lambda size, seq: Work(bytes=1), sweep=({"size": 1}, {"seq": 2})
+    )
     assert plain.points == ({"size": 64, "seq": 8},)
     assert swept.points == ({"size": 1, "seq": 8}, {"size": 64, "seq": 2})
     assert (plain.is_traced, swept.is_traced) == (True, False)
-    assert not Experiment(chapter="mlp", name="new", measure=measure).is_traced
 
 
 def test_at_replaces_parameters_and_nothing_else() -> None:
@@ -74,14 +136,38 @@ def test_at_replaces_parameters_and_nothing_else() -> None:
     assert one.at(size=3).parameters == {"size": 3}
     assert one.parameters == {"size": 64}
     assert one.at(size=3).id == "mlp/eager"
-    with pytest.raises(TypeError, match=r"^mlp/eager has no parameter \['sise'\]; it has \['size'\]$"):
+    with pytest.raises(UnknownName, match=r"^mlp/eager has no parameter 'sise'; did you mean size\?$"):
         one.at(sise=3)
 
 
 def test_work_counts_a_multiply_add_as_two() -> None:
-    assert Work(bytes=1, matmuls=((2, 3, 4), (5, 6, 7))).flops == 2 * 24 + 2 * 210
+    matmuls = ((2, 3, 4), (5, 6, 7))
+    assert Work(bytes=1, matmuls=matmuls).flops == 2 * 24 + 2 * 210
     assert Work(bytes=1).flops == 0
     assert Schedule(wait=1, warmup=2, active=4).steps == 7
+
+
+def test_work_counts_what_is_not_a_matrix_product() -> None:
+    assert Work(bytes=1, other_flops=12).flops == 12
+    assert Work(bytes=1, matmuls=((2, 3, 4),), other_flops=12).flops == 60
+
+
+def test_a_copy_returns_its_input() -> None:
+    subject = copy_subject("cpu", 1 << 10)
+    (source,) = subject.inputs()
+    assert source.nbytes == 1 << 10
+    assert torch.equal(subject.step(source), source)
+    assert (subject.tolerance, subject.in_graph) == (0.0, False)
+    assert copy_subject("cpu", 8, in_graph=True).in_graph
+
+
+def test_a_matmul_agrees_with_its_reference_at_odd_shapes() -> None:
+    torch.manual_seed(0)
+    subject = matmul_subject("cpu", 7, 33, 5)
+    (x,) = subject.inputs()
+    product, expected = subject.step(x), subject.reference(x)
+    assert (product.shape, product.dtype) == ((7, 5), torch.bfloat16)
+    assert ((product.double() - expected).norm() / expected.norm()) < 5e-3
 
 
 def test_chapters_are_found_by_their_folders() -> None:
@@ -89,6 +175,7 @@ def test_chapters_are_found_by_their_folders() -> None:
     assert list(chapters()) == sorted(chapters())
     assert "lab" not in chapters()
     assert chapters("tests.lab.broken") == ("faults", "gpu_faults", "hang")
+    assert package_folder("tests.lab.broken") == layers.ROOT / "tests" / "lab" / "broken"
 
 
 def test_find_a_chapter_or_one_experiment() -> None:
@@ -108,19 +195,49 @@ def test_find_a_chapter_or_one_experiment() -> None:
         ("mlp/eager/x", "no experiment 'mlp/eager/x'; did you mean mlp/eager"),
     ],
 )
-def test_an_unknown_name_says_the_nearest(asked: str, message: str) -> None:
-    with pytest.raises(UnknownExperiment) as raised:
+def test_an_unknown_name_comes_with_the_nearest(asked: str, message: str) -> None:
+    with pytest.raises(UnknownName) as raised:
         find(asked)
     assert str(raised.value).startswith(message)
 
 
-@pytest.mark.parametrize("listed", [("mlp/a", "mlp/a"), ("linear/a",)])
-def test_a_list_with_a_name_twice_or_of_another_chapter(monkeypatch: pytest.MonkeyPatch, listed: tuple[str]) -> None:
-    made = tuple(profiled(chapter=one.split("/")[0], name=one.split("/")[1]) for one in listed)
-    monkeypatch.setattr(vocabulary, "chapters", lambda package: ("mlp",))
-    monkeypatch.setattr(importlib, "import_module", lambda name: SimpleNamespace(EXPERIMENTS=made))
-    with pytest.raises(ValueError, match=r"^snippets\.mlp\.experiments: \w+/a stands twice or belongs elsewhere$"):
-        experiments("mlp")
+EXPERIMENTS_FILE = """\
+from snippets.lab.experiment import Experiment, Work
+
+def one(chapter, name, **more):
+    return Experiment(
+        chapter=chapter, name=name, label="l", parameters={"size": 1},
+        make=lambda device, size: None, work=lambda size: Work(bytes=size), **more
+    )
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        (
+            'one("mlp", "a"), one("mlp", "a")',
+            "PACKAGE.mlp.experiments lists mlp/a twice; give one of them another name",
+        ),
+        ('one("linear", "a"),', "PACKAGE.mlp.experiments lists linear/a; write chapter='mlp'"),
+        (
+            'one("mlp", "a", group="g", sweep=({"size": 1}, {"size": 2})), one("mlp", "b", group="g")',
+            "mlp/b: the group 'g' is timed interleaved, so its sweeps are equally long",
+        ),
+    ],
+    ids=["twice", "elsewhere", "unequal sweeps"],
+)
+def test_a_list_that_contradicts_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str, message: str
+) -> None:
+    package = tmp_path.name
+    (tmp_path / package / "mlp").mkdir(parents=True)
+    (tmp_path / package / "mlp" / "experiments.py").write_text(f"{EXPERIMENTS_FILE}EXPERIMENTS = ({listed})\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ExperimentError) as raised:
+        experiments("mlp", package)
+    assert str(raised.value) == message.replace("PACKAGE", package)
 
 
 def test_listing_experiments_needs_neither_torch_nor_triton() -> None:
@@ -147,15 +264,3 @@ def test_chapters_of_an_installed_package_need_no_working_folder(tmp_path: Path)
         check=True,
     )
     assert done.stdout.split() == list(chapters())
-
-
-def test_a_group_whose_sweeps_differ_in_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = ({"size": 1}, {"size": 2})
-    made = (
-        profiled(name="a", parameters={"size": 1}, group="g", sweep=points),
-        profiled(name="b", parameters={"size": 1}, group="g"),
-    )
-    monkeypatch.setattr(vocabulary, "chapters", lambda package: (made[0].chapter,))
-    monkeypatch.setattr(importlib, "import_module", lambda name: SimpleNamespace(EXPERIMENTS=made))
-    with pytest.raises(ValueError, match="timed in turns, so its sweeps are equally long"):
-        experiments(made[0].chapter)

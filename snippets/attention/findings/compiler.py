@@ -2,120 +2,87 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-from snippets.attention.findings.measures import (
-    WAYS,
-    Measure,
-    amount,
-    at_least,
-    in_each,
-    in_steps,
-    one_of,
-    over,
-    own_claim,
-    paired,
-)
 from snippets.attention.findings.traffic import attention_bytes
-from snippets.attention.findings.written_out import NAIVE, kernels_in_short, launched, op_name, order
-from snippets.lab.finding.claim import Claim
-from snippets.lab.finding.figure import Figure
+from snippets.attention.findings.variants import count_and_names, kernels_and_copies, op_name, per_variant
+from snippets.attention.findings.written_out import operations
+from snippets.lab.finding import Device, Figure, Measure, at_least, claim, equals, matches, paired_ratio, unpaired_ratio
 from snippets.lab.html import Html
-from snippets.lab.page.diff import diff_table
-from snippets.lab.recording.device import shown_device
-from snippets.lab.recording.loading import load_recording
-from snippets.lab.trace.events import Step, Trace
+from snippets.lab.page import diff_table
+from snippets.lab.page import show as show
+from snippets.lab.trace.events import Step
 
-COMPILED = WAYS["compiled"]
-
-
-def _fused_attention(device: str) -> Figure:
-    found = int(load_recording("attention/compiled_code", device).data["fused_attention"])
-    said = f"{found} pattern{'s' * (found != 1)} of attention met"
-    return Figure(found, said=said, origin="Inductor's counter fuse_attention")
+NAIVE, COMPILED = "attention/naive", "attention/compiled"
+NAIVE_AND_COMPILED = {"naive": NAIVE, "compiled": COMPILED}
 
 
-def _own_attention(_: Trace, step: Step) -> str:
-    """The call of PyTorch's own attention in a step; none where it makes none."""
-    return next((op.name for op in step.ops if op.name.startswith("aten::_scaled_dot_product")), "none")
+@claim("O-A16", equals(0), scope="this-gpu")
+def patterns_met(device: Device) -> Figure:
+    """Inductor does not find out that the masked function is attention."""
+    count = int(device["attention/compiled_code"].data["fused_attention"])
+    text = f"{count} pattern{'s' * (count != 1)} of attention met"
+    return Figure(count, display=text, origin="Inductor's counter fuse_attention")
 
 
-def _is_compiled_order(shown: Figure) -> bool:
-    return re.fullmatch(r"product, triton_per_fused\w*softmax\w*, product", str(shown.value)) is not None
+@claim("O-A17", matches(r"product, triton_per_fused\w*softmax\w*, product"))
+def compiled_operations(device: Device) -> Figure:
+    """The compiled function runs a product, one Triton kernel for all that is between, and a product."""
+    return device[COMPILED].per_step(operations)
 
 
-def _products(traced: Trace, step: Step) -> str:
-    return ", ".join(one.name for one in step.kernels if op_name(traced, one) == "aten::bmm")
-
-
-def _are_the_same(shown: Figure) -> bool:
-    naive, compiled = str(shown.value).removeprefix("naive ").split("; compiled ")
+def are_two_in_both(figure: Figure) -> bool:
+    """Whether naive and compiled have two kernels, the same."""
+    naive, compiled = str(figure.value).removeprefix("naive ").split("; compiled ")
     return naive == compiled and naive.count(", ") == 1
 
 
-def _between_us(traced: Trace, step: Step) -> float:
-    """Time of the kernels and copies that are no product."""
-    return sum(one.duration_us for one in launched(step) if op_name(traced, one) != "aten::bmm")
+@claim("O-A18", are_two_in_both, scope="this-gpu")
+def product_kernels(device: Device) -> Figure:
+    """The compiled function multiplies with the same two kernels as the naive one."""
+
+    def products(step: Step) -> str:
+        return ", ".join(kernel.name for kernel in step.kernels if op_name(kernel) == "aten::bmm")
+
+    return per_variant(device, NAIVE_AND_COMPILED, products)
 
 
-CLAIMS: tuple[Claim, ...] = (
-    own_claim(
-        "O-A16",
-        "Inductor does not find out that the masked function is attention.",
-        _fused_attention,
-        one_of(0),
-        scope="this-gpu",
-    ),
-    own_claim(
-        "O-A17",
-        "The compiled function runs a product, one Triton kernel for all that is between, and a product.",
-        in_steps(COMPILED, order),
-        _is_compiled_order,
-    ),
-    own_claim(
-        "O-A18",
-        "The compiled function multiplies with the same two kernels as the naive one.",
-        in_each(("naive", "compiled"), _products),
-        _are_the_same,
-        scope="this-gpu",
-    ),
-    own_claim(
-        "O-A19",
-        "The four activities in whose place the compiler's kernel stands took at least four times as long as it does.",
-        over(amount(NAIVE, "us", _between_us), amount(COMPILED, "us", _between_us)),
-        at_least(4),
-        scope="timing",
-    ),
-    own_claim(
-        "O-A20",
-        "Compiling makes the naive forward at least two and a half times as fast.",
-        paired(NAIVE, COMPILED),
-        at_least(2.5),
-        scope="timing",
-    ),
-    own_claim(
-        "O-A21",
-        "Without a mask, Inductor finds attention in the same function and calls PyTorch's own in its place.",
-        in_steps("attention/decode_compiled", _own_attention),
-        lambda shown: shown.value != "none",
-        scope="this-gpu",
-    ),
-    own_claim(
-        "O-A22",
-        "FlexAttention is one kernel, generated from Inductor's template for it.",
-        in_steps(WAYS["Flex"], kernels_in_short),
-        lambda shown: str(shown.value).startswith("1 kernel: triton_tem_fused_flex_attention"),
-    ),
-)
+@claim("O-A19", at_least(4), scope="timing")
+def between_products(device: Device) -> Figure:
+    """The four activities in whose place the compiler's kernel stands took at least four times as long as it does."""
+
+    def between_us(step: Step) -> float:
+        return sum(activity.duration_us for activity in kernels_and_copies(step) if op_name(activity) != "aten::bmm")
+
+    return unpaired_ratio(device[NAIVE].per_step(between_us, "us"), device[COMPILED].per_step(between_us, "us"))
 
 
-def compiled_diff() -> Html:
+@claim("O-A20", at_least(2.5), scope="timing")
+def compiled_speedup(device: Device) -> Figure:
+    """Compiling makes the naive forward at least two and a half times as fast."""
+    return paired_ratio(device[NAIVE], device[COMPILED])
+
+
+@claim("O-A21", lambda figure: figure.value != "none", scope="this-gpu")
+def attention_without_mask(device: Device) -> Figure:
+    """Without a mask, Inductor finds attention in the same function and calls PyTorch's own in its place."""
+
+    def own_attention(step: Step) -> str:
+        return next((op.name for op in step.ops if op.name.startswith("aten::_scaled_dot_product")), "none")
+
+    return device["attention/decode_compiled"].per_step(own_attention)
+
+
+@claim("O-A22", matches(r"1 kernel: triton_tem_fused_flex_attention.*"))
+def flex_kernel(device: Device) -> Figure:
+    """FlexAttention is one kernel, generated from Inductor's template for it."""
+    return device["attention/flex"].per_step(count_and_names)
+
+
+def compiled_diff(device: Device) -> Html:
     """What compiling changes in a naive step, kernel by kernel."""
-    caption, names = "From the naive forward to the compiled one", ("naive", "compiled")
-    known = (attention_bytes, attention_bytes)
-    return diff_table(NAIVE, COMPILED, shown_device(), names, caption, work=known)
+    caption = "From the naive forward to the compiled one"
+    return diff_table(device, NAIVE_AND_COMPILED, caption, work=(attention_bytes, attention_bytes))
 
 
-FIGURES: Mapping[str, Measure] = {"compiled_speedup": paired(NAIVE, COMPILED)}
-"""The numbers of this part, `#!fig attention.<name>`."""
+FIGURES: Mapping[str, Measure] = {"compiled_speedup": compiled_speedup}

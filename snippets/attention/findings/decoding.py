@@ -1,34 +1,22 @@
-"""What the chapter attention shows and claims of decoding: one query, many keys."""
+"""Decoding: one query, many keys."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 
-from snippets.attention.findings.measures import (
-    WAYS,
-    Measure,
-    amount,
-    at_least,
-    in_steps,
-    one_of,
-    own_claim,
-    paired,
-    timings,
-    within,
-)
+from snippets.attention.findings.variants import EIGHT, kernel_names
 from snippets.lab.experiment import find
-from snippets.lab.finding.claim import Claim
-from snippets.lab.finding.figure import Figure, format_value
-from snippets.lab.finding.measure import share_of_ceiling
-from snippets.lab.finding.quantities import figure, point
+from snippets.lab.finding import Device, Figure, Measure, at_least, between, claim, equals, format_value, quantity
+from snippets.lab.finding.measure import derived, paired_ratio, share_of_ceiling, smallest
 from snippets.lab.html import Cell, Html, code, table
-from snippets.lab.recording.device import shown_device
-from snippets.lab.recording.loading import load_recording, load_trace
-from snippets.lab.trace.events import GpuActivity, Step, Trace, TraceError
-from snippets.lab.trace.queries import middle_step
+from snippets.lab.page import show as show
+from snippets.lab.recording.ceilings import COPY
+from snippets.lab.trace.events import GpuActivity, Step, TraceError
 
-DECODE = {heading: one.replace("/", "/decode_") for heading, one in WAYS.items() if heading not in ("in place", "auto")}
+DECODE = {heading: run.replace("/", "/decode_") for heading, run in EIGHT.items() if heading != "in place"}
+"""Without a mask there is nothing to mask in place."""
+CUDNN = DECODE["cuDNN"]
 
 
 def longest_kernel(step: Step) -> GpuActivity:
@@ -38,164 +26,100 @@ def longest_kernel(step: Step) -> GpuActivity:
     return max(step.kernels, key=lambda kernel: kernel.duration_us)
 
 
-def blocks(kernel: GpuActivity) -> int:
-    """Blocks of a kernel's grid."""
-    return math.prod(kernel.grid or (0,))
+def blocks(step: Step) -> int:
+    """Blocks of the longest kernel's grid."""
+    return math.prod(longest_kernel(step).grid or (0,))
 
 
-def _blocks(heading: str) -> Measure:
-    return in_steps(DECODE[heading], lambda _, step: blocks(longest_kernel(step)))
+def shared_bytes(step: Step) -> int:
+    """Shared memory of a block of the longest kernel."""
+    return longest_kernel(step).shared_memory_bytes or 0
 
 
-def _shared(heading: str) -> Measure:
-    """A measure: shared memory of a block of the longest kernel."""
-    return amount(DECODE[heading], "bytes", lambda _, step: longest_kernel(step).shared_memory_bytes or 0)
+@claim("O-A43", at_least(80), scope="timing")
+def lower_copy_share(device: Device) -> Figure:
+    """Decoding, cuDNN and flash move keys and values at four fifths of a plain copy's rate or more."""
+    return smallest(*(share_of_ceiling(device[DECODE[heading]], COPY) for heading in ("cuDNN", "flash")))
 
 
-def copy_share(heading: str) -> Measure:
-    """A measure: keys and values a second while decoding, in percent of a plain copy's rate."""
-
-    def measure(device: str) -> Figure:
-        found = load_recording(DECODE[heading], device)
-        return share_of_ceiling(found, point(found), "copy")
-
-    return measure
+@claim("O-A44", between(1.03, 1.25), scope="timing")
+def naive_over_cudnn(device: Device) -> Figure:
+    """Decoding, naive attention takes at most a quarter longer than cuDNN."""
+    return paired_ratio(device[DECODE["naive"]], device[CUDNN])
 
 
-def _fused_shares(device: str) -> Figure:
-    """The lower of cuDNN's and flash's shares of the copy's rate."""
-    return min((copy_share(one)(device) for one in ("cuDNN", "flash")), key=lambda shown: float(shown.value))
+@claim("O-A45", equals("128 and 128 blocks"), scope="this-gpu")
+def same_grid(device: Device) -> Figure:
+    """Efficient and cuDNN cut the work alike, into a block for each head of each sequence."""
+    efficient, cudnn = (device[DECODE[heading]].per_step(blocks) for heading in ("efficient", "cuDNN"))
+    return derived(f"{efficient.value} and {cudnn.value} blocks", efficient, cudnn)
 
 
-def _same_grid(device: str) -> Figure:
-    found = [_blocks(one)(device) for one in ("efficient", "cuDNN")]
-    said = f"{found[0].value} and {found[1].value} blocks"
-    return Figure(said, origin="grids in two traces", conclusive=all(one.conclusive for one in found))
+@claim("O-A46", between(4.1, 5.1), scope="timing")
+def efficient_over_cudnn(device: Device) -> Figure:
+    """Yet efficient takes more than four times as long."""
+    return paired_ratio(device[DECODE["efficient"]], device[CUDNN])
 
 
-def _split(device: str) -> Figure:
-    """Flash's kernels while decoding, and blocks of the longer."""
-
-    def shown(_: Trace, step: Step) -> str:
-        return f"{len(step.kernels)} kernels, {blocks(longest_kernel(step))} blocks"
-
-    return in_steps(DECODE["flash"], shown)(device)
+@claim("O-A47", equals("2 kernels, 256 blocks"), scope="this-gpu")
+def flash_split(device: Device) -> Figure:
+    """Flash splits each head's keys in two, and a second kernel combines what came of them."""
+    return device[DECODE["flash"]].per_step(lambda step: f"{len(step.kernels)} kernels, {blocks(step)} blocks")
 
 
-def kernel_names(experiment: str) -> Measure:
-    """A measure: names of the kernels of a step, in order."""
-    return in_steps(experiment, lambda _, step: ", ".join(kernel.name for kernel in step.kernels))
+@claim("O-A48", between(11, 14.5), scope="timing")
+def math_over_cudnn(device: Device) -> Figure:
+    """Math takes more than eleven times as long as cuDNN."""
+    return paired_ratio(device[DECODE["math"]], device[CUDNN])
 
 
-def _found_by_compiler(device: str) -> Figure:
-    """Whether the compiled step runs the kernels of cuDNN's, name for name."""
-    compiled, cudnn = (kernel_names(DECODE[one])(device) for one in ("compiled", "cuDNN"))
+@claim("O-A49", equals(True), scope="this-gpu")
+def compiled_is_cudnn(device: Device) -> Figure:
+    """The compiled form's one kernel is cuDNN's, name for name."""
+    compiled, cudnn = (device[DECODE[heading]].per_step(kernel_names) for heading in ("compiled", "cuDNN"))
     is_same = compiled.value == cudnn.value
-    said = f"{compiled.value}, in both" if is_same else f"{compiled.value} instead of {cudnn.value}"
-    return Figure(is_same, said=said, conclusive=compiled.conclusive and cudnn.conclusive)
+    text = f"{compiled.value}, in both" if is_same else f"{compiled.value} instead of {cudnn.value}"
+    return derived(is_same, compiled, cudnn, display=text)
 
 
-def decode_table() -> Html:
+def decode_table(device: Device) -> Html:
     """One query for each head, seven ways: time, share of a copy's rate, and how the longest kernel is cut."""
-    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for heading, experiment in DECODE.items():
-        step = middle_step(load_trace(experiment, device))
-        kernel = longest_kernel(step)
-        warm = timings(experiment, device).warm.median_us
-        shared = format_value(kernel.shared_memory_bytes or 0, "bytes")
-        share = copy_share(heading)(device).text
-        rows.append([heading, len(step.kernels), format_value(warm, "us"), share, f"{blocks(kernel):,}", shared])
+        run, step = device[experiment], device[experiment].step
+        speed = (run.time().text, share_of_ceiling(run, COPY).text)
+        grid = (f"{blocks(step):,}", format_value(shared_bytes(step), "bytes"))
+        rows.append([heading, len(step.kernels), *speed, *grid])
     head = ["", "kernels", "GPU, warm", "of a copy's rate", "blocks", "shared memory"]
     return table("One query for each head; blocks of the longest kernel, and the shared memory of each", head, rows)
 
 
-def alignments() -> Html:
+def alignments(device: Device) -> Html:
     """Whether a single query sees all keys, by `is_causal` and by what is meant; run while the page is built."""
     from snippets.attention import model
 
-    one = find(DECODE["math"])[0].at(batch=1, heads=1, keys=5, head_dim=8)
-    assert one.make is not None
-    q, k, v = one.make("cpu", **one.parameters).inputs()
+    experiment = find(DECODE["math"])[0].at(batch=1, heads=1, keys=5, head_dim=8)
+    assert experiment.make is not None
+    q, k, v = experiment.make("cpu", **experiment.parameters).inputs()
     right = model.reference(q, k, v)
     rows: list[Sequence[Cell]] = []
     for function in (model.aligned_top_left, model.aligned_lower_right):
-        found = function(q, k, v)
-        wrong_by = float((found.double() - right).norm() / right.norm())
-        is_first = found.flatten().tolist() == v[..., :1, :].flatten().tolist()
-        rows.append([code(function.__name__), _yes(is_first), _yes(wrong_by < 1e-2)])
+        result = function(q, k, v)
+        error = float((result.double() - right).norm() / right.norm())
+        is_first = result.flatten().tolist() == v[..., :1, :].flatten().tolist()
+        rows.append([code(function.__name__), *("yes" if is_so else "no" for is_so in (is_first, error < 1e-2))])
     head = ["one query, five keys", "returns the first key's value", "right"]
     return table("Run on the CPU while this page was built", head, rows, text_columns=3)
 
 
-def _yes(is_so: bool) -> str:
-    return "yes" if is_so else "no"
-
-
-CLAIMS: tuple[Claim, ...] = (
-    own_claim(
-        "O-A43",
-        "Decoding, cuDNN and flash move keys and values at four fifths of a plain copy's rate or more.",
-        _fused_shares,
-        at_least(80),
-        scope="timing",
-    ),
-    own_claim(
-        "O-A44",
-        "Decoding, naive attention takes at most a quarter longer than cuDNN.",
-        paired(DECODE["naive"], DECODE["cuDNN"]),
-        within(1.03, 1.25),
-        scope="timing",
-    ),
-    own_claim(
-        "O-A45",
-        "Efficient and cuDNN cut the work alike, into a block for each head of each sequence.",
-        _same_grid,
-        one_of("128 and 128 blocks"),
-        scope="this-gpu",
-    ),
-    own_claim(
-        "O-A46",
-        "Yet efficient takes more than four times as long.",
-        paired(DECODE["efficient"], DECODE["cuDNN"]),
-        within(4.1, 5.1),
-        scope="timing",
-    ),
-    own_claim(
-        "O-A47",
-        "Flash splits each head's keys in two, and a second kernel combines what came of them.",
-        _split,
-        one_of("2 kernels, 256 blocks"),
-        scope="this-gpu",
-    ),
-    own_claim(
-        "O-A48",
-        "Math takes more than eleven times as long as cuDNN.",
-        paired(DECODE["math"], DECODE["cuDNN"]),
-        within(11, 14.5),
-        scope="timing",
-    ),
-    own_claim(
-        "O-A49",
-        "The compiled form's one kernel is cuDNN's, name for name.",
-        _found_by_compiler,
-        one_of(True),
-        scope="this-gpu",
-    ),
-)
-
-
 FIGURES: Mapping[str, Measure] = {
-    "decode_bytes": lambda device: figure("attention.decode_cudnn.bytes", device),
-    "decode_copy_share": copy_share("cuDNN"),
-    "decode_naive_ratio": paired(DECODE["naive"], DECODE["cuDNN"]),
-    "decode_efficient_ratio": paired(DECODE["efficient"], DECODE["cuDNN"]),
-    "decode_math_ratio": paired(DECODE["math"], DECODE["cuDNN"]),
-    "decode_blocks": _blocks("cuDNN"),
-    "decode_multiprocessors": lambda device: Figure(
-        load_recording(DECODE["cuDNN"], device).circumstances.multiprocessors, origin="multiprocessors of the device"
-    ),
-    "decode_efficient_shared": _shared("efficient"),
-    "decode_cudnn_shared": _shared("cuDNN"),
+    "decode_bytes": lambda device: quantity(device[CUDNN], "bytes"),
+    "decode_copy_share": lambda device: share_of_ceiling(device[CUDNN], COPY),
+    "decode_naive_ratio": naive_over_cudnn,
+    "decode_efficient_ratio": efficient_over_cudnn,
+    "decode_math_ratio": math_over_cudnn,
+    "decode_blocks": lambda device: device[CUDNN].per_step(blocks),
+    "decode_multiprocessors": lambda device: Figure(device[CUDNN].environment.multiprocessors, origin=device.name),
+    "decode_efficient_shared": lambda device: device[DECODE["efficient"]].per_step(shared_bytes, "bytes"),
+    "decode_cudnn_shared": lambda device: device[CUDNN].per_step(shared_bytes, "bytes"),
 }
-"""The chapter's own numbers of this question, `#!fig attention.<name>`."""

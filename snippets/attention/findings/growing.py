@@ -1,348 +1,290 @@
-"""What the chapter attention shows and claims of length: times, memory and rates as the sequence grows."""
+"""Longer sequences and wider heads: times, memory and rates as they grow."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from snippets.attention.findings.measures import (
-    BF16_BYTES,
-    ONE_KERNEL,
-    WAYS,
-    Measure,
-    at_least,
-    at_most,
-    one_of,
-    own_claim,
-    within,
-)
-from snippets.attention.findings.speed import EIGHT
-from snippets.lab.drawing.charts import roofline_chart
-from snippets.lab.drawing.curves import RooflinePoint
+from snippets.attention.findings.variants import BF16_BYTES, EIGHT, ONE_KERNEL, VARIANTS
 from snippets.lab.experiment import find
-from snippets.lab.finding.claim import Claim
-from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals, format_value
+from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.html import Cell, Html, details, table
-from snippets.lab.recording.device import shown_device
-from snippets.lab.recording.loading import load_recording
-from snippets.lab.recording.schema import Ceiling, RecordingError, Timing
+from snippets.lab.page import RooflinePoint, roofline_of
+from snippets.lab.page import show as show
+from snippets.lab.recording.ceilings import LARGE_MATMUL
+from snippets.lab.recording.schema import Timing
 
 SWEPT = {heading: experiment.partition("/")[2] for heading, experiment in EIGHT.items()}
 """As the page calls it -> name in the sweeps over lengths."""
 HEAD_DIMS = (64, 128)
-LARGE_PRODUCT = "matmul 8192x8192x8192"
-STOPPED = re.compile(r"out of memory for ([\d.]+) ([KMGT])iB more at (\d+) tokens")
+FLASH = VARIANTS["flash"]
+"""Its session has the ceilings: what is measured as plain data has none of its own."""
+OUT_OF_MEMORY = re.compile(r"out of memory for ([\d.]+) ([KMGT])iB more at (\d+) tokens")
 BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class Stopped(LookupError):
-    """A way that gave nothing at a length, as where it ran out of memory."""
+    """A variant that gave nothing at a length, as where it ran out of memory."""
 
 
-def at_lengths(head_dim: int, device: str) -> dict[int, Mapping[str, Any]]:
-    """What `lengths` returned for each number of tokens, the shortest first."""
-    data = load_recording(f"attention/lengths_{head_dim}", device).data
-    return {tokens: data[str(tokens)] for tokens in sorted(map(int, data))}
+@dataclass(frozen=True)
+class Lengths:
+    """The sweep over lengths with heads of one size. Raises `LookupError` for what was not measured."""
 
+    device: Device
+    head_dim: int
 
-def of_way(head_dim: int, tokens: int, heading: str, device: str) -> Mapping[str, Any]:
-    """What one way gave at a length. Raises `LookupError` for a length or a way that was not measured."""
-    found: Mapping[str, Any] = at_lengths(head_dim, device)[tokens]["variants"][SWEPT[heading]]
-    return found
+    @property
+    def data(self) -> Mapping[int, Mapping[str, Any]]:
+        """What `lengths` returned for each number of tokens, the shortest first."""
+        data = self.device[f"attention/lengths_{self.head_dim}"].data
+        return {int(tokens): data[tokens] for tokens in sorted(data, key=int)}
 
+    @property
+    def longest(self) -> int:
+        """The largest number of tokens."""
+        return max(self.data)
 
-def length_timing(head_dim: int, tokens: int, heading: str, device: str) -> Timing:
-    """The warm time of a way at a length. Raises `Stopped` where it has none."""
-    found = of_way(head_dim, tokens, heading, device)
-    if "time_us" not in found:
-        raise Stopped(f"{heading} has no time at {tokens} tokens: {found.get('stopped', 'it was not measured')}")
-    q1, median, q3 = found["time_us"]
-    return Timing(median, q1, q3, ())
+    def variant(self, heading: str, tokens: int) -> Mapping[str, Any]:
+        """What one variant gave at a length."""
+        return dict(self.data[tokens]["variants"][SWEPT[heading]])
 
+    def why_stopped(self, heading: str, tokens: int) -> str:
+        """Why a variant stopped; empty where it did not."""
+        return str(self.variant(heading, tokens).get("stopped", ""))
 
-def longest(device: str) -> int:
-    """The largest number of tokens."""
-    return max(at_lengths(HEAD_DIMS[0], device))
+    def is_out_of_memory(self, heading: str, tokens: int) -> bool:
+        """Whether a variant stopped because it asked for more memory than there was."""
+        return OUT_OF_MEMORY.fullmatch(self.why_stopped(heading, tokens)) is not None
 
-
-def growth(head_dim: int, tokens: int, heading: str) -> Measure:
-    """A measure: the time of a way at a length over that at half of it."""
-
-    def measure(device: str) -> Figure:
-        a, b = (length_timing(head_dim, count, heading, device) for count in (tokens, tokens // 2))
-        spread = (a.q1_us / b.q3_us, a.q3_us / b.q1_us)
-        origin = f"attention/lengths_{head_dim}, {heading}, {tokens} tokens over {tokens // 2}"
-        return Figure(a.median_us / b.median_us, "x", spread, origin)
-
-    return measure
-
-
-def _fused_growth(device: str) -> Figure:
-    """Growth of the last doubling: the largest of the fused ways at both head dimensions, with the range."""
-    last = longest(device)
-    found = [float(growth(dim, last, one)(device).value) for dim in HEAD_DIMS for one in ONE_KERNEL]
-    return Figure(max(found), "x", (min(found), max(found)), "the last doubling, fused ways, both head dimensions")
-
-
-def _fastest_but(heading: str, head_dim: int, tokens: int, device: str) -> float:
-    """The fastest other way's median over this one's."""
-    variants = at_lengths(head_dim, device)[tokens]["variants"]
-    others = [one["time_us"][1] for name, one in variants.items() if name != SWEPT[heading] and "time_us" in one]
-    return float(min(others) / length_timing(head_dim, tokens, heading, device).median_us)
-
-
-def _cudnn_lead(device: str) -> Figure:
-    """The smallest lead of cuDNN from 256 tokens up."""
-    leads = [
-        _fastest_but("cuDNN", dim, tokens, device)
-        for dim in HEAD_DIMS
-        for tokens in at_lengths(dim, device)
-        if tokens >= 256
-    ]
-    return Figure(min(leads), "x", (min(leads), max(leads)), "the fastest other way over cuDNN, from 256 tokens up")
-
-
-def _picked(device: str) -> Figure:
-    picks = [one["auto"] for dim in HEAD_DIMS for one in at_lengths(dim, device).values()]
-    return Figure(
-        picks.count("cudnn"), origin="attention/lengths_*, picked", said=f"{picks.count('cudnn')} of {len(picks)}"
-    )
-
-
-def _out_of_memory(device: str) -> Figure:
-    """`64: math; 128: naive, in place, math`: who is out of memory at the longest length."""
-    last = longest(device)
-    found = []
-    for dim in HEAD_DIMS:
-        names = [one for one in SWEPT if STOPPED.fullmatch(of_way(dim, last, one, device).get("stopped", ""))]
-        found.append(f"{dim}: {', '.join(names) or 'none'}")
-    return Figure("; ".join(found), origin=f"attention/lengths_*, {last} tokens")
-
-
-def _first_out(device: str) -> Figure:
-    """Who runs out of memory at the shortest length, the narrower head first."""
-    stops = [
-        (tokens, dim, heading)
-        for dim in HEAD_DIMS
-        for tokens in at_lengths(dim, device)
-        for heading in SWEPT
-        if STOPPED.fullmatch(of_way(dim, tokens, heading, device).get("stopped", ""))
-    ]
-    if not stops:
-        raise LookupError("no way ran out of memory")
-    tokens, dim, heading = min(stops, key=lambda stop: stop[:2])
-    return Figure(heading, origin=f"attention/lengths_{dim}, at {tokens:,} tokens")
-
-
-def _asked(head_dim: int, heading: str) -> Measure:
-    """A measure: the bytes that a way asked for when there were no more."""
-
-    def measure(device: str) -> Figure:
-        stopped = of_way(head_dim, longest(device), heading, device).get("stopped", "")
-        match = STOPPED.fullmatch(stopped)
+    def asked(self, heading: str) -> Figure:
+        """The bytes that a variant asked for when there were no more."""
+        stopped = self.why_stopped(heading, self.longest)
+        match = OUT_OF_MEMORY.fullmatch(stopped)
         if match is None:
             raise LookupError(f"{heading} is not out of memory here: {stopped or 'it ran'}")
         asked = round(float(match[1]) * BINARY[match[2]])
-        return Figure(asked, "bytes", origin=f"attention/lengths_{head_dim}, {heading}: {stopped}")
+        return Figure(asked, "bytes", origin=f"attention/lengths_{self.head_dim}, {heading}: {stopped}")
 
-    return measure
+    def _given(self, heading: str, tokens: int, name: str) -> Any:
+        measured = self.variant(heading, tokens)
+        if name not in measured:
+            why = self.why_stopped(heading, tokens) or "it was not measured"
+            raise Stopped(f"{heading} has no {name} at {tokens} tokens: {why}")
+        return measured[name]
+
+    def error(self, heading: str, tokens: int) -> float:
+        """Relative error of a variant at a length. Raises `Stopped` where it has none."""
+        return float(self._given(heading, tokens, "error"))
+
+    def timing(self, heading: str, tokens: int) -> Timing:
+        """The interleaved time of a variant at a length. Raises `Stopped` where it has none."""
+        q1, median, q3 = self._given(heading, tokens, "time_us")
+        return Timing(median, q1, q3, ())
+
+    def time(self, heading: str, tokens: int) -> Figure:
+        """The same as a figure."""
+        origin = f"attention/lengths_{self.head_dim}, {heading}, {tokens} tokens"
+        return Figure.from_timing(self.timing(heading, tokens), origin)
+
+    def growth(self, heading: str, tokens: int) -> Figure:
+        """The time of a variant at a length over that at half of it."""
+        return unpaired_ratio(self.time(heading, tokens), self.time(heading, tokens // 2))
+
+    def point(self, heading: str, tokens: int) -> RooflinePoint:
+        """A variant at a length, with the least work that it can be: causal, so half the scores."""
+        step = find(FLASH)[0].at(head_dim=self.head_dim, tokens=tokens)
+        assert step.work is not None
+        work = step.work(**step.parameters)
+        return RooflinePoint(work.flops, work.bytes, self.timing(heading, tokens))
+
+    def rate(self, heading: str) -> Figure:
+        """FLOP/s of a variant at the longest length."""
+        point = self.point(heading, self.longest)
+        return Figure(point.rate, "flop/s", point.quartiles, f"attention/lengths_{self.head_dim}, {heading}")
+
+    def product_share(self, heading: str) -> Figure:
+        """FLOP/s at the longest length, in percent of a large product's."""
+        rate, ceiling = self.rate(heading), self.device[FLASH].ceiling(LARGE_MATMUL)
+        share, low, high = (100 * each / ceiling.rate for each in (rate.number, *rate.bounds))
+        return Figure(share, "%", (low, high), f"{rate.origin}, of {LARGE_MATMUL}")
 
 
-def scores_bytes(device: str) -> Figure:
+def wide_ratio(device: Device, heading: str) -> Figure:
+    """Time with 128 numbers to a head over that with 64, at 1024 tokens."""
+    narrow, wide = (Lengths(device, head_dim).time(heading, 1024) for head_dim in HEAD_DIMS)
+    return unpaired_ratio(wide, narrow)
+
+
+def sweeps(device: Device) -> tuple[Lengths, ...]:
+    """The sweep of each head dimension."""
+    return tuple(Lengths(device, head_dim) for head_dim in HEAD_DIMS)
+
+
+@claim("O-A35", at_least(1.03), scope="timing")
+def cudnn_lead(device: Device) -> Figure:
+    """From 256 tokens up, at both head dimensions, no way is as fast as cuDNN."""
+    leads = []
+    for lengths in sweeps(device):
+        for tokens in (tokens for tokens in lengths.data if tokens >= 256):
+            timed = {heading for heading in SWEPT if "time_us" in lengths.variant(heading, tokens)}
+            others = [lengths.timing(heading, tokens).median_us for heading in timed - {"cuDNN"}]
+            leads.append(min(others) / lengths.timing("cuDNN", tokens).median_us)
+    return Figure(min(leads), "x", (min(leads), max(leads)), "the fastest other way over cuDNN, from 256 tokens up")
+
+
+@claim("O-A36", equals(16), scope="this-gpu")
+def picked_everywhere(device: Device) -> Figure:
+    """PyTorch picks cuDNN at every length and both head dimensions."""
+    picks = [measured["auto"] for lengths in sweeps(device) for measured in lengths.data.values()]
+    count = picks.count("cudnn")
+    return Figure(count, origin="attention/lengths_*, picked", display=f"{count} of {len(picks)}")
+
+
+@claim("O-A37", lambda figure: figure.bounds[0] >= 3.7 and figure.bounds[1] <= 4.1, scope="timing")
+def fused_growth(device: Device) -> Figure:
+    """At the last doubling of the tokens every fused way takes 3.7 to 4.1 times as long."""
+    factors = [lengths.growth(heading, lengths.longest).number for lengths in sweeps(device) for heading in ONE_KERNEL]
+    origin = "the last doubling, fused ways, both head dimensions"
+    return Figure(max(factors), "x", (min(factors), max(factors)), origin)
+
+
+@claim("O-A38", at_most(1.8), scope="timing")
+def first_growth(device: Device) -> Figure:
+    """At the first doubling, from 128 to 256, cuDNN takes less than 1.8 times as long."""
+    return Lengths(device, 64).growth("cuDNN", 256)
+
+
+@claim("O-A39", between(1.25, 1.5), scope="timing")
+def wide_rate_over_narrow(device: Device) -> Figure:
+    """At the longest, 128 numbers to a head give cuDNN at least 1.25 times the FLOP/s of 64."""
+    narrow, wide = (lengths.rate("cuDNN") for lengths in sweeps(device))
+    return unpaired_ratio(wide, narrow)
+
+
+@claim("O-A40", equals("64: math; 128: naive, in place, math"), scope="this-gpu")
+def out_of_memory(device: Device) -> Figure:
+    """At 16,384 tokens math runs out of memory with 64 numbers to a head; with 128, naive and in place do, too."""
+    parts = []
+    for lengths in sweeps(device):
+        names = [heading for heading in SWEPT if lengths.is_out_of_memory(heading, lengths.longest)]
+        parts.append(f"{lengths.head_dim}: {', '.join(names) or 'none'}")
+    return Figure("; ".join(parts), origin="attention/lengths_*, at the longest length")
+
+
+@claim("O-A41", between(5, 7.5), scope="timing")
+def compiled_jump(device: Device) -> Figure:
+    """From 1,024 to 2,048 tokens the compiled form takes more than five times as long."""
+    return Lengths(device, 64).growth("compiled", 2048)
+
+
+@claim("O-A42", between(0.98, 1.04), scope="timing")
+def wide_naive(device: Device) -> Figure:
+    """Twice as many numbers to a head cost naive attention at most 4 % of its time."""
+    return wide_ratio(device, "naive")
+
+
+def first_out(device: Device) -> Figure:
+    """Which variant runs out of memory at the shortest length, the narrower head first."""
+    stops = [
+        (tokens, lengths.head_dim, heading)
+        for lengths in sweeps(device)
+        for tokens in lengths.data
+        for heading in SWEPT
+        if lengths.is_out_of_memory(heading, tokens)
+    ]
+    if not stops:
+        raise LookupError("no way ran out of memory")
+    tokens, head_dim, heading = min(stops, key=lambda stop: stop[:2])
+    return Figure(heading, origin=f"attention/lengths_{head_dim}, at {tokens:,} tokens")
+
+
+def scores_bytes(device: Device) -> Figure:
     """One matrix of scores of all heads at the longest length, in bf16."""
-    sizes = load_recording(WAYS["naive"], device).points[0].parameters
-    heads = int(sizes["batch"]) * int(sizes["heads"])
-    return Figure(BF16_BYTES * heads * longest(device) ** 2, "bytes", origin="batch x heads x tokens x tokens, in bf16")
+    sizes = device["attention/naive"].point.parameters
+    elements = int(sizes["batch"]) * int(sizes["heads"]) * Lengths(device, 64).longest ** 2
+    return Figure(BF16_BYTES * elements, "bytes", origin="batch x heads x tokens x tokens, in bf16")
 
 
-def spot(head_dim: int, tokens: int, heading: str, device: str) -> RooflinePoint:
-    """A way at a length, with the least work that it can be: causal, so half the scores."""
-    step = find(WAYS["flash"])[0].at(head_dim=head_dim, tokens=tokens)
-    assert step.work is not None
-    work = step.work(**step.parameters)
-    return RooflinePoint(work.flops, work.bytes, length_timing(head_dim, tokens, heading, device))
+def lengths_table(device: Device) -> Html:
+    """The time of every variant at each length, the fastest in bold; the larger head dimension folded."""
+    narrow, wide = map(_times, sweeps(device))
+    return Html(narrow + details("With 128 numbers to a head", wide))
 
 
-def _ceilings(device: str) -> tuple[Ceiling, ...]:
-    """Those of the forwards of 1024 tokens: what is measured as plain data has none of its own."""
-    return load_recording(WAYS["flash"], device).ceilings
-
-
-def product_share(head_dim: int, heading: str) -> Measure:
-    """A measure: FLOP/s at the longest length, in percent of a large product's."""
-
-    def measure(device: str) -> Figure:
-        limit = next((one for one in _ceilings(device) if one.what == LARGE_PRODUCT), None)
-        if limit is None:
-            raise RecordingError(f"attention/flash has no ceiling {LARGE_PRODUCT!r}; make record CHAPTER=attention")
-        at = spot(head_dim, longest(device), heading, device)
-        most = limit.flops / limit.timing.median_us * 1e6
-        value, low, high = (100 * rate / most for rate in (at.rate, *at.quartiles))
-        return Figure(value, "%", (low, high), f"attention/lengths_{head_dim}, {heading}, of {LARGE_PRODUCT}")
-
-    return measure
-
-
-def _wide_over_narrow(device: str) -> Figure:
-    wide, narrow = (spot(dim, longest(device), "cuDNN", device) for dim in (128, 64))
-    spread = (wide.quartiles[0] / narrow.quartiles[1], wide.quartiles[1] / narrow.quartiles[0])
-    return Figure(wide.rate / narrow.rate, "x", spread, "cuDNN's FLOP/s, 128 numbers to a head over 64")
-
-
-def lengths_table() -> Html:
-    """The warm time of every way at each length, the fastest in bold; the larger head dimension folded."""
-    device = shown_device()
-    first, second = (_lengths(head_dim, device) for head_dim in HEAD_DIMS)
-    return Html(first + details("With 128 numbers to a head", second))
-
-
-def _lengths(head_dim: int, device: str) -> Html:
+def _times(lengths: Lengths) -> Html:
     rows: list[Sequence[Cell]] = []
-    for tokens, one in at_lengths(head_dim, device).items():
-        found = [one["variants"][name] for name in SWEPT.values()]
-        best = min(way["time_us"][1] for way in found if "time_us" in way)
-        rows.append([f"{tokens:,}", *(_time_cell(way, best) for way in found)])
-    return table(f"One forward, GPU time, {head_dim} numbers to a head", ["tokens", *SWEPT], rows)
+    for tokens in lengths.data:
+        variants = [lengths.variant(heading, tokens) for heading in SWEPT]
+        best = min(variant["time_us"][1] for variant in variants if "time_us" in variant)
+        rows.append([f"{tokens:,}", *(_time_cell(variant, best) for variant in variants)])
+    return table(f"One forward, GPU time, {lengths.head_dim} numbers to a head", ["tokens", *SWEPT], rows)
 
 
-def _time_cell(way: Mapping[str, Any], best: float) -> Cell:
-    if "time_us" not in way:
-        return Html(f'<span title="{escape(way["stopped"])}">stopped</span>')
-    said = format_value(way["time_us"][1], "us")
-    return Html(f"<strong>{escape(said)}</strong>") if way["time_us"][1] == best else said
+def _time_cell(variant: Mapping[str, Any], best: float) -> Cell:
+    if "time_us" not in variant:
+        return Html(f'<span title="{escape(variant["stopped"])}">stopped</span>')
+    text = format_value(variant["time_us"][1], "us")
+    return Html(f"<strong>{escape(text)}</strong>") if variant["time_us"][1] == best else text
 
 
-def longest_table() -> Html:
-    """What came of every way at the longest length; the larger head dimension folded."""
-    device = shown_device()
-    first, second = (_longest(head_dim, device) for head_dim in HEAD_DIMS)
-    return Html(first + details("With 128 numbers to a head", second))
+def longest_table(device: Device) -> Html:
+    """What came of every variant at the longest length; the larger head dimension folded."""
+    narrow, wide = map(_at_longest, sweeps(device))
+    return Html(narrow + details("With 128 numbers to a head", wide))
 
 
-def _longest(head_dim: int, device: str) -> Html:
-    rows = [[heading, *_at_longest(head_dim, heading, device)] for heading in SWEPT]
-    head = ["", "FLOP/s, of a product's", "the last doubling", "peak memory"]
-    return table(f"{longest(device):,} tokens, {head_dim} numbers to a head", head, rows)
+def _at_longest(lengths: Lengths) -> Html:
+    rows = [[heading, *_longest_cells(lengths, heading)] for heading in SWEPT]
+    caption = f"{lengths.longest:,} tokens, {lengths.head_dim} numbers to a head"
+    return table(caption, ["", "FLOP/s, of a product's", "the last doubling", "peak memory"], rows)
 
 
-def _at_longest(head_dim: int, heading: str, device: str) -> list[Cell]:
-    last = longest(device)
-    found = of_way(head_dim, last, heading, device)
-    if "time_us" not in found:
-        asked = _asked(head_dim, heading)(device).text if STOPPED.fullmatch(found["stopped"]) else found["stopped"]
-        return [None, None, f"asked for {asked} more"]
-    share, grown = (one(device).text for one in (product_share(head_dim, heading), growth(head_dim, last, heading)))
-    return [share, grown, format_value(int(found["peak_bytes"]), "bytes")]
+def _longest_cells(lengths: Lengths, heading: str) -> list[Cell]:
+    measured = lengths.variant(heading, lengths.longest)
+    if "time_us" not in measured:
+        is_out = lengths.is_out_of_memory(heading, lengths.longest)
+        return [None, None, f"asked for {lengths.asked(heading).text if is_out else measured['stopped']} more"]
+    growth = lengths.growth(heading, lengths.longest)
+    return [lengths.product_share(heading).text, growth.text, format_value(int(measured["peak_bytes"]), "bytes")]
 
 
-def climbing() -> Html:
+def climbing(device: Device) -> Html:
     """The shortest and the longest sequence below this GPU's roofs: attention written out, and cuDNN's kernel."""
-    device = shown_device()
-    lengths = at_lengths(64, device)
-    shown = {
-        f"{heading}, {tokens:,} tokens": spot(64, tokens, heading, device)
+    lengths = Lengths(device, 64)
+    points = {
+        f"{heading}, {tokens:,} tokens": lengths.point(heading, tokens)
         for heading in ("cuDNN", "naive")
-        for tokens in (min(lengths), max(lengths))
-        if "time_us" in of_way(64, tokens, heading, device)
+        for tokens in (min(lengths.data), lengths.longest)
+        if "time_us" in lengths.variant(heading, tokens)
     }
     caption = "As the sequence grows, 64 numbers to a head, over FLOP for each byte that has to be moved"
-    return roofline_chart(caption, shown, _ceilings(device), ident="attention-climbing")
+    return roofline_of(device, points, caption, ceilings=device[FLASH].recording.ceilings)
 
 
-def wide_heads() -> Html:
+def wide_heads(device: Device) -> Html:
     """1024 tokens with 64 and with 128 numbers to a head: times, and how they compare."""
-    device = shown_device()
     rows: list[Sequence[Cell]] = []
     for heading in SWEPT:
-        narrow, wide = (length_timing(dim, 1024, heading, device).median_us for dim in HEAD_DIMS)
-        rows.append([heading, format_value(narrow, "us"), format_value(wide, "us"), format_value(wide / narrow, "x")])
+        narrow, wide = (lengths.time(heading, 1024).text for lengths in sweeps(device))
+        rows.append([heading, narrow, wide, wide_ratio(device, heading).text])
     return table("One forward of 1024 tokens, GPU time", ["", "64", "128", "times as long"], rows)
 
 
-def wide_ratio(heading: str) -> Measure:
-    """A measure: time with 128 numbers to a head over that with 64, at 1024 tokens."""
-
-    def measure(device: str) -> Figure:
-        a, b = (length_timing(dim, 1024, heading, device) for dim in (128, 64))
-        spread = (a.q1_us / b.q3_us, a.q3_us / b.q1_us)
-        return Figure(a.median_us / b.median_us, "x", spread, f"{heading}, attention/lengths_128 over lengths_64")
-
-    return measure
-
-
-CLAIMS: tuple[Claim, ...] = (
-    own_claim(
-        "O-A35",
-        "From 256 tokens up, at both head dimensions, no way is as fast as cuDNN.",
-        _cudnn_lead,
-        at_least(1.03),
-        scope="timing",
-    ),
-    own_claim(
-        "O-A36",
-        "PyTorch picks cuDNN at every length and both head dimensions.",
-        _picked,
-        one_of(16),
-        scope="this-gpu",
-    ),
-    own_claim(
-        "O-A37",
-        "At the last doubling of the tokens every fused way takes 3.7 to 4.1 times as long.",
-        _fused_growth,
-        lambda shown: shown.spread is not None and shown.spread[0] >= 3.7 and shown.spread[1] <= 4.1,
-        scope="timing",
-    ),
-    own_claim(
-        "O-A38",
-        "At the first doubling, from 128 to 256, cuDNN takes less than 1.8 times as long.",
-        growth(64, 256, "cuDNN"),
-        at_most(1.8),
-        scope="timing",
-    ),
-    own_claim(
-        "O-A39",
-        "At the longest, 128 numbers to a head give cuDNN at least 1.25 times the FLOP/s of 64.",
-        _wide_over_narrow,
-        within(1.25, 1.5),
-        scope="timing",
-    ),
-    own_claim(
-        "O-A40",
-        "At 16,384 tokens math runs out of memory with 64 numbers to a head; with 128, naive and in place do, too.",
-        _out_of_memory,
-        one_of("64: math; 128: naive, in place, math"),
-        scope="this-gpu",
-    ),
-    own_claim(
-        "O-A41",
-        "From 1,024 to 2,048 tokens the compiled form takes more than five times as long.",
-        growth(64, 2048, "compiled"),
-        within(5, 7.5),
-        scope="timing",
-    ),
-    own_claim(
-        "O-A42",
-        "Twice as many numbers to a head cost naive attention at most 4 % of its time.",
-        wide_ratio("naive"),
-        within(0.98, 1.04),
-        scope="timing",
-    ),
-)
-
-
 FIGURES: Mapping[str, Measure] = {
-    "length_growth": growth(64, 16384, "flash"),
-    "length_first_growth": growth(64, 256, "cuDNN"),
-    "length_jump": growth(64, 2048, "compiled"),
-    "length_first_out": _first_out,
+    "length_growth": lambda device: Lengths(device, 64).growth("flash", 16384),
+    "length_first_growth": first_growth,
+    "length_jump": compiled_jump,
+    "length_first_out": first_out,
     "length_scores": scores_bytes,
-    "length_math_asked": _asked(64, "math"),
-    "length_share_64": product_share(64, "cuDNN"),
-    "length_share_128": product_share(128, "cuDNN"),
-    "length_naive_share": product_share(64, "naive"),
-    "length_wide_naive": wide_ratio("naive"),
-    "length_wide_cudnn": wide_ratio("cuDNN"),
+    "length_math_asked": lambda device: Lengths(device, 64).asked("math"),
+    "length_share_64": lambda device: Lengths(device, 64).product_share("cuDNN"),
+    "length_share_128": lambda device: Lengths(device, 128).product_share("cuDNN"),
+    "length_naive_share": lambda device: Lengths(device, 64).product_share("naive"),
+    "length_wide_naive": wide_naive,
+    "length_wide_cudnn": lambda device: wide_ratio(device, "cuDNN"),
 }
-"""The chapter's own numbers of these questions, `#!fig attention.<name>`."""

@@ -1,4 +1,4 @@
-"""What one kernel saves: the bytes that each way moves, and how near that brings it to the GPU's roofs."""
+"""What one kernel saves: the bytes that each variant moves, and how near that brings it to the GPU's roofs."""
 
 from __future__ import annotations
 
@@ -6,51 +6,33 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 
-from snippets.attention.findings.measures import (
-    BF16_BYTES,
-    ONE_KERNEL,
-    WAYS,
-    Measure,
-    amount,
-    at_most,
-    one_of,
-    own_claim,
-    series_claim,
-    timings,
-    within,
-)
-from snippets.lab.drawing.charts import bytes_moved, roofline_chart
-from snippets.lab.drawing.curves import RooflinePoint
-from snippets.lab.finding.claim import Claim
-from snippets.lab.finding.figure import Figure
-from snippets.lab.finding.quantities import point
+from snippets.attention.findings.variants import BF16_BYTES, ONE_KERNEL, VARIANTS, op_name
+from snippets.lab.finding import Device, Figure, Measure, Run, Source, at_most, between, claim, equals, largest
 from snippets.lab.html import Html
-from snippets.lab.recording.ceilings import COPY, ceiling_rates
-from snippets.lab.recording.device import shown_device
-from snippets.lab.recording.loading import load_recording, load_trace
-from snippets.lab.recording.schema import Ceiling, RecordingError
-from snippets.lab.trace.events import CpuOp, Step, Trace, TraceError
-from snippets.lab.trace.queries import middle_step
+from snippets.lab.page import RooflinePoint, bytes_moved, roofline_of
+from snippets.lab.page import show as show
+from snippets.lab.recording.ceilings import COPY
+from snippets.lab.recording.schema import RecordingError
+from snippets.lab.trace.events import CpuOp, Step, TraceError
 from snippets.lab.trace.work import ActivityWork, step_work
 
-NAIVE = WAYS["naive"]
+NAIVE = VARIANTS["naive"]
 ELEMENT_BYTES = {"bool": 1, "c10::BFloat16": 2, "float": 4}
 LONG = 4096
 """The sequence length of which the series counts the scores."""
 
 
-def attention_bytes(traced: Trace, step: Step) -> dict[int, tuple[int, int]]:
-    """What a trace does not tell by itself: no FLOPs, and the least bytes, by place in the step.
+def attention_bytes(step: Step) -> dict[int, tuple[int, int]]:
+    """What a trace does not tell by itself: no FLOPs, and the least bytes, by index in the step.
 
     Of operators that only attention needs here: each input read once, each result written once.
     """
-    found = {}
-    for place, activity in enumerate(step.activities):
-        op = traced.op_of(activity)
-        moved = _least_bytes(op) if op is not None and activity.kind == "kernel" else None
+    known = {}
+    for index, activity in enumerate(step.activities):
+        moved = _least_bytes(activity.op) if activity.op is not None and activity.kind == "kernel" else None
         if moved is not None:
-            found[place] = (0, moved)
-    return found
+            known[index] = (0, moved)
+    return known
 
 
 def _least_bytes(op: CpuOp) -> int | None:
@@ -77,21 +59,21 @@ def _least_bytes(op: CpuOp) -> int | None:
     return None
 
 
-def step_works(traced: Trace, step: Step) -> tuple[ActivityWork, ...]:
+def known_work(step: Step) -> tuple[ActivityWork, ...]:
     """The work of each activity of a step. Raises `TraceError` where one's is not known."""
-    works = step_work(traced, step, attention_bytes)
+    works = step_work(step, attention_bytes)
     for work, activity in zip(works, step.activities, strict=True):
         if work is None:
             raise TraceError(f"{step.name} does not tell the work of {activity.name}; make record CHAPTER=attention")
     return tuple(work for work in works if work)
 
 
-def moved_bytes(traced: Trace, step: Step) -> int:
+def moved_bytes(step: Step) -> int:
     """Bytes that the kernels, copies and fills of a step have to move, each on its own."""
-    return sum(work.bytes for work in step_works(traced, step))
+    return sum(work.bytes for work in known_work(step))
 
 
-def score_bytes(traced: Trace, step: Step) -> int:
+def score_bytes(step: Step) -> int:
     """Bytes of the scores of all heads. Raises `TraceError` for a step that never writes them."""
     for op in step.ops:
         if op.name == "aten::_softmax":
@@ -99,107 +81,67 @@ def score_bytes(traced: Trace, step: Step) -> int:
     raise TraceError(f"{step.name} has no softmax of its own")
 
 
-def _moved(experiment: str) -> Measure:
-    return amount(experiment, "bytes", lambda traced, step: moved_bytes(traced, step))
+def least_bytes(device: Device) -> Figure:
+    """The bytes that one forward has to move at least."""
+    return Figure(device[NAIVE].point.bytes, "bytes", origin="the shapes: q, k, v and the result once each")
 
 
-def _least(device: str) -> Figure:
-    least = point(load_recording(NAIVE, device)).bytes
-    return Figure(least, "bytes", origin="the shapes: q, k, v and the result once each")
+def over_least(run: Run) -> Figure:
+    """The bytes that a variant moves over the least, both by the shapes."""
+    moved, least = run.per_step(moved_bytes, "bytes"), least_bytes(run.device)
+    return Figure(moved.number / least.number, "x", origin=moved.origin, conclusive=moved.spread is None)
 
 
-def _over_least(experiment: str) -> Measure:
-    """A measure: the bytes that a way moves over the least, both by the shapes."""
-
-    def measure(device: str) -> Figure:
-        moved, least = _moved(experiment)(device), _least(device)
-        same = moved.spread is None and moved.conclusive
-        return Figure(float(moved.value) / float(least.value), "x", origin=moved.origin, conclusive=same)
-
-    return measure
+def copy_percent(run: Run) -> Figure:
+    """How long a plain copy takes for the bytes that a variant moves, in percent of the variant's own time."""
+    copy_us = run.per_step(moved_bytes, "bytes").number / run.ceiling(COPY).rate * 1e6
+    timing = run.timing()
+    share, low, high = (100 * copy_us / us for us in (timing.median_us, timing.q3_us, timing.q1_us))
+    return Figure(share, "%", (low, high), f"{run.origin}, interleaved, and the copy of its session")
 
 
-def _copy_percent(experiment: str) -> Measure:
-    """A measure: how long a plain copy takes for the bytes that a way moves, in percent of the way's own time."""
-
-    def measure(device: str) -> Figure:
-        rates, warm = ceiling_rates(load_recording(experiment, device)), timings(experiment, device).warm
-        if COPY not in rates:
-            raise RecordingError(f"{experiment} has no ceiling {COPY!r}; make record CHAPTER=attention")
-        copy_us = float(_moved(experiment)(device).value) / rates[COPY] * 1e6
-        shares = [100 * copy_us / us for us in (warm.median_us, warm.q3_us, warm.q1_us)]
-        return Figure(shares[0], "%", (shares[1], shares[2]), f"{experiment}, warm, and the copy of its session")
-
-    return measure
-
-
-def _fastest_percent(device: str) -> Figure:
-    """The same of the way with one kernel that comes nearest to a copy's rate."""
-    return max((_copy_percent(WAYS[name])(device) for name in ONE_KERNEL), key=lambda shown: float(shown.value))
-
-
-def _scores_of_a_head(device: str) -> Figure:
-    """Elements of one head's scores at the longer length, from the memory that the naive forward took there.
-
-    At its peak it holds the scores, what softmax made of them, and the result.
-    """
-    found = load_recording("attention/lengths_64", device).data.get(str(LONG), {}).get("variants", {}).get("naive", {})
-    if "peak_bytes" not in found:
+@claim("A12", equals(LONG * LONG), source=Source("Part 3", "16.8 million"))
+def scores_of_a_head(device: Device) -> Figure:
+    """At 4096 tokens the scores of one head have 16.8 million elements."""
+    # By the memory that the naive forward took: at its peak it holds the scores, the weights and the result.
+    lengths, sizes = device["attention/lengths_64"].data, device[NAIVE].point.parameters
+    naive = lengths.get(str(LONG), {}).get("variants", {}).get("naive", {})
+    if "peak_bytes" not in naive:
         raise RecordingError(f"attention/lengths_64 lacks naive at {LONG} tokens; make record CHAPTER=attention")
-    at = point(load_recording(NAIVE, device)).parameters
-    heads = int(at["batch"]) * int(at["heads"])
-    result_bytes = BF16_BYTES * heads * LONG * int(at["head_dim"])
-    elements = (found["peak_bytes"] - result_bytes) // (2 * BF16_BYTES * heads)
-    return Figure(elements, said=f"{elements / 1e6:.1f} million", origin="attention/lengths_64, peak memory")
+    heads = int(sizes["batch"]) * int(sizes["heads"])
+    result_bytes = BF16_BYTES * heads * LONG * int(sizes["head_dim"])
+    elements = (naive["peak_bytes"] - result_bytes) // (2 * BF16_BYTES * heads)
+    return Figure(elements, display=f"{elements / 1e6:.1f} million", origin="attention/lengths_64, peak memory")
 
 
-CLAIMS: tuple[Claim, ...] = (
-    series_claim(
-        "A12",
-        "At 4096 tokens the scores of one head have 16.8 million elements.",
-        _scores_of_a_head,
-        one_of(LONG * LONG),
-        "16.8 million",
-    ),
-    own_claim(
-        "O-A23",
-        "The naive forward moves about forty times the bytes that have to be moved.",
-        _over_least(NAIVE),
-        within(38, 42),
-    ),
-    own_claim(
-        "O-A25",
-        "A plain copy of the bytes that the naive forward moves takes half of its time, or more.",
-        _copy_percent(NAIVE),
-        within(50, 80),
-        scope="timing",
-    ),
-    own_claim(
-        "O-A26",
-        "For none of the ways with one kernel does a copy of its bytes take more than a third of its time.",
-        _fastest_percent,
-        at_most(100 / 3),
-        scope="timing",
-    ),
-)
+@claim("O-A23", between(38, 42))
+def naive_over_least(device: Device) -> Figure:
+    """The naive forward moves about forty times the bytes that have to be moved."""
+    return over_least(device[NAIVE])
 
 
-# ---- what the page shows
+@claim("O-A25", between(50, 80), scope="timing")
+def naive_copy_percent(device: Device) -> Figure:
+    """A plain copy of the bytes that the naive forward moves takes half of its time, or more."""
+    return copy_percent(device[NAIVE])
 
 
-def bytes_moved() -> Html:
-    """The bytes that each way has to move, by the operators that move them."""
-    device = shown_device()
+@claim("O-A26", at_most(100 / 3), scope="timing")
+def one_kernel_copy_percent(device: Device) -> Figure:
+    """For none of the ways with one kernel does a copy of its bytes take more than a third of its time."""
+    return largest(*(copy_percent(device[VARIANTS[name]]) for name in ONE_KERNEL))
+
+
+def bytes_by_operator(device: Device) -> Html:
+    """The bytes that each variant has to move, by the operators that move them."""
     variants = {}
     for name in ("naive", "in place", "math", "compiled", "flash"):
-        traced = load_trace(WAYS[name], device)
-        step = middle_step(traced)
+        step = device[VARIANTS[name]].step
         moved: Counter[str] = Counter()
-        for work, activity in zip(step_works(traced, step), step.activities, strict=True):
-            op = traced.op_of(activity)
-            moved[_part(op.name if op else activity.name)] += work.bytes
+        for work, activity in zip(known_work(step), step.activities, strict=True):
+            moved[_part(op_name(activity) or activity.name)] += work.bytes
         variants[name] = moved.most_common()
-    return bytes_moved("What one forward has to move, by operator", variants, ident="attention-traffic")
+    return bytes_moved(device, variants, "What one forward has to move, by operator")
 
 
 def _part(name: str) -> str:
@@ -210,27 +152,25 @@ def _part(name: str) -> str:
     return "attention in one kernel" if name.endswith("_attention_forward") else name.removeprefix("aten::")
 
 
-def rooflines() -> Html:
-    """Six ways below this GPU's roofs: the useful FLOPs over the bytes that its own kernels move."""
-    device = shown_device()
-    spots: dict[str, RooflinePoint] = {}
-    ceilings: list[Ceiling] = []
-    for name in ("math", "naive", "compiled", "efficient", "flash", "cuDNN"):
-        found = load_recording(WAYS[name], device)
-        moved = int(_moved(WAYS[name])(device).value)
-        spots[name] = RooflinePoint(point(found).flops, moved, timings(WAYS[name], device).warm)
-        ceilings += found.ceilings
+def rooflines(device: Device) -> Html:
+    """Six variants below this GPU's roofs: the useful FLOPs over the bytes that its own kernels move."""
+    names = ("math", "naive", "compiled", "efficient", "flash", "cuDNN")
+    runs = {name: device[VARIANTS[name]] for name in names}
+    points = {
+        name: RooflinePoint(run.point.flops, int(run.per_step(moved_bytes, "bytes").value), run.timing())
+        for name, run in runs.items()
+    }
+    ceilings = [ceiling for run in runs.values() for ceiling in run.recording.ceilings]
     caption = "One forward: useful FLOP/s, over FLOP for each byte that its kernels move"
-    return roofline_chart(caption, spots, ceilings, ident="attention-roofline")
+    return roofline_of(device, points, caption, ceilings=ceilings)
 
 
 FIGURES: Mapping[str, Measure] = {
-    "score_bytes": amount(NAIVE, "bytes", score_bytes),
-    "least_bytes": _least,
-    "naive_bytes": _moved(NAIVE),
-    "naive_over_least": _over_least(NAIVE),
-    "compiled_over_least": _over_least(WAYS["compiled"]),
-    "naive_copy_percent": _copy_percent(NAIVE),
-    "one_kernel_copy_percent": _fastest_percent,
+    "score_bytes": lambda device: device[NAIVE].per_step(score_bytes, "bytes"),
+    "least_bytes": least_bytes,
+    "naive_bytes": lambda device: device[NAIVE].per_step(moved_bytes, "bytes"),
+    "naive_over_least": naive_over_least,
+    "compiled_over_least": lambda device: over_least(device["attention/compiled"]),
+    "naive_copy_percent": naive_copy_percent,
+    "one_kernel_copy_percent": one_kernel_copy_percent,
 }
-"""The numbers of this part, `#!fig attention.<name>`."""

@@ -1,32 +1,19 @@
-"""What a written-out forward launches, and the questions that one asks of its steps."""
+"""What a written-out forward launches, as it is and with its mask in place."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from snippets.attention.findings.measures import (
-    WAYS,
-    Measure,
-    amount,
-    at_least,
-    in_steps,
-    one_of,
-    over,
-    own_claim,
-    paired,
-    series_claim,
-)
-from snippets.lab.drawing.timeline import timeline
-from snippets.lab.finding.claim import Claim
+from snippets.attention.findings.variants import VARIANTS, first_of, first_us, kernels_and_copies, op_name
+from snippets.lab.finding import Device, Figure, Measure, Source, at_least, claim, equals, paired_ratio, unpaired_ratio
 from snippets.lab.html import Html
-from snippets.lab.recording.device import shown_device
-from snippets.lab.trace.events import GpuActivity, Step, Trace, TraceError
+from snippets.lab.page import show as show
+from snippets.lab.page import timeline
+from snippets.lab.trace.events import Step
 
-# KEEP timeline
-
-NAIVE, IN_PLACE = WAYS["naive"], WAYS["in place"]
-STEPS = {
+NAIVE, IN_PLACE = VARIANTS["naive"], VARIANTS["in place"]
+OPERATIONS = {
     "aten::bmm": "product",
     "aten::mul": "scaling",
     "aten::copy_": "copy",
@@ -36,149 +23,92 @@ STEPS = {
 """Operator that launches -> what it does in the formula of attention."""
 
 
-# ---- operators and kernels of a step
+def operations(step: Step) -> str:
+    """What the kernels and copies of a step do, in order; an operator that is not in `OPERATIONS` by its name."""
+    names = map(op_name, kernels_and_copies(step))
+    return ", ".join(OPERATIONS.get(name, name) for name in names)
 
 
-def op_name(traced: Trace, activity: GpuActivity) -> str:
-    """Name of the operator that launched an activity, empty where the trace ties it to none."""
-    op = traced.op_of(activity)
-    return op.name if op else ""
-
-
-def launched(step: Step) -> tuple[GpuActivity, ...]:
-    """Kernels and copies of a step, without its fills."""
-    return tuple(one for one in step.activities if one.kind != "memset")
-
-
-def of_operator(traced: Trace, step: Step, name: str, place: int = 0) -> GpuActivity:
-    """The activity that an operator launched, the first one or that at `place`. Raises `TraceError` without one."""
-    found = [one for one in launched(step) if op_name(traced, one) == name]
-    if place >= len(found):
-        raise TraceError(f"{step.name} has {len(found)} activities of {name}, not {place + 1}")
-    return found[place]
-
-
-def order(traced: Trace, step: Step) -> str:
-    """What the kernels and copies of a step do, in their order; an operator that is not in `STEPS` by its name."""
-    names = (op_name(traced, one) for one in launched(step))
-    return ", ".join(STEPS.get(name, name) for name in names)
-
-
-def kernel_names_of(_: Trace, step: Step) -> str:
-    """Names of the kernels of a step, in their order."""
-    return ", ".join(one.name for one in step.kernels)
-
-
-def op_us(experiment: str, name: str, place: int = 0) -> Measure:
-    """A measure: time of one activity in the trace, by the operator that launched it."""
-    return amount(experiment, "us", lambda traced, step: of_operator(traced, step, name, place).duration_us)
-
-
-def kernels_in_short(_: Trace, step: Step) -> str:
-    """How many kernels a step runs and their names, without what stands in parentheses or angle brackets."""
-    names = ", ".join(re.split(r"[(<]", one.name)[0].removeprefix("void ") for one in step.kernels)
-    return f"{len(step.kernels)} kernel{'s' * (len(step.kernels) != 1)}: {names}"
-
-
-# ---- what the written-out forward launches
-
-
-def _copy_chain(traced: Trace, step: Step) -> str:
-    """Operators from the one you write to the one that copies. Raises `TraceError` when the step copies nothing."""
-    op = traced.op_of(of_operator(traced, step, "aten::copy_"))
-    chain = traced.dispatch_chain(op) if op else ()
-    return " > ".join(one.name for one in chain if not one.is_annotation)
-
-
-def _fills(traced: Trace, step: Step) -> str:
-    return ", ".join(f"{op_name(traced, one)} {one.moved_bytes} bytes" for one in step.memsets) or "none"
-
-
-def _rest_percent(traced: Trace, step: Step) -> float:
-    """Share of the time of kernels and copies that is no product's."""
-    whole = sum(one.duration_us for one in launched(step))
-    products = sum(one.duration_us for one in launched(step) if op_name(traced, one) == "aten::bmm")
-    return 100 * (1 - products / whole)
-
-
-def _templates(traced: Trace, step: Step) -> str:
-    found = []
-    for name in ("aten::mul", "aten::masked_fill_"):
-        match = re.match(r"void at::native::(\w+)<", of_operator(traced, step, name).name)
-        found.append(f"{STEPS[name]} {match[1] if match else 'another'}")
-    return ", ".join(found)
-
-
-CLAIMS: tuple[Claim, ...] = (
-    series_claim(
-        "A1",
-        "A naive forward runs six kernels and copies: product, scaling, copy, masking, softmax, product.",
-        in_steps(NAIVE, order),
-        one_of("product, scaling, copy, masking, softmax, product"),
-        "6: matmul, mul, memory copy, masking, softmax, matmul",
-    ),
-    series_claim(
-        "A2",
-        "Masking in place removes the copy, and five kernels are left.",
-        in_steps(IN_PLACE, order),
-        one_of("product, scaling, masking, softmax, product"),
-        "5",
-    ),
-    own_claim(
-        "O-A1",
-        "The copy is the first thing that masked_fill does: it clones its input, then masks the clone in place.",
-        in_steps(NAIVE, _copy_chain),
-        one_of("aten::masked_fill > aten::clone > aten::copy_"),
-    ),
-    own_claim(
-        "O-A2",
-        "One fill of four bytes goes before the first product, and no other.",
-        in_steps(NAIVE, _fills),
-        one_of("aten::bmm 4 bytes"),
-        scope="this-gpu",
-    ),
-    own_claim(
-        "O-A3",
-        "What is not a product takes three quarters of the forward's time on the GPU, or more.",
-        amount(NAIVE, "%", _rest_percent),
-        at_least(75),
-        scope="timing",
-    ),
-    own_claim(
-        "O-A4",
-        "The masking kernel takes at least twice as long as the scaling kernel, which moves as many bytes.",
-        over(op_us(NAIVE, "aten::masked_fill_"), op_us(NAIVE, "aten::mul")),
-        at_least(2),
-        scope="timing",
-    ),
-    own_claim(
-        "O-A5",
-        "Scaling runs a vectorized kernel, masking one that is not.",
-        in_steps(NAIVE, _templates),
-        one_of("scaling vectorized_elementwise_kernel, masking elementwise_kernel"),
-        scope="this-gpu",
-    ),
-    own_claim(
-        "O-A6",
-        "Masking in place makes the forward faster by a tenth or more.",
-        paired(NAIVE, IN_PLACE),
-        at_least(1.1),
-        scope="timing",
-    ),
+@claim(
+    "A1",
+    equals("product, scaling, copy, masking, softmax, product"),
+    source=Source("Part 3", "6: matmul, mul, memory copy, masking, softmax, matmul"),
 )
+def naive_operations(device: Device) -> Figure:
+    """A naive forward runs six kernels and copies: product, scaling, copy, masking, softmax, product."""
+    return device[NAIVE].per_step(operations)
 
 
-def three_forwards() -> Html:
+@claim("A2", equals("product, scaling, masking, softmax, product"), source=Source("Part 3", "5"))
+def in_place_operations(device: Device) -> Figure:
+    """Masking in place removes the copy, and five kernels are left."""
+    return device[IN_PLACE].per_step(operations)
+
+
+@claim("O-A1", equals("aten::masked_fill > aten::clone > aten::copy_"))
+def copy_chain(device: Device) -> Figure:
+    """The copy is the first thing that masked_fill does: it clones its input, then masks the clone in place."""
+
+    def chain(step: Step) -> str:
+        op = first_of(step, "aten::copy_").op
+        return " > ".join(caller.name for caller in (op.chain if op else ()) if not caller.is_annotation)
+
+    return device[NAIVE].per_step(chain)
+
+
+@claim("O-A2", equals("aten::bmm 4 bytes"), scope="this-gpu")
+def one_fill(device: Device) -> Figure:
+    """One fill of four bytes goes before the first product, and no other."""
+    return device[NAIVE].per_step(
+        lambda step: ", ".join(f"{op_name(fill)} {fill.moved_bytes} bytes" for fill in step.memsets) or "none"
+    )
+
+
+@claim("O-A3", at_least(75), scope="timing")
+def not_products(device: Device) -> Figure:
+    """What is not a product takes three quarters of the forward's time on the GPU, or more."""
+
+    def percent(step: Step) -> float:
+        activities = kernels_and_copies(step)
+        products = sum(activity.duration_us for activity in activities if op_name(activity) == "aten::bmm")
+        return 100 * (1 - products / sum(activity.duration_us for activity in activities))
+
+    return device[NAIVE].per_step(percent, "%")
+
+
+@claim("O-A4", at_least(2), scope="timing")
+def masking_over_scaling(device: Device) -> Figure:
+    """The masking kernel takes at least twice as long as the scaling kernel, which moves as many bytes."""
+    return unpaired_ratio(first_us(device[NAIVE], "aten::masked_fill_"), first_us(device[NAIVE], "aten::mul"))
+
+
+@claim("O-A5", equals("scaling vectorized_elementwise_kernel, masking elementwise_kernel"), scope="this-gpu")
+def templates(device: Device) -> Figure:
+    """Scaling runs a vectorized kernel, masking one that is not."""
+
+    def template(step: Step, operator: str) -> str:
+        match = re.match(r"void at::native::(\w+)<", first_of(step, operator).name)
+        return f"{OPERATIONS[operator]} {match[1] if match else 'another'}"
+
+    return device[NAIVE].per_step(lambda step: f"{template(step, 'aten::mul')}, {template(step, 'aten::masked_fill_')}")
+
+
+@claim("O-A6", at_least(1.1), scope="timing")
+def in_place_speedup(device: Device) -> Figure:
+    """Masking in place makes the forward faster by a tenth or more."""
+    return paired_ratio(device[NAIVE], device[IN_PLACE])
+
+
+def three_forwards(device: Device) -> Html:
     """Naive, in place and flash as pictures on one scale."""
-    shown = {name: WAYS[name] for name in ("naive", "in place", "flash")}
-    return timeline(shown, shown_device(), "One causal forward, three ways")
+    variants = {heading: VARIANTS[heading] for heading in ("naive", "in place", "flash")}
+    return timeline(device, variants, "One causal forward, three ways")
 
 
 FIGURES: Mapping[str, Measure] = {
-    "launched": in_steps(NAIVE, lambda _, step: len(launched(step))),
-    "not_products": amount(NAIVE, "%", _rest_percent),
-    "mask_us": op_us(NAIVE, "aten::masked_fill_"),
-    "scale_us": op_us(NAIVE, "aten::mul"),
-    "copy_us": op_us(NAIVE, "aten::copy_"),
+    "launched": lambda device: device[NAIVE].per_step(lambda step: len(kernels_and_copies(step))),
+    "not_products": not_products,
+    "mask_us": lambda device: first_us(device[NAIVE], "aten::masked_fill_"),
+    "scale_us": lambda device: first_us(device[NAIVE], "aten::mul"),
+    "copy_us": lambda device: first_us(device[NAIVE], "aten::copy_"),
 }
-"""The numbers of this part, `#!fig attention.<name>`."""

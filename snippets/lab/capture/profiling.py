@@ -72,17 +72,15 @@ def _export(finished: profile) -> bytes:
         return path.read_bytes()
 
 
-def trace_of(experiment: Experiment, subject: Subject, device: str) -> bytes:
+def profile_once(experiment: Experiment, subject: Subject, device: str) -> bytes:
+    """The trace of one profile."""
+    return chrome_trace(profile_steps(experiment, subject, device))
+
+
+def trace_of(experiment: Experiment, subject: Subject, device: str, take: Callable[..., bytes] = profile_once) -> bytes:
     """Profile until all active steps show the same GPU work; a cold process has only one try."""
-    return first_agreeing(
-        lambda: chrome_trace(profile_steps(experiment, subject, device)), PROFILES if experiment.first_steps else 1
-    )
-
-
-def first_agreeing(take: Callable[[], bytes], tries: int) -> bytes:
-    """The first trace whose steps agree, or the last one after so many tries."""
-    for _ in range(tries):
-        content = take()
+    for _ in range(PROFILES if experiment.first_steps else 1):
+        content = take(experiment, subject, device)
         if steps_agree(read_trace(content)):
             break
     return content

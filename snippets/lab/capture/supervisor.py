@@ -135,7 +135,7 @@ def _death(code: int | None) -> str:
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"the process ended with code {code}"
 
 
-def _print_end(log: Path, limit: int = 12) -> str:
+def _print_end(log: Path, limit: int = 20) -> str:
     """Print the end of a worker's output and return its last line."""
     lines = [line[:300] for line in log.read_text("utf-8", errors="replace").strip().splitlines()[-limit:]]
     print("".join(f"    | {line}\n" for line in lines), end="", flush=True)

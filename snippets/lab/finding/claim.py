@@ -56,7 +56,7 @@ class Claim:
     source: Source | None = None
     """None when the sentence is ours."""
     expected: Mapping[str, Status] = field(default_factory=dict)
-    """By device. Elsewhere `every-gpu` claims are expected to hold and the others are open."""
+    """By device, or `*` for every one. Elsewhere `every-gpu` claims are expected to hold and the others are open."""
     why: str = ""
     """What is different on the default device and why it matters."""
 
@@ -66,13 +66,18 @@ class Claim:
 
     def expected_on(self, device: str) -> Status | None:
         """The status that the prose was written for; None where nothing is expected."""
-        if device in self.expected:
-            return self.expected[device]
+        if expected := self.expected.get(device) or self.expected.get("*"):
+            return expected
         return "holds" if self.scope == "every-gpu" or device == DEFAULT_DEVICE else None
 
 
 def claim(
-    identity: str, band: Band, *, scope: Scope = "every-gpu", source: Source | None = None
+    identity: str,
+    band: Band,
+    *,
+    scope: Scope = "every-gpu",
+    source: Source | None = None,
+    differs_on: str = DEFAULT_DEVICE,
 ) -> Callable[[Measure], Claim]:
     """Make a claim of the function below, whose docstring is the sentence. Raises `ValueError` without one.
 
@@ -81,13 +86,14 @@ def claim(
         band: for which figures it holds.
         scope: on which GPUs it has to hold.
         source: who gave which value; None when the sentence is ours.
+        differs_on: where a claim with a second paragraph is expected to differ; `*` for every device.
     """
 
     def decorate(measure: Measure) -> Claim:
         sentence, _, why = inspect.cleandoc(measure.__doc__ or "").partition("\n\n")
         if not sentence:
             raise ValueError(f"claim {identity}: its function needs a docstring, which is the sentence")
-        expected: Mapping[str, Status] = {DEFAULT_DEVICE: "differs"} if why else {}
+        expected: Mapping[str, Status] = {differs_on: "differs"} if why else {}
         return Claim(identity, _one_line(sentence), scope, measure, band, source, expected, _one_line(why))
 
     return decorate

@@ -6,7 +6,7 @@ A measure is a function from a `Device` to a `Figure`. What stands here is calle
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from snippets.lab.finding.device import Device, Run
@@ -37,7 +37,7 @@ def paired_ratio(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
     Raises `NotTimed` when they were recorded apart or one was not timed.
     """
     _require_one_session(upper, lower)
-    origin = f"{upper.id} over {lower.id}, {kind}, interleaved"
+    origin = f"{upper.id} over {lower.id}, {kind}, in pairs"
     return ratio_of_pairs(upper.timing(kind), lower.timing(kind), origin)
 
 
@@ -46,7 +46,7 @@ def paired_difference(upper: Run, lower: Run, kind: str = "interleaved") -> Figu
     _require_one_session(upper, lower)
     pairs = zip(upper.timing(kind).samples_us, lower.timing(kind).samples_us, strict=True)
     q1, median, q3 = statistics.quantiles([a - b for a, b in pairs], n=4, method="inclusive")
-    return Figure(median, "us", (q1, q3), f"{upper.id} less {lower.id}, {kind}, interleaved")
+    return Figure(median, "us", (q1, q3), f"{upper.id} less {lower.id}, {kind}, in pairs")
 
 
 def _require_one_session(upper: Run, lower: Run) -> None:
@@ -63,18 +63,37 @@ def unpaired_ratio(upper: Figure, lower: Figure) -> Figure:
     return Figure(upper.number / lower.number, "x", spread, f"{upper.origin}; over {lower.origin}", conclusive)
 
 
+def ratio_of_kinds(run: Run, upper: str, lower: str = "interleaved") -> Figure:
+    """How many times one kind of timing of a run fits into another, by their medians. Raises `NotTimed`."""
+    ratio = run.timing(upper).median_us / run.timing(lower).median_us
+    return Figure(ratio, "x", origin=f"{run.origin}, {upper} over {lower}")
+
+
 def percent(ratio: Figure) -> Figure:
     """A ratio in percent."""
     low, high = ratio.bounds
     return replace(ratio, value=100 * ratio.number, unit="%", spread=(100 * low, 100 * high))
 
 
-def share_of_ceiling(run: Run, name: str) -> Figure:
+def point_ratio(upper: Run, lower: Run, field: str) -> Figure:
+    """A field of one point over that of another: `relative_error`, `peak_memory_bytes`. Exact, so without a spread."""
+    value = getattr(upper.point, field) / getattr(lower.point, field)
+    return Figure(value, "x", origin=f"{field}, {upper.id} over {lower.id}")
+
+
+def point_difference(upper: Run, lower: Run, field: str, unit: str = "") -> Figure:
+    """A field of one point less that of another, as `point_ratio`."""
+    value = getattr(upper.point, field) - getattr(lower.point, field)
+    return Figure(value, unit, origin=f"{field}, {upper.id} less {lower.id}")
+
+
+def share_of_ceiling(run: Run, name: str, kind: str = "interleaved") -> Figure:
     """Percent of a ceiling of its session that a run reached: in bytes for `copy`, else in FLOPs. Raises `NotTimed`."""
-    ceiling, point, timing = run.ceiling(name), run.point, run.timing()
-    work = point.flops if ceiling.flops else point.bytes
-    median, low, high = (100 * work / us * 1e6 / ceiling.rate for us in (timing.median_us, timing.q3_us, timing.q1_us))
-    return Figure(median, "%", (low, high), f"{run.origin}, of {name}")
+    ceiling, point, timing = run.ceiling(name), run.point, run.timing(kind)
+    work, limit = (point.flops, ceiling.flops) if ceiling.flops else (point.bytes, ceiling.bytes)
+    per_us = limit / ceiling.timing.median_us
+    median, low, high = (100 * work / us / per_us for us in (timing.median_us, timing.q3_us, timing.q1_us))
+    return Figure(median, "%", (low, high), f"{run.origin}, {kind}, of {name}")
 
 
 def smallest(*figures: Figure) -> Figure:
@@ -87,10 +106,17 @@ def largest(*figures: Figure) -> Figure:
     return max(figures, key=lambda figure: figure.number)
 
 
+def derived(value: int | float | str | bool, *figures: Figure, unit: str = "", display: str = "") -> Figure:
+    """A value computed from figures: conclusive where all of them are."""
+    origin = "; ".join(dict.fromkeys(figure.origin for figure in figures))
+    return Figure(value, unit, origin=origin, conclusive=all(figure.conclusive for figure in figures), display=display)
+
+
 def same(*figures: Figure) -> Figure:
     """Whether all figures have one value."""
-    return Figure(
-        len({figure.value for figure in figures}) == 1,
-        origin="; ".join(dict.fromkeys(figure.origin for figure in figures)),
-        conclusive=all(figure.conclusive for figure in figures),
-    )
+    return derived(len({figure.value for figure in figures}) == 1, *figures)
+
+
+def listed(figures: Mapping[str, Figure], separator: str = ", ") -> Figure:
+    """Several figures as one, each after its name: `eager 8, compiled 6`. Conclusive when all are."""
+    return derived(separator.join(f"{name} {figure.text}" for name, figure in figures.items()), *figures.values())

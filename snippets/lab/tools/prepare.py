@@ -38,12 +38,12 @@ def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], 
     code = 0
     if here is not None and os.environ.get("DEVICE", here) == here:
         code = record(root, [], fresh, machine=machine())
-    shown = Device(root, default_device(root))
+    device = Device(root, default_device(root))
     for chapter in chapters():
         for experiment in experiments(chapter):
-            state = experiment_state(shown, experiment)
-            mode = {"recorded": "live" if shown.name == here else "replayed"}.get(state, state)
-            print(f"{experiment.id:40} {mode:10} {shown.name}")
+            state = experiment_state(device, experiment)
+            mode = {"recorded": "live" if device.name == here else "replayed"}.get(state, state)
+            print(f"{experiment.id:40} {mode:10} {device.name}")
     for notebook in notebooks(root):
         state = notebook.state
         print(f"{notebook.id:40} {'replayed' if state == 'recorded' else state:10} {DEFAULT_DEVICE}")

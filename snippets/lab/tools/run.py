@@ -56,11 +56,11 @@ def select_experiment(name: str) -> Experiment:
     if name.startswith(PREFIX):
         notebook = find_notebook(recordings_root(), name)
         raise UnknownName(f"{name} is a notebook: open {relpath(notebook.path)}")
-    found = find(name) if "/" in name else ()
-    if len(found) != 1:
+    chosen = find(name) if "/" in name else ()
+    if len(chosen) != 1:
         known = [one.id for one in find(name)] if name in chapters() else chapters()
         raise UnknownName(f"run takes one experiment, CHAPTER/EXPERIMENT: {' '.join(known)}")
-    return found[0]
+    return chosen[0]
 
 
 def build_options(experiment: Experiment) -> argparse.ArgumentParser:

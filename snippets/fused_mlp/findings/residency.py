@@ -1,0 +1,225 @@
+"""What the three kernels take of a multiprocessor, how many programs fit, and how their tiles divide among these."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from snippets.lab.finding import Device, Figure, Measure, TraceError, claim, equals, format_value
+from snippets.lab.html import Cell, Html, code, table
+from snippets.lab.page import show as show
+from snippets.lab.trace.events import GpuActivity, Step
+
+FOOTPRINTS = {
+    "gated_activation_kernel": "fused_mlp/pointwise_fused",
+    "gate_up_kernel": "fused_mlp/gate_up_stacked",
+    "pingpong_kernel": "fused_mlp/gate_up_fused",
+}
+"""Kernel -> the experiment whose trace shows it."""
+TILES = {"gate_up_kernel": (128, 128), "pingpong_kernel": (128, 64)}
+"""Rows and columns of the hidden tensor that a program computes at a time."""
+DOWN_TILE = (128, 128)
+ROLE_REGISTERS = (240, 240, 24)
+"""Of a thread of consumer 0, of consumer 1, and of the producer."""
+LIMITS = ("registers", "threads", "shared memory")
+WARP = 32
+REGISTER_UNIT, PARTITIONS = 8, 4
+"""Registers of a thread are handed out by eights, and each quarter of a multiprocessor has its own stock of them."""
+SHARED_UNIT_BYTES, RESERVED_SHARED_BYTES = 128, 1024
+"""Shared memory is handed out in units; of each program's, the driver keeps some for itself."""
+
+
+class Footprint(NamedTuple):
+    """What a program takes of its multiprocessor."""
+
+    registers: int
+    """Of a thread."""
+    shared_bytes: int
+    warps: int
+
+
+def residents(footprint: Footprint, limits: Mapping[str, int]) -> dict[str, int]:
+    """How many programs fit on a multiprocessor at a time, by each of its limits.
+
+    `limits` are "registers", "shared_bytes" and "threads" of one multiprocessor. A program without shared memory is not
+    limited by it.
+    """
+    of_warp = math.ceil(footprint.registers / REGISTER_UNIT) * REGISTER_UNIT * WARP
+    warps = limits["registers"] // PARTITIONS // of_warp * PARTITIONS
+    shared = math.ceil(footprint.shared_bytes / SHARED_UNIT_BYTES) * SHARED_UNIT_BYTES + RESERVED_SHARED_BYTES
+    counts = {"registers": warps // footprint.warps, "threads": limits["threads"] // (WARP * footprint.warps)}
+    return counts | ({"shared memory": limits["shared_bytes"] // shared} if footprint.shared_bytes else {})
+
+
+def occupancy_percent(footprint: Footprint, limits: Mapping[str, int]) -> float:
+    """Share of a multiprocessor's thread slots that such programs fill."""
+    return 100 * min(residents(footprint, limits).values()) * footprint.warps * WARP / limits["threads"]
+
+
+def limits_of(device: Device) -> Mapping[str, int]:
+    """Registers, shared memory and threads of one multiprocessor."""
+    limits: Mapping[str, int] = device["fused_mlp/resources"].data["device"]
+    return limits
+
+
+def compiled(device: Device, kernel: str) -> Footprint:
+    """What a kernel takes as it was compiled."""
+    data = device["fused_mlp/resources"].data[kernel]
+    return Footprint(data["registers"], data["shared_bytes"], data["warps"])
+
+
+def launched(device: Device, kernel: str) -> GpuActivity:
+    """The kernel in the middle step of its trace. Raises `TraceError` when the trace lacks it."""
+    for activity in device[FOOTPRINTS[kernel]].step.kernels:
+        if activity.name == kernel:
+            return activity
+    raise TraceError(f"{FOOTPRINTS[kernel]} has no kernel {kernel}; make record CHAPTER=fused_mlp")
+
+
+def occupancy(device: Device, kernel: str) -> Figure:
+    """The occupancy that a kernel's registers, shared memory and threads allow."""
+    percent = occupancy_percent(compiled(device, kernel), limits_of(device))
+    return Figure(percent, "%", origin="computed from fused_mlp/resources")
+
+
+def tiles_of(rows: int, columns: int, tile: tuple[int, int]) -> int:
+    """Tiles that cover a matrix."""
+    return math.ceil(rows / tile[0]) * math.ceil(columns / tile[1])
+
+
+def rounds(tiles: int, programs: int) -> tuple[int, int]:
+    """Rounds in which so many programs compute so many tiles, and how many work in the last one."""
+    full, rest = divmod(tiles, programs)
+    return (full, programs) if not rest else (full + 1, rest)
+
+
+def hidden_tiles(device: Device, kernel: str) -> int:
+    """Tiles of the hidden tensor for a kernel."""
+    parameters = device[FOOTPRINTS[kernel]].point.parameters
+    return tiles_of(int(parameters["tokens"]), int(parameters["hidden"]), TILES[kernel])
+
+
+@claim("F24", equals(1), scope="this-gpu")
+def programs_that_fit(device: Device) -> Figure:
+    """One program of the ping-pong kernel takes a multiprocessor for itself: by registers as by shared memory, no
+    second one fits."""
+    counts = residents(compiled(device, "pingpong_kernel"), limits_of(device))
+    display = ", ".join(f"{count} by {limit}" for limit, count in counts.items())
+    return Figure(min(counts.values()), display=display, origin="fused_mlp/resources")
+
+
+@claim("F25", equals(True), scope="this-gpu")
+def registers_of_roles(device: Device) -> Figure:
+    """The kernel starts with as many registers for each thread as its three roles then have on average."""
+    started, mean = compiled(device, "pingpong_kernel").registers, statistics.fmean(ROLE_REGISTERS)
+    display = f"{started} at the start, {mean:g} on average"
+    return Figure(started == mean, display=display, origin="fused_mlp/resources")
+
+
+@claim("F26", equals(3), scope="this-gpu")
+def launched_as_compiled(device: Device) -> Figure:
+    """All three kernels were launched with the registers, shared memory and threads they were compiled with, and none
+    spills."""
+    same = sum(_is_launched_as_compiled(device, kernel) for kernel in FOOTPRINTS)
+    return Figure(same, display=f"{same} of {len(FOOTPRINTS)}", origin="fused_mlp/resources and three traces")
+
+
+def _is_launched_as_compiled(device: Device, kernel: str) -> bool:
+    activity, footprint = launched(device, kernel), compiled(device, kernel)
+    measured = (activity.registers, activity.shared_memory_bytes or 0, math.prod(activity.block or (0,)))
+    is_same = measured == (footprint.registers, footprint.shared_bytes, WARP * footprint.warps)
+    return is_same and not device["fused_mlp/resources"].data[kernel]["spills"]
+
+
+@claim("F27", equals(True), scope="this-gpu")
+def estimated_occupancies(device: Device) -> Figure:
+    """The profiler estimates an occupancy of zero for the stacked and the ping-pong kernel, which cannot be."""
+    estimates = [launched(device, kernel).occupancy_percent for kernel in TILES]
+    estimated = " and ".join(_percent(estimate) or "none" for estimate in estimates)
+    computed = " and ".join(occupancy(device, kernel).text for kernel in TILES)
+    is_zero = all(estimate == 0 for estimate in estimates)
+    return Figure(is_zero, display=f"{estimated}, computed {computed}", origin="two traces")
+
+
+def _percent(value: float | None) -> str | None:
+    return None if value is None else format_value(value, "%")
+
+
+@claim("F28", equals(True), scope="this-gpu")
+def started_programs(device: Device) -> Figure:
+    """The ping-pong kernel starts as many programs as there are multiprocessors."""
+    run = device["fused_mlp/gate_up_fused"]
+
+    def grids(step: Step) -> str:
+        return ", ".join(str(math.prod(kernel.grid or (0,))) for kernel in step.kernels)
+
+    programs, count = run.per_step(grids), run.environment.multiprocessors
+    display = f"{programs.value} programs, {count} multiprocessors"
+    return replace(programs, value=programs.value == str(count), display=display)
+
+
+@claim(
+    "F29",
+    equals("3072 tiles in 24 rounds, 36 of 132 in the last; 384 tiles in 3 rounds, 120 of 132 in the last"),
+    scope="this-gpu",
+)
+def rounds_of_forward(device: Device) -> Figure:
+    """In neither product is the last round of tiles full: of 132 programs, 36 work in the last of the first one's 24,
+    and 120 in the last of the second one's 3."""
+    run = device["fused_mlp/fused"]
+    count = run.environment.multiprocessors
+    tokens, dim = (int(run.point.parameters[name]) for name in ("tokens", "dim"))
+    parts = []
+    for tiles in (hidden_tiles(device, "pingpong_kernel"), tiles_of(tokens, dim, DOWN_TILE)):
+        number, last = rounds(tiles, count)
+        parts.append(f"{tiles} tiles in {number} rounds, {last} of {count} in the last")
+    return Figure("; ".join(parts), origin="shapes, tiles and multiprocessors")
+
+
+def round_us(device: Device) -> Figure:
+    """How long one tile of the hidden tensor takes a multiprocessor on average."""
+    run = device["fused_mlp/gate_up_fused"]
+    timing = run.timing()
+    number, _ = rounds(hidden_tiles(device, "pingpong_kernel"), run.environment.multiprocessors)
+    spread = (timing.q1_us / number, timing.q3_us / number)
+    return Figure(timing.median_us / number, "us", spread, f"{run.origin}, by rounds")
+
+
+def residency(device: Device) -> Html:
+    """What the three kernels take of a multiprocessor, what fits, and how their tiles divide among programs."""
+    footprints = [compiled(device, kernel) for kernel in FOOTPRINTS]
+    activities = [launched(device, kernel) for kernel in FOOTPRINTS]
+    counts = [residents(footprint, limits_of(device)) for footprint in footprints]
+    programs = [math.prod(activity.grid or (0,)) for activity in activities]
+    tiles = [hidden_tiles(device, kernel) if kernel in TILES else None for kernel in FOOTPRINTS]
+    rows: list[Sequence[Cell]] = [
+        ["kernel", *(code(kernel) for kernel in FOOTPRINTS)],
+        ["warps in a program", *(footprint.warps for footprint in footprints)],
+        ["registers for each thread", *(footprint.registers for footprint in footprints)],
+        ["shared memory", *(format_value(footprint.shared_bytes, "bytes") for footprint in footprints)],
+        *([f"programs that fit, by {limit}", *(count.get(limit) for count in counts)] for limit in LIMITS),
+        ["occupancy, computed", *(occupancy(device, kernel).text for kernel in FOOTPRINTS)],
+        ["occupancy, profiler's estimate", *(_percent(activity.occupancy_percent) for activity in activities)],
+        ["programs started", *(f"{count:,}" for count in programs)],
+        ["tiles", *(None if count is None else f"{count:,}" for count in tiles)],
+        ["rounds", *map(_in_rounds, tiles, programs)],
+    ]
+    caption = "What a program takes of a multiprocessor, and how the tiles divide"
+    return table(caption, ["", "pointwise", "stacked", "ping-pong"], rows)
+
+
+def _in_rounds(tiles: int | None, programs: int) -> str | None:
+    if tiles is None:
+        return None
+    number, last = rounds(tiles, programs)
+    return f"{number}, {last} programs in the last"
+
+
+FIGURES: Mapping[str, Measure] = {
+    "programs_fit": lambda device: replace(programs_that_fit(device), display=""),
+    "pingpong_occupancy": lambda device: occupancy(device, "pingpong_kernel"),
+    "round_us": round_us,
+}

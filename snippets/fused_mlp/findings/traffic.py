@@ -1,0 +1,213 @@
+"""The bytes of a forward, how many of them need not be moved, and why the compiler moves them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from snippets.lab.finding import Device, Figure, Measure, Run, TraceError, claim, equals, matches
+from snippets.lab.finding.measure import derived, listed, share_of_ceiling
+from snippets.lab.finding.quantities import quantity
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import bytes_moved, figure_cell
+from snippets.lab.page import show as show
+from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
+from snippets.lab.recording.schema import RecordingError
+from snippets.lab.trace.events import Step
+from snippets.lab.trace.work import ActivityWork, step_work
+from snippets.mlp.findings.steps import fused_work
+
+BF16_BYTES = 2
+
+
+def probed(run: Run, *keys: str) -> Any:
+    """What a probe returned below these keys. Raises `RecordingError` where it has nothing there."""
+    value: Any = run.data
+    for key in keys:
+        if key not in value:
+            raise RecordingError(f"{run.id} has no {key!r}; make record CHAPTER=fused_mlp")
+        value = value[key]
+    return value
+
+
+def kernel_work(step: Step) -> tuple[ActivityWork, ...]:
+    """The least that each kernel of a forward had to do, in order. Raises `TraceError` where the trace lacks some.
+
+    The pointwise kernel of a compiled step is known: it reads the results of two matmuls and writes a factor of the
+    third.
+    """
+    works = zip(step_work(step, fused_work), step.activities, strict=True)
+    known = tuple(work for work, activity in works if work and activity.kind == "kernel")
+    if len(known) != len(step.kernels):
+        raise TraceError(f"{step.name} lacks the work of some kernels; make record CHAPTER=fused_mlp")
+    return known
+
+
+def hidden_size_bytes(step: Step) -> int:
+    """Bytes of the tensor that the step's first matmul writes. Raises `TraceError` for a step without a matmul."""
+    for work in kernel_work(step):
+        if work.matmul:
+            return BF16_BYTES * work.matmul[0] * work.matmul[2]
+    raise TraceError(f"{step.name} has no matmul; make record CHAPTER=fused_mlp")
+
+
+def hidden_trips(step: Step) -> int:
+    """How often the kernels of a step read or write a tensor of the hidden size."""
+    hidden = hidden_size_bytes(step)
+    trips = 0
+    for work in kernel_work(step):
+        if work.matmul:
+            m, k, n = work.matmul
+            trips += sum(BF16_BYTES * elements == hidden for elements in (m * k, k * n, m * n))
+        else:
+            trips += work.bytes // hidden
+    return trips
+
+
+def forward_bytes(device: Device, variant: str = "eager") -> Figure:
+    """Bytes that the kernels of a forward have to move, each on its own."""
+    return device[f"fused_mlp/{variant}"].per_step(lambda step: sum(work.bytes for work in kernel_work(step)), "bytes")
+
+
+def fused_bytes(device: Device) -> Figure:
+    """A kernel for gate, up and activation, and one for down: what the first has to move, and eager's last matmul."""
+    *_, down = kernel_work(device["fused_mlp/eager"].step)
+    first = device["fused_mlp/gate_up_fused"].point.bytes
+    return Figure(first + down.bytes, "bytes", origin="the shapes: two kernels, the hidden tensor between them")
+
+
+def least_bytes(device: Device) -> Figure:
+    """Input, weights and result once each."""
+    return quantity(device["fused_mlp/eager"], "bytes")
+
+
+def saved_percent(device: Device, fewer: Figure) -> Figure:
+    """How much of eager's bytes is saved where only `fewer` are moved."""
+    moved = forward_bytes(device)
+    return Figure(100 * (1 - fewer.number / moved.number), "%", origin=f"{moved.origin}; {fewer.origin}")
+
+
+def floor_us(device: Device, work: Figure) -> Figure:
+    """How long bytes take at the rate of the session's copy, or FLOPs at that of its large matmul."""
+    name = COPY if work.unit == "bytes" else LARGE_MATMUL
+    rate = device["fused_mlp/eager"].ceiling(name).rate
+    return Figure(work.number / rate * 1e6, "us", origin=f"at the rate of {name}")
+
+
+def arithmetic_us(device: Device) -> Figure:
+    """How long the arithmetic takes at the rate of the session's large matmul."""
+    return floor_us(device, quantity(device["fused_mlp/eager"], "flops"))
+
+
+@claim("F1", equals("eager 8, compiled 6"))
+def trips_of_hidden_tensors(device: Device) -> Figure:
+    """The kernels of an eager forward read or write a tensor of the hidden size eight times, those of a compiled one
+    six times."""
+    return listed({name: device[f"fused_mlp/{name}"].per_step(hidden_trips) for name in ("eager", "compiled")})
+
+
+@claim("F2", lambda figure: figure.number > 90)
+def avoidable(device: Device) -> Figure:
+    """More than nine tenths of the bytes that an eager forward moves need not be moved."""
+    return saved_percent(device, least_bytes(device))
+
+
+@claim("F3", lambda figure: figure.number < 10, scope="timing")
+def bytes_over_arithmetic(device: Device) -> Figure:
+    """At this session's ceilings the least bytes take less than a tenth of the time of the arithmetic."""
+    copied, arithmetic = floor_us(device, least_bytes(device)), arithmetic_us(device)
+    return Figure(100 * copied.number / arithmetic.number, "%", origin="each at its ceiling, of one session")
+
+
+@claim("F4", lambda figure: figure.number > 50, scope="timing")
+def arithmetic_of_eager(device: Device) -> Figure:
+    """At the rate of a large product the arithmetic alone takes more than half of the eager forward's time."""
+    return share_of_ceiling(device["fused_mlp/eager"], LARGE_MATMUL)
+
+
+def generated_calls(device: Device, mode: str) -> list[str]:
+    """What Inductor's code for the forward calls, in order; `mode` is "compiled" or "max_autotune"."""
+    return [str(call) for call in probed(device["fused_mlp/generated"], mode, "calls")]
+
+
+@claim("F5", matches(r"(extern_kernels\.mm, ){2}triton_poi_\w+, extern_kernels\.mm"), scope="this-gpu")
+def calls_of_both_modes(device: Device) -> Figure:
+    """By default and with max-autotune Inductor's code is the same: two products by cuBLAS, one pointwise kernel in
+    Triton, one product by cuBLAS."""
+    default, tuned = (", ".join(generated_calls(device, mode)) for mode in ("compiled", "max_autotune"))
+    return Figure(default if default == tuned else f"{default}; max-autotune: {tuned}", origin="fused_mlp/generated")
+
+
+@claim("F6", equals(True), scope="this-gpu")
+def eager_matmuls_with_max_autotune(device: Device) -> Figure:
+    """With max-autotune the three products run eager's kernels, name for name."""
+
+    def matmuls(step: Step) -> str:
+        return ", ".join(kernel.name for kernel in step.kernels if kernel.op and kernel.op.name == "aten::mm")
+
+    eager, tuned = (device[f"fused_mlp/{variant}"].per_step(matmuls) for variant in ("eager", "max_autotune"))
+    return derived(eager.value == tuned.value and str(eager.value).count(",") == 2, eager, tuned)
+
+
+def own_matmuls(device: Device) -> Figure:
+    """How many of the matmuls max-autotune gave to kernels of its own, which it calls templates."""
+    own = [call for call in generated_calls(device, "max_autotune") if call.startswith("triton_tem")]
+    return Figure(len(own), origin="fused_mlp/generated")
+
+
+def rows_that_fit(device: Device) -> Figure:
+    """Rows of the hidden tensor for which one multiprocessor's shared memory has room."""
+    shared_bytes = int(device["fused_mlp/resources"].data["device"]["shared_bytes"])
+    hidden = int(device["fused_mlp/eager"].point.parameters["hidden"])
+    return Figure(shared_bytes // (BF16_BYTES * hidden), origin="fused_mlp/resources")
+
+
+FORWARDS: Mapping[str, tuple[Measure, tuple[str, ...]]] = {
+    "eager": (forward_bytes, ("gate's result", "up's result", "GELU's result", "hidden tensor")),
+    "compiled": (lambda device: forward_bytes(device, "compiled"), ("gate's result", "up's result", "hidden tensor")),
+    "two fused kernels": (fused_bytes, ("hidden tensor",)),
+    "the least": (least_bytes, ()),
+}
+"""Heading -> the bytes of a forward, and which tensors of the hidden size it writes and reads."""
+
+
+def forward_traffic(device: Device) -> Html:
+    """What the kernels of a forward have to move: eager, compiled, with two fused kernels, and the least."""
+    trip_bytes = 2 * hidden_size_bytes(device["fused_mlp/eager"].step)
+    parts = {
+        heading: [
+            ("inputs, weights, result", int(measure(device).value) - trip_bytes * len(tensors)),
+            *((f"{tensor}, out and back", trip_bytes) for tensor in tensors),
+        ]
+        for heading, (measure, tensors) in FORWARDS.items()
+    }
+    return bytes_moved(device, parts, "What one forward has to move")
+
+
+def floors(device: Device) -> Html:
+    """Bytes of a forward, how long they and the arithmetic take at the session's ceilings, and the measured time."""
+    rows: list[Sequence[Cell]] = []
+    for heading, (measure, _) in FORWARDS.items():
+        moved = measure(device)
+        measured = figure_cell(device[f"fused_mlp/{heading}"].time()) if heading in ("eager", "compiled") else None
+        rows.append([heading, moved.text, floor_us(device, moved).text, arithmetic_us(device).text, measured])
+    caption = "One forward: bytes at a large copy's rate, arithmetic at a large product's, and the measured time, warm"
+    return table(caption, ["", "bytes", "as a copy", "arithmetic", "measured"], rows)
+
+
+def generated_kernel(device: Device) -> Html:
+    """The one kernel that Inductor writes for the forward, as its source was recorded."""
+    source = "\n\n".join(map(str, device["fused_mlp/generated"].data["compiled"]["kernels"]))
+    return Html(f'<pre data-search-exclude><code tabindex="0">{escape(source)}</code></pre>')
+
+
+FIGURES: Mapping[str, Measure] = {
+    "eager_bytes": forward_bytes,
+    "least_bytes": least_bytes,
+    "avoidable": avoidable,
+    "saved_by_two": lambda device: saved_percent(device, fused_bytes(device)),
+    "arithmetic_us": arithmetic_us,
+    "rows_that_fit": rows_that_fit,
+    "own_products": own_matmuls,
+}

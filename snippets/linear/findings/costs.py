@@ -1,0 +1,261 @@
+"""What one layer costs the GPU and the CPU, eager and compiled, at two shapes and with more and more rows."""
+
+from collections.abc import Mapping
+
+from snippets.lab.experiment import Parameters
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Run,
+    at_least,
+    at_most,
+    between,
+    claim,
+    derived,
+    equals,
+    format_value,
+    matches,
+    paired_ratio,
+    ratio_of_kinds,
+)
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import cpu_gpu_bars, figure_cell, guess_choice, kernel_name_html, regimes, roofline, timeline
+from snippets.lab.page import show as show
+from snippets.lab.trace.queries import busy_us
+from snippets.linear.findings.layer import ending, find_op, input_strides, one_and_the_same, same_work
+
+PAIRS = {
+    "1024x32→64": ("linear/eager", "linear/compiled"),
+    "64x1024→4096": ("linear/eager_wide", "linear/compiled_wide"),
+}
+"""Shape -> the same layer eager and compiled, timed in turns."""
+LAYERS = tuple(experiment for pair in PAIRS.values() for experiment in pair)
+SWEEPS = {"eager": "linear/sweep_eager", "compiled": "linear/sweep_compiled"}
+"""The wide layer with more and more rows, timed in turns."""
+MATMULS = ("linear/eager", "linear/eager_wide", "matmul_add/eager_64", "matmul_add/eager_4096", "mlp/eager")
+"""Steps with matmuls whose second factor is a transposed view, and others."""
+
+
+@claim("O-L1", equals(True), scope="this-gpu")
+def same_wide_kernel(device: Device) -> Figure:
+    """At 64x1024→4096 too, the layer is one kernel, the same one eager and compiled."""
+    return one_and_the_same(device["linear/eager_wide"], device["linear/compiled_wide"])
+
+
+@claim("O-L2", equals(False), scope="this-gpu")
+def same_at_both_shapes(device: Device) -> Figure:
+    """The two shapes run two different kernels."""
+    return same_work(device["linear/eager"], device["linear/eager_wide"])
+
+
+@claim("O-L3", matches("[^,+]*Launch[^,+]*"), scope="this-gpu")
+def cuda_calls(device: Device) -> Figure:
+    """A forward makes one call of CUDA, the launch, eager or compiled and at either shape: no occupancy query."""
+    calls = [device[one].per_step(lambda step: " + ".join(call.name for call in step.calls)) for one in LAYERS]
+    kinds = ", ".join(dict.fromkeys(figure.text for figure in calls))
+    return derived(kinds, *calls, display=f"{kinds}, in all {len(calls)} variants")
+
+
+def compiled_to_eager(device: Device, shape: str, kind: str) -> Figure:
+    """How many times as long the compiled layer takes as the eager one."""
+    eager, compiled = PAIRS[shape]
+    return paired_ratio(device[compiled], device[eager], kind)
+
+
+def deciding(figures: Mapping[str, Figure], value: float) -> Figure:
+    """Of several ratios the one that decides, all of them in words."""
+    display = ", ".join(f"{figure.text} at {heading}" for heading, figure in figures.items())
+    return derived(value, *figures.values(), unit="x", display=display)
+
+
+@claim("O-L4", at_least(1.2), scope="timing")
+def dearer_calls(device: Device) -> Figure:
+    """Compiling the layer makes each call cost at least a fifth more CPU time, at both shapes."""
+    ratios = {shape: compiled_to_eager(device, shape, "enqueue") for shape in PAIRS}
+    return deciding(ratios, min(ratio.number for ratio in ratios.values()))
+
+
+@claim("O-L5", between(0.9, 1.1), scope="timing")
+def same_gpu_time(device: Device) -> Figure:
+    """Compiling the layer changes its time on the GPU by less than a tenth, at both shapes."""
+    ratios = {shape: compiled_to_eager(device, shape, "interleaved") for shape in PAIRS}
+    return deciding(ratios, max((ratio.number for ratio in ratios.values()), key=lambda number: abs(number - 1)))
+
+
+@claim("O-L6", at_least(2), scope="timing")
+def overhead_bound(device: Device) -> Figure:
+    """Both shapes are overhead-bound: a call takes the CPU at least twice as long as its work takes the GPU."""
+    ratios = {experiment: ratio_of_kinds(device[experiment], "enqueue") for experiment in LAYERS}
+    return deciding(ratios, min(ratio.number for ratio in ratios.values()))
+
+
+def matmuls(run: Run) -> list[tuple[tuple[int, ...], tuple[int, ...], str]]:
+    """The matmuls of a step: shape and strides of the second factor, kernel."""
+    second = {"aten::mm": 1, "aten::addmm": 2}
+    pairs = ((kernel, kernel.op, second.get(kernel.op.name)) for kernel in run.step.kernels if kernel.op)
+    return [(op.input_shapes[at], input_strides(op, at), kernel.name) for kernel, op, at in pairs if at is not None]
+
+
+@claim("O-L7", equals(True), scope="this-gpu")
+def first_letters(device: Device) -> Figure:
+    """The letters that end an nvjet name begin with T where the second factor is a transposed view, and with N where it
+    is not."""
+    pairs = [(strides[0] == 1, ending(name)[:1]) for one in MATMULS for _, strides, name in matmuls(device[one])]
+    fits, views = sum(letter == ("T" if view else "N") for view, letter in pairs), sum(view for view, _ in pairs)
+    display = f"{fits} of {len(pairs)} products, {views} of them with a transposed view"
+    return Figure(fits == len(pairs) and 0 < views < len(pairs), origin=", ".join(MATMULS), display=display)
+
+
+def matrix_to_row(device: Device, size: int) -> Figure:
+    """GPU time of `addmm` with a matrix of bias over that with one row, of square matrices of a size."""
+    return paired_ratio(device[f"matmul_add/matrix_bias_{size}"], device[f"matmul_add/row_bias_{size}"])
+
+
+@claim("O-L8", at_least(1.2), scope="timing")
+def matrix_to_row_64(device: Device) -> Figure:
+    """At size 64, addmm takes at least a fifth longer on the GPU with a matrix of bias than with a row of it."""
+    return matrix_to_row(device, 64)
+
+
+@claim("O-L9", at_most(1.2), scope="timing")
+def sixty_four_rows(device: Device) -> Figure:
+    """With 64 rows the wide layer takes the GPU less than a fifth longer than with one."""
+    many, one = (device[f"linear/sweep_eager[batch={rows}]"].time() for rows in (64, 1))
+    return derived(many.number / one.number, many, one, unit="x")
+
+
+def rows_bound(run: Run) -> int:
+    """The most rows of a sweep at which a call takes the CPU longer than its work takes the GPU; 0 for none."""
+    timed = ((int(at.parameters["batch"]), run.at(**at.parameters)) for at in run.points)
+    return max((rows for rows, point in timed if ratio_of_kinds(point, "enqueue").number > 1), default=0)
+
+
+@claim("O-L10", at_least(2), scope="timing")
+def rows_of_both(device: Device) -> Figure:
+    """The compiled wide layer stays overhead-bound to at least twice as many rows as the eager one."""
+    eager, compiled = (rows_bound(device[sweep]) for sweep in SWEEPS.values())
+    display = f"eager up to {eager:,} rows, compiled up to {compiled:,}"
+    return Figure(compiled / eager, "x", origin=", ".join(SWEEPS.values()), display=display)
+
+
+@claim("O-L11", at_least(1.5), scope="timing")
+def loop_of_both(device: Device) -> Figure:
+    """With 4096 rows, a Python loop over the wide layer takes at least half as long again when it is compiled."""
+    eager, compiled = (device[f"{sweep}[batch=4096]"] for sweep in SWEEPS.values())
+    return paired_ratio(compiled, eager, "from_python")
+
+
+def cheaper(device: Device) -> Figure:
+    """For whom a call of the compiled layer is cheaper by a tenth or more, at the shape of the series."""
+    kinds = {"the GPU": "interleaved", "the CPU": "enqueue"}
+    ratios = {whom: compiled_to_eager(device, "1024x32→64", kind) for whom, kind in kinds.items()}
+    gains = [whom for whom, ratio in ratios.items() if ratio.number < 0.9]
+    value = "both" if len(gains) > 1 else gains[0] if gains else "neither"
+    return derived(value, *ratios.values(), display=", ".join(f"{one.text} on {whom}" for whom, one in ratios.items()))
+
+
+def idle(run: Run) -> Figure:
+    """Share of a step of a Python loop in which the GPU has nothing to do."""
+    share = 100 * (1 - run.timing().median_us / run.timing("from_python").median_us)
+    return Figure(share, "%", origin=f"{run.origin}, 1 - interleaved / from_python")
+
+
+FIGURES = {
+    "cheaper": cheaper,
+    "compiled_cpu": lambda device: compiled_to_eager(device, "1024x32→64", "enqueue"),
+    "replay": lambda device: ratio_of_kinds(device["linear/eager"], "from_python"),
+    "idle": lambda device: idle(device["linear/eager"]),
+    "idle_wide": lambda device: idle(device["linear/eager_wide"]),
+    "matrix_to_row": matrix_to_row_64,
+    "sixty_four_rows": sixty_four_rows,
+}
+
+
+def row_and_matrix(device: Device) -> Html:
+    """`addmm` with both kinds of bias as pictures on one scale."""
+    kinds = {f"addmm, a {kind} of bias": f"matmul_add/{kind}_bias_64" for kind in ("row", "matrix")}
+    return timeline(device, kinds, "The same operator with two kinds of bias")
+
+
+def biases(device: Device) -> Html:
+    """GPU work and time of `addmm` with a row and with a matrix of bias, beside the layer and Part 1's function."""
+    rows: list[list[Cell]] = []
+    for heading, experiment in {
+        "nn.Linear, eager": "linear/eager",
+        "addmm, a row of bias": "matmul_add/row_bias_64",
+        "addmm, a matrix of bias": "matmul_add/matrix_bias_64",
+        "compiled matmul + add": "matmul_add/compiled_64",
+    }.items():
+        run = device[experiment]
+        shape = "x".join(map(str, find_op(run.step, "aten::addmm").input_shapes[0]))
+        listed = Html("<br>".join(kernel_name_html(activity.name) for activity in run.step.activities))
+        rows.append([heading, shape, listed, figure_cell(run.time())])
+    head = ["what runs", "bias", "GPU work of a step, in order", "GPU time, warm"]
+    return table("One operator, two kinds of GPU work", head, rows, text_columns=3)
+
+
+def guess_cheaper(device: Device) -> Html:
+    """Who gains by compiling."""
+    options = ("the GPU=For the GPU", "the CPU=For the CPU", "both=For both", "neither=For neither")
+    return guess_choice(device, "linear.cheaper", *options)
+
+
+def gpu_and_cpu(device: Device) -> Html:
+    """How long GPU and CPU take for a step, eager and compiled, at both shapes."""
+    steps = {f"{how}, {shape}": one for shape, pair in PAIRS.items() for how, one in zip(SWEEPS, pair, strict=True)}
+    return cpu_gpu_bars(device, steps, "One forward without the profiler: GPU time and CPU time")
+
+
+def guess_letters(device: Device) -> Html:
+    """Which letters of a kernel's name follow a layout."""
+    return guess_choice(device, "claim:O-L7", "holds=The first of them does", "differs=None of them does")
+
+
+def layouts(device: Device) -> Html:
+    """How each matmul reads its second factor, beside the end of its kernel's name."""
+    rows: list[list[Cell]] = []
+    for experiment in MATMULS:
+        for shape, strides, name in matmuls(device[experiment]):
+            read = "transposed" if strides[0] == 1 else "as stored"
+            factor = Html(f"{'x'.join(map(str, shape))} {read}<small>strides {strides}</small>")
+            rows.append([experiment, factor, ending(name), kernel_name_html(name)])
+    head = ["experiment", "second factor", "ending", "kernel"]
+    return table("What the last letters follow", head, rows, text_columns=4)
+
+
+def wide_roofline(device: Device) -> Html:
+    """The work of the wide layer with more and more rows below this GPU's roofs."""
+    steps = {
+        f"{rows:,} row{'s' * (rows > 1)}": f"linear/sweep_eager[batch={rows}]" for rows in (1, 16, 64, 256, 1024, 4096)
+    }
+    return roofline(device, steps, "The wide layer, 1024→4096, from one row to many")
+
+
+def wide_regimes(device: Device) -> Html:
+    """Who waits for whom in the wide layer, over its rows."""
+
+    def rows(at: Parameters) -> int:
+        return int(at["batch"])
+
+    return regimes(device, SWEEPS, "The wide layer, 1024→4096, over its rows", size=rows, unit="rows")
+
+
+def copies(device: Device) -> Html:
+    """What the copy of a matrix of bias moves, how fast, how much of a step it is, and how much longer that step is."""
+    columns: list[list[Cell]] = []
+    for size in (64, 4096):
+        step = device[f"matmul_add/matrix_bias_{size}"].step
+        (copy,) = step.memcpys
+        moved, us = 2 * (copy.moved_bytes or 0), copy.duration_us
+        share = 100 * us / busy_us(step.activities)
+        amounts = ((moved, "bytes"), (us, "us"), (moved / us * 1e6, "bytes/s"), (share, "%"))
+        columns.append([*(format_value(*one) for one in amounts), figure_cell(matrix_to_row(device, size))])
+    heads = (
+        "read and written",
+        "time of the copy",
+        "rate",
+        "share of the step in GPU time",
+        "step with a matrix over one with a row",
+    )
+    rows = [[heading, *row] for heading, *row in zip(heads, *columns, strict=True)]
+    return table("The copy that a matrix of bias costs", ["", "64", "4096"], rows)

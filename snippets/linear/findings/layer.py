@@ -1,0 +1,298 @@
+"""What a forward of one layer is made of: operators, kernels, strides and the names of kernels."""
+
+from collections.abc import Mapping
+
+from snippets.lab.finding import Device, Figure, Run, Source, TraceError, claim, derived, equals, format_value, matches
+from snippets.lab.finding.claim import Band
+from snippets.lab.html import Cell, Html, code, table
+from snippets.lab.page import diff_table, dispatch_tree, guess_choice, timeline
+from snippets.lab.page import show as show
+from snippets.lab.trace.events import CpuOp, GpuActivity, Step
+
+A100_KERNEL = "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_tn_align8"
+OPERATORS = "aten::linear(aten::t(aten::transpose(aten::as_strided)), aten::addmm)"
+VARIANTS = {"eager": "linear/eager", "compiled": "linear/compiled"}
+COMPILED_ROWS = ("TorchDynamo Cache", "Torch-Compiled Region", "AOTDispatcher Runtime", "## Call CompiledFxGraph")
+ROUNDING = 0.05
+"""By so much two results of the layer in bf16 may differ and both be right."""
+
+
+def work(step: Step) -> str:
+    """GPU work of a step, counted by kind."""
+    plural = "" if len(step.kernels) == 1 else "s"
+    return f"{len(step.kernels)} kernel{plural}, {len(step.memcpys)} memcpy, {len(step.memsets)} memset"
+
+
+def gpu_names(step: Step) -> str:
+    """GPU work of a step by name, in order."""
+    return " + ".join(activity.name for activity in step.activities)
+
+
+def aten_ops(step: Step) -> str:
+    """PyTorch's operators in a step, each once."""
+    return ", ".join(dict.fromkeys(op.name for op in step.ops if op.name.startswith("aten::")))
+
+
+def find_op(step: Step, name: str) -> CpuOp:
+    """The first operator of this name. Raises `TraceError` where a step has none."""
+    op = next((op for op in step.ops if op.name == name), None)
+    if op is None:
+        raise TraceError(f"{step.name} has no {name}")
+    return op
+
+
+def work_under(step: Step, name: str) -> list[GpuActivity]:
+    """GPU work put there by operators of this name or inside them. Raises `TraceError` when a step has none of them."""
+    find_op(step, name)
+    return [one for one in step.activities if one.op and any(above.name == name for above in one.op.chain)]
+
+
+def input_strides(op: CpuOp, index: int) -> tuple[int, ...]:
+    """The strides of an input; `record_shapes` writes them beside the shapes."""
+    if not op.input_strides:
+        raise TraceError(f"the trace has no strides of {op.name}; record it with a newer torch")
+    return op.input_strides[index]
+
+
+def same_work(first: Run, second: Run) -> Figure:
+    """Whether two runs put work of the same names on the GPU, in the same order."""
+    one, other = (run.per_step(gpu_names) for run in (first, second))
+    is_same = one.value == other.value
+    display = f"in both {one.value}" if is_same else f"{one.value} against {other.value}"
+    return derived(is_same, one, other, display=display)
+
+
+def one_and_the_same(eager: Run, compiled: Run) -> Figure:
+    """Whether both variants of a layer are one kernel and nothing else, the same one."""
+    is_same, counted = same_work(eager, compiled), eager.per_step(work)
+    is_one = str(counted.value).startswith("1 kernel, 0 memcpy")
+    return derived(bool(is_same.value) and is_one, is_same, display=f"{counted.value}, {is_same.text}")
+
+
+def lists(present: str, *absent: str) -> Band:
+    """A list that has one name and lacks others: a band."""
+
+    def holds(figure: Figure) -> bool:
+        names = str(figure.value).split(", ")
+        return present in names and not set(absent) & set(names)
+
+    return holds
+
+
+@claim("L1", matches("1 kernel, 0 memcpy.*"), source=Source("Part 2", "1 kernel, 0 copies"))
+def one_kernel(device: Device) -> Figure:
+    """A forward of an eager nn.Linear with a bias puts one kernel on the GPU, and no copy."""
+    return device["linear/eager"].per_step(work)
+
+
+@claim("L2", equals(OPERATORS), source=Source("Part 2", "aten::linear: aten::t, then aten::addmm"))
+def calls(device: Device) -> Figure:
+    """aten::linear calls aten::t, which calls aten::transpose, which calls aten::as_strided; then aten::addmm."""
+
+    def called(step: Step, op: CpuOp) -> str:
+        inner = ", ".join(called(step, child) for child in step.children(op))
+        return f"{op.name}({inner})" if inner else op.name
+
+    def under_label(step: Step) -> str:
+        label = step.find_annotation("linear_fwd")
+        return ", ".join(called(step, op) for op in step.children(label)) if label else ""
+
+    return device["linear/eager"].per_step(under_label)
+
+
+@claim("L3", equals(0), source=Source("Part 2", "no kernel, no time on the GPU"))
+def work_of_transpose(device: Device) -> Figure:
+    """aten::t takes no GPU time: neither it nor anything it calls puts work on the GPU."""
+    run = device["linear/eager"]
+    count = run.per_step(lambda step: len(work_under(step, "aten::t")))
+    us = sum(activity.duration_us for step in run.steps for activity in work_under(step, "aten::t"))
+    return derived(count.value, count, display=f"{count.value} GPU activities, {format_value(us, 'us')}")
+
+
+@claim("L4", lists("aten::addmm", "aten::add", "aten::add_"), source=Source("Part 2", "no aten::add"))
+def no_add(device: Device) -> Figure:
+    """The bias is added without an aten::add anywhere in the step."""
+    return device["linear/eager"].per_step(aten_ops)
+
+
+@claim("L5", equals(True), source=Source("Part 2", "1 kernel in both, the same name"))
+def same_kernel(device: Device) -> Figure:
+    """Compiled, the layer is still one kernel, and its name is the eager one's, byte for byte."""
+    return one_and_the_same(device["linear/eager"], device["linear/compiled"])
+
+
+@claim("L6", lists("aten::addmm", "aten::linear", "aten::t"), source=Source("Part 2", "aten::addmm alone"))
+def addmm_alone(device: Device) -> Figure:
+    """The compiled step calls aten::addmm with neither aten::linear nor aten::t around it."""
+    return device["linear/compiled"].per_step(aten_ops)
+
+
+@claim("L7", lambda rows: all(row in rows.text for row in COMPILED_ROWS), source=Source("Part 2", "a few extra rows"))
+def rows_of_compiled(device: Device) -> Figure:
+    """The compiled step has rows on the CPU lane that the eager one lacks: Dynamo's cache lookup, the region it
+    compiled, the prologue of AOTDispatcher, and the call of the compiled graph."""
+
+    def rows(step: Step) -> str:
+        names = (op.name for op in step.ops if "aten::" not in op.name)
+        hashed = "## Call CompiledFxGraph "
+        return ", ".join(dict.fromkeys(f"{hashed}… ##" if name.startswith(hashed) else name for name in names))
+
+    eager, compiled = (device[experiment].per_step(rows) for experiment in VARIANTS.values())
+    in_eager = str(eager.value).split(", ")
+    return derived(", ".join(row for row in str(compiled.value).split(", ") if row not in in_eager), eager, compiled)
+
+
+@claim("L8", equals(A100_KERNEL), scope="this-gpu", source=Source("Part 2", A100_KERNEL))
+def kernel_of_series(device: Device) -> Figure:
+    """The layer's kernel is the CUTLASS one that the series shows.
+
+    cuBLAS brings different kernels for different GPUs: a CUTLASS kernel compiled for sm80 there, one of a family called
+    nvjet, made for sm90, here. Library, GPU, data type and shape decide the name, so compare names within one machine,
+    never between two."""
+    return device["linear/eager"].per_step(gpu_names)
+
+
+def ending(name: str) -> str:
+    """What stands behind the last underscore of a kernel's name."""
+    return name.rpartition("_")[2]
+
+
+@claim("L9", equals("tn"), scope="this-gpu", source=Source("Part 2", "tn"))
+def layout_in_name(device: Device) -> Figure:
+    """The kernel's name carries the layouts of its two inputs as the suffix tn: one transposed, one not.
+
+    An nvjet name ends in three capital letters instead of two small ones. In our recordings the first follows the
+    layout of the weight, but NVIDIA publishes no grammar for these names and has called the convention confidential.
+    Reading them is inference; the strides in the trace are fact."""
+
+    def letters(step: Step) -> str:
+        name = step.kernels[0].name
+        return next((part for part in name.split("_") if part in ("nn", "nt", "tn", "tt")), ending(name))
+
+    return device["linear/eager"].per_step(letters)
+
+
+@claim("L10", matches("a view.*"), source=Source("Part 2", "3x2 with strides (2, 1), then 2x3 with strides (1, 2)"))
+def weight_as_view(device: Device) -> Figure:
+    """A transpose reverses shape and strides and moves no data. Checked on the layer's weight, as aten::t gets it and
+    as aten::addmm gets it, with no GPU work between; the 3x2 matrix of the series runs on the page."""
+
+    def view(step: Step) -> str:
+        stored, used = find_op(step, "aten::t"), find_op(step, "aten::addmm")
+        before, after = stored.input_shapes[0], used.input_shapes[2]
+        first, then = input_strides(stored, 0), input_strides(used, 2)
+        moved = len(work_under(step, "aten::t")) + len(step.memcpys)
+        is_view = (after, then, moved) == (before[::-1], first[::-1], 0)
+        shapes = f"{before} with strides {first}, then {after} with strides {then}"
+        return f"{'a view' if is_view else 'no view'}: {shapes}, {moved} GPU activities"
+
+    return device["linear/eager"].per_step(view)
+
+
+@claim("L11", equals("an error"), source=Source("Part 2", "an error"), differs_on="*")
+def new_strides(device: Device) -> Figure:
+    """A compiled layer throws an error when its input has other strides than those it was compiled for.
+
+    The compiled code does rely on the strides, but a guard checks them before it runs. When they are new, Dynamo
+    compiles another graph and the result stays right. Expect a long first call with a new layout, not an error."""
+    run = device["linear/new_strides"]
+    raised, difference, (before, after) = (run.data[key] for key in ("raised", "largest_difference", "graphs"))
+    outcome = "an error" if raised else "a wrong result" if difference > ROUNDING else "neither"
+    result = f"{raised or 'no error'}, {after - before} more graph compiled"
+    return Figure(outcome, origin=run.origin, display=f"{result}, largest difference from eager {difference:g}")
+
+
+@claim("L12", equals(True), source=Source("Part 2", "the same kernel"), differs_on="*")
+def addmm_of_both(device: Device) -> Figure:
+    """The addmm of Part 1's compiled function does on the GPU what the addmm of an eager nn.Linear does. Checked at
+    size 64: that function against addmm with one row of bias, which is what a layer has.
+
+    The operator is the same, the work is not. A matrix of bias is copied into the result first and the product added
+    onto it; one row of bias is added by the kernel's epilogue. The name of an operator does not tell what the GPU did:
+    look at the GPU lane."""
+    return same_work(device["matmul_add/compiled_64"], device["matmul_add/row_bias_64"])
+
+
+def launched_by(device: Device) -> Figure:
+    """The operators that put work on the GPU, in order."""
+    run = device["linear/eager"]
+    return run.per_step(lambda step: ", ".join(one.op.name if one.op else "none" for one in step.activities))
+
+
+def transpose_share(device: Device) -> Figure:
+    """CPU time of `aten::t` and what it calls, in percent of that of the `aten::linear` around it, in the trace."""
+
+    def cpu_us(step: Step, name: str) -> float:
+        find_op(step, name)
+        return sum(op.duration_us for op in step.ops if op.name == name)
+
+    run = device["linear/eager"]
+    return run.per_step(lambda step: 100 * cpu_us(step, "aten::t") / cpu_us(step, "aten::linear"), "%")
+
+
+def weight_strides(device: Device) -> Figure:
+    """The strides with which `aten::addmm` gets the weight."""
+    return device["linear/eager"].per_step(lambda step: str(input_strides(find_op(step, "aten::addmm"), 2)))
+
+
+FIGURES = {
+    "kernel": kernel_of_series,
+    "launched_by": launched_by,
+    "transpose_share": transpose_share,
+    "weight_strides": weight_strides,
+    "new_strides": new_strides,
+}
+
+
+def chains(device: Device) -> Html:
+    """What calls what in the eager layer and in the compiled one."""
+    return Html("".join(f"<p>{how}:</p>{dispatch_tree(device, one)}" for how, one in VARIANTS.items()))
+
+
+def eager_and_compiled(device: Device) -> Html:
+    """The same layer eager and compiled, as pictures on one scale."""
+    return timeline(device, VARIANTS, "One forward of the layer, eager and compiled")
+
+
+def changed_by_compiling(device: Device) -> Html:
+    """What compiling changes in a step."""
+    return diff_table(device, VARIANTS, "From the eager layer to the compiled one")
+
+
+def strides_table(_: Device) -> Html:
+    """What `model.strides()` returns, beside any device: it runs on the CPU while the page is built."""
+    from snippets.linear.model import strides
+
+    return values_table(strides())
+
+
+def values_table(values: Mapping[str, object]) -> Html:
+    """Values by name; a pair of tuples is a shape with its strides."""
+
+    def text(value: object) -> str:
+        match value:
+            case bool():
+                return "yes" if value else "no"
+            case (tuple() as shape, tuple() as steps):
+                return f"shape {shape}, strides {steps}"
+        return str(value)
+
+    rows: list[list[Cell]] = [[code(name), text(value)] for name, value in values.items()]
+    return table("Run on the CPU while this page was built", ["", "what PyTorch says"], rows, text_columns=2)
+
+
+def guess_new_strides(device: Device) -> Html:
+    """What comes of feeding a compiled layer other strides."""
+    options = ("an error=An error", "a wrong result=A wrong result", "neither=Neither")
+    return guess_choice(device, "linear.new_strides", *options)
+
+
+def new_strides_table(device: Device) -> Html:
+    """A compiled layer fed two inputs of one shape and different strides."""
+    data = device["linear/new_strides"].data
+    rows: list[list[Cell]] = [
+        *([str(tuple(strides)), count] for strides, count in zip(data["strides"], data["graphs"], strict=True)),
+        ["error raised", data["raised"] or None],
+        ["largest difference from eager", f"{data['largest_difference']:g}"],
+    ]
+    return table("Two inputs of the same shape", ["strides of the input", "graphs compiled so far"], rows)

@@ -1,0 +1,208 @@
+"""The matmul's times, and what became of the step when it was compiled: one operator, the way into it, what is left."""
+
+from collections.abc import Callable, Sequence
+
+from snippets.lab.finding import Device, Figure, Source, at_least, between, claim, equals, format_value
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import diff_table, guess_choice, timeline
+from snippets.lab.page import show as show
+from snippets.lab.trace.events import Step
+from snippets.matmul_add.findings.reading import MATMULS, across, is_unchanged, matmul, matmul_us, names
+
+GEMM_OF_THE_POST = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nn"
+
+
+@claim("P26", equals(GEMM_OF_THE_POST), scope="this-gpu", source=Source("Part 1", GEMM_OF_THE_POST))
+def large_matmul(device: Device) -> Figure:
+    """At 4096 the product is an ampere_bf16_s16816gemm kernel with a tile of 128x256.
+
+    cuBLAS has kernels of its own for each generation; on this one their names begin with nvjet. Tools and habits that
+    look for gemm in a name find nothing here."""
+    return device["matmul_add/eager_4096"].per_step(lambda step: matmul(step)[0].name)
+
+
+@claim("P27", between(500, 660), scope="timing", source=Source("Part 1", "580 µs"))
+def matmul_times(device: Device) -> Figure:
+    """At 4096 the product takes about 580 µs.
+
+    A newer GPU with faster Tensor Cores, that is all. Between GPUs compare rates and shares of a ceiling, not times."""
+    return device["matmul_add/eager_4096"].per_step(matmul_us, "us")
+
+
+@claim("P28", at_least(1.5), scope="timing", source=Source("Part 1", "580 µs usually, 1084 µs on average of 5"))
+def longest_to_shortest(device: Device) -> Figure:
+    """Its time varies widely from step to step.
+
+    Within one trace the steps agree closely. The product does slow down when it is kept running, because the GPU then
+    lowers its clock to stay within its power; a trace of three steps is over before that."""
+    times = matmul_times(device)
+    low, high = times.bounds
+    return Figure(high / low, "x", origin=times.origin, display=times.spread_text or times.text)
+
+
+def rate(us: float) -> float:
+    """FLOPs a second of a matmul of 4096x4096 by 4096x4096."""
+    return 2e6 * 4096**3 / us
+
+
+ARITHMETIC = (*MATMULS, "aten::matmul", "aten::add")
+GRAPH_CALL = "## Call CompiledFxGraph"
+ENTRY = (
+    "TorchDynamo Cache Lookup",
+    "Torch-Compiled Region",
+    "AOTDispatcher Runtime Wrapper Prologue",
+    GRAPH_CALL,
+    "aten::addmm",
+)
+"""What a trace shows on the way into compiled code: how the names begin."""
+
+
+@claim("P29", equals("aten::addmm"), source=Source("Part 1", "one aten::addmm(b, x, w)"))
+def only_addmm(device: Device) -> Figure:
+    """A compiled step reaches the GPU through a single aten::addmm."""
+    return device["matmul_add/compiled_4096"].per_step(
+        lambda step: names(op for op in step.ops if op.name in ARITHMETIC)
+    )
+
+
+def rows_named(name: str) -> Callable[[Step], int]:
+    """How many rows of a step begin with a name."""
+    return lambda step: sum(op.name.startswith(name) for op in step.ops)
+
+
+@claim("P30", equals(1), source=Source("Part 1", "one a step"))
+def cache_lookup(device: Device) -> Figure:
+    """Each compiled step has one row TorchDynamo Cache Lookup."""
+    return device["matmul_add/compiled_4096"].per_step(rows_named("TorchDynamo Cache Lookup"))
+
+
+@claim("P31", equals(1), source=Source("Part 1", "one a step"))
+def compiled_region(device: Device) -> Figure:
+    """Each compiled step has one row Torch-Compiled Region: 0/0."""
+    return device["matmul_add/compiled_4096"].per_step(rows_named("Torch-Compiled Region: 0/0"))
+
+
+@claim("P32", equals(1), source=Source("Part 1", "one a step"))
+def wrapper_prologue(device: Device) -> Figure:
+    """Each compiled step has one row AOTDispatcher Runtime Wrapper Prologue."""
+    return device["matmul_add/compiled_4096"].per_step(rows_named("AOTDispatcher Runtime Wrapper Prologue"))
+
+
+@claim("P33", equals(1), source=Source("Part 1", "one a step"))
+def graph_call(device: Device) -> Figure:
+    """Each compiled step has one row ## Call CompiledFxGraph."""
+    return device["matmul_add/compiled_4096"].per_step(rows_named(GRAPH_CALL))
+
+
+@claim("P34", equals(1), source=Source("Part 1", "the same in 3 steps"))
+def graph_names(device: Device) -> Figure:
+    """The hash in CompiledFxGraph is the same in every step."""
+    run = device["matmul_add/compiled_4096"]
+    rows = [op.name for step in run.steps for op in step.ops if op.name.startswith(GRAPH_CALL)]
+    return Figure(len(set(rows)), origin=run.origin, display=f"{len(set(rows))} name in {len(rows)} calls")
+
+
+@claim("P35", is_unchanged, scope="this-gpu", source=Source("Part 1", "the same kernel"))
+def matmul_names(device: Device) -> Figure:
+    """The compiled step's product is the very kernel that the eager step runs.
+
+    The names differ in one part, bz against badd. NVIDIA does not document it, but it fits that one ignores what the
+    output held and the other adds to it. So this GPU shows in the name what on the other one has to be inferred."""
+    return across(device, lambda step: matmul(step)[0].name, "eager_4096", "compiled_4096")
+
+
+@claim("P36", is_unchanged, scope="this-gpu", source=Source("Part 1", "2 → 2, counting the copy"))
+def kernels_left(device: Device) -> Figure:
+    """The fusion is at the level of the dispatcher, not of kernels.
+
+    The kernel of aten::add is gone. What is left is a copy, which cannot add, and one product; the result is checked
+    against a reference, so the product adds. The post says so too, further on. What nothing removed is the traffic: b
+    is copied, then read again."""
+    return across(device, lambda step: len(step.kernels), "eager_4096", "compiled_4096")
+
+
+def kinds(step: Step) -> str:
+    """The GPU work of a step by kind, in order."""
+    return ", ".join(activity.kind for activity in step.activities)
+
+
+@claim("P37", equals("memcpy, kernel"), source=Source("Part 1", "memcpy, kernel"))
+def small_work(device: Device) -> Figure:
+    """At 64 a compiled step puts two activities on the GPU, a copy and the product."""
+    return device["matmul_add/compiled_64"].per_step(kinds)
+
+
+@claim("P38", equals("memcpy, kernel"), source=Source("Part 1", "memcpy, kernel"))
+def large_work(device: Device) -> Figure:
+    """At 4096 a compiled step puts two activities on the GPU, a copy and the product.
+
+    A third one stands between them, the memset that this product needs at this size, compiled or not. Count kernels,
+    copies and fills apart, or an eager and a compiled step cannot be compared."""
+    return device["matmul_add/compiled_4096"].per_step(kinds)
+
+
+@claim("P39", equals("cudaMemcpyAsync"), source=Source("Part 1", "cudaMemcpyAsync"))
+def copy_call(device: Device) -> Figure:
+    """The copy is put on the GPU by cudaMemcpyAsync."""
+    return device["matmul_add/compiled_4096"].per_step(lambda step: names(copy.launch for copy in step.memcpys))
+
+
+@claim("P40", equals("2 → 1"), source=Source("Part 1", "2 → 1"))
+def kernel_launches(device: Device) -> Figure:
+    """Compiling saves one of two kernel launches."""
+    return across(device, lambda step: len({kernel.launch for kernel in step.kernels}), "eager_4096", "compiled_4096")
+
+
+@claim("P41", is_unchanged, source=Source("Part 1", "2 → 2"))
+def activities(device: Device) -> Figure:
+    """It does not save a GPU activity."""
+    return across(device, lambda step: len(step.activities), "eager_4096", "compiled_4096")
+
+
+def entry(step: Step) -> str:
+    """The rows on the way into compiled code, in order."""
+    return ", ".join(name for op in step.ops for name in ENTRY if op.name.startswith(name))
+
+
+FIGURES = {
+    "product_4096": matmul_times,
+    "product_rate_4096": lambda device: Figure(rate(matmul_times(device).number), "flop/s"),
+    "entry": lambda device: device["matmul_add/compiled_64_cold"].per_step(entry),
+}
+
+
+def guess_spread(device: Device) -> Html:
+    """How widely the time of one kernel varies."""
+    return guess_choice(device, "claim:P28", "holds=By half as much again, or more", "differs=By less than that")
+
+
+def product_runs(device: Device) -> Html:
+    """The matmul at 4096 step by step, and a bare one replayed, with the clock after it."""
+    rows: list[Sequence[Cell]] = []
+    for name in ("eager_4096_cold", "eager_4096"):
+        for step in device[f"matmul_add/{name}"].steps:
+            us = matmul_us(step)
+            rows.append([f"trace {name}, {step.name}", *_time_and_rate(us), None, None])
+    for name in ("sweep_eager", "eager_4096", "matrix_bias_4096"):
+        run = device[f"matmul_add/{name}"]
+        clocks, bare = run.environment.clocks, run.ceiling("matmul 4096x4096x4096")
+        state = (f"{clocks['sm_mhz']:.0f} MHz", f"{clocks['power_w']:.0f} W") if len(clocks) > 1 else (None, None)
+        rows.append([f"replayed, session of {name}", *_time_and_rate(bare.timing.median_us), *state])
+    head = ["4096x4096 by 4096x4096", "time", "rate", "clock after it", "power after it"]
+    return table("One product, many runs", head, rows)
+
+
+def _time_and_rate(us: float) -> tuple[str, str]:
+    return format_value(us, "us"), format_value(rate(us), "flop/s")
+
+
+def fused(device: Device) -> Html:
+    """What became of the eager step's GPU work when the step was compiled."""
+    ways = {"eager": "matmul_add/eager_4096", "compiled": "matmul_add/compiled_4096"}
+    return diff_table(device, ways, "From eager to compiled, at 4096")
+
+
+def entering(device: Device) -> Html:
+    """The small step, eager and compiled, as a picture."""
+    ways = {"Eager": "matmul_add/eager_64_cold", "Compiled": "matmul_add/compiled_64_cold"}
+    return timeline(device, ways, "A step at 64, eager and compiled, on one scale")

@@ -1,0 +1,219 @@
+"""Who calls whom on the way to a kernel, what CUDA is asked before a launch, and how long the CPU waits in the end."""
+
+from collections.abc import Sequence
+
+from snippets.lab.finding import Device, Figure, Source, at_least, between, claim, equals, format_value, matches
+from snippets.lab.html import Cell, Html, code, details, table
+from snippets.lab.page import comparison_table, dispatch_tree
+from snippets.lab.page import show as show
+from snippets.matmul_add.findings.reading import (
+    LABEL,
+    MATMULS,
+    across,
+    busy_percent_of_wait,
+    busy_within_us,
+    calls_under,
+    closing_wait,
+    is_query,
+    matmul,
+    names,
+    op_named,
+    self_gpu_us,
+)
+from snippets.matmul_add.findings.steps import first_calls
+
+QUERY = "cudaOccupancyMaxActiveBlocksPerMultiprocessor"
+
+
+@claim(
+    "P13", equals("ProfilerStep#N > matmul_add > aten::matmul > aten::mm"), source=Source("Part 1", "the same chain")
+)
+def chain(device: Device) -> Figure:
+    """The product is reached through ProfilerStep#N, matmul_add, aten::matmul and aten::mm."""
+    return device["matmul_add/eager_64"].per_step(
+        lambda step: " > ".join(op.name.replace(step.name, "ProfilerStep#N") for op in matmul(step)[1].chain)
+    )
+
+
+@claim("P14", equals("aten::matmul, aten::add"), source=Source("Part 1", "aten::matmul, aten::add"))
+def siblings(device: Device) -> Figure:
+    """aten::add is the sibling of aten::matmul, not its child."""
+    return device["matmul_add/eager_64"].per_step(lambda step: names(step.children(op_named(step, LABEL))))
+
+
+@claim("P15", equals("aten::mm → aten::bmm"), source=Source("Part 1", "aten::mm → aten::bmm"))
+def stacked_op(device: Device) -> Figure:
+    """A leading batch axis on all three tensors turns aten::mm into aten::bmm."""
+    return across(device, lambda step: matmul(step)[1].name, "eager_64", "stacked")
+
+
+def is_more(figure: Figure) -> bool:
+    """Whether the number on the right of the arrow is the larger one: a band."""
+    before, after = (int(number) for number in str(figure.value).split(" → "))
+    return after > before
+
+
+@claim("P16", is_more, scope="this-gpu", source=Source("Part 1", "a bunch more"))
+def stacked_calls(device: Device) -> Figure:
+    """With the batch axis, aten::matmul makes more CUDA calls.
+
+    The batch axis adds rows, but they are operators that rearrange metadata on the CPU: expand, reshape, view. The CUDA
+    call is the same single launch, and so is the kernel's name; only its grid has grown."""
+    return across(device, lambda step: len(calls_under(step, "aten::matmul")), "eager_64", "stacked")
+
+
+@claim("O-M10", equals("aten::mm"))
+def folded_op(device: Device) -> Figure:
+    """With a batch axis on x and b alone the product stays aten::mm: x is folded into one tall matrix."""
+    return device["matmul_add/stacked_input"].per_step(lambda step: matmul(step)[1].name)
+
+
+@claim("P17", equals("2 and 1"), scope="this-gpu", source=Source("Part 1", "2 and 1"))
+def calls_of_both(device: Device) -> Figure:
+    """aten::mm makes one CUDA call more than aten::add.
+
+    At 64 each operator makes exactly one call, its launch. At 4096 the product does make one call more, but it is a
+    cudaMemsetAsync: work for the GPU and not a question."""
+    return device["matmul_add/eager_64"].per_step(
+        lambda step: " and ".join(str(len(calls_under(step, op))) for op in ("aten::mm", "aten::add"))
+    )
+
+
+@claim("P18", matches(f".*{QUERY}.*"), scope="this-gpu", source=Source("Part 1", f"{QUERY}, cudaLaunchKernel"))
+def calls_of_mm(device: Device) -> Figure:
+    """aten::mm asks cudaOccupancyMaxActiveBlocksPerMultiprocessor before it launches.
+
+    cuBLAS asks here too, but only in the first step of the process, and remembers the answers. A trace that leaves out
+    the first steps, as it should, does not show the questions."""
+    return device["matmul_add/eager_64"].per_step(lambda step: names(calls_under(step, "aten::mm")))
+
+
+@claim("P19", equals("cudaLaunchKernel"), scope="this-gpu", source=Source("Part 1", "cudaLaunchKernel"))
+def matmul_call(device: Device) -> Figure:
+    """The product's kernel is launched by cudaLaunchKernel.
+
+    These kernels are launched by the driver's extended call, which takes attributes that the plain call does not know,
+    such as the size of a cluster of blocks. A search for cudaLaunchKernel finds the adds and misses every product."""
+    return device["matmul_add/eager_64"].per_step(lambda step: names([matmul(step)[0].launch]))
+
+
+@claim("P20", equals("cudaLaunchKernel"), source=Source("Part 1", "cudaLaunchKernel only"))
+def calls_of_add(device: Device) -> Figure:
+    """aten::add makes a single CUDA call, cudaLaunchKernel."""
+    return device["matmul_add/eager_64"].per_step(lambda step: names(calls_under(step, "aten::add")))
+
+
+@claim("P21", equals(100), scope="this-gpu", source=Source("Part 1", "every one"))
+def queries_before_matmuls(device: Device) -> Figure:
+    """Rule of thumb: an occupancy query marks the launch of a matrix product.
+
+    The rule finds nothing: no product in this chapter's warm steps follows a query. Go by the operator that launched a
+    kernel instead; the trace ties the two together on any GPU."""
+    warm = ("eager_64", "eager_4096", "compiled_64", "compiled_4096", "stacked", "row_bias_4096")
+    steps = [step for name in warm for step in device[f"matmul_add/{name}"].steps]
+    has_query = [any(map(is_query, step.calls_in(matmul(step)[1]))) for step in steps]
+    display = f"{sum(has_query)} of {len(has_query)} launches of a product"
+    return Figure(100 * sum(has_query) / len(has_query), "%", display=display)
+
+
+@claim("O-M11", at_least(1), scope="this-gpu")
+def first_queries(device: Device) -> Figure:
+    """cuBLAS asks about occupancy in the first step of a process and not again."""
+    run = device["matmul_add/unscheduled"]
+    first, *rest = (sum(map(is_query, step.calls)) for step in run.steps)
+    display = f"{first} in step #0, {sum(rest)} in the {len(rest)} steps after it"
+    return Figure(0 if sum(rest) else first, origin=run.origin, display=display)
+
+
+@claim("O-M12", equals("4"), scope="this-gpu")
+def memset_bytes(device: Device) -> Figure:
+    """At 4096 the product brings along a memset of four bytes."""
+    return device["matmul_add/eager_4096"].per_step(
+        lambda step: ", ".join(str(memset.moved_bytes) for memset in step.memsets) or "none"
+    )
+
+
+@claim("P22", equals(32), scope="this-gpu", source=Source("Part 1", "32"))
+def add_registers(device: Device) -> Figure:
+    """A thread of the add kernel uses 32 registers.
+
+    Compiled for another GPU, a kernel gets its registers assigned anew. The few more already cost some of the room for
+    blocks, and still nothing is asked."""
+    return device["matmul_add/eager_64"].per_step(lambda step: step.kernels[-1].registers or 0)
+
+
+@claim("P23", equals(0), source=Source("Part 1", "0"))
+def add_shared_memory(device: Device) -> Figure:
+    """The add kernel uses no shared memory."""
+    return device["matmul_add/eager_64"].per_step(lambda step: step.kernels[-1].shared_memory_bytes or 0)
+
+
+@claim("P24", between(90, 100), scope="timing", source=Source("Part 1", "98 %"))
+def wait_idle(device: Device) -> Figure:
+    """At 64 the GPU is idle for nearly all of the closing cudaDeviceSynchronize."""
+    run = device["matmul_add/eager_64_cold"]
+    return Figure(100 - busy_percent_of_wait(run.trace), "%", origin=run.origin)
+
+
+@claim("P25", at_least(10), scope="timing", source=Source("Part 1", "1.78 ms for 26 µs of work"))
+def wait_to_work(device: Device) -> Figure:
+    """At 64 that wait is many times as long as all the work that it waits for.
+
+    With nothing left to wait for, the call returns at once; its length here is the price of asking. The post's long
+    wait fits its long lane offset: there the GPU began late, here it did not."""
+    run = device["matmul_add/eager_64_cold"]
+    wait, work = closing_wait(run.trace).duration_us, self_gpu_us(run.trace)
+    display = f"{format_value(wait, 'us')} for {format_value(work, 'us')} of work"
+    return Figure(wait / work, "x", origin=run.origin, display=display)
+
+
+@claim("O-M13", between(70, 100), scope="timing")
+def wait_busy(device: Device) -> Figure:
+    """At 4096 the GPU works through most of the closing wait."""
+    run = device["matmul_add/eager_4096_cold"]
+    return Figure(busy_percent_of_wait(run.trace), "%", origin=run.origin)
+
+
+FIGURES = {
+    "chain": chain,
+    "product_call": matmul_call,
+    "first_queries": first_queries,
+    "wait_busy_4096": wait_busy,
+    "wait_to_work_64": wait_to_work,
+}
+
+
+def calls(device: Device) -> Html:
+    """The CUDA calls that each matmul and each add makes."""
+    rows: list[Sequence[Cell]] = []
+    for name in ("eager_64", "stacked", "eager_4096"):
+        step = device[f"matmul_add/{name}"].step
+        for op in (op for op in step.ops if op.name in (*MATMULS, "aten::add")):
+            rows.append([code(name), code(op.name), Html("<br>".join(code(call.name) for call in step.calls_in(op)))])
+    head = ["experiment", "operator", "its CUDA calls, in order"]
+    return Html(table("What each operator asks of CUDA", head, rows, text_columns=3) + first_calls(device))
+
+
+def stacks(device: Device) -> Html:
+    """Both ways to stack: counts beside each other, and the operators of each."""
+    ways = {
+        "one matrix": "matmul_add/eager_64",
+        "x, w and b stacked": "matmul_add/stacked",
+        "x and b stacked": "matmul_add/stacked_input",
+    }
+    counts = {"operators": "ops_per_step", "CUDA calls": "cuda_calls_per_step", "kernels": "kernels_per_step"}
+    listed = comparison_table(device, ways, "A stack of eight, per step", quantities=counts)
+    trees = (details(f"Operators: {way}", dispatch_tree(device, ways[way])) for way in list(ways)[1:])
+    return Html(listed + "".join(trees))
+
+
+def waits(device: Device) -> Html:
+    """The closing wait at both sizes and what the GPU did in it."""
+    rows: list[Sequence[Cell]] = []
+    for size in (64, 4096):
+        trace = device[f"matmul_add/eager_{size}_cold"].trace
+        wait = closing_wait(trace)
+        times = (wait.duration_us, busy_within_us(trace, wait), self_gpu_us(trace))
+        rows.append([f"{size}x{size}", *(format_value(us, "us") for us in times)])
+    head = ["size", "the wait lasts", "GPU busy in it", "all GPU work of the trace"]
+    return table("The closing cudaDeviceSynchronize", head, rows)

@@ -1,0 +1,176 @@
+"""Which steps a trace holds, why the first ones differ, and why the GPU's lane lags behind the CPU's."""
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+
+from snippets.lab.drawing.numbers import chart_id
+from snippets.lab.drawing.timeline import draw_steps
+from snippets.lab.finding import Device, Figure, Source, TraceError, at_least, at_most, claim, equals, format_value
+from snippets.lab.html import Cell, Html, code, details, table
+from snippets.lab.page import guess_choice
+from snippets.lab.page import show as show
+from snippets.lab.trace.events import Step
+from snippets.matmul_add.findings.reading import LABEL, first_to_rest, gap_us, hole, is_query, op_named, requests
+
+FURTHER = ("unscheduled", "unscheduled_20", "stacked", "stacked_input", "compiled_4096", "row_bias_4096")
+"""Traces that no picture shows."""
+
+
+@claim("P5", equals("ProfilerStep#2, ProfilerStep#3, ProfilerStep#4"), source=Source("Part 1", "#2, #3, #4"))
+def steps_in_trace(device: Device) -> Figure:
+    """With wait=1, warmup=1, active=3 the trace holds the steps #2, #3 and #4."""
+    run = device["matmul_add/eager_64_cold"]
+    return Figure(", ".join(step.name for step in run.steps), origin=run.origin)
+
+
+@claim("P6", at_least(3), scope="timing", source=Source("Part 1", "227.757 µs, then 5.521 and 4.488 µs"))
+def first_gap(device: Device) -> Figure:
+    """In a cold process the gap between the starts of matmul_add and of aten::matmul is several times as long in step
+    #2 as in the steps after it."""
+    return first_to_rest(device["matmul_add/eager_64_cold"], gap_us)
+
+
+@claim("P7", at_most(1.5), scope="timing", source=Source("Part 1", "similar times"))
+def equal_steps(device: Device) -> Figure:
+    """After a warm-up before the profiler, all profiled steps take about the same time.
+
+    Three steps before the profiler do little here: step #2 stays nearly as wide as in a cold process. What is slow is
+    the first step that the profiler keeps, whatever the GPU did before. Leave that step out of an average."""
+    return first_to_rest(device["matmul_add/eager_64"], lambda step: step.end_us - step.start_us)
+
+
+@claim("O-M7", at_least(3), scope="timing")
+def first_gap_warmed(device: Device) -> Figure:
+    """The gap of step #2 survives the warm-up: it stays at least three times that of the steps after it."""
+    return first_to_rest(device["matmul_add/eager_64"], gap_us)
+
+
+@claim("O-M8", equals(0))
+def calls_in_gap(device: Device) -> Figure:
+    """No CUDA call is made in that gap, so neither cuBLAS nor the loading of a kernel fills it."""
+
+    def count(step: Step) -> int:
+        start, end = op_named(step, LABEL).start_us, op_named(step, "aten::matmul").start_us
+        return sum(start <= call.start_us < end for call in step.calls)
+
+    return device["matmul_add/eager_64_cold"].per_step(count)
+
+
+def offset_us(step: Step) -> float:
+    """From entering the label on the CPU to the first work on the GPU."""
+    if not step.activities:
+        raise TraceError(f"{step.name} has no GPU work")
+    return round(step.activities[0].start_us - op_named(step, LABEL).start_us, 3)
+
+
+@claim("P8", at_least(1000), scope="timing", source=Source("Part 1", "2.32 ms"))
+def offset(device: Device) -> Figure:
+    """The GPU lane lags behind the CPU lane by milliseconds.
+
+    The offset here is that of a launch: the time for the CPU to reach it and for the GPU to take it up. Something as
+    long as the post's offset exists, the profiler's request for a buffer, but it falls into the warm-up step and is not
+    kept."""
+    return device["matmul_add/eager_64_cold"].per_step(offset_us, "us")
+
+
+@claim("P9", equals(1), scope="this-gpu", source=Source("Part 1", "one, before any operation"))
+def request_before_work(device: Device) -> Figure:
+    """With wait=0 and warmup=0 an Activity Buffer Request stands before the first work on the GPU."""
+    run = device["matmul_add/unscheduled"]
+    begin = min((activity.start_us for activity in run.trace.activities), default=0.0)
+    return Figure(len(requests(run.trace, end_us=begin)), origin=run.origin)
+
+
+@claim("P10", equals(1), scope="this-gpu", source=Source("Part 1", "once"))
+def one_request(device: Device) -> Figure:
+    """In twenty steps the Activity Buffer Request occurs once."""
+    run = device["matmul_add/unscheduled_20"]
+    return Figure(len(requests(run.trace)), origin=run.origin)
+
+
+@claim("P11", at_least(1), scope="timing", source=Source("Part 1", "a hole in step #1 only"))
+def holes(device: Device) -> Figure:
+    """The kernels of step #0 follow each other closely; a hole opens between those of step #1.
+
+    The wide hole is in step #0, where add runs for the first time. Loading its kernel is a small part of it; what the
+    CPU did in most of the rest, the trace does not tell. Every later step has a hole as well, because at this size the
+    GPU is done long before the CPU reaches the next launch."""
+    run = device["matmul_add/unscheduled"]
+    first, second = (hole(step).duration_us for step in run.steps[:2])
+    display = f"{format_value(first, 'us')} in step #0, {format_value(second, 'us')} in step #1"
+    return Figure(second / first, "x", origin=run.origin, display=display)
+
+
+@claim("P12", at_least(1), scope="this-gpu", source=Source("Part 1", "another buffer request"))
+def request_in_second_hole(device: Device) -> Figure:
+    """The hole of step #1 is one more buffer request.
+
+    No buffer request falls into that hole. It is the time that the CPU took to reach the second launch, and the steps
+    after it have shorter ones. Look at what overlaps a gap before you name it."""
+    run = device["matmul_add/unscheduled"]
+    second = hole(run.steps[1])
+    return Figure(len(requests(run.trace, second.start_us, second.end_us)), origin=run.origin)
+
+
+@claim("O-M9", equals(0), scope="this-gpu")
+def no_request_left(device: Device) -> Figure:
+    """With a warm-up step in the schedule no buffer request is left in the trace."""
+    run = device["matmul_add/eager_64_cold"]
+    return Figure(len(requests(run.trace)), origin=run.origin)
+
+
+def buffer_request(device: Device) -> Figure:
+    """How long the profiler's request for a buffer takes."""
+    run = device["matmul_add/unscheduled"]
+    us = sorted(request.duration_us for request in requests(run.trace))
+    return Figure(statistics.median_low(us), "us", (us[0], us[-1]) if us[0] != us[-1] else None, run.origin)
+
+
+FIGURES = {
+    "first_gap": first_gap,
+    "first_gap_warmed": first_gap_warmed,
+    "steps_kept": lambda device: Figure(len(device["matmul_add/eager_64"].steps)),
+    "offset": offset,
+    "buffer_request": buffer_request,
+}
+
+
+def guess_warmup(device: Device) -> Html:
+    """Whether a warm-up before the profiler makes all kept steps alike."""
+    yes, no = "Yes, all kept steps then take about as long", "No, the first kept step stays the longest"
+    return guess_choice(device, "claim:P7", f"holds={yes}", f"differs={no}")
+
+
+def traces(device: Device) -> Html:
+    """Links to recorded traces that no picture shows."""
+    recorded = [name for name in FURTHER if name in device.recorded_names("matmul_add")]
+    links = (f'<a href="../recordings/{device.name}/matmul_add/{name}.trace.json.gz">{name}</a>' for name in recorded)
+    return Html(f"<p>Further traces of this chapter: {', '.join(links)}.</p>")
+
+
+def first_kept(device: Device) -> Html:
+    """The first two kept steps of a cold and of a warmed process as a picture, on one scale."""
+    runs = {"Cold": device["matmul_add/eager_64_cold"], "Warmed": device["matmul_add/eager_64"]}
+    steps = {f"{process}, {step.name}": (step, LABEL) for process, run in runs.items() for step in run.steps[:2]}
+    caption = "The first two kept steps of a cold and of a warmed process"
+    return draw_steps(steps, caption, ident=chart_id("timeline", device, caption))
+
+
+def first_steps(device: Device) -> Html:
+    """The first steps of a process, all kept: holes, buffer requests, queries."""
+    run = device["matmul_add/unscheduled"]
+    rows: list[Sequence[Cell]] = []
+    for step in run.steps:
+        spans = (format_value(us, "us") for us in (step.end_us - step.start_us, hole(step).duration_us))
+        inside = len(requests(run.trace, step.start_us, step.end_us))
+        rows.append([code(step.name), *spans, inside, sum(map(is_query, step.calls)), len(step.calls)])
+    head = ["step", "CPU time", "hole", "buffer requests", "occupancy queries", "CUDA calls"]
+    return table("wait=0, warmup=0, active=5: the first five steps", head, rows)
+
+
+def first_calls(device: Device) -> Html:
+    """The CUDA calls of the very first step by name, beside those of the step after it."""
+    first, second = (Counter(call.name for call in step.calls) for step in device["matmul_add/unscheduled"].steps[:2])
+    rows: list[Sequence[Cell]] = [[code(name), count, second[name]] for name, count in first.most_common()]
+    return details("Every CUDA call of the first step", table("By name", ["call", "step #0", "step #1"], rows))

@@ -1,0 +1,191 @@
+"""One eager forward: which kernels run, in which order, and for which operators."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Mapping
+from dataclasses import replace
+
+from snippets.lab.finding import Device, Figure, Measure, Run, Source, between, claim, equals, matches
+from snippets.lab.trace.averages import key_averages
+from snippets.lab.trace.events import Step
+from snippets.mlp.findings.steps import gemms, matmul_shapes, op_name, order, pointwise, pointwise_bytes
+
+METADATA_OPS = {"aten::t", "aten::transpose", "aten::as_strided", "aten::reshape", "aten::view", "aten::_unsafe_view"}
+A100_GEMMS = r"(ampere_bf16_s16816gemm_bf16_128x128[^,]*), \1, ampere_bf16_s16816gemm_bf16_128x256[^,]*"
+A100_NAMES = "ampere_bf16_s16816gemm_bf16_128x128_…_stages_32x5_tn twice, then …_128x256_…_stages_64x3_tn"
+SHAPES = "[8192,768]x[768,3072], [8192,768]x[768,3072], [8192,3072]x[3072,768]"
+
+
+def gemm_kernels(run: Run) -> Figure:
+    """Names of the three GEMM kernels, in short where gate and up run one."""
+    names = run.per_step(lambda step: ", ".join(kernel.name for kernel in gemms(step)))
+    gate, up, down = str(names.value).split(", ")
+    return replace(names, display=f"{gate} twice, then {down}") if gate == up else names
+
+
+def pointwise_us(run: Run, index: int = 0) -> Figure:
+    """Time of a pointwise kernel in the trace."""
+    return run.per_step(lambda step: pointwise(step)[index].duration_us, "us")
+
+
+def moved_bytes(run: Run) -> Figure:
+    """What the pointwise kernels of a step have to move together."""
+    return run.per_step(lambda step: sum(pointwise_bytes(step)), "bytes")
+
+
+def copy_share(run: Run) -> Figure:
+    """The rate at which the first pointwise kernel moves what it has to, in percent of a plain copy's."""
+    copy = run.ceiling("copy").rate
+    return run.per_step(lambda step: 100 * pointwise_bytes(step)[0] / pointwise(step)[0].duration_us * 1e6 / copy, "%")
+
+
+@claim("M1", equals("mm, mm, gelu, mul, mm"), source=Source("Part 2", "5 kernels: GEMM, GEMM, GELU, mul, GEMM"))
+def kernels_in_order(device: Device) -> Figure:
+    """One eager forward runs exactly five kernels, in this order: GEMM, GEMM, GELU, multiplication, GEMM."""
+    return device["mlp/eager"].per_step(order)
+
+
+@claim("M2", matches(A100_GEMMS), scope="this-gpu", source=Source("Part 2", A100_NAMES))
+def a100_names(device: Device) -> Figure:
+    """gate and up run ampere_bf16_s16816gemm_bf16_128x128_…_stages_32x5_tn, down runs …_128x256_…_stages_64x3_tn.
+
+    cuBLAS brings kernels of their own for Hopper, nvjet_sm90_*. The pattern carries over: one kernel for the two equal
+    products, another for the third. The names do not, nor does what one learned to read from them. Compare names within
+    a machine, never between two.
+    """
+    return gemm_kernels(device["mlp/eager"])
+
+
+@claim(
+    "M3",
+    equals("GeluCUDAKernelImpl 4 wide, MulFunctor 4 wide"),
+    scope="this-gpu",
+    source=Source("Part 2", "<4, …> in both"),
+)
+def templates(device: Device) -> Figure:
+    """The pointwise kernels are vectorized_elementwise_kernel<4, GeluCUDAKernelImpl…> and <4, …MulFunctor…>.
+
+    The same two templates, twice as wide. The number is how many elements a thread loads at once: PyTorch builds the
+    width of eight only for compute capability 9 and 10 and uses at most four elsewhere. A name that changes between
+    GPUs need not mean that the algorithm did.
+    """
+    expression = r"vectorized_elementwise_kernel<(\d+).*?(GeluCUDAKernelImpl|MulFunctor)"
+
+    def widths(step: Step) -> str:
+        names = (re.search(expression, kernel.name) for kernel in pointwise(step))
+        return ", ".join(f"{match[2]} {match[1]} wide" for match in names if match)
+
+    return device["mlp/eager"].per_step(widths)
+
+
+@claim(
+    "M4",
+    equals("3 of 3 GEMMs, 0 of 2 pointwise"),
+    scope="this-gpu",
+    source=Source("Part 2", "3 queries a forward, one for each GEMM"),
+)
+def queries(device: Device) -> Figure:
+    """Each GEMM asks cudaOccupancyMaxActiveBlocksPerMultiprocessor before its launch; GELU and the multiplication
+    do not.
+
+    No question in these steps; the chapter Matmul and add saw cuBLAS ask in a process's first step only, and remember.
+    The rule that a query announces a GEMM finds none in later steps: read the operator above a launch instead.
+    """
+
+    def count(step: Step, *names: str) -> str:
+        ops = [op for op in step.ops if op.name in names]
+        return f"{sum(any('Occupancy' in call.name for call in step.calls_in(op)) for op in ops)} of {len(ops)}"
+
+    return device["mlp/eager"].per_step(
+        lambda step: f"{count(step, 'aten::mm')} GEMMs, {count(step, 'aten::gelu', 'aten::mul')} pointwise"
+    )
+
+
+def only_mm_works(figure: Figure) -> bool:
+    """Whether the chain is as expected, and all metadata operators are among those without work on the GPU."""
+    working, _, idle = str(figure.value).partition("; none: ")
+    is_mm = working == "aten::linear > aten::matmul > aten::mm; GPU work: aten::mm"
+    return is_mm and {*idle.split(", ")} >= METADATA_OPS
+
+
+@claim(
+    "M5", only_mm_works, source=Source("Part 2", "about six names for each linear, of which mm alone reaches the GPU")
+)
+def metadata_only(device: Device) -> Figure:
+    """In each aten::linear the chain linear > matmul > mm reaches the GPU, and only through mm: t, transpose,
+    as_strided, reshape, view and _unsafe_view launch nothing."""
+    figure = device["mlp/eager"].per_step(inside_linear)
+    return replace(figure, display=str(figure.value).replace("aten::", ""))
+
+
+def inside_linear(step: Step) -> str:
+    """`chain; names that reach the GPU; names that do not`, of all that runs inside `aten::linear`."""
+    chains = [[above.name for above in op.chain] for op in step.ops]
+    inside = [chain[chain.index("aten::linear") :] for chain in chains if "aten::linear" in chain]
+    to_mm = sorted({" > ".join(chain) for chain in inside if chain[-1] == "aten::mm"})
+    working = working_ops(step)
+    idle = sorted({chain[-1] for chain in inside} - set(working.split(", ")))
+    return f"{' and '.join(to_mm)}; GPU work: {working}; none: {', '.join(idle)}"
+
+
+def working_ops(step: Step) -> str:
+    """Of the operators that run inside `aten::linear`, those that put work on the GPU themselves."""
+    inside = {op.name for op in step.ops if any(above.name == "aten::linear" for above in op.chain)}
+    return ", ".join(sorted({op_name(activity) for activity in step.activities} & inside))
+
+
+@claim("M6", equals(SHAPES), source=Source("Part 2", "the same shapes, 38.7 GFLOP each"))
+def shapes(device: Device) -> Figure:
+    """The products are [8192,768]x[768,3072] twice and [8192,3072]x[3072,768]: equally many floating-point
+    operations."""
+    return device["mlp/eager"].per_step(
+        lambda step: ", ".join(f"[{m},{k}]x[{k},{n}]" for m, k, n in matmul_shapes(step))
+    )
+
+
+@claim("M7", between(4, 17), scope="timing", source=Source("Part 2", "0.19 ms, 0.19 ms and 0.17 ms"))
+def down_is_faster(device: Device) -> Figure:
+    """Down is about a tenth faster than gate and up, which do the same amount of work."""
+
+    def percent(step: Step) -> float:
+        gate, up, down = (kernel.duration_us for kernel in gemms(step))
+        return 100 * (1 - down / statistics.fmean((gate, up)))
+
+    return device["mlp/eager"].per_step(percent, "%")
+
+
+def idle_over_mm(device: Device) -> Figure:
+    """Own CPU time of the operators that launch nothing themselves, in percent of that of `aten::mm`."""
+    rows = [row for row in key_averages(device["mlp/eager"].trace) if row.name.startswith("aten::")]
+    idle = math.fsum(row.self_cpu_us for row in rows if not row.self_gpu_us)
+    mm = math.fsum(row.self_cpu_us for row in rows if row.name == "aten::mm")
+    return Figure(100 * idle / mm, "%", origin="mlp/eager, sums over its trace")
+
+
+def clock(device: Device) -> Figure:
+    """The clock of the multiprocessors just after timing."""
+    mhz = device["mlp/eager"].environment.clocks["sm_mhz"]
+    return Figure(mhz, display=f"{mhz:,.0f} MHz", origin="nvidia-smi, just after timing")
+
+
+FIGURES: Mapping[str, Measure] = {
+    "order": kernels_in_order,
+    "gate_gemm": lambda device: device["mlp/eager"].per_step(lambda step: gemms(step)[0].name),
+    "down_gemm": lambda device: device["mlp/eager"].per_step(lambda step: gemms(step)[2].name),
+    "gemm_kinds": lambda device: device["mlp/eager"].per_step(lambda step: len({one.name for one in gemms(step)})),
+    "working_op": lambda device: device["mlp/eager"].per_step(working_ops),
+    "chain_over_mm": idle_over_mm,
+    "gate_us": lambda device: device["mlp/eager"].per_step(lambda step: gemms(step)[0].duration_us, "us"),
+    "gelu_us": lambda device: pointwise_us(device["mlp/eager"], 0),
+    "gelu_of_gate": lambda device: device["mlp/eager"].per_step(
+        lambda step: 100 * pointwise(step)[0].duration_us / gemms(step)[0].duration_us, "%"
+    ),
+    "mul_us": lambda device: pointwise_us(device["mlp/eager"], 1),
+    "gemm_flops": lambda device: device["mlp/eager"].per_step(lambda s: 2 * math.prod(matmul_shapes(s)[0]), "flop"),
+    "eager_bytes": lambda device: moved_bytes(device["mlp/eager"]),
+    "gelu_percent": lambda device: copy_share(device["mlp/eager"]),
+    "clock": clock,
+}

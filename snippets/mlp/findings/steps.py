@@ -1,0 +1,73 @@
+"""What the steps of the chapter's traces have in common: three matmuls, and a pointwise part of one kernel or two."""
+
+from __future__ import annotations
+
+import math
+
+from snippets.lab.finding import TraceError
+from snippets.lab.trace.events import GpuActivity, Step
+from snippets.lab.trace.work import step_work
+
+VARIANTS = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
+BF16_BYTES = 2
+
+
+def op_name(activity: GpuActivity) -> str:
+    """Name of the operator that launched an activity, empty where the trace names none."""
+    return activity.op.name if activity.op else ""
+
+
+def order(step: Step) -> str:
+    """Operators that launched the kernels of a step, in the kernels' order."""
+    return ", ".join(op_name(kernel).removeprefix("aten::") for kernel in step.kernels)
+
+
+def gemms(step: Step) -> tuple[GpuActivity, ...]:
+    """The kernels of `aten::mm`, in order: gate, up, down. Raises `TraceError` when they are not three."""
+    kernels = tuple(kernel for kernel in step.kernels if op_name(kernel) == "aten::mm")
+    if len(kernels) != 3:
+        raise TraceError(f"{step.name} has {len(kernels)} matmuls instead of three; make record CHAPTER=mlp")
+    return kernels
+
+
+def matmul_shapes(step: Step) -> list[tuple[int, int, int]]:
+    """(M, K, N) of each matmul of a step."""
+    shapes = [kernel.op.input_shapes for kernel in gemms(step) if kernel.op]
+    return [(left[0], left[1], right[1]) for left, right, *_ in shapes]
+
+
+def gate_elements(step: Step) -> int:
+    """Elements of the tensor that the gate's GEMM writes."""
+    return math.prod(matmul_shapes(step)[0][::2])
+
+
+def pointwise(step: Step) -> tuple[GpuActivity, ...]:
+    """The other kernels: GELU and the multiplication, or the one that does both."""
+    return tuple(kernel for kernel in step.kernels if op_name(kernel) != "aten::mm")
+
+
+def launch_size(kernel: GpuActivity) -> tuple[int, int]:
+    """Blocks of a launch and threads of a block; 0 where the trace lacks them."""
+    return math.prod(kernel.grid or (0,)), math.prod(kernel.block or (0,))
+
+
+def fused_work(step: Step) -> dict[int, tuple[int, int]]:
+    """What a trace lacks: a kernel that fuses reads the results of two GEMMs and writes a factor of the third.
+
+    No FLOPs, and these bytes, by the kernel's index in its step; nothing for a step with two pointwise kernels.
+    """
+    kernels = pointwise(step)
+    if len(kernels) != 1:
+        return {}
+    gate, up, down = matmul_shapes(step)
+    moved = BF16_BYTES * (gate[0] * gate[2] + up[0] * up[2] + down[0] * down[1])
+    return {step.activities.index(kernels[0]): (0, moved)}
+
+
+def pointwise_bytes(step: Step) -> list[int]:
+    """What each pointwise kernel has to move. Raises `TraceError` where the trace lacks shapes."""
+    works = dict(zip(step.activities, step_work(step, fused_work), strict=True))
+    known = [work.bytes for kernel in pointwise(step) if (work := works[kernel])]
+    if len(known) < len(pointwise(step)):
+        raise TraceError(f"{step.name} does not tell the shapes of its operators; make record CHAPTER=mlp")
+    return known

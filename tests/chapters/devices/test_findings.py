@@ -1,0 +1,127 @@
+"""The pages devices and measuring: exact rates from recordings written by hand, and the book's own recordings."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from snippets.devices.findings import (
+    STEPS,
+    capture_us,
+    ceilings,
+    circumstances,
+    copy_in_graph_over_stream,
+    gpu_and_cpu,
+    sessions_of,
+    steps_below_roof,
+)
+from snippets.lab.finding import Device, NotRecorded, format_value
+from snippets.lab.finding.book import judge
+from snippets.lab.recording.loading import load_recordings
+from snippets.lab.recording.schema import Ceiling, Recording
+from tests.lab import samples
+from tests.lab.samples import BOOK
+
+ONE_MS = samples.timing(990.0, 1000.0, 1010.0)
+
+
+def cells(table: str) -> list[list[str]]:
+    rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
+    return [[samples.Markup(cell).text for cell in re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row)] for row in rows]
+
+
+def save_session(root: Path, name: str, session: str, *limits: Ceiling) -> Device:
+    recording = samples.sample(f"devices/{name}", session=session, ceilings=limits, has_trace=False)
+    return samples.save_all(root, recording)
+
+
+def test_ceilings_by_size_with_their_median_and_bounds_over_sessions(tmp_path: Path) -> None:
+    large, small = (Ceiling(f"matmul {size}", 600, 2_000_000, ONE_MS) for size in ("1024x32x64", "64x64x64"))
+    for session, gigabytes in (("a", 3), ("b", 1), ("c", 2)):
+        copy = Ceiling("copy", gigabytes * 1_000_000_000, 0, ONE_MS)
+        save_session(tmp_path, session, session, copy, large, small)
+    device = save_session(tmp_path, "d", "d", Ceiling("matmul 8192x8192x8192", 600, 4_000_000, ONE_MS))
+    assert cells(ceilings(device)) == [
+        ["ceiling", "median", "lowest session", "highest session", "sessions"],
+        ["copy", "2.00 TB/s", "1.00 TB/s", "3.00 TB/s", "3"],
+        ["matmul 8192x8192x8192", *["4.00 GFLOP/s"] * 3, "1"],
+        ["matmul 64x64x64", *["2.00 GFLOP/s"] * 3, "3"],
+        ["matmul 1024x32x64", *["2.00 GFLOP/s"] * 3, "3"],
+    ]
+
+
+def with_environment(name: str, date: str, driver: str, *, timed: bool = True, **clocks: float) -> Recording:
+    environment = samples.environment(date=date, driver=driver, clocks=clocks)
+    points = (samples.point(timed=samples.timings() if timed else None),)
+    return samples.sample(f"devices/{name}", environment=environment, points=points, has_trace=False)
+
+
+def test_environments_are_those_of_timed_recordings(tmp_path: Path) -> None:
+    timed = with_environment("timed", "2026-01-01", "at work")
+    untimed = with_environment("untimed", "2999-01-01", "idle", timed=False)
+    device = samples.save_all(tmp_path, timed, untimed)
+    assert [each.driver for each in sessions_of(device.root, device.name)] == ["at work"]
+    alone = samples.save_all(tmp_path / "other", untimed)
+    with pytest.raises(NotRecorded, match=r"no timed recording for nvidia-sample; there run make record"):
+        sessions_of(alone.root, alone.name)
+
+
+def test_clocks_are_bounds_over_sessions_and_the_rest_is_the_latest(tmp_path: Path) -> None:
+    late = with_environment("late", "2026-02-02", "new", sm_mhz=1980.0, power_w=337.4)
+    middle = with_environment("middle", "2026-02-01", "old", sm_mhz=1290.4, power_w=685.0)
+    early = with_environment("early", "2026-01-31", "oldest", sm_mhz=1500.0)
+    rows = dict(cells(circumstances(samples.save_all(tmp_path / "three", middle, late, early))))
+    assert (rows["driver"], rows["last recorded"]) == ("new", "2026-02-02")
+    assert (rows["SM clock under load"], rows["power under load"]) == ("1290 to 1980 MHz", "337 to 685 W")
+    assert rows["temperature"] == "–", "nobody read it"
+    rows = dict(cells(circumstances(samples.save_all(tmp_path / "one", late))))
+    assert rows["SM clock under load"] == "1980 MHz"
+
+
+def test_every_recorded_device_has_a_column(tmp_path: Path) -> None:
+    recording = samples.sample("devices/copy", has_trace=False)
+    for name in ("nvidia-a", "nvidia-b"):
+        device = samples.save_all(tmp_path, recording, device=name)
+    assert cells(circumstances(device))[0] == ["", "NVIDIA Sample", "NVIDIA Sample"]
+
+
+def test_every_ceiling_of_the_book_is_in_the_table() -> None:
+    names = {ceiling.name for each in load_recordings(BOOK.root, BOOK.name) for ceiling in each.ceilings}
+    assert {row[0] for row in cells(ceilings(BOOK))[1:]} == names
+
+
+def test_the_book_s_steps_are_shown_by_their_timings() -> None:
+    run = BOOK["linear/eager"]
+    bars = cells(gpu_and_cpu(BOOK))
+    assert [row[:3] for row in bars if row[0] == "a linear layer"] == [
+        ["a linear layer", "GPU", run.time().text],
+        ["a linear layer", "CPU", run.time("enqueue").text],
+    ]
+    below = {row[0]: row[1:3] for row in cells(steps_below_roof(BOOK))[1:]}
+    rate = format_value(run.point.flops / run.timing().median_us * 1e6, "flop/s")
+    assert below["linear"] == [f"{run.point.flops / run.point.bytes:.1f}", rate]
+    assert list(below) == list(STEPS)
+
+
+def test_without_recordings_the_page_names_the_command(tmp_path: Path) -> None:
+    with pytest.raises(NotRecorded, match="make record"):
+        circumstances(samples.device(tmp_path))
+
+
+@pytest.mark.parametrize(("in_graph_us", "status"), [(1000.0, "differs"), (2000.0, "holds")])
+def test_the_claim_about_copies_needs_a_difference(tmp_path: Path, in_graph_us: float, status: str) -> None:
+    times = {"copy": 1000.0, "copy_in_graph": in_graph_us}
+    for name, us in times.items():
+        points = (samples.point(timed=samples.timings(0.99 * us, us, 1.01 * us)),)
+        device = samples.save_all(tmp_path, samples.sample(f"devices/{name}", points=points, has_trace=False))
+    assert judge(copy_in_graph_over_stream, "devices", device).status == status
+
+
+def test_a_group_took_its_time_once(tmp_path: Path) -> None:
+    seconds = {"a": ("first", 10.0), "b": ("first", 10.0), "c": ("second", 2.5)}
+    for name, (session, capture_s) in seconds.items():
+        recording = samples.sample(f"devices/{name}", session=session, capture_s=capture_s, has_trace=False)
+        device = samples.save_all(tmp_path, recording)
+    assert (capture_us(device).value, capture_us(device).text) == (12.5e6, "12.5 s")

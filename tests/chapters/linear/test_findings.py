@@ -1,0 +1,175 @@
+"""The chapter linear's figures and what its page shows, on the book's recordings and on changed copies of them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from snippets.lab.finding import TraceError, ratio_of_kinds
+from snippets.lab.finding.book import findings
+from snippets.linear.findings.costs import (
+    biases,
+    cheaper,
+    gpu_and_cpu,
+    guess_cheaper,
+    layouts,
+    row_and_matrix,
+    wide_regimes,
+    wide_roofline,
+)
+from snippets.linear.findings.costs import copies as bias_copies
+from snippets.linear.findings.layer import (
+    chains,
+    changed_by_compiling,
+    eager_and_compiled,
+    launched_by,
+    new_strides_table,
+    strides_table,
+    transpose_share,
+    values_table,
+)
+from tests.chapters.linear.copies import Copies, Event, always, second_kernel
+from tests.lab.samples import BOOK
+
+FIGURES = findings("linear").figures
+
+
+def flat(shown: str) -> str:
+    return "".join(shown.splitlines())
+
+
+def numbers(*cells: str) -> str:
+    return "".join(f'<td class="number">{cell}</td>' for cell in cells)
+
+
+def test_figures_are_the_arithmetic_of_the_timings(copies: Copies) -> None:
+    copies.retime("linear/eager", interleaved=always(4.0), enqueue=always(36.0, 21), from_python=always(40.0, 21))
+    copies.retime("linear/compiled", enqueue=always(90.0, 21))
+    assert {name: FIGURES[name](copies.device).text for name in ("idle", "replay", "compiled_cpu")} == {
+        "idle": "90.0 %",
+        "replay": "10.0x",
+        "compiled_cpu": "2.50x",
+    }
+    assert ratio_of_kinds(copies.device["linear/eager"], "enqueue").text == "9.00x"
+
+
+@pytest.mark.parametrize(
+    ("interleaved", "enqueue", "value"),
+    [(10.0, 40.0, "neither"), (8.0, 41.0, "the GPU"), (9.5, 20.0, "the CPU"), (8.0, 20.0, "both")],
+)
+def test_cheaper_is_what_takes_a_tenth_less(interleaved: float, enqueue: float, value: str, copies: Copies) -> None:
+    copies.retime("linear/eager", interleaved=always(10.0), enqueue=always(40.0, 21))
+    copies.retime("linear/compiled", interleaved=always(interleaved), enqueue=always(enqueue, 21))
+    figure = cheaper(copies.device)
+    assert figure.value == value
+    assert figure.text == f"{interleaved / 10:.2f}x on the GPU, {enqueue / 40:.2f}x on the CPU"
+
+
+def test_each_piece_of_gpu_work_has_an_operator(copies: Copies) -> None:
+    assert launched_by(copies.device).text == "aten::addmm"
+    copies.edit("linear/eager", second_kernel)
+    assert launched_by(copies.device).text == "aten::addmm, aten::addmm"
+
+
+def test_the_share_of_the_transpose_is_that_of_the_middle_step(copies: Copies) -> None:
+    def timed(events: list[Event]) -> list[Event]:
+        us = {"aten::linear": [100.0, 80.0, 50.0], "aten::t": [10.0, 20.0, 10.0]}
+        for one in sorted(events, key=lambda one: float(one.get("ts", 0))):
+            if one.get("cat") == "cpu_op" and one["name"] in us:
+                one["dur"] = us[one["name"]].pop(0)
+        return events
+
+    copies.edit("linear/eager", timed)
+    figure = transpose_share(copies.device)
+    assert (figure.value, figure.spread) == (20.0, (10.0, 25.0))
+    copies.rename("linear/eager", "aten::t", "aten::mT")
+    with pytest.raises(TraceError, match="has no aten::t"):
+        transpose_share(copies.device)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_conclusive_and_has_a_text(name: str) -> None:
+    figure = FIGURES[name](BOOK)
+    assert figure.text
+    assert figure.conclusive
+
+
+def test_tables_hold_what_they_show(copies: Copies) -> None:
+    eager, wide = copies.kernels("linear/eager"), copies.kernels("linear/eager_wide")
+    tree = chains(copies.device)
+    order = ("<p>eager:", "aten::linear<", "aten::t<", "aten::addmm<", "<p>compiled:", "TorchDynamo Cache Lookup<")
+    assert sorted(order, key=tree.index) == list(order)
+    listed = flat(biases(copies.device))
+    assert "<td>addmm, a matrix of bias</td><td>64x64</td><td><button" in listed
+    assert (listed.count("Memcpy DtoD"), listed.count(f'title="{eager}"')) == (4, 1), "each copy in title and popover"
+    assert f"<td>(1, 1024)</td>{numbers('2')}" in flat(new_strides_table(copies.device))
+    factors = flat(layouts(copies.device))
+    assert f"<td>1024x4096 transposed<small>strides (1, 1024)</small></td><td>{wide[-3:]}</td><td><button" in factors
+    assert factors.count("as stored<small>") == 2
+
+
+def test_pictures_show_the_gpu_work_of_their_steps() -> None:
+    assert [row_and_matrix(BOOK).count(f'class="slice {kind}"') for kind in ("gemm", "copy")] == [2, 1]
+    assert [eager_and_compiled(BOOK).count(f'class="slice {kind}"') for kind in ("gemm", "copy")] == [2, 0]
+
+
+def test_compiling_changes_no_kernel_unless_it_does(copies: Copies) -> None:
+    assert changed_by_compiling(copies.device).count("= same") == 1
+    copies.rename("linear/compiled", copies.kernels("linear/compiled"), "triton_tem_fused_addmm_0")
+    assert changed_by_compiling(copies.device).count("→ replaced") == 1
+
+
+def test_charts_are_of_the_timings(copies: Copies) -> None:
+    copies.retime("linear/compiled_wide", interleaved=always(7.0), enqueue=always(70.0, 21))
+    bars = flat(gpu_and_cpu(copies.device))
+    assert f"<td>compiled, 64x1024→4096</td><td>GPU</td>{numbers('7.00 µs', '7.00 to 7.00 µs')}" in bars
+    assert f"<td>compiled, 64x1024→4096</td><td>CPU</td>{numbers('70.0 µs', '70.0 to 70.0 µs')}" in bars
+    flops = copies.device["linear/eager_wide"].points[0].flops
+    copies.retime("linear/sweep_eager", 64, interleaved=always(flops / 1e6))
+    roofline = flat(wide_roofline(copies.device))
+    assert f"<td>64 rows</td>{numbers('59.3', '1.00 TFLOP/s')}" in roofline
+    assert [f"<td>{rows}</td>" in roofline for rows in ("1 row", "4,096 rows", "16,384 rows")] == [True, True, False]
+    copies.retime("linear/sweep_eager", enqueue=always(30.0, 21))
+    regimes = wide_regimes(copies.device)
+    assert "eager: overhead-bound up to 1,024 rows" in regimes
+    assert "compiled: overhead-bound up to 4,096 rows" in regimes
+
+
+def test_copies_are_read_and_written(copies: Copies) -> None:
+    def two_us(events: list[Event]) -> list[Event]:
+        return [one | {"dur": 2.0} if one.get("cat") == "gpu_memcpy" else one for one in events]
+
+    copies.edit("matmul_add/matrix_bias_64", two_us)
+    copies.retime("matmul_add/matrix_bias_64", interleaved=always(6.0))
+    copies.retime("matmul_add/row_bias_64", interleaved=always(4.0))
+    rows = re.findall(r"<tr><td>([^<]+)</td><td class=\"number\">([^<]+)", flat(bias_copies(copies.device)))
+    assert dict(rows) == {
+        "read and written": "16.4 kB",
+        "time of the copy": "2.00 µs",
+        "rate": "8.19 GB/s",
+        "share of the step in GPU time": "50.6 %",
+        "step with a matrix over one with a row": "1.50x",
+    }
+
+
+def test_the_table_of_strides_says_what_it_was_given() -> None:
+    given = {"m": ((3, 2), (2, 1)), "same memory": False, "m.t().flatten()": [0, 2], "<b>": "<i>"}
+    shown = flat(values_table(given))
+    assert "<td><code>m</code></td><td>shape (3, 2), strides (2, 1)</td>" in shown
+    assert "<td><code>same memory</code></td><td>no</td>" in shown
+    assert "<td>[0, 2]</td>" in shown
+    assert "<td><code>&lt;b&gt;</code></td><td>&lt;i&gt;</td>" in shown
+
+
+def test_the_matrix_small_enough_to_see() -> None:
+    rows = flat(strides_table(BOOK))
+    assert "<td><code>m</code></td><td>shape (3, 2), strides (2, 1)</td>" in rows
+    assert "<td><code>m.t()</code></td><td>shape (2, 3), strides (1, 2)</td>" in rows
+    assert "<td><code>same memory</code></td><td>yes</td>" in rows
+
+
+def test_the_guess_about_compiling_is_answered_by_the_figure(copies: Copies) -> None:
+    copies.retime("linear/eager", interleaved=always(10.0), enqueue=always(40.0, 21))
+    copies.retime("linear/compiled", interleaved=always(8.0), enqueue=always(20.0, 21))
+    assert "<strong>For both</strong>" in guess_cheaper(copies.device)

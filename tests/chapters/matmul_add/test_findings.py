@@ -1,0 +1,257 @@
+"""How the chapter matmul_add reads traces, its figures, and what its page shows: exact, in the world of the post."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from snippets.lab.finding import Figure, TraceError
+from snippets.lab.finding.book import findings
+from snippets.lab.page import dispatch_tree, kernel_table, profiler_table
+from snippets.matmul_add.findings.compiled import entering, entry, fused, product_runs
+from snippets.matmul_add.findings.costs import (
+    by_hand,
+    by_kernel,
+    copy_rate,
+    cpu_and_gpu,
+    generated,
+    graph_gain,
+    least_bytes,
+)
+from snippets.matmul_add.findings.dispatch import calls, stacks, waits
+from snippets.matmul_add.findings.overhead import (
+    by_size,
+    crossing,
+    crossings,
+    one_step,
+    roof,
+    totals,
+    two_sizes,
+    worth_a_graph,
+)
+from snippets.matmul_add.findings.reading import (
+    busy_percent_of_wait,
+    busy_within_us,
+    closing_wait,
+    first_to_rest,
+    gap_us,
+    hole,
+    self_cpu_us,
+    self_gpu_us,
+)
+from snippets.matmul_add.findings.steps import first_kept, first_steps, guess_warmup, offset_us, traces
+from tests.chapters.matmul_add.world import CODE, GEMM, LAUNCH, QUERY, World, compiled, eager, parsed, point, recorded
+from tests.lab import events, samples
+
+FIGURES = findings("matmul_add").figures
+
+
+def test_totals_are_the_profilers() -> None:
+    trace = parsed(eager(wait_us=100, gemm_us=(5, 6, 7)))
+    assert self_cpu_us(trace) == 3 * 400 + 100, "the steps, and the wait outside of them"
+    assert self_gpu_us(trace) == 5 + 6 + 7 + 3 * 2
+
+
+def test_busy_time_of_a_wait_is_cut_to_the_wait() -> None:
+    # the last step starts at 20_000; its product runs from 20_015 + 500 for 40, its add 1 later for 2
+    trace = parsed(eager(gaps=(5, 5, 5), delay=500, gemm_us=(5, 5, 40), wait_us=30))
+    wait = closing_wait(trace)
+    assert (wait.start_us, wait.end_us) == (20_500, 20_530)
+    assert busy_within_us(trace, wait) == 15
+    assert busy_percent_of_wait(trace) == 50
+
+
+def test_gaps_offsets_and_holes_are_exact(world: World) -> None:
+    content = eager(gaps=(228, 6, 5), delay=300, holes=(7, 1, 1))
+    steps = parsed(content).steps
+    assert [gap_us(step) for step in steps] == [228, 6, 5]
+    assert [offset_us(step) for step in steps] == [528, 306, 305]
+    assert [hole(step).duration_us for step in steps] == [7, 1, 1]
+    world.trace("eager_64", content)
+    ratio = first_to_rest(world.device["matmul_add/eager_64"], gap_us)
+    assert (ratio.value, ratio.unit, ratio.text) == (38, "x", "228 µs, then 6.00 µs and 5.00 µs")
+
+
+def test_what_a_step_has_to_move_is_what_its_operators_read_and_write() -> None:
+    matrix = 2 * 64**2
+    expected = {
+        6 * matrix: eager(),  # mm and add read two and write one each
+        6 * matrix + 4: eager(memset=True),
+        (2 + 4) * matrix - 2: compiled(moved=matrix - 1),  # b copied, then read again by addmm with x and w
+        3 * matrix + 2 * 64: compiled(bias="row"),
+    }
+    assert [least_bytes(parsed(content).steps[1]) for content in expected.values()] == list(expected)
+    divided = parsed(compiled(bias="kernel"))
+    with pytest.raises(TraceError, match="ProfilerStep#3 does not tell what all of its GPU work had to do"):
+        least_bytes(divided.steps[1])
+
+
+def test_a_copy_reads_and_writes() -> None:
+    (copy,) = parsed(compiled(copy_us=10, moved=5_000_000)).steps[0].memcpys
+    assert copy_rate(copy) == 1e12
+
+
+def test_one_step_alone_is_compared_with_nothing(world: World) -> None:
+    world.trace("eager_64", eager((2,)))
+    with pytest.raises(TraceError, match="one step alone"):
+        first_to_rest(world.device["matmul_add/eager_64"], gap_us)
+
+
+def test_crossings(world: World) -> None:
+    sweep = world.device["matmul_add/sweep_eager"]
+    assert crossing(sweep).value == 4096
+    world.recording(recorded("sweep_eager", point(64, 5, 30, 40), has_trace=False))
+    assert crossing(sweep) == Figure(0, display="none of the sizes", origin="NVIDIA Sample, matmul_add/sweep_eager")
+    assert crossings(world.device).value is False
+
+
+def test_up_to_which_size_a_graph_is_worth_it(world: World) -> None:
+    sweep = world.device["matmul_add/sweep_eager"]
+    assert (worth_a_graph(sweep).value, worth_a_graph(sweep).text) == (512, "512")
+    at_the_limit, below_it = point(64, 40, 30, 60), point(512, 40, 30, 59.9)
+    world.recording(recorded("sweep_eager", at_the_limit, below_it, has_trace=False))
+    assert worth_a_graph(sweep).value == 64
+    world.recording(recorded("sweep_eager", below_it, has_trace=False))
+    assert (worth_a_graph(sweep).value, worth_a_graph(sweep).text) == (0, "none of the sizes")
+
+
+def test_the_way_into_compiled_code_is_in_order(world: World) -> None:
+    lookup, wrapper = "TorchDynamo Cache Lookup", "AOTDispatcher Runtime Wrapper Prologue"
+    text = FIGURES["entry"](world.device).text
+    assert text == f"Torch-Compiled Region, {lookup}, {wrapper}, ## Call CompiledFxGraph, aten::addmm"
+    backwards = parsed(compiled(rows=(wrapper, lookup)))
+    assert entry(backwards.steps[0]).split(", ")[1:3] == [wrapper, lookup]
+
+
+def test_the_busiest_operator_has_the_most_time_of_its_own(world: World) -> None:
+    busiest = FIGURES["busiest_op"]
+    assert busiest(world.device).value == "aten::mm", "50 us, less its calls; aten::matmul has 10 beside it"
+    world.trace("eager_64_cold", events.trace_bytes(events.step(2, 0, 10)))
+    with pytest.raises(TraceError, match="no operator in the trace"):
+        busiest(world.device)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_conclusive_and_has_a_text(world: World, name: str) -> None:
+    figure = FIGURES[name](world.device)
+    assert figure.text
+    assert figure.conclusive
+
+
+def test_figures_are_exact(world: World) -> None:
+    expected = {
+        "growth_512": "1.60x",
+        "product_share_4096": "83.3 %",  # 500 of 600 us
+        "matrix_to_row_64": "1.50x",
+        "compiled_launched_64": "2.00x",
+        "copy_rate_4096": "2.03 TB/s",
+        "copy_share_4096": "102 %",
+        "steps_kept": "3",
+        "chain": "ProfilerStep#N > matmul_add > aten::matmul > aten::mm",
+        "wait_busy_4096": "86.8 %",  # of 250 us all but 33 when the work is done, and the hole of 1
+        "compiled_bytes_4096": "201 MB → 201 MB",
+        "row_bytes_4096": "201 MB → 101 MB",
+    }
+    assert {name: FIGURES[name](world.device).text for name in expected} == expected
+
+
+def cells(html: str) -> list[list[str]]:
+    rows = re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)
+    return [[samples.Markup(cell).text for cell in re.findall(r"<t[dh].*?>(.*?)</t[dh]>", row)] for row in rows]
+
+
+def test_the_tables_have_what_was_measured(world: World) -> None:
+    device = world.device
+    assert cells(graph_gain(device))[1] == ["64", "12.0x", "18.0x", "60.0 µs", "90.0 µs", "5.00 µs", "5.00 µs"]
+    assert cells(waits(device))[1][:3] == ["64x64", "1.78 ms", "0 µs"]
+    assert cells(totals(device))[1] == ["64x64", "2.98 ms", "1.78 ms", "21.0 µs", "0.70 %"]
+    rows = cells(first_steps(device))[1:]
+    assert rows[0] == ["ProfilerStep#0", "400 µs", "1.00 µs", "1", "1", "3"]
+    assert [row[2] for row in rows] == ["1.00 µs", "60.0 µs", "1.00 µs", "1.00 µs", "1.00 µs"], "as the claims have it"
+    assert ["stacked", "aten::bmm", QUERY * 4 + LAUNCH] in cells(calls(device))
+    runs = cells(product_runs(device))
+    assert runs[4][0] == "trace eager_4096, ProfilerStep#2"
+    assert runs[-1][1:3] == ["500 µs", "275 TFLOP/s"]
+
+
+def slices(drawing: str) -> list[str]:
+    """What a timeline's slices are called in full."""
+    return [
+        samples.Markup(title).text.split("\n")[0] for title in re.findall(r"<title>(.*?)</title>", drawing, re.DOTALL)
+    ]
+
+
+def headings(drawing: str) -> list[str]:
+    """The steps of a timeline, from above."""
+    return re.findall(r'<text class="heading"[^>]*>([^<]*)<', drawing)
+
+
+def test_pictures_show_the_steps_they_are_about(world: World) -> None:
+    device = world.device
+    assert headings(one_step(device)) == ["Eager, 64x64"]
+    assert slices(one_step(device))[:4] == ["matmul_add", "aten::matmul", "aten::mm", "aten::add"]
+    assert headings(two_sizes(device)) == ["64x64", "4096x4096"]
+    assert "Torch-Compiled Region: 0/0" in slices(entering(device))
+    assert headings(entering(device)) == ["Eager", "Compiled"]
+    assert headings(first_kept(device)) == [
+        f"{process}, ProfilerStep#{number}" for process in ("Cold", "Warmed") for number in (2, 3)
+    ]
+
+
+def test_charts_have_a_step_for_each_recording(world: World) -> None:
+    device = world.device
+    assert [row[:3] for row in cells(by_size(device))[1:]] == [
+        [way, f"{size:,}", us]
+        for way in ("Eager", "Compiled")
+        for size, us in ((64, "5.00 µs"), (512, "8.00 µs"), (4096, "600 µs"))
+    ]
+    assert [row[0] for row in cells(roof(device))[1:]] == ["64x64", "512x512", "4096x4096"]
+    assert cells(roof(device))[3][1:3] == ["1,020", "229 TFLOP/s"], "2n^3 FLOP over 8n^2 bytes; in 600 us"
+    assert cells(cpu_and_gpu(device))[1][:3] == ["Eager, 64x64", "GPU", "10.0 µs"]
+    assert cells(cpu_and_gpu(device))[4][:3] == ["Compiled, 64x64", "CPU", "80.0 µs"]
+    parts = [(row[0], row[2]) for row in cells(by_kernel(device))[1:]]
+    assert [part for variant, part in parts if variant == "addmm, b a row"] == ["cuBLAS GEMM bf16 · 128x256x64 · nn"]
+    assert [variant for variant, part in parts if part == "copy device to device"] == ["Compiled", "addmm, b a matrix"]
+
+
+def test_the_diff_shows_what_became_of_the_addition(world: World) -> None:
+    rows = cells(fused(world.device))
+    changes = {row[0].split()[1]: row[1] for row in rows[1:4]}
+    names = ("Memcpy", GEMM, "elementwise add")
+    listed = {change: [name for name in names if name in text] for change, text in changes.items()}
+    assert listed == {"new": ["Memcpy"], "same": [GEMM], "vanished": ["elementwise add"]}
+    assert ["bytes moved", "201 MB", "201 MB", "0"] in rows
+
+
+def test_lists_of_one_step_name_what_is_in_it(world: World) -> None:
+    device = world.device
+    assert GEMM in samples.Markup(kernel_table(device, "matmul_add/eager_64")).text
+    assert "aten::bmm" in samples.Markup(stacks(device)).text
+    assert "aten::mm" in samples.Markup(dispatch_tree(device, "matmul_add/eager_64")).text
+    assert "aten::mm" in samples.Markup(profiler_table(device, "matmul_add/eager_64")).text
+    assert "extern_kernels.addmm(arg0_1, out=buf0)" in samples.Markup(generated(device)).text
+    assert cells(by_hand(device))[0] == ["", "eager", "compiled", "addmm by hand"]
+    assert cells(by_hand(device))[2] == ["copies", "0", "1", "1"]
+
+
+def test_further_traces_are_those_that_are_recorded(world: World) -> None:
+    world.remove("stacked", "row_bias_4096", "unscheduled_20")
+    assert re.findall(r'href="([^"]*)"', traces(world.device)) == [
+        f"../recordings/nvidia-sample/matmul_add/{name}.trace.json.gz"
+        for name in ("unscheduled", "stacked_input", "compiled_4096")
+    ]
+
+
+def test_the_guess_about_warming_up_is_answered_by_the_claim(world: World) -> None:
+    assert "<strong>Yes, all kept steps then take about as long</strong>" in guess_warmup(world.device)
+    world.trace("eager_64", eager(gaps=(5, 5, 5), widths=(640, 400, 400)))
+    assert "<strong>No, the first kept step stays the longest</strong>" in guess_warmup(world.device)
+
+
+def test_names_are_text(world: World) -> None:
+    world.trace("eager_64", eager(gemm=samples.EVIL[0], call=samples.EVIL[1]))
+    world.recording(recorded("generated_code", data={**CODE, "calls": [samples.EVIL[0]]}, has_trace=False))
+    samples.assert_only_text(kernel_table(world.device, "matmul_add/eager_64"), *samples.EVIL[:2])
+    samples.assert_only_text(calls(world.device), samples.EVIL[1])
+    samples.assert_only_text(generated(world.device), samples.EVIL[0])

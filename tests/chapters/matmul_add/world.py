@@ -1,0 +1,259 @@
+"""Recordings as the first post of the series describes its A100, and what changes them."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from snippets.lab.finding import Device
+from snippets.lab.recording.schema import Ceiling, Point, Recording, Timings
+from snippets.lab.trace.events import Trace
+from snippets.lab.trace.kineto import read_trace
+from tests.lab import events, samples
+
+GEMM = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nn"
+QUERY = "cudaOccupancyMaxActiveBlocksPerMultiprocessor"
+LAUNCH = "cudaLaunchKernel"
+HOPPER: Mapping[str, Any] = {"queries": 0, "call": "cuLaunchKernelEx", "gemm": "nvjet_sm90_bz"}
+"""How `eager` looks on another generation of GPUs."""
+CODE = {
+    "calls": ["buf0 = empty_strided_cuda(1)", "buf0.copy_(arg1_1)", "extern_kernels.addmm(arg0_1, out=buf0)"],
+    "default_folder_is_torchinductor_user": True,
+    "fxgraph_exists": True,
+}
+
+
+class Events(list[dict[str, Any]]):
+    """Kineto events, each launch with the GPU work that it causes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.correlation = 0
+
+    def put(self, call: str, at: float, kind: str = "", start: float = 0, us: float = 1, **more: Any) -> float:
+        """A CUDA call and, with a `kind`, its GPU activity; returns when that ends."""
+        self.correlation += 1
+        self.append(events.launch(self.correlation, at, 2, name=call))
+        if kind == "memcpy":
+            self.append(events.memcpy(self.correlation, start, us, more["moved"]))
+        elif kind == "memset":
+            self.append(events.memset(self.correlation, start, us, 4))
+        elif kind:
+            self.append(events.kernel(kind, self.correlation, start, us, **more))
+        return start + us
+
+    def content(self) -> bytes:
+        return events.trace_bytes(*self, deviceProperties=[{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}])
+
+
+def matrices(count: int, size: int, *, row_first: bool = False, numbers: int = 0) -> dict[str, Any]:
+    """What a trace keeps of an operator's inputs: square matrices in bf16, the first maybe a row, then numbers."""
+    dims: list[list[int]] = [[size, size] for _ in range(count)]
+    if row_first:
+        dims[0] = [size]
+    return {
+        "dims": dims + [[]] * numbers,
+        "strides": [[size, 1][-len(shape) :] for shape in dims] + [[]] * numbers,
+        "types": ["c10::BFloat16"] * count + ["Scalar"] * numbers,
+    }
+
+
+def eager(
+    numbers: tuple[int, ...] = (2, 3, 4),
+    *,
+    product: str = "aten::mm",
+    queries: int = 1,
+    call: str = LAUNCH,
+    gaps: tuple[float, ...] = (228, 6, 5),
+    widths: tuple[float, ...] = (400, 400, 400),
+    delay: float = 2300,
+    gemm: str = GEMM,
+    gemm_us: tuple[float, ...] = (5, 5, 5),
+    holes: tuple[float, ...] = (1, 1, 1),
+    requests: tuple[float, ...] = (),
+    wait_us: float = 1780,
+    registers: int = 32,
+    extra_kernel: bool = False,
+    memset: bool = False,
+    size: int = 64,
+) -> bytes:
+    """Steps of matmul and add, 10 ms apart, as the post saw them unless said otherwise."""
+    found, two = Events(), matrices(2, size)
+    for index, number in enumerate(numbers):
+        step = 10_000.0 * index
+        start = step + 10 + gaps[index]
+        found += [
+            events.step(number, step, widths[index]),
+            events.annotation("matmul_add", step + 10, widths[index] - 20),
+            events.op("aten::matmul", start, 60, external=100 * index + 1, **two),
+            events.op(product, start + 2, 50, external=100 * index + 2, **two),
+            events.op("aten::add", start + 65, 20, external=100 * index + 3, **two),
+        ]
+        for which in range(queries):
+            found.put(QUERY, start + 5 + 3 * which)
+        if memset:
+            found.put("cudaMemsetAsync", start + 20, "memset", start + delay - 5)
+        end = found.put(call, start + 30, gemm, start + delay, gemm_us[index])
+        adds = {"registers per thread": registers, "shared memory": 0}
+        end = found.put(LAUNCH, start + 70, "elementwise add", end + holes[index], 2, **adds)
+        if extra_kernel:
+            found.put(LAUNCH, start + 75, "another", end + 1, 2)
+    found += [events.overhead("Activity Buffer Request", at, 100) for at in requests]
+    found.append(events.launch(999_999, 10_000.0 * (len(numbers) - 1) + 500, wait_us, name="cudaDeviceSynchronize"))
+    return found.content()
+
+
+def compiled(
+    *,
+    gemm: str = GEMM,
+    bias: str = "memcpy",
+    product: str = "aten::addmm",
+    hashes: tuple[str, ...] = ("abc", "abc", "abc"),
+    rows: tuple[str, ...] = ("TorchDynamo Cache Lookup", "AOTDispatcher Runtime Wrapper Prologue"),
+    copy_us: float = 33,
+    moved: int = 2 * 4096**2,
+    copy_call: str = "cudaMemcpyAsync",
+    queries: int = 1,
+    memset: bool = False,
+    size: int = 64,
+) -> bytes:
+    """Steps of addmm with a copy of b before it, inside the rows of a compiled call."""
+    found, three = Events(), matrices(3, size, row_first=bias == "row", numbers=2)
+    for index, digest in enumerate(hashes):
+        step = 10_000.0 * index
+        found += [
+            events.step(index + 2, step, 500),
+            events.annotation("matmul_add", step + 10, 480),
+            events.op("Torch-Compiled Region: 0/0", step + 20, 400),
+            *(events.op(row, step + 30 + 10 * which, 5) for which, row in enumerate(rows)),
+            events.annotation(f"## Call CompiledFxGraph {digest} ##", step + 60, 300),
+            events.op(product, step + 70, 200, external=index + 1, **three),
+        ]
+        end = step + 500
+        if bias == "memcpy":
+            end = found.put(copy_call, step + 80, "memcpy", end, copy_us, moved=moved)
+        if memset:
+            end = found.put("cudaMemsetAsync", step + 90, "memset", end + 1)
+        for which in range(queries):
+            found.put(QUERY, step + 95 + which)
+        end = found.put(LAUNCH, step + 100, gemm, end + 1, 580)
+        if bias == "kernel":
+            found.put(LAUNCH, step + 120, "elementwise add", end + 1, 20)
+    return found.content()
+
+
+def parsed(content: bytes) -> Trace:
+    """What the book reads out of a trace's file."""
+    return read_trace(content)
+
+
+def edited(content: bytes, change: Callable[[dict[str, Any]], bool]) -> bytes:
+    """A trace without the events for which `change`, which may alter them, returns False."""
+    trace = json.loads(content)
+    trace["traceEvents"] = [event for event in trace["traceEvents"] if change(event)]
+    return json.dumps(trace).encode()
+
+
+def timed(interleaved: float, enqueue: float, from_python: float) -> Timings:
+    return msgspec.structs.replace(
+        samples.timings(*[interleaved] * 3),
+        enqueue=samples.timing(*[enqueue] * 3),
+        from_python=samples.timing(*[from_python] * 3),
+    )
+
+
+def point(size: int, interleaved: float, enqueue: float, from_python: float) -> Point:
+    timings = timed(interleaved, enqueue, from_python)
+    return samples.point({"size": size}, timings, flops=2 * size**3, bytes=8 * size**2)
+
+
+def recorded(name: str, *points: Point, **changed: Any) -> Recording:
+    copy = Ceiling("copy", 2_000_000, 0, samples.timing(1, 1, 1))  # 2 TB/s
+    sizes = {4096: 500, 8192: 500} | {int(at.parameters["size"]): 1 for at in points if at.parameters["size"] < 4096}
+    bare = [Ceiling(f"matmul {n}x{n}x{n}", 1, 2 * n**3, samples.timing(us, us, us)) for n, us in sizes.items()]
+    given = {"label": "matmul_add", "points": points, "ceilings": (copy, *bare)}
+    return samples.sample(f"matmul_add/{name}", **given | changed)
+
+
+def traces_of_the_post() -> dict[str, bytes]:
+    small = {"holes": (1.0, 60.0, 1.0, 1.0, 1.0), "gaps": (5.0,) * 5, "widths": (400.0,) * 5, "gemm_us": (5.0,) * 5}
+    twenty: dict[str, Any] = {key: (value[0],) * 20 for key, value in small.items()}
+    return {
+        "eager_64": eager(gaps=(8, 7, 6)),
+        "eager_64_cold": eager(),
+        "eager_4096": eager(gemm_us=(580, 1084, 580), wait_us=5000, size=4096),
+        "eager_4096_cold": eager(gemm_us=(500, 500, 500), delay=200, wait_us=250),
+        "compiled_64": compiled(moved=8192),
+        "compiled_64_cold": compiled(moved=8192),
+        "compiled_4096": compiled(size=4096),
+        "stacked": eager(product="aten::bmm", queries=4),
+        "stacked_input": eager(),
+        "matrix_bias_64": compiled(rows=()),
+        "matrix_bias_4096": compiled(rows=(), size=4096),
+        "row_bias_64": compiled(rows=(), bias="row"),
+        "row_bias_4096": compiled(rows=(), bias="row", size=4096),
+        # the second request falls into the hole of step #1: 10_000 + 10 + 5 + 2300 + 5, then 60 us
+        "unscheduled": eager(tuple(range(5)), requests=(1.0, 12_330.0), **small),
+        "unscheduled_20": eager(tuple(range(20)), requests=(1.0,), **twenty),
+    }
+
+
+def recordings_of_the_post() -> list[Recording]:
+    sizes = ((64, 5), (512, 8), (4096, 600))
+    return [
+        recorded("eager_64", point(64, 10, 40, 42)),
+        recorded("compiled_64", point(64, 10, 80, 84)),
+        recorded("eager_4096", point(4096, 600, 70, 610)),
+        recorded("compiled_4096", point(4096, 606, 140, 615)),
+        recorded("matrix_bias_64", point(64, 15, 40, 42)),
+        recorded("row_bias_64", point(64, 10, 30, 32)),
+        recorded("matrix_bias_4096", point(4096, 600, 40, 615)),
+        recorded("row_bias_4096", point(4096, 500, 30, 515)),
+        recorded("sweep_eager", *(point(n, us, 30, 60) for n, us in sizes), has_trace=False),
+        recorded("sweep_compiled", *(point(n, us, 60, 90) for n, us in sizes), has_trace=False),
+        *map(recorded, ("eager_64_cold", "compiled_64_cold", "eager_4096_cold", "unscheduled", "unscheduled_20")),
+        recorded("stacked", point(64, 10, 50, 60)),
+        recorded("stacked_input", point(64, 10, 50, 60)),
+        recorded("generated_code", data=CODE, has_trace=False),
+    ]
+
+
+def save_post(root: Path) -> None:
+    """Save what the post describes."""
+    traces = traces_of_the_post()
+    for recording in recordings_of_the_post():
+        samples.save_all(root, recording, trace=traces.get(recording.experiment))
+
+
+class World:
+    """A copy of what the post describes, whose files a test replaces."""
+
+    def __init__(self, post: Path, root: Path) -> None:
+        self.device = Device(root, samples.DEVICE)
+        self.folder = root / samples.DEVICE / "matmul_add"
+        shutil.copytree(post, root, dirs_exist_ok=True)
+        self._age = itertools.count(1)
+
+    def trace(self, name: str, content: bytes) -> None:
+        self._write(self.folder / f"{name}.trace.json.gz", gzip.compress(content))
+
+    def recording(self, recording: Recording) -> None:
+        self._write(self.folder / f"{recording.experiment}.json", msgspec.json.encode(recording))
+
+    def _write(self, path: Path, content: bytes) -> None:
+        """With a time of its own: what is read is kept until the file's time is another one."""
+        path.write_bytes(content)
+        age = next(self._age)
+        os.utime(path, ns=(age, age))
+
+    def remove(self, *names: str) -> None:
+        for path in (path for name in names for path in self.folder.glob(f"{name}.*")):
+            path.unlink()

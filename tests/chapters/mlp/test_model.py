@@ -1,0 +1,127 @@
+"""The chapter mlp's model, experiments and local Liger layer, run on the CPU at small and odd sizes."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from snippets.lab.capture.instruments import TorchInstruments
+from snippets.lab.experiment import NeedsGpu
+from snippets.mlp import experiments, model
+
+ODD = {"batch": 3, "seq": 5, "dim": 7, "hidden": 11}
+LAYERS = Path(experiments.__file__).parent / "liger_kernels" / "build" / "torch-cuda" / "layers.py"
+
+
+def relative(result: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((result.double() - expected.double()).norm() / expected.double().norm())
+
+
+@pytest.fixture
+def quick_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dynamo as it is, without a C++ compiler behind it."""
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-14), (torch.float32, 1e-5), (torch.bfloat16, 1e-2)]
+)
+def test_the_block_agrees_with_its_reference(dtype: torch.dtype, tolerance: float) -> None:
+    torch.manual_seed(0)
+    block = model.GeGLU(7, 11).to(dtype)
+    x = torch.randn(3, 5, 7, dtype=dtype)
+    weights = (block.gate_proj.weight, block.up_proj.weight, block.down_proj.weight)
+    result, expected = block(x), model.geglu_reference(x, *weights)
+    assert result.shape == x.shape
+    assert (expected.dtype, block.down_proj.bias) == (torch.float64, None)
+    assert relative(result.detach(), expected.detach()) < tolerance
+
+
+def test_the_reference_by_hand() -> None:
+    one = torch.ones(1, 1, 1)
+    gate, up, down = (torch.full((1, 1), value) for value in (2.0, 3.0, 5.0))
+    inner = torch.tensor(2.0, dtype=torch.float64)
+    gelu = 0.5 * inner * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (inner + 0.044715 * inner**3)))
+    assert model.geglu_reference(one, gate, up, down).item() == pytest.approx(15 * gelu.item(), rel=1e-14)
+
+
+def test_the_gate_is_not_the_other_factor() -> None:
+    torch.manual_seed(0)
+    block = model.GeGLU(7, 11)
+    x = torch.randn(2, 7)
+    weights = (block.up_proj.weight, block.gate_proj.weight, block.down_proj.weight)
+    assert relative(block(x).detach(), model.geglu_reference(x, *weights).detach()) > 0.1
+
+
+def test_the_eager_step_agrees_with_its_reference() -> None:
+    torch.manual_seed(0)
+    subject = experiments.eager("cpu", **ODD)
+    (x,) = subject.inputs()
+    result = subject.step(x)
+    assert (x.shape, x.dtype) == ((3, 5, 7), torch.bfloat16)
+    assert (result.shape, result.requires_grad) == ((3, 5, 7), False)
+    assert 0 < relative(result, subject.reference(x)) < subject.tolerance
+    assert not torch.equal(x, subject.inputs()[0])
+
+
+@pytest.mark.usefixtures("quick_compile")
+def test_the_compiled_step_agrees_with_its_reference() -> None:
+    torch._dynamo.reset()
+    subject = experiments.compiled("cpu", **ODD)
+    (x,) = subject.inputs()
+    assert 0 < relative(subject.step(x), subject.reference(x)) < subject.tolerance
+
+
+def test_liger_says_that_it_needs_a_gpu() -> None:
+    with pytest.raises(NeedsGpu, match="mlp/eager and mlp/compiled run here"):
+        experiments.liger("cpu", **ODD)
+
+
+@pytest.mark.usefixtures("quick_compile")
+def test_new_batch_sizes_compile_each_time_or_once() -> None:
+    result = experiments.new_shapes(TorchInstruments(), "cpu", batch=8, seq=3, dim=7, hidden=11)
+    assert result["batches"] == [8, 4, 2, 6]
+    assert result["static"]["compiled"] == [1, 2, 3, 4]
+    assert result["automatic"]["compiled"] == [1, 2, 2, 2]
+    assert all(ms > 0 for mode in ("static", "automatic") for ms in result[mode]["first_call_ms"])
+    assert "liger" not in result
+
+
+def test_work_by_hand() -> None:
+    work = experiments.forward_work(batch=2, seq=3, dim=5, hidden=7)
+    assert work.matmuls == ((6, 5, 7), (6, 5, 7), (6, 7, 5))
+    assert work.flops == 3 * 2 * 6 * 5 * 7
+    assert work.bytes == 2 * (6 * 5 + 5 * 7 + 5 * 7 + 7 * 5 + 6 * 5)
+
+
+def test_the_local_layer_has_the_shape_that_kernels_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With Liger's function replaced by its definition, the layer is the block."""
+    geglu = types.ModuleType("liger_kernel.ops.geglu")
+    geglu.LigerGELUMulFunction = types.SimpleNamespace(apply=lambda gate, up: F.gelu(gate, approximate="tanh") * up)
+    for name in ("liger_kernel", "liger_kernel.ops"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "liger_kernel.ops.geglu", geglu)
+    spec = importlib.util.spec_from_file_location("liger_layers", LAYERS)
+    assert spec is not None
+    assert spec.loader is not None
+    layers = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(layers)
+    block, swapped = model.GeGLU(7, 11), layers.LigerGEGLUMLP()
+    for name, layer in block.named_children():
+        setattr(swapped, name, layer)
+    x = torch.randn(3, 5, 7)
+    assert "__init__" not in vars(layers.LigerGEGLUMLP), "kernels refuses a layer with an __init__ of its own"
+    assert torch.equal(swapped(x), block(x))
+
+
+@pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "LOCAL_KERNELS"])
+def test_the_hub_is_not_asked_when_told_not_to(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "1")
+    assert experiments.hub_reachable() is False

@@ -1,0 +1,65 @@
+"""`run`: an experiment on this machine's CPU, its table, its error, its trace."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from snippets.lab.capture.profile_here import profile_here
+from snippets.lab.experiment import ExperimentError, Subject, WrongAnswer, find
+from snippets.lab.trace.kineto import read_trace
+from tests.lab.capture.faults import PACKAGE
+
+(RIGHT,) = find("faults/right", PACKAGE)
+
+
+def test_the_error_is_printed_below_the_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    profile_here(RIGHT.at(size=8), "cpu", tmp_path / "traces")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "faults/right on cpu: size=8"
+    assert any(line.split()[:1] == ["aten::matmul"] for line in lines)
+    (trace,) = (tmp_path / "traces").iterdir()
+    assert trace.name == "faults_right_8.json"
+    assert lines[-3:-1] == [f"trace: {trace}", f"  in Perfetto:   python -m snippets.lab open {trace}"]
+    word, _, error, rest = lines[-1].replace("relative error", "relative_error _").split(maxsplit=3)
+    assert (word, rest) == ("relative_error", "(float64 reference, at most 1e-02)")
+    assert 0 < float(error) < 1e-5
+    assert len(read_trace(trace).steps) == 3
+
+
+def test_each_point_of_a_sweep_is_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    profile_here(dataclasses.replace(RIGHT, sweep=({"size": 2}, {"size": 3})), "cpu", None)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("faults/right")] == [
+        "faults/right on cpu: size=2",
+        "faults/right on cpu: size=3",
+    ]
+    assert [line.startswith("relative error ") for line in lines].count(True) == 2
+
+
+def test_a_wrong_answer_is_an_error_after_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    (wrong,) = find("faults/wrong", PACKAGE)
+    with pytest.raises(WrongAnswer) as raised:
+        profile_here(wrong, "cpu", None)
+    assert str(raised.value) == "faults/wrong: wrong answer: relative error 5.00e-01, at most 1e-02 allowed"
+    assert "aten::matmul" in capsys.readouterr().out
+
+
+def test_a_reference_that_is_not_more_precise_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    def make(device: str, size: int) -> Subject:
+        assert RIGHT.make is not None
+        made = RIGHT.make(device=device, size=size)
+        return dataclasses.replace(made, reference=lambda x, y: x @ y)
+
+    with pytest.raises(ExperimentError, match=r"^faults/right: reference returns float32; compute it in float64$"):
+        profile_here(dataclasses.replace(RIGHT, make=make), "cpu", None)
+    assert capsys.readouterr().out.startswith("faults/right on cpu: size=16\n")
+
+
+def test_what_a_probe_returns_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    (steady,) = find("hang/steady", PACKAGE)
+    profile_here(steady, "cpu", None)
+    assert json.loads(capsys.readouterr().out) == {"answer": 42}

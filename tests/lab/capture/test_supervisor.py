@@ -1,0 +1,60 @@
+"""A group's time is up when the clock says so; nobody waits for it."""
+
+from __future__ import annotations
+
+import os
+from io import FileIO
+
+import pytest
+
+from snippets.lab.capture.supervisor import Deadline, _lines
+from tests.lab.capture.faults import FAULTS
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_a_group_has_the_sum_of_its_limits_from_its_start() -> None:
+    clock = Clock()
+    deadline = Deadline(FAULTS[:2], clock)
+    assert (deadline.limit_s, deadline.left_s) == (240, 240.0)
+    clock.seconds += 239
+    assert deadline.left_s == 1.0
+    clock.seconds += 2
+    assert deadline.left_s == 0.0
+    deadline.start(FAULTS[3:4])
+    assert (deadline.limit_s, deadline.left_s) == (9, 9.0)
+
+
+@pytest.fixture
+def pipe() -> tuple[FileIO, int]:
+    read_end, write_end = os.pipe()
+    return FileIO(read_end), write_end
+
+
+def test_lines_end_with_the_pipe(pipe: tuple[FileIO, int]) -> None:
+    """Half a line that nothing follows is not one."""
+    source, write_end = pipe
+    os.write(write_end, b'{"a": 1}\n{"b": 2}\n{"c"')
+    os.close(write_end)
+    with source:
+        assert list(_lines(source, Deadline(FAULTS[:1], Clock()))) == [b'{"a": 1}', b'{"b": 2}']
+
+
+def test_lines_end_with_the_deadline(pipe: tuple[FileIO, int]) -> None:
+    source, write_end = pipe
+    clock = Clock()
+    with source:
+        lines = _lines(source, Deadline(FAULTS[:1], clock))
+        os.write(write_end, b"one\n")
+        assert next(lines) == b"one"
+        clock.seconds += 120
+        assert list(lines) == [None]
+    os.close(write_end)

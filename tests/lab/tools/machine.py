@@ -1,0 +1,63 @@
+"""A machine with a GPU on which nothing is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from snippets.lab.capture.recorder import Outcome
+from snippets.lab.experiment import Experiment
+from snippets.lab.notebooks.cells import NotebookRun, NotebookRuns
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.tools.record import Machine
+from tests.lab.samples import environment, sample, save_all
+
+OUTPUTS = [
+    [],
+    [
+        {
+            "output_type": "execute_result",
+            "execution_count": 2,
+            "metadata": {},
+            "data": {"text/plain": "2", "text/html": "<p>2</p>"},
+        }
+    ],
+]
+"""Of a notebook with two code cells."""
+
+
+@dataclass
+class FakeMachine:
+    """Saves a sample where a measurement is asked for, and keeps what was asked for."""
+
+    failing: str = ""
+    """The experiment that cannot be recorded."""
+    failing_notebook: str = ""
+    """Why no notebook runs through."""
+    device: str = DEFAULT_DEVICE
+    pending: Sequence[str] | None = None
+    """Of what is chosen; None for all."""
+    recorded: list[str] = field(default_factory=list)
+    notebooks: list[str] = field(default_factory=list)
+
+    def build(self) -> Machine:
+        return Machine(lambda: self.device, self.select, self.record, self.run_notebooks)
+
+    def select(self, root: Path, device: str, chosen: Sequence[Experiment], fresh: bool) -> list[Experiment]:
+        return [one for one in chosen if self.pending is None or one.id in self.pending or fresh]
+
+    def record(self, root: Path, device: str, chosen: Sequence[Experiment]) -> Iterator[Outcome]:
+        where = environment(device=device.replace("-", " ").upper())
+        for experiment in chosen:
+            self.recorded.append(experiment.id)
+            if experiment.id == self.failing:
+                yield Outcome(experiment, "ValueError: no")
+                continue
+            save_all(root, sample(experiment.id, has_trace=experiment.is_traced, environment=where), device=device)
+            yield Outcome(experiment)
+
+    def run_notebooks(self, paths: list[Path], time_limit_s: float) -> NotebookRuns:
+        self.notebooks += [path.stem for path in paths]
+        runs = {path.stem: NotebookRun(OUTPUTS, 2.5, self.failing_notebook) for path in paths}
+        return NotebookRuns(runs, environment(device=self.device.replace("-", " ").upper()))

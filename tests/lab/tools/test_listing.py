@@ -1,0 +1,150 @@
+"""The commands `list` and `prepare`: the state of every experiment, as a gate and before a build."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from snippets.lab.__main__ import main
+from snippets.lab.experiment import chapters, experiments, find
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.tools.prepare import prepare
+from tests.lab.samples import environment, recordings, sample, save_all
+from tests.lab.tools.machine import FakeMachine
+
+CURE = f"for {DEFAULT_DEVICE}: on a machine with that GPU run make record"
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every experiment of the book, recorded on the default device."""
+    folder = tmp_path_factory.mktemp("complete")
+    for experiment in (experiment for chapter in chapters() for experiment in experiments(chapter)):
+        save(folder, experiment.id, has_trace=experiment.is_traced)
+    return folder
+
+
+@pytest.fixture
+def root(complete: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of them that a test may change."""
+    shutil.copytree(complete, tmp_path / "recordings")
+    return recordings(monkeypatch, tmp_path / "recordings")
+
+
+def save(root: Path, name: str = "mlp/eager", device: str = DEFAULT_DEVICE, **changed: object) -> None:
+    where = environment(device=device.replace("-", " ").upper())
+    save_all(root, sample(name, environment=where, **changed), device=device)
+
+
+def listed(capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, list[str], dict[str, str]]:
+    """Exit code, lines, and the states by name."""
+    code = main(["list", *options])
+    out, err = capsys.readouterr()
+    assert err == ""
+    lines = out.splitlines()
+    return code, lines, dict(line.split(maxsplit=1) for line in lines if line.startswith("  "))
+
+
+def test_the_list_is_clean_when_all_is_recorded(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, lines, states = listed(capsys, "--check")
+    assert (code, lines[0]) == (0, DEFAULT_DEVICE)
+    assert list(states) == [one.id for chapter in chapters() for one in experiments(chapter)]
+    assert set(states.values()) == {"recorded"}
+    assert len(lines) == 1 + len(states)
+
+
+def test_an_experiment_that_was_never_recorded_passes_the_gate(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (root / DEFAULT_DEVICE / "mlp").glob("eager.*"):
+        path.unlink()
+    code, lines, states = listed(capsys, "--check")
+    assert (code, states["mlp/eager"]) == (0, "missing")
+    assert lines[-1] == f"1 not recorded yet {CURE}"
+
+
+def damage_stale(root: Path) -> None:
+    save(root, digest="0" * 16)
+
+
+def damage_trace_missing(root: Path) -> None:
+    (root / DEFAULT_DEVICE / "mlp/eager.trace.json.gz").unlink()
+
+
+def damage_json(root: Path) -> None:
+    (root / DEFAULT_DEVICE / "mlp/eager.json").write_text("{")
+
+
+def damage_trace(root: Path) -> None:
+    (root / DEFAULT_DEVICE / "mlp/eager.trace.json.gz").write_text("{")
+
+
+def add_orphan(root: Path) -> None:
+    save(root, "mlp/gone")
+
+
+def add_orphans(root: Path) -> None:
+    save(root, "gone/eager")
+
+
+@pytest.mark.parametrize(
+    ("damage", "entry", "state"),
+    [
+        (damage_stale, "mlp/eager", "stale"),
+        (damage_trace_missing, "mlp/eager", "missing trace"),
+        (
+            damage_json,
+            "mlp/eager",
+            "unreadable: eager.json is not a recording (Input data was truncated); on a machine",
+        ),
+        (damage_trace, "mlp/eager", "unreadable: "),
+        (add_orphan, "mlp/gone", "orphan: its experiment is gone; delete its recording"),
+        (add_orphans, "gone/", "orphan: its chapter is gone; delete the folder"),
+    ],
+)
+def test_the_gate_fails_on_what_is_not_current(
+    root: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], None], entry: str, state: str
+) -> None:
+    save(root, device="nvidia-other")
+    damage(root)
+    code, lines, states = listed(capsys, "--device", DEFAULT_DEVICE, "--check")
+    assert code == 1
+    assert states[entry].startswith(state)
+    assert lines[-1] == f"1 not current {CURE}"
+    assert listed(capsys, "--device", DEFAULT_DEVICE)[0] == 0
+    assert listed(capsys, "--device", "nvidia-other", "--check")[0] == 0, "only the default device must be complete"
+    assert "nvidia-other" in listed(capsys)[1]
+
+
+def test_prepare_prints_what_a_page_will_show(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damage_stale(root)
+    (root / DEFAULT_DEVICE / "mlp/compiled.json").unlink()
+    assert prepare(root, fresh=False, here=None, machine=no_machine) == 0
+    modes = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
+    assert modes["mlp/eager"] == ["stale", DEFAULT_DEVICE]
+    assert modes["mlp/compiled"] == ["missing", DEFAULT_DEVICE]
+    assert modes["mlp/liger"] == ["replayed", DEFAULT_DEVICE]
+    assert len(modes) == sum(len(experiments(chapter)) for chapter in chapters())
+
+
+def no_machine() -> NoReturn:
+    pytest.fail("there is no GPU to record on")
+
+
+def test_prepare_records_nothing_where_another_device_is_asked_for(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DEVICE", DEFAULT_DEVICE)
+    assert prepare(root, fresh=False, here="nvidia-other", machine=no_machine) == 0
+    assert {line.split()[1] for line in capsys.readouterr().out.splitlines()} == {"replayed"}
+
+
+@pytest.mark.parametrize(("failing", "code"), [("", 0), ("linear/eager", 1)])
+def test_prepare_records_on_a_gpu(root: Path, capsys: pytest.CaptureFixture[str], failing: str, code: int) -> None:
+    machine = FakeMachine(failing=failing, pending=[one.id for one in find("linear")])
+    assert prepare(root, fresh=False, here=DEFAULT_DEVICE, machine=machine.build) == code
+    assert machine.recorded == [one.id for one in find("linear")]
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["linear/compiled", "live", DEFAULT_DEVICE] in lines

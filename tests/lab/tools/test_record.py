@@ -1,0 +1,103 @@
+"""The command `record`, on a machine on which nothing is measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from snippets.lab.__main__ import main
+from snippets.lab.capture.selection import NoGpu
+from snippets.lab.experiment import NeedsGpu, find
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.tools.record import record
+from tests.lab.notebooks.test_files import write_notebook
+from tests.lab.samples import recordings
+from tests.lab.tools.machine import FakeMachine
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No recordings, and beside them one small notebook."""
+    folder = recordings(monkeypatch, tmp_path / "recordings")
+    write_notebook(folder)
+    return folder
+
+
+def test_record_prints_what_failed_and_packs_the_rest(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = FakeMachine(failing="linear/compiled")
+    file = tmp_path / "home.tar.gz"
+    names = ["linear/eager", "linear/compiled"]
+    assert record(root, names, fresh=True, archive=file, machine=machine.build()) == 1
+    assert machine.recorded == names
+    assert capsys.readouterr().out.splitlines() == [
+        f"{DEFAULT_DEVICE}: 2 to record, 2 chosen",
+        f"{DEFAULT_DEVICE}: 1 recorded, 1 failed",
+        "  linear/compiled: ValueError: no",
+        f"{file}: all recordings of {DEFAULT_DEVICE}, 2 files; where you can commit: "
+        "python -m snippets.lab import home.tar.gz",
+    ]
+    assert main(["import", str(file)]) == 0
+    assert capsys.readouterr().out == f"{DEFAULT_DEVICE} linear/eager\n"
+
+
+def test_record_without_failures(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    machine = FakeMachine()
+    assert record(root, ["linear"], machine=machine.build()) == 0
+    ids = [experiment.id for experiment in find("linear")]
+    assert machine.recorded == ids
+    assert capsys.readouterr().out.splitlines() == [
+        f"{DEFAULT_DEVICE}: {len(ids)} to record, {len(ids)} chosen",
+        f"{DEFAULT_DEVICE}: {len(ids)} recorded, 0 failed",
+    ]
+
+
+def test_record_without_a_gpu_records_nothing(root: Path) -> None:
+    def require_gpu() -> str:
+        raise NoGpu("no CUDA GPU here")
+
+    machine = FakeMachine().build()
+    with pytest.raises(NeedsGpu, match="no CUDA GPU here"):
+        record(root, ["linear"], machine=type(machine)(require_gpu, *list(vars(machine).values())[1:]))
+    assert not root.exists()
+
+
+@pytest.mark.parametrize("names", [["labs"], ["labs/mlp"], ["mlp"], []])
+def test_record_runs_notebooks_that_are_not_current(
+    root: Path, capsys: pytest.CaptureFixture[str], names: list[str]
+) -> None:
+    machine = FakeMachine(pending=())
+    assert record(root, names, machine=machine.build()) == 0
+    assert machine.notebooks == ["mlp"]
+    assert "labs/mlp: recorded\n" in capsys.readouterr().out
+    assert record(root, names, machine=machine.build()) == 0
+    assert machine.notebooks == ["mlp"], "it is current now"
+    assert record(root, ["labs/mlp"], fresh=True, machine=machine.build()) == 0
+    assert machine.notebooks == ["mlp", "mlp"]
+
+
+def test_record_leaves_other_notebooks_alone(root: Path) -> None:
+    machine = FakeMachine(pending=())
+    assert record(root, ["linear", "mlp/eager"], machine=machine.build()) == 0
+    other = FakeMachine(pending=(), device="nvidia-other")
+    assert record(root, [], machine=other.build()) == 0
+    assert machine.notebooks == other.notebooks == []
+
+
+def test_a_notebook_that_fails_is_named_with_its_cause(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    machine = FakeMachine(pending=(), failing_notebook="mlp, code cell 2: no\nTraceback")
+    assert record(root, ["labs/mlp"], machine=machine.build()) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"{DEFAULT_DEVICE}: 0 to record, 0 chosen",
+        "labs/mlp: mlp, code cell 2: no",
+        f"{DEFAULT_DEVICE}: 0 recorded, 0 failed",
+        "  labs/mlp: mlp, code cell 2: no",
+        "Traceback",
+    ]
+
+
+def test_no_such_notebook(root: Path) -> None:
+    with pytest.raises(Exception, match=r"^no notebook 'labs/mpl'; did you mean labs/mlp\?$"):
+        record(root, ["labs/mpl"], machine=FakeMachine().build())
