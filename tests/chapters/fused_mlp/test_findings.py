@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from html import unescape
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from snippets.lab.finding import Device
 from snippets.lab.finding.book import judge
 from snippets.lab.html import Html
 from snippets.lab.recording.device import DEFAULT_DEVICE
-from tests.chapters.fused_mlp.verdicts import CLAIMS, FINDINGS, statuses
+from tests.chapters.fused_mlp.verdicts import CLAIMS, FINDINGS, statuses, text_of
 from tests.lab.samples import BOOK
 
 DIFFERING = ["F16", "F44"]
@@ -46,10 +45,6 @@ def test_every_figure_has_a_text(name: str) -> None:
 
 def test_without_recordings_nothing_is_measured(tmp_path: Path) -> None:
     assert set(statuses(Device(tmp_path, "nvidia-sample"), *CLAIMS)) == {"not measured"}
-
-
-def text_of(piece: Html) -> str:
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", piece)))
 
 
 PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {

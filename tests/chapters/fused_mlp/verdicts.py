@@ -1,7 +1,9 @@
-"""The chapter's claims and figures on a device, by name."""
+"""The chapter's claims and figures on a device, by name, and what a reader sees of a piece."""
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from typing import Any
 
 from snippets.lab.finding import Device, Figure
@@ -28,3 +30,7 @@ def measured(device: Device, claim_id: str) -> Figure:
 
 def value(device: Device, figure: str) -> Any:
     return FINDINGS.figures[figure](device).value
+
+
+def text_of(piece: str) -> str:
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", piece)))
