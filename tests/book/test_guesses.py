@@ -17,7 +17,7 @@ def test_guesses_about_the_books_figures() -> None:
     assert data(guess_choice(BOOK, "claim:M4"))["answer"] == "differs"
     fused = data(guess_number(BOOK, "mlp.fused_us"))
     assert (fused["scale"], fused["suffix"]) == (1.0, " µs")
-    with pytest.raises(UnknownName, match="no figure 'mlp.no_such_figure'"):
+    with pytest.raises(UnknownName, match=r"no figure 'mlp\.no_such_figure'"):
         guess_number(BOOK, "mlp.no_such_figure")
 
 
