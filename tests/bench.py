@@ -1,26 +1,113 @@
-"""What the tests of chapters share: the builder's recordings, some of them altered in memory."""
+"""What the tests of chapters share: the default device's recordings, some of them altered in memory."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from snippets.lab.recording.loading import load_recording, load_trace
-from snippets.lab.recording.schema import Recording
-from snippets.lab.trace.events import Trace
+import msgspec
 
-# KEEP recording
+from snippets.lab.finding.device import Device, Run
+from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
+from snippets.lab.recording.schema import Recording, Timing
+from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Step, Trace
+
+replace = msgspec.structs.replace
+RECORDED = Device(PROJECT / "docs" / "recordings", DEFAULT_DEVICE)
+"""The default device as it is recorded."""
 
 
-class AlteredRecordings:
-    """The builder's; what is put into `recordings` or `traces` takes the place of its namesake."""
+class AlteredRun(Run):
+    """A run whose recording and trace may have been replaced."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.load, self.trace = load_recording, load_trace
-        self.recordings: dict[str, Recording] = {}
-        self.traces: dict[str, Trace] = {}
-        monkeypatch.setattr(
-            recording, "load", lambda name, device, *_: self.recordings.get(name) or self.load(name, device)
+    device: AlteredDevice
+
+    @property
+    def recording(self) -> Recording:
+        return self.device.recordings.get(self.id) or super().recording
+
+    @property
+    def trace(self) -> Trace:
+        return self.device.traces.get(self.id) or super().trace
+
+    def at(self, **parameters: int | str) -> Run:
+        run = super().at(**parameters)
+        return AlteredRun(self.device, run.id, run.selector)
+
+
+@dataclass(frozen=True, eq=False)
+class AlteredDevice(Device):
+    """The default device; what is put into `recordings` or `traces` takes the place of its namesake.
+
+    Each method alters what an earlier one has left.
+    """
+
+    root: Path = RECORDED.root
+    name: str = RECORDED.name
+    recordings: dict[str, Recording] = field(default_factory=dict)
+    traces: dict[str, Trace] = field(default_factory=dict)
+
+    def __getitem__(self, experiment: str) -> Run:
+        run = super().__getitem__(experiment)
+        return AlteredRun(self, run.id, run.selector)
+
+    def record(self, experiment: str, **changed: Any) -> None:
+        """Change fields of a recording."""
+        self.recordings[experiment] = replace(self[experiment].recording, **changed)
+
+    def point(self, experiment: str, **changed: Any) -> None:
+        """Change fields of every point of a recording."""
+        points = tuple(replace(point, **changed) for point in self[experiment].points)
+        self.record(experiment, points=points)
+
+    def time(self, experiment: str, us: float, kind: str = "interleaved") -> None:
+        """Give the only point of a recording a constant time."""
+        timings = replace(self[experiment].timings, **{kind: constant(us)})
+        self.point(experiment, timings=timings)
+
+    def trace(self, experiment: str, **changed: Any) -> None:
+        """Change fields of a trace."""
+        self.traces[experiment] = replace(self[experiment].trace, **changed)
+
+    def steps(self, experiment: str, change: Callable[[Step], Step], only: int | None = None) -> None:
+        """Change every step of a trace, or only one."""
+        steps = self[experiment].trace.steps
+        self.trace(experiment, steps=tuple(change(s) if only in (None, index) else s for index, s in enumerate(steps)))
+
+    def activities(
+        self, experiment: str, change: Callable[[GpuActivity], GpuActivity | None], only: int | None = None
+    ) -> None:
+        """Change every kernel, copy and fill of a trace, or drop it by None; or only those of one step."""
+
+        def changed(activities: tuple[GpuActivity, ...]) -> tuple[GpuActivity, ...]:
+            return tuple(new for activity in activities if (new := change(activity)) is not None)
+
+        self.steps(experiment, lambda step: replace(step, activities=changed(step.activities)), only)
+        if only is None:
+            self.trace(experiment, activities=changed(self[experiment].trace.activities))
+
+    def ops(self, experiment: str, change: Callable[[CpuOp], CpuOp]) -> None:
+        """Change every operator of a trace, wherever it is referred to."""
+        changed: dict[CpuOp, CpuOp] = {}
+
+        def new(op: CpuOp | None) -> CpuOp | None:
+            if op is not None and op not in changed:
+                changed[op] = change(replace(op, parent=new(op.parent)))
+            return None if op is None else changed[op]
+
+        self.trace(experiment, cpu_ops=tuple(map(new, self[experiment].trace.cpu_ops)))
+        self.steps(experiment, lambda step: replace(step, ops=tuple(map(new, step.ops))))
+        self.activities(experiment, lambda activity: replace(activity, op=new(activity.op)))
+
+    def launches(self, experiment: str, change: Callable[[CudaCall], CudaCall]) -> None:
+        """Change the call that launched each activity of a trace."""
+        self.activities(
+            experiment, lambda activity: replace(activity, launch=activity.launch and change(activity.launch))
         )
-        monkeypatch.setattr(
-            recording, "trace", lambda name, device, *_: self.traces.get(name) or self.trace(name, device)
-        )
+
+
+def constant(us: float) -> Timing:
+    """A timing without a spread, of three samples."""
+    return Timing(us, us, us, (us, us, us))

@@ -21,7 +21,7 @@ def cached(key: object, make: Callable[[], str]) -> str:
     folder = PROJECT / ".cache" / "lab"
     path = folder / hashlib.sha256(repr(key).encode()).hexdigest()[:32]
     try:
-        text = path.read_text("utf-8")
+        text = path.read_bytes().decode("utf-8", "surrogatepass")
         os.utime(path)
         return text
     except OSError:
@@ -29,7 +29,7 @@ def cached(key: object, make: Callable[[], str]) -> str:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         new = path.with_suffix(f".{os.getpid()}.new")
-        new.write_text(text, "utf-8")
+        new.write_bytes(text.encode("utf-8", "surrogatepass"))
         os.replace(new, path)
         _prune(folder)
     except OSError:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.book import page_sources
+from snippets.lab.recording.device import PROJECT
+from snippets.lab.tools.page_text import pages, prose
 
-PAGES = page_sources.pages(Path(__file__).resolve().parents[2] / "docs")
+PAGES = pages(PROJECT / "docs")
 
 
 def description(page: str) -> str:
@@ -31,5 +31,5 @@ def test_no_two_pages_are_described_alike() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_has_one_title(page: str) -> None:
-    prose = page_sources.prose(page, PAGES[page])
-    assert len(re.findall(r"^# \S", prose, re.MULTILINE)) == 1
+    text = prose(page, PAGES[page])
+    assert len(re.findall(r"^# \S", text, re.MULTILINE)) == 1

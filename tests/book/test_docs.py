@@ -1,22 +1,24 @@
-"""The pages, before they are built. What the checks catch is shown with planted faults in test_gates.py."""
+"""The pages, before they are built. tests/lab/tools/test_page_rules.py plants faults to show what the rules catch."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.book import page_sources
+from snippets.lab.page.nav import chapters_in_nav
+from snippets.lab.recording.device import PROJECT
+from snippets.lab.tools.page_rules import (
+    fence_problems,
+    finding_problems,
+    guess_problems,
+    section_problems,
+    stray_problems,
+)
+from snippets.lab.tools.page_text import fences, pages, sources
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = page_sources.pages(ROOT / "docs")
-SOURCES = {
-    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-    for path in sorted(ROOT.glob("snippets/**/*.py"))
-    if not path.is_symlink()  # the sections of a linked source are those of its chapter
-}
+PAGES = pages(PROJECT / "docs")
 
 NOT_MEASURED: dict[str, dict[str, str]] = {}
 """Page -> fragment of a line -> why a number with a unit may be typed there."""
@@ -28,7 +30,7 @@ class ConfigLoader(yaml.SafeLoader):
 
 ConfigLoader.add_multi_constructor("tag:yaml.org,2002:python/name:", lambda loader, suffix, node: suffix)
 ConfigLoader.add_constructor("!ENV", lambda loader, node: "")
-CONFIG: dict[str, Any] = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader=ConfigLoader)
+CONFIG: dict[str, Any] = yaml.load((PROJECT / "mkdocs.yml").read_text(encoding="utf-8"), Loader=ConfigLoader)
 
 
 def nav_pages(entry: Any) -> list[str]:
@@ -39,21 +41,27 @@ def nav_pages(entry: Any) -> list[str]:
 
 
 def test_executed_fences_have_the_form_that_runs() -> None:
-    fences = [fence for page, text in PAGES.items() for fence in page_sources.fences(page, text)]
-    assert page_sources.fence_problems(fences) == []
+    assert fence_problems(fence for page, text in PAGES.items() for fence in fences(page, text)) == []
 
 
 def test_sections_shown_are_sections_marked() -> None:
-    assert page_sources.section_problems(PAGES, SOURCES) == []
+    assert section_problems(PAGES, sources(PROJECT)) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_guesses_are_in_folded_questions_with_their_reasons(page: str) -> None:
+    assert guess_problems(page, PAGES[page]) == []
+
+
+def test_every_figure_and_claim_exists_and_every_claim_is_shown() -> None:
+    assert finding_problems(PROJECT) == []
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_no_number_with_a_unit_is_typed_by_hand(page: str) -> None:
     allowed = NOT_MEASURED.get(page, {})
-    assert page_sources.stray_problems(page, PAGES[page], allowed) == []
-    unused = [
-        fragment for fragment in allowed if not page_sources.stray_problems(page, PAGES[page], {*allowed} - {fragment})
-    ]
+    assert stray_problems(page, PAGES[page], allowed) == []
+    unused = [fragment for fragment in allowed if not stray_problems(page, PAGES[page], {*allowed} - {fragment})]
     assert unused == [], "an exception that nothing needs"
 
 
@@ -62,8 +70,16 @@ def test_exceptions_are_for_pages_that_exist() -> None:
 
 
 def test_every_page_is_in_nav_once() -> None:
-    labs = [path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/labs/*.ipynb")]
+    labs = [path.relative_to(PROJECT / "docs").as_posix() for path in PROJECT.glob("docs/labs/*.ipynb")]
     assert sorted(nav_pages(CONFIG["nav"])) == sorted([*PAGES, *labs])
+
+
+def test_the_list_of_chapters_is_that_of_nav() -> None:
+    """It is read without a reader of YAML."""
+    chapters = next(value for entry in CONFIG["nav"] for title, value in entry.items() if title == "Chapters")
+    read = chapters_in_nav((PROJECT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert [f"{name}.md" for name in read] == nav_pages(chapters)
+    assert list(read.values()) == [title for entry in chapters for title in entry]
 
 
 def test_every_chapter_in_nav_has_its_folders() -> None:
@@ -71,14 +87,14 @@ def test_every_chapter_in_nav_has_its_folders() -> None:
         nav_pages(value) for entry in CONFIG["nav"] for title, value in entry.items() if title == "Chapters"
     )
     for name in (page.removesuffix(".md") for page in chapters):
-        assert (ROOT / "snippets" / name / "experiments.py").is_file()
-        assert list((ROOT / "snippets" / name).glob("findings*"))
-        assert (ROOT / "tests" / name).is_dir()
+        assert (PROJECT / "snippets" / name / "experiments.py").is_file()
+        assert list((PROJECT / "snippets" / name).glob("findings*"))
+        assert (PROJECT / "tests" / "chapters" / name).is_dir()
 
 
 def test_configuration_stays_portable() -> None:
     names = [plugin if isinstance(plugin, str) else next(iter(plugin)) for plugin in CONFIG["plugins"]]
     assert names == ["search", "markdown-exec", "mkdocs-jupyter"]
     assert "hooks" not in CONFIG
-    assert [path.name for path in (ROOT / CONFIG["theme"]["custom_dir"]).rglob("*")] == ["main.html"]
+    assert [path.name for path in (PROJECT / CONFIG["theme"]["custom_dir"]).rglob("*")] == ["main.html"]
     assert CONFIG["theme"]["font"] is False

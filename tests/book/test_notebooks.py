@@ -9,7 +9,7 @@ from snippets.lab.notebooks.cells import code_cells
 from snippets.lab.notebooks.files import SETUP, Notebook, notebooks, record_command
 from snippets.lab.notebooks.outputs import LIMIT_BYTES, dumped
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
-from tests.book import page_sources
+from snippets.lab.tools.page_rules import stray_problems
 from tests.book.test_recordings import PRIVATE
 from tests.lab.notebooks.test_files import valid
 
@@ -30,7 +30,7 @@ def test_a_notebook_has_the_form_of_all(notebook: Notebook) -> None:
         "".join(cell["source"]) for cell in notebook.content["cells"] if cell["cell_type"] == "markdown"
     )
     assert not [line for line in prose.splitlines() if line.startswith("#") and "`" in line], "no link would find it"
-    assert page_sources.stray_problems(notebook.id, prose) == []
+    assert stray_problems(notebook.id, prose) == []
     valid(notebook.content)
 
 

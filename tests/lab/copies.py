@@ -13,19 +13,27 @@ nav:
   - Home: index.md # the comments of this file have a reader, too
   - Chapters:
       - Other: other.md
+  - Labs:
+      - What a lab is: labs/index.md
   - Reference:
       - More: more.md
 """
-PAGES = {"index.md": "# Home\n", "other.md": "# Other\n", "more.md": "# More\n"}
+PAGES = {"index.md": "# Home\n", "other.md": "# Other\n", "labs/index.md": "# Labs\n", "more.md": "# More\n"}
 
 
 def project(folder: Path) -> Path:
-    """The project below `folder`, without recordings, and with pages that show nothing."""
+    """The project below `folder`, without its chapters and recordings, and with pages that show nothing.
+
+    No chapter of the book can be in the way of one that a test makes, whatever their names.
+    """
     ignored = shutil.ignore_patterns("__pycache__")
-    for name in ("snippets", "docs/assets", "tests/lab"):
+    for name in ("snippets/lab", "docs/assets", "tests/lab"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
-    for name in ("pyproject.toml", "tests/__init__.py", "tests/conftest.py"):
+    for name in ("tests/chapters", "docs/labs"):
+        (folder / name).mkdir()
+    for name in ("pyproject.toml", "Makefile", "snippets/__init__.py", "tests/__init__.py", "tests/conftest.py"):
         shutil.copy(ROOT / name, folder / name)
+    shutil.copy(ROOT / "tests/chapters/__init__.py", folder / "tests/chapters/__init__.py")
     for name, text in PAGES.items():
         (folder / "docs" / name).write_text(text, encoding="utf-8")
     config, count = re.subn(r"^nav:\n(?:  .*\n)+", NAV, (ROOT / "mkdocs.yml").read_text("utf-8"), flags=re.MULTILINE)

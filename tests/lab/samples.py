@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -263,6 +264,17 @@ class Markup(HTMLParser):
     @property
     def titles(self) -> list[str]:
         return [value or "" for name, value in self.attributes if name in ("title", "aria-label", "value")]
+
+
+def closed(content: str) -> str:
+    """HTML without the raw names behind the short forms of kernels."""
+    return re.sub(r"<span popover.*?</span></span>", "", content)
+
+
+def cells(content: str) -> list[list[str]]:
+    """The text of each row's cells, the head first."""
+    rows = re.findall(r"<tr>(.*?)</tr>", closed(content), re.DOTALL)
+    return [[Markup(cell).text for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)] for row in rows]
 
 
 def assert_only_text(content: str, *names: str) -> None:

@@ -29,6 +29,12 @@ def test_a_text_is_made_once_for_its_key(folder: Path) -> None:
     assert len(list(folder.iterdir())) == 2
 
 
+def test_any_text_is_kept(folder: Path) -> None:
+    """A name in a trace is any text, even half of a surrogate pair."""
+    text = "\ud800 \r\n \0 日本"
+    assert [cached("key", lambda: text), cached("key", lambda: "again")] == [text, text]
+
+
 def test_without_a_writable_folder_it_is_made_each_time(folder: Path) -> None:
     folder.parent.write_text("a file where the folder should be")
     assert [cached("key", lambda: "first"), cached("key", lambda: "second")] == ["first", "second"]

@@ -22,7 +22,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
-from tests.book import page_sources
+from snippets.lab.tools.page_text import executed_fences
+from snippets.lab.tools.page_text import pages as page_texts
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIM_KEYS = {"id", "chapter", "sentence", "scope", "source", "device", "measured", "verdict", "expected"}
@@ -202,13 +203,13 @@ def style_problems(site: Path, pages: dict[str, Page]) -> Iterator[str]:
 
 def fence_problems(docs: Path, pages: dict[str, Page]) -> Iterator[str]:
     """Executed fences of the sources against fences that ran, both ways."""
-    for source, text in page_sources.pages(docs).items():
+    for source, text in page_texts(docs).items():
         stem = source.removesuffix(".md").removesuffix("index").strip("/")
         built = pages.get(f"{stem}/index.html".lstrip("/"))
         if built is None:
             yield f"{source}: not in the site"
             continue
-        written = Counter(fence.options.get("id", "") for fence in page_sources.fences(source, text) if fence.executes)
+        written = Counter(name for fence in executed_fences(source, text) for name in fence.ids)
         ran = Counter(built.fences)
         yield from (f"{source}: fence {name!r} did not run (nothing on {built.path})" for name in written - ran)
         yield from (f"{built.path}: fence {name!r} ran but is not in {source}" for name in ran - written)

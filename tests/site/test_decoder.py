@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from snippets.lab.trace.kernel_names import decode_kernel_name, kernel_name_data
+from tests.lab.samples import EVIL
 from tests.site.conftest import Opened
 from tests.site.serving import ROOT
-from tests.lab.samples import EVIL
 
 CORPUS = json.loads((ROOT / "tests" / "lab" / "trace" / "kernel_names.json").read_text(encoding="utf-8"))
 NAMES = list(dict.fromkeys(one["name"] for one in CORPUS))

@@ -30,7 +30,7 @@ def timing_cells(timing: Timing) -> tuple[str, str]:
 def chart_id(kind: str, device: Device, caption: str) -> str:
     """The id of a chart and the prefix of all ids within: unique on a page, where no two charts share a caption."""
     content = "\n".join([kind, device.name, caption])
-    return f"{kind}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+    return f"{kind}-{hashlib.sha256(content.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
 def numbers_caption(caption: str) -> str:

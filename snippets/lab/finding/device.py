@@ -16,7 +16,7 @@ from typing import Any
 from snippets.lab.experiment import Parameters, UnknownName, find, nearest
 from snippets.lab.finding.figure import Figure, per_step
 from snippets.lab.recording.ceilings import CeilingRates, ceiling_rates
-from snippets.lab.recording.device import DEFAULT_DEVICE, recorded_devices, recorded_names, short_name
+from snippets.lab.recording.device import DEFAULT_DEVICE, SAMPLE_DEVICE, recorded_devices, recorded_names, short_name
 from snippets.lab.recording.loading import load_recording, load_trace, trace_path
 from snippets.lab.recording.schema import (
     Ceiling,
@@ -42,9 +42,15 @@ class Device:
     """`nvidia-h200`, as its folder is called."""
 
     def __getitem__(self, experiment: str) -> Run:
-        """One experiment, `mlp/eager`, or a point of it: `mlp/sweep_eager[batch=1,seq=1]`. Reads nothing yet."""
+        """One experiment, `mlp/eager`, or a point of it: `mlp/sweep_eager[batch=1,seq=1]`. Reads nothing yet.
+
+        Raises `UnknownName` for one that is neither recorded nor described, also where nothing is recorded.
+        """
         path, bracket, selector = experiment.partition("[")
-        return Run(self, path, selector.removesuffix("]") if bracket else "")
+        run = Run(self, path, selector.removesuffix("]") if bracket else "")
+        if not (self.root / self.name / f"{path}.json").is_file():
+            run.require_existence()
+        return run
 
     @property
     def short_name(self) -> str:
@@ -55,6 +61,11 @@ class Device:
     def is_default(self) -> bool:
         """Whether it is the device that the prose was written for."""
         return self.name == DEFAULT_DEVICE
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether its numbers were made up, for a preview or a test."""
+        return self.name == SAMPLE_DEVICE
 
     def recorded_names(self, chapter: str) -> tuple[str, ...]:
         """Names of the recorded experiments of a chapter."""
@@ -82,11 +93,11 @@ class Run:
         try:
             return load_recording(self.device.root, self.device.name, self.id)
         except NotRecorded:
-            self._require_existence()
+            self.require_existence()
             raise
 
-    def _require_existence(self) -> None:
-        """What is missing may never have existed: raise `UnknownName` then."""
+    def require_existence(self) -> None:
+        """Raise `UnknownName` where no experiment has this name, or none of its points this selector."""
         chapter, slash, _ = self.id.partition("/")
         if not slash:
             raise UnknownName(f"{self.id!r} is no experiment{nearest(self.id, (one.id for one in find(chapter)))}")

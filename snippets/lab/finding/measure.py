@@ -37,7 +37,7 @@ def paired_ratio(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
     Raises `NotTimed` when they were recorded apart or one was not timed.
     """
     _require_one_session(upper, lower)
-    origin = f"{upper.id} over {lower.id}, {kind}, interleaved"
+    origin = f"{upper.id} over {lower.id}, {kind}, in pairs"
     return ratio_of_pairs(upper.timing(kind), lower.timing(kind), origin)
 
 
@@ -46,7 +46,7 @@ def paired_difference(upper: Run, lower: Run, kind: str = "interleaved") -> Figu
     _require_one_session(upper, lower)
     pairs = zip(upper.timing(kind).samples_us, lower.timing(kind).samples_us, strict=True)
     q1, median, q3 = statistics.quantiles([a - b for a, b in pairs], n=4, method="inclusive")
-    return Figure(median, "us", (q1, q3), f"{upper.id} less {lower.id}, {kind}, interleaved")
+    return Figure(median, "us", (q1, q3), f"{upper.id} less {lower.id}, {kind}, in pairs")
 
 
 def _require_one_session(upper: Run, lower: Run) -> None:

@@ -5,6 +5,8 @@ tables.py       kernels of a step, the profiler's table, variants, sweeps, the d
 rates.py        FLOPs and bytes a second in a cell, beside the ceilings
 diff.py         what changed between two steps
 guesses.py      a question whose answer is measured
+sample.py       the banner above made-up numbers of a preview
+signatures.py   what a page can call, as a table
 inline.py       `#!fig` and `#!src` in a sentence
 kernel_name.py  a decoded kernel name, with the raw one a click away
 ledger.py       every claim on every device
@@ -27,6 +29,7 @@ from snippets.lab.page.guesses import guess_choice, guess_number, guess_order
 from snippets.lab.page.kernel_name import kernel_name_html, with_kernel_names
 from snippets.lab.page.ledger import claims_table, ledger_table, status_counts
 from snippets.lab.page.nav import chapter_list
+from snippets.lab.page.signatures import page_functions
 from snippets.lab.page.tables import comparison_table, dispatch_tree, kernel_table, profiler_table, sweep_table
 
 __all__ = [
@@ -47,6 +50,7 @@ __all__ = [
     "kernel_name_html",
     "kernel_table",
     "ledger_table",
+    "page_functions",
     "profiler_table",
     "provenance",
     "regimes",

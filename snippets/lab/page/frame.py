@@ -11,7 +11,14 @@ from snippets.lab.finding.book import MISMATCHES, Verdict, find_claim, is_mismat
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.html import Html, code
 from snippets.lab.page.kernel_name import with_kernel_names
-from snippets.lab.recording.device import default_device, recordings_root, this_device
+from snippets.lab.page.sample import chapter_of, shown_devices, with_banner
+from snippets.lab.recording.device import (
+    SAMPLE_DEVICE,
+    default_device,
+    recordings_root,
+    sample_chapter,
+    this_device,
+)
 from snippets.lab.recording.digest import is_stale
 from snippets.lab.recording.loading import load_recording
 from snippets.lab.recording.schema import NotRecorded, NotTimed
@@ -27,13 +34,19 @@ def show(
 
     `fence` is the fence's id, once on the whole site: a gate compares the fences that are written with those that ran.
     Where several devices are recorded and their panels differ, each has a tab; the theme links tabs of one name over
-    the whole site. Where nothing is recorded, the panel gives the command that records it.
+    the whole site. Where nothing is recorded, the panel gives the command that records it. What shows a sample has a
+    banner that says so.
     """
     root = recordings_root()
-    panels = {device: _panel(device, piece, *args, **options) for device in all_devices(root)}
-    inner = (
-        next(iter(panels.values())) if len(set(panels.values())) == 1 else _tabs(fence, panels, default_device(root))
-    )
+    devices = shown_devices(root, chapter_of(fence), sample_chapter())
+    panels = {device: _panel(device, piece, *args, **options) for device in devices}
+    if len(devices) > 1 and len(set(panels.values())) == 1:
+        panels = {devices[0]: panels[devices[0]]}
+    panels = {
+        device: with_banner(panel) if device.is_sample or SAMPLE_DEVICE in panel else panel
+        for device, panel in panels.items()
+    }
+    inner = next(iter(panels.values())) if len(panels) == 1 else _tabs(fence, panels, default_device(root))
     return f'<div class="lab" data-fence="{escape(fence)}">{inner}</div>'
 
 

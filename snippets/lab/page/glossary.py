@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
 from snippets.lab.finding.device import Device
 from snippets.lab.html import Html
 from snippets.lab.recording.device import PROJECT
 
-DOCS = PROJECT / "docs"
-TERMS = DOCS / "assets" / "terms.txt"
+TERMS = "assets/terms.txt"
+"""Below docs/."""
 _SECTION = re.compile(r"^--8<-- \[start:(\w+)\]\n(.*?)^--8<-- \[end:\1\]$", re.MULTILINE | re.DOTALL)
 _TERM = re.compile(r"\*\[([^]\n]+)\]: (\S.*)\n\[\1\]: (\w+)\.md#([\w-]+)")
 _HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
@@ -55,32 +56,34 @@ def read_terms(text: str) -> list[Term]:
 
 
 def glossary_terms(device: Device) -> Html:
-    """The glossary: each term under a heading of its own, so that a search leads to it.
-
-    Raises `ValueError` when a term's place does not exist.
-    """
-    terms = sorted(read_terms(TERMS.read_text(encoding="utf-8")), key=lambda term: term.name.casefold())
-    return Html(f'<div class="glossary">{"".join(_entry(term) for term in terms)}</div>')
+    """The glossary: each term under a heading of its own, so that a search leads to it; the same for every device."""
+    return terms_html(PROJECT / "docs")
 
 
-def _entry(term: Term) -> str:
+def terms_html(docs: Path) -> Html:
+    """The terms of a folder of pages. Raises `ValueError` when a term's place does not exist."""
+    terms = sorted(read_terms((docs / TERMS).read_text(encoding="utf-8")), key=lambda term: term.name.casefold())
+    return Html(f'<div class="glossary">{"".join(_entry(term, docs) for term in terms)}</div>')
+
+
+def _entry(term: Term, docs: Path) -> str:
     anchor = heading_slug(term.name)
-    link = f'<a href="../{term.page}/#{term.anchor}">{escape(heading(term))}</a>'
+    link = f'<a href="../{term.page}/#{term.anchor}">{escape(heading(term, docs))}</a>'
     return (
         f'<h2 id="{anchor}">{escape(term.name)}<a class="headerlink" href="#{anchor}" title="Permanent link">¶</a></h2>'
         f"<p>{escape(term.meaning)} {link}</p>"
     )
 
 
-def heading(term: Term) -> str:
+def heading(term: Term, docs: Path) -> str:
     """The heading under which a term is taught, as plain text. Raises `ValueError` when there is none."""
-    page = DOCS / f"{term.page}.md"
+    page = docs / f"{term.page}.md"
     headings = _HEADING.findall(page.read_text(encoding="utf-8")) if page.is_file() else []
     for text in headings:
         if heading_slug(text) == term.anchor:
             return re.sub("[`*]", "", text)
     raise ValueError(
-        f"{TERMS.name}: {term.name} is said to be taught at {term.page}.md#{term.anchor}, which is not there"
+        f"docs/{TERMS}: {term.name} is said to be taught at {term.page}.md#{term.anchor}, which is not there"
     )
 
 

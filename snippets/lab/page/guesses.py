@@ -21,6 +21,7 @@ from html import escape
 from typing import Any
 
 from snippets.lab.finding.book import figure, find_claim, judge
+from snippets.lab.finding.claim import STATUSES
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import UNITS, Figure
 from snippets.lab.html import Html
@@ -28,7 +29,7 @@ from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.recording.schema import NotRecorded
 
 CLAIM = "claim:"
-ANSWERS_OF_A_CLAIM = ("holds=It is so", "differs=It is not")
+CLAIM_OPTIONS = ("holds=It is so", "differs=It is not")
 
 
 def guess_number(device: Device, figure_name: str, noun: str = "") -> Html:
@@ -66,9 +67,12 @@ def guess_choice(device: Device, figure_or_claim: str, *options: str) -> Html:
     Raises `ValueError` when there are not two options, or what was measured is none of them.
     """
     is_claim = figure_or_claim.startswith(CLAIM)
-    labels = dict(_option(option) for option in options or (ANSWERS_OF_A_CLAIM if is_claim else ()))
+    labels = dict(_option(option) for option in options or (CLAIM_OPTIONS if is_claim else ()))
     if len(labels) < 2:
         raise ValueError(f"a choice of {figure_or_claim} has {len(labels)} options; give at least two")
+    if is_claim and not labels.keys() <= set(STATUSES):
+        listed = ", ".join(map(repr, labels))
+        raise ValueError(f"a choice of {figure_or_claim} has the options {listed}; write {' and '.join(CLAIM_OPTIONS)}")
     measured, answers = _of_claim(device, figure_or_claim) if is_claim else _of_figure(device, figure_or_claim)
     answer = next((one for one in answers if one in labels), None)
     if answer is None:

@@ -11,10 +11,11 @@ from pymdownx.inlinehilite import InlineHiliteException
 
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.book import figure, find_claim, is_mismatch
-from snippets.lab.finding.device import Device, all_devices
+from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.page.kernel_name import with_kernel_names
-from snippets.lab.recording.device import default_device, recordings_root
+from snippets.lab.page.sample import SAMPLE_TEXT, shown_devices
+from snippets.lab.recording.device import default_device, recordings_root, sample_chapter
 from snippets.lab.recording.schema import NotRecorded, NotTimed
 
 
@@ -35,7 +36,7 @@ def fig_formatter(source: str, language: str, class_name: str, md: object) -> st
     """
     name = source.strip()
     root = recordings_root()
-    devices = all_devices(root)
+    devices = shown_devices(root, name.partition(".")[0], sample_chapter())
     if len(devices) == 1:
         return _inline(name, devices[0])
     opened = default_device(root)
@@ -45,7 +46,7 @@ def fig_formatter(source: str, language: str, class_name: str, md: object) -> st
 
 def _inline(name: str, device: Device, attributes: str = "") -> str:
     try:
-        return figure_html(figure(name, device), name, attributes)
+        shown = figure_html(figure(name, device), name, attributes)
     except NotRecorded as error:
         return _left_out(name, "not recorded", error, attributes)
     except NotTimed as error:
@@ -54,6 +55,9 @@ def _inline(name: str, device: Device, attributes: str = "") -> str:
         if is_mismatch(error, device):
             return _left_out(name, "not measured here", error, attributes)
         raise InlineHiliteException(f"#!fig {name}: {type(error).__name__}: {error}") from error
+    if device.is_sample:
+        return f'<span class="lab-sample" title="{SAMPLE_TEXT}">{shown} <small>(sample)</small></span>'
+    return shown
 
 
 def _left_out(name: str, text: str, error: Exception, attributes: str) -> str:

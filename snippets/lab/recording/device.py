@@ -14,6 +14,8 @@ from snippets.lab.recording.schema import NotRecorded
 PROJECT = Path(__file__).resolve().parents[3]
 DEFAULT_DEVICE = "nvidia-h200"
 """The device that pages open with on a machine without a recorded GPU of its own; its recordings are committed."""
+SAMPLE_DEVICE = "nvidia-sample"
+"""The device of recordings that nobody measured: a chapter's tests make them, for themselves and for a preview."""
 
 
 def recordings_root() -> Path:
@@ -22,6 +24,14 @@ def recordings_root() -> Path:
     Commands, fences and inline figures ask once and hand the answer down.
     """
     return Path(os.environ.get("RECORDINGS") or PROJECT / "docs" / "recordings")
+
+
+def sample_chapter() -> str:
+    """The chapter that a preview shows from sample recordings: `SAMPLE` of the environment, set by `make serve`.
+
+    Fences and inline figures ask, as they do for `recordings_root`.
+    """
+    return os.environ.get("SAMPLE", "")
 
 
 def chapter_folder(root: Path, device: str, chapter: str) -> Path:

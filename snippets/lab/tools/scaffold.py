@@ -1,6 +1,6 @@
-"""`make chapter NAME=rmsnorm`: the files of a new chapter and its line in nav, or nothing where something is wrong.
+"""`make chapter NAME=rmsnorm`: the files of a new chapter and its lines in nav, or nothing where something is wrong.
 
-The files stand in scaffold.txt, a working example that is to be replaced piece by piece.
+The files are in scaffold.txt, a working example to replace piece by piece.
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ import sys
 from keyword import iskeyword
 from pathlib import Path
 from string import Template
+from typing import Any
 
-from snippets.lab.page.nav import NAV_CHAPTERS, chapters_in_nav
+from snippets.lab.notebooks.cells import code_cells
+from snippets.lab.notebooks.files import SETUP, load_notebook
+from snippets.lab.notebooks.outputs import dumped
+from snippets.lab.page.nav import chapters_in_nav
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
 
 FILES = Path(__file__).with_suffix(".txt")
@@ -24,11 +28,12 @@ YAML_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 """What YAML reads as something else."""
 HELP = "lay out a new chapter with a working example: make chapter"
 DESCRIPTION = """\
-Write the files of a new chapter, a working example to replace piece by piece, and its line in mkdocs.yml.
+Write the files of a new chapter, a working example to replace piece by piece, and its lines in mkdocs.yml.
 
   python -m snippets.lab chapter rmsnorm
 """
 _FILE = re.compile(r"^===== (.+)\n", re.MULTILINE)
+_CELL = re.compile(r"^%% (markdown|code)\n", re.MULTILINE)
 _OUR_IMPORTS = re.compile(r"(?:^from (?:snippets|tests)\.?\S* import .*\n)+", re.MULTILINE)
 
 
@@ -46,13 +51,15 @@ class ScaffoldError(Exception):
     """No chapter was made; the message says why and what to do."""
 
 
-def chapter_files(name: str) -> dict[str, str]:
-    """Path -> text of what a new chapter consists of, the line in nav aside."""
+def chapter_files(name: str, setup: str = SETUP) -> dict[str, str]:
+    """Path -> text of what a new chapter consists of, without its lines in nav. `setup`: the first cell of its lab."""
+    slug = name.replace("_", "-")
     filled = Template(FILES.read_text(encoding="utf-8")).substitute(
-        name=name, title=chapter_title(name), claim=name.replace("_", "-").upper()
+        name=name, title=chapter_title(name), slug=slug, claim=slug.upper(), setup=setup.strip()
     )
     _, *parts = _FILE.split(filled)
-    return {path: _OUR_IMPORTS.sub(_sorted, text) for path, text in zip(parts[::2], parts[1::2], strict=True)}
+    files = {path: _OUR_IMPORTS.sub(_sorted, text) for path, text in zip(parts[::2], parts[1::2], strict=True)}
+    return {path: notebook_json(text) if path.endswith(".ipynb") else text for path, text in files.items()}
 
 
 def chapter_title(name: str) -> str:
@@ -65,8 +72,27 @@ def _sorted(block: re.Match[str]) -> str:
     return "".join(sorted(block[0].splitlines(keepends=True), key=lambda line: line.split()[1]))
 
 
+def notebook_json(text: str) -> str:
+    """A notebook, as Jupyter writes it, of cells that each begin with a line `%% markdown` or `%% code`."""
+    _, *parts = _CELL.split(text)
+    cells: list[dict[str, Any]] = []
+    for number, (kind, source) in enumerate(zip(parts[::2], parts[1::2], strict=True), 1):
+        lines = source.strip().splitlines(keepends=True)
+        cell: dict[str, Any] = {"cell_type": kind, "id": f"cell-{number}", "metadata": {}, "source": lines}
+        cells.append(cell | ({"execution_count": None, "outputs": []} if kind == "code" else {}))
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    return dumped({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}).decode()
+
+
+def setup_cell(root: Path) -> str:
+    """The first code cell of the labs in `root`, the same in all of them; `SETUP` where there is none."""
+    paths = sorted((root / "docs" / "labs").glob("*.ipynb"))
+    return code_cells(load_notebook(paths[0]).content)[0] if paths else SETUP
+
+
 def create_chapter(name: str, root: Path) -> list[str]:
-    """Write a chapter's files below `root`, then its line in nav. Returns their paths.
+    """Write a chapter's files below `root`, then its lines in nav. Returns their paths.
 
     Raises `ScaffoldError` for a name that cannot be a chapter's and for one that is taken. Nothing is left behind then,
     nor when writing fails or is interrupted.
@@ -75,47 +101,68 @@ def create_chapter(name: str, root: Path) -> list[str]:
         raise ScaffoldError(f"a name is needed. {FORM}")
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,23}", name) or iskeyword(name) or name in RESERVED | YAML_WORDS:
         raise ScaffoldError(f"{name!r} cannot be the name of a chapter. {FORM}")
-    if taken := [path for path in chapter_places(name, root) if path.exists()]:
+    if taken := [path for path in chapter_places(name, root) if _is_taken(path)]:
         there = ", ".join(path.relative_to(root).as_posix() for path in taken)
         raise ScaffoldError(f"{name} is taken: {there}. Choose another name, or remove what is there")
     nav = root / "mkdocs.yml"
     before = nav.read_text(encoding="utf-8")
-    after = with_page(before, name)
-    made = chapter_files(name)
+    after = with_lab(with_page(before, name), name)
+    made = chapter_files(name, setup_cell(root))
     try:
         for path, text in made.items():
-            (root / path).parent.mkdir(exist_ok=True)
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text, encoding="utf-8")
         nav.write_text(after, encoding="utf-8")
     except BaseException:
-        for folder in ("snippets", "tests"):
+        for folder in ("snippets", "tests/chapters"):
             shutil.rmtree(root / folder / name, ignore_errors=True)
-        (root / "docs" / f"{name}.md").unlink(missing_ok=True)
+        for path in made:
+            (root / path).unlink(missing_ok=True)
         nav.write_text(before, encoding="utf-8")  # last: where the disk was full there is room again
         raise
     return [*made, nav.name]
 
 
 def chapter_places(name: str, root: Path) -> list[Path]:
-    """Where something of that name would be in the way: the four places, and what they would hide."""
+    """Where something of that name would be in the way: the places of a chapter, and what they would hide."""
     return [
-        *(root / folder / name for folder in ("snippets", "docs", "tests")),
-        *(root / folder / f"{name}.py" for folder in ("snippets", "tests")),
+        *(root / folder / name for folder in ("snippets", "docs", "tests/chapters")),
+        *(root / folder / f"{name}.py" for folder in ("snippets", "tests/chapters")),
         root / "docs" / f"{name}.md",
+        root / "docs" / "labs" / f"{name}.ipynb",
         *sorted((root / "docs" / "recordings").glob(f"*/{name}")),
     ]
 
 
+def _is_taken(path: Path) -> bool:
+    """Whether a file is there, or a folder with more in it than what Python left of a chapter that was removed."""
+    if not path.is_dir():
+        return path.exists()
+    return any(file.is_file() and file.parent.name != "__pycache__" for file in path.rglob("*"))
+
+
 def with_page(config: str, name: str) -> str:
     """The text of mkdocs.yml with a chapter at the end of nav's `Chapters`. Raises `ScaffoldError`."""
-    match = NAV_CHAPTERS.search(config)
-    if match is None or not match["pages"]:
-        raise ScaffoldError("mkdocs.yml has no list `- Chapters:` in nav; the chapter's line belongs into one")
     if name in chapters_in_nav(config):
         raise ScaffoldError(f"{name} is taken: nav in mkdocs.yml has its page. Choose another name, or remove the line")
-    indent = re.match(" *", match["pages"].splitlines()[-1])
-    assert indent is not None
-    return f"{config[: match.end()]}{indent[0]}- {chapter_title(name)}: {name}.md\n{config[match.end() :]}"
+    return with_entry(config, "Chapters", f"- {chapter_title(name)}: {name}.md")
+
+
+def with_lab(config: str, name: str) -> str:
+    """The text of mkdocs.yml with a lab at the end of nav's `Labs`, by its heading. Raises `ScaffoldError`."""
+    if f"labs/{name}.ipynb" in config:
+        raise ScaffoldError(f"{name} is taken: nav in mkdocs.yml has its lab. Choose another name, or remove the line")
+    return with_entry(config, "Labs", f'- "{chapter_title(name)}, by yourself": labs/{name}.ipynb')
+
+
+def with_entry(config: str, section: str, entry: str) -> str:
+    """The text of mkdocs.yml with an entry at the end of a list in nav. Raises `ScaffoldError` without that list."""
+    match = re.search(rf"^(?P<indent> *)- {section}:.*\n(?P<entries>(?:(?P=indent) +- .*\n)+)", config, re.MULTILINE)
+    if match is None:
+        raise ScaffoldError(f"mkdocs.yml has no list `- {section}:` in nav; the chapter's line belongs into one")
+    last = match["entries"].splitlines()[-1]
+    indent = last[: len(last) - len(last.lstrip())]
+    return f"{config[: match.end()]}{indent}{entry}\n{config[match.end() :]}"
 
 
 def scaffold_chapter(name: str, root: Path) -> int:
@@ -128,13 +175,13 @@ def scaffold_chapter(name: str, root: Path) -> int:
     print("\n".join(["made, with an example to replace:", *(f"  {path}" for path in made)]))
     print("\nnext, as docs/contributing.md shows step by step (python is .venv/bin/python, or your own):")
     steps = {
-        "make serve": f"http://127.0.0.1:8000/{name}/ follows what you save",
+        f"make serve SAMPLE={name}": f"http://127.0.0.1:8000/{name}/ follows what you save, with made-up numbers",
         f"python -m snippets.lab run {name}/eager --rows 64 --dim 256": "profile the example here, GPU or CPU",
-        f"python -m pytest tests/{name}": "its tests",
+        f"python -m pytest tests/chapters/{name}": "its tests",
         "make check": "passes from the start; what is not recorded yet is reported, and is not an error",
         f"make record CHAPTER={name}": f"on a machine with a CUDA GPU; commit recordings of {DEFAULT_DEVICE} only",
     }
     width = max(map(len, steps))
     print("\n".join(f"  {command:{width}}  {meaning}" for command, meaning in steps.items()))
-    print("To undo it, remove these files and the line in mkdocs.yml.")
+    print("To undo it, remove these files and the two lines in mkdocs.yml.")
     return 0

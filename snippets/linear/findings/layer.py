@@ -1,5 +1,7 @@
 """What a forward of one layer is made of: operators, kernels, strides and the names of kernels."""
 
+from collections.abc import Mapping
+
 from snippets.lab.finding import Device, Figure, Run, Source, TraceError, claim, derived, equals, format_value, matches
 from snippets.lab.finding.claim import Band
 from snippets.lab.html import Cell, Html, code, table
@@ -8,6 +10,7 @@ from snippets.lab.page import show as show
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
 
 A100_KERNEL = "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_tn_align8"
+OPERATORS = "aten::linear(aten::t(aten::transpose(aten::as_strided)), aten::addmm)"
 VARIANTS = {"eager": "linear/eager", "compiled": "linear/compiled"}
 COMPILED_ROWS = ("TorchDynamo Cache", "Torch-Compiled Region", "AOTDispatcher Runtime", "## Call CompiledFxGraph")
 ROUNDING = 0.05
@@ -82,11 +85,7 @@ def one_kernel(device: Device) -> Figure:
     return device["linear/eager"].per_step(work)
 
 
-@claim(
-    "L2",
-    equals("aten::linear(aten::t(aten::transpose(aten::as_strided)), aten::addmm)"),
-    source=Source("Part 2", "aten::linear: aten::t, then aten::addmm"),
-)
+@claim("L2", equals(OPERATORS), source=Source("Part 2", "aten::linear: aten::t, then aten::addmm"))
 def calls(device: Device) -> Figure:
     """aten::linear calls aten::t, which calls aten::transpose, which calls aten::as_strided; then aten::addmm."""
 
@@ -216,9 +215,8 @@ def addmm_of_both(device: Device) -> Figure:
 
 def launched_by(device: Device) -> Figure:
     """The operators that put work on the GPU, in order."""
-    return device["linear/eager"].per_step(
-        lambda step: ", ".join(activity.op.name if activity.op else "none" for activity in step.activities)
-    )
+    run = device["linear/eager"]
+    return run.per_step(lambda step: ", ".join(one.op.name if one.op else "none" for one in step.activities))
 
 
 def transpose_share(device: Device) -> Figure:
@@ -228,9 +226,8 @@ def transpose_share(device: Device) -> Figure:
         find_op(step, name)
         return sum(op.duration_us for op in step.ops if op.name == name)
 
-    return device["linear/eager"].per_step(
-        lambda step: 100 * cpu_us(step, "aten::t") / cpu_us(step, "aten::linear"), "%"
-    )
+    run = device["linear/eager"]
+    return run.per_step(lambda step: 100 * cpu_us(step, "aten::t") / cpu_us(step, "aten::linear"), "%")
 
 
 def weight_strides(device: Device) -> Figure:
@@ -262,9 +259,15 @@ def changed_by_compiling(device: Device) -> Html:
     return diff_table(device, VARIANTS, "From the eager layer to the compiled one")
 
 
-def strides_table(device: Device) -> Html:
-    """What `model.strides()` returns, on any device: it runs on the CPU while the page is built."""
+def strides_table(_: Device) -> Html:
+    """What `model.strides()` returns, beside any device: it runs on the CPU while the page is built."""
     from snippets.linear.model import strides
+
+    return values_table(strides())
+
+
+def values_table(values: Mapping[str, object]) -> Html:
+    """Values by name; a pair of tuples is a shape with its strides."""
 
     def text(value: object) -> str:
         match value:
@@ -274,7 +277,7 @@ def strides_table(device: Device) -> Html:
                 return f"shape {shape}, strides {steps}"
         return str(value)
 
-    rows: list[list[Cell]] = [[code(name), text(value)] for name, value in strides().items()]
+    rows: list[list[Cell]] = [[code(name), text(value)] for name, value in values.items()]
     return table("Run on the CPU while this page was built", ["", "what PyTorch says"], rows, text_columns=2)
 
 

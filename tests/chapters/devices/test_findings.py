@@ -1,106 +1,127 @@
-"""The page devices: exact rates from hand-made ceilings, and the builder's own recordings."""
+"""The pages devices and measuring: exact rates from recordings written by hand, and the book's own recordings."""
+
+from __future__ import annotations
 
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from snippets.devices import findings
-from snippets.lab.finding.figure import format_value
-from snippets.lab.recording.device import DEFAULT_DEVICE
-from snippets.lab.recording.loading import load_recording, load_recordings
-from snippets.lab.recording.schema import Ceiling, NotRecorded, Recording, Timing
-
-# KEEP recording
+from snippets.devices.findings import (
+    STEPS,
+    capture_us,
+    ceilings,
+    circumstances,
+    copy_in_graph_over_stream,
+    gpu_and_cpu,
+    sessions_of,
+    steps_below_roof,
+)
+from snippets.lab.finding import Device, NotRecorded, format_value
+from snippets.lab.finding.book import judge
+from snippets.lab.recording.loading import load_recordings
+from snippets.lab.recording.schema import Ceiling, Recording
 from tests.lab import samples
+from tests.lab.samples import BOOK
 
-ONE_MS = Timing(1000.0, 990.0, 1010.0, (990.0, 1000.0, 1010.0))
-
-
-def test_a_copy_is_rated_by_its_bytes_and_a_product_by_its_operations():
-    assert findings.rate(Ceiling("copy", 4_000_000_000, 0, ONE_MS)) == (4e12, "bytes/s")
-    assert findings.rate(Ceiling("matmul 10x10x10", 600, 2000, ONE_MS)) == (2e6, "flop/s")
+ONE_MS = samples.timing(990.0, 1000.0, 1010.0)
 
 
-def test_the_range_of_a_ceiling_is_its_median_and_bounds():
-    rates = [(3e12, "flop/s"), (1e12, "flop/s"), (2e12, "flop/s")]
-    assert findings._range(rates) == ["2.00 TFLOP/s", "1.00 TFLOP/s", "3.00 TFLOP/s", 3]
+def cells(table: str) -> list[list[str]]:
+    rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
+    return [[samples.Markup(cell).text for cell in re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row)] for row in rows]
 
 
-def test_ceilings_are_ordered_by_size_as_numbers():
-    assert sorted(["matmul 1024x32x64", "matmul 64x64x64", "matmul 128x1x1"], key=findings._sizes) == [
-        "matmul 64x64x64",
-        "matmul 128x1x1",
-        "matmul 1024x32x64",
+def save_session(root: Path, name: str, session: str, *limits: Ceiling) -> Device:
+    recording = samples.sample(f"devices/{name}", session=session, ceilings=limits, has_trace=False)
+    return samples.save_all(root, recording)
+
+
+def test_ceilings_by_size_with_their_median_and_bounds_over_sessions(tmp_path: Path) -> None:
+    large, small = (Ceiling(f"matmul {size}", 600, 2_000_000, ONE_MS) for size in ("1024x32x64", "64x64x64"))
+    for session, gigabytes in (("a", 3), ("b", 1), ("c", 2)):
+        copy = Ceiling("copy", gigabytes * 1_000_000_000, 0, ONE_MS)
+        save_session(tmp_path, session, session, copy, large, small)
+    device = save_session(tmp_path, "d", "d", Ceiling("matmul 8192x8192x8192", 600, 4_000_000, ONE_MS))
+    assert cells(ceilings(device)) == [
+        ["ceiling", "median", "lowest session", "highest session", "sessions"],
+        ["copy", "2.00 TB/s", "1.00 TB/s", "3.00 TB/s", "3"],
+        ["matmul 8192x8192x8192", *["4.00 GFLOP/s"] * 3, "1"],
+        ["matmul 64x64x64", *["2.00 GFLOP/s"] * 3, "3"],
+        ["matmul 1024x32x64", *["2.00 GFLOP/s"] * 3, "3"],
     ]
 
 
-def test_circumstances_are_those_of_a_timed_recording(monkeypatch):
-    timed = next(one for one in load_recordings(DEFAULT_DEVICE) if one.ceilings)
-    later = msgspec.structs.replace(timed.circumstances, date="2999-01-01T00:00:00Z", driver="idle")
-    untimed = msgspec.structs.replace(timed, points=(), circumstances=later)
-    monkeypatch.setattr(recording, "every", lambda device: iter([timed, untimed]))
-    assert [one.driver for one in findings.sessions_of("any")] == [timed.circumstances.driver]
+def with_environment(name: str, date: str, driver: str, *, timed: bool = True, **clocks: float) -> Recording:
+    environment = samples.environment(date=date, driver=driver, clocks=clocks)
+    points = (samples.point(timed=samples.timings() if timed else None),)
+    return samples.sample(f"devices/{name}", environment=environment, points=points, has_trace=False)
 
 
-def cells(table: str) -> dict[str, str]:
-    """A table of two columns: name of a row -> what stands beside it."""
-    rows = re.findall(r"<tr>\s*<td>(.*?)</td>\s*<td.*?>(.*?)</td>\s*</tr>", table, re.DOTALL)
-    return {name: samples.Markup(cell).text for name, cell in rows}
+def test_environments_are_those_of_timed_recordings(tmp_path: Path) -> None:
+    timed = with_environment("timed", "2026-01-01", "at work")
+    untimed = with_environment("untimed", "2999-01-01", "idle", timed=False)
+    device = samples.save_all(tmp_path, timed, untimed)
+    assert [each.driver for each in sessions_of(device.root, device.name)] == ["at work"]
+    alone = samples.save_all(tmp_path / "other", untimed)
+    with pytest.raises(NotRecorded, match=r"no timed recording for nvidia-sample; there run make record"):
+        sessions_of(alone.root, alone.name)
 
 
-def test_clocks_are_a_range_over_sessions_and_the_rest_is_the_latest(monkeypatch):
-    timed = next(one for one in load_recordings(DEFAULT_DEVICE) if one.ceilings)
-    monkeypatch.setattr(recording, "devices", lambda: ("any",))
-
-    def session(date: str, driver: str, **clocks: float) -> Recording:
-        found = msgspec.structs.replace(timed.circumstances, date=date, driver=driver, clocks=clocks)
-        return msgspec.structs.replace(timed, circumstances=found)
-
-    late = session("2026-02-02", "new", sm_mhz=1980.0, power_w=337.4)
-    middle = session("2026-02-01", "old", sm_mhz=1290.4, power_w=685.0)
-    early = session("2026-01-31", "oldest", sm_mhz=1500.0)
-    monkeypatch.setattr(recording, "every", lambda device: iter([middle, late, early]))
-    shown = cells(findings.circumstances())
-    assert (shown["driver"], shown["last recorded"]) == ("new", "2026-02-02")
-    assert (shown["SM clock under load"], shown["power under load"]) == ("1290 to 1980 MHz", "337 to 685 W")
-    assert shown["temperature"] == "–", "nobody read it"
-    monkeypatch.setattr(recording, "every", lambda device: iter([late]))
-    assert cells(findings.circumstances())["SM clock under load"] == "1980 MHz"
+def test_clocks_are_bounds_over_sessions_and_the_rest_is_the_latest(tmp_path: Path) -> None:
+    late = with_environment("late", "2026-02-02", "new", sm_mhz=1980.0, power_w=337.4)
+    middle = with_environment("middle", "2026-02-01", "old", sm_mhz=1290.4, power_w=685.0)
+    early = with_environment("early", "2026-01-31", "oldest", sm_mhz=1500.0)
+    rows = dict(cells(circumstances(samples.save_all(tmp_path / "three", middle, late, early))))
+    assert (rows["driver"], rows["last recorded"]) == ("new", "2026-02-02")
+    assert (rows["SM clock under load"], rows["power under load"]) == ("1290 to 1980 MHz", "337 to 685 W")
+    assert rows["temperature"] == "–", "nobody read it"
+    rows = dict(cells(circumstances(samples.save_all(tmp_path / "one", late))))
+    assert rows["SM clock under load"] == "1980 MHz"
 
 
-def test_every_ceiling_of_the_builder_is_in_the_table(monkeypatch):
-    monkeypatch.setenv("DEVICE", DEFAULT_DEVICE)
-    shown = findings.ceilings()
-    for one in load_recordings(DEFAULT_DEVICE):
-        for ceiling in one.ceilings:
-            assert f"<td>{ceiling.what}</td>" in shown
+def test_every_recorded_device_has_a_column(tmp_path: Path) -> None:
+    recording = samples.sample("devices/copy", has_trace=False)
+    for name in ("nvidia-a", "nvidia-b"):
+        device = samples.save_all(tmp_path, recording, device=name)
+    assert cells(circumstances(device))[0] == ["", "NVIDIA Sample", "NVIDIA Sample"]
 
 
-def test_the_book_s_steps_are_shown_by_their_timings(monkeypatch):
-    monkeypatch.setenv("DEVICE", DEFAULT_DEVICE)
-    (layer,) = load_recording("linear/eager", DEFAULT_DEVICE).points
-    cells = [format_value(us, "us") for us in (layer.timings.warm.median_us, layer.timings.enqueue.median_us)]
-    bars = "".join(findings.gpu_and_cpu().splitlines())
-    for name, cell in zip(("GPU", "CPU"), cells, strict=True):
-        assert f'<td>a linear layer</td><td>{name}</td><td class="number">{cell}</td>' in bars
-    roofline = "".join(findings.roofline().splitlines())
-    rate = format_value(layer.flops / layer.timings.warm.median_us * 1e6, "flop/s")
-    assert (
-        f'<td>linear</td><td class="number">{layer.flops / layer.bytes:.1f}</td><td class="number">{rate}' in roofline
-    )
-    assert all(f"<td>{name}</td>" in roofline for name in findings.STEPS)
+def test_every_ceiling_of_the_book_is_in_the_table() -> None:
+    names = {ceiling.name for each in load_recordings(BOOK.root, BOOK.name) for ceiling in each.ceilings}
+    assert {row[0] for row in cells(ceilings(BOOK))[1:]} == names
 
 
-def test_without_recordings_the_page_says_what_to_run(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(recording, "devices", lambda: ())
+def test_the_book_s_steps_are_shown_by_their_timings() -> None:
+    run = BOOK["linear/eager"]
+    bars = cells(gpu_and_cpu(BOOK))
+    assert [row[:3] for row in bars if row[0] == "a linear layer"] == [
+        ["a linear layer", "GPU", run.time().text],
+        ["a linear layer", "CPU", run.time("enqueue").text],
+    ]
+    below = {row[0]: row[1:3] for row in cells(steps_below_roof(BOOK))[1:]}
+    rate = format_value(run.point.flops / run.timing().median_us * 1e6, "flop/s")
+    assert below["linear"] == [f"{run.point.flops / run.point.bytes:.1f}", rate]
+    assert list(below) == list(STEPS)
+
+
+def test_without_recordings_the_page_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(NotRecorded, match="make record"):
-        findings.circumstances()
+        circumstances(samples.device(tmp_path))
 
 
-def test_the_claim_about_copies_fails_where_both_take_the_same_time():
-    (claim,) = findings.CLAIMS
-    same = findings.ratio(ONE_MS, ONE_MS)
-    slower = findings.ratio(Timing(2000.0, 0, 0, (1980.0, 2000.0, 2020.0)), ONE_MS)
-    assert (claim.holds(same), claim.holds(slower)) == (False, True)
+@pytest.mark.parametrize(("in_graph_us", "status"), [(1000.0, "differs"), (2000.0, "holds")])
+def test_the_claim_about_copies_needs_a_difference(tmp_path: Path, in_graph_us: float, status: str) -> None:
+    times = {"copy": 1000.0, "copy_in_graph": in_graph_us}
+    for name, us in times.items():
+        points = (samples.point(timed=samples.timings(0.99 * us, us, 1.01 * us)),)
+        device = samples.save_all(tmp_path, samples.sample(f"devices/{name}", points=points, has_trace=False))
+    assert judge(copy_in_graph_over_stream, "devices", device).status == status
+
+
+def test_a_group_took_its_time_once(tmp_path: Path) -> None:
+    seconds = {"a": ("first", 10.0), "b": ("first", 10.0), "c": ("second", 2.5)}
+    for name, (session, capture_s) in seconds.items():
+        recording = samples.sample(f"devices/{name}", session=session, capture_s=capture_s, has_trace=False)
+        device = samples.save_all(tmp_path, recording)
+    assert (capture_us(device).value, capture_us(device).text) == (12.5e6, "12.5 s")

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from snippets.lab.drawing.svg import SERIES, VARIABLES
-
-ROOT = Path(__file__).resolve().parents[2]
+from snippets.lab.recording.device import PROJECT
 
 
 def variables(scheme: str) -> dict[str, str]:
     """What charts.css gives: for paper and the light scheme, or for a named one."""
-    sheet = (ROOT / "docs/assets/css/charts.css").read_text(encoding="utf-8")
+    sheet = (PROJECT / "docs/assets/css/charts.css").read_text(encoding="utf-8")
     selector = re.escape(f'[data-md-color-scheme="{scheme}"]' if scheme else ":root")
     found = re.search(selector + r" \{([^}]*)\}", sheet)
     assert found is not None

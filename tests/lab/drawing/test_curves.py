@@ -11,29 +11,29 @@ from xml.etree import ElementTree
 
 import pytest
 
-from snippets.lab.drawing.charts import cpu_gpu_bars, kernel_bars, regimes, roofline, roofline_chart
+from snippets.lab.drawing.bar_charts import cpu_gpu_bars, kernel_bars
+from snippets.lab.drawing.curve_charts import regimes, roofline, roofline_of
 from snippets.lab.drawing.curves import ASIDE, EDGE, LINE, SIDE, Roof, RooflinePoint, Scale, Sweep
 from snippets.lab.drawing.svg import TEXT, WIDTH, plain
+from snippets.lab.finding.device import Device
 from snippets.lab.html import Html
 from snippets.lab.recording.schema import Ceiling, Timings
-from tests.lab import samples
-from tests.lab.drawings import drawing, said, texts, words
-from tests.lab.samples import DEVICE, EVIL, Markup, point, put, sample, timing, timings
-from tests.lab.test_tables import cells
+from tests.lab.drawing.drawings import description, drawing, texts, words
+from tests.lab.samples import BOOK, EVIL, Markup, cells, point, sample, save_all, timing, timings
 
+ANY = Device(Path("nowhere"), "nvidia-sample")
+"""For charts of data that no recording has."""
 COPY = Ceiling("copy", 4_000_000, 0, timing(1.0, 1.0, 1.0))
-PRODUCT = Ceiling("matmul 8x8x8", 1000, 800_000_000, timing(1.0, 1.0, 1.0))
-SPOTS = {
+MATMUL = Ceiling("matmul 8x8x8", 1000, 800_000_000, timing(1.0, 1.0, 1.0))
+POINTS = {
     "low": RooflinePoint(40_000_000, 1_000_000, timing(8.0, 10.0, 12.0)),
     "high": RooflinePoint(40_000_000, 100_000, timing(20.0, 40.0, 60.0)),
 }
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    root = samples.shelf(monkeypatch, tmp_path)
-    put(root, sample())
-    return root
+def device(tmp_path: Path) -> Device:
+    return save_all(tmp_path, sample())
 
 
 def test_a_roof() -> None:
@@ -45,58 +45,65 @@ def test_a_roof() -> None:
 
 def test_steps_below_their_roof() -> None:
     slower = [Ceiling("slow copy", 1_000_000, 0, timing(1.0, 1.0, 1.0)), Ceiling("small", 1, 5, timing(1.0, 1.0, 1.0))]
-    shown = roofline_chart("c", SPOTS, [*slower, COPY, PRODUCT], ident="x")
-    assert cells(shown) == [
+    content = roofline_of(ANY, POINTS, "c", ceilings=[*slower, COPY, MATMUL])
+    assert cells(content) == [
         ["step", "FLOP per byte", "rate", "of the roof", "time", "quartiles"],
         ["low", "40.0", "4.00 TFLOP/s", "2.50 %", "10.0 µs", "9.00 to 11.0 µs"],
         ["high", "400", "1.00 TFLOP/s", "0.12 %", "40.0 µs", "30.0 to 50.0 µs"],
     ]
-    assert said(shown).endswith(
+    assert description(content).endswith(
         "The roof is 4.00 TB/s (copy) up to 200 FLOP per byte, then 800 TFLOP/s (matmul 8x8x8)."
     )
-    assert {"TFLOP/s", "FLOP per byte", "copy: 4.00 TB/s", "matmul 8x8x8: 800 TFLOP/s"} <= set(texts(shown))
-    assert texts(shown)[-2:] == ["low: 4.00 TFLOP/s", "high: 1.00 TFLOP/s"]
+    assert {"TFLOP/s", "FLOP per byte", "copy: 4.00 TB/s", "matmul 8x8x8: 800 TFLOP/s"} <= set(texts(content))
+    assert texts(content)[-2:] == ["low: 4.00 TFLOP/s", "high: 1.00 TFLOP/s"]
 
 
-def test_names_of_steps_that_stand_together_do_not(shelf: Path) -> None:
-    spots = {f"step {place}": RooflinePoint(40_000_000, 20_000, timing(*[9.9 + place / 10] * 3)) for place in range(14)}
-    shown = roofline_chart("c", spots, [COPY, PRODUCT], ident="x")
-    named = [word for word in words(shown) if word[0].startswith("step ")]
-    assert [text.split(":")[0] for text, *_ in named] == list(spots)
+def test_names_of_steps_that_stand_together_do_not() -> None:
+    points = {
+        f"step {place}": RooflinePoint(40_000_000, 20_000, timing(*[9.9 + place / 10] * 3)) for place in range(14)
+    }
+    content = roofline_of(ANY, points, "c", ceilings=[COPY, MATMUL])
+    named = [word for word in words(content) if word[0].startswith("step ")]
+    assert [text.split(":")[0] for text, *_ in named] == list(points)
     assert min(below - above for (*_, above), (*_, below) in pairwise(named)) >= TEXT
     assert named[-1][3] < LINE + 30 * 14
     assert max(right for _, _, right, _ in named) <= WIDTH
 
 
-def test_a_name_stands_before_a_marker_at_the_edge(shelf: Path) -> None:
+def test_a_name_stands_before_a_marker_at_the_edge() -> None:
     """Behind it there is no room, and over it one could read neither."""
-    spots = {
+    points = {
         "left": RooflinePoint(40_000, 20_000, timing(9.0, 10.0, 11.0)),
         "right": RooflinePoint(4 * 10**8, 2_000, timing(9.0, 10.0, 11.0)),
     }
-    shown = roofline_chart("c", spots, [COPY, PRODUCT], ident="x")
-    named = {text.split(":")[0]: (left, right) for text, left, right, _ in words(shown) if text.split(":")[0] in spots}
+    content = roofline_of(ANY, points, "c", ceilings=[COPY, MATMUL])
+    named = {
+        text.split(":")[0]: (left, right) for text, left, right, _ in words(content) if text.split(":")[0] in points
+    }
     assert named["left"][1] < named["right"][0]
     assert named["right"][1] < WIDTH - EDGE - ASIDE
 
 
-def test_rooflines_that_cannot_be_drawn(shelf: Path) -> None:
-    for ceilings in ([], [COPY], [PRODUCT]):
-        with pytest.raises(ValueError, match="needs the ceilings of a copy and of a product"):
-            roofline_chart("c", SPOTS, ceilings, ident="x")
-    for spot, what in ((RooflinePoint(0, 1, timing(1, 1, 1)), "FLOP"), (RooflinePoint(1, 0, timing(1, 1, 1)), "bytes")):
-        with pytest.raises(ValueError, match=f"must be above zero: {{'a, {what}': 0}}"):
-            roofline_chart("c", {"a": spot}, [COPY, PRODUCT], ident="x")
+def test_rooflines_that_cannot_be_drawn() -> None:
+    for ceilings in ([], [COPY], [MATMUL]):
+        with pytest.raises(ValueError, match="needs the ceilings of a copy and of a matmul"):
+            roofline_of(ANY, POINTS, "c", ceilings=ceilings)
+    for spot, quantity in (
+        (RooflinePoint(0, 1, timing(1, 1, 1)), "FLOP"),
+        (RooflinePoint(1, 0, timing(1, 1, 1)), "bytes"),
+    ):
+        with pytest.raises(ValueError, match=f"must be above zero: {{'a, {quantity}': 0}}"):
+            roofline_of(ANY, {"a": spot}, "c", ceilings=[COPY, MATMUL])
     with pytest.raises(ValueError, match="'a, time': 0"):
-        roofline_chart("c", {"a": RooflinePoint(1, 1, timing(0, 0, 0))}, [COPY, PRODUCT], ident="x")
+        roofline_of(ANY, {"a": RooflinePoint(1, 1, timing(0, 0, 0))}, "c", ceilings=[COPY, MATMUL])
 
 
-def test_a_roofline_of_experiments(shelf: Path) -> None:
+def test_a_roofline_of_experiments(device: Device) -> None:
     work = point(timed=timings(10.0, 10.0, 10.0), flops=40_000_000, bytes=1_000_000)
-    put(shelf, sample("mlp/eager", points=(work,), ceilings=(COPY,)))
-    put(shelf, sample("mlp/liger", points=(work,), ceilings=(PRODUCT,)))
-    shown = roofline({"eager": "mlp/eager", "Liger": "mlp/liger"}, DEVICE, "c")
-    assert cells(shown)[1:] == [
+    save_all(device.root, sample("mlp/eager", points=(work,), ceilings=(COPY,)))
+    save_all(device.root, sample("mlp/liger", points=(work,), ceilings=(MATMUL,)))
+    content = roofline(device, {"eager": "mlp/eager", "Liger": "mlp/liger"}, "c")
+    assert cells(content)[1:] == [
         [name, "40.0", "4.00 TFLOP/s", "2.50 %", "10.0 µs", "10.0 to 10.0 µs"] for name in ("eager", "Liger")
     ]
 
@@ -136,64 +143,64 @@ def sweep(cpu: tuple[float, ...], gpu: tuple[float, ...]) -> Sweep:
 def test_where_the_gpu_takes_over(
     cpu: tuple[float, ...], gpu: tuple[float, ...], count: int, crossing: float, words: str
 ) -> None:
-    found = sweep(cpu, gpu)
-    assert (found.overhead_bound, found.regime("tokens")) == (count, words)
-    assert found.crossing == pytest.approx(crossing)
+    growing = sweep(cpu, gpu)
+    assert (growing.overhead_bound, growing.regime("tokens")) == (count, words)
+    assert growing.crossing == pytest.approx(crossing)
 
 
 def swept(cpu: tuple[float, ...], gpu: tuple[float, ...]) -> tuple[Any, ...]:
     """Points of a sweep, the largest first."""
-    found = []
-    for place, (enqueue, warm) in enumerate(zip(cpu, gpu, strict=True)):
+    points = []
+    for power, (enqueue, busy) in enumerate(zip(cpu, gpu, strict=True)):
         given = timings()
         timed = Timings(
-            timing(warm, warm, 2 * warm), given.cold, given.launched, timing(enqueue, enqueue, 2 * enqueue), 1, 1
+            timing(busy, busy, 2 * busy), given.cold, given.from_python, timing(enqueue, enqueue, 2 * enqueue), 1, 1
         )
-        found.append(point({"batch": 2, "seq": 10**place}, timed))
-    return tuple(reversed(found))
+        points.append(point({"batch": 2, "seq": 10**power}, timed))
+    return tuple(reversed(points))
 
 
 def tokens(parameters: Mapping[str, int | str]) -> float:
     return int(parameters["batch"]) * int(parameters["seq"])
 
 
-def test_regimes_of_sweeps(shelf: Path) -> None:
-    put(shelf, sample("mlp/sweep_eager", points=swept((20, 20, 20), (2, 2, 200)), has_trace=False))
-    put(shelf, sample("mlp/sweep_liger", points=swept((1, 1, 1), (2, 2, 2)), has_trace=False))
+def test_regimes_of_sweeps(device: Device) -> None:
+    save_all(device.root, sample("mlp/sweep_eager", points=swept((20, 20, 20), (2, 2, 200)), has_trace=False))
+    save_all(device.root, sample("mlp/sweep_liger", points=swept((1, 1, 1), (2, 2, 2)), has_trace=False))
     experiments = {"eager": "mlp/sweep_eager", "Liger": "mlp/sweep_liger"}
-    shown = regimes(experiments, DEVICE, tokens, "c", axis="tokens")
-    assert cells(shown)[:3] == [
+    content = regimes(device, experiments, "c", size=tokens, unit="tokens")
+    assert cells(content)[:3] == [
         ["variant", "tokens", "on the GPU", "on the CPU", "from Python"],
         ["eager", "2", "2.00 µs2.00 to 3.00 µs", "20.0 µs20.0 to 30.0 µs", "80.0 µs75.0 to 85.0 µs"],
         ["eager", "20", "2.00 µs2.00 to 3.00 µs", "20.0 µs20.0 to 30.0 µs", "80.0 µs75.0 to 85.0 µs"],
     ]
-    assert [row[:2] for row in cells(shown)[3:]] == [
+    assert [row[:2] for row in cells(content)[3:]] == [
         ["eager", "200"],
         *(["Liger", size] for size in ("2", "20", "200")),
     ]
-    assert said(shown) == (
+    assert description(content) == (
         "eager: overhead-bound up to 20 tokens; on the GPU 2.00 µs at 2 and 200 µs at 200. "
         "Liger: never overhead-bound; on the GPU 2.00 µs at 2 and 2.00 µs at 200."
     )
-    assert texts(shown).count("200") == 1
-    assert {"eager: overhead-bound up to 20 tokens", "Liger: never overhead-bound", "tokens"} <= set(texts(shown))
-    shaded = [path for path in drawing(shown).iter("path") if "--chart-band" in path.get("style", "")]
+    assert texts(content).count("200") == 1
+    assert {"eager: overhead-bound up to 20 tokens", "Liger: never overhead-bound", "tokens"} <= set(texts(content))
+    shaded = [path for path in drawing(content).iter("path") if "--chart-band" in path.get("style", "")]
     width = WIDTH - SIDE - 20
     edge = SIDE + Scale(2, 200, 8, width - 8)(2 * 10**1.5)
     assert len(shaded) == 2
     assert f"L{edge:.1f} " in shaded[1].get("d", "")
-    assert len(re.findall("<use ", shown)) == 3 + 2 * 3 * 3
+    assert len(re.findall("<use ", content)) == 3 + 2 * 3 * 3
 
 
-def test_untrusted_headings(shelf: Path) -> None:
-    put(shelf, sample("mlp/sweep_eager", points=swept((20, 20), (2, 200)), has_trace=False))
+def test_untrusted_headings(device: Device) -> None:
+    save_all(device.root, sample("mlp/sweep_eager", points=swept((20, 20), (2, 200)), has_trace=False))
     for name in EVIL:
-        shown = regimes({name: "mlp/sweep_eager"}, DEVICE, tokens, name, axis=name)
-        seen = Markup(shown)
+        content = regimes(device, {name: "mlp/sweep_eager"}, name, size=tokens, unit=name)
+        seen = Markup(content)
         assert not {"script", "img", "b"} & set(seen.elements)
         assert [key for key, _ in seen.attributes if key.startswith("on") or key == "src"] == []
-        assert name in texts(shown)
-        assert cells(shown)[1][0] == cells(shown)[0][1] == name
+        assert name in texts(content)
+        assert cells(content)[1][0] == cells(content)[0][1] == name
 
 
 @pytest.mark.parametrize(
@@ -206,33 +213,30 @@ def test_untrusted_headings(shelf: Path) -> None:
     ],
     ids=["no size", "one size", "one point", "no point"],
 )
-def test_sweeps_that_cannot_be_drawn(shelf: Path, points: tuple[Any, ...], size: Any, why: str) -> None:
-    put(shelf, sample("mlp/sweep_eager", points=points, has_trace=False))
+def test_sweeps_that_cannot_be_drawn(device: Device, points: tuple[Any, ...], size: Any, why: str) -> None:
+    save_all(device.root, sample("mlp/sweep_eager", points=points, has_trace=False))
     with pytest.raises(ValueError, match=why):
-        regimes({"eager": "mlp/sweep_eager"}, DEVICE, size, "c", axis="tokens")
-
-
-H200 = "nvidia-h200"
+        regimes(device, {"eager": "mlp/sweep_eager"}, "c", size=size, unit="tokens")
 
 
 def real() -> dict[str, Html]:
     forward = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
     sweeps = {name: f"mlp/sweep_{name.lower()}" for name in forward}
     return {
-        "kernels": kernel_bars(forward, H200, "GPU time of one forward, by kernel"),
-        "both": cpu_gpu_bars(forward, H200, "CPU and GPU"),
-        "roofline": roofline(forward | {"linear": "linear/eager"}, H200, "Roofline"),
-        "regimes": regimes(sweeps, H200, tokens, "Regimes", axis="tokens"),
+        "kernels": kernel_bars(BOOK, forward, "GPU time of one forward, by kernel"),
+        "both": cpu_gpu_bars(BOOK, forward, "CPU and GPU"),
+        "roofline": roofline(BOOK, forward | {"linear": "linear/eager"}, "Roofline"),
+        "regimes": regimes(BOOK, sweeps, "Regimes", size=tokens, unit="tokens"),
     }
 
 
 def test_charts_of_the_book() -> None:
     """Small, and every word inside the drawing, set in letters as wide as fonts come."""
-    for name, shown in real().items():
-        root = drawing(shown)
+    for name, content in real().items():
+        root = drawing(content)
         assert len(ElementTree.tostring(root)) <= 12_000, name
         height = float(root.get("viewBox", "").split()[3])
-        for text, left, right, baseline in words(shown):
+        for text, left, right, baseline in words(content):
             assert left >= 0, (name, text)
             assert right <= WIDTH, (name, text)
             assert TEXT / 2 < baseline < height, (name, text)

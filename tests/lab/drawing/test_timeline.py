@@ -11,27 +11,23 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
+from snippets.lab.drawing import canvas
 from snippets.lab.drawing.canvas import PATTERNS, SLICE_KINDS, fitted, ticks_us
 from snippets.lab.drawing.timeline import draw_steps, timeline
+from snippets.lab.experiment import UnknownName
+from snippets.lab.finding.device import Device
 from snippets.lab.html import Html
-from snippets.lab.recording.device import DEFAULT_DEVICE
-from snippets.lab.recording.loading import load_recordings, load_trace
+from snippets.lab.recording.device import PROJECT
+from snippets.lab.recording.loading import load_recordings
 from snippets.lab.recording.schema import NotRecorded
-from snippets.lab.trace.events import Trace, TraceError
+from snippets.lab.trace.events import Step, TraceError
 from snippets.lab.trace.kineto import read_trace
 from snippets.lab.trace.lanes import Lane, lanes
-from snippets.lab.trace.queries import middle_step
-
-# KEEP lanes
-# KEEP tables
-# KEEP timeline
-from tests.lab import samples
 from tests.lab.events import annotation, gpu_annotation, kernel, launch, memcpy, memset, op, step, trace_bytes
-from tests.lab.samples import DEVICE, EVIL, Markup
+from tests.lab.samples import BOOK, DEVICE, EVIL, Markup, sample, save_all
 
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = (ROOT / "docs/assets/js/timeline.js").read_text(encoding="utf-8")
-STYLE = (ROOT / "docs/assets/css/timeline.css").read_text(encoding="utf-8")
+SCRIPT = (PROJECT / "docs/assets/js/timeline.js").read_text(encoding="utf-8")
+STYLE = (PROJECT / "docs/assets/css/timeline.css").read_text(encoding="utf-8")
 GEMM = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
 STEP = (
@@ -50,43 +46,41 @@ STEP = (
 """200 us on the CPU, 250 us with the GPU: on a scale of 251 us (0.4 % more), a microsecond is 0.398 %."""
 
 
-def read(*events: Any) -> Trace:
-    return read_trace(trace_bytes(*events))
+def first_step(*events: Any) -> Step:
+    return read_trace(trace_bytes(*events)).steps[0]
 
 
 def drawn(*events: Any, label: str = "fwd", heading: str = "eager", caption: str = "A step") -> Html:
-    traced = read(*events)
-    return draw_steps({heading: (traced, traced.steps[0], label)}, caption, "ident")
+    return draw_steps({heading: (first_step(*events), label)}, caption, ident="ident")
 
 
-def listed(found: tuple[Lane, ...]) -> dict[str, list[tuple[Any, ...]]]:
+def listed(step_lanes: tuple[Lane, ...]) -> dict[str, list[tuple[Any, ...]]]:
     return {
         lane.name: [(one.name, one.kind, one.row, one.start_us, one.duration_us, one.pair) for one in lane.slices]
-        for lane in found
+        for lane in step_lanes
     }
 
 
 def lanes_of(*events: Any, label: str = "") -> dict[str, list[tuple[Any, ...]]]:
-    traced = read(*events)
-    return listed(lanes(traced, traced.steps[0], label))
+    return listed(lanes(first_step(*events), label))
 
 
-def svg(shown: str) -> Element:
+def svg(content: str) -> Element:
     """The drawing, read as XML is read: what is not well-formed fails."""
-    return ElementTree.fromstring(shown[shown.index('<svg class="drawing"') : shown.index("</svg></div>") + 6])
+    return ElementTree.fromstring(content[content.index('<svg class="drawing"') : content.index("</svg></div>") + 6])
 
 
-def group(shown: str, name: str) -> Element:
-    return next(one for one in svg(shown).iter("g") if one.get("class") == name)
+def group(content: str, name: str) -> Element:
+    return next(one for one in svg(content).iter("g") if one.get("class") == name)
 
 
-def slices(shown: str) -> list[Element]:
-    return [one for one in svg(shown).iter("svg") if (one.get("class") or "").startswith("slice ")]
+def slices(content: str) -> list[Element]:
+    return [one for one in svg(content).iter("svg") if (one.get("class") or "").startswith("slice ")]
 
 
-def rows(shown: str) -> list[list[str]]:
+def rows(content: str) -> list[list[str]]:
     """The text of each row's cells, heads of tables left out."""
-    found = re.findall(r"<tr>(.*?)</tr>", shown, re.DOTALL)
+    found = re.findall(r"<tr>(.*?)</tr>", content, re.DOTALL)
     cells = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in found]
     return [[Markup(cell).text for cell in row] for row in cells if row]
 
@@ -153,9 +147,9 @@ def test_one_launch_of_a_graph_is_paired_with_all_it_started() -> None:
     events = [step(1, 0, 50), launch(5, 10, name="cudaGraphLaunch")]
     events += [kernel(f"k{place}", 5, 60 + 10 * place, 8) for place in range(5)]
     assert [one[5] for each in lanes_of(*events).values() for one in each] == [0] * 6
-    shown = drawn(*events)
-    assert len(group(shown, "arrows")) == 5
-    assert rows(shown)[0][3] == "5 activities"
+    content = drawn(*events)
+    assert len(group(content, "arrows")) == 5
+    assert rows(content)[0][3] == "5 activities"
 
 
 def test_work_whose_call_is_not_in_the_trace_has_no_pair() -> None:
@@ -207,10 +201,9 @@ def test_places_are_shares_of_one_scale() -> None:
 
 
 def test_two_steps_have_one_scale_and_what_is_late_is_on_it() -> None:
-    short = read(step(1, 0, 50), op("a", 0, 50))
-    late = read(step(1, 5000, 50), launch(1, 5010), kernel("k", 1, 5940, 60))
-    given = {"short": (short, short.steps[0], ""), "late": (late, late.steps[0], "")}
-    found = slices(draw_steps(given, "Two", "ident"))
+    short = first_step(step(1, 0, 50), op("a", 0, 50))
+    late = first_step(step(1, 5000, 50), launch(1, 5010), kernel("k", 1, 5940, 60))
+    found = slices(draw_steps({"short": (short, ""), "late": (late, "")}, "Two", ident="ident"))
     assert [one.get("x") for one in found] == ["0%", "0.996%", "93.625%"]
     assert found[0].get("width") == f"{round(50 / 10.04, 3):g}%"
     heights = [int(one.get("y") or 0) for one in found]
@@ -220,17 +213,17 @@ def test_two_steps_have_one_scale_and_what_is_late_is_on_it() -> None:
 
 def test_what_takes_next_to_no_time_is_wide_enough_to_be_drawn() -> None:
     for lasting in (0, 0.1):
-        shown = drawn(step(1, 0, 9e4), op("a", 50, lasting), op("b", 60, 1), launch(1, 70, 0), kernel("k", 1, 80, 0))
-        assert [one.get("width") for one in slices(shown)] == ["0.001%"] * 4
+        content = drawn(step(1, 0, 9e4), op("a", 50, lasting), op("b", 60, 1), launch(1, 70, 0), kernel("k", 1, 80, 0))
+        assert [one.get("width") for one in slices(content)] == ["0.001%"] * 4
     at_zero = drawn(step(1, 0, 100), launch(1, 0), kernel("k", 1, 0, 10))
     assert [one.get("x") for one in slices(at_zero)] == ["0%", "0%"]
 
 
 def test_gpu_work_before_its_step_moves_the_scale_not_its_zero() -> None:
-    shown = drawn(step(1, 1000, 90), launch(1, 1010), kernel("early", 1, 990, 10), label="")
-    assert slices(shown)[1].get("x") == "0%"
-    assert (svg(shown).get("data-begin"), svg(shown).get("data-span")) == ("-10.0", "100.4")
-    first = group(shown, "axis").find("text")
+    content = drawn(step(1, 1000, 90), launch(1, 1010), kernel("early", 1, 990, 10), label="")
+    assert slices(content)[1].get("x") == "0%"
+    assert (svg(content).get("data-begin"), svg(content).get("data-span")) == ("-10.0", "100.4")
+    first = group(content, "axis").find("text")
     assert first is not None
     assert (first.text, first.get("x")) == ("0 µs", "9.96%")
 
@@ -271,7 +264,7 @@ def test_titles_and_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "shown"),
+    ("width", "content"),
     [
         (200, "aten::linear"),
         (78, "aten::linear"),
@@ -282,8 +275,8 @@ def test_titles_and_names() -> None:
         (23, ""),
     ],
 )
-def test_a_name_is_shortened_to_what_fits(width: float, shown: str) -> None:
-    assert fitted(("aten::linear", "linear"), width) == shown
+def test_a_name_is_shortened_to_what_fits(width: float, content: str) -> None:
+    assert fitted(("aten::linear", "linear"), width) == content
 
 
 @pytest.mark.parametrize(
@@ -303,45 +296,45 @@ def test_ticks_are_round_and_few(begin: float, span: float, ticks: list[float]) 
 
 def test_the_axis_has_a_unit() -> None:
     def axis(end: float) -> list[str | None]:
-        shown = drawn(step(1, 0, end), op("a", 0, end))
-        return [one.text for one in group(shown, "axis").iter("text")]
+        content = drawn(step(1, 0, end), op("a", 0, end))
+        return [one.text for one in group(content, "axis").iter("text")]
 
     assert axis(100) == ["0 µs", "20 µs", "40 µs", "60 µs", "80 µs"]
     assert axis(4000) == ["0 ms", "1 ms", "2 ms", "3 ms"]
 
 
 def test_the_tables_say_what_is_drawn_in_its_order() -> None:
-    shown = drawn(*STEP)
-    found = rows(shown)
+    content = drawn(*STEP)
+    found = rows(content)
     assert found[0] == ["fwd", "labeled region", "eager: CPU", "–", "10.0 µs", "150 µs"]
     assert found[5] == ["cuLaunchKernelEx", "CUDA call", "eager: CPU", "GEMM", "40.0 µs", "10.0 µs"]
     gemm = ["cuBLAS GEMM bf16 · 256x128x64 · TNT", GEMM, "eager: GPU stream 7", "aten::mm", "cuLaunchKernelEx"]
     assert found[8] == [*gemm, "60.0 µs", "100 µs", "20.0 µs", "4x2x1", "384x1x1", "168", "164,308", "–"]
-    assert [row[0] for row in found] == [(one.findtext("title") or "").split("\n")[0] for one in slices(shown)]
+    assert [row[0] for row in found] == [(one.findtext("title") or "").split("\n")[0] for one in slices(content)]
     fill = rows(drawn(step(1, 0, 9), launch(1, 1, name="cudaMemsetAsync"), memset(1, 5, 1, 4)))[1]
     assert fill[1:5] == ["Memset (Device)", "eager: GPU stream 7", "ProfilerStep#1", "cudaMemsetAsync"]
     assert fill[-1] == "4"
 
 
 def test_its_name_tells_what_there_is_to_see() -> None:
-    shown = svg(drawn(*STEP))
+    content = svg(drawn(*STEP))
     said = "A step. eager: 2 kernels, GPU busy 190 µs; GPU done after 250 µs, CPU after 200 µs"
-    assert (shown.get("role"), shown.get("aria-label")) == ("img", said)
+    assert (content.get("role"), content.get("aria-label")) == ("img", said)
     one = drawn(step(1, 0, 9), launch(1, 1), launch(2, 2), kernel("a", 1, 5, 2), memcpy(2, 6, 3, 64))
     assert "1 kernel, 1 copy, GPU busy 4.00 µs; GPU done after 9.00 µs" in (svg(one).get("aria-label") or "")
 
 
 def test_a_trace_of_the_cpu_alone() -> None:
-    shown = drawn(step(1, 0, 50), op("aten::add", 10, 20))
-    assert "nothing on the GPU; CPU done after 50.0 µs" in (svg(shown).get("aria-label") or "")
-    assert rows(shown) == [["aten::add", "operator", "eager: CPU", "–", "10.0 µs", "20.0 µs"]]
-    assert "GPU</caption>" not in shown
+    content = drawn(step(1, 0, 50), op("aten::add", 10, 20))
+    assert "nothing on the GPU; CPU done after 50.0 µs" in (svg(content).get("aria-label") or "")
+    assert rows(content) == [["aten::add", "operator", "eager: CPU", "–", "10.0 µs", "20.0 µs"]]
+    assert "GPU</caption>" not in content
 
 
 def test_an_empty_step_is_an_empty_drawing() -> None:
-    shown = drawn(step(1, 0, 50))
-    assert slices(shown) == []
-    assert rows(shown) == []
+    content = drawn(step(1, 0, 50))
+    assert slices(content) == []
+    assert rows(content) == []
 
 
 def test_the_legend_names_what_occurs() -> None:
@@ -352,7 +345,7 @@ def test_the_legend_names_what_occurs() -> None:
 
 def test_nothing_to_draw() -> None:
     with pytest.raises(ValueError, match="at least one step"):
-        draw_steps({}, "None", "ident")
+        draw_steps({}, "None", ident="ident")
 
 
 @pytest.mark.parametrize("name", EVIL)
@@ -364,13 +357,13 @@ def test_names_stay_text(name: str) -> None:
         launch(1, 20, 300, name=name),
         kernel(name, 1, 30, 450),
     )
-    shown = drawn(*events, label=name, heading=name, caption=name)
-    drawing = svg(shown)
+    content = drawn(*events, label=name, heading=name, caption=name)
+    drawing = svg(content)
     allowed = {"svg", "defs", "marker", "path", "pattern", "rect", "circle", "g", "line", "text", "tspan", "title"}
     assert {one.tag for one in drawing.iter()} <= allowed
-    assert [one.findtext("title").split("\n")[0] for one in slices(shown)][:3] == [name, f"aten::{name}", name]
+    assert [one.findtext("title").split("\n")[0] for one in slices(content)][:3] == [name, f"aten::{name}", name]
     assert name in (drawing.get("aria-label") or "")
-    page = Markup(re.sub(r"<(/?)title>", r"<\1text>", shown))  # to this parser, a title's content is text in any case
+    page = Markup(re.sub(r"<(/?)title>", r"<\1text>", content))  # to this parser, a title's content is text in any case
     assert not {"script", "img", "b"} & set(page.elements)
     assert [given for given, _ in page.attributes if given.startswith("on") or given == "src"] == []
     assert page.text.count(name) > 6
@@ -386,77 +379,68 @@ def test_ids_are_the_drawings_own_and_all_that_is_referred_to() -> None:
     assert used <= set(ids)
 
 
-def recorded(monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
-    samples.shelf(monkeypatch, root)
-    samples.put(root, samples.sample(), samples.sample("mlp/compiled"))
-    return root
+@pytest.fixture
+def device(tmp_path: Path) -> Device:
+    return save_all(tmp_path, sample(), sample("mlp/compiled"))
 
 
-def test_recordings_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = recorded(monkeypatch, tmp_path)
-    shown = timeline({"eager": "mlp/eager", "compiled": "mlp/compiled"}, DEVICE, "Both")
-    assert len(slices(shown)) == 2 * (2 + 3 + 3)
-    assert [one.get("class") for one in slices(shown)].count("slice label") == 2
-    page = Markup(shown)
+def test_recordings_side_by_side(device: Device) -> None:
+    content = timeline(device, {"eager": "mlp/eager", "compiled": "mlp/compiled"}, "Both")
+    assert len(slices(content)) == 2 * (2 + 3 + 3)
+    assert [each.get("class") for each in slices(content)].count("slice label") == 2
+    seen = Markup(content)
     urls = [f"../recordings/{DEVICE}/mlp/{name}.trace.json.gz" for name in ("eager", "compiled")]
-    assert [value for name, value in page.attributes if name == "data-trace"] == urls
-    assert [value for name, value in page.attributes if name == "href"] == urls
-    assert all((root / url.removeprefix("../recordings/")).is_file() for url in urls)
-    titles = [value for name, value in page.attributes if name == "data-title"]
+    assert [value for name, value in seen.attributes if name == "data-trace"] == urls
+    assert [value for name, value in seen.attributes if name == "href"] == urls
+    assert all((device.root / url.removeprefix("../recordings/")).is_file() for url in urls)
+    titles = [value for name, value in seen.attributes if name == "data-title"]
     assert titles == ["mlp/eager on NVIDIA Sample", "mlp/compiled on NVIDIA Sample"]
-    at_home = timeline({"eager": "mlp/eager"}, DEVICE, "Both", root=".")
+    at_home = timeline(device, {"eager": "mlp/eager"}, "Both", site_root=".")
     assert f'href="./recordings/{DEVICE}/mlp/eager.trace.json.gz" download' in at_home
 
 
-def test_ids_are_stable_and_differ_by_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded(monkeypatch, tmp_path)
-    one = timeline({"eager": "mlp/eager"}, DEVICE, "One")
-    assert timeline({"eager": "mlp/eager"}, DEVICE, "One") == one
-    ids = {
-        re.search(r'id="(timeline-\w{8})-arrow"', shown)[1]
-        for shown in (
-            one,
-            timeline({"eager": "mlp/eager"}, DEVICE, "Two"),
-            timeline({"eager": "mlp/compiled"}, DEVICE, "One"),
-            timeline({"other": "mlp/eager"}, DEVICE, "One"),
-        )
-    }
-    assert len(ids) == 4
+def test_ids_are_stable_and_differ_by_device_and_caption(device: Device) -> None:
+    variants = {"eager": "mlp/eager"}
+    first = timeline(device, variants, "One")
+    assert timeline(device, variants, "One") == first
+    other = save_all(device.root, sample(), device="nvidia-other")
+    contents = (first, timeline(device, variants, "Two"), timeline(other, variants, "One"))
+    ids = [re.findall(r'id="(timeline-\w{8})-arrow"', content) for content in contents]
+    assert len({ident for found in ids for ident in found}) == len(contents) == sum(map(len, ids))
 
 
-def test_without_a_recording_or_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = recorded(monkeypatch, tmp_path)
+def test_without_a_recording_or_a_step(device: Device) -> None:
+    variants = {"Liger": "mlp/liger"}
     with pytest.raises(NotRecorded):
-        timeline({"Liger": "mlp/liger"}, DEVICE, "None")
-    samples.put(root, samples.sample("mlp/liger", has_trace=False))
-    with pytest.raises(NotRecorded, match="has no trace"):
-        timeline({"Liger": "mlp/liger"}, DEVICE, "None")
-    samples.put(root, samples.sample("mlp/liger"), trace=trace_bytes(op("aten::mm", 0, 5)))
+        timeline(device, variants, "None")
+    save_all(device.root, sample("mlp/liger", has_trace=False))
+    with pytest.raises(UnknownName, match="has no trace"):
+        timeline(device, variants, "None")
+    save_all(device.root, sample("mlp/liger"), trace=trace_bytes(op("aten::mm", 0, 5)))
     with pytest.raises(TraceError, match="no active steps"):
-        timeline({"Liger": "mlp/liger"}, DEVICE, "None")
+        timeline(device, variants, "None")
 
 
-TRACED = [one.id for one in load_recordings(DEFAULT_DEVICE) if one.has_trace]
+WITH_TRACE = [recording.id for recording in load_recordings(BOOK.root, BOOK.name) if recording.has_trace]
 
 
-@pytest.mark.parametrize("name", TRACED)
+@pytest.mark.parametrize("name", WITH_TRACE)
 def test_every_recorded_step_can_be_drawn(name: str) -> None:
-    traced = load_trace(name, DEFAULT_DEVICE)
-    found = middle_step(traced)
-    shown = timeline({"it": name}, DEFAULT_DEVICE, "It")
-    all_slices = slices(shown)
-    assert len(all_slices) == len(found.ops) + len(found.launches) + len(found.activities)
-    assert len(rows(shown)) == len(all_slices)
-    assert len(group(shown, "arrows")) == sum(traced.launch_of(one) in found.launches for one in found.activities)
-    assert [one.get("class") for one in all_slices].count("slice label") == 1
-    places = [(float(one.get("x", "")[:-1]), float(one.get("width", "")[:-1])) for one in all_slices]
+    recorded = BOOK[name].step
+    content = timeline(BOOK, {"it": name}, "It")
+    all_slices = slices(content)
+    assert len(all_slices) == len(recorded.ops) + len(recorded.calls) + len(recorded.activities)
+    assert len(rows(content)) == len(all_slices)
+    assert len(group(content, "arrows")) == sum(activity.launch in recorded.calls for activity in recorded.activities)
+    assert [each.get("class") for each in all_slices].count("slice label") == 1
+    places = [(float(each.get("x", "")[:-1]), float(each.get("width", "")[:-1])) for each in all_slices]
     assert all(x >= 0 and x + width <= 100 for x, width in places)
 
 
 def test_three_variants_are_light() -> None:
     variants = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
-    shown = timeline(variants, DEFAULT_DEVICE, "The MLP, three ways")
-    assert len(gzip.compress(shown.encode())) < 9_000
+    content = timeline(BOOK, variants, "The MLP, three ways")
+    assert len(gzip.compress(content.encode())) < 9_000
 
 
 def test_the_script_is_small_and_shortens_as_we_do() -> None:
@@ -465,7 +449,7 @@ def test_the_script_is_small_and_shortens_as_we_do() -> None:
     constants = dict(re.findall(r"\b([A-Z_]{5,}) = ([\d.]+)", SCRIPT))
     ours = {"PADDING": "_PADDING_PX", "LEAST_LETTERS": "_LEAST_LETTERS", "MOST_TICKS": "_MOST_TICKS"}
     for theirs, name in (ours | {"LAST_TICK": "_LAST_TICK"}).items():
-        assert float(constants[theirs]) == vars(timeline)[name]
+        assert float(constants[theirs]) == vars(canvas)[name]
 
 
 Color = tuple[float, float, float]

@@ -9,55 +9,44 @@ from typing import Any
 
 import pytest
 
+from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
-from snippets.lab.finding.quantities import UnknownFigure
 from snippets.lab.page.frame import show
 from snippets.lab.page.guesses import guess_choice, guess_number, guess_order
-from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT, showing, shown_device
 from snippets.lab.recording.schema import NotRecorded
-
-# KEEP guesses
 from tests.lab import samples
-from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, claim, put, sample
+from tests.lab.conftest import Book
+from tests.lab.samples import DEVICE, EVIL, Markup, assert_only_text, claim, sample, save_all
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    root = samples.shelf(monkeypatch, tmp_path)
-    put(root, sample())
-    return root
+def device(tmp_path: Path) -> Device:
+    return save_all(tmp_path, sample())
 
 
 @pytest.fixture
-def measured(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Figure], None]:
+def measured(book: Book) -> Callable[[Figure], None]:
     """Makes this the figure `mlp.it`, and the only one."""
-
-    def put_in(shown: Figure) -> None:
-        def figure(name: str, device: str) -> Figure:
-            assert (name, device) == ("mlp.it", shown_device())
-            return shown
-
-        monkeypatch.setattr(guesses, "figure", figure)
-
-    return put_in
+    return lambda figure: book(mlp=samples.findings(it=lambda device: figure))
 
 
 @pytest.fixture
-def claimed(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Claim], None]:
+def claimed(book: Book) -> Callable[[Claim], None]:
     """Makes this the only claim."""
-    return lambda one: monkeypatch.setattr(guesses, "all_claims", lambda: {one.id: ("mlp", one)})
+    return lambda only: book(mlp=samples.findings(only))
 
 
 def data(box: str) -> dict[str, Any]:
     """What the form is made of."""
-    found: dict[str, Any] = json.loads(dict(Markup(box).attributes)["data-guess"] or "")
-    return found
+    decoded: dict[str, Any] = json.loads(dict(Markup(box).attributes)["data-guess"] or "")
+    return decoded
 
 
-def test_the_markup_that_the_script_fills_in(measured: Callable[[Figure], None]) -> None:
+def test_the_markup_that_the_script_fills_in(device: Device, measured: Callable[[Figure], None]) -> None:
     measured(Figure(5))
-    assert guess_number("mlp.it", "kernels") == (
+    assert guess_number(device, "mlp.it", "kernels") == (
         f'<div class="guess" data-device="{DEVICE}" data-guess="{{&quot;kind&quot;: &quot;number&quot;, '
         "&quot;answer&quot;: 5, &quot;exact&quot;: true, &quot;scale&quot;: 1.0, &quot;label&quot;: "
         '&quot;kernels&quot;, &quot;suffix&quot;: &quot;&quot;}"><p><span class="guess-said"></span>'
@@ -66,7 +55,7 @@ def test_the_markup_that_the_script_fills_in(measured: Callable[[Figure], None])
 
 
 @pytest.mark.parametrize(
-    ("shown", "exact", "scale", "label", "suffix", "text"),
+    ("figure", "exact", "scale", "label", "suffix", "text"),
     [
         (Figure(5), True, 1.0, "", "", "5"),
         (Figure(5, conclusive=False), True, 1.0, "", "", "5, but the steps disagree"),
@@ -85,24 +74,31 @@ def test_the_markup_that_the_script_fills_in(measured: Callable[[Figure], None])
     ],
 )
 def test_a_number_is_asked_for_in_its_own_unit(
-    measured: Callable[[Figure], None], shown: Figure, exact: bool, scale: float, label: str, suffix: str, text: str
+    device: Device,
+    measured: Callable[[Figure], None],
+    figure: Figure,
+    exact: bool,
+    scale: float,
+    label: str,
+    suffix: str,
+    text: str,
 ) -> None:
-    measured(shown)
-    box = guess_number("mlp.it")
+    measured(figure)
+    box = guess_number(device, "mlp.it")
     asked = {"exact": exact, "scale": scale, "label": label, "suffix": suffix}
-    assert data(box) == {"kind": "number", "answer": shown.value} | asked
+    assert data(box) == {"kind": "number", "answer": figure.value} | asked
     assert Markup(box).text == f"Measured: {text} on the SAMPLE."
 
 
-@pytest.mark.parametrize("value", ["mm", True, -3, Figure(5.0, "x", said="every call compiled"), float("nan")])
-def test_what_is_no_number_to_guess(measured: Callable[[Figure], None], value: Any) -> None:
+@pytest.mark.parametrize("value", ["mm", True, -3, Figure(5.0, "x", display="every call compiled"), float("nan")])
+def test_what_is_not_a_number_to_guess(device: Device, measured: Callable[[Figure], None], value: Any) -> None:
     measured(value if isinstance(value, Figure) else Figure(value))
-    with pytest.raises(ValueError, match=r"no number to guess|JSON compliant"):
-        guess_number("mlp.it")
+    with pytest.raises(ValueError, match=r"not a number to guess|JSON compliant"):
+        guess_number(device, "mlp.it")
 
 
 @pytest.mark.parametrize(
-    ("shown", "options", "answer", "pairs", "text"),
+    ("figure", "options", "answer", "pairs", "text"),
     [
         (Figure("mm"), ("mul", "mm"), "mm", [["mul", "mul"], ["mm", "mm"]], "mm"),
         (Figure("mm"), ("mm=a GEMM", "mul"), "mm", [["mm", "a GEMM"], ["mul", "mul"]], "a GEMM: mm"),
@@ -110,33 +106,34 @@ def test_what_is_no_number_to_guess(measured: Callable[[Figure], None], value: A
         (Figure(1.56, "x"), ("1.56x", "15x"), "1.56x", [["1.56x", "1.56x"], ["15x", "15x"]], "1.56x"),
         (Figure(True), ("yes", "no"), "yes", [["yes", "yes"], ["no", "no"]], "yes"),
         (Figure(False), ("yes=They are", "no=They differ"), "no", None, "They differ"),
-        (Figure(3, said="three"), ("three", "four"), "three", None, "three"),
-        (Figure(3, said="three"), ("3", "4"), "3", None, "three"),
+        (Figure(3, display="three"), ("three", "four"), "three", None, "three"),
+        (Figure(3, display="three"), ("3", "4"), "3", None, "three"),
         (Figure("mm", conclusive=False), ("mul", "mm"), "mm", None, "mm, but the steps disagree"),
     ],
 )
 def test_a_choice(
+    device: Device,
     measured: Callable[[Figure], None],
-    shown: Figure,
+    figure: Figure,
     options: tuple[str, ...],
     answer: str,
     pairs: list[list[str]] | None,
     text: str,
 ) -> None:
-    measured(shown)
-    box = guess_choice("mlp.it", *options)
+    measured(figure)
+    box = guess_choice(device, "mlp.it", *options)
     assert (data(box)["kind"], data(box)["answer"]) == ("choice", answer)
     assert pairs is None or data(box)["options"] == pairs
     assert Markup(box).text == f"Measured: {text} on the SAMPLE."
 
 
-def test_a_choice_without_what_was_measured(measured: Callable[[Figure], None]) -> None:
+def test_a_choice_without_what_was_measured(device: Device, measured: Callable[[Figure], None]) -> None:
     measured(Figure("mm"))
     with pytest.raises(ValueError, match=r"^mlp\.it is 'mm' on nvidia-sample, which is none of 'mul', 'add'$"):
-        guess_choice("mlp.it", "mul=a product", "add")
+        guess_choice(device, "mlp.it", "mul=a multiplication", "add")
     for options in ((), ("mm",), ("mm", "mm=the same")):
-        with pytest.raises(ValueError, match=r"^a choice of mlp\.it has [01] options$"):
-            guess_choice("mlp.it", *options)
+        with pytest.raises(ValueError, match=r"^a choice of mlp\.it has [01] options; give at least two$"):
+            guess_choice(device, "mlp.it", *options)
 
 
 @pytest.mark.parametrize(
@@ -148,88 +145,78 @@ def test_a_choice_without_what_was_measured(measured: Callable[[Figure], None]) 
     ],
 )
 def test_a_claim_is_guessed_by_its_verdict(
-    claimed: Callable[[Claim], None], figure: Figure, answer: str, text: str
+    device: Device, claimed: Callable[[Claim], None], figure: Figure, answer: str, text: str
 ) -> None:
     claimed(claim(measure=lambda device: figure))
-    box = guess_choice("claim:M1")
+    box = guess_choice(device, "claim:M1")
     options = [["holds", "It is so"], ["differs", "It is not"]]
     assert data(box) == {"kind": "choice", "answer": answer, "options": options}
     assert Markup(box).text == f"Measured: {text} on the SAMPLE."
 
 
-def test_a_claim_can_be_asked_in_other_words(claimed: Callable[[Claim], None]) -> None:
+def test_a_claim_can_be_asked_in_other_words(device: Device, claimed: Callable[[Claim], None]) -> None:
     claimed(claim(4))
-    box = guess_choice("claim:M1", "holds=Yes, five", "differs=No, fewer")
+    box = guess_choice(device, "claim:M1", "holds=Yes, five", "differs=No, fewer")
     assert Markup(box).text == "Measured: No, fewer: 4 on the SAMPLE."
 
 
-def test_claims_that_cannot_be_guessed(claimed: Callable[[Claim], None]) -> None:
-    def missing(device: str) -> Figure:
+def test_claims_that_cannot_be_guessed(
+    device: Device, claimed: Callable[[Claim], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(device: Device) -> Figure:
         raise NotRecorded("nothing there")
 
     claimed(claim(measure=missing))
-    with pytest.raises(UnknownFigure, match=r"^no claim 'M2'$"):
-        guess_choice("claim:M2")
+    with pytest.raises(UnknownName, match=r"^no claim 'M2'; did you mean M1\?$"):
+        guess_choice(device, "claim:M2")
     with pytest.raises(NotRecorded, match=r"^nothing there$"):
-        guess_choice("claim:M1")
+        guess_choice(device, "claim:M1")
+    samples.recordings(monkeypatch, device.root)
     assert "Not recorded yet" in show("a", guess_choice, "claim:M1")
     claimed(claim(measure=lambda device: Figure(5, conclusive=False)))
     with pytest.raises(ValueError, match=r"^claim:M1 is 'inconclusive' on nvidia-sample, which is none of 'holds'"):
-        guess_choice("claim:M1")
+        guess_choice(device, "claim:M1")
 
 
-def test_an_order_with_repeats(measured: Callable[[Figure], None]) -> None:
+def test_an_order_with_repeats(device: Device, measured: Callable[[Figure], None]) -> None:
     measured(Figure("mm, mm, gelu, mul, mm"))
-    box = guess_order("mlp.it")
+    box = guess_order(device, "mlp.it")
     asked = data(box)
     assert (asked["kind"], asked["answer"]) == ("order", ["mm", "mm", "gelu", "mul", "mm"])
     assert sorted(asked["options"]) == ["gelu", "mm", "mul"]
     assert Markup(box).text == "Measured: mm, mm, gelu, mul, mm on the SAMPLE."
 
 
-def test_the_items_of_an_order_are_shuffled_alike_at_every_build(measured: Callable[[Figure], None]) -> None:
+def test_the_items_of_an_order_are_shuffled_alike_at_every_build(
+    device: Device, measured: Callable[[Figure], None]
+) -> None:
     items = [f"item{i}" for i in range(10)]
     measured(Figure(" > ".join(items)))
-    offered = data(guess_order("mlp.it", " > "))["options"]
-    assert offered == data(guess_order("mlp.it", " > "))["options"]
+    offered = data(guess_order(device, "mlp.it", separator=" > "))["options"]
+    assert offered == data(guess_order(device, "mlp.it", separator=" > "))["options"]
     assert offered[:3] == ["item8", "item2", "item3"], "kept over versions of Python, so that a diff of sites is calm"
     assert sorted(offered) == items
     with pytest.raises(ValueError, match="which has no order to guess"):
-        guess_order("mlp.it", "; ")
+        guess_order(device, "mlp.it", separator="; ")
 
 
-def test_an_order_of_one_thing_is_none(measured: Callable[[Figure], None]) -> None:
+def test_an_order_of_one_thing_is_none(device: Device, measured: Callable[[Figure], None]) -> None:
     for value in ("mm, mm", "", 5):
         measured(Figure(value))
         with pytest.raises(ValueError, match="which has no order to guess"):
-            guess_order("mlp.it")
+            guess_order(device, "mlp.it")
 
 
 @pytest.mark.parametrize("name", EVIL)
-def test_untrusted_names(measured: Callable[[Figure], None], name: str) -> None:
+def test_untrusted_names(device: Device, measured: Callable[[Figure], None], name: str) -> None:
     measured(Figure(f"{name}, b"))
     option = name.replace("=", ":")
-    box = guess_order("mlp.it")
+    box = guess_order(device, "mlp.it")
     assert_only_text(box, name)
     assert name in data(box)["options"]
     measured(Figure(option))
-    box = guess_choice("mlp.it", option, f"b={name}")
+    box = guess_choice(device, "mlp.it", option, f"b={name}")
     assert_only_text(box, option)
     assert data(box)["options"] == [[option, option], ["b", name]]
     measured(Figure(5))
-    assert_only_text(guess_number("mlp.it", name))
-
-
-def test_real_figures() -> None:
-    with showing(DEFAULT_DEVICE):
-        assert data(guess_number("mlp.eager.kernels_per_step"))["answer"] == 5
-        assert data(guess_order("mlp.order"))["answer"] == ["mm", "mm", "gelu", "mul", "mm"]
-        assert data(guess_choice("claim:M4"))["answer"] == "differs"
-        fused = data(guess_number("mlp.fused_us"))
-        assert (fused["scale"], fused["suffix"]) == (1.0, " µs")
-        with pytest.raises(UnknownFigure):
-            guess_number("mlp.no_such_figure")
-
-
-def test_the_script_is_small() -> None:
-    assert len((PROJECT / "docs/assets/js/guess.js").read_bytes()) <= 6 * 1024
+    assert_only_text(guess_number(device, "mlp.it", name))

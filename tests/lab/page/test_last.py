@@ -1,10 +1,17 @@
-"""Shown code is on a page and not in the index of its search."""
+"""Shown code is on a page and not in the index of its search; popovers of kernel names have ids of their own."""
 
 from __future__ import annotations
 
+import hashlib
 from html.parser import HTMLParser
 
 import markdown
+
+from snippets.lab.page.kernel_name import kernel_name_html
+from tests.lab.page.test_kernel_name import GELU, NVJET
+from tests.lab.samples import EVIL, Markup
+
+EXTENSIONS = ["snippets.lab.page.last"]
 
 SHOWN = """
 Prose about `tl.dot`.
@@ -47,10 +54,34 @@ class Searched(HTMLParser):
 
 
 def test_python_is_shown_and_not_searched() -> None:
-    extensions = ["admonition", "pymdownx.highlight", "pymdownx.superfences", "snippets.lab.unsearched"]
+    extensions = ["admonition", "pymdownx.highlight", "pymdownx.superfences", "snippets.lab.page.last"]
     options = {"pymdownx.highlight": {"pygments_lang_class": True}}
     html = markdown.markdown(SHOWN, extensions=extensions, extension_configs=options)
     assert "kernel" in html
     assert "inside" in html
     words = Searched(html).text.split()
     assert words == ["Prose", "about", "tl.dot.", "make", "docs", "Note"]
+
+
+def rendered(*names: str) -> str:
+    return markdown.markdown("\n\n".join(kernel_name_html(name) for name in names), extensions=EXTENSIONS)
+
+
+def test_the_popovers_of_a_page_are_numbered() -> None:
+    seen = Markup(rendered(NVJET, GELU, NVJET, *EVIL, NVJET))
+    ids = [value or "" for name, value in seen.attributes if name == "id"]
+    opened = [value for name, value in seen.attributes if name == "popovertarget"]
+    assert ids == opened
+    assert len(set(ids)) == len(ids) == 4 + len(EVIL)
+    nvjet = f"kernel-{hashlib.sha256(NVJET.encode()).hexdigest()[:8]}"
+    assert [ids[index] for index in (0, 2, -1)] == [f"{nvjet}-{number}" for number in (1, 2, 3)]
+    assert [ident.rpartition("-")[2] for ident in ids] == ["1", "1", "2", *["1"] * len(EVIL), "3"]
+
+
+def test_each_page_is_numbered_from_one_and_alike_at_every_build() -> None:
+    assert rendered(NVJET, GELU, NVJET) == rendered(NVJET, GELU, NVJET)
+
+
+def test_what_only_looks_like_a_popover_stays() -> None:
+    text = '<p id="kernel-01234567"><a href="#kernel-01234567">popovertarget="kernel-01234567"</a></p>'
+    assert markdown.markdown(text, extensions=EXTENSIONS) == text

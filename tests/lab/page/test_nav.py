@@ -1,4 +1,4 @@
-"""The list of chapters: that of nav, in its order, each with what its page says of itself."""
+"""The list of chapters: that of nav, in its order, each with the description of its page."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab.page.nav import chapter_list, chapters_in_nav
+from snippets.lab.page.nav import chapter_table
 from tests.lab.samples import EVIL, Markup, assert_only_text
-from tests.test_docs import CONFIG, ROOT, nav_pages
 
 
 def write(root: Path, nav: str, **pages: str) -> None:
@@ -20,31 +19,24 @@ def write(root: Path, nav: str, **pages: str) -> None:
         )
 
 
-def test_it_reads_what_a_reader_of_yaml_would() -> None:
-    chapters = next(value for entry in CONFIG["nav"] for title, value in entry.items() if title == "Chapters")
-    found = chapters_in_nav((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-    assert [f"{name}.md" for name in found] == nav_pages(chapters)
-    assert list(found.values()) == [title for entry in chapters for title in entry]
-
-
 def test_a_row_for_each_chapter_in_the_order_of_nav(tmp_path: Path) -> None:
     nav = "nav:\n  - H: index.md\n  - Chapters:  # in order\n    - Z, the first: z.md # x\n    - A: a.md\n  - B: b.md\n"
     write(tmp_path, nav, z="Zed.", a="Ay.", b="Bee.")
-    shown = "".join(chapter_list(tmp_path).splitlines())
-    assert '<tr><td><a href="z/">Z, the first</a></td><td>Zed.</td></tr><tr><td><a href="a/">A</a></td>' in shown
-    assert "Bee." not in shown
+    content = "".join(chapter_table(tmp_path).splitlines())
+    assert '<tr><td><a href="z/">Z, the first</a></td><td>Zed.</td></tr><tr><td><a href="a/">A</a></td>' in content
+    assert "Bee." not in content
 
 
 @pytest.mark.parametrize("text", EVIL)
-def test_what_a_page_says_of_itself_is_text(tmp_path: Path, text: str) -> None:
+def test_descriptions_are_text(tmp_path: Path, text: str) -> None:
     write(tmp_path, "nav:\n  - Chapters:\n      - A: a.md\n", a=text)
-    shown = chapter_list(tmp_path)
-    assert_only_text(shown, text)
-    assert Markup(shown).elements.count("tr") == 2
+    content = chapter_table(tmp_path)
+    assert_only_text(content, text)
+    assert Markup(content).elements.count("tr") == 2
 
 
 def test_a_page_without_a_description(tmp_path: Path) -> None:
     write(tmp_path, "nav:\n  - Chapters:\n      - A: a.md\n")
     (tmp_path / "docs/a.md").write_text("# A\n\ndescription: not here\n")
     with pytest.raises(ValueError, match=r"^docs/a\.md has no description at its top$"):
-        chapter_list(tmp_path)
+        chapter_table(tmp_path)

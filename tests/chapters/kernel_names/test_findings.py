@@ -4,40 +4,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from snippets.lab.page.kernel_name_page import (
+from snippets.kernel_names.findings import (
     FOLDED_FROM,
     SIDE_BY_SIDE,
     decoder,
     families,
     in_general,
-    read_aloud,
     recorded_names,
+    show,
     side_by_side,
     sources,
+    tokens,
 )
-from snippets.lab.recording.device import DEFAULT_DEVICE, showing
-from snippets.lab.recording.loading import load_recordings, load_trace
-from snippets.lab.recording.schema import NotRecorded
+from snippets.lab.finding import Device, NotRecorded
+from snippets.lab.recording.device import PROJECT
+from snippets.lab.recording.loading import load_recordings
 from snippets.lab.trace.kernel_grammar import GRAMMAR_FILE, Rule, grammar
 from snippets.lab.trace.kernel_names import decode_kernel_name
-
-# KEEP kernel_name_page
-from tests.lab import samples
-from tests.lab.samples import Markup, assert_only_text, put, sample
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def builder() -> Iterator[None]:
-    """The real recordings of the device that this book is about."""
-    with showing(DEFAULT_DEVICE):
-        yield
+from tests.lab.samples import BOOK, DEVICE, Markup, assert_only_text, recordings, sample, save_all, trace_json
 
 
 def cells(content: str) -> list[list[str]]:
@@ -48,7 +36,7 @@ def cells(content: str) -> list[list[str]]:
 
 
 def test_a_family_as_a_table() -> None:
-    content = families("memset")
+    content = families(BOOK, "memset")
     assert content.startswith("<p>A fill is no kernel of the program")
     assert cells(content) == [
         ["token", "what it says", "known how"],
@@ -60,7 +48,7 @@ def test_a_family_as_a_table() -> None:
 
 def test_long_tables_are_folded_and_all_are_text() -> None:
     for family in grammar().families:
-        content = families(family.id)
+        content = families(BOOK, family.id)
         rows = cells(content)[1:]
         assert len(rows) == len({(token, meaning) for token, meaning, _ in rows}) > 0
         assert content.count("<details") == (len(rows) > FOLDED_FROM)
@@ -69,10 +57,10 @@ def test_long_tables_are_folded_and_all_are_text() -> None:
 
 
 def test_the_page_shows_every_family_whose_names_are_written_out() -> None:
-    page = (ROOT / "docs" / "kernel_names.md").read_text(encoding="utf-8")
-    calls = re.findall(r"kernel_name_page\.families, (.*)\)\)", page)
-    shown = [name for call in calls for name in re.findall(r'"([^"]+)"', call)]
-    assert sorted(shown) == sorted(family.id for family in grammar().families if "mangled" not in family.id)
+    page = (PROJECT / "docs" / "kernel_names.md").read_text(encoding="utf-8")
+    calls = re.findall(r'print\(show\("[^"]+", families, (.*)\)\)', page)
+    names = [name for call in calls for name in re.findall(r'"([^"]+)"', call)]
+    assert sorted(names) == sorted(family.id for family in grammar().families if "mangled" not in family.id)
 
 
 def test_the_meaning_of_a_rule_is_that_of_its_example() -> None:
@@ -82,21 +70,18 @@ def test_the_meaning_of_a_rule_is_that_of_its_example() -> None:
 
 
 def test_sources() -> None:
-    assert cells(sources())[1:] == [[key, value] for key, value in grammar().sources.items()]
+    assert cells(sources(BOOK))[1:] == [[key, value] for key, value in grammar().sources.items()]
 
 
-@pytest.mark.usefixtures("builder")
 def test_a_recorded_name_token_by_token() -> None:
-    rows = cells(read_aloud("mlp/eager", 0))
-    assert rows[:2] == [
+    assert cells(tokens(BOOK, "mlp/eager", index=0))[:2] == [
         ["token", "what it says", "known how"],
         ["nvjet", "cuBLAS's matrix products for Hopper and newer", "◐ inferred"],
     ]
 
 
-@pytest.mark.usefixtures("builder")
 def test_two_names_for_the_same_work() -> None:
-    content = side_by_side()
+    content = side_by_side(BOOK)
     rows = cells(content)
     assert rows[0] == ["", "A100, in the series", "NVIDIA H200"]
     assert rows[1] == [
@@ -106,35 +91,30 @@ def test_two_names_for_the_same_work() -> None:
     ]
     assert [row[0] for row in rows[1:]] == [what for what, *_ in SIDE_BY_SIDE]
     kernels = [decode_kernel_name(name) for name in names_in(content)]
-    for there, here in zip(kernels[::2], kernels[1::2], strict=True):
-        assert (there.operation, there.dtype) == (here.operation, here.dtype)
-        assert (there.name == here.name) == (here.library in ("inductor", "triton"))
+    for theirs, ours in zip(kernels[::2], kernels[1::2], strict=True):
+        assert (theirs.operation, theirs.dtype) == (ours.operation, ours.dtype)
+        assert (theirs.name == ours.name) == (ours.library in ("inductor", "triton"))
 
 
 def names_in(content: str) -> list[str]:
     return [value or "" for key, value in Markup(content).attributes if key == "title"]
 
 
-@pytest.mark.usefixtures("builder")
 def test_all_names_of_a_device() -> None:
-    content = recorded_names()
-    found = load_recordings(DEFAULT_DEVICE)
-    traces = [load_trace(one.id, DEFAULT_DEVICE) for one in found if one.has_trace]
+    content = recorded_names(BOOK)
+    traces = [BOOK[recording.id].trace for recording in load_recordings(BOOK.root, BOOK.name) if recording.has_trace]
     assert sorted(names_in(content)) == sorted({activity.name for trace in traces for activity in trace.activities})
     assert ["copy device to device", "cuda", "copy"] in [row[:3] for row in cells(content)]
 
 
-def test_all_names_where_nothing_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    samples.shelf(monkeypatch, tmp_path)
+def test_all_names_where_nothing_is_recorded(tmp_path: Path) -> None:
     with pytest.raises(NotRecorded, match="make record"):
-        recorded_names()
+        recorded_names(Device(tmp_path, DEVICE))
 
 
-def test_where_a_name_was_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = samples.shelf(monkeypatch, tmp_path)
-    put(root, sample())
-    put(root, sample("mlp/compiled"))
-    assert cells(recorded_names()) == [
+def test_where_a_name_was_recorded(tmp_path: Path) -> None:
+    device = save_all(tmp_path, sample(), sample("mlp/compiled"))
+    assert cells(recorded_names(device)) == [
         ["kernel, copy or fill", "library", "operation", "recorded in"],
         ["fill of memory (Device)", "cuda", "memset", "mlp/compiled, and 1 more"],
         ["gemm", "unknown", "other", "mlp/compiled, and 1 more"],
@@ -142,7 +122,7 @@ def test_where_a_name_was_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_box_has_the_grammar_that_python_reads() -> None:
-    content = decoder()
+    content = decoder(BOOK)
     data = content.split('<script type="application/json" id="kernel-grammar">')[1].removesuffix("</script>")
     assert json.loads(data) == json.loads(GRAMMAR_FILE.read_bytes())
     assert "<" not in data
@@ -151,7 +131,10 @@ def test_the_box_has_the_grammar_that_python_reads() -> None:
     assert 'id="kernel-decoder" class="kernel-decoder" hidden' in box
 
 
-def test_the_box_is_the_same_for_every_device() -> None:
-    with showing("nvidia-other"):
-        other = decoder()
-    assert other == decoder()
+def test_a_page_has_one_box_where_two_devices_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_all(tmp_path, sample(), device=BOOK.name)
+    save_all(tmp_path, sample(), trace=trace_json(name="another_kernel"), device=DEVICE)
+    recordings(monkeypatch, tmp_path)
+    content = show("kernel-names-decoder", decoder)
+    assert content.count('id="kernel-decoder"') == 1
+    assert ">gemm</textarea>" in content

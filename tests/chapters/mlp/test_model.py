@@ -20,8 +20,8 @@ ODD = {"batch": 3, "seq": 5, "dim": 7, "hidden": 11}
 LAYERS = Path(experiments.__file__).parent / "liger_kernels" / "build" / "torch-cuda" / "layers.py"
 
 
-def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
-    return float((found.double() - expected.double()).norm() / expected.double().norm())
+def relative(result: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((result.double() - expected.double()).norm() / expected.double().norm())
 
 
 @pytest.fixture
@@ -38,10 +38,10 @@ def test_the_block_agrees_with_its_reference(dtype: torch.dtype, tolerance: floa
     block = model.GeGLU(7, 11).to(dtype)
     x = torch.randn(3, 5, 7, dtype=dtype)
     weights = (block.gate_proj.weight, block.up_proj.weight, block.down_proj.weight)
-    found, expected = block(x), model.geglu_reference(x, *weights)
-    assert found.shape == x.shape
+    result, expected = block(x), model.geglu_reference(x, *weights)
+    assert result.shape == x.shape
     assert (expected.dtype, block.down_proj.bias) == (torch.float64, None)
-    assert relative(found.detach(), expected.detach()) < tolerance
+    assert relative(result.detach(), expected.detach()) < tolerance
 
 
 def test_the_reference_by_hand() -> None:
@@ -64,10 +64,10 @@ def test_the_eager_step_agrees_with_its_reference() -> None:
     torch.manual_seed(0)
     subject = experiments.eager("cpu", **ODD)
     (x,) = subject.inputs()
-    found = subject.step(x)
+    result = subject.step(x)
     assert (x.shape, x.dtype) == ((3, 5, 7), torch.bfloat16)
-    assert (found.shape, found.requires_grad) == ((3, 5, 7), False)
-    assert 0 < relative(found, subject.reference(x)) < subject.tolerance
+    assert (result.shape, result.requires_grad) == ((3, 5, 7), False)
+    assert 0 < relative(result, subject.reference(x)) < subject.tolerance
     assert not torch.equal(x, subject.inputs()[0])
 
 
@@ -86,12 +86,12 @@ def test_liger_says_that_it_needs_a_gpu() -> None:
 
 @pytest.mark.usefixtures("quick_compile")
 def test_new_batch_sizes_compile_each_time_or_once() -> None:
-    found = experiments.new_shapes(TorchInstruments(), "cpu", batch=8, seq=3, dim=7, hidden=11)
-    assert found["batches"] == [8, 4, 2, 6]
-    assert found["static"]["compiled"] == [1, 2, 3, 4]
-    assert found["automatic"]["compiled"] == [1, 2, 2, 2]
-    assert all(ms > 0 for mode in ("static", "automatic") for ms in found[mode]["first_call_ms"])
-    assert "liger" not in found
+    result = experiments.new_shapes(TorchInstruments(), "cpu", batch=8, seq=3, dim=7, hidden=11)
+    assert result["batches"] == [8, 4, 2, 6]
+    assert result["static"]["compiled"] == [1, 2, 3, 4]
+    assert result["automatic"]["compiled"] == [1, 2, 2, 2]
+    assert all(ms > 0 for mode in ("static", "automatic") for ms in result[mode]["first_call_ms"])
+    assert "liger" not in result
 
 
 def test_work_by_hand() -> None:

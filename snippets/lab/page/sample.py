@@ -1,0 +1,39 @@
+"""Sample numbers in a preview: which fences show them, and the banner above each.
+
+`make serve SAMPLE=rmsnorm` shows a chapter from recordings that its tests make up, so that all of its code runs before
+anything is measured. Every other chapter shows what was measured.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from snippets.lab.experiment import chapters
+from snippets.lab.finding.device import Device, all_devices
+from snippets.lab.html import Html
+from snippets.lab.recording.device import SAMPLE_DEVICE
+
+SAMPLE_TEXT = "Sample numbers, made up for a preview"
+
+
+def shown_devices(root: Path, chapter: str, sampled: str) -> tuple[Device, ...]:
+    """The devices whose numbers a chapter shows: every recorded one.
+
+    In a preview of `sampled` that chapter shows the sample alone, and every other one leaves the sample out.
+    """
+    devices = all_devices(root)
+    if not sampled or SAMPLE_DEVICE not in (device.name for device in devices):
+        return devices
+    measured = tuple(device for device in devices if not device.is_sample)
+    return (Device(root, SAMPLE_DEVICE),) if chapter == sampled else measured or devices
+
+
+def chapter_of(fence: str) -> str:
+    """The chapter on whose page a fence is, by the start of its id: `fused-mlp-steps` -> `fused_mlp`; else empty."""
+    starts = {chapter.replace("_", "-") + "-": chapter for chapter in chapters()}
+    return starts[max(near, key=len)] if (near := [start for start in starts if fence.startswith(start)]) else ""
+
+
+def with_banner(panel: str) -> Html:
+    """A panel that shows a sample, under the sentence that says so."""
+    return Html(f'<p class="lab-sample">{SAMPLE_TEXT}</p>{panel}')

@@ -1,0 +1,227 @@
+"""The rules of pages that MkDocs does not check, as problems with a page and a line. `make serve` prints them.
+
+fence_problems    executed fences: the one form that is sure to run (any other can fail without a word)
+section_problems  sections shown == sections marked
+stray_problems    numbers with a unit typed into prose
+guess_problems    a guess in a folded question, with the reason below it
+claim_problems    every claim has its verdict on its chapter's page
+figure_problems   `#!fig` and `#!src` that do not exist, recorded or not
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from snippets.lab.experiment import UnknownName
+from snippets.lab.finding.book import chapters_with_findings, figure, find_claim, findings
+from snippets.lab.finding.device import Device
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.schema import RecordingError
+from snippets.lab.tools.page_text import (
+    Fence,
+    called_name,
+    executed_fences,
+    fences,
+    line_of,
+    page_slug,
+    pages,
+    prose,
+    questions,
+    sources,
+)
+
+MAX_FENCE_LINES = 2
+EXEC_HEADER = 'python exec="on" html="on"'
+SHOWN = re.compile(r'^[> \t]*-+8<-+[ \t]+"(?P<path>[^":]+)(?::(?P<section>[^"]*))?"', re.MULTILINE)
+MARKED = re.compile(r"-+8<-+[ \t]+\[[ \t]*(?P<end>start|end)[ \t]*:[ \t]*(?P<name>[\w-]+)[ \t]*\]")
+INLINE = re.compile(r"`#!(?P<kind>fig|src) +(?P<name>[^`\n]+)`")
+
+NUMBER = r"(?<![\w.#/-])\d[\d.,_]*"
+UNIT = (
+    r"(?:[nuµμm]?s(?:ec)?|(?:micro|milli|nano)?seconds?|minutes?|hours?"
+    r"|[KMGTP]i?B(?:/s)?|bytes?|[KMGTP]?FLOPS?(?:/s)?|[kMG]?Hz|W|°C"
+    r"|%|percent|x|×|times|fold|kernels?|launch(?:es)?)"
+)
+STRAY = re.compile(rf"{NUMBER}(?:&nbsp;|[\s -])?{UNIT}(?![\w/])")
+
+
+def text_problems(project: Path) -> list[str]:
+    """Problems of all pages that their text alone shows; runs nothing of any chapter."""
+    page_texts = pages(project / "docs")
+    return [
+        *fence_problems(fence for page, text in page_texts.items() for fence in fences(page, text)),
+        *section_problems(page_texts, sources(project)),
+        *(problem for page, text in page_texts.items() for problem in stray_problems(page, text)),
+        *(problem for page, text in page_texts.items() for problem in guess_problems(page, text)),
+    ]
+
+
+def finding_problems(project: Path) -> list[str]:
+    """Problems of all pages that need the chapters' findings, which are imported. Reads no recording."""
+    page_texts = pages(project / "docs")
+    return [
+        *claim_problems(page_texts),
+        *(problem for page, text in page_texts.items() for problem in figure_problems(page, text)),
+    ]
+
+
+def fence_problems(all_fences: Iterable[Fence]) -> list[str]:
+    """Executed fences that markdown-exec would skip or misread, or whose absence from the site nobody would notice."""
+    problems, seen = list[str](), dict[str, str]()
+    for fence in all_fences:
+        if not fence.is_closed:
+            problems.append(f"{fence.place}: this fence is never closed")
+        if not fence.is_executed:
+            continue
+        if fence.header != EXEC_HEADER:
+            problems.append(f"{fence.place}: the header of an executed fence is {EXEC_HEADER}, not {fence.header}")
+        problems += [f"{fence.place}: {problem}" for problem in body_problems(fence)]
+        for name in _ids(fence):
+            if name in seen:
+                problems.append(f'{fence.place}: the id "{name}" is taken by {seen[name]}')
+            seen.setdefault(name, fence.place)
+    return problems
+
+
+def _ids(fence: Fence) -> list[str]:
+    try:
+        return fence.ids
+    except SyntaxError:
+        return []
+
+
+def body_problems(fence: Fence) -> list[str]:
+    """What is wrong with the code: it has to be one printed `show` of our own package, with an id of its page."""
+    lines = [line for line in fence.body.splitlines() if line.strip()]
+    problems = []
+    if len(lines) > MAX_FENCE_LINES:
+        problems.append(f"{len(lines)} lines; at most {MAX_FENCE_LINES}: move the rest into findings.py")
+    try:
+        tree = ast.parse(fence.body)
+    except SyntaxError as error:
+        return [*problems, f"not Python: {error.msg}"]
+    for node in ast.walk(tree):
+        modules = []
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules = [node.module or "."]
+        problems += [f"imports {name}; only snippets" for name in modules if name.split(".")[0] != "snippets"]
+    start = page_slug(fence.page) + "-"
+    if not _is_printed_show(tree):
+        problems.append(f'end with print(show("{start}...", ...)), once: the gate on the built site looks for its id')
+    elif not all(name.startswith(start) for name in fence.ids):
+        problems.append(f'the id "{fence.ids[0]}" has to begin with the name of its page: "{start}..."')
+    return problems
+
+
+def _is_printed_show(tree: ast.Module) -> bool:
+    """Whether the last statement is `print(show("...", ...))`, and no other calls `show`."""
+    shows = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and called_name(node) == "show"]
+    last = tree.body[-1] if tree.body else None
+    printed = last.value if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
+    if printed is None or called_name(printed) != "print" or len(shows) != 1 or printed.args != shows:
+        return False
+    first = shows[0].args[0] if shows[0].args else None
+    return isinstance(first, ast.Constant) and isinstance(first.value, str)
+
+
+def section_problems(page_texts: Mapping[str, str], source_texts: Mapping[str, str]) -> list[str]:
+    """Sections that are shown but not marked, marked but not shown, or marked badly."""
+    problems, marked = list[str](), dict[tuple[str, str], int]()
+    for path, text in source_texts.items():
+        problems += _marks(path, text, marked)
+    shown = set[tuple[str, str]]()
+    for page, text in page_texts.items():
+        for match in SHOWN.finditer(text):
+            path, section = match["path"], match["section"]
+            place = f"docs/{page}:{line_of(text, match.start())}"
+            if path not in source_texts:
+                problems.append(f"{place}: shows {path}, which does not exist")
+            elif section is not None and (path, section) not in marked:
+                problems.append(f"{place}: shows {path}:{section}, which is not marked there (by name, not by number)")
+            else:
+                shown.add((path, section or ""))
+    hidden = sorted(marked.keys() - shown)
+    problems += [f"{path}:{marked[path, name]}: section {name} is marked but no page shows it" for path, name in hidden]
+    return problems
+
+
+def _marks(path: str, text: str, marked: dict[tuple[str, str], int]) -> list[str]:
+    """Add the sections of a source with their lines to `marked`; return what is wrong with them."""
+    problems, opened = list[str](), dict[str, int]()
+    for match in MARKED.finditer(text):
+        name, line = match["name"], line_of(text, match.start())
+        if match["end"] == "end":
+            if opened.pop(name, None) is None:
+                problems.append(f"{path}:{line}: section {name} ends without a start")
+        elif (path, name) in marked:
+            problems.append(f"{path}:{line}: section {name} starts twice")
+        else:
+            marked[path, name] = opened[name] = line
+    return [*problems, *(f"{path}:{line}: section {name} never ends" for name, line in opened.items())]
+
+
+def stray_problems(page: str, text: str, allowed: Iterable[str] = ()) -> list[str]:
+    """Numbers with a unit that no recording produced. `allowed`: fragments of lines that may have one."""
+    problems = []
+    originals = text.splitlines()
+    for number, line in enumerate(prose(page, text).splitlines(), start=1):
+        for match in STRAY.finditer(line):
+            if not any(fragment in originals[number - 1] for fragment in allowed):
+                problems.append(
+                    f"docs/{page}:{number}: {match[0]!r} is typed by hand; use `#!fig ...`, `#!src ...` or words"
+                )
+    return problems
+
+
+def guess_problems(page: str, text: str) -> list[str]:
+    """Guesses outside a folded question, and questions without a reason below the guess."""
+    problems, blocks, lines = [], list(questions(text)), text.splitlines()
+    for fence in executed_fences(page, text):
+        if not fence.asks:
+            continue
+        block = next((last for first, last in blocks if first < fence.line <= last), None)
+        end = fence.line + len(fence.body.splitlines()) + 1
+        if block is None:
+            problems.append(f'{fence.place}: put this guess into a block ??? question "Guess: ...", indented by four')
+        elif not any(line.strip() for line in lines[end:block]):
+            problems.append(f"{fence.place}: below this guess, in the same block, give the reason for the answer")
+    return problems
+
+
+def claim_problems(page_texts: Mapping[str, str]) -> list[str]:
+    """Claims without a verdict on their chapter's page."""
+    problems = []
+    for chapter in chapters_with_findings():
+        found = findings(chapter)
+        text = page_texts.get(f"{found.page}.md", "")
+        problems += [
+            f'docs/{found.page}.md: the claim {claim.id} has no verdict here; add verdicts with "{claim.id}" to a fence'
+            for claim in found.claims
+            if f'"{claim.id}"' not in text
+        ]
+    return problems
+
+
+def figure_problems(page: str, text: str) -> list[str]:
+    """Inline figures and source values of unknown names. Asked of a device without recordings, so that none is read."""
+    with tempfile.TemporaryDirectory() as nothing:
+        device = Device(Path(nothing), DEFAULT_DEVICE)
+        problems = []
+        for match in INLINE.finditer(text):
+            try:
+                if match["kind"] == "fig":
+                    figure(match["name"].strip(), device)
+                else:
+                    find_claim(match["name"].strip())
+            except RecordingError:
+                continue
+            except UnknownName as error:
+                place = f"docs/{page}:{line_of(text, match.start())}"
+                problems.append(f"{place}: #!{match['kind']} {match['name'].strip()}: {error}")
+    return problems

@@ -1,0 +1,150 @@
+"""A page's Markdown taken apart as MkDocs will: fenced blocks, questions, shown sections, prose."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+FENCE_START = re.compile(r"^(?P<prefix>[> \t]*)(?P<mark>`{3,}|~{3,})(?P<header>[^`]*)$")
+EXEC_WORD = re.compile(r"\bexec\b")
+QUESTION = re.compile(r'^(?P<indent> *)\?\?\?\+? question\b.*"')
+GUESS = re.compile(r"guess_\w+|.+-guess-.+")
+"""A page piece that asks for a guess, or the id of a fence that does."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A fenced block at the top level of a page, or in an admonition."""
+
+    page: str
+    line: int
+    header: str
+    body: str
+    is_closed: bool
+    indent: int
+
+    @property
+    def is_executed(self) -> bool:
+        """Whether its author meant it to be executed."""
+        return EXEC_WORD.search(self.header) is not None
+
+    @property
+    def place(self) -> str:
+        """Where it is, for an error message: `docs/mlp.md:34`."""
+        return f"docs/{self.page}:{self.line}"
+
+    @property
+    def ids(self) -> list[str]:
+        """The first argument of each call of `show`, where it is a string. Raises `SyntaxError`."""
+        calls = [node for node in ast.walk(ast.parse(self.body)) if isinstance(node, ast.Call)]
+        first = [call.args[0] for call in calls if called_name(call) == "show" and call.args]
+        return [arg.value for arg in first if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+
+    @property
+    def asks(self) -> bool:
+        """Whether it asks the reader for a guess."""
+        return any(GUESS.fullmatch(word) for word in re.findall(r"[\w-]+", self.body))
+
+
+def called_name(node: ast.Call) -> str:
+    """`show` for `show(...)` and `page.show(...)`."""
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr
+    return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def pages(docs: Path) -> dict[str, str]:
+    """Path below docs/ -> text, for every page."""
+    return {path.relative_to(docs).as_posix(): path.read_text(encoding="utf-8") for path in sorted(docs.rglob("*.md"))}
+
+
+def sources(project: Path) -> dict[str, str]:
+    """Path below the project -> text, for every source that a page may show."""
+    return {
+        path.relative_to(project).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(project.glob("snippets/**/*.py"))
+        if not path.is_symlink()  # the sections of a linked source are those of its chapter
+    }
+
+
+def page_slug(page: str) -> str:
+    """How the ids of a page's fences begin: `fused_mlp.md` -> `fused-mlp`, `labs/index.md` -> `labs`."""
+    return page.removesuffix(".md").removesuffix("/index").replace("_", "-")
+
+
+def fences(page: str, text: str) -> list[Fence]:
+    """Every fenced block of a page; a block inside a longer one is text."""
+    found, opened, start, body = list[Fence](), None, 0, list[str]()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if opened is None:
+            opened = FENCE_START.match(line)
+            start, body = number, []
+        elif line.lstrip("> \t").rstrip() == opened["mark"]:
+            found.append(_fence(page, start, opened, body, is_closed=True))
+            opened = None
+        else:
+            body.append(line)
+    if opened is not None:
+        found.append(_fence(page, start, opened, body, is_closed=False))
+    return found
+
+
+def _fence(page: str, line: int, start: re.Match[str], body: list[str], *, is_closed: bool) -> Fence:
+    return Fence(page, line, start["header"].strip(), without_prefix(body), is_closed, len(start["prefix"]))
+
+
+def executed_fences(page: str, text: str) -> list[Fence]:
+    """The fences of a page that are meant to be executed."""
+    return [fence for fence in fences(page, text) if fence.is_executed]
+
+
+def without_prefix(lines: list[str]) -> str:
+    """The lines without the indentation that they share."""
+    widths = [len(line) - len(line.lstrip("> \t")) for line in lines if line.strip()]
+    return "\n".join(line[min(widths, default=0) :] for line in lines)
+
+
+def questions(text: str) -> Iterator[tuple[int, int]]:
+    """The first and the last line of every `??? question` block."""
+    lines = text.splitlines()
+    for index, line in enumerate(lines):
+        match = QUESTION.match(line)
+        if match is None:
+            continue
+        last = index
+        inner = len(match["indent"]) + 4
+        for below in range(index + 1, len(lines)):
+            if lines[below].strip() and len(lines[below]) - len(lines[below].lstrip(" ")) < inner:
+                break
+            last = below
+        yield index + 1, last + 1
+
+
+def line_of(text: str, position: int) -> int:
+    """The number of the line that a character is on."""
+    return text.count("\n", 0, position) + 1
+
+
+def prose(page: str, text: str) -> str:
+    """The page with all but its prose blanked: same lines, same columns."""
+    lines = text.splitlines()
+    for fence in fences(page, text):
+        height = len(fence.body.splitlines()) + (2 if fence.is_closed else 1)
+        for index in range(fence.line - 1, min(fence.line - 1 + height, len(lines))):
+            lines[index] = ""
+    rest = "\n".join(lines)
+    for pattern in (
+        r"\A---\n.*?\n---\n",  # front matter
+        r"<!--.*?-->",
+        r"(?<!`)(`+)(?!`)(?:(?!\n\n).)+?(?<!`)\1(?!`)",  # code and figures
+        r"</?[a-zA-Z][^>]*>",
+        r"(?<=\])\([^)\n]*\)",  # where a link goes
+        r"(?m:^[ \t]*\[[^\]\n]+\]:[ \t]*\S+.*$)",
+        r"https?://\S+",
+        r"\{:?[ \t]*[.#\w][^}\n]*\}",  # attribute lists
+    ):
+        rest = re.sub(pattern, lambda match: re.sub(r"[^\n]", " ", match[0]), rest, flags=re.DOTALL)
+    return rest

@@ -1,0 +1,227 @@
+"""How fast each variant is, and what longer sequences do to it: claims and tables on altered recordings."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import msgspec
+import pytest
+
+from snippets.attention.findings import growing, speed
+from snippets.attention.findings.growing import Lengths
+from snippets.attention.findings.variants import VARIANTS
+from snippets.lab.finding.claim import Status
+from snippets.lab.recording.ceilings import LARGE_MATMUL
+from snippets.lab.recording.schema import RecordingError
+from tests.bench import RECORDED, AlteredDevice, constant
+from tests.chapters.attention.bench import FIGURES, judged, measured, verdict
+
+replace = msgspec.structs.replace
+
+
+def time_forwards(altered: AlteredDevice, kind: str = "interleaved", **times_us: float) -> None:
+    """Give forwards of one session a constant time; `kind` is a field of `Timings`."""
+    for name, us in times_us.items():
+        altered.time(f"attention/{name}", us, kind)
+
+
+def at_length(altered: AlteredDevice, head_dim: int, tokens: int, name: str, **given: Any) -> None:
+    """Replace all that a variant gave at a length."""
+    data = copy.deepcopy(altered[f"attention/lengths_{head_dim}"].data)
+    data[str(tokens)]["variants"][name] = given
+    altered.record(f"attention/lengths_{head_dim}", data=data)
+
+
+def time_us(us: float) -> list[float]:
+    return [us, us, us]
+
+
+# One length
+
+
+@pytest.mark.parametrize(
+    ("in_place_us", "math_us", "status"),
+    [(100.0, 370.0, "holds"), (100.0, 340.0, "holds"), (100.0, 320.0, "differs"), (100.0, 420.0, "differs")],
+)
+def test_math_over_in_place(altered: AlteredDevice, in_place_us: float, math_us: float, status: Status) -> None:
+    time_forwards(altered, in_place=in_place_us, math=math_us)
+    assert verdict(altered, "A4") == status
+
+
+def test_the_order_of_backends_in_the_series(altered: AlteredDevice) -> None:
+    time_forwards(altered, flash=10, cudnn=20, efficient=30)
+    assert verdict(altered, "A11") == "holds"
+    assert measured(altered, "A11").value == "flash, cuDNN, efficient"
+    assert measured(altered, "A11").text == "flash 10.0 µs, cuDNN 20.0 µs, efficient 30.0 µs"
+
+
+def test_the_order_on_the_cpu_is_of_the_cpu(altered: AlteredDevice) -> None:
+    time_forwards(altered, flash=1, cudnn=2, efficient=3)
+    assert verdict(altered, "O-A30") == "holds"
+    time_forwards(altered, "enqueue", flash=30, cudnn=20, efficient=10)
+    assert verdict(altered, "O-A30") == "differs"
+
+
+def test_cudnn_gains_more_than_flash(altered: AlteredDevice) -> None:
+    time_forwards(altered, cudnn=186.3 / 3, flash=146.8 / 1.5)
+    assert measured(altered, "O-A31").value == pytest.approx(2)
+    time_forwards(altered, cudnn=186.3 / 3, flash=146.8 / 3)
+    assert verdict(altered, "O-A31") == "differs"
+
+
+def test_two_exchanged_make_another_order(altered: AlteredDevice) -> None:
+    time_forwards(altered, flex=100.0, flash=90.0)
+    assert verdict(altered, "O-A32") == "differs"
+
+
+@pytest.mark.parametrize(("named_us", "status"), [(45.0, "holds"), (30.0, "differs"), (25.0, "differs")])
+def test_the_cost_of_naming(altered: AlteredDevice, named_us: float, status: Status) -> None:
+    time_forwards(altered, "enqueue", cudnn=named_us, auto=25.0)
+    assert verdict(altered, "O-A33") == status
+
+
+def test_timings_of_two_sessions_are_not_compared(altered: AlteredDevice) -> None:
+    altered.record("attention/math", session="another")
+    assert (judged(altered, "A4").status, judged(altered, "A4").measured) == ("not measured", None)
+    assert "FRESH=1" in judged(altered, "A4").reason
+
+
+def test_one_fused_variant_that_needs_more(altered: AlteredDevice) -> None:
+    result_bytes = RECORDED["attention/flex"].point.bytes // 4
+    altered.point("attention/flex", peak_memory_bytes=2 * result_bytes)
+    assert (verdict(altered, "O-A34"), measured(altered, "O-A34").value) == ("differs", 2)
+
+
+def test_tables_of_one_length() -> None:
+    gpu, cpu = speed.gpu_times(RECORDED), speed.cpu_times(RECORDED)
+    assert gpu.count("<tr>") == cpu.count("<tr>") == 1 + len(VARIANTS)
+    assert "7.24 ms" in gpu
+    assert gpu.count('title="none"') == 2 * (len(VARIANTS) - len(speed.SERIES_GPU_US))
+    assert "214 µs" in cpu
+
+
+# Many lengths
+
+
+def test_lengths_and_variants() -> None:
+    for lengths in growing.sweeps(RECORDED):
+        assert list(lengths.data) == [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
+        assert all(set(each["variants"]) == set(growing.SWEPT.values()) for each in lengths.data.values())
+        assert lengths.longest == 16384
+
+
+def test_growth_by_hand(altered: AlteredDevice) -> None:
+    at_length(altered, 64, 1024, "flash", time_us=[90, 100, 110])
+    at_length(altered, 64, 2048, "flash", time_us=[297, 300, 330])
+    growth = Lengths(altered, 64).growth("flash", 2048)
+    assert (growth.value, growth.text) == (3, "3.00x")
+    assert growth.spread == pytest.approx((297 / 110, 330 / 90))
+
+
+@pytest.mark.parametrize(("us", "status"), [(4 * 14047.5, "differs"), (14047.5, "holds")])
+def test_one_fused_variant_that_grows_faster(altered: AlteredDevice, us: float, status: Status) -> None:
+    at_length(altered, 64, 16384, "flash", time_us=time_us(us))
+    assert verdict(altered, "O-A37") == status
+
+
+def test_any_variant_may_take_the_lead(altered: AlteredDevice) -> None:
+    at_length(altered, 64, 128, "naive", time_us=time_us(1))  # below 256 tokens nothing is claimed
+    assert verdict(altered, "O-A35") == "holds"
+    at_length(altered, 128, 512, "naive", time_us=time_us(32.9))
+    assert verdict(altered, "O-A35") == "differs"
+
+
+def test_another_pick_at_one_length(altered: AlteredDevice) -> None:
+    data = copy.deepcopy(RECORDED["attention/lengths_128"].data)
+    data["128"]["auto"] = "flash"
+    altered.record("attention/lengths_128", data=data)
+    assert (verdict(altered, "O-A36"), measured(altered, "O-A36").text) == ("differs", "15 of 16")
+
+
+def test_one_more_out_of_memory(altered: AlteredDevice) -> None:
+    at_length(altered, 64, 16384, "naive", stopped="out of memory for 64.00 GiB more at 16384 tokens")
+    assert measured(altered, "O-A40").value == "64: naive, math; 128: naive, in place, math"
+    assert verdict(altered, "O-A40") == "differs"
+
+
+def test_another_reason_to_stop_is_not_memory(altered: AlteredDevice) -> None:
+    at_length(altered, 64, 16384, "math", stopped="RuntimeError: no kernel")
+    assert verdict(altered, "O-A40") == "differs"
+    with pytest.raises(LookupError, match="not out of memory"):
+        FIGURES["length_math_asked"](altered)
+    assert "RuntimeError: no kernel" in growing.longest_table(altered)
+
+
+@pytest.mark.parametrize(("unit", "scale"), [("GiB", 2**30), ("MiB", 2**20)])
+def test_the_bytes_asked_for(altered: AlteredDevice, unit: str, scale: int) -> None:
+    at_length(altered, 64, 16384, "math", stopped=f"out of memory for 1.50 {unit} more at 8192 tokens")
+    assert FIGURES["length_math_asked"](altered).value == 1.5 * scale
+
+
+def test_a_matrix_of_scores_by_hand() -> None:
+    assert growing.scores_bytes(RECORDED).value == 2 * 8 * 16 * 16384 * 16384
+
+
+def test_the_first_to_stop_is_the_one_at_the_shortest_length(altered: AlteredDevice) -> None:
+    assert growing.first_out(altered).value == "math"
+    at_length(altered, 128, 8192, "compiled", stopped="out of memory for 8.00 GiB more at 8192 tokens")
+    assert growing.first_out(altered).value == "compiled"
+
+
+def test_rate_and_share_by_hand(altered: AlteredDevice) -> None:
+    """Two causal products of 8192 tokens, 2 x 2 x 128 x 8192 x 4096 x 64 FLOP; a product of 8192 cubed as ceiling."""
+    at_length(altered, 64, 8192, "flash", time_us=time_us(1000))
+    point = Lengths(altered, 64).point("flash", 8192)
+    assert point.flops == 2 * 2 * 128 * 8192 * 4096 * 64
+    assert point.bytes == 4 * 2 * 128 * 8192 * 64
+    assert point.rate == pytest.approx(point.flops / 1e-3)
+    at_length(altered, 64, 16384, "flash", time_us=time_us(4000))
+    ceilings = tuple(
+        replace(ceiling, timing=constant(1000)) if ceiling.name == LARGE_MATMUL else ceiling
+        for ceiling in RECORDED["attention/flash"].recording.ceilings
+    )
+    altered.record("attention/flash", ceilings=ceilings)
+    share = Lengths(altered, 64).product_share("flash")
+    assert share.value == pytest.approx(100 * (point.flops * 4 / 4e-3) / (2 * 8192**3 / 1e-3))
+
+
+def test_a_share_needs_its_ceiling(altered: AlteredDevice) -> None:
+    altered.record("attention/flash", ceilings=())
+    with pytest.raises(RecordingError, match="make record CHAPTER=attention"):
+        Lengths(altered, 64).product_share("cuDNN")
+
+
+def test_a_variant_that_stopped_has_no_time() -> None:
+    with pytest.raises(growing.Stopped, match=r"math has no time_us at 16384 tokens: out of memory for 128.00 GiB"):
+        Lengths(RECORDED, 64).timing("math", 16384)
+
+
+def test_the_fastest_of_a_row_is_bold(altered: AlteredDevice) -> None:
+    at_length(altered, 64, 128, "naive", time_us=time_us(1.5))
+    table = growing.lengths_table(altered)
+    assert "<strong>1.50 µs</strong>" in table
+    assert table.count("<strong>") == 16
+    assert table.count(">stopped<") == 4
+
+
+def test_the_roofline_leaves_out_a_variant_that_stopped(altered: AlteredDevice) -> None:
+    assert "naive, 16,384 tokens" in growing.climbing(altered)
+    at_length(altered, 64, 16384, "naive", stopped="out of memory for 64.00 GiB more at 16384 tokens")
+    assert "naive, 16,384 tokens" not in growing.climbing(altered)
+
+
+@pytest.mark.parametrize(("wide_us", "status"), [(101.0, "holds"), (110.0, "differs"), (90.0, "differs")])
+def test_a_wider_head_costs_naive_attention_nothing(altered: AlteredDevice, wide_us: float, status: Status) -> None:
+    at_length(altered, 64, 1024, "naive", time_us=time_us(100))
+    at_length(altered, 128, 1024, "naive", time_us=time_us(wide_us))
+    assert verdict(altered, "O-A42") == status
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "tokens", "name", "us"),
+    [("O-A38", 256, "cudnn", 16.0), ("O-A39", 16384, "cudnn", 7000.0), ("O-A41", 2048, "compiled", 1300.0)],
+)
+def test_a_claim_on_growth_can_fail(altered: AlteredDevice, claim_id: str, tokens: int, name: str, us: float) -> None:
+    at_length(altered, 64, tokens, name, time_us=time_us(us))
+    assert verdict(altered, claim_id) == "differs"

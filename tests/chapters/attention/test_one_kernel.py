@@ -1,0 +1,193 @@
+"""What one kernel saves and takes: bytes and occupancy, on altered recordings and on numbers by hand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from snippets.attention.findings import occupancy, traffic
+from snippets.attention.findings.variants import VARIANTS
+from snippets.lab.finding.device import Device
+from snippets.lab.recording.schema import NotRecorded
+from snippets.lab.trace.events import GpuActivity, TraceError
+from tests.bench import RECORDED, AlteredDevice
+from tests.chapters.attention.bench import CLAIMS, judged, measured, text_of, verdict, verdicts
+
+HEAD_TENSOR, SCORES, MASK = 2 * 128 * 1024 * 64, 2 * 128 * 1024 * 1024, 1024 * 1024
+"""Bytes of q, of all scores in bf16, and of the mask."""
+H200 = {
+    "regsPerMultiprocessor": 65536,
+    "sharedMemPerMultiprocessor": 233472,
+    "sharedMemPerBlock": 49152,
+    "maxThreadsPerMultiprocessor": 2048,
+    "numSms": 132,
+}
+replace = msgspec.structs.replace
+
+
+def kernel(threads: int, registers: int, shared_bytes: int, blocks: int = 10_000) -> GpuActivity:
+    return GpuActivity(
+        "kernel", 0.0, 1.0, "kernel", 0, 7, grid=(blocks, 1, 1), block=(threads, 1, 1), registers=registers,
+        shared_memory_bytes=shared_bytes,
+    )  # fmt: skip
+
+
+# Bytes
+
+
+@pytest.mark.parametrize(
+    ("variant", "expected"),
+    [
+        ("naive", 2 * (2 * HEAD_TENSOR + SCORES) + 3 * 2 * SCORES + 2 * SCORES + MASK + 4),
+        ("in place", 2 * (2 * HEAD_TENSOR + SCORES) + 3 * 2 * SCORES + MASK + 4),
+        ("compiled", 2 * (2 * HEAD_TENSOR + SCORES) + 2 * SCORES + MASK + 4),
+        ("efficient", 4 * HEAD_TENSOR),
+        ("flash", 4 * HEAD_TENSOR),
+        ("cuDNN", 4 * HEAD_TENSOR + 4),
+        ("Flex", 4 * HEAD_TENSOR),
+    ],
+)
+def test_bytes_are_those_of_the_formula(variant: str, expected: int) -> None:
+    steps = RECORDED[VARIANTS[variant]].steps
+    assert [traffic.moved_bytes(step) for step in steps] == [expected] * len(steps)
+
+
+def test_bytes_of_math_by_hand() -> None:
+    """Scores in float32 have twice the bytes; the answers whether a score is minus infinity have half."""
+    scores, head_tensor, answers, rows = 2 * SCORES, 2 * HEAD_TENSOR, SCORES // 2, 128 * 1024
+    casts = 3 * (HEAD_TENSOR + head_tensor) + (scores + SCORES) + (head_tensor + HEAD_TENSOR)
+    scaling, products = 2 * 2 * head_tensor, 2 * (2 * head_tensor + scores)
+    building = MASK + 2 * MASK + 4 + 4 + (MASK + 4 * MASK)
+    adding = 2 * scores + 4 * MASK
+    softmax = 2 * scores
+    checking = (scores + answers) + (answers + rows) + 4 + (rows + scores + scores)
+    expected = casts + scaling + products + building + adding + softmax + checking
+    assert traffic.moved_bytes(RECORDED[VARIANTS["math"]].step) == expected
+
+
+def test_an_operator_of_unknown_work_is_an_error(altered: AlteredDevice) -> None:
+    altered.ops(
+        VARIANTS["naive"], lambda op: replace(op, name="aten::other") if op.name == "aten::masked_fill_" else op
+    )
+    with pytest.raises(TraceError, match="does not tell the work of"):
+        traffic.moved_bytes(altered[VARIANTS["naive"]].step)
+
+
+def test_more_memory_than_the_scores_need(altered: AlteredDevice) -> None:
+    data = RECORDED["attention/lengths_64"].data
+    assert measured(altered, "A12").value == 4096 * 4096
+    doubled = {"variants": {"naive": {"peak_bytes": 2 * data["4096"]["variants"]["naive"]["peak_bytes"]}}}
+    altered.record("attention/lengths_64", data={**data, "4096": doubled})
+    assert (verdict(altered, "A12"), measured(altered, "A12").text) == ("differs", "33.7 million")
+    altered.record("attention/lengths_64", data={})
+    assert verdict(altered, "A12") == "not measured"
+
+
+def test_a_slower_copy_makes_memory_the_limit(altered: AlteredDevice) -> None:
+    for variant in ("naive", "cuDNN"):
+        ceilings = tuple(
+            replace(ceiling, timing=replace(ceiling.timing, median_us=2 * ceiling.timing.median_us))
+            for ceiling in RECORDED[VARIANTS[variant]].recording.ceilings
+        )
+        altered.record(VARIANTS[variant], ceilings=ceilings)
+    assert verdicts(altered, "O-A25", "O-A26") == ["differs", "differs"]
+
+
+# What a kernel takes
+
+
+@pytest.mark.parametrize(
+    ("taken", "fit", "percent"),
+    [
+        (kernel(128, 255, 49_152), (2, 4, 16), 12.5),
+        (kernel(384, 168, 134_144), (1, 1, 5), 18.75),
+        (kernel(256, 240, 100_000), (1, 2, 8), 12.5),
+        (kernel(128, 48, 0), (10, None, 16), 62.5),
+        (kernel(32, 16, 0), (128, None, 64), 50.0),
+        (kernel(128, 32, 232_448), (16, 1, 16), 6.25),
+        (kernel(128, 32, 233_000), (16, 0, 16), 0.0),
+    ],
+)
+def test_blocks_that_fit_by_hand(taken: GpuActivity, fit: tuple[int, int | None, int], percent: float) -> None:
+    assert occupancy.residents(taken, H200)[:3] == fit
+    assert occupancy.occupancy_percent(taken, H200) == percent
+
+
+@pytest.mark.parametrize(
+    ("taken", "percent"),
+    [
+        (kernel(128, 255, 49_152), 12.5),
+        (kernel(128, 255, 49_153), 0.0),
+        (kernel(128, 32, 0, blocks=132), 6.25),
+        (kernel(128, 32, 0, blocks=66), 3.125),
+    ],
+)
+def test_the_estimate_counts_on_no_more_shared_memory_than_the_default(taken: GpuActivity, percent: float) -> None:
+    assert occupancy.estimate_percent(taken, H200) == percent
+
+
+def test_a_kernel_without_a_footprint_is_an_error() -> None:
+    with pytest.raises(TraceError, match=r"^the trace does not tell what kernel takes"):
+        occupancy.residents(replace(kernel(128, 32, 0), registers=None), H200)
+
+
+def test_the_properties_by_hand_are_those_of_the_trace() -> None:
+    properties = RECORDED[VARIANTS["flash"]].trace.device_properties
+    assert {name: properties[name] for name in H200} == H200
+
+
+def test_more_registers(altered: AlteredDevice) -> None:
+    altered.activities(VARIANTS["flash"], lambda activity: replace(activity, registers=128))
+    assert measured(altered, "A9").value == "pytorch_flash, 13.0 %; 128 x 128 = 16,384, 4 of them fit"
+    assert verdict(altered, "A9") == "differs"
+    altered.activities(VARIANTS["cuDNN"], lambda activity: replace(activity, registers=80))
+    assert (verdict(altered, "O-A27"), measured(altered, "O-A27").value) == (
+        "differs",
+        "80 x 384 = 30,720, 2 of them fit",
+    )
+
+
+def test_an_estimate_of_another_kind(altered: AlteredDevice) -> None:
+    count = len(occupancy.chapter_kernels(RECORDED))
+    assert measured(altered, "O-A29").text == f"{count} of {count}"
+    altered.activities(VARIANTS["Flex"], lambda activity: replace(activity, occupancy_percent=13.0))
+    assert (verdict(altered, "O-A28"), measured(altered, "O-A28").value) == ("differs", "cuDNN 18.8 %")
+    assert verdict(altered, "O-A29") == "differs"
+
+
+def test_without_a_trace_nothing_is_explained(tmp_path: Path) -> None:
+    nothing = Device(tmp_path, "nvidia-sample")
+    assert (judged(nothing, "O-A29").status, judged(nothing, "O-A29").is_pending) == ("not measured", True)
+    with pytest.raises(NotRecorded, match="make record CHAPTER=attention"):
+        CLAIMS["O-A29"](nothing)
+
+
+def test_the_fullest_may_be_the_fastest(altered: AlteredDevice) -> None:
+    altered.activities(VARIANTS["efficient"], lambda activity: replace(activity, registers=255))
+    assert measured(altered, "O-A24").value == "cuDNN is the fullest, efficient the slowest"
+    assert verdict(altered, "O-A24") == "differs"
+
+
+# Charts and tables
+
+
+def test_the_bars_of_bytes() -> None:
+    bars = text_of(traffic.bytes_by_operator(RECORDED))
+    assert "naive: 2.75 GB, most of it bmm 604 MB" in bars
+    assert "flash: 67.1 MB, most of it attention in one kernel 67.1 MB." in bars
+
+
+def test_the_rooflines() -> None:
+    roofs = text_of(traffic.rooflines(RECORDED))
+    assert re.search(r"naive: [\d.]+ TFLOP/s at 6.24 FLOP per byte", roofs)
+    assert re.search(r"flash: [\d.]+ TFLOP/s at 256 FLOP per byte", roofs)
+
+
+def test_the_table_of_footprints() -> None:
+    footprints = text_of(occupancy.footprints(RECORDED))
+    assert "naive, first product 384 " in footprints
+    assert "flash 128 255 49,152 2 4 12.5 % 13.0 %" in footprints
+    assert "cuDNN 384 168 134,144 1 1 18.8 % 0 %" in footprints

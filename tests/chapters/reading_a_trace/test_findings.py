@@ -1,0 +1,87 @@
+"""The page on reading a trace: how a kernel came to run, and the numbers to look at first."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from snippets.lab.finding import Device, NotRecorded, TraceError
+from snippets.reading_a_trace.findings import first_look, journey
+from tests.lab import events, samples
+from tests.lab.samples import EVIL, Markup, assert_only_text, sample, save_all, trace_json
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Device:
+    return save_all(tmp_path, sample())
+
+
+def cells(html: str) -> list[list[str]]:
+    """The text of each row's cells, the head first, without the raw names behind the short forms of kernels."""
+    rows = re.findall(r"<tr>(.*?)</tr>", re.sub(r"<span popover.*?</span></span>", "", html), re.DOTALL)
+    return [[Markup(cell).text for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)] for row in rows]
+
+
+def test_the_journey_of_a_kernel(device: Device) -> None:
+    html = journey(device, "mlp/eager")
+    correlation = device["mlp/eager"].step.kernels[0].correlation
+    assert "<caption>From annotation to kernel: mlp/eager, ProfilerStep#3</caption>" in html
+    assert cells(html) == [
+        ["name", "what and where", "tied by", "begins after", "lasts"],
+        ["ProfilerStep#3", "annotation, CPU", "time: it encloses the next row", "0 µs", "100 µs"],
+        ["mlp_fwd", "annotation, CPU", "time: it encloses the next row", "5.00 µs", "80.0 µs"],
+        ["aten::mm", "operator, CPU", "External id 20", "10.0 µs", "60.0 µs"],
+        ["cudaLaunchKernel", "CUDA call, CPU", f"External id None, correlation {correlation}", "20.0 µs", "2.00 µs"],
+        ["gemm", "kernel, stream 7", f"External id 20, correlation {correlation}", "70.0 µs", "10.0 µs"],
+    ]
+
+
+def test_the_journey_has_the_caption_it_is_given(device: Device) -> None:
+    assert "<caption>Another</caption>" in journey(device, "mlp/eager", "Another")
+
+
+def test_a_step_without_a_kernel_has_no_journey(tmp_path: Path) -> None:
+    device = save_all(tmp_path, sample(), trace=trace_json(kernels=(1, 0, 1)))
+    with pytest.raises(TraceError, match=r"mlp/eager: ProfilerStep#3 has no kernel"):
+        journey(device, "mlp/eager")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (events.trace_bytes(events.launch(1, 0), events.kernel("k", 1, 5, 5)), "no active steps"),
+        (events.trace_bytes(events.step(2, 0, 100)), "no GPU kernels"),
+    ],
+)
+def test_a_trace_without_steps_or_kernels_says_what_to_check(tmp_path: Path, content: bytes, message: str) -> None:
+    device = save_all(tmp_path, sample(), trace=content)
+    with pytest.raises(TraceError, match=message):
+        journey(device, "mlp/eager")
+
+
+def test_a_missing_recording(device: Device) -> None:
+    with pytest.raises(NotRecorded, match="make record CHAPTER=mlp"):
+        journey(device, "mlp/compiled")
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_untrusted_names_are_text(tmp_path: Path, name: str) -> None:
+    device = save_all(tmp_path, sample(label=name), trace=trace_json(name=name, op=name, label=name))
+    assert_only_text(journey(device, "mlp/eager"), name)
+    assert_only_text(journey(device, "mlp/eager", name), name)
+
+
+def test_the_first_look(tmp_path: Path) -> None:
+    recordings = [sample(experiment) for experiment in ("linear/eager", "mlp/eager", "mlp/compiled")]
+    save_all(tmp_path, *recordings[:2])
+    device = save_all(tmp_path, recordings[2], trace=samples.trace_json(kernels=(1, 1, 1)))
+    assert cells(first_look(device)) == [
+        ["", "linear, eager", "MLP, eager", "MLP, compiled"],
+        ["kernels in a step", "2", "2", "1"],
+        ["copies in a step", "0", "0", "0"],
+        ["fills in a step", "1", "1", "1"],
+        ["GPU busy", "24.0 µs", "24.0 µs", "14.0 µs"],
+        ["the step on the CPU", "80.0 µs", "80.0 µs", "80.0 µs"],
+    ]

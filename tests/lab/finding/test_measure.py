@@ -1,0 +1,104 @@
+"""Measures that chapters share: exact values and spreads, from pairs where there are pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from snippets.lab.finding.device import Device
+from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.measure import (
+    largest,
+    paired_difference,
+    paired_ratio,
+    percent,
+    ratio_of_pairs,
+    same,
+    share_of_ceiling,
+    smallest,
+    unpaired_ratio,
+)
+from snippets.lab.recording.schema import Ceiling, NotTimed
+from tests.lab.samples import point, sample, save_all, timing, timings
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Device:
+    """mlp/eager takes 20 us and mlp/compiled 10 us, of one session; mlp/liger is of another."""
+    ceilings = (
+        Ceiling("copy", 1_000_000, 0, timing(1.0, 1.0, 1.0)),
+        Ceiling("matmul 8x8x8", 1000, 400_000, timing(1.0, 1.0, 1.0)),
+    )
+    slow, fast = point(timed=timings(10.0, 20.0, 30.0)), point(timed=timings(10.0, 10.0, 10.0))
+    return save_all(
+        tmp_path,
+        sample("mlp/eager", points=(slow,), ceilings=ceilings),
+        sample("mlp/compiled", points=(fast,)),
+        sample("mlp/liger", points=(fast,), session="2026-10-02T00:00:00Z"),
+        sample("mlp/eager_backward", points=(point(),)),
+    )
+
+
+def test_a_ratio_is_that_of_pairs() -> None:
+    """Not 40 / 20, the ratio of the medians: drift that hits both of a pair cancels."""
+    upper, lower = timing(10.0, 90.0, 40.0, 80.0, 30.0), timing(10.0, 30.0, 20.0, 20.0, 20.0)
+    assert ratio_of_pairs(upper, lower, "o") == Figure(2.0, "x", (1.5, 3.0), "o")
+    with pytest.raises(ValueError, match="longer than argument 1"):
+        ratio_of_pairs(timing(1.0, 2.0), timing(1.0, 2.0, 3.0))
+
+
+def test_ratio_and_difference_of_runs(device: Device) -> None:
+    eager, compiled = device["mlp/eager"], device["mlp/compiled"]
+    origin = "mlp/eager over mlp/compiled, interleaved, in pairs"
+    assert paired_ratio(eager, compiled) == Figure(2.0, "x", (1.5, 2.5), origin)
+    assert paired_ratio(eager, compiled, "cold").value == 1.0
+    difference = paired_difference(eager, compiled)
+    assert (difference.value, difference.unit, difference.spread) == (10.0, "us", (5.0, 15.0))
+    assert paired_difference(compiled, eager).spread == (-15.0, -5.0)
+
+
+def test_runs_of_two_sessions_are_no_pairs(device: Device) -> None:
+    for measure in (paired_ratio, paired_difference):
+        with pytest.raises(
+            NotTimed, match=r"^mlp/eager and mlp/liger were recorded apart; make record CHAPTER=mlp FRES"
+        ):
+            measure(device["mlp/eager"], device["mlp/liger"])
+        with pytest.raises(NotTimed, match=r"^mlp/eager_backward was recorded without timings"):
+            measure(device["mlp/eager"], device["mlp/eager_backward"])
+
+
+def test_an_unpaired_ratio_has_the_extremes_of_both() -> None:
+    upper, lower = Figure(6.0, "us", (4.0, 8.0), "a"), Figure(2, origin="b")
+    assert unpaired_ratio(upper, lower) == Figure(3.0, "x", (2.0, 4.0), "a; over b")
+    assert unpaired_ratio(lower, upper) == Figure(2 / 6, "x", (2 / 8, 2 / 4), "b; over a")
+    assert not unpaired_ratio(Figure(4, conclusive=False), lower).conclusive
+    assert not unpaired_ratio(upper, Figure(4, conclusive=False)).conclusive
+
+
+def test_a_ratio_in_percent() -> None:
+    assert percent(Figure(0.5, "x", (0.25, 0.75), "o")) == Figure(50.0, "%", (25.0, 75.0), "o")
+    assert percent(Figure(2, "x")).spread == (200.0, 200.0)
+
+
+def test_the_share_of_a_ceiling(device: Device) -> None:
+    """Of 4 MB in 20 us, where a copy moves 1 MB in 1 us; of 2 MFLOP, where a matmul does 0.4 MFLOP in 1 us."""
+    share = share_of_ceiling(device["mlp/eager"], "copy")
+    assert (share.value, share.unit, share.origin) == (20.0, "%", "NVIDIA Sample, mlp/eager, of copy")
+    assert share.spread == pytest.approx((16.0, 400 / 15))
+    assert share_of_ceiling(device["mlp/eager"], "matmul 8x8x8").value == pytest.approx(25.0)
+    with pytest.raises(NotTimed, match="no ceiling 'matmul 1x1x1'"):
+        share_of_ceiling(device["mlp/eager"], "matmul 1x1x1")
+
+
+def test_extremes() -> None:
+    figures = (Figure(2.0, "us"), Figure(1.0, "us"), Figure(3.0, "us"))
+    assert (smallest(*figures), largest(*figures)) == (figures[1], figures[2])
+
+
+def test_whether_all_are_the_same() -> None:
+    assert same(Figure("a", origin="o"), Figure("a", origin="p"), Figure("a", origin="o")) == Figure(
+        True, origin="o; p"
+    )
+    assert same(Figure("a"), Figure("b")) == Figure(False)
+    assert same(Figure(1), Figure(1, conclusive=False)) == Figure(True, conclusive=False)

@@ -1,0 +1,272 @@
+"""The frame of a page: a panel for each device, where its numbers come from, and what stands where there are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from snippets.lab.experiment import UnknownName, experiments
+from snippets.lab.finding.claim import Source
+from snippets.lab.finding.device import Device
+from snippets.lab.finding.figure import Figure
+from snippets.lab.page.frame import provenance, show, verdicts
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError
+from tests.lab import samples
+from tests.lab.conftest import Book
+from tests.lab.samples import EVIL, Markup, assert_only_text, claim, sample, save_all
+
+DEVICE, OTHER = "nvidia-t100", "nvidia-z100-80gb"
+MISMATCH = ValueError("ProfilerStep#2 has 6 matmuls instead of three")
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Device:
+    return save_all(tmp_path, sample(), device=DEVICE)
+
+
+@pytest.fixture
+def root(device: Device, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the fences of a page read."""
+    monkeypatch.setattr("snippets.lab.recording.device.this_device", lambda: None)
+    return samples.recordings(monkeypatch, device.root)
+
+
+def kernels(device: Device, experiment: str, *, unit: str = "") -> str:
+    return f"<i>{len(device[experiment].step.kernels)}{unit}</i>"
+
+
+def raising(device: Device, error: Exception) -> str:
+    raise error
+
+
+@pytest.mark.usefixtures("root")
+def test_a_fence_is_marked_as_run() -> None:
+    assert show("a-b", kernels, "mlp/eager", unit="k") == '<div class="lab" data-fence="a-b"><i>2k</i></div>'
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize(
+    ("error", "title"),
+    [
+        (NotRecorded("make record"), "Not recorded yet"),
+        (NotTimed("make record"), "Not timed"),
+        (MISMATCH, "Not shown for this device"),
+    ],
+)
+def test_a_fence_says_why_it_is_empty(error: Exception, title: str) -> None:
+    content = show("a", raising, error)
+    assert content.startswith('<div class="lab" data-fence="a"><div class="admonition warning">')
+    assert Markup(content).text.startswith(title)
+    assert Markup(content).text.endswith(str(error))
+
+
+@pytest.mark.usefixtures("root")
+def test_a_fence_without_its_recording_gives_the_command() -> None:
+    text = Markup(show("a", kernels, "mlp/compiled")).text
+    assert text.startswith(f"Not recorded yetno recording 'mlp/compiled' for {DEVICE}; on a machine with this GPU")
+    assert text.endswith("run make record CHAPTER=mlp")
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        (DEVICE, RecordingError("damaged")),
+        (DEVICE, AttributeError("typo")),
+        (DEVICE, UnknownName("no experiment 'mlp/eagr'")),
+        (DEFAULT_DEVICE, UnknownName("no experiment 'mlp/eagr'")),
+        (DEFAULT_DEVICE, MISMATCH),
+        (DEFAULT_DEVICE, ZeroDivisionError("division by zero")),
+    ],
+)
+def test_any_other_error_ends_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception
+) -> None:
+    save_all(tmp_path, sample(), device=name)
+    samples.recordings(monkeypatch, tmp_path)
+    with pytest.raises(type(error)) as raised:
+        show("a", raising, error)
+    assert raised.value is error
+
+
+def test_a_page_where_nothing_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples.recordings(monkeypatch, tmp_path)
+    assert f"no recording &#x27;mlp/eager&#x27; for {DEFAULT_DEVICE}" in show("a", kernels, "mlp/eager")
+    with pytest.raises(UnknownName, match="no experiment 'mlp/eagr'; did you mean"):
+        show("a", kernels, "mlp/eagr")
+
+
+class TestSeveralDevices:
+    """What a page shows where more than one device is recorded."""
+
+    @pytest.fixture(autouse=True)
+    def _two(self, root: Path) -> None:
+        save_all(root, sample(), device=OTHER)
+
+    def test_a_tab_for_each(self) -> None:
+        content = show("a-b", lambda device: f"<b>{device.name}</b>")
+        assert Markup(content).text == f"T100Z100 80GB{DEVICE}{OTHER}"
+        assert content.startswith('<div class="lab" data-fence="a-b"><div class="tabbed-set tabbed-alternate devices"')
+        for name, short in ((DEVICE, "T100"), (OTHER, "Z100 80GB")):
+            assert f'<input type="radio" id="tab-a-b-{name}" name="tab-a-b" data-device="{name}">' in content
+            assert f'<label for="tab-a-b-{name}">{short}</label>' in content
+            assert f'<div class="tabbed-block"><b>{name}</b></div>' in content
+
+    @pytest.mark.parametrize("opened", [DEVICE, OTHER])
+    def test_the_tab_of_the_chosen_device_is_open(self, monkeypatch: pytest.MonkeyPatch, opened: str) -> None:
+        monkeypatch.setenv("DEVICE", opened)
+        content = show("a", lambda device: device.name)
+        assert f'data-device="{opened}" checked>' in content
+        assert content.count("checked") == 1
+
+    def test_the_tab_of_this_machine_is_open(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("snippets.lab.recording.device.this_device", lambda: OTHER)
+        assert f'data-device="{OTHER}" checked>' in show("a", lambda device: device.name)
+
+    def test_the_default_device_is_first_and_open(self, root: Path) -> None:
+        save_all(root, sample(), device=DEFAULT_DEVICE)
+        content = show("a", lambda device: device.name)
+        assert Markup(content).text.startswith("H200T100Z100 80GB")
+        assert f'data-device="{DEFAULT_DEVICE}" checked>' in content
+
+    def test_what_is_the_same_everywhere_needs_no_tabs(self) -> None:
+        assert show("a", lambda device: "same") == '<div class="lab" data-fence="a">same</div>'
+
+    def test_what_one_device_lacks_is_in_its_tab(self, root: Path) -> None:
+        save_all(root, sample("mlp/compiled"), device=DEVICE)
+        content = show("a", kernels, "mlp/compiled")
+        assert content.index("<i>2</i>") < content.index(f"no recording &#x27;mlp/compiled&#x27; for {OTHER}")
+
+
+def record_all(device: Device) -> None:
+    save_all(device.root, *(sample(experiment.id, has_trace=False) for experiment in experiments("mlp")), device=DEVICE)
+
+
+def test_provenance(device: Device) -> None:
+    record_all(device)
+    assert provenance(device, "mlp") == (
+        '<p class="provenance"><strong>NVIDIA Sample</strong> · driver 580.1, CUDA 13.0 · '
+        "python 3.12.3, torch 2.11.0 · "
+        '<time datetime="2026-10-01T12:00:00Z">2026-10-01</time> · commit <code>0123abc</code> · '
+        '<span class="mode mode-replayed">replayed</span></p>'
+    )
+
+
+def test_provenance_is_of_the_newest(device: Device) -> None:
+    new = samples.environment(date="2026-11-01T00:00:00Z", commit="new")
+    save_all(device.root, sample("mlp/new", environment=new), device=DEVICE)
+    assert "<code>new</code>" in provenance(device, "mlp")
+
+
+@pytest.mark.parametrize(
+    ("here", "digest", "mode"),
+    [
+        (None, None, "replayed"),
+        ("nvidia-other", None, "replayed"),
+        (DEVICE, None, "live"),
+        (None, "0" * 16, "stale"),
+        (DEVICE, "0" * 16, "stale"),
+    ],
+)
+def test_the_three_modes(
+    device: Device, monkeypatch: pytest.MonkeyPatch, here: str | None, digest: str | None, mode: str
+) -> None:
+    monkeypatch.setattr("snippets.lab.page.frame.this_device", lambda: here)
+    save_all(device.root, sample("mlp/second"), sample("mlp/third"), device=DEVICE)
+    if digest:
+        save_all(device.root, sample(digest=digest), device=DEVICE)
+    content = provenance(device, "mlp")
+    assert f'<span class="mode mode-{mode}">{mode}</span>' in content
+    assert ("Recorded for an older version of this code" in content) is (mode == "stale")
+    if mode == "stale":
+        text = Markup(content).text
+        assert "1 of 3 recordings were made before the code on this page changed." in text
+        assert "run make record CHAPTER=mlp." in text
+
+
+def test_provenance_of_what_is_not_recorded(device: Device) -> None:
+    """What is missing, which command makes it, and on which kind of machine."""
+    ids = ", ".join(experiment.id for experiment in experiments("linear"))
+    assert Markup(provenance(device, "linear")).text == (
+        f"Not recorded yetFor the T100 there is no recording of {ids}. On a machine with that GPU run make record "
+        "CHAPTER=linear. On one with another CUDA GPU the same command records for that one. "
+        "Without a GPU no recording can be made; all else can be done."
+    )
+
+
+def test_provenance_of_what_is_recorded_in_part(device: Device) -> None:
+    ids = ", ".join(experiment.id for experiment in experiments("mlp") if experiment.id != "mlp/eager")
+    content = provenance(device, "mlp")
+    assert content.startswith('<p class="provenance"><strong>NVIDIA Sample</strong>')
+    assert f"For the T100 there is no recording of {ids}. On a machine" in Markup(content).text
+    record_all(device)
+    assert "Not recorded yet" not in provenance(device, "mlp")
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_untrusted_provenance(device: Device, name: str) -> None:
+    fields = dict.fromkeys(("device", "driver", "cuda", "commit", "date"), name)
+    environment = samples.environment(versions={name: name}, **fields)
+    save_all(device.root, sample(digest="stale", environment=environment), device=DEVICE)
+    content = provenance(device, "mlp")
+    assert_only_text(content, name)
+    assert Markup(content).text.count(name) >= 4
+    assert dict(Markup(content).attributes)["datetime"] == name
+
+
+def test_a_verdict_that_holds_and_one_that_differs(book: Book, device: Device) -> None:
+    five = claim(source=Source("Part 2", "5 kernels"), why="Unneeded.")
+    book(mlp=samples.findings(five, claim(4, id="M2", sentence="Not four.", why="Because of fusion.")))
+    content = verdicts(device, "M2", "M1")
+    assert content.index('id="claim-m2"') < content.index('id="claim-m1"')
+    assert Markup(content).text == (
+        "≠ differs Not four. M2ours · T100: 4Because of fusion.✓ holds Five kernels. M1Part 2: 5 kernels · T100: 5"
+    )
+    assert 'class="verdict differs"' in content
+    with pytest.raises(UnknownName, match=r"^no claim 'M9'; did you mean"):
+        verdicts(device, "M9")
+
+
+@pytest.mark.parametrize(
+    ("figure", "text"),
+    [
+        (Figure(5, conclusive=False), "? inconclusive Five kernels. M1ours · T100: 5"),
+        (Figure(21.5, "us", (21.0, 22.0)), "≠ differs Five kernels. M1ours · T100: 21.5 µs (21.0 to 22.0 µs)"),
+        (None, "– not measured Five kernels. M1ours · nothing there"),
+    ],
+)
+def test_what_a_verdict_shows(book: Book, device: Device, figure: Figure | None, text: str) -> None:
+    def measure(device: Device) -> Figure:
+        if figure is None:
+            raise NotRecorded("nothing there")
+        return figure
+
+    book(mlp=samples.findings(claim(measure=measure)))
+    assert Markup(verdicts(device, "M1")).text == text
+
+
+def test_a_verdict_leads_to_the_ledger(book: Book, device: Device) -> None:
+    """Ids of the first device are short, as links from elsewhere have them."""
+    book(mlp=samples.findings(claim()))
+    link = '<a class="id" href="../claims/#ledger-m1{}" title="this claim in the ledger">M1</a>'
+    assert link.format("") in verdicts(device, "M1")
+    other = save_all(device.root, sample(), device=OTHER)
+    content = verdicts(other, "M1")
+    assert f'id="claim-m1-{OTHER}"' in content
+    assert link.format(f"-{OTHER}") in content
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_untrusted_claims(book: Book, device: Device, root: Path, name: str) -> None:
+    evil = claim(name, sentence=name, why=name, id="M1", source=Source(name, name, name))
+    book(mlp=samples.findings(evil, claim(id=name, measure=lambda device: Figure(1.0, display=name))))
+    for content in (verdicts(device, "M1"), verdicts(device, name), show(name, verdicts, "M1")):
+        assert_only_text(content, name)
+
+    def missing(device: Device) -> Figure:
+        raise NotRecorded(name)
+
+    book(mlp=samples.findings(claim(measure=missing)))
+    for content in (verdicts(device, "M1"), show("a", lambda device: str(missing(device)))):
+        assert_only_text(content, name)

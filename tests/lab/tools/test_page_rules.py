@@ -1,0 +1,135 @@
+"""Each rule of pages against a planted fault: a rule that has never stopped anything is a hope."""
+
+from __future__ import annotations
+
+import pytest
+
+from snippets.lab.tools.page_rules import fence_problems, section_problems, stray_problems
+from snippets.lab.tools.page_text import fences
+
+FENCE = """\
+```python exec="on" html="on"
+from snippets.lab.page import kernel_table, show
+print(show("mlp-kernels", kernel_table, "mlp/eager"))
+```
+"""
+
+
+def lint(text: str) -> list[str]:
+    return fence_problems(fences("mlp.md", text))
+
+
+def test_a_good_fence_passes() -> None:
+    assert lint(FENCE) == []
+
+
+def test_a_good_fence_passes_inside_an_admonition() -> None:
+    indented = "".join(f"    {line}\n" for line in FENCE.splitlines())
+    assert lint(f"!!! note\n\n{indented}") == []
+
+
+def test_a_fence_shown_inside_a_longer_one_is_text() -> None:
+    bad = FENCE.replace('html="on"', "")
+    assert lint(f"````markdown\n{bad}````\n") == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('exec="on"', "exec=on", "the header of an executed fence is"),
+        ("python exec", '{.python exec="on"} exec', "the header of an executed fence is"),
+        ("python exec", "bash exec", "the header of an executed fence is"),
+        ('html="on"', 'html="on" html="on"', "the header of an executed fence is"),
+        (' html="on"', "", "the header of an executed fence is"),
+        ('html="on"', 'html="on" session="s"', "the header of an executed fence is"),
+        ('html="on"', 'html="on" id="mlp-kernels"', "the header of an executed fence is"),
+        ('exec="on"', 'exec="yes"', "the header of an executed fence is"),
+        ('show("mlp-kernels"', 'show("linear-kernels"', 'has to begin with the name of its page: "mlp-..."'),
+        ('show("mlp-kernels"', "show(name", 'end with print(show("mlp-...", ...)), once'),
+        ("print(show", "print(str", 'end with print(show("mlp-...", ...)), once'),
+        ("print(show", "(show", 'end with print(show("mlp-...", ...)), once'),
+        ("print(show", 'show("mlp-x"); print(show', 'end with print(show("mlp-...", ...)), once'),
+        ("from snippets.lab.page import", "from torch import", "imports torch; only snippets"),
+        ("from snippets.lab.page import", "from .page import", "imports page; only snippets"),
+        ("kernel_table, show\n", "kernel_table, show\nx = 1\n", "3 lines; at most 2"),
+        ("print(", "print((", "not Python"),
+        ('eager"))\n```\n', 'eager"))\n', "never closed"),
+    ],
+)
+def test_a_fence_that_could_fail_without_a_word(old: str, new: str, problem: str) -> None:
+    assert old in FENCE
+    problems = lint(FENCE.replace(old, new))
+    assert any(problem in line for line in problems), problems
+    assert all(line.startswith("docs/mlp.md:1: ") for line in problems)
+
+
+def test_an_id_taken_on_another_page() -> None:
+    twice = fences("labs/index.md", FENCE.replace("mlp-", "labs-")) + fences("labs.md", FENCE.replace("mlp-", "labs-"))
+    assert fence_problems(twice) == ['docs/labs.md:1: the id "labs-kernels" is taken by docs/labs/index.md:1']
+
+
+MARKED = "# --8<-- [start:geglu]\nx = 1\n# --8<-- [end:geglu]\n"
+
+
+@pytest.mark.parametrize(
+    ("page", "source", "problem"),
+    [
+        ('--8<-- "m.py:geglu"', MARKED, None),
+        ('--8<-- "m.py:geglu"\n--8<-- "m.py"', MARKED, None),
+        (';--8<-- "m.py:other"\n--8<-- "m.py:geglu"', MARKED, None),
+        ("no section", MARKED, "section geglu is marked but no page shows it"),
+        (
+            '--8<-- "m.py:other"\n--8<-- "m.py:geglu"',
+            MARKED,
+            "p.md:1: shows m.py:other, which is not marked",
+        ),
+        ('--8<-- "m.py:1:2"\n--8<-- "m.py:geglu"', MARKED, "shows m.py:1:2, which is not marked there"),
+        ('--8<-- "n.py:geglu"\n--8<-- "m.py:geglu"', MARKED, "shows n.py, which does not exist"),
+        ('--8<-- "m.py:geglu"', MARKED + MARKED, "section geglu starts twice"),
+        ('--8<-- "m.py:geglu"', MARKED.replace("# --8<-- [end:geglu]", ""), "section geglu never ends"),
+        ('--8<-- "m.py:geglu"', MARKED + "# --8<-- [end:b]", "section b ends without a start"),
+    ],
+)
+def test_sections(page: str, source: str, problem: str | None) -> None:
+    problems = section_problems({"p.md": page}, {"m.py": source})
+    assert (problems == []) if problem is None else any(problem in line for line in problems), problems
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "It takes 12.5 us.",
+        "It takes 12.5 µs on average.",
+        "About 3 ms, or 0.4 s.",
+        "a 40-microsecond gap",
+        "It reaches 617 TFLOP/s.",
+        "4.8 TB/s and 80 GB of it",
+        "It is 35 % faster.",
+        "That is 2.5x faster.",
+        "That is 3× as much.",
+        "10 times slower",
+        "| eager | 5 kernels |",
+        "**12&nbsp;MiB**",
+        "## The 50 MB question",
+    ],
+)
+def test_a_number_with_a_unit_is_a_stray(prose: str) -> None:
+    assert len(stray_problems("p.md", f"# A page\n\n{prose}\n")) >= 1
+    assert stray_problems("p.md", f"# A page\n\n{prose}\n", allowed=[prose]) == []
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "It takes `#!fig mlp.eager.gpu_us` of `#!src M3`.",
+        "A 64x128x768 input on an H200 in bf16, torch 2.11.0+cu130, Python 3.11.",
+        "Five kernels, twice, per step 2.",
+        "Run `make docs # 3 s`, or\n\n```\nsleep 3 s\n```\n",
+        "See [the post](https://example.org/10x-faster) and <img width='50%' src='a.svg'>.",
+        "![x](a.svg){ width=50% }",
+        "<!-- 12 us -->",
+        "Steps 2, 3 and 4 agree; item 3 stands.",
+    ],
+)
+def test_what_is_no_stray(prose: str) -> None:
+    assert stray_problems("p.md", prose) == []

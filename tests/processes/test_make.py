@@ -1,0 +1,71 @@
+"""make itself: what it lists, and what it tells whoever lacks something."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.book.test_project import ROOT, targets
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+
+
+def run_make(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    own = ("PYTHON", "PYTHONPATH")  # the one under test; where a GPU machine keeps what its image lacks
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name not in own}
+    return subprocess.run(
+        ["make", *arguments], cwd=ROOT, env={**kept, **variables}, capture_output=True, text=True, check=False
+    )
+
+
+def test_make_alone_lists_the_targets() -> None:
+    done = run_make()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == list(targets())
+
+
+def test_an_environment_of_ones_own_is_checked_and_left_alone(tmp_path: Path) -> None:
+    """`-S` leaves an interpreter without site-packages: everything is missing."""
+    bare = tmp_path / "bare-python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    done = run_make("docs", f"PYTHON={bare}")
+    assert done.returncode != 0
+    assert "lacks what this target needs:" in done.stderr
+    assert "\n  mkdocs>=1.6.1,<2: not installed\n" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
+    for name in ("python3", "python3.13", "python3.12", "python3.11"):
+        old = tmp_path / "bin" / name
+        old.parent.mkdir(exist_ok=True)
+        old.write_text("#!/bin/sh\nexit 1\n")
+        old.chmod(0o755)
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements.lock").touch()
+    (tmp_path / "pyproject.toml").touch()
+    done = run_make("-C", str(tmp_path), "setup", PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    assert done.returncode != 0
+    assert "Python 3.11 or newer is needed. On Debian or Ubuntu: sudo apt install python3 python3-venv" in done.stderr
+
+
+def test_a_python_without_venv_is_named_with_its_cure(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python3"
+    python.parent.mkdir()
+    python.write_text('#!/bin/sh\ncase "$*" in *ensurepip*) exit 1;; esac\n')
+    python.chmod(0o755)
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "requirements.lock").touch()
+    (tmp_path / "pyproject.toml").touch()
+    done = run_make("-C", str(tmp_path), "setup", PATH=f"{python.parent}:{os.environ['PATH']}")
+    assert done.returncode != 0
+    assert (
+        "python3 cannot create virtual environments. On Debian or Ubuntu: sudo apt install python3-venv" in done.stderr
+    )
+    assert not (tmp_path / ".venv").exists()

@@ -1,0 +1,137 @@
+"""The gate on the built site against planted faults: a gate that has never stopped anything is a hope."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.lab.tools.test_page_rules import FENCE
+from tests.site import check_site
+
+GOOD_PAGE = """<!doctype html><html><head><link rel="stylesheet" href="../assets/book.css">
+<link rel="canonical" href="https://example.org/mlp/"></head><body>
+<h1 id="mlp">MLP<a href="#mlp">#</a></h1><img src="../assets/a.svg" alt="">
+<a href="..">home</a> <a href="https://example.org">out</a> <a href="../#top-of-home">up</a>
+<div class="lab" data-fence="mlp-kernels"></div>
+<pre><code>```python exec="on" id="x"</code></pre> <code>exec="on"</code>
+</body></html>"""
+CLAIM = {key: "x" for key in check_site.CLAIM_KEYS}
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> tuple[Path, Path]:
+    """A site of two pages and its sources, without fault."""
+    site, docs = tmp_path / "site", tmp_path / "docs"
+    for folder in (site / "mlp", site / "assets", docs):
+        folder.mkdir(parents=True)
+    (site / "index.html").write_text('<h1 id="top-of-home">Home</h1><a href="mlp/">MLP</a>')
+    (site / "mlp/index.html").write_text(GOOD_PAGE)
+    (site / "assets/book.css").write_text(
+        'a { background: url("a.svg") } b { background: url(data:image/png;base64,xx) }'
+    )
+    (site / "assets/a.svg").write_text("<svg/>")
+    (site / "claims.json").write_text(json.dumps([CLAIM]))
+    (docs / "index.md").write_text("# Home\n")
+    (docs / "mlp.md").write_text(FENCE)
+    return site, docs
+
+
+def test_a_good_site_passes(built: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    site, docs = built
+    assert check_site.main([str(site), "--docs", str(docs)]) == 0
+    assert capsys.readouterr().out == "check_site: 2 pages, 1 executed fences, 6 links: sound\n"
+
+
+@pytest.mark.parametrize(
+    ("planted", "problem"),
+    [
+        ('<a href="../lost/">x</a>', "dead: ../lost/"),
+        ('<a href="deep/page.md">x</a>', "dead: deep/page.md"),
+        ('<a href="../../out/">x</a>', "dead: ../../out/"),
+        ('<a href="#lost">x</a>', "no such anchor: #lost"),
+        ('<a href="../#lost">x</a>', "no such anchor: ../#lost"),
+        ('<a href="/mlp/">x</a>', "absolute, breaks where the site is not at the root: /mlp/"),
+        ('<a href="javascript:alert(1)">x</a>', "neither a web nor a mail address"),
+        ('<img src="lost.png">', "dead: lost.png"),
+        ('<img srcset="../assets/a.svg 1x, lost.png 2x">', "dead: lost.png"),
+        ('<p id="a"></p><p id="a"></p>', "id 'a' stands 2 times"),
+        ('<svg aria-labelledby="lost"></svg>', "refers to id 'lost', which is not on the page"),
+        ('<svg><path fill="url(#lost)"/></svg>', "refers to id 'lost', which is not on the page"),
+        ('<script src="https://example.org/x.js"></script>', "loads from another host: https://example.org/x.js"),
+        ('<script src="//example.org/x.js"></script>', "loads from another host: //example.org/x.js"),
+        ('<link rel="stylesheet" href="https://example.org/x.css">', "loads from another host"),
+        ('<link rel="preconnect" href="https://example.org">', "loads from another host"),
+        ('<img src="https://example.org/x.png">', "loads from another host"),
+        ('<p style="background: url(https://example.org/x.png)">', "loads from another host"),
+        ("<style>@import 'https://example.org/x.css';</style>", "loads from another host"),
+        ("<pre>Traceback (most recent call last):</pre>", "a traceback"),
+        ('<p><code>python exec="on" id="x"</code></p>', "a fence that was not executed"),
+        ("<p><code>python exec=on</code></p>", "a fence that was not executed"),
+        ("<p>#!fig mlp.eager.us</p>", "not computed: #!fig mlp.eager.us"),
+        ("<pre>/home/someone/book/x.py</pre>", "path of a machine: /home/someone"),
+        ("<p>see /tmp/trace.json</p>", "path of a machine: /tmp/trace.json"),
+        ('<p title="/home/x"></p>', "path of a machine in title=: /home/x"),
+        ('<div data-fence="mlp-kernels"></div>', "fence 'mlp-kernels' ran but is not in mlp.md"),
+        ('<div data-fence="other"></div>', "fence 'other' ran but is not in mlp.md"),
+    ],
+)
+def test_a_fault_in_a_built_page(built: tuple[Path, Path], planted: str, problem: str) -> None:
+    site, docs = built
+    page = site / "mlp/index.html"
+    page.write_text(GOOD_PAGE.replace("</body>", f"{planted}</body>"))
+    found = check_site.problems(site, docs)
+    assert len(found) == 1, found
+    assert problem in found[0]
+
+
+def test_a_fence_that_did_not_run(built: tuple[Path, Path]) -> None:
+    site, docs = built
+    (site / "mlp/index.html").write_text(GOOD_PAGE.replace("data-fence", "data-other"))
+    assert check_site.problems(site, docs) == ["mlp.md: fence 'mlp-kernels' did not run (nothing on mlp/index.html)"]
+
+
+def test_a_page_that_was_not_built(built: tuple[Path, Path]) -> None:
+    site, docs = built
+    (docs / "lost.md").write_text("# Lost\n")
+    assert check_site.problems(site, docs) == ["lost.md: not in the site"]
+
+
+def test_a_style_sheet_that_loads_from_elsewhere(built: tuple[Path, Path]) -> None:
+    site, docs = built
+    (site / "assets/book.css").write_text("@import url(https://example.org/x.css);")
+    assert check_site.problems(site, docs) == ["assets/book.css: loads from another host: https://example.org/x.css"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "claims.json: Expecting value"),
+        ("{}", "claims.json: not a list of claims"),
+        ("[1]", "claims.json: not a list of claims"),
+        (json.dumps([{**CLAIM, "id": "M3"} | {"extra": 1}]), None),
+        (json.dumps([{"id": "M3"}]), "claims.json: claim 'M3' lacks chapter, device, "),
+    ],
+)
+def test_claims_for_machines(built: tuple[Path, Path], text: str, problem: str | None) -> None:
+    site, docs = built
+    (site / "claims.json").write_text(text)
+    found = check_site.problems(site, docs)
+    assert [line[: len(problem)] for line in found] == [problem] if problem else found == []
+
+
+def test_an_empty_site_does_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "docs").mkdir()
+    assert check_site.main([str(tmp_path / "site"), "--docs", str(tmp_path / "docs")]) == 1
+    assert "no page" in capsys.readouterr().err
+
+
+def test_a_compressed_trace_is_a_link_target_like_any_other(built: tuple[Path, Path]) -> None:
+    site, docs = built
+    (site / "eager.trace.json.gz").write_bytes(gzip.compress(b"{}", mtime=0))
+    (site / "mlp/index.html").write_text(
+        GOOD_PAGE.replace("</body>", '<a href="../eager.trace.json.gz" download>x</a></body>')
+    )
+    assert check_site.problems(site, docs) == []
