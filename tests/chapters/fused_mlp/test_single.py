@@ -44,17 +44,17 @@ def change_activities(
 def forward_of(*matmuls: tuple[list[int], list[int]], others: tuple[str, ...] = ()) -> Step:
     """One step of so many `aten::mm`, and then of pointwise operators on two 4x16 tensors."""
     ops = [("aten::mm", list(pair)) for pair in matmuls] + [(name, [[4, 16], [4, 16]]) for name in others]
-    found = [events.step(1, 0, 1000)]
+    written = [events.step(1, 0, 1000)]
     for index, (name, dims) in enumerate(ops, 1):
         strides = [[columns, 1] for _, columns in dims]
         types = ["c10::BFloat16"] * 2
         begin = 20.0 * index
-        found += [
+        written += [
             events.op(name, begin, 15, external=index, dims=dims, types=types, strides=strides),
             events.launch(index, begin + 2),
             events.kernel(f"k{index}", index, begin + 300, 2),
         ]
-    (step,) = read_trace(events.trace_bytes(*found)).steps
+    (step,) = read_trace(events.trace_bytes(*written)).steps
     return step
 
 
