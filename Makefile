@@ -50,11 +50,11 @@ docs: $(READY)  ## build the site into site/; with a GPU, record what is stale o
 	$(PY) -m tests.site.check_site site || exit 1; \
 	test $$failed = 0 || { echo "make docs: the site is built, but not every capture succeeded (see above)" >&2; exit 1; }
 
-serve: $(READY)  ## show the site at http://127.0.0.1:8000 while you write; it follows what you save (PORT=8001)
-	$(need) docs
-	$(PY) -m snippets.lab serve $(if $(PORT),--port $(PORT))
+# SAMPLE and NAME from the command line only: some shells have a NAME of their own in their environment.
+serve: $(READY)  ## show the site at http://127.0.0.1:8000 while you write (PORT=8001; SAMPLE=rmsnorm: with sample numbers)
+	$(need) docs $(if $(SAMPLE),test)
+	$(PY) -m snippets.lab serve $(if $(PORT),--port $(PORT)) $(if $(findstring command,$(origin SAMPLE)),--sample "$$SAMPLE")
 
-# From the command line only: some shells have a NAME of their own in their environment.
 chapter: $(READY)  ## lay out a new chapter with a working example: make chapter NAME=rmsnorm
 	$(need) docs
 	@$(PY) -m snippets.lab chapter $(if $(findstring command,$(origin NAME)),"$$NAME")

@@ -32,6 +32,10 @@ class AlteredRun(Run):
     def trace(self) -> Trace:
         return self.device.traces.get(self.id) or super().trace
 
+    def at(self, **parameters: int | str) -> Run:
+        run = super().at(**parameters)
+        return AlteredRun(self.device, run.id, run.selector)
+
 
 @dataclass(frozen=True, eq=False)
 class AlteredDevice(Device):
@@ -59,11 +63,9 @@ class AlteredDevice(Device):
         self.record(experiment, points=points)
 
     def time(self, experiment: str, us: float, kind: str = "interleaved") -> None:
-        """Give every point of a recording a constant time."""
-        points = tuple(
-            replace(point, timings=replace(point.timings, **{kind: constant(us)})) for point in self[experiment].points
-        )
-        self.record(experiment, points=points)
+        """Give the only point of a recording a constant time."""
+        timings = replace(self[experiment].timings, **{kind: constant(us)})
+        self.point(experiment, timings=timings)
 
     def trace(self, experiment: str, **changed: Any) -> None:
         """Change fields of a trace."""

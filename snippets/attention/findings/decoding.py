@@ -14,7 +14,7 @@ from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
 from snippets.lab.trace.events import GpuActivity, Step, TraceError
 
-DECODE = {heading: run.replace("/", "/decode_") for heading, run in EIGHT.items() if heading != "in place"}
+DECODE = {heading: name.replace("/", "/decode_") for heading, name in EIGHT.items() if heading != "in place"}
 """Without a mask there is nothing to mask in place."""
 CUDNN = DECODE["cuDNN"]
 

@@ -20,6 +20,7 @@ from snippets.lab.finding.device import Device
 from snippets.lab.html import Html, code, table
 from snippets.lab.notebooks.cells import CellFailed, NotebookRuns, code_cells
 from snippets.lab.notebooks.outputs import dumped, output_problems
+from snippets.lab.page.frame import show as show  # for the fence of docs/labs/index.md
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT, short_name, slug
 from snippets.lab.recording.digest import code_digest, source_digest
 from snippets.lab.recording.saving import write_file

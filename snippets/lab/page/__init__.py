@@ -29,6 +29,7 @@ from snippets.lab.page.guesses import guess_choice, guess_number, guess_order
 from snippets.lab.page.kernel_name import kernel_name_html, with_kernel_names
 from snippets.lab.page.ledger import claims_table, ledger_table, status_counts
 from snippets.lab.page.nav import chapter_list
+from snippets.lab.page.signatures import page_functions
 from snippets.lab.page.tables import comparison_table, dispatch_tree, kernel_table, profiler_table, sweep_table
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "kernel_name_html",
     "kernel_table",
     "ledger_table",
+    "page_functions",
     "profiler_table",
     "provenance",
     "regimes",

@@ -2,8 +2,11 @@
 
 MkDocs would build every page anew for a comma, and would go on running the code that it has imported once. Here a page
 is built when its own text, its chapter's code or its recordings are saved, and otherwise when a browser asks for it and
-anything has changed that it may show. Code is imported anew after a change. What is published comes from `mkdocs build`
-alone and does not use this.
+anything has changed that it may show. Code is imported anew after a change. The rules of pages run with each build.
+What is published comes from `mkdocs build` alone and does not use this.
+
+With a sample, the recordings are in a folder of their own: links to the real ones, and beside them those that the
+chapter's tests make up, which are written again when the chapter or its tests change.
 """
 
 from __future__ import annotations
@@ -11,13 +14,14 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
 import time
-import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +31,9 @@ from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
 from mkdocs.livereload import LiveReloadServer
 
-from snippets.lab.recording.device import PROJECT
+from snippets.lab.recording.device import PROJECT, SAMPLE_DEVICE, recordings_root
+from snippets.lab.tools.page_text import pages
+from snippets.lab.tools.preview_errors import FenceErrors, describe_error, shorten
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -35,8 +41,6 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 POLL_S = 0.25
-FRAMES = 3
-"""Calls printed of an error: the last ones are its author's, those before them are of the tools."""
 CONFIG = PROJECT / "mkdocs.yml"
 WATCHED = (PROJECT / "docs", PROJECT / "snippets", CONFIG)
 
@@ -44,13 +48,16 @@ WATCHED = (PROJECT / "docs", PROJECT / "snippets", CONFIG)
 class Preview:
     """A site that is built into a folder of its own and served from there, page by page."""
 
-    def __init__(self, site: Path, port: int) -> None:
+    def __init__(self, site: Path, port: int, sample: Sample | None = None) -> None:
         self.site = site
         self.port = port
+        self.sample = sample
         self.url = f"http://{HOST}:{port}/"
         self.server = LiveReloadServer(self.follow, HOST, port, str(site), polling_interval=POLL_S)
         self.server.set_app(self.respond)
-        self._stamps = stamps()
+        self.watched = (*WATCHED, *((sample.tests,) if sample else ()))
+        self.fence_errors = FenceErrors()
+        self._stamps = stamps(self.watched)
         self._outdated: set[Path] = set()
         """Built pages that may show something that has changed since."""
         self._failed = False
@@ -60,7 +67,7 @@ class Preview:
         """Build everything once, then serve and follow changes until Ctrl-C. Raises `OSError` for a port in use."""
         socket.create_server((HOST, self.port)).close()  # fails before the build, not after it
         self.build()
-        for path in WATCHED:
+        for path in self.watched:
             self.server.watch(str(path))
         print(f"{self.url} follows what you save in docs/ and snippets/; Ctrl-C ends it", flush=True)
         try:
@@ -84,7 +91,7 @@ class Preview:
 
     def _refresh(self, *asked: Path) -> None:
         """Build the requested pages and those that a saved file is about, where they are outdated."""
-        before, self._stamps = self._stamps, stamps()
+        before, self._stamps = self._stamps, stamps(self.watched)
         changed = {path for path, _ in before.items() ^ self._stamps.items()}
         if changed:
             print(f"{time.strftime('%H:%M:%S')} changed: {', '.join(sorted(map(str, changed)))}", flush=True)
@@ -93,40 +100,95 @@ class Preview:
             self._outdated = set(self.site.rglob("index.html"))
         if any(path.is_relative_to("snippets") for path in changed):
             forget(any(path.is_relative_to("snippets/lab") for path in changed))
+        if self.sample and any(path.parts[0] in ("snippets", "tests") for path in changed):
+            self.sample.write()
         due = self._outdated & {*asked, *(self.site / part / "index.html" for path in shown for part in path.parts)}
         if changed or (due and not self._failed):
             self.build(*due)
 
-    def build(self, *pages: Path) -> None:
-        """Build these pages, which exist, and those whose text is newer than they are.
+    def build(self, *due: Path) -> None:
+        """Build these pages, which exist, and those whose text is newer than they are, and print what is wrong.
 
         An error is printed once: nothing is built again until the next change.
         """
-        self._failed = False
+        from snippets.lab.tools.page_rules import finding_problems, text_problems  # here: imported anew after a change
+
+        self.fence_errors.errors.clear()
         start = time.perf_counter()
         built = {page: page.stat().st_mtime_ns for page in self.site.rglob("index.html")}
-        for page in pages:
+        for page in due:
             os.utime(page, (0, 0))
-        try:
-            config = load_config(str(CONFIG), site_dir=str(self.site), site_url=self.url)
-            config.plugins.on_startup(command="serve", dirty=True)
-            build(config, serve_url=self.url, dirty=True)
-        except (Exception, SystemExit) as error:
-            self._failed = True
-            if not isinstance(error, Abort):  # which MkDocs has printed
-                traceback.print_exception(root_of(error), limit=-FRAMES, chain=False)
+        problems = text_problems(PROJECT)
+        mistake = attempt(self._build_site)
+        self._failed = bool(mistake)
+        if self._failed:
             print("keeping the old pages; fix the error and save", file=sys.stderr)
-            return
+        else:
+            self._print_built(built, start)
+            mistake = self.fence_errors.report(pages(PROJECT / "docs"))
+        if not mistake:
+            mistake = attempt(lambda: problems.extend(finding_problems(PROJECT)))
+        if not mistake and self.sample:
+            mistake = self.sample.error
+        print("".join(f"{line}\n" for line in [*problems, mistake] if line), end="", file=sys.stderr, flush=True)
+
+    def _build_site(self) -> None:
+        config = load_config(str(CONFIG), site_dir=str(self.site), site_url=self.url)
+        config.plugins.on_startup(command="serve", dirty=True)
+        build(config, serve_url=self.url, dirty=True)
+
+    def _print_built(self, built: dict[Path, int], start: float) -> None:
+        """Print which pages are new and how long that took."""
         fresh = {page for page in self.site.rglob("index.html") if page.stat().st_mtime_ns != built.get(page)}
         self._outdated -= fresh
         names = ", ".join(sorted(f"{page.parent.relative_to(self.site)}/" for page in fresh)) if built else "all"
         print(f"{time.strftime('%H:%M:%S')} built in {time.perf_counter() - start:.1f} s: {names}", flush=True)
 
 
-def stamps() -> dict[Path, int]:
+def attempt(action: Callable[[], None]) -> str:
+    """Run a part of a build and return what went wrong; empty for nothing."""
+    try:
+        action()
+    except Abort:
+        return "MkDocs has stopped; its message is above"
+    except (Exception, SystemExit) as error:
+        return describe_error(error, pages(PROJECT / "docs"))
+    return ""
+
+
+class Sample:
+    """The recordings of a preview: links to the real ones, and beside them those that a chapter's tests make up."""
+
+    def __init__(self, chapter: str, root: Path) -> None:
+        self.chapter = chapter
+        self.root = root
+        self.tests = PROJECT / "tests" / "chapters" / chapter
+        self.error = ""
+        """Why the recordings could not be written from what was saved last; empty where they were."""
+
+    def link(self, real: Path) -> None:
+        """Put links to the real recordings into the root."""
+        self.root.mkdir()
+        for folder in sorted(path for path in real.glob("*/") if path.name != SAMPLE_DEVICE):
+            (self.root / folder.name).symlink_to(folder.resolve(), target_is_directory=True)
+
+    def write(self) -> int:
+        """Write the sample's recordings, or keep the old ones and the `error`. Return the code of the command."""
+        fresh, folder = self.root.with_name("fresh"), self.root / SAMPLE_DEVICE
+        command = [sys.executable, "-m", "tests.lab.sample_recordings", self.chapter, str(fresh)]
+        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+            (fresh / SAMPLE_DEVICE).rename(folder)
+        self.error = shorten(done.stderr.strip()) if done.returncode else ""
+        shutil.rmtree(fresh, ignore_errors=True)
+        return done.returncode
+
+
+def stamps(watched: Iterable[Path]) -> dict[Path, int]:
     """When each watched file was last changed, in ns, by its path below the root of the project."""
     found = {}
-    for top in WATCHED:
+    for top in watched:
         for path in (top, *top.rglob("*")):
             if "__pycache__" in path.parts or path.name.startswith("."):
                 continue
@@ -148,21 +210,25 @@ def forget(lab: bool) -> None:
         book.all_claims.cache_clear()
 
 
-def root_of(error: BaseException) -> BaseException:
-    """The first error of a chain."""
-    while cause := error.__cause__ or error.__context__:
-        error = cause
-    return error
-
-
-def serve_preview(port: int) -> int:
-    """Serve until Ctrl-C; 2 if the port is not available."""
+def serve_preview(port: int, sample: str = "") -> int:
+    """Serve until Ctrl-C, with sample recordings of a chapter if given; 2 if there are none or the port is in use."""
     sys.dont_write_bytecode = True  # its time stamps count in seconds, and a second save may come sooner
-    logging.getLogger("mkdocs").addHandler(logging.StreamHandler())
+    handler = logging.StreamHandler()
+    logging.getLogger("mkdocs").addHandler(handler)
     logging.getLogger("mkdocs.commands.build").addFilter(lambda record: "'dirty' build" not in record.getMessage())
-    with tempfile.TemporaryDirectory(prefix="preview_") as folder:
+    with tempfile.TemporaryDirectory(prefix="preview_") as name:
+        folder = Path(name).resolve()
+        samples = Sample(sample, folder / "recordings") if sample else None
+        if samples is not None:
+            samples.link(recordings_root())
+            if samples.write() == 2:
+                print(samples.error, file=sys.stderr)
+                return 2
+            os.environ.update(RECORDINGS=str(samples.root), SAMPLE=sample)
         try:
-            Preview(Path(folder).resolve(), port).run()
+            preview = Preview(folder / "site", port, samples)
+            handler.addFilter(preview.fence_errors)
+            preview.run()
         except (OSError, OverflowError) as error:
             print(f"error: port {port} of {HOST}: {error}. Another one: make serve PORT=8001", file=sys.stderr)
             return 2
