@@ -75,6 +75,7 @@ def test_a_good_site_passes(built: tuple[Path, Path], capsys: pytest.CaptureFixt
         ("<p>see /tmp/trace.json</p>", "path of a machine: /tmp/trace.json"),
         ('<p title="/home/x"></p>', "path of a machine in title=: /home/x"),
         ('<div data-fence="mlp-kernels"></div>', "fence 'mlp-kernels' ran but is not in mlp.md"),
+        ('<p class="lab-sample">Sample</p>', "a sample's numbers, which nobody measured"),
         ('<div data-fence="other"></div>', "fence 'other' ran but is not in mlp.md"),
     ],
 )
