@@ -37,7 +37,7 @@ def of_copy(device: Device) -> Figure:
 
 
 @claim("F8", at_most(1.02), scope="timing")
-def over_compiled(device: Device) -> Figure:
+def pointwise_over_compiled(device: Device) -> Figure:
     """Our pointwise kernel is not slower than Inductor's, warm or cold."""
     return largest(*warm_and_cold(device[OURS], device[POINTWISE["compiled"]]))
 
