@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from snippets.attention.findings.variants import BF16_BYTES, EIGHT, ONE_KERNEL, VARIANTS
+from snippets.attention.findings.variants import EIGHT, ONE_KERNEL, VARIANTS
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals, format_value
 from snippets.lab.finding.measure import unpaired_ratio
@@ -21,6 +21,7 @@ from snippets.lab.recording.schema import Timing
 SWEPT = {heading: experiment.partition("/")[2] for heading, experiment in EIGHT.items()}
 """As the page calls it -> name in the sweeps over lengths."""
 HEAD_DIMS = (64, 128)
+BF16_BYTES = 2
 FLASH = VARIANTS["flash"]
 """Its session has the ceilings: what is measured as plain data has none of its own."""
 OUT_OF_MEMORY = re.compile(r"out of memory for ([\d.]+) ([KMGT])iB more at (\d+) tokens")
@@ -277,14 +278,8 @@ def wide_heads(device: Device) -> Html:
 
 FIGURES: Mapping[str, Measure] = {
     "length_growth": lambda device: Lengths(device, 64).growth("flash", 16384),
-    "length_first_growth": first_growth,
-    "length_jump": compiled_jump,
-    "length_first_out": first_out,
-    "length_scores": scores_bytes,
     "length_math_asked": lambda device: Lengths(device, 64).asked("math"),
     "length_share_64": lambda device: Lengths(device, 64).product_share("cuDNN"),
     "length_share_128": lambda device: Lengths(device, 128).product_share("cuDNN"),
-    "length_naive_share": lambda device: Lengths(device, 64).product_share("naive"),
-    "length_wide_naive": wide_naive,
     "length_wide_cudnn": lambda device: wide_ratio(device, "cuDNN"),
 }

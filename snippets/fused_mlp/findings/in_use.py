@@ -135,7 +135,7 @@ def zero_fill_counts(device: Device) -> Figure:
     return derived(f"{saving.value} and {recomputing.value}", saving, recomputing)
 
 
-def by_memory(device: Device) -> Figure:
+def training_by_memory(device: Device) -> Figure:
     """The variants by the peak memory of a step, the lowest first."""
     peaks: dict[int, list[str]] = {}
     for name, experiment in TRAINING.items():
@@ -226,7 +226,7 @@ FIGURES: Mapping[str, Measure] = {
     "error_of_eager": lambda device: error_ratio(device, "fused", "eager"),
     "error_of_rounding": error_of_rounding,
     "training_speedup": lambda device: paired_ratio(device[TRAINING["eager"]], device[SAVING]),
-    "training_by_memory": by_memory,
+    "training_by_memory": training_by_memory,
     "recompute_ratio": recomputing_over_saving,
     "recompute_saves": lambda device: point_difference(
         device[SAVING], device[RECOMPUTING], "peak_memory_bytes", "bytes"

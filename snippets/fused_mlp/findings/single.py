@@ -178,7 +178,7 @@ def kernel_names(run: Run) -> Figure:
     return run.per_step(lambda step: ", ".join(kernel.name for kernel in step.kernels))
 
 
-def few_from_python(device: Device) -> Figure:
+def linear_few_from_python(device: Device) -> Figure:
     """The four ways at few rows from Python, the fastest first."""
     times = {heading: linear(device, FEW, variant).time("from_python") for heading, variant in LINEAR.items()}
     return derived(", ".join(sorted(times, key=lambda heading: times[heading].number)), *times.values())
@@ -213,7 +213,7 @@ FIGURES: Mapping[str, Measure] = {
     "linear_over_addmm_in_trace": lambda device: over_addmm_in_trace(device, MANY),
     "linear_kernel_few": lambda device: kernel_names(linear(device, FEW)),
     "linear_kernel_many": lambda device: kernel_names(linear(device, MANY)),
-    "linear_few_from_python": few_from_python,
+    "linear_linear_few_from_python": few_from_python,
     "linear_few_warm": few_over_addmm,
     "linear_few_enqueue": few_enqueue_over_addmm,
 }
