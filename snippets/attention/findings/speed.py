@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -14,25 +13,9 @@ from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import Columns, figure_cell, variants_table
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import GpuActivity, Step, TraceError
-from snippets.lab.trace.occupancy import fits_by, footprint_of, occupancy_percent, resident_blocks, stocks_of
+from snippets.lab.trace.occupancy import estimate_percent, fits_by, footprint_of, kernel_percent, stocks_of
 
 NAIVE, FLASH, CUDNN = VARIANTS["naive"], VARIANTS["flash"], VARIANTS["cuDNN"]
-
-
-def kernel_percent(kernel: GpuActivity, properties: Mapping[str, int]) -> float:
-    """Share of the thread slots that a kernel's blocks fill, as many as fit on a GPU of these device properties."""
-    return occupancy_percent(footprint_of(kernel), stocks_of(properties))
-
-
-def estimate_percent(kernel: GpuActivity, properties: Mapping[str, int]) -> float:
-    """What the profiler estimates: no blocks at all where one takes more shared memory than it gets without asking.
-
-    Else as many as fit, but no more than the grid has for each multiprocessor.
-    """
-    footprint, stocks = footprint_of(kernel), stocks_of(properties)
-    available = math.prod(kernel.grid or (0,)) / properties["numSms"]
-    fit = 0 if footprint.shared_bytes > properties["sharedMemPerBlock"] else resident_blocks(footprint, stocks)
-    return occupancy_percent(footprint, stocks, min(fit, available))
 
 
 def only_kernel(step: Step) -> GpuActivity:

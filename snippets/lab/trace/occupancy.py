@@ -71,3 +71,19 @@ def occupancy_percent(footprint: Footprint, stocks: Stocks, blocks: float | None
     """Share of the thread slots that so many blocks fill; without a number, as many as fit."""
     filled = resident_blocks(footprint, stocks) if blocks is None else blocks
     return 100 * filled * footprint.warps * WARP / stocks.threads
+
+
+def kernel_percent(kernel: GpuActivity, properties: Mapping[str, int]) -> float:
+    """Share of the thread slots that a kernel's blocks fill, as many as fit on a GPU of these device properties."""
+    return occupancy_percent(footprint_of(kernel), stocks_of(properties))
+
+
+def estimate_percent(kernel: GpuActivity, properties: Mapping[str, int]) -> float:
+    """What the profiler estimates: no blocks at all where one takes more shared memory than it gets without asking.
+
+    Else as many as fit, but no more than the grid has for each multiprocessor.
+    """
+    footprint, stocks = footprint_of(kernel), stocks_of(properties)
+    available = math.prod(kernel.grid or (0,)) / properties["numSms"]
+    fit = 0 if footprint.shared_bytes > properties["sharedMemPerBlock"] else resident_blocks(footprint, stocks)
+    return occupancy_percent(footprint, stocks, min(fit, available))
