@@ -19,6 +19,7 @@ from snippets.lab.trace.queries import durations_us, kernel_names, kernel_time_u
 MATH, NAIVE = "attention/math", "attention/naive"
 EFFICIENT_KERNEL = "1 kernel: fmha_cutlassF_bf16_aligned_64x64_rf_sm80"
 SERIES_CUDNN = "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_6_128x64x64_4x1x1_cga1x1x1_kernel0_0"
+CUDNN_OF_SM80 = r"1 kernel: cudnn_\w+_sdpa_sm80_flash_fprop_wmma_\w+"
 ROW_CHECK = "looking for rows without a key"
 PURPOSES = {
     "aten::bmm": "the two products",
@@ -217,12 +218,7 @@ def efficient_kernel(device: Device) -> Figure:
     return device["attention/efficient"].per_step(count_and_names)
 
 
-@claim(
-    "A10",
-    matches(r"1 kernel: cudnn_\w+_sdpa_sm80_flash_fprop_wmma_\w+"),
-    scope="this-gpu",
-    source=Source("Part 3", SERIES_CUDNN),
-)
+@claim("A10", matches(CUDNN_OF_SM80), scope="this-gpu", source=Source("Part 3", SERIES_CUDNN))
 def cudnn_kernel(device: Device) -> Figure:
     """The cuDNN backend is one kernel, with sm80 and wmma in its name.
 

@@ -12,7 +12,7 @@ from snippets.attention.findings.variants import EIGHT, ONE_KERNEL, VARIANTS
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals, format_value
 from snippets.lab.finding.measure import unpaired_ratio
-from snippets.lab.html import Cell, Html, details, table
+from snippets.lab.html import Cell, Html, bold, details, table
 from snippets.lab.page import RooflinePoint, roofline_of
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import LARGE_MATMUL
@@ -221,8 +221,7 @@ def _times(lengths: Lengths) -> Html:
 def _time_cell(variant: Mapping[str, Any], best: float) -> str:
     if "time_us" not in variant:
         return Html(f'<span title="{escape(variant["stopped"])}">stopped</span>')
-    text = format_value(variant["time_us"][1], "us")
-    return Html(f"<strong>{escape(text)}</strong>") if variant["time_us"][1] == best else text
+    return bold(format_value(variant["time_us"][1], "us"), variant["time_us"][1] == best)
 
 
 def longest_table(device: Device) -> Html:

@@ -229,7 +229,7 @@ def second_product(device: Device) -> Figure:
 
 def saved_memory_bytes(device: Device) -> Figure:
     """How much less memory our forward needs at its peak than eager's."""
-    return point_difference(device[FORWARDS["eager"]], device[FORWARDS["ours"]], "peak_memory_bytes", "bytes")
+    return point_difference(device[FORWARDS["eager"]], device[FORWARDS["ours"]], "peak_memory_bytes")
 
 
 def three_forwards(device: Device) -> Html:

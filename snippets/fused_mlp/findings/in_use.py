@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from snippets.fused_mlp.findings.forward import probe_time, step_ratio
-from snippets.fused_mlp.findings.shapes import DTYPES, PEERS, Shape, bold, both_types, row_run, shape_name, shapes_in
+from snippets.fused_mlp.findings.shapes import DTYPES, PEERS, Shape, both_types, row_run, shape_name, shapes_in
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals
 from snippets.lab.finding.measure import derived, largest, paired_ratio, point_difference, point_ratio, ratio_of_kinds
-from snippets.lab.html import Cell, Html, table
+from snippets.lab.html import Html, bold, table
 from snippets.lab.page import comparison_table, figure_cell, kernel_bars, kernel_table
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
@@ -61,7 +61,7 @@ def errors_table(device: Device) -> Html:
     """Relative error of every variant against float64, in every row; float16 folded."""
 
     def errors_in(dtype: str) -> Html:
-        rows: list[Sequence[Cell]] = []
+        rows = []
         for shape in shapes_in(device, dtype):
             errors = [row_run(device, dtype, name, shape).point.relative_error for name in PEERS.values()]
             rows.append([shape_name(shape), *(bold(f"{error:.2e}", error == min(errors)) for error in errors)])
@@ -223,9 +223,7 @@ def _steps(device: Device, part: str, variants: Mapping[str, str], caption: str)
 FIGURES: Mapping[str, Measure] = {
     "error_of_eager": lambda device: error_ratio(device, "fused", "eager"),
     "training_speedup": lambda device: paired_ratio(device[TRAINING["eager"]], device[SAVING]),
-    "recompute_saves": lambda device: point_difference(
-        device[SAVING], device[RECOMPUTING], "peak_memory_bytes", "bytes"
-    ),
+    "recompute_saves": lambda device: point_difference(device[SAVING], device[RECOMPUTING], "peak_memory_bytes"),
     "training_cpu_over_gpu": lambda device: ratio_of_kinds(device[SAVING], "enqueue"),
     "silu_ratio": lambda device: step_ratio(device, "activation", "silu", "none"),
     "tanh_ratio": lambda device: step_ratio(device, "activation", "gelu_tanh", "none"),

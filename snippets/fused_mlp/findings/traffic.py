@@ -182,11 +182,9 @@ def traffic_parts(device: Device) -> dict[str, list[tuple[str, int]]]:
     trip_bytes = 2 * hidden_size_bytes(device["fused_mlp/eager"].step)
     parts = {}
     for heading, (measure, tensors) in FORWARDS.items():
-        rest = int(measure(device).value) - trip_bytes * len(tensors)
-        parts[heading] = [
-            ("inputs, weights, result", rest),
-            *((f"{each}, out and back", trip_bytes) for each in tensors),
-        ]
+        trips = [(f"{tensor}, out and back", trip_bytes) for tensor in tensors]
+        rest = int(measure(device).value) - trip_bytes * len(trips)
+        parts[heading] = [("inputs, weights, result", rest), *trips]
     return parts
 
 
