@@ -147,20 +147,53 @@ def test_every_claim_on_one_device(book: Book, device: Device) -> None:
     ]
 
 
+def measure_in(module: ModuleType, value: int) -> Measure:
+    """A function of a module, as `def` leaves it."""
+
+    def measure(device: Device) -> Figure:
+        return Figure(value)
+
+    measure.__module__ = module.__name__
+    return measure
+
+
 def test_findings_in_parts(book: Book) -> None:
-    first, second = claim(id="M1"), claim(id="M2")
-    parts = (samples.findings(first, gate=first.measure), samples.findings(second, first, up=second.measure))
+    """A claim and a measure belong to the part that they are written in, and may be imported by another."""
+    first, second = samples.findings(claim(id="M1")), samples.findings(claim(id="M2"))
+    gate, up = measure_in(first, 1), measure_in(second, 2)
+    vars(first).update(gate=gate, FIGURES={"doubled": gate})
+    vars(second).update(gate=gate, up=up, first_claim=vars(first)["_0"], _hidden=measure_in(second, 3))
     whole = ModuleType("findings")
-    vars(whole).update(PARTS=parts, PAGE="page", unlisted=claim(id="M3"))
+    vars(whole).update(PARTS=(first, second), PAGE="page", unlisted=claim(id="M3"))
     book(mlp=whole)
-    assert [each.id for each in findings("mlp").claims] == ["M1", "M2"]  # M1 once, though two parts name it
-    assert dict(findings("mlp").figures) == {"gate": first.measure, "up": second.measure}
+    assert [each.id for each in findings("mlp").claims] == ["M1", "M2"]
+    assert dict(findings("mlp").figures) == {"gate": gate, "doubled": gate, "up": up}
     assert findings("mlp").page == "page"
-    book(mlp=samples.findings(first))
+    book(mlp=first)
     assert findings("mlp").page == "mlp"
-    vars(whole).update(PARTS=(*parts, samples.findings(gate=first.measure)))
+
+
+def test_a_claim_is_a_figure_by_the_name_of_its_function(book: Book, device: Device) -> None:
+    module = samples.findings()
+    five = claim(measure=measure_in(module, 5))
+    vars(module).update(five_kernels=five)
+    book(mlp=module)
+    assert findings("mlp").claims == (five,)
+    assert figure("mlp.five_kernels", device) == Figure(5)
+
+
+def test_a_name_of_two_figures(book: Book) -> None:
+    first, second = samples.findings(), samples.findings()
+    vars(first).update(gate=measure_in(first, 1))
+    vars(second).update(gate=measure_in(second, 2))
+    whole = ModuleType("findings")
+    vars(whole).update(PARTS=(first, second))
     book(mlp=whole)
     with pytest.raises(ValueError, match=r"^two figures mlp\.gate$"):
+        findings("mlp")
+    vars(first).update(FIGURES={"gate": measure_in(first, 3)})
+    book(mlp=first)
+    with pytest.raises(ValueError, match=r"FIGURES has a 'gate' that is not the function of this name$"):
         findings("mlp")
 
 
