@@ -14,7 +14,7 @@ from snippets.attention.findings import backends, compiler, written_out
 from snippets.attention.findings.variants import VARIANTS
 from snippets.lab.finding.figure import Figure
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step, TraceError
-from tests.bench import RECORDED, AlteredDevice
+from tests.chapters.altered import RECORDED, AlteredDevice
 from tests.chapters.attention.bench import CLAIMS, FIGURES, measured, text_of, verdict, verdicts
 
 NAIVE, IN_PLACE, MATH, COMPILED = "attention/naive", "attention/in_place", "attention/math", "attention/compiled"
