@@ -301,5 +301,7 @@ def claim(value: Any = 5, **changed: Any) -> Claim:
 def findings(*claims: Claim, **figures: Measure) -> ModuleType:
     """A chapter's findings with these claims and figures."""
     module = ModuleType("findings")
-    vars(module).update({f"claim_{index}": each for index, each in enumerate(claims)}, FIGURES=figures)
+    for each in claims:
+        each.measure.__module__ = "findings"  # as if it had been written there
+    vars(module).update({f"claim_{each.id}_{index}": each for index, each in enumerate(claims)}, FIGURES=figures)
     return module

@@ -1,89 +1,251 @@
-"""Above the recording torch, below it none: what `make docs` imports works where there is no torch."""
+"""The rooms and their nevers: each rule finds nothing, and finds the fault that is planted for it."""
 
 from __future__ import annotations
 
 import ast
-import json
 import sys
-from pathlib import Path
 
 import pytest
 
 from snippets.lab.experiment import chapters
-from tests.lab.layers import ROOT, without_torch
+from snippets.lab.recording.device import PROJECT
+from tests.lab.rooms import (
+    CHAPTERS,
+    LEVELS,
+    LONG_FILES,
+    RULES,
+    SHARED_FINDINGS,
+    WORDS,
+    Rule,
+    experiments_import_nothing_of_the_lab_but_experiment,
+    files_are_short,
+    functions_are_short,
+    imports,
+    imports_go_downwards,
+    no_circles,
+    no_import_takes_a_good_name,
+    only_the_book_imports_findings,
+    page_never_imports_notebooks_or_tools,
+    parsed,
+    rooms_map_their_files,
+    sources,
+    the_lab_names_no_chapter,
+    trace_imports_no_other_room,
+    what_shows_never_imports_what_measures,
+)
 
-ABOVE = {"capture", "worker", "timing", "hardware"}
-BELOW = sorted(path.stem for path in (ROOT / "snippets/lab").glob("*.py") if path.stem not in {*ABOVE, "__init__"})
-FINDINGS = sorted(path.parent.name for path in ROOT.glob("snippets/*/findings*") if path.stem == "findings")
-SUBJECTS = sorted([*ROOT.glob("snippets/*/model.py"), *ROOT.glob("snippets/*/kernels.py")])
+TRACE, FRAME, BOOK = "snippets/lab/trace/queries.py", "snippets/lab/page/frame.py", "snippets/lab/finding/book.py"
+CANVAS, FINDINGS = "snippets/lab/drawing/canvas.py", "snippets/kernel_names/findings.py"
+IN_A_FUNCTION = "\n\ndef planted():\n    {}\n"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_a_rule_holds(rule: Rule) -> None:
+    assert rule(sources()) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "planted", "problem"),
+    [
+        (
+            trace_imports_no_other_room,
+            TRACE,
+            "from snippets.lab.recording.schema import Timing",
+            "trace imports snippets.lab.recording.schema",
+        ),
+        (trace_imports_no_other_room, TRACE, "from snippets.lab.html import Html", "trace imports snippets.lab.html"),
+        (
+            imports_go_downwards,
+            CANVAS,
+            "from snippets.lab.page import show",
+            "drawing imports snippets.lab.page",
+        ),
+        (
+            imports_go_downwards,
+            "snippets/lab/capture/timing.py",
+            "from snippets.lab.finding.figure import Figure",
+            "capture imports snippets.lab.finding.figure",
+        ),
+        (
+            imports_go_downwards,
+            "snippets/lab/cache.py",
+            "from snippets.lab.trace.text import shortened",
+            "cache imports snippets.lab.trace.text",
+        ),
+        (
+            what_shows_never_imports_what_measures,
+            BOOK,
+            "from snippets.lab.capture.timing import time_interleaved",
+            "snippets.lab.finding.book imports snippets.lab.capture",
+        ),
+        (
+            what_shows_never_imports_what_measures,
+            CANVAS,
+            "import snippets.lab.notebook",
+            "snippets.lab.drawing.canvas imports snippets.lab.notebook imports snippets.lab.capture",
+        ),
+        (
+            what_shows_never_imports_what_measures,
+            FINDINGS,
+            "from snippets.lab import notebook",
+            "snippets.kernel_names.findings imports snippets.lab.notebook imports snippets.lab.capture",
+        ),
+        (
+            page_never_imports_notebooks_or_tools,
+            FRAME,
+            "from snippets.lab.tools.page_text import pages",
+            "page imports snippets.lab.tools.page_text",
+        ),
+        (
+            page_never_imports_notebooks_or_tools,
+            FRAME,
+            "from snippets.lab.notebooks.files import notebooks",
+            "page imports snippets.lab.notebooks.files",
+        ),
+        (the_lab_names_no_chapter, FRAME, 'FIRST = "mlp/eager"', "the lab names the chapter mlp: 'mlp/eager'"),
+        (the_lab_names_no_chapter, FRAME, 'FIRST = "fused_mlp"', "the lab names the chapter fused_mlp: 'fused_mlp'"),
+        (the_lab_names_no_chapter, FRAME, "from snippets.mlp.model import GeGLU", "the lab imports snippets.mlp.model"),
+        (
+            the_lab_names_no_chapter,
+            FRAME,
+            'import_module("snippets.mlp.model")',
+            "the lab names the chapter mlp: 'snippets.mlp.model'",
+        ),
+        (
+            experiments_import_nothing_of_the_lab_but_experiment,
+            "snippets/linear/experiments.py",
+            "from snippets.lab.capture.timing import time_interleaved",
+            "a chapter's experiments import snippets.lab.capture.timing",
+        ),
+        (
+            only_the_book_imports_findings,
+            FRAME,
+            "from snippets.linear.findings import FIGURES",
+            "imports snippets.linear.findings",
+        ),
+        (
+            only_the_book_imports_findings,
+            FINDINGS,
+            "from snippets.linear import findings",
+            "imports snippets.linear.findings",
+        ),
+        (
+            only_the_book_imports_findings,
+            FRAME,
+            'import_module(f"snippets.{chapter}.findings")',
+            "imports findings by name: '.findings'",
+        ),
+        (
+            no_circles,
+            TRACE,
+            "from snippets.lab.trace.summary import summarize",
+            "snippets.lab.trace.queries imports snippets.lab.trace.summary imports snippets.lab.trace.queries",
+        ),
+        (no_import_takes_a_good_name, FRAME, "from snippets.lab import recording", "an import binds 'recording'"),
+        (no_import_takes_a_good_name, FINDINGS, "import snippets.lab.page as page", "an import binds 'page'"),
+        (
+            no_import_takes_a_good_name,
+            FINDINGS,
+            "from snippets.lab.capture import timing",
+            "an import binds 'timing'",
+        ),
+    ],
+)
+@pytest.mark.parametrize("form", ["{}\n", IN_A_FUNCTION], ids=["at the top", "in a function"])
+def test_a_rule_finds_the_fault_that_breaks_it(rule: Rule, path: str, planted: str, problem: str, form: str) -> None:
+    text = sources()[path]
+    problems = rule({**sources(), path: text + "\n" + form.format(planted)})
+    mine = [each for each in problems if each.startswith(f"{path}:")]
+    line = text.count("\n") + 2 + form.split("{}")[0].count("\n")
+    chains = (no_circles, what_shows_never_imports_what_measures)
+    assert len(mine) == 1
+    assert mine[0].startswith(f"{path}: " if rule in chains else f"{path}:{line}: ")
+    assert problem in mine[0]
+
+
+def test_a_docstring_may_name_a_chapter() -> None:
+    planted = sources()[FRAME] + '\n\nNAME = ""\n"""mlp/eager"""\n\n\ndef planted():\n    """mlp"""\n'
+    assert the_lab_names_no_chapter({**sources(), FRAME: planted}) == []
+
+
+def test_a_file_and_a_function_that_are_too_long() -> None:
+    path = "snippets/lab/page/long.py"
+    problem = f"{path}: 301 lines; at most 300: part it, or give a reason in LONG_FILES"
+    assert problem in files_are_short({**sources(), path: "x = 1\n" * 301})
+    assert not [each for each in files_are_short({**sources(), path: "x = 1\n" * 300}) if each.startswith(path)]
+    long, (limit, _) = next(iter(LONG_FILES.items()))
+    assert f"{long}: is short; take it out of LONG_FILES" in files_are_short({**sources(), long: "x = 1\n"})
+    assert any(each.startswith(long) for each in files_are_short({**sources(), long: "x = 1\n" * (limit + 1)}))
+    long_function = {FRAME: "def planted():\n" + "    x = 1\n" * 60}
+    assert functions_are_short(long_function) == [f"{FRAME}:1: planted has 61 lines; at most 60"]
+    assert functions_are_short({FRAME: "def planted():\n" + "    x = 1\n" * 59}) == []
+
+
+def test_a_map_that_is_not_its_folder() -> None:
+    path = "snippets/lab/recording/__init__.py"
+    text = sources()[path]
+    assert "scrub.py " in text
+    other = {**sources(), path: text.replace("scrub.py ", "scrap.py ")}
+    assert [each for each in rooms_map_their_files(other) if each.startswith(path)] == [
+        f"{path}: does not list scrub.py",
+        f"{path}: lists scrap.py, which is not there",
+    ]
+
+
+def test_exceptions_are_needed_and_have_reasons() -> None:
+    needed = {path: text for path, text in sources().items() if path in {path for path, _ in WORDS}}
+    strings = {
+        (path, node.value)
+        for path, text in needed.items()
+        for node in ast.walk(parsed(text))
+        if isinstance(node, ast.Constant)
+    }
+    assert strings >= WORDS.keys()
+    assert all(WORDS.values())
+    assert all(SHARED_FINDINGS.values())
+    assert all(reason for _, reason in LONG_FILES.values())
+
+
+def test_rooms_are_what_we_think() -> None:
+    folders = {path.split("/")[2] for path in sources() if path.startswith("snippets/lab/") and path.count("/") == 3}
+    assert folders == LEVELS.keys() - {"notebook", "__main__"}
+    assert {"mlp", "linear", "kernel_names", "reading_a_trace"} <= set(CHAPTERS)
+    assert {"snippets/lab/finding/book.py", "snippets/mlp/model.py"} <= sources().keys()
+
+
+def test_only_what_measures_imports_torch() -> None:
+    """`experiment` for the helpers of makers, `run` and notebooks where their reader asks for it, inside functions."""
+    users = {
+        path
+        for path in sources()
+        if path.startswith("snippets/lab/") and not path.startswith("snippets/lab/capture/")
+        for each in imports(path, sources())
+        if each.module.split(".")[0] in ("torch", "triton")
+    }
+    assert users == {"snippets/lab/experiment.py", "snippets/lab/notebook.py", "snippets/lab/tools/run.py"}
+
+
+SUBJECTS = [path for path in sources() if path.split("/")[-1] in ("model.py", "kernels.py")]
+
+
+@pytest.mark.parametrize("path", SUBJECTS)
+def test_what_readers_copy_imports_nothing_of_ours(path: str) -> None:
+    own = ".".join(path.split("/")[:2])
+    others = {
+        each.module
+        for each in imports(path, sources())
+        if each.module.split(".")[0] not in {"torch", "triton", *sys.stdlib_module_names}
+    }
+    assert others <= {f"{own}.kernels"}
+
+
 FILES_OF_A_CHAPTER = {"model.py", "kernels.py", "experiments.py", "findings.py", "findings"}
-PACKAGES = "*_kernels"
-"""Layers in the form that `kernels` loads."""
-
-
-def test_what_is_below_is_what_we_think() -> None:
-    expected = {"trace", "summary", "recording", "figures", "claims", "html", "tables", "page", "archive", "__main__"}
-    assert expected | {"experiment"} <= set(BELOW)
-    assert "mlp" in FINDINGS
-
-
-@pytest.mark.parametrize("modules", [[f"lab.{name}" for name in BELOW], [f"{name}.findings" for name in FINDINGS]])
-def test_nothing_below_the_recording_imports_torch(modules: list[str]) -> None:
-    """Each in turn and all in one process: what one has imported already cannot hide a second import of torch."""
-    code = "".join(f"import snippets.{name}\n" for name in modules)
-    done = without_torch(f"{code}assert not {{'torch', 'triton'}} & sys.modules.keys()\nprint('fine')")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "fine\n", "")
-
-
-@pytest.mark.parametrize("name", sorted(ABOVE))
-def test_what_is_above_does_import_torch(name: str) -> None:
-    """Else the list of exceptions is longer than it has to be."""
-    tree = ast.parse((ROOT / f"snippets/lab/{name}.py").read_text(encoding="utf-8"))
-    assert "torch" in imported(tree)
-
-
-def test_the_commands_that_only_read_need_no_torch() -> None:
-    trace = ROOT / "tests/traces/mlp_eager.json.gz"
-    done = without_torch(
-        "import contextlib, io\nfrom snippets.lab.__main__ import main\n"
-        f"for argv in (['list'], ['claims', '--json'], ['claims'], ['summary', {str(trace)!r}, '--json']):\n"
-        "    out = io.StringIO()\n"
-        "    with contextlib.redirect_stdout(out):\n"
-        "        code = main(argv)\n"
-        "    print(repr((argv[0], code, out.getvalue())))\n"
-    )
-    assert done.stderr == ""
-    listed, claims, ledger, summary = map(ast.literal_eval, done.stdout.splitlines())
-    assert (listed[1], claims[1], ledger[1], summary[1]) == (0, 0, 0, 0)
-    assert "  mlp/eager " in listed[2]
-    assert isinstance(json.loads(claims[2]), list)
-    assert json.loads(summary[2])["kernels_per_step"] == 5
-
-
-def imported(tree: ast.AST) -> set[str]:
-    """Top-level names of everything imported, inside functions too."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found.add((node.module or ".").split(".")[0] if node.level == 0 else "." * node.level)
-    return found
-
-
-def test_there_are_subjects() -> None:
-    assert {path.relative_to(ROOT).as_posix() for path in SUBJECTS} >= {"snippets/mlp/model.py"}
-
-
-@pytest.mark.parametrize("path", SUBJECTS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_what_readers_copy_imports_nothing_of_ours(path: Path) -> None:
-    allowed = {".", "torch", "triton", *sys.stdlib_module_names}
-    assert imported(ast.parse(path.read_text(encoding="utf-8"))) - allowed == set()
 
 
 @pytest.mark.parametrize("chapter", chapters())
 def test_a_chapter_is_at_most_four_files(chapter: str) -> None:
-    folder = ROOT / "snippets" / chapter
+    """And packages in the form that `kernels` loads."""
+    folder = PROJECT / "snippets" / chapter
     entries = {path.name for path in folder.iterdir()} - {"__pycache__", "__init__.py"}
-    assert entries - FILES_OF_A_CHAPTER == {path.name for path in folder.glob(PACKAGES)}
+    assert entries - FILES_OF_A_CHAPTER == {path.name for path in folder.glob("*_kernels")}
     assert "experiments.py" in entries

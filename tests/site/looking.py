@@ -59,12 +59,13 @@ class Tab:
         self.responses.clear()
         self.page.goto(url, wait_until="load")
 
-    def inspect(self, allowed: Sequence[Allowed] = (), *, unfold: bool = True) -> None:
+    def inspect(self, allowed: Sequence[Allowed] = (), *, unfold: bool = True, rules: Sequence[str] = ()) -> None:
         """Begin to look at the page; several tabs can do so at once. `inspected` has the result.
 
         Args:
             allowed: what axe-core may find.
             unfold: open first all that is folded, since what a reader can open has to be sound as well.
+            rules: of axe-core; without any, all.
         """
         for script in (AXE, INSPECT):
             self.page.evaluate(script)
@@ -72,7 +73,7 @@ class Tab:
         if unfold:
             self.page.evaluate("() => inspect.unfold()")
             self._measure("unfolded, ")
-        self._start_axe(allowed)
+        self._start_axe(allowed, rules)
 
     def inspect_toggled(self, allowed: Sequence[Allowed] = ()) -> None:
         """Switch an inspected page to the other scheme, and begin to look at it again.

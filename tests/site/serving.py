@@ -27,6 +27,8 @@ PAGES = {
     for name in (page.rpartition(".")[0] for page in nav_pages(CONFIG["nav"]))
 }
 """Name -> address below the site's, for every page in nav."""
+OWN_NUMBERS = dict.fromkeys(("DEVICE", "RECORDINGS", "SAMPLE"), "")
+"""The book as it is committed, whatever this machine shows otherwise."""
 CHAPTERS = [
     page.removesuffix(".md")
     for entry in CONFIG["nav"]
@@ -55,7 +57,7 @@ def build(folder: Path) -> Path:
 def python(root: Path, *arguments: str) -> str:
     """What `python -m arguments` prints in the folder `root`."""
     command = [sys.executable, "-m", *arguments]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "SITE_URL": SITE_URL, "DEVICE": ""}
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "SITE_URL": SITE_URL, **OWN_NUMBERS}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from snippets.lab.finding.quantities import figure
+from snippets.lab.finding.book import figure
 from snippets.lab.recording.device import DEFAULT_DEVICE, short_name
+from tests.lab.samples import BOOK
 from tests.site.conftest import Opened
 from tests.site.two_devices import OTHER, OTHER_MHZ
 
-MHZ = {DEFAULT_DEVICE: figure("mlp.clock", DEFAULT_DEVICE).text, OTHER: f"{OTHER_MHZ:,.0f} MHz"}
+MHZ = {DEFAULT_DEVICE: figure("mlp.clock", BOOK).text, OTHER: f"{OTHER_MHZ:,.0f} MHz"}
 
 
 def choose(page: Page, device: str) -> None:
@@ -30,11 +31,11 @@ def expect_everything_of(page: Page, device: str) -> None:
     expect(page.locator(f"input[data-device={device}]:checked")).to_have_count(sets)
     expect(page.locator(f"input[data-device={other}]:checked")).to_have_count(0)
     expect(sentence(page)).to_have_text(MHZ[device])
-    name = "NVIDIA H200" if device == DEFAULT_DEVICE else "NVIDIA Sample"
+    name = "NVIDIA H200" if device == DEFAULT_DEVICE else "NVIDIA T100"
     expect(page.locator(".provenance").filter(visible=True)).to_contain_text(name)
 
 
-def test_the_builder_comes_first(on_trial: Opened) -> None:
+def test_the_default_device_comes_first(on_trial: Opened) -> None:
     page = on_trial().page
     assert page.locator(".tabbed-labels").first.inner_text().split() == [short_name(DEFAULT_DEVICE), short_name(OTHER)]
     expect_everything_of(page, DEFAULT_DEVICE)
@@ -74,4 +75,4 @@ def test_without_scripts_a_tab_is_opened_all_the_same(on_trial: Opened) -> None:
     page = on_trial(scripts=False).page
     expect(sentence(page)).to_have_text(MHZ[DEFAULT_DEVICE])
     choose(page, OTHER)
-    expect(page.locator(".provenance").filter(visible=True)).to_contain_text("NVIDIA Sample")
+    expect(page.locator(".provenance").filter(visible=True)).to_contain_text("NVIDIA T100")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from snippets.lab.finding.quantities import figure
-from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.finding.book import figure
+from tests.lab.samples import BOOK
 from tests.site.conftest import Opened
 from tests.site.looking import Tab
 
-KERNELS = int(figure("mlp.eager.kernels_per_step", DEFAULT_DEVICE).value)
-GATE = figure("mlp.gate_us", DEFAULT_DEVICE)
+KERNELS = int(figure("mlp.eager.kernels_per_step", BOOK).value)
+GATE = figure("mlp.gate_us", BOOK)
 GATE_US = float(GATE.value)
-ORDER = figure("mlp.order", DEFAULT_DEVICE).text
+ORDER = figure("mlp.order", BOOK).text
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from snippets.lab.recording.device import DEFAULT_DEVICE
-from snippets.lab.recording.loading import load_recording, trace_path
+from tests.lab.samples import BOOK
 from tests.site.conftest import Opened
 from tests.site.serving import listening
 
@@ -73,8 +72,7 @@ def test_a_trace_is_handed_over_whole(on_trial: Opened, perfetto: str, deaf: int
         button(page, f"{perfetto}/?deaf={deaf}").press("Enter")
     popup.value.wait_for_function("() => window.given")
     given = popup.value.evaluate("() => window.given")
-    one = load_recording("mlp/eager", DEFAULT_DEVICE)
-    assert bytes(given["bytes"]) == trace_path(one, DEFAULT_DEVICE).read_bytes()
+    assert bytes(given["bytes"]) == (BOOK.root / BOOK["mlp/eager"].trace_path).read_bytes()
     assert "traceEvents" in json.loads(gzip.decompress(bytes(given["bytes"])))
     assert (given["title"], given["fileName"]) == ("mlp/eager on NVIDIA H200", "eager.trace.json.gz")
     assert tab.site.startswith(given["origin"])

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from snippets.lab.recording.device import DEFAULT_DEVICE, short_name
-from snippets.lab.recording.loading import load_recording, trace_path
+from tests.lab.samples import BOOK
 from tests.site.conftest import Opened
 from tests.site.serving import ROOT
 from tests.site.two_devices import OTHER
@@ -228,10 +228,9 @@ def test_without_scripts_the_picture_and_the_tables_are_complete(on_trial: Opene
     assert drawn["gemm"] == 6
     assert rows(figure).count() == figure.locator(".slice").count() > sum(drawn.values())
     expect(rows(figure).first).to_be_visible()
-    one = load_recording("mlp/eager", DEFAULT_DEVICE)
     link = figure.get_by_role("link", name="Download .json.gz").first
     downloaded = tab.page.request.get(tab.page.evaluate("(link) => link.href", link.element_handle())).body()
-    assert downloaded == trace_path(one, DEFAULT_DEVICE).read_bytes()
+    assert downloaded == (BOOK.root / BOOK["mlp/eager"].trace_path).read_bytes()
     assert gzip.decompress(downloaded).startswith(b"{")
     assert str(ROOT).encode() not in downloaded
 

@@ -11,8 +11,8 @@ from snippets.lab.recording.device import DEFAULT_DEVICE
 from tests.site import serving
 from tests.site.serving import ROOT
 
-OTHER = "nvidia-sample"
-"""The builder's recordings under another name: where a device decides, it can be told which one did."""
+OTHER = "nvidia-t100"
+"""The default device's recordings under another name: where a device decides, it can be told which one did."""
 OTHER_MHZ = 1234.0
 PAGES = Path(__file__).with_name("trial")
 
@@ -27,10 +27,10 @@ def build(folder: Path) -> Path:
     for device in (DEFAULT_DEVICE, OTHER):
         shutil.copytree(ROOT / "docs" / "recordings" / DEFAULT_DEVICE, recordings / device)
     for path in recordings.glob(f"{OTHER}/*/*.json"):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        found["circumstances"]["device"] = "NVIDIA Sample"
-        found["circumstances"]["clocks"]["sm_mhz"] = OTHER_MHZ
-        path.write_text(json.dumps(found), encoding="utf-8")
+        recording = json.loads(path.read_text(encoding="utf-8"))
+        recording["circumstances"]["device"] = "NVIDIA T100"
+        recording["circumstances"]["clocks"]["sm_mhz"] = OTHER_MHZ
+        path.write_text(json.dumps(recording), encoding="utf-8")
     nav = "nav:\n" + "".join(f"  - {page.name}\n" for page in sorted(PAGES.glob("*.md"), reverse=True))
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     (root / "mkdocs.yml").write_text(re.sub(r"^nav:\n(?:[ -].*\n)+", nav, config, flags=re.MULTILINE), encoding="utf-8")

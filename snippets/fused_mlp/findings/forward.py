@@ -32,7 +32,7 @@ def forward_ratio(device: Device, upper: str, lower: str) -> Figure:
 
 
 @claim("F40", at_most(0.78), scope="timing")
-def over_compiled(device: Device) -> Figure:
+def forward_over_compiled(device: Device) -> Figure:
     """Warm, our forward takes at most 0.78 of the compiled one's time."""
     return forward_ratio(device, "ours", "compiled")
 
@@ -44,13 +44,13 @@ def over_max_autotune(device: Device) -> Figure:
 
 
 @claim("F41", at_most(0.70), scope="timing")
-def over_eager(device: Device) -> Figure:
+def forward_over_eager(device: Device) -> Figure:
     """It takes at most 0.70 of eager's time."""
     return forward_ratio(device, "ours", "eager")
 
 
 @claim("F42", at_most(0.75), scope="timing")
-def over_liger(device: Device) -> Figure:
+def forward_over_liger(device: Device) -> Figure:
     """It takes at most 0.75 of the time with Liger's layer."""
     return forward_ratio(device, "ours", "Liger")
 

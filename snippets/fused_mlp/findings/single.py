@@ -5,18 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from snippets.lab.finding import Device, Figure, Measure, Run, at_least, at_most, claim, equals, format_value
-from snippets.lab.finding.measure import (
-    derived,
-    largest,
-    listed,
-    paired_ratio,
-    percent,
-    point_ratio,
-    share_of_ceiling,
-    smallest,
-    unpaired_ratio,
-)
+from snippets.lab.finding import Device, Figure, Measure, Run, format_value, share_of_ceiling, unpaired_ratio
+from snippets.lab.finding.claim import at_least, at_most, claim, equals
+from snippets.lab.finding.measure import derived, largest, listed, paired_ratio, percent, point_ratio, smallest
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import comparison_table, diff_table, figure_cell
@@ -46,7 +37,7 @@ def of_copy(device: Device) -> Figure:
 
 
 @claim("F8", at_most(1.02), scope="timing")
-def over_compiled(device: Device) -> Figure:
+def pointwise_over_compiled(device: Device) -> Figure:
     """Our pointwise kernel is not slower than Inductor's, warm or cold."""
     return largest(*warm_and_cold(device[OURS], device[POINTWISE["compiled"]]))
 

@@ -174,15 +174,20 @@ FORWARDS: Mapping[str, tuple[Measure, tuple[str, ...]]] = {
 
 def forward_traffic(device: Device) -> Html:
     """What the kernels of a forward have to move: eager, compiled, with two fused kernels, and the least."""
+    return bytes_moved(device, traffic_parts(device), "What one forward has to move")
+
+
+def traffic_parts(device: Device) -> dict[str, list[tuple[str, int]]]:
+    """Heading -> what is moved, and its bytes."""
     trip_bytes = 2 * hidden_size_bytes(device["fused_mlp/eager"].step)
-    parts = {
-        heading: [
-            ("inputs, weights, result", int(measure(device).value) - trip_bytes * len(tensors)),
-            *((f"{tensor}, out and back", trip_bytes) for tensor in tensors),
+    parts = {}
+    for heading, (measure, tensors) in FORWARDS.items():
+        rest = int(measure(device).value) - trip_bytes * len(tensors)
+        parts[heading] = [
+            ("inputs, weights, result", rest),
+            *((f"{each}, out and back", trip_bytes) for each in tensors),
         ]
-        for heading, (measure, tensors) in FORWARDS.items()
-    }
-    return bytes_moved(device, parts, "What one forward has to move")
+    return parts
 
 
 def floors(device: Device) -> Html:

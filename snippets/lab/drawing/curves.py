@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
 EDGE = 3
 LINE = TEXT + 6
 AXIS = 42
@@ -201,10 +200,7 @@ class Sweep:
 
     @property
     def crossing(self) -> float:
-        """The size at which the lines of CPU and GPU, straight on logarithmic scales, cross for the last time.
-
-        The smallest or largest size where they do not.
-        """
+        """The size at which the lines of CPU and GPU, straight on logarithmic scales, cross last; else an outermost."""
         count = self.overhead_bound
         if count in (0, len(self.sizes)):
             return self.sizes[max(0, count - 1)]

@@ -1,18 +1,21 @@
 """All findings of the book: figures by name, claims with their verdicts. Nothing else imports the chapters' findings.
 
 The name of a figure is `<chapter>.<experiment>.<quantity>` for what every run has, with the point of a sweep in
-brackets: `matmul_add.sweep_eager.interleaved_us[size=4096]`; or `<chapter>.<name>` for one of the chapter's `FIGURES`.
+brackets: `matmul_add.sweep_eager.interleaved_us[size=4096]`; or `<chapter>.<name>` for a measure of the chapter's
+findings: a claim, a public function of a device that returns a figure, or an entry of `FIGURES`.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
+from typing import TypeGuard
 
 import snippets
 from snippets.lab.experiment import UnknownName, chapters, nearest
@@ -64,12 +67,37 @@ def findings(chapter: str) -> Findings:
     figures: dict[str, Measure] = {}
     claims: list[Claim] = []
     for part in _parts(module):
-        own: Mapping[str, Measure] = getattr(part, "FIGURES", {})
+        own = _own_figures(part)
         if twice := sorted(figures.keys() & own.keys()):
             raise ValueError(f"two figures {chapter}.{twice[0]}")
         figures |= own
-        claims += [value for value in vars(part).values() if isinstance(value, Claim) and value not in claims]
+        claims += [value for value in vars(part).values() if _is_claim(value, part)]
     return Findings(chapter, figures, tuple(claims), getattr(module, "PAGE", chapter))
+
+
+def _own_figures(part: ModuleType) -> dict[str, Measure]:
+    """The public measures of a module by their own names, and `FIGURES`: short ones that need no function."""
+    measures = {
+        name: value
+        for name, value in vars(part).items()
+        if not name.startswith("_") and (_is_claim(value, part) or _is_measure(value, part))
+    }
+    short: Mapping[str, Measure] = getattr(part, "FIGURES", {})
+    if twice := sorted(name for name in measures.keys() & short.keys() if measures[name] is not short[name]):
+        raise ValueError(f"{part.__name__}: FIGURES has a {twice[0]!r} that is not the function of this name")
+    return {**measures, **short}
+
+
+def _is_claim(value: object, part: ModuleType) -> TypeGuard[Claim]:
+    """Whether it is a module's own claim: a part may import one of another part to measure the same."""
+    return isinstance(value, Claim) and value.measure.__module__ == part.__name__
+
+
+def _is_measure(value: object, part: ModuleType) -> TypeGuard[Measure]:
+    """Whether a module's own function takes a device, nothing else, and returns a figure."""
+    if not inspect.isfunction(value) or value.__module__ != part.__name__:
+        return False
+    return value.__annotations__ == {"device": "Device", "return": "Figure"}
 
 
 def _parts(module: ModuleType) -> tuple[ModuleType, ...]:

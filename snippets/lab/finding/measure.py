@@ -93,7 +93,7 @@ def share_of_ceiling(run: Run, name: str, kind: str = "interleaved") -> Figure:
     work, limit = (point.flops, ceiling.flops) if ceiling.flops else (point.bytes, ceiling.bytes)
     per_us = limit / ceiling.timing.median_us
     median, low, high = (100 * work / us / per_us for us in (timing.median_us, timing.q3_us, timing.q1_us))
-    return Figure(median, "%", (low, high), f"{run.origin}, {kind}, of {name}")
+    return Figure(median, "%", (low, high), f"{run.origin}, of {name}")
 
 
 def smallest(*figures: Figure) -> Figure:

@@ -9,6 +9,7 @@ claims.py     claims: the ledger
 scaffold.py   chapter: the files of a new chapter, from scaffold.txt
 serve.py      serve: the site while it is written, by preview.py
 prepare.py    prepare: what make docs does first
+page_rules.py what MkDocs lets pass: fences, sections, typed numbers; of a page taken apart by page_text.py
 
 Imports every other room.
 """

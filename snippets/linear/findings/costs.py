@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from snippets.lab.experiment import Parameters
 from snippets.lab.finding import (
     Device,
     Figure,
@@ -106,15 +105,10 @@ def first_letters(device: Device) -> Figure:
     return Figure(fits == len(pairs) and 0 < views < len(pairs), origin=", ".join(MATMULS), display=display)
 
 
-def matrix_to_row(device: Device, size: int) -> Figure:
-    """GPU time of `addmm` with a matrix of bias over that with one row, of square matrices of a size."""
-    return paired_ratio(device[f"matmul_add/matrix_bias_{size}"], device[f"matmul_add/row_bias_{size}"])
-
-
 @claim("O-L8", at_least(1.2), scope="timing")
 def matrix_to_row_64(device: Device) -> Figure:
     """At size 64, addmm takes at least a fifth longer on the GPU with a matrix of bias than with a row of it."""
-    return matrix_to_row(device, 64)
+    return paired_ratio(device["matmul_add/matrix_bias_64"], device["matmul_add/row_bias_64"])
 
 
 @claim("O-L9", at_most(1.2), scope="timing")
@@ -233,29 +227,24 @@ def wide_roofline(device: Device) -> Html:
 
 def wide_regimes(device: Device) -> Html:
     """Who waits for whom in the wide layer, over its rows."""
-
-    def rows(at: Parameters) -> int:
-        return int(at["batch"])
-
-    return regimes(device, SWEEPS, "The wide layer, 1024→4096, over its rows", size=rows, unit="rows")
+    caption = "The wide layer, 1024→4096, over its rows"
+    return regimes(device, SWEEPS, caption, size=lambda at: int(at["batch"]), unit="rows")
 
 
 def copies(device: Device) -> Html:
     """What the copy of a matrix of bias moves, how fast, how much of a step it is, and how much longer that step is."""
-    columns: list[list[Cell]] = []
+    columns = []
     for size in (64, 4096):
-        step = device[f"matmul_add/matrix_bias_{size}"].step
-        (copy,) = step.memcpys
+        matrix, row = (device[f"matmul_add/{kind}_bias_{size}"] for kind in ("matrix", "row"))
+        (copy,) = matrix.step.memcpys
         moved, us = 2 * (copy.moved_bytes or 0), copy.duration_us
-        share = 100 * us / busy_us(step.activities)
-        amounts = ((moved, "bytes"), (us, "us"), (moved / us * 1e6, "bytes/s"), (share, "%"))
-        columns.append([*(format_value(*one) for one in amounts), figure_cell(matrix_to_row(device, size))])
-    heads = (
-        "read and written",
-        "time of the copy",
-        "rate",
-        "share of the step in GPU time",
-        "step with a matrix over one with a row",
-    )
-    rows = [[heading, *row] for heading, *row in zip(heads, *columns, strict=True)]
+        column: dict[str, Cell] = {
+            "read and written": format_value(moved, "bytes"),
+            "time of the copy": format_value(us, "us"),
+            "rate": format_value(moved / us * 1e6, "bytes/s"),
+            "share of the step in GPU time": format_value(100 * us / busy_us(matrix.step.activities), "%"),
+            "step with a matrix over one with a row": figure_cell(paired_ratio(matrix, row)),
+        }
+        columns.append(column)
+    rows = [[heading, *(column[heading] for column in columns)] for heading in columns[0]]
     return table("The copy that a matrix of bias costs", ["", "64", "4096"], rows)

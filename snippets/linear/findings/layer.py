@@ -71,12 +71,7 @@ def one_and_the_same(eager: Run, compiled: Run) -> Figure:
 
 def lists(present: str, *absent: str) -> Band:
     """A list that has one name and lacks others: a band."""
-
-    def holds(figure: Figure) -> bool:
-        names = str(figure.value).split(", ")
-        return present in names and not set(absent) & set(names)
-
-    return holds
+    return lambda figure: present in (names := figure.text.split(", ")) and not set(absent) & set(names)
 
 
 @claim("L1", matches("1 kernel, 0 memcpy.*"), source=Source("Part 2", "1 kernel, 0 copies"))

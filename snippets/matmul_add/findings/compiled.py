@@ -7,7 +7,7 @@ from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import diff_table, guess_choice, timeline
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
-from snippets.matmul_add.findings.reading import MATMULS, across, is_unchanged, matmul, matmul_us, names
+from snippets.matmul_add.findings.reading import MATMULS, across, is_unchanged, matmul, names
 
 GEMM_OF_THE_POST = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nn"
 
@@ -26,7 +26,7 @@ def matmul_times(device: Device) -> Figure:
     """At 4096 the product takes about 580 µs.
 
     A newer GPU with faster Tensor Cores, that is all. Between GPUs compare rates and shares of a ceiling, not times."""
-    return device["matmul_add/eager_4096"].per_step(matmul_us, "us")
+    return device["matmul_add/eager_4096"].per_step(lambda step: matmul(step)[0].duration_us, "us")
 
 
 @claim("P28", at_least(1.5), scope="timing", source=Source("Part 1", "580 µs usually, 1084 µs on average of 5"))
@@ -181,8 +181,7 @@ def product_runs(device: Device) -> Html:
     rows: list[Sequence[Cell]] = []
     for name in ("eager_4096_cold", "eager_4096"):
         for step in device[f"matmul_add/{name}"].steps:
-            us = matmul_us(step)
-            rows.append([f"trace {name}, {step.name}", *_time_and_rate(us), None, None])
+            rows.append([f"trace {name}, {step.name}", *_time_and_rate(matmul(step)[0].duration_us), None, None])
     for name in ("sweep_eager", "eager_4096", "matrix_bias_4096"):
         run = device[f"matmul_add/{name}"]
         clocks, bare = run.environment.clocks, run.ceiling("matmul 4096x4096x4096")

@@ -1,5 +1,6 @@
 """Who calls whom on the way to a kernel, what CUDA is asked before a launch, and how long the CPU waits in the end."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from snippets.lab.finding import Device, Figure, Source, at_least, between, claim, equals, format_value, matches
@@ -20,7 +21,6 @@ from snippets.matmul_add.findings.reading import (
     op_named,
     self_gpu_us,
 )
-from snippets.matmul_add.findings.steps import first_calls
 
 QUERY = "cudaOccupancyMaxActiveBlocksPerMultiprocessor"
 
@@ -184,14 +184,18 @@ FIGURES = {
 
 
 def calls(device: Device) -> Html:
-    """The CUDA calls that each matmul and each add makes."""
+    """The CUDA calls that each matmul and each add makes; those of the very first step beside those after it."""
     rows: list[Sequence[Cell]] = []
     for name in ("eager_64", "stacked", "eager_4096"):
         step = device[f"matmul_add/{name}"].step
         for op in (op for op in step.ops if op.name in (*MATMULS, "aten::add")):
             rows.append([code(name), code(op.name), Html("<br>".join(code(call.name) for call in step.calls_in(op)))])
     head = ["experiment", "operator", "its CUDA calls, in order"]
-    return Html(table("What each operator asks of CUDA", head, rows, text_columns=3) + first_calls(device))
+    asked = table("What each operator asks of CUDA", head, rows, text_columns=3)
+    first, second = (Counter(call.name for call in step.calls) for step in device["matmul_add/unscheduled"].steps[:2])
+    by_name: list[Sequence[Cell]] = [[code(name), count, second[name]] for name, count in first.most_common()]
+    folded = table("By name", ["call", "step #0", "step #1"], by_name)
+    return Html(asked + details("Every CUDA call of the first step", folded))
 
 
 def stacks(device: Device) -> Html:

@@ -31,11 +31,6 @@ def matmul(step: Step) -> tuple[GpuActivity, CpuOp]:
     raise TraceError(f"{step.name} has no kernel of {', '.join(MATMULS)}")
 
 
-def matmul_us(step: Step) -> float:
-    """How long the matmul's kernel took."""
-    return matmul(step)[0].duration_us
-
-
 def calls_under(step: Step, name: str) -> tuple[CudaCall, ...]:
     """The CUDA calls that began inside an operator."""
     return step.calls_in(op_named(step, name))

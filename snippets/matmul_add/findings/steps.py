@@ -1,13 +1,12 @@
 """Which steps a trace holds, why the first ones differ, and why the GPU's lane lags behind the CPU's."""
 
 import statistics
-from collections import Counter
 from collections.abc import Sequence
 
 from snippets.lab.drawing.numbers import chart_id
 from snippets.lab.drawing.timeline import draw_steps
 from snippets.lab.finding import Device, Figure, Source, TraceError, at_least, at_most, claim, equals, format_value
-from snippets.lab.html import Cell, Html, code, details, table
+from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import guess_choice
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
@@ -167,10 +166,3 @@ def first_steps(device: Device) -> Html:
         rows.append([code(step.name), *spans, inside, sum(map(is_query, step.calls)), len(step.calls)])
     head = ["step", "CPU time", "hole", "buffer requests", "occupancy queries", "CUDA calls"]
     return table("wait=0, warmup=0, active=5: the first five steps", head, rows)
-
-
-def first_calls(device: Device) -> Html:
-    """The CUDA calls of the very first step by name, beside those of the step after it."""
-    first, second = (Counter(call.name for call in step.calls) for step in device["matmul_add/unscheduled"].steps[:2])
-    rows: list[Sequence[Cell]] = [[code(name), count, second[name]] for name, count in first.most_common()]
-    return details("Every CUDA call of the first step", table("By name", ["call", "step #0", "step #1"], rows))

@@ -15,7 +15,7 @@ from snippets.lab.page import timing_bars
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
 from snippets.mlp.findings.eager import copy_share, pointwise_us
-from snippets.mlp.findings.steps import gate_elements, launch_size, pointwise
+from snippets.mlp.findings.steps import BF16_BYTES, gate_bytes, launch_size, pointwise
 
 WIDTHS = {"3072": "", "4096": "_4096"}
 """Hidden size -> what the names of its recordings end in."""
@@ -28,7 +28,7 @@ def config_name(elements: int, threads: int) -> str:
 
 def compiled_anew(device: Device) -> list[tuple[int, int, float]]:
     """Each compilation of `mlp/tuned`, in order: elements and threads of a block of the fused kernel, and its time."""
-    data, elements = device["mlp/tuned"].data, gate_elements(device["mlp/compiled"].step)
+    data, elements = device["mlp/tuned"].data, gate_bytes(device["mlp/compiled"].step) // BF16_BYTES
     launches = zip(data["grid"], data["block"], data["fused_us"], strict=True)
     return [(math.ceil(elements / math.prod(grid)), math.prod(block), us) for grid, block, us in launches]
 
@@ -60,7 +60,7 @@ def config_in_trace(device: Device) -> Figure:
 
     def config(step: Step) -> str:
         blocks, threads = launch_size(pointwise(step)[0])
-        return config_name(math.ceil(gate_elements(step) / (blocks or 1)), threads)
+        return config_name(math.ceil(gate_bytes(step) / BF16_BYTES / (blocks or 1)), threads)
 
     return device["mlp/compiled"].per_step(config)
 

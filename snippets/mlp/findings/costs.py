@@ -15,15 +15,7 @@ from snippets.lab.page import timing_bars
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
 from snippets.mlp.findings.eager import gemm_kernels, pointwise_us
-from snippets.mlp.findings.steps import (
-    BF16_BYTES,
-    VARIANTS,
-    gate_elements,
-    gemms,
-    launch_size,
-    matmul_shapes,
-    pointwise,
-)
+from snippets.mlp.findings.steps import VARIANTS, gate_bytes, gemms, launch_size, matmul_shapes, pointwise
 
 MATMULS = ("gate", "up", "down")
 
@@ -101,8 +93,9 @@ def fused_over_mul(device: Device) -> Figure:
 def saved_memory(device: Device) -> Figure:
     """The compiled forward peaks lower than eager by at least one tensor of the hidden size."""
     eager, fused = (device[name].point.peak_memory_bytes for name in ("mlp/eager", "mlp/compiled"))
-    hidden = BF16_BYTES * gate_elements(device["mlp/eager"].step)
-    return Figure((eager - fused) / hidden, display=f"{format_value(eager - fused, 'bytes')} less")
+    return Figure(
+        (eager - fused) / gate_bytes(device["mlp/eager"].step), display=f"{format_value(eager - fused, 'bytes')} less"
+    )
 
 
 @claim("O-P7", equals("8192 blocks of 256 threads for 8192 rows of 3072"))

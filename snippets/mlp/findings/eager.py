@@ -22,8 +22,8 @@ SHAPES = "[8192,768]x[768,3072], [8192,768]x[768,3072], [8192,3072]x[3072,768]"
 def gemm_kernels(run: Run) -> Figure:
     """Names of the three GEMM kernels, in short where gate and up run one."""
     names = run.per_step(lambda step: ", ".join(kernel.name for kernel in gemms(step)))
-    gate, up, down = str(names.value).split(", ")
-    return replace(names, display=f"{gate} twice, then {down}") if gate == up else names
+    gate, *others = str(names.value).split(", ")
+    return replace(names, display=f"{gate} twice, then {others[-1]}") if others[0] == gate else names
 
 
 def pointwise_us(run: Run, index: int = 0) -> Figure:
@@ -175,7 +175,7 @@ FIGURES: Mapping[str, Measure] = {
     "order": kernels_in_order,
     "gate_gemm": lambda device: device["mlp/eager"].per_step(lambda step: gemms(step)[0].name),
     "down_gemm": lambda device: device["mlp/eager"].per_step(lambda step: gemms(step)[2].name),
-    "gemm_kinds": lambda device: device["mlp/eager"].per_step(lambda step: len({one.name for one in gemms(step)})),
+    "gemm_kinds": lambda device: device["mlp/eager"].per_step(lambda step: len({gemm.name for gemm in gemms(step)})),
     "working_op": lambda device: device["mlp/eager"].per_step(working_ops),
     "chain_over_mm": idle_over_mm,
     "gate_us": lambda device: device["mlp/eager"].per_step(lambda step: gemms(step)[0].duration_us, "us"),
@@ -184,7 +184,9 @@ FIGURES: Mapping[str, Measure] = {
         lambda step: 100 * pointwise(step)[0].duration_us / gemms(step)[0].duration_us, "%"
     ),
     "mul_us": lambda device: pointwise_us(device["mlp/eager"], 1),
-    "gemm_flops": lambda device: device["mlp/eager"].per_step(lambda s: 2 * math.prod(matmul_shapes(s)[0]), "flop"),
+    "gemm_flops": lambda device: device["mlp/eager"].per_step(
+        lambda step: 2 * math.prod(matmul_shapes(step)[0]), "flop"
+    ),
     "eager_bytes": lambda device: moved_bytes(device["mlp/eager"]),
     "gelu_percent": lambda device: copy_share(device["mlp/eager"]),
     "clock": clock,

@@ -15,7 +15,7 @@ from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
 from snippets.mlp.findings.costs import recompiled
 from snippets.mlp.findings.eager import copy_share, gemm_kernels, moved_bytes, pointwise_us
-from snippets.mlp.findings.steps import BF16_BYTES, fused_work, gate_elements, launch_size, order, pointwise
+from snippets.mlp.findings.steps import BF16_BYTES, fused_work, gate_bytes, launch_size, order, pointwise
 
 EAGER_AND_COMPILED = {"eager": "mlp/eager", "compiled": "mlp/compiled"}
 WRAPPERS = {"aten::linear", "aten::matmul", "aten::t", "aten::transpose", "aten::reshape"}
@@ -187,7 +187,7 @@ def traffic(device: Device) -> Html:
         "eager": ("gate, read", "GELU's result, written", "GELU's result, read again", "up, read", "product, written"),
         "compiled": ("gate, read", "up, read", "product, written"),
     }
-    hidden = {name: BF16_BYTES * gate_elements(device[f"mlp/{name}"].step) for name in moved}
+    hidden = {name: gate_bytes(device[f"mlp/{name}"].step) for name in moved}
     parts = {name: [(tensor, hidden[name]) for tensor in tensors] for name, tensors in moved.items()}
     return bytes_moved(device, parts, "What the pointwise part has to move")
 
@@ -196,7 +196,7 @@ def footprints(device: Device) -> Html:
     """The two fused kernels side by side: how the work is cut, and what a thread costs."""
     runs = [device["mlp/compiled"], device["mlp/liger"]]
     kernels = [pointwise(run.step)[0] for run in runs]
-    launches, elements = [launch_size(kernel) for kernel in kernels], gate_elements(runs[1].step)
+    launches, elements = [launch_size(kernel) for kernel in kernels], gate_bytes(runs[1].step) // BF16_BYTES
     rows: list[Sequence[Cell]] = [
         ["kernel", *(kernel_name_html(kernel.name) for kernel in kernels)],
         ["blocks", *(f"{blocks:,}" for blocks, _ in launches)],

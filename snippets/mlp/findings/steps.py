@@ -36,9 +36,10 @@ def matmul_shapes(step: Step) -> list[tuple[int, int, int]]:
     return [(left[0], left[1], right[1]) for left, right, *_ in shapes]
 
 
-def gate_elements(step: Step) -> int:
-    """Elements of the tensor that the gate's GEMM writes."""
-    return math.prod(matmul_shapes(step)[0][::2])
+def gate_bytes(step: Step) -> int:
+    """Bytes of the tensor that the gate's GEMM writes."""
+    rows, _, columns = matmul_shapes(step)[0]
+    return BF16_BYTES * rows * columns
 
 
 def pointwise(step: Step) -> tuple[GpuActivity, ...]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,11 +19,12 @@ from snippets.lab.html import Html
 from snippets.lab.page import kernel_table, profiler_table, show, timeline
 from snippets.lab.page.frame import measured_html
 from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.averages import key_averages
 from snippets.lab.trace.events import CudaCall, GpuActivity, Step
 from snippets.mlp.findings import choices, costs, end_to_end, fusion
 from snippets.mlp.findings.steps import fused_work
-from tests.chapters.altered import AlteredDevice, altered_device
+from tests.bench import AlteredDevice
 from tests.lab.samples import BOOK
 
 FINDINGS = findings("mlp")
@@ -33,7 +35,7 @@ replace = msgspec.structs.replace
 
 @pytest.fixture
 def device() -> AlteredDevice:
-    return altered_device()
+    return AlteredDevice()
 
 
 def verdict(name: str, device: Device) -> Verdict:
@@ -62,6 +64,26 @@ def lasting(name: str, us: float) -> Callable[[GpuActivity], GpuActivity]:
     return lambda kernel: replace(kernel, duration_us=us) if name in kernel.name else kernel
 
 
+def change_kernels(device: AlteredDevice, experiment: str, change: Callable[[GpuActivity], GpuActivity]) -> None:
+    device.activities(experiment, lambda activity: change(activity) if activity.kind == "kernel" else activity)
+
+
+def change_data(device: AlteredDevice, experiment: str, **changed: Any) -> None:
+    device.record(experiment, data={**device[experiment].data, **changed})
+
+
+def scale_timings(device: AlteredDevice, experiment: str, kind: str, factor: float) -> None:
+    """Make one kind of timing of every point longer or shorter."""
+
+    def scaled(point: Any) -> Any:
+        old: Timing = getattr(point.timings, kind)
+        samples = tuple(factor * sample for sample in old.samples_us)
+        timing = Timing(factor * old.median_us, factor * old.q1_us, factor * old.q3_us, samples)
+        return replace(point, timings=replace(point.timings, **{kind: timing}))
+
+    device.record(experiment, points=tuple(map(scaled, device[experiment].points)))
+
+
 def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
     judged = [judge(claim, "mlp", BOOK) for claim in CLAIMS.values()]
     assert [(one.claim.id, one.status, one.reason) for one in judged if not one.is_expected] == []
@@ -78,16 +100,14 @@ def test_every_assigned_claim_is_there_and_every_difference_explained() -> None:
 
 @pytest.mark.parametrize("name", ["M1", "M2", "M8", "M10", "O-P13"])
 def test_steps_that_disagree_decide_nothing(name: str, device: AlteredDevice) -> None:
-    device.change_steps(
-        "mlp/compiled", lambda step: replace(step, activities=step.kernels[:1] + step.kernels[3:]), only=0
-    )
-    device.change_steps("mlp/eager", lambda step: replace(step, activities=step.activities[::-1]), only=0)
+    device.steps("mlp/compiled", lambda step: replace(step, activities=step.kernels[:1] + step.kernels[3:]), only=0)
+    device.steps("mlp/eager", lambda step: replace(step, activities=step.activities[::-1]), only=0)
     assert status(name, device) == "inconclusive"
 
 
 def test_a_missing_kernel_is_noticed(device: AlteredDevice) -> None:
     for variant in ("eager", "compiled", "liger"):
-        device.change_steps(f"mlp/{variant}", lambda step: replace(step, activities=step.activities[:-1]))
+        device.steps(f"mlp/{variant}", lambda step: replace(step, activities=step.activities[:-1]))
     assert [status(name, device) for name in ("M1", "M8", "K1")] == ["differs"] * 3
     down = verdict("M7", device)
     assert (down.status, "2 matmuls instead of three" in down.reason) == ("not measured", True)
@@ -112,9 +132,9 @@ def test_names_of_the_a100_would_hold(device: AlteredDevice) -> None:
     assert status("M2", device) == "differs"
     small, large = "ampere_bf16_s16816gemm_bf16_128x128_x_stages_32x5_tn", "ampere_bf16_s16816gemm_bf16_128x256_tn"
     gate, down = (str(figure(name, device).value) for name in ("gate_gemm", "down_gemm"))
-    device.change_kernels("mlp/eager", lambda kernel: renamed(down, large)(renamed(gate, small)(kernel)))
+    change_kernels(device, "mlp/eager", lambda kernel: renamed(down, large)(renamed(gate, small)(kernel)))
     assert (status("M2", device), status("O-P1", device)) == ("holds", "holds")
-    device.change_kernels("mlp/eager", renamed(large, small))
+    change_kernels(device, "mlp/eager", renamed(large, small))
     assert (status("M2", device), status("O-P1", device)) == ("differs", "differs")
 
 
@@ -135,7 +155,7 @@ def test_two_kinds_are_gate_and_up_beside_down(names: str, holds: bool) -> None:
 
 
 def test_m3_wants_the_width_of_the_a100(device: AlteredDevice) -> None:
-    device.change_kernels("mlp/eager", renamed("elementwise_kernel<8", "elementwise_kernel<4"))
+    change_kernels(device, "mlp/eager", renamed("elementwise_kernel<8", "elementwise_kernel<4"))
     assert status("M3", device) == "holds"
     assert measured("M3", device).value == "GeluCUDAKernelImpl 4 wide, MulFunctor 4 wide"
 
@@ -149,43 +169,43 @@ def test_m4_finds_queries_under_the_matmuls(device: AlteredDevice) -> None:
         ]
         return replace(step, calls=tuple(sorted([*step.calls, *queries], key=lambda call: call.start_us)))
 
-    device.change_steps("mlp/eager", asking)
+    device.steps("mlp/eager", asking)
     assert (status("M4", device), measured("M4", device).value) == ("holds", "3 of 3 GEMMs, 0 of 2 pointwise")
 
 
 def test_m5_fails_when_a_view_launches_something(device: AlteredDevice) -> None:
     view = next(op for op in device["mlp/eager"].trace.cpu_ops if op.name == "aten::as_strided")
-    device.change_kernels("mlp/eager", lambda kernel: replace(kernel, op=view))
+    change_kernels(device, "mlp/eager", lambda kernel: replace(kernel, op=view))
     assert (status("M5", device), figure("working_op", device).value) == ("differs", "aten::as_strided, aten::mm")
 
 
 def test_m6_fails_for_another_shape(device: AlteredDevice) -> None:
     wide = ((8192, 768), (768, 4096))
-    device.change_ops("mlp/eager", lambda op: replace(op, input_shapes=wide) if op.name == "aten::mm" else op)
+    device.ops("mlp/eager", lambda op: replace(op, input_shapes=wide) if op.name == "aten::mm" else op)
     assert (status("M6", device), measured("M6", device).value) == ("differs", ", ".join(3 * ["[8192,768]x[768,4096]"]))
 
 
 @pytest.mark.parametrize(("down_us", "expected"), [(90.0, "holds"), (100.0, "differs"), (70.0, "differs")])
 def test_m7_wants_about_a_tenth(down_us: float, expected: Status, device: AlteredDevice) -> None:
     down = str(figure("down_gemm", device).value)
-    device.change_kernels("mlp/eager", lambda kernel: lasting(down, down_us)(lasting("nvjet", 100.0)(kernel)))
+    change_kernels(device, "mlp/eager", lambda kernel: lasting(down, down_us)(lasting("nvjet", 100.0)(kernel)))
     assert (status("M7", device), measured("M7", device).value) == (expected, pytest.approx(100 - down_us))
 
 
 def test_m8_fails_when_the_chain_is_left(device: AlteredDevice) -> None:
-    device.change_ops("mlp/compiled", lambda op: replace(op, name="aten::linear") if op.name.startswith("AOT") else op)
+    device.ops("mlp/compiled", lambda op: replace(op, name="aten::linear") if op.name.startswith("AOT") else op)
     assert status("M8", device) == "differs"
     assert str(measured("M8", device).value).split("; ")[1] == "wrappers left: aten::linear"
 
 
 @pytest.mark.parametrize(("name", "variant"), [("M9", "compiled"), ("K5", "liger")])
 def test_one_other_gemm_is_noticed(name: str, variant: str, device: AlteredDevice) -> None:
-    device.change_kernels(f"mlp/{variant}", renamed("coopB", "coopA"))
+    change_kernels(device, f"mlp/{variant}", renamed("coopB", "coopA"))
     assert status(name, device) == "differs"
 
 
 def test_m10_compares_the_whole_name(device: AlteredDevice) -> None:
-    device.change_kernels("mlp/compiled", renamed("_mul_0", "_mul_1"))
+    change_kernels(device, "mlp/compiled", renamed("_mul_0", "_mul_1"))
     assert status("M10", device) == "differs"
 
 
@@ -193,31 +213,31 @@ def test_bytes_come_from_the_shapes(device: AlteredDevice) -> None:
     names = ("intermediate_bytes", "eager_bytes", "fused_bytes", "saved_bytes")
     assert [figure(name, device).value for name in names] == [count * HIDDEN_BYTES for count in (1, 5, 3, 2)]
     half = ((64, 128, 1536), (64, 128, 1536))
-    device.change_ops("mlp/eager", lambda op: replace(op, input_shapes=half) if op.name == "aten::mul" else op)
+    device.ops("mlp/eager", lambda op: replace(op, input_shapes=half) if op.name == "aten::mul" else op)
     assert figure("eager_bytes", device).value == 2 * HIDDEN_BYTES + 3 * HIDDEN_BYTES // 2
     assert status("M12", device) == "differs"
-    device.change_ops("mlp/eager", lambda op: replace(op, input_types=()))
+    device.ops("mlp/eager", lambda op: replace(op, input_types=()))
     saved = verdict("M12", device)
     assert (saved.status, "does not tell the shapes of its operators" in saved.reason) == ("not measured", True)
 
 
 def test_m13_and_the_fused_kernel_s_rate(device: AlteredDevice) -> None:
     as_fast_as_a_copy = 3 * HIDDEN_BYTES / device["mlp/compiled"].ceiling("copy").rate * 1e6
-    device.change_kernels("mlp/compiled", lasting("triton", as_fast_as_a_copy))
+    change_kernels(device, "mlp/compiled", lasting("triton", as_fast_as_a_copy))
     assert (status("M13", device), measured("M13", device).value) == ("holds", pytest.approx(100))
-    device.change_kernels("mlp/compiled", lasting("triton", 2 * as_fast_as_a_copy))
+    change_kernels(device, "mlp/compiled", lasting("triton", 2 * as_fast_as_a_copy))
     assert (status("M13", device), measured("M13", device).value) == ("differs", pytest.approx(50))
 
 
 @pytest.mark.parametrize(("liger_us", "expected"), [(38.0, "holds"), (36.0, "differs"), (48.0, "differs")])
 def test_k3_wants_a_few_percent(liger_us: float, expected: Status, device: AlteredDevice) -> None:
-    device.change_kernels("mlp/compiled", lasting("triton", 37.0))
-    device.change_kernels("mlp/liger", lasting("geglu", liger_us))
+    change_kernels(device, "mlp/compiled", lasting("triton", 37.0))
+    change_kernels(device, "mlp/liger", lasting("geglu", liger_us))
     assert (status("K3", device), measured("K3", device).value) == (expected, pytest.approx(liger_us / 37.0))
 
 
 def test_k2_sees_a_row_of_dynamo(device: AlteredDevice) -> None:
-    device.change_steps(
+    device.steps(
         "mlp/liger",
         lambda step: replace(step, ops=(*step.ops, replace(step.ops[0], name="TorchDynamo Cache Lookup"))),
     )
@@ -237,7 +257,8 @@ def test_k4_counts_compilations(
     automatic: list[int], liger: list[int], expected: tuple[Status, Status], device: AlteredDevice
 ) -> None:
     ms = [1.0] * 4
-    device.change_data(
+    change_data(
+        device,
         "mlp/new_shapes",
         automatic={"compiled": automatic, "first_call_ms": ms},
         liger={"compiled": liger, "first_call_ms": ms},
@@ -247,7 +268,7 @@ def test_k4_counts_compilations(
 
 def test_a_mode_that_was_not_recorded_is_named(device: AlteredDevice) -> None:
     data = {mode: of for mode, of in device["mlp/new_shapes"].data.items() if mode != "liger"}
-    device.change_recording("mlp/new_shapes", data=data)
+    device.record("mlp/new_shapes", data=data)
     compiles_again = verdict("K4", device)
     assert compiles_again.status == "not measured"
     assert compiles_again.reason == "mlp/new_shapes has no 'liger'; make record CHAPTER=mlp"
@@ -255,39 +276,40 @@ def test_a_mode_that_was_not_recorded_is_named(device: AlteredDevice) -> None:
 
 
 def test_the_cost_of_compiling_by_hand(device: AlteredDevice) -> None:
-    device.change_data(
+    change_data(
+        device,
         "mlp/new_shapes",
         static={"compiled": [1, 2], "first_call_ms": [900.0, 300.0]},
         automatic={"compiled": [1, 2, 2], "first_call_ms": [400.0, 500.0, 2.0]},
     )
     assert measured("O-P10", device).value == 150.0
-    device.change_data("mlp/new_shapes", automatic={"compiled": [1, 2, 2], "first_call_ms": [400.0, 500.0, 30.0]})
+    change_data(device, "mlp/new_shapes", automatic={"compiled": [1, 2, 2], "first_call_ms": [400.0, 500.0, 30.0]})
     assert status("O-P10", device) == "differs"
-    device.change_data("mlp/new_shapes", automatic={"compiled": [1, 2], "first_call_ms": [400.0, 500.0]})
+    change_data(device, "mlp/new_shapes", automatic={"compiled": [1, 2], "first_call_ms": [400.0, 500.0]})
     assert (status("O-P10", device), measured("O-P10", device).text) == ("inconclusive", "every call compiled")
 
 
 def test_blocks_launches_and_memsets(device: AlteredDevice) -> None:
-    device.change_kernels(
-        "mlp/eager", lambda kernel: replace(kernel, grid=(3, 66, 1)) if "nvjet" in kernel.name else kernel
+    change_kernels(
+        device, "mlp/eager", lambda kernel: replace(kernel, grid=(3, 66, 1)) if "nvjet" in kernel.name else kernel
     )
     assert status("O-P2", device) == "differs"
     assert measured("O-P2", device).value == "cuLaunchKernelEx, 198 blocks, 132 multiprocessors"
-    device.change_steps("mlp/liger", lambda step: replace(step, activities=step.kernels))
+    device.steps("mlp/liger", lambda step: replace(step, activities=step.kernels))
     assert status("O-P3", device) == "differs"
     gate_and_up = "gate 4 bytes, up 4 bytes"
     assert measured("O-P3", device).value == f"{gate_and_up}; {gate_and_up}; none"
 
 
 def test_a_ceiling_that_is_not_beaten(device: AlteredDevice) -> None:
-    device.change_kernels("mlp/eager", lasting("nvjet", 100.0))
+    change_kernels(device, "mlp/eager", lasting("nvjet", 100.0))
     assert status("O-P4", device) == "differs"
 
 
 def test_memory_error_and_launch_of_liger(device: AlteredDevice) -> None:
     eager = device["mlp/eager"].point
-    device.change_points("mlp/compiled", peak_memory_bytes=eager.peak_memory_bytes, relative_error=eager.relative_error)
-    device.change_kernels("mlp/liger", lambda kernel: replace(kernel, grid=(132, 1, 1)))
+    device.point("mlp/compiled", peak_memory_bytes=eager.peak_memory_bytes, relative_error=eager.relative_error)
+    change_kernels(device, "mlp/liger", lambda kernel: replace(kernel, grid=(132, 1, 1)))
     assert [status(name, device) for name in ("O-P6", "O-P7", "O-P16")] == ["differs"] * 3
     assert measured("O-P7", device).value == "132 blocks of 256 threads for 8192 rows of 3072"
 
@@ -296,7 +318,7 @@ def compile_anew(device: AlteredDevice, *launches: tuple[int, int, float]) -> No
     """Make these (blocks, threads, microseconds) the compilations of `mlp/tuned`."""
     blocks, threads, us = zip(*launches, strict=True)
     changed = {"grid": [[count, 1, 1] for count in blocks], "block": [[count, 1, 1] for count in threads]}
-    device.change_data("mlp/tuned", **changed, fused_us=list(us))
+    change_data(device, "mlp/tuned", **changed, fused_us=list(us))
 
 
 def test_configurations_by_hand(device: AlteredDevice) -> None:
@@ -326,18 +348,18 @@ def test_a_compiler_that_always_chooses_the_same(device: AlteredDevice) -> None:
 
 
 def test_an_unlucky_forward_is_noticed(device: AlteredDevice) -> None:
-    device.change_kernels("mlp/compiled", lambda kernel: replace(kernel, grid=(49152, 1, 1), block=(256, 1, 1)))
+    change_kernels(device, "mlp/compiled", lambda kernel: replace(kernel, grid=(49152, 1, 1), block=(256, 1, 1)))
     assert status("O-P20", device) == "differs"
     assert measured("O-P20", device).text == "512 elements to 256 threads, not the fastest"
-    device.change_kernels("mlp/liger", lasting("geglu", 60.0))
+    change_kernels(device, "mlp/liger", lasting("geglu", 60.0))
     assert status("O-P21", device) == "differs"
 
 
 def test_the_power_of_two_is_judged_by_both_kernels(device: AlteredDevice) -> None:
-    device.change_kernels("mlp/compiled_4096", lasting("triton", 40.0))
-    device.change_kernels("mlp/liger_4096", lasting("geglu", 50.0))
+    change_kernels(device, "mlp/compiled_4096", lasting("triton", 40.0))
+    change_kernels(device, "mlp/liger_4096", lasting("geglu", 50.0))
     assert (status("O-P22", device), measured("O-P22", device).value) == ("differs", 1.25)
-    device.change_kernels("mlp/liger_4096", lambda kernel: replace(kernel, registers=64))
+    change_kernels(device, "mlp/liger_4096", lambda kernel: replace(kernel, registers=64))
     assert status("O-P23", device) == "differs"
     assert str(measured("O-P23", device).value).count("48 registers") == 1
 
@@ -347,43 +369,43 @@ def test_speed_ups_are_judged_by_pairs(device: AlteredDevice) -> None:
         device.recordings[f"mlp/{name}"] = BOOK["mlp/eager"].recording
     assert (status("O-P11", device), status("O-P12", device)) == ("differs", "differs")
     assert figure("compiled_speedup", device).value == 1.0
-    device.scale_timings("mlp/compiled", "interleaved", 0.8)
-    device.scale_timings("mlp/liger", "interleaved", 0.9)
+    scale_timings(device, "mlp/compiled", "interleaved", 0.8)
+    scale_timings(device, "mlp/liger", "interleaved", 0.9)
     assert (status("O-P11", device), status("O-P12", device)) == ("holds", "holds")
     assert figure("compiled_speedup", device).value == pytest.approx(1.25)
 
 
 def test_small_inputs_are_judged_at_every_size(device: AlteredDevice) -> None:
     for kind in ("from_python", "enqueue"):
-        device.scale_timings("mlp/sweep_liger", kind, 0.5)
-    device.scale_timings("mlp/sweep_compiled", "interleaved", 1.1)
+        scale_timings(device, "mlp/sweep_liger", kind, 0.5)
+    scale_timings(device, "mlp/sweep_compiled", "interleaved", 1.1)
     assert [status(name, device) for name in ("O-P14", "O-P8", "O-P15")] == ["differs"] * 3
 
 
 def test_timings_of_two_sessions_are_not_compared(device: AlteredDevice) -> None:
-    device.change_recording("mlp/compiled", session="another")
+    device.record("mlp/compiled", session="another")
     speedup = verdict("O-P11", device)
     assert (speedup.status, "recorded apart" in speedup.reason) == ("not measured", True)
 
 
 def test_half_of_the_launches_is_not_enough(device: AlteredDevice) -> None:
-    device.change_steps("mlp/compiled", lambda step: replace(step, activities=step.kernels[:2]))
+    device.steps("mlp/compiled", lambda step: replace(step, activities=step.kernels[:2]))
     assert (status("O-P13", device), measured("O-P13", device).value) == ("holds", pytest.approx(60))
     device.traces.clear()
-    device.change_steps("mlp/compiled", lambda step: replace(step, activities=step.kernels[:3]))
+    device.steps("mlp/compiled", lambda step: replace(step, activities=step.kernels[:3]))
     assert (status("O-P13", device), measured("O-P13", device).value) == ("differs", pytest.approx(40))
 
 
 def test_figures_by_hand(device: AlteredDevice) -> None:
-    device.change_kernels(
-        "mlp/eager", lambda kernel: replace(kernel, duration_us=40.0 if "nvjet" in kernel.name else 15.0)
+    change_kernels(
+        device, "mlp/eager", lambda kernel: replace(kernel, duration_us=40.0 if "nvjet" in kernel.name else 15.0)
     )
     assert figure("pointwise_share", device).value == pytest.approx(20)
     assert figure("free_pointwise", device).value == pytest.approx(1.25)
     assert figure("series_speedup", device).value == pytest.approx((550 + 149) / (550 + 89.4))
     assert figure("gemm_flops", device).value == 2 * 8192 * 768 * 3072
     assert figure("gelu_of_gate", device).value == pytest.approx(37.5)
-    device.change_kernels("mlp/compiled", lasting("triton", 20.0))
+    change_kernels(device, "mlp/compiled", lasting("triton", 20.0))
     assert figure("pointwise_speedup", device).value == pytest.approx(1.5)
 
 
@@ -396,8 +418,8 @@ def test_what_the_guesses_ask_for(device: AlteredDevice) -> None:
         "eager, compiled, Liger",
     ]
     assert [figure(name, device).value for name in ("gemm_kinds", "automatic_compilations")] == [2, 2]
-    device.change_steps("mlp/liger", lambda step: replace(step, ops=()))
-    device.scale_timings("mlp/liger", "enqueue", 0.1)
+    device.steps("mlp/liger", lambda step: replace(step, ops=()))
+    scale_timings(device, "mlp/liger", "enqueue", 0.1)
     assert figure("liger_cpu_side", device).text == "the compiled call's"
     assert figure("by_cpu", device).text == "Liger, eager, compiled"
 
@@ -473,8 +495,8 @@ def test_a_piece_shows_what_it_promises(name: str) -> None:
 
 def test_a_hostile_name_stays_text(device: AlteredDevice) -> None:
     for variant in ("eager", "compiled", "liger"):
-        device.change_kernels(f"mlp/{variant}", renamed("_", "<script>"))
-    device.change_data("mlp/liger", liger="<script>")
+        change_kernels(device, f"mlp/{variant}", renamed("_", "<script>"))
+    change_data(device, "mlp/liger", liger="<script>")
     for piece, _ in PIECES.values():
         assert "<script" not in piece(device)
     assert "<script" in str(measured("M10", device).value)

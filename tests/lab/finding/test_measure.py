@@ -9,10 +9,15 @@ import pytest
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import (
+    derived,
     largest,
+    listed,
     paired_difference,
     paired_ratio,
     percent,
+    point_difference,
+    point_ratio,
+    ratio_of_kinds,
     ratio_of_pairs,
     same,
     share_of_ceiling,
@@ -87,6 +92,7 @@ def test_the_share_of_a_ceiling(device: Device) -> None:
     assert (share.value, share.unit, share.origin) == (20.0, "%", "NVIDIA Sample, mlp/eager, of copy")
     assert share.spread == pytest.approx((16.0, 400 / 15))
     assert share_of_ceiling(device["mlp/eager"], "matmul 8x8x8").value == pytest.approx(25.0)
+    assert share_of_ceiling(device["mlp/eager"], "copy", "cold").value == 8.0
     with pytest.raises(NotTimed, match="no ceiling 'matmul 1x1x1'"):
         share_of_ceiling(device["mlp/eager"], "matmul 1x1x1")
 
@@ -102,3 +108,26 @@ def test_whether_all_are_the_same() -> None:
     )
     assert same(Figure("a"), Figure("b")) == Figure(False)
     assert same(Figure(1), Figure(1, conclusive=False)) == Figure(True, conclusive=False)
+
+
+def test_fields_of_points_are_compared_without_a_spread(tmp_path: Path) -> None:
+    upper, lower = point(peak_memory_bytes=3000), point(peak_memory_bytes=2000)
+    device = save_all(tmp_path, sample("mlp/eager", points=(upper,)), sample("mlp/compiled", points=(lower,)))
+    eager, compiled = device["mlp/eager"], device["mlp/compiled"]
+    ratio = point_ratio(eager, compiled, "peak_memory_bytes")
+    assert ratio == Figure(1.5, "x", origin="peak_memory_bytes, mlp/eager over mlp/compiled")
+    difference = point_difference(eager, compiled, "peak_memory_bytes", "bytes")
+    assert difference == Figure(1000, "bytes", origin="peak_memory_bytes, mlp/eager less mlp/compiled")
+
+
+def test_one_kind_of_timing_over_another(device: Device) -> None:
+    """The CPU takes 6 us to launch what takes the GPU 20 us."""
+    assert ratio_of_kinds(device["mlp/eager"], "enqueue").value == 0.3
+    assert ratio_of_kinds(device["mlp/eager"], "cold", "enqueue").value == 50 / 6
+
+
+def test_figures_are_listed_by_name_and_conclusive_when_all_are() -> None:
+    figures = {"eager": Figure(8, origin="o"), "compiled": Figure(2.0, "us", origin="p")}
+    assert listed(figures) == Figure("eager 8, compiled 2.00 µs", origin="o; p")
+    assert listed({"a": Figure(1), "b": Figure(2, conclusive=False)}, "; ") == Figure("a 1; b 2", conclusive=False)
+    assert derived(3, Figure(1), Figure(2), unit="bytes", display="three") == Figure(3, "bytes", display="three")

@@ -152,7 +152,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Tensor]]
         [
             sys.executable,
             "-c",
-            "import sys; from tests.fused_mlp.test_kernels import run_all; run_all(sys.argv[1])",
+            "import sys; from tests.chapters.fused_mlp.test_kernels import run_all; run_all(sys.argv[1])",
             path,
         ],
         cwd=PROJECT,

@@ -1,0 +1,12 @@
+"""The default device's recordings, for each test to alter."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chapters.altered import AlteredDevice, altered_device
+
+
+@pytest.fixture
+def device() -> AlteredDevice:
+    return altered_device()

@@ -1,0 +1,90 @@
+"""The chapter fused_mlp's findings on the book's recordings: every verdict, every figure, every piece of the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from snippets.fused_mlp.findings import forward, halves, ideas, in_use, residency, shapes, single, traffic
+from snippets.lab.finding import Device
+from snippets.lab.finding.book import judge
+from snippets.lab.html import Html
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from tests.chapters.fused_mlp.verdicts import CLAIMS, FINDINGS, statuses, text_of
+from tests.lab.samples import BOOK
+
+DIFFERING = ["F16", "F44"]
+
+
+def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
+    judged = [judge(claim, "fused_mlp", BOOK) for claim in FINDINGS.claims]
+    assert [(verdict.claim.id, verdict.status, verdict.reason) for verdict in judged if not verdict.is_expected] == []
+    assert {verdict.status for verdict in judged} == {"holds", "differs"}
+
+
+def test_every_difference_is_explained_without_numbers() -> None:
+    assert [claim.id for claim in FINDINGS.claims if claim.why] == DIFFERING
+    for claim in FINDINGS.claims:
+        assert bool(claim.why) == (claim.expected.get(DEFAULT_DEVICE) == "differs"), claim.id
+        assert not re.search(r"\d\s?(?:[mµn]s|us|[MGT]B|%|T?FLOP)", claim.why), claim.id
+
+
+def test_no_claim_of_the_first_questions_is_missing() -> None:
+    assert sorted(list(CLAIMS)[:19], key=lambda name: int(name[1:])) == [f"F{number}" for number in range(1, 20)]
+
+
+@pytest.mark.parametrize("name", FINDINGS.figures)
+def test_every_figure_has_a_text(name: str) -> None:
+    figure = FINDINGS.figures[name](BOOK)
+    assert figure.text
+    assert figure.conclusive
+
+
+def test_without_recordings_nothing_is_measured(tmp_path: Path) -> None:
+    assert set(statuses(Device(tmp_path, "nvidia-sample"), *CLAIMS)) == {"not measured"}
+
+
+PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
+    "traffic": (traffic.forward_traffic, ("What one forward has to move", "GELU's result, out and back")),
+    "floors": (traffic.floors, ("as a copy", "two fused kernels")),
+    "linear": (lambda device: single.linear_compared(device, 64), ("A Linear with GELU, 64 rows", "cuBLAS's epilogue")),
+    "linear diff": (single.linear_diff, ("From the eager Linear and GELU to one kernel", "a step in all")),
+    "tuned": (ideas.tuned_table, ("first half ping-pong", "of the fastest", "cuBLAS")),
+    "three forwards": (forward.three_forwards, ("One forward: eager, compiled and ours", "pingpong_kernel")),
+    "shapes": (shapes.shape_table, ("One forward in bfloat16", "The same in float16", "65536x256x1024")),
+    "from Python": (shapes.python_table, ("from Python, until the GPU is done", "ours, CPU", "8192x768x3080")),
+    "roofline": (shapes.shape_roofline, ("1 token", "16,384 tokens", "copy")),
+    "first calls": (shapes.first_calls, ("dynamic=False, first call", "8184", "3996")),
+    "errors": (in_use.errors_table, ("Relative error against float64, float16", "8192x768x3072")),
+    "training": (in_use.training_table, ("ours, recomputing", "peak memory of a step", "of it the CPU's")),
+    "training kernels": (in_use.training_kernels, ("ours, saving", "gated activation backward")),
+    "package": (in_use.packaged_kernels, ("pingpong_kernel", "132x1x1")),
+    "hand over": (in_use.handed_over, ("with the last block",)),
+    "activations": (in_use.activations, ("GELU by erf", "SiLU")),
+}
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_a_piece_shows_what_it_promises(name: str) -> None:
+    piece, expected = PIECES[name]
+    text = text_of(piece(BOOK))
+    assert [words for words in expected if words not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("piece", "rows"),
+    [
+        (halves.halves, 4),
+        (residency.residency, 12),
+        (ideas.steps_table, 4 + 3),
+        (forward.our_kernels, 2),
+        (forward.forwards, 7),
+        (forward.beside_quack, 6),
+    ],
+)
+def test_tables_have_a_row_for_each(piece: Callable[[Device], Html], rows: int) -> None:
+    bodies = piece(BOOK).split("<tbody>")[1:]
+    assert sum(body.partition("</tbody>")[0].count("<tr>") for body in bodies) == rows

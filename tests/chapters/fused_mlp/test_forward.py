@@ -1,0 +1,158 @@
+"""Two matmuls in one kernel, turns, the forward: what they take and what they are worth, by recordings and by hand."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from snippets.fused_mlp import model
+from snippets.fused_mlp.findings import forward, ideas, residency
+from snippets.fused_mlp.findings.turns import turns
+from snippets.lab.finding import Figure, NotRecorded
+from snippets.lab.trace.events import CpuOp, GpuActivity, Step
+from tests.chapters.altered import AlteredDevice
+from tests.chapters.fused_mlp.verdicts import FINDINGS, status, statuses
+from tests.lab.samples import BOOK
+
+replace = msgspec.structs.replace
+HOPPER = {"multiprocessors": 132, "registers": 65536, "shared_bytes": 233472, "threads": 2048}
+
+
+@pytest.mark.parametrize(
+    ("footprint", "fit", "percent"),
+    [
+        ((27, 0, 8), {"registers": 8, "threads": 8}, 100.0),
+        ((32, 0, 8), {"registers": 8, "threads": 8}, 100.0),
+        ((33, 0, 8), {"registers": 6, "threads": 8}, 75.0),  # 40 registers: 12 warps of each quarter's 16384
+        ((159, 180_248, 8), {"registers": 1, "threads": 8, "shared memory": 1}, 12.5),
+        ((168, 229_656, 12), {"registers": 1, "threads": 5, "shared memory": 1}, 18.75),
+        ((32, 115_712, 4), {"registers": 16, "threads": 16, "shared memory": 2}, 12.5),  # 115712 + 1024 is half of it
+        ((32, 115_713, 4), {"registers": 16, "threads": 16, "shared memory": 1}, 6.25),
+    ],
+)
+def test_programs_that_fit(footprint: tuple[int, int, int], fit: dict[str, int], percent: float) -> None:
+    assert residency.residents(residency.Footprint(*footprint), HOPPER) == fit
+    assert residency.occupancy_percent(residency.Footprint(*footprint), HOPPER) == percent
+
+
+def test_tiles_and_rounds() -> None:
+    assert residency.tiles_of(8192, 3072, (128, 64)) == 3072
+    assert residency.tiles_of(8193, 3080, (128, 64)) == 65 * 49
+    assert residency.rounds(3072, 132) == (24, 36)
+    assert residency.rounds(264, 132) == (2, 132)
+    assert residency.rounds(1, 132) == (1, 1)
+
+
+def test_tiles_are_those_of_the_kernels() -> None:
+    assert residency.TILES["pingpong_kernel"] == model.PINGPONG_GATED[0][:2] == model.PINGPONG_GATED[1][:2]
+    assert residency.TILES["gate_up_kernel"] == model.STACKED[0][:2]
+    assert residency.DOWN_TILE == model.PINGPONG[0][:2] == model.PINGPONG[1][:2]
+
+
+OURS = CpuOp("fused_mlp::forward", 0.0, 50.0, "1/1", 1, input_shapes=((100, 32), (64, 32), (64, 32), (32, 64), ()))
+CUBLAS = CpuOp("aten::mm", 10.0, 5.0, "1/1", 2, input_shapes=((100, 64), (64, 32)), parent=OURS)
+
+
+def forward_step(*ops: CpuOp) -> Step:
+    """A step with a kernel of each operator."""
+    kernels = tuple(GpuActivity("kernel", 12.0 * index, 10.0, "kernel", 0, 7, op=op) for index, op in enumerate(ops))
+    return Step(0, "ProfilerStep#0", 0.0, 60.0, (OURS, CUBLAS), (), kernels)
+
+
+def test_work_of_our_two_kernels() -> None:
+    assert forward.kernels_work(forward_step(OURS, OURS)) == {
+        0: (2 * 100 * 32 * 128, 2 * (100 * 32 + 128 * 32 + 100 * 64)),
+        1: (2 * 100 * 64 * 32, 2 * (100 * 64 + 64 * 32 + 100 * 32)),
+    }
+
+
+def test_work_of_a_matmul_by_cublas_is_left_to_the_trace() -> None:
+    assert list(forward.kernels_work(forward_step(OURS, CUBLAS))) == [0]
+
+
+def test_turns_draws_every_role_without_an_amount() -> None:
+    drawn = turns(BOOK)
+    for lane in ("producer", "consumer 0", "consumer 1"):
+        assert drawn.count(f">{lane}</text>") == 1
+    assert drawn.count(">tensor cores</text>") == 2
+    assert "µs" not in drawn
+
+
+def test_whose_kernel_does_the_second_matmul(device: AlteredDevice) -> None:
+    second = FINDINGS.figures["second_product"]
+    device.change_steps("fused_mlp/fused", lambda step: replace(step, activities=forward_step(OURS, OURS).activities))
+    assert (second(device).value, second(device).conclusive) == ("ours", True)
+    last = forward_step(OURS, CUBLAS).activities
+    device.change_steps("fused_mlp/fused", lambda step: replace(step, activities=last), only=0)
+    assert (second(device).value, second(device).conclusive) == ("ours", False)
+    device.change_steps("fused_mlp/fused", lambda step: replace(step, activities=last))
+    assert (second(device).value, second(device).conclusive) == ("cuBLAS's", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "factor", "flipped"),
+    [
+        ("fused_mlp/gate_up_fused", 1.2, ["F20", "F21"]),
+        ("fused_mlp/gate_up_stacked", 1.10, ["F22"]),
+        ("fused_mlp/gate_up_stacked", 0.90, ["F22"]),
+        ("fused_mlp/fused", 1.2, ["F40", "F41", "F42", "F49"]),
+    ],
+)
+def test_a_slower_kernel_flips_the_verdict(device: AlteredDevice, name: str, factor: float, flipped: list[str]) -> None:
+    assert set(statuses(device, *flipped)) == {"holds"}
+    device.scale_timings(name, "interleaved", factor)
+    assert set(statuses(device, *flipped)) == {"differs"}
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "part", "variant", "factor"),
+    [
+        ("F30", "gate_up", "stacked", 0.93),
+        ("F32", "gate_up", "four slots", 1.05),
+        ("F32", "gate_up", "groups of eight", 0.95),
+        ("F36", "forward", "ours, one after the other", 0.9),
+        ("F37", "forward", "cuBLAS down", 0.9),
+    ],
+)
+def test_an_idea_that_is_worth_something_else_flips_the_verdict(
+    device: AlteredDevice, claim_id: str, part: str, variant: str, factor: float
+) -> None:
+    assert status(device, claim_id) == "holds"
+    times = device["fused_mlp/steps"].data[part]
+    changed = {**times, variant: [factor * us for us in times[variant]]}
+    device.change_data("fused_mlp/steps", **{part: changed})
+    assert status(device, claim_id) == "differs"
+
+
+def test_a_kernel_that_takes_less_leaves_room_for_a_second(device: AlteredDevice) -> None:
+    footprint = device["fused_mlp/resources"].data["pingpong_kernel"]
+    smaller = {**footprint, "registers": 80, "shared_bytes": 100_000}
+    device.change_data("fused_mlp/resources", pingpong_kernel=smaller)
+    assert FINDINGS.figures["programs_fit"](device) == Figure(2, origin="fused_mlp/resources")
+    assert statuses(device, "F24", "F25", "F26") == ["differs"] * 3
+
+
+def test_a_kernel_that_spills_is_not_as_it_should_be(device: AlteredDevice) -> None:
+    footprint = device["fused_mlp/resources"].data["gate_up_kernel"]
+    device.change_data("fused_mlp/resources", gate_up_kernel={**footprint, "spills": 4})
+    assert status(device, "F26") == "differs"
+
+
+def test_an_estimate_that_is_missing_is_not_zero(device: AlteredDevice) -> None:
+    device.change_kernels("fused_mlp/gate_up_stacked", lambda kernel: replace(kernel, occupancy_percent=None))
+    figure = residency.estimated_occupancies(device)
+    assert (figure.value, figure.text) == (False, "none and 0 %, computed 12.5 % and 18.8 %")
+
+
+def test_without_quack_there_is_nothing_to_compare(device: AlteredDevice) -> None:
+    device.change_recording("fused_mlp/quack", data={"missing": "No module"})
+    assert statuses(device, "F43", "F44") == ["not measured"] * 2
+    with pytest.raises(NotRecorded, match="No module"):
+        forward.beside_quack(device)
+
+
+def test_candidates_are_listed_from_the_fastest() -> None:
+    for part in ("gate_up", "forward"):
+        times = list(ideas.tuned(BOOK, part).values())
+        assert times == sorted(times)
+        assert len(times) > 1

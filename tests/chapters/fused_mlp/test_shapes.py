@@ -1,0 +1,204 @@
+"""Other shapes, new shapes, errors, training and use: claims on recordings, and on numbers by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from snippets.fused_mlp.findings import in_use, shapes
+from snippets.lab.finding import NotTimed
+from snippets.lab.finding.book import judge
+from snippets.lab.finding.claim import Status
+from snippets.lab.recording.schema import Point, Timing, Timings
+from tests.chapters.altered import AlteredDevice
+from tests.chapters.fused_mlp.verdicts import CLAIMS, measured, status, statuses, text_of, value
+from tests.lab.samples import sample
+
+WIDE, THIN = (8, 64, 128), (512, 16, 32)
+SERIES = (8192, 768, 3072)
+replace = msgspec.structs.replace
+
+
+def constant(us: float) -> Timing:
+    return Timing(us, us, us, (us, us, us))
+
+
+def point_of(shape: shapes.Shape, us: float, error: float = 1e-3, enqueue_us: float = 5.0) -> Point:
+    timings = Timings(constant(us), constant(us), constant(2 * us), constant(enqueue_us), 4, 0)
+    parameters: dict[str, int | str] = dict(zip(("tokens", "dim", "hidden"), shape, strict=True))
+    return Point(parameters, 0, 0, error, "float64", 0, timings)
+
+
+def put(device: AlteredDevice, experiment: str, *points: Point, session: str = "one", **data: Any) -> None:
+    """Put a recording by hand in the place of one of the chapter's."""
+    name = f"fused_mlp/{experiment}"
+    device.recordings[name] = sample(name, points=points, session=session, data=data, has_trace=False)
+
+
+def put_rows(device: AlteredDevice, ours_us: Mapping[shapes.Shape, float], dtype: str = "bfloat16") -> None:
+    """A table in which the others take 100 us, Liger 99, in every row."""
+    for name in shapes.PEERS.values():
+        times = {shape: {"fused": us, "liger": 99.0}.get(name, 100.0) for shape, us in ours_us.items()}
+        put(device, f"{dtype}_{name}", *(point_of(shape, us) for shape, us in times.items()))
+
+
+@pytest.mark.parametrize(
+    ("ours_us", "won", "expected"),
+    [
+        ((50.0, 50.0, 50.0), "3 of 3", "holds"),
+        ((50.0, 100.9, 120.0), "2 of 3", "holds"),
+        ((50.0, 101.1, 120.0), "1 of 3", "differs"),
+    ],
+)
+def test_a_row_is_won_within_two_percent_of_the_fastest(
+    ours_us: tuple[float, ...], won: str, expected: Status, device: AlteredDevice
+) -> None:
+    put_rows(device, dict(zip((WIDE, THIN, shapes.ONE_TOKEN), ours_us, strict=True)))
+    assert (measured(device, "F50").text, status(device, "F50")) == (won, expected)
+
+
+def test_rows_of_both_types_are_counted_together(device: AlteredDevice) -> None:
+    put_rows(device, {WIDE: 50.0, THIN: 50.0})
+    put_rows(device, {WIDE: 50.0, THIN: 200.0}, "float16")
+    assert [measured(device, name).text for name in ("F50", "F51", "F52")] == ["2 of 2", "1 of 2", "3 of 4"]
+    assert statuses(device, "F50", "F51", "F52") == ["holds", "differs", "holds"]
+    assert value(device, "rows_won") == 2
+    assert value(device, "rows_lost") == "none"
+    assert value(device, "rows_lost_float16") == "512x16x32"
+
+
+def test_who_wins_where_ours_loses_and_where_ours_gains_the_most(device: AlteredDevice) -> None:
+    for dtype in shapes.DTYPES:
+        put_rows(device, {WIDE: 50.0, shapes.TALL_AND_THIN: 40.0}, dtype)
+    assert (measured(device, "F56").text, status(device, "F56")) == ("nobody", "holds")
+    assert (measured(device, "F57").text, status(device, "F57")) == ("65536x256x1024", "holds")
+    put_rows(device, {WIDE: 30.0, shapes.TALL_AND_THIN: 200.0})
+    assert (measured(device, "F56").text, status(device, "F56")) == ("Liger", "differs")
+    assert (measured(device, "F57").text, status(device, "F57")) == ("8x64x128", "differs")
+
+
+def test_the_table_marks_the_fastest_and_divides_by_the_fastest_other(device: AlteredDevice) -> None:
+    for dtype in shapes.DTYPES:
+        put_rows(device, {WIDE: 33.0, THIN: 198.0}, dtype)
+    piece = shapes.shape_table(device)
+    assert re.findall("<strong>(.*?)</strong>", piece) == ["33.0 µs", "99.0 µs"] * 2
+    assert "8x64x128 33.0 µs 0.333x 100 µs 100 µs 100 µs 100 µs 99.0 µs" in text_of(piece)
+    assert "512x16x32 198 µs 2.000x 100 µs 100 µs 100 µs 100 µs 99.0 µs" in text_of(piece)
+    assert "8x64x128 66.0 µs 0.333x 200 µs 200 µs 200 µs 200 µs 198 µs 5.00 µs" in text_of(shapes.python_table(device))
+
+
+def test_rows_of_two_sessions_are_not_compared(device: AlteredDevice) -> None:
+    put_rows(device, {WIDE: 50.0})
+    put(device, "bfloat16_fused", point_of(WIDE, 50.0), session="another")
+    verdict = judge(CLAIMS["F50"], "fused_mlp", device)
+    assert (verdict.status, "recorded apart" in verdict.reason) == ("not measured", True)
+
+
+def test_the_choice_is_the_fastest_candidate_wherever_it_stands(device: AlteredDevice) -> None:
+    times = {"ping-pong 128x64, 6 slots, group 8": 3.0, "ping-pong 64x64, 8 slots, group 8": 2.0, "two products": 1.0}
+    one, two, three = (shapes.shape_name((tokens, *shapes.WIDE)) for tokens in (1, 16, 128))
+    put(device, "chosen", **{one: {"gate_up": times}, two: {"gate_up": times}, three: {"gate_up": times}})
+    expected = "1: two products; 16: two products; 128: two products"
+    assert (measured(device, "F53").value, status(device, "F53")) == (expected, "differs")
+    device.change_data("fused_mlp/chosen", **{three: {"gate_up": {**times, "two products": 9}}})
+    assert status(device, "F53") == "holds"
+
+
+def test_from_python_it_is_the_cpu_that_counts(device: AlteredDevice) -> None:
+    put(device, "fused", point_of(WIDE, 100.0, enqueue_us=150.0))
+    put(device, "eager", point_of(WIDE, 300.0, enqueue_us=100.0))
+    assert (measured(device, "F55").value, status(device, "F55")) == (1.5, "holds")
+    assert value(device, "cpu_over_gpu") == 1.5
+    put(device, "eager", point_of(WIDE, 300.0, enqueue_us=101.0))
+    assert status(device, "F55") == "differs"
+
+
+def test_a_pause_is_a_first_call_that_takes_twenty_times_the_second(device: AlteredDevice) -> None:
+    calls = {"first_call_ms": [900.0, 20.0, 19.9, 0.5], "second_call_ms": [1.0, 1.0, 1.0, 0.5]}
+    put(device, "new_shapes", tokens=[8, 6, 4, 2], fused=calls, static={**calls, "first_call_ms": [1800.0, 1, 1, 1]})
+    assert shapes.pauses(device, "fused") == [8, 6]
+    assert value(device, "pauses") == 2
+    assert statuses(device, "F60", "F61", "F62", "F63") == ["differs", "not measured", "differs", "differs"]
+    assert (measured(device, "F62").value, measured(device, "F63").value) == ("8, 6", 0.5)
+
+
+def test_one_row_with_a_larger_error_is_noticed(device: AlteredDevice) -> None:
+    for dtype in shapes.DTYPES:
+        put(device, f"{dtype}_eager", point_of(WIDE, 1.0, 2e-3), point_of(THIN, 1.0, 2e-3))
+        put(device, f"{dtype}_fused", point_of(WIDE, 1.0, 1e-3), point_of(THIN, 1.0, 2e-3))
+    assert (measured(device, "F65").value, measured(device, "F65").spread) == (1.0, (0.5, 1.0))
+    assert status(device, "F65") == "holds"
+    put(device, "float16_fused", point_of(WIDE, 1.0, 1e-3), point_of(THIN, 1.0, 2.1e-3))
+    assert status(device, "F65") == "differs"
+
+
+@pytest.mark.parametrize(
+    ("float16_error", "expected"), [(1e-3 / 8, "holds"), (1e-3 / 7.8, "differs"), (1e-3 / 8.2, "differs")]
+)
+def test_three_digits_more_are_an_eighth_of_the_error(
+    float16_error: float, expected: Status, device: AlteredDevice
+) -> None:
+    put(device, "bfloat16_fused", point_of(SERIES, 1.0, 1e-3))
+    put(device, "float16_fused", point_of(SERIES, 1.0, float16_error))
+    assert status(device, "F69") == expected
+
+
+@pytest.mark.parametrize(("roundings", "expected"), [(1, "differs"), (2, "holds"), (3, "differs")])
+def test_roundings_are_counted_by_the_error(roundings: int, expected: Status, device: AlteredDevice) -> None:
+    put(device, "gate_up_bare", point_of(WIDE, 1.0, 1.66e-3))
+    put(device, "fused", point_of(WIDE, 1.0, 1.66e-3 * roundings**0.5))
+    assert status(device, "F66") == expected
+
+
+def test_training_has_to_beat_every_other(device: AlteredDevice) -> None:
+    for name, us in (("eager", 100.0), ("compiled", 90.0), ("liger", 95.0), ("fused", 85.0)):
+        put(device, f"training_{name}", point_of(WIDE, us))
+    assert measured(device, "F70").value == pytest.approx(85 / 90)
+    assert statuses(device, "F70", "F71") == ["holds", "holds"]
+    put(device, "training_compiled", point_of(WIDE, 85.0))
+    assert statuses(device, "F70", "F71") == ["differs", "holds"]
+    put(device, "training_eager", point_of(WIDE, 90.0))
+    assert status(device, "F71") == "differs"
+
+
+def test_a_kernel_that_only_writes_zeros_is_noticed(device: AlteredDevice) -> None:
+    assert (measured(device, "F77").value, status(device, "F77")) == ("0 and 0", "holds")
+    device.change_ops("fused_mlp/training_fused", lambda op: replace(op, name=op.name.replace("addmm", "zero_")))
+    assert (measured(device, "F77").value, status(device, "F77")) == ("1 and 0", "differs")
+
+
+def test_another_kernel_in_the_package_is_noticed(device: AlteredDevice) -> None:
+    assert measured(device, "F80").text.startswith("pingpong_kernel, ")
+    device.change_kernels(
+        "fused_mlp/kernelized", lambda kernel: replace(kernel, name=kernel.name.replace("pingpong", "pointwise"))
+    )
+    assert status(device, "F80") == "differs"
+    assert measured(device, "F80").text == "pointwise_kernel, pointwise_kernel, ours pingpong_kernel, pingpong_kernel"
+
+
+def test_exercises_by_hand(device: AlteredDevice) -> None:
+    put(
+        device,
+        "steps",
+        gate_up={"hand over at the end": [103.0, 104.0, 105.0], "hand over early": [99.0, 100.0, 101.0]},
+        activation={"none": [9, 10, 11], "silu": [9, 10, 11], "gelu_tanh": [9, 11, 12], "gelu": [9, 11, 12]},
+    )
+    assert (measured(device, "F85").value, measured(device, "F85").spread) == (1.04, (103 / 101, 105 / 99))
+    assert statuses(device, "F85", "F86", "F87") == ["holds", "differs", "differs"]
+    assert "with the last block 104 µs 103 to 105 µs with the block before it 100 µs" in text_of(
+        in_use.handed_over(device)
+    )
+    put(device, "steps")
+    assert status(device, "F85") == "not measured"
+
+
+def test_what_was_never_timed_is_an_error(device: AlteredDevice) -> None:
+    put(device, "fused", replace(point_of(WIDE, 1.0), timings=None))
+    with pytest.raises(
+        NotTimed, match=r"^fused_mlp/fused was recorded without timings; make record CHAPTER=fused_mlp$"
+    ):
+        value(device, "cpu_over_gpu")

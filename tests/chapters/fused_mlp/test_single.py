@@ -1,0 +1,235 @@
+"""The bytes of a forward and the first kernels: claims on the book's recordings, and on altered ones that must fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from snippets.fused_mlp.findings import single, traffic
+from snippets.lab.finding.book import judge
+from snippets.lab.finding.claim import Status
+from snippets.lab.recording.schema import Timing
+from snippets.lab.trace.events import GpuActivity, Step, TraceError
+from snippets.lab.trace.kineto import read_trace
+from tests.chapters.altered import AlteredDevice
+from tests.chapters.fused_mlp.verdicts import CLAIMS, measured, status, value
+from tests.lab import events
+from tests.lab.samples import BOOK
+
+HIDDEN_BYTES = 2 * 8192 * 3072
+X_BYTES = 2 * 8192 * 768
+WEIGHT_BYTES = 2 * 768 * 3072
+replace = msgspec.structs.replace
+Activities = tuple[GpuActivity, ...]
+
+
+def retimed(device: AlteredDevice, name: str, kind: str, like: str, factor: float) -> None:
+    """Give one kind of timing of `name` the times of `like`, longer or shorter."""
+    old: Timing = device[f"fused_mlp/{like}"].timing(kind)
+    samples = tuple(factor * sample for sample in old.samples_us)
+    timing = Timing(factor * old.median_us, factor * old.q1_us, factor * old.q3_us, samples)
+    run = device[f"fused_mlp/{name}"]
+    device.change_points(run.id, timings=replace(run.timings, **{kind: timing}))
+
+
+def change_activities(
+    device: AlteredDevice, name: str, change: Callable[[Activities], Activities], only: int | None = None
+) -> None:
+    """Change the GPU work of every step of a trace, or only that of one."""
+    device.change_steps(f"fused_mlp/{name}", lambda step: replace(step, activities=change(step.activities)), only)
+
+
+def forward_of(*matmuls: tuple[list[int], list[int]], others: tuple[str, ...] = ()) -> Step:
+    """One step of so many `aten::mm`, and then of pointwise operators on two 4x16 tensors."""
+    ops = [("aten::mm", list(pair)) for pair in matmuls] + [(name, [[4, 16], [4, 16]]) for name in others]
+    written = [events.step(1, 0, 1000)]
+    for index, (name, dims) in enumerate(ops, 1):
+        strides = [[columns, 1] for _, columns in dims]
+        types = ["c10::BFloat16"] * 2
+        begin = 20.0 * index
+        written += [
+            events.op(name, begin, 15, external=index, dims=dims, types=types, strides=strides),
+            events.launch(index, begin + 2),
+            events.kernel(f"k{index}", index, begin + 300, 2),
+        ]
+    (step,) = read_trace(events.trace_bytes(*written)).steps
+    return step
+
+
+def test_trips_and_bytes_of_a_small_forward() -> None:
+    wide, narrow = ([4, 8], [8, 16]), ([4, 16], [16, 8])
+    step = forward_of(wide, wide, narrow, others=("aten::mul",))
+    assert traffic.hidden_size_bytes(step) == 2 * 4 * 16
+    assert traffic.hidden_trips(step) == 1 + 1 + 1 + 3
+    assert sum(work.bytes for work in traffic.kernel_work(step)) == 2 * (3 * (4 * 8 + 8 * 16 + 4 * 16) + 3 * 4 * 16)
+
+
+def test_a_step_without_a_matmul_has_no_hidden_size() -> None:
+    step = forward_of(([4, 8], [8, 16]), ([4, 8], [8, 16]), ([4, 16], [16, 8]))
+    with pytest.raises(TraceError, match="has no matmul"):
+        traffic.hidden_size_bytes(replace(step, activities=()))
+
+
+def test_a_kernel_whose_work_is_not_known_is_an_error() -> None:
+    step = forward_of(([4, 8], [8, 16]), ([4, 8], [8, 16]), ([4, 16], [16, 8]))
+    unknown = tuple(replace(activity, op=None) for activity in step.activities)
+    with pytest.raises(TraceError, match=r"^ProfilerStep#1 lacks the work of some kernels; make record"):
+        traffic.kernel_work(replace(step, activities=unknown))
+
+
+def test_bytes_come_from_the_shapes() -> None:
+    small = 3 * X_BYTES + 3 * WEIGHT_BYTES
+    assert value(BOOK, "eager_bytes") == small + 8 * HIDDEN_BYTES
+    assert traffic.forward_bytes(BOOK, "compiled").value == small + 6 * HIDDEN_BYTES
+    assert traffic.fused_bytes(BOOK).value == small - X_BYTES + 2 * HIDDEN_BYTES
+    assert value(BOOK, "least_bytes") == small - X_BYTES
+    eager = small + 8 * HIDDEN_BYTES
+    assert value(BOOK, "avoidable") == pytest.approx(100 * (8 * HIDDEN_BYTES + X_BYTES) / eager)
+    assert value(BOOK, "saved_by_two") == pytest.approx(100 * (6 * HIDDEN_BYTES + X_BYTES) / eager)
+
+
+def test_the_parts_of_the_picture_are_the_bytes() -> None:
+    small = 3 * X_BYTES + 3 * WEIGHT_BYTES
+    rest = {heading: parts[0] for heading, parts in traffic.traffic_parts(BOOK).items()}
+    assert rest == {
+        "eager": ("inputs, weights, result", small),
+        "compiled": ("inputs, weights, result", small),
+        "two fused kernels": ("inputs, weights, result", small - X_BYTES),
+        "the least": ("inputs, weights, result", small - X_BYTES),
+    }
+    assert [len(parts) - 1 for parts in traffic.traffic_parts(BOOK).values()] == [4, 3, 1, 0]
+
+
+def without_gelu(activities: Activities) -> Activities:
+    return tuple(activity for activity in activities if "Gelu" not in activity.name)
+
+
+def test_f1_counts_trips_and_requires_steps_that_agree(device: AlteredDevice) -> None:
+    change_activities(device, "eager", without_gelu, only=0)
+    assert status(device, "F1") == "inconclusive"
+    change_activities(device, "eager", without_gelu)
+    assert (status(device, "F1"), measured(device, "F1").value) == ("differs", "eager 6, compiled 6")
+
+
+def test_floors_follow_the_ceilings(device: AlteredDevice) -> None:
+    eager = device["fused_mlp/eager"]
+    flops, least_bytes = eager.point.flops, eager.point.bytes
+    ms = Timing(1e3, 1e3, 1e3, (1e3,))
+    copy, matmul = eager.ceiling("copy"), eager.ceiling("matmul 8192x8192x8192")
+    ceilings = (
+        replace(copy, bytes=2_000_000_000, timing=ms),  # two bytes in a picosecond
+        replace(matmul, flops=10 * flops, timing=ms),
+    )
+    device.change_recording("fused_mlp/eager", ceilings=ceilings)
+    assert value(device, "arithmetic_us") == pytest.approx(100)
+    assert measured(device, "F3").value == pytest.approx(least_bytes / 2e6)
+    assert status(device, "F3") == "differs"
+    device.change_recording("fused_mlp/eager", ceilings=())
+    assert status(device, "F3") == "not measured"
+
+
+def test_rows_of_the_hidden_tensor_in_shared_memory(device: AlteredDevice) -> None:
+    device.change_recording("fused_mlp/resources", data={"device": {"shared_bytes": 6144 * 5 + 6143}})
+    assert value(device, "rows_that_fit") == 5
+
+
+MM, TEMPLATE, POINTWISE = "extern_kernels.mm", "triton_tem_fused_mm_1", "triton_poi_fused_gelu_mul_0"
+
+
+@pytest.mark.parametrize(
+    ("default", "tuned", "expected", "own"),
+    [
+        ([MM, MM, POINTWISE, MM], [MM, MM, POINTWISE, MM], "holds", 0),
+        ([MM, MM, POINTWISE, MM], [TEMPLATE, MM, POINTWISE, MM], "differs", 1),
+        ([MM, MM, POINTWISE, MM], [TEMPLATE, TEMPLATE, TEMPLATE], "differs", 3),
+        ([MM, POINTWISE, MM], [MM, POINTWISE, MM], "differs", 0),
+        ([MM, MM, POINTWISE, POINTWISE, MM], [MM, MM, POINTWISE, POINTWISE, MM], "differs", 0),
+    ],
+)
+def test_f5_reads_the_calls(
+    default: list[str], tuned: list[str], expected: Status, own: int, device: AlteredDevice
+) -> None:
+    data = {"compiled": {"calls": default}, "max_autotune": {"calls": tuned}}
+    device.change_recording("fused_mlp/generated", data=data)
+    assert (status(device, "F5"), value(device, "own_products")) == (expected, own)
+
+
+def test_f5_without_a_mode_is_not_measured(device: AlteredDevice) -> None:
+    device.change_recording("fused_mlp/generated", data={"compiled": {"calls": [MM]}})
+    verdict = judge(CLAIMS["F5"], "fused_mlp", device)
+    expected = "fused_mlp/generated has no 'max_autotune'; make record CHAPTER=fused_mlp"
+    assert (verdict.status, verdict.reason) == ("not measured", expected)
+
+
+def test_generated_code_is_shown_as_text(device: AlteredDevice) -> None:
+    data = {"compiled": {"calls": [], "kernels": ["a < b", "<script>"]}}
+    device.change_recording("fused_mlp/generated", data=data)
+    assert '<code tabindex="0">a &lt; b\n\n&lt;script&gt;</code>' in traffic.generated_kernel(device)
+
+
+def test_f6_notices_another_matmul(device: AlteredDevice) -> None:
+    device.change_kernels("fused_mlp/max_autotune", lambda kernel: replace(kernel, name=kernel.name + "x"))
+    assert status(device, "F6") == "differs"
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "like", "kinds", "factor", "expected"),
+    [
+        ("F7", "pointwise_fused", "pointwise_copy", ("cold",), 1.05, "holds"),
+        ("F7", "pointwise_fused", "pointwise_copy", ("cold",), 1.06, "differs"),
+        ("F8", "pointwise_fused", "pointwise_compiled", ("interleaved", "cold"), 1.015, "holds"),
+        ("F8", "pointwise_fused", "pointwise_compiled", ("interleaved",), 1.03, "differs"),
+        ("F8", "pointwise_fused", "pointwise_compiled", ("cold",), 1.03, "differs"),
+        ("F9", "pointwise_eager", "pointwise_fused", ("cold",), 1.5, "differs"),
+        ("F10", "pointwise_liger", "pointwise_fused", ("interleaved",), 1.05, "differs"),
+        ("F13", "linear_8192_fused", "linear_8192_addmm", ("interleaved", "cold"), 0.94, "holds"),
+        ("F13", "linear_8192_fused", "linear_8192_addmm", ("cold",), 0.97, "differs"),
+        ("F15", "linear_64_fused", "linear_64_addmm", ("interleaved",), 1.01, "differs"),
+        ("F16", "linear_64_fused", "linear_64_addmm", ("cold",), 0.99, "holds"),
+        ("F18", "linear_64_fused", "linear_64_addmm", ("enqueue",), 2.9, "differs"),
+    ],
+)
+def test_bands_have_two_sides(
+    name: str, changed: str, like: str, kinds: tuple[str, ...], factor: float, expected: Status, device: AlteredDevice
+) -> None:
+    for kind in kinds:
+        retimed(device, changed, kind, like, factor)
+    assert status(device, name) == expected
+
+
+def test_times_of_two_sessions_are_not_compared(device: AlteredDevice) -> None:
+    device.change_recording("fused_mlp/pointwise_copy", session="another")
+    verdict = judge(CLAIMS["F7"], "fused_mlp", device)
+    assert (verdict.status, "were recorded apart" in verdict.reason) == ("not measured", True)
+
+
+def test_f12_counts_kernels(device: AlteredDevice) -> None:
+    change_activities(device, "linear_8192_compiled", lambda activities: activities[-1:])
+    assert measured(device, "F12").value == "ours 1, cuBLAS's epilogue 1, eager 2, compiled 2 and 1"
+    assert status(device, "F12") == "differs"
+    change_activities(device, "linear_64_eager", lambda activities: activities[-1:], only=1)
+    assert status(device, "F12") == "inconclusive"
+
+
+def test_f17_and_f19_take_the_kernel_s_own_time(device: AlteredDevice) -> None:
+    interleaved_us = device["fused_mlp/linear_64_fused"].timing().median_us
+
+    def last(name: str, us: float) -> None:
+        device.change_kernels(f"fused_mlp/linear_64_{name}", lambda kernel: replace(kernel, duration_us=us))
+
+    last("fused", 1.2 * interleaved_us)
+    last("addmm", interleaved_us)
+    own = pytest.approx(1.2, rel=1e-4)  # a trace's times are whole nanoseconds
+    assert (measured(device, "F17").value, measured(device, "F19").value) == (own, own)
+    assert (status(device, "F17"), status(device, "F19")) == ("holds", "holds")
+    last("fused", interleaved_us)
+    assert (status(device, "F17"), status(device, "F19")) == ("differs", "differs")
+
+
+def test_what_a_thread_does_is_read_from_the_launch(device: AlteredDevice) -> None:
+    launch = {"registers": 77, "grid": (6144, 1, 1), "block": (256, 1, 1)}
+    device.change_kernels("fused_mlp/pointwise_fused", lambda kernel: replace(kernel, **launch))
+    assert single.thread_costs(device["fused_mlp/pointwise_fused"]) == [("77", "256", "16")]
+    assert '<td class="number">77</td>' in single.pointwise_compared(device)
