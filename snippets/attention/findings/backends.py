@@ -296,6 +296,5 @@ FIGURES: Mapping[str, Measure] = {
     "auto_picks": auto_picks,
     "math_product": product_in_float32,
     "row_check": lambda device: purpose_percent(device, ROW_CHECK),
-    "mask_built": mask_built,
     "mask_applied": lambda device: purpose_percent(device, "applying the mask"),
 }
