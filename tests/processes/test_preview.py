@@ -52,11 +52,13 @@ class Served:
         """The lines that a mistake brings up to the last one, which contains `last`; it is mended after."""
         before = len(self.output.read_text())
         text = (self.root / path).read_text(encoding="utf-8")
-        self.edit(path, old, new)
-        self.wait(lambda: last in self.output.read_text()[before:])
-        lines = self.output.read_text()[before:].splitlines()
-        before = len(self.output.read_text())
-        (self.root / path).write_text(text, encoding="utf-8")
+        try:
+            self.edit(path, old, new)
+            self.wait(lambda: last in self.output.read_text()[before:])
+            lines = self.output.read_text()[before:].splitlines()
+        finally:
+            before = len(self.output.read_text())
+            (self.root / path).write_text(text, encoding="utf-8")
         self.wait(lambda: "built in" in self.output.read_text()[before:])
         return lines
 
@@ -115,9 +117,8 @@ def test_other_pages_follow_when_they_are_asked_for(served: Served) -> None:
     served.edit(
         "docs/more.md", "# More\n", "# More\n\n`#!fig rmsnorm.rows`\n\n```python\n--8<-- 'pyproject.toml'\n```\n"
     )
-    served.edit(
-        "snippets/rmsnorm/findings.py", '"speedup": speedup}', '"rows": lambda device: Figure(12), "speedup": speedup}'
-    )
+    added = "def rows(device: Device) -> Figure:\n    return Figure(12)\n\n\ndef speedup("
+    served.edit("snippets/rmsnorm/findings.py", "def speedup(", added)
     served.wait(lambda: ">12</data>" in served.get("more/"))
     served.edit("snippets/rmsnorm/findings.py", "Figure(12)", "Figure(13)")
     served.wait(lambda: ">13</data>" in served.get("more/"))
@@ -144,7 +145,7 @@ def test_a_chapter_made_while_it_runs_has_its_page_and_its_labs_title(served: Se
 @pytest.mark.parametrize(
     ("old", "new", "last"),
     [
-        ("#!fig rmsnorm.speedup", "#!fig rmsnorm.speeduq", "'rmsnorm.speeduq'; did you mean rmsnorm.speedup?"),
+        ("#!fig rmsnorm.speedup", "#!fig rmsnorm.speeduq", "'rmsnorm.speeduq'; did you mean rmsnorm.speedup"),
         ('verdicts, "RMSNORM-1"', 'verdicts, "RMSNORM-55"', "no claim 'RMSNORM-55'; did you mean RMSNORM-1"),
         ('{"eager": "rmsnorm/eager"', '{"eager": "rmsnorm/eagr"', "no experiment 'rmsnorm/eagr'; did you mean"),
         ("import kernel_table, show", "import kernel_tabel, show", "cannot import name 'kernel_tabel'"),
