@@ -61,6 +61,23 @@ def require_kernels(trace: Trace) -> None:
         )
 
 
+def op_name(activity: GpuActivity) -> str:
+    """Name of the operator that launched an activity, empty where the trace ties it to none."""
+    return activity.op.name if activity.op else ""
+
+
+def kernel_names(step: Step) -> str:
+    """Names of the kernels of a step, in their order."""
+    return ", ".join(kernel.name for kernel in step.kernels)
+
+
+def longest_kernel(step: Step) -> GpuActivity:
+    """The kernel of a step that takes longest. Raises `TraceError` for a step without kernels."""
+    if not step.kernels:
+        raise TraceError(f"{step.name} has no kernel")
+    return max(step.kernels, key=lambda kernel: kernel.duration_us)
+
+
 def count_launches(step: Step) -> int:
     """Runtime and driver calls that put the step's work on the GPU."""
     return len({activity.launch.start_us for activity in step.activities if activity.launch is not None})
