@@ -1,7 +1,5 @@
 """What PyTorch's own backends launch, and why math takes so much more than the naive forward."""
 
-from __future__ import annotations
-
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

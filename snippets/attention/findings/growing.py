@@ -1,7 +1,5 @@
 """Longer sequences and wider heads: times, memory and rates as they grow."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is run on the CPU while the page is built, and recorded nowhere: the same for all devices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How full the GPU is and how fast each variant is at one shape, and what it costs CPU and memory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Other steps than one forward: decoding, forward and backward. And the errors of all against float64."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from html import escape

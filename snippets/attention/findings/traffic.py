@@ -1,7 +1,5 @@
 """What one kernel saves: the bytes that each variant moves. And whether a compiler finds attention by itself."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The variants of the chapter, and what the written-out ones launch: as they are, and with the mask in place."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 

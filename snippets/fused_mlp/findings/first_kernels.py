@@ -1,7 +1,5 @@
 """Kernels of our own beside others': a pointwise one, a Linear with its activation, and two matmuls in one."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """What each idea is worth and what tuning chooses; the whole forward beside all that a user could pick, and QuACK's."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from snippets.fused_mlp.findings.traffic import BF16_BYTES, probed

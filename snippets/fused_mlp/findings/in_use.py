@@ -1,7 +1,5 @@
 """In use: errors against float64, training, the package, and the exercises."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from snippets.fused_mlp.findings.forward import probe_time, step_ratio

@@ -1,7 +1,5 @@
 """Who works when in the kernels; what they take of a multiprocessor, how many programs fit, and how tiles divide."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -87,7 +85,7 @@ def _with_finish(multiplied: list[Bar]) -> list[Bar]:
     return [part for bar in multiplied for part in (bar, Bar(bar.left + bar.width, _FINISH, FINISHES, bar.tile))]
 
 
-def _paint(picture: Picture) -> None:
+def _paint(picture: "Picture") -> None:
     axes = canvas(picture, 0, _HEIGHT)
     lanes = _lanes()
     for index, (name, bars) in enumerate(lanes):
@@ -102,7 +100,7 @@ def _paint(picture: Picture) -> None:
         axes.text(34, top + TEXT + 2, text)
 
 
-def _draw_bar(axes: Axes, left: float, top: float, width: float, kind: int, text: str) -> None:
+def _draw_bar(axes: "Axes", left: float, top: float, width: float, kind: int, text: str) -> None:
     from matplotlib.patches import Rectangle
 
     axes.add_patch(

@@ -1,7 +1,5 @@
 """Other shapes: where ours wins and loses, on the GPU and from Python, and what a new shape costs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The bytes of a forward, how many of them need not be moved, and why the compiler moves them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
