@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from snippets.attention.findings import backends, compiler, written_out
+from snippets.attention.findings import backends, live, traffic, variants
 from snippets.attention.findings.variants import VARIANTS
+from snippets.lab import cache
 from snippets.lab.finding.figure import Figure
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step, TraceError
 from tests.chapters.altered import RECORDED, AlteredDevice
@@ -242,12 +245,21 @@ def test_the_table_of_purposes() -> None:
 
 
 def test_the_diff_and_the_drawings() -> None:
-    diff = text_of(compiler.compiled_diff(RECORDED))
+    diff = text_of(traffic.compiled_diff(RECORDED))
     assert all(part in diff for part in ("triton_per_fused", "same"))
-    assert "One causal forward, three ways" in written_out.three_forwards(RECORDED)
+    assert "One causal forward, three ways" in variants.three_forwards(RECORDED)
 
 
 def test_the_row_without_a_key() -> None:
-    rows = text_of(backends.all_masked(RECORDED, 2))
+    rows = text_of(live.all_masked(RECORDED, 2))
     assert "scores.softmax(dim=-1) [nan, nan]" in rows
     assert "torch._safe_softmax(scores, dim=-1) [0., 0.]" in rows
+
+
+def test_what_torch_computed_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cache, "PROJECT", tmp_path)
+    listings = [live.all_masked(RECORDED, 2), live.alignments(RECORDED)]
+    monkeypatch.setitem(sys.modules, "snippets.attention.model", None)
+    assert [live.all_masked(RECORDED, 2), live.alignments(RECORDED)] == listings
+    with pytest.raises(ImportError):
+        live.all_masked(RECORDED, 3)

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from snippets.fused_mlp import model
-from snippets.fused_mlp.findings import forward, ideas, residency
-from snippets.fused_mlp.findings.turns import turns
+from snippets.fused_mlp.findings import forward, residency
 from snippets.lab.finding import Figure, NotRecorded
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
 from tests.chapters.altered import AlteredDevice
@@ -15,24 +14,6 @@ from tests.chapters.fused_mlp.verdicts import FINDINGS, status, statuses
 from tests.lab.samples import BOOK
 
 replace = msgspec.structs.replace
-HOPPER = {"multiprocessors": 132, "registers": 65536, "shared_bytes": 233472, "threads": 2048}
-
-
-@pytest.mark.parametrize(
-    ("footprint", "fit", "percent"),
-    [
-        ((27, 0, 8), {"registers": 8, "threads": 8}, 100.0),
-        ((32, 0, 8), {"registers": 8, "threads": 8}, 100.0),
-        ((33, 0, 8), {"registers": 6, "threads": 8}, 75.0),  # 40 registers: 12 warps of each quarter's 16384
-        ((159, 180_248, 8), {"registers": 1, "threads": 8, "shared memory": 1}, 12.5),
-        ((168, 229_656, 12), {"registers": 1, "threads": 5, "shared memory": 1}, 18.75),
-        ((32, 115_712, 4), {"registers": 16, "threads": 16, "shared memory": 2}, 12.5),  # 115712 + 1024 is half of it
-        ((32, 115_713, 4), {"registers": 16, "threads": 16, "shared memory": 1}, 6.25),
-    ],
-)
-def test_programs_that_fit(footprint: tuple[int, int, int], fit: dict[str, int], percent: float) -> None:
-    assert residency.residents(residency.Footprint(*footprint), HOPPER) == fit
-    assert residency.occupancy_percent(residency.Footprint(*footprint), HOPPER) == percent
 
 
 def test_tiles_and_rounds() -> None:
@@ -71,7 +52,7 @@ def test_work_of_a_matmul_by_cublas_is_left_to_the_trace() -> None:
 
 
 def test_turns_draws_every_role_without_an_amount() -> None:
-    drawn = turns(BOOK)
+    drawn = residency.turns(BOOK)
     for lane in ("producer", "consumer 0", "consumer 1"):
         assert drawn.count(f">{lane}</text>") == 1
     assert drawn.count(">tensor cores</text>") == 2
@@ -153,6 +134,6 @@ def test_without_quack_there_is_nothing_to_compare(device: AlteredDevice) -> Non
 
 def test_candidates_are_listed_from_the_fastest() -> None:
     for part in ("gate_up", "forward"):
-        times = list(ideas.tuned(BOOK, part).values())
+        times = list(forward.tuned(BOOK, part).values())
         assert times == sorted(times)
         assert len(times) > 1

@@ -84,11 +84,13 @@ def test_who_wins_where_ours_loses_and_where_ours_gains_the_most(device: Altered
 def test_the_table_marks_the_fastest_and_divides_by_the_fastest_other(device: AlteredDevice) -> None:
     for dtype in shapes.DTYPES:
         put_rows(device, {WIDE: 33.0, THIN: 198.0}, dtype)
-    piece = shapes.shape_table(device)
+    piece = shapes.shape_table(device, "interleaved")
     assert re.findall("<strong>(.*?)</strong>", piece) == ["33.0 µs", "99.0 µs"] * 2
     assert "8x64x128 33.0 µs 0.333x 100 µs 100 µs 100 µs 100 µs 99.0 µs" in text_of(piece)
     assert "512x16x32 198 µs 2.000x 100 µs 100 µs 100 µs 100 µs 99.0 µs" in text_of(piece)
-    assert "8x64x128 66.0 µs 0.333x 200 µs 200 µs 200 µs 200 µs 198 µs 5.00 µs" in text_of(shapes.python_table(device))
+    assert "8x64x128 66.0 µs 0.333x 200 µs 200 µs 200 µs 200 µs 198 µs 5.00 µs" in text_of(
+        shapes.shape_table(device, "from_python")
+    )
 
 
 def test_rows_of_two_sessions_are_not_compared(device: AlteredDevice) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from snippets.fused_mlp.findings import single, traffic
+from snippets.fused_mlp.findings import first_kernels, traffic
 from snippets.lab.finding.book import judge
 from snippets.lab.finding.claim import Status
 from snippets.lab.recording.schema import Timing
@@ -231,5 +231,5 @@ def test_f17_and_f19_take_the_kernel_s_own_time(device: AlteredDevice) -> None:
 def test_what_a_thread_does_is_read_from_the_launch(device: AlteredDevice) -> None:
     launch = {"registers": 77, "grid": (6144, 1, 1), "block": (256, 1, 1)}
     device.kernels("fused_mlp/pointwise_fused", lambda kernel: replace(kernel, **launch))
-    assert single.thread_costs(device["fused_mlp/pointwise_fused"]) == [("77", "256", "16")]
-    assert '<td class="number">77</td>' in single.pointwise_compared(device)
+    assert first_kernels.thread_costs(device["fused_mlp/pointwise_fused"]) == [("77", "256", "16")]
+    assert '<td class="number">77</td>' in first_kernels.pointwise_compared(device)
