@@ -97,7 +97,8 @@ def _is_measure(value: object, part: ModuleType) -> TypeGuard[Measure]:
     """Whether a module's own function takes a device, nothing else, and returns a figure."""
     if not inspect.isfunction(value) or value.__module__ != part.__name__:
         return False
-    return value.__annotations__ == {"device": "Device", "return": "Figure"}
+    types = tuple(value.__annotations__.values())
+    return types in ((Device, Figure), ("Device", "Figure"))  # text below `from __future__ import annotations`
 
 
 def _parts(module: ModuleType) -> tuple[ModuleType, ...]:

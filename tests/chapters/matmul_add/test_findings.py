@@ -19,28 +19,30 @@ from snippets.matmul_add.findings.costs import (
     graph_gain,
     least_bytes,
 )
-from snippets.matmul_add.findings.dispatch import calls, stacks, waits
+from snippets.matmul_add.findings.dispatch import busy_percent_of_wait, busy_within_us, calls, stacks, waits
 from snippets.matmul_add.findings.overhead import (
     by_size,
+    closing_wait,
     crossing,
     crossings,
     one_step,
     roof,
+    self_cpu_us,
+    self_gpu_us,
     totals,
     two_sizes,
     worth_a_graph,
 )
-from snippets.matmul_add.findings.reading import (
-    busy_percent_of_wait,
-    busy_within_us,
-    closing_wait,
+from snippets.matmul_add.findings.steps import (
+    first_kept,
+    first_steps,
     first_to_rest,
     gap_us,
+    guess_warmup,
     hole,
-    self_cpu_us,
-    self_gpu_us,
+    offset_us,
+    traces,
 )
-from snippets.matmul_add.findings.steps import first_kept, first_steps, guess_warmup, offset_us, traces
 from tests.chapters.matmul_add.world import CODE, GEMM, LAUNCH, QUERY, World, compiled, eager, parsed, point, recorded
 from tests.lab import events, samples
 

@@ -193,17 +193,24 @@ def _measure(device: Device) -> Figure:
     return Figure(7)
 
 
+def _typed(device: Device) -> Figure:
+    """As where annotations are no text."""
+    return Figure(8)
+
+
 def test_a_public_measure_is_a_figure_by_its_own_name(book: Book, device: Device) -> None:
     module = samples.findings(claim(5), short=lambda device: Figure(6))
-    measures = {"kernels": _measure, "_hidden": _measure, "imported": samples.environment}
-    _measure.__module__ = "findings"
+    measures = {"kernels": _measure, "_hidden": _measure, "typed": _typed, "imported": samples.environment}
+    _measure.__module__ = _typed.__module__ = "findings"
     _measure.__annotations__.update({"device": "Device", "return": "Figure"})
+    _typed.__annotations__.update({"device": Device, "return": Figure})
     vars(module).update(measures)
     book(mlp=module)
     assert {name: figure(f"mlp.{name}", device).value for name in findings("mlp").figures} == {
         "claim_M1_0": 5,
         "kernels": 7,
         "short": 6,
+        "typed": 8,
     }
 
 

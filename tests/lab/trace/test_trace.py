@@ -19,6 +19,7 @@ from snippets.lab.trace.kineto import read_trace
 from snippets.lab.trace.queries import (
     busy_us,
     extent_us,
+    find_op,
     idle_us,
     kernel_time_us,
     require_kernels,
@@ -633,3 +634,11 @@ class TestRealTraces:
         assert (last.name, last.is_driver, last.duration_us) == ("cudaDeviceSynchronize", False, 23.074)
         assert last.start_us > trace.steps[-1].end_us
         assert names(trace.steps[-1].calls) == ["cuLaunchKernelEx", "cudaLaunchKernel"]
+
+
+def test_an_operator_is_found_by_its_whole_name() -> None:
+    first, _ = read(*two_steps()).steps
+    assert find_op(first, "aten::mm").start_us == first.start_us + 12, "not aten::matmul"
+    assert find_op(first, "matmul_add").is_annotation
+    with pytest.raises(TraceError, match=r"^ProfilerStep#2 has no aten::m$"):
+        find_op(first, "aten::m")
