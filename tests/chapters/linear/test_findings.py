@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
+from snippets.lab import cache
 from snippets.lab.finding import TraceError, ratio_of_kinds
 from snippets.lab.finding.book import findings
 from snippets.linear.findings.costs import (
@@ -154,7 +157,7 @@ def test_copies_are_read_and_written(copies: Copies) -> None:
 
 
 def test_the_table_of_strides_says_what_it_was_given() -> None:
-    given = {"m": ((3, 2), (2, 1)), "same memory": False, "m.t().flatten()": [0, 2], "<b>": "<i>"}
+    given = {"m": [[3, 2], [2, 1]], "same memory": False, "m.t().flatten()": [0, 2], "<b>": "<i>"}
     shown = flat(values_table(given))
     assert "<td><code>m</code></td><td>shape (3, 2), strides (2, 1)</td>" in shown
     assert "<td><code>same memory</code></td><td>no</td>" in shown
@@ -167,6 +170,14 @@ def test_the_matrix_small_enough_to_see() -> None:
     assert "<td><code>m</code></td><td>shape (3, 2), strides (2, 1)</td>" in rows
     assert "<td><code>m.t()</code></td><td>shape (2, 3), strides (1, 2)</td>" in rows
     assert "<td><code>same memory</code></td><td>yes</td>" in rows
+
+
+def test_a_matrix_that_was_seen_is_not_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A second build does without torch, which takes seconds to import."""
+    monkeypatch.setattr(cache, "PROJECT", tmp_path)
+    first = strides_table(BOOK)
+    monkeypatch.setitem(sys.modules, "snippets.linear.model", None)  # an import of it is an error
+    assert strides_table(BOOK) == first
 
 
 def test_the_guess_about_compiling_is_answered_by_the_figure(copies: Copies) -> None:
