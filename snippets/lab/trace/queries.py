@@ -61,6 +61,16 @@ def require_kernels(trace: Trace) -> None:
         )
 
 
+def op_name(activity: GpuActivity) -> str:
+    """Name of the operator that launched an activity, empty where the trace names none."""
+    return activity.op.name if activity.op else ""
+
+
+def gpu_names(step: Step) -> str:
+    """GPU work of a step by name, in order: `gemm + add`."""
+    return " + ".join(activity.name for activity in step.activities)
+
+
 def find_op(step: Step, name: str) -> CpuOp:
     """The first operator or annotation of this name. Raises `TraceError` where a step has none."""
     op = next((op for op in step.ops if op.name == name), None)

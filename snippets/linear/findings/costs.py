@@ -19,6 +19,8 @@ PAIRS = {
 LAYERS = tuple(experiment for pair in PAIRS.values() for experiment in pair)
 SWEEPS = {"eager": "linear/sweep_eager", "compiled": "linear/sweep_compiled"}
 """The wide layer with more and more rows, timed in turns."""
+ROWS = {f"{n:,} row{'s' * (n > 1)}": f"linear/sweep_eager[batch={n}]" for n in (1, 16, 64, 256, 1024, 4096)}
+"""Points of the sweep."""
 MATMULS = ("linear/eager", "linear/eager_wide", "matmul_add/eager_64", "matmul_add/eager_4096", "mlp/eager")
 """Steps with matmuls whose second factor is a transposed view, and others."""
 
@@ -151,22 +153,13 @@ FIGURES = {
 
 
 row_and_matrix = partial(
-    timeline,
-    variants={f"addmm, a {kind} of bias": f"matmul_add/{kind}_bias_64" for kind in ("row", "matrix")},
-    caption="The same operator with two kinds of bias",
+    timeline, variants={f"addmm, a {kind} of bias": f"matmul_add/{kind}_bias_64" for kind in ("row", "matrix")}
 )
 gpu_and_cpu = partial(
     cpu_gpu_bars,
     variants={f"{how}, {at}": one for at, pair in PAIRS.items() for how, one in zip(SWEEPS, pair, strict=True)},
-    caption="One forward without the profiler: GPU time and CPU time",
 )
-wide_roofline = partial(
-    roofline,
-    variants={
-        f"{rows:,} row{'s' * (rows > 1)}": f"linear/sweep_eager[batch={rows}]" for rows in (1, 16, 64, 256, 1024, 4096)
-    },
-    caption="The wide layer, 1024→4096, from one row to many",
-)
+wide_roofline = partial(roofline, variants=ROWS)
 
 
 def biases(device: Device) -> Html:
@@ -209,10 +202,7 @@ def layouts(device: Device) -> Html:
     return table("What the last letters follow", head, rows, text_columns=4)
 
 
-def wide_regimes(device: Device) -> Html:
-    """Who waits for whom in the wide layer, over its rows."""
-    caption = "The wide layer, 1024→4096, over its rows"
-    return regimes(device, SWEEPS, caption, size=lambda at: int(at["batch"]), unit="rows")
+wide_regimes = partial(regimes, variants=SWEEPS, size=lambda at: int(at["batch"]), unit="rows")
 
 
 def copies(device: Device) -> Html:

@@ -13,7 +13,7 @@ from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import diff_table, dispatch_tree, guess_choice, timeline
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
-from snippets.lab.trace.queries import find_op
+from snippets.lab.trace.queries import find_op, gpu_names
 
 A100_KERNEL = "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_tn_align8"
 OPERATORS = "aten::linear(aten::t(aten::transpose(aten::as_strided)), aten::addmm)"
@@ -27,11 +27,6 @@ def work(step: Step) -> str:
     """GPU work of a step, counted by kind."""
     plural = "" if len(step.kernels) == 1 else "s"
     return f"{len(step.kernels)} kernel{plural}, {len(step.memcpys)} memcpy, {len(step.memsets)} memset"
-
-
-def gpu_names(step: Step) -> str:
-    """GPU work of a step by name, in order."""
-    return " + ".join(activity.name for activity in step.activities)
 
 
 def aten_ops(step: Step) -> str:
@@ -86,11 +81,9 @@ def calls(device: Device) -> Figure:
         inner = ", ".join(called(step, child) for child in step.children(op))
         return f"{op.name}({inner})" if inner else op.name
 
-    def under_label(step: Step) -> str:
-        label = step.find_annotation("linear_fwd")
-        return ", ".join(called(step, op) for op in step.children(label)) if label else ""
-
-    return device["linear/eager"].per_step(under_label)
+    return device["linear/eager"].per_step(
+        lambda step: ", ".join(called(step, op) for op in step.children(find_op(step, "linear_fwd")))
+    )
 
 
 @claim("L3", equals(0), source=Source("Part 2", "no kernel, no time on the GPU"))
@@ -233,8 +226,8 @@ def chains(device: Device) -> Html:
     return Html("".join(f"<p>{how}:</p>{dispatch_tree(device, one)}" for how, one in VARIANTS.items()))
 
 
-eager_and_compiled = partial(timeline, variants=VARIANTS, caption="One forward of the layer, eager and compiled")
-changed_by_compiling = partial(diff_table, variants=VARIANTS, caption="From the eager layer to the compiled one")
+eager_and_compiled = partial(timeline, variants=VARIANTS)
+changed_by_compiling = partial(diff_table, variants=VARIANTS)
 
 
 def strides_table(_: Device) -> Html:

@@ -195,13 +195,5 @@ def _time_and_rate(us: float) -> tuple[str, str]:
     return format_value(us, "us"), format_value(rate(us), "flop/s")
 
 
-fused = partial(
-    diff_table,
-    variants={"eager": "matmul_add/eager_4096", "compiled": "matmul_add/compiled_4096"},
-    caption="From eager to compiled, at 4096",
-)
-entering = partial(
-    timeline,
-    variants={"Eager": "matmul_add/eager_64_cold", "Compiled": "matmul_add/compiled_64_cold"},
-    caption="A step at 64, eager and compiled, on one scale",
-)
+fused = partial(diff_table, variants={"eager": "matmul_add/eager_4096", "compiled": "matmul_add/compiled_4096"})
+entering = partial(timeline, variants={"Eager": "matmul_add/eager_64_cold", "Compiled": "matmul_add/compiled_64_cold"})

@@ -12,8 +12,12 @@ from snippets.lab.page import comparison_table, cpu_gpu_bars, kernel_bars, sweep
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
 from snippets.lab.trace.events import GpuActivity, Step
+from snippets.lab.trace.queries import gpu_names
 from snippets.lab.trace.work import step_work
 from snippets.matmul_add.findings.overhead import SWEEPS, across, is_unchanged
+
+WAYS = {"Eager": "eager", "Compiled": "compiled", "addmm, b a matrix": "matrix_bias", "addmm, b a row": "row_bias"}
+"""How to compute the step -> what the names of its recordings begin with."""
 
 
 def of_copy(device: Device, of: Callable[[GpuActivity], float], unit: str) -> Figure:
@@ -146,7 +150,7 @@ def row_bias_share_4096(device: Device) -> Figure:
 def same_gpu_work(device: Device) -> Figure:
     """addmm by hand puts the same work on the GPU as compiling does, name by name."""
     ways = device["matmul_add/matrix_bias_4096"], device["matmul_add/compiled_4096"]
-    return same(*(run.per_step(lambda step: " + ".join(one.name for one in step.activities)) for run in ways))
+    return same(*(run.per_step(gpu_names) for run in ways))
 
 
 FIGURES = {
@@ -169,18 +173,8 @@ def generated(device: Device) -> Html:
 cpu_and_gpu = partial(
     cpu_gpu_bars,
     variants={f"{way}, {n}x{n}": f"matmul_add/{way.lower()}_{n}" for n in (64, 4096) for way in ("Eager", "Compiled")},
-    caption="What a step costs the GPU and the CPU",
 )
-by_kernel = partial(
-    kernel_bars,
-    variants={
-        "Eager": "matmul_add/eager_4096",
-        "Compiled": "matmul_add/compiled_4096",
-        "addmm, b a matrix": "matmul_add/matrix_bias_4096",
-        "addmm, b a row": "matmul_add/row_bias_4096",
-    },
-    caption="The GPU's time of a step at 4096, by kernel",
-)
+by_kernel = partial(kernel_bars, variants={way: f"matmul_add/{name}_4096" for way, name in WAYS.items()})
 by_hand = partial(
     comparison_table,
     variants={
@@ -188,7 +182,6 @@ by_hand = partial(
         "compiled": "matmul_add/compiled_64",
         "addmm by hand": "matmul_add/matrix_bias_64",
     },
-    caption="One step at 64",
     quantities={
         "kernels": "kernels_per_step",
         "copies": "memcpys_per_step",

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from snippets.lab.finding import Device, Figure, Source, at_least, between, claim, equals, format_value, matches
 from snippets.lab.html import Cell, Html, code, details, table
@@ -24,12 +24,12 @@ def calls_under(step: Step, name: str) -> tuple[CudaCall, ...]:
 
 def busy_within_us(trace: Trace, span: Span) -> float:
     """Time in which the GPU was busy during a stretch of CPU time."""
-    inside = [one for one in trace.activities if one.start_us < span.end_us and one.end_us > span.start_us]
-    bounds = [(max(one.start_us, span.start_us), min(one.end_us, span.end_us)) for one in inside]
-    return busy_us(
-        msgspec.structs.replace(one, start_us=start, duration_us=end - start)
-        for one, (start, end) in zip(inside, bounds, strict=True)
-    )
+    inside = []
+    for activity in trace.activities:
+        start, end = max(activity.start_us, span.start_us), min(activity.end_us, span.end_us)
+        if start < end:
+            inside.append(replace(activity, start_us=start, duration_us=end - start))
+    return busy_us(inside)
 
 
 def busy_percent_of_wait(trace: Trace) -> float:

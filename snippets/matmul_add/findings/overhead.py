@@ -185,12 +185,8 @@ FIGURES = {
 }
 
 
-one_step = partial(
-    timeline,
-    variants={"Eager, 64x64": "matmul_add/eager_64"},
-    caption="One step at 64: what the CPU did, and what the GPU ran",
-)
-two_sizes = partial(timeline, variants=COLD, caption="A step at 64 and at 4096, on one scale")
+one_step = partial(timeline, variants={"Eager, 64x64": "matmul_add/eager_64"})
+two_sizes = partial(timeline, variants=COLD)
 
 
 def totals(device: Device) -> Html:
@@ -205,10 +201,7 @@ def totals(device: Device) -> Html:
     return table("Totals over three profiled steps of a cold process", head, rows)
 
 
-def by_size(device: Device) -> Html:
-    """The sweep: the GPU's time, the CPU's and that of a loop."""
-    caption = "How long a step takes, by the size of its matrices"
-    return regimes(device, SWEEPS, caption, size=lambda at: float(at["size"]), unit="rows and columns")
+by_size = partial(regimes, variants=SWEEPS, size=lambda at: float(at["size"]), unit="rows and columns")
 
 
 def roof(device: Device) -> Html:

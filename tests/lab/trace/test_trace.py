@@ -20,8 +20,10 @@ from snippets.lab.trace.queries import (
     busy_us,
     extent_us,
     find_op,
+    gpu_names,
     idle_us,
     kernel_time_us,
+    op_name,
     require_kernels,
     require_steps,
     steps_agree,
@@ -642,3 +644,11 @@ def test_an_operator_is_found_by_its_whole_name() -> None:
     assert find_op(first, "matmul_add").is_annotation
     with pytest.raises(TraceError, match=r"^ProfilerStep#2 has no aten::m$"):
         find_op(first, "aten::m")
+
+
+def test_gpu_work_has_a_name_and_the_name_of_its_operator() -> None:
+    first, _ = read(*two_steps()).steps
+    assert gpu_names(first) == "gemm + add"
+    assert [op_name(activity) for activity in first.activities] == ["aten::mm", "aten::add"]
+    (fill,) = read(step(2, 0, 10), launch(1, 2), memset(1, 3, 1, 4)).steps[0].activities
+    assert op_name(fill) == ""
