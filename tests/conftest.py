@@ -21,7 +21,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
-            return "browser" if "/browser/" in path else path
+            return "site" if path.startswith("tests/site/") else path
 
     return Together(config, log)
 

@@ -60,15 +60,11 @@ def test_files_are_small_and_scrubbed(path: Path) -> None:
     assert not re.search(r'"host_?name"', text, re.IGNORECASE)
 
 
-def those(*, with_trace: bool = False, with_timings: bool = False) -> list[Experiment]:
-    return [
-        each
-        for each in ALL
-        if (with_trace and each.is_traced) or (with_timings and each.timed and each.make is not None)
-    ]
+TRACED = [experiment for experiment in ALL if experiment.is_traced]
+TIMED = [experiment for experiment in ALL if experiment.timed and experiment.make is not None]
 
 
-@pytest.mark.parametrize("experiment", those(with_trace=True), ids=lambda experiment: experiment.id)
+@pytest.mark.parametrize("experiment", TRACED, ids=lambda experiment: experiment.id)
 def test_the_steps_of_a_trace_agree(experiment: Experiment) -> None:
     recorded(experiment)
     trace = BOOK[experiment.id].trace

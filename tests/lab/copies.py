@@ -21,6 +21,16 @@ nav:
 PAGES = {"index.md": "# Home\n", "other.md": "# Other\n", "labs/index.md": "# Labs\n", "more.md": "# More\n"}
 
 
+def _lab_sections(folder: Path) -> str:
+    """Lines that show every section of the lab, as the book's page on measuring does."""
+    marked = (
+        (path.relative_to(folder).as_posix(), name)
+        for path in sorted(folder.glob("snippets/lab/**/*.py"))
+        for name in re.findall(r"^ *# --8<-- \[start:(\w+)\]", path.read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    return "".join(f'--8<-- "{path}:{name}"\n' for path, name in marked)
+
+
 def project(folder: Path) -> Path:
     """The project below `folder`, without its chapters and recordings, and with pages that show nothing.
 
@@ -36,6 +46,8 @@ def project(folder: Path) -> Path:
     shutil.copy(ROOT / "tests/chapters/__init__.py", folder / "tests/chapters/__init__.py")
     for name, text in PAGES.items():
         (folder / "docs" / name).write_text(text, encoding="utf-8")
+    with (folder / "docs/index.md").open("a", encoding="utf-8") as file:
+        file.write(f"\n```python\n{_lab_sections(folder)}```\n")
     config, count = re.subn(r"^nav:\n(?:  .*\n)+", NAV, (ROOT / "mkdocs.yml").read_text("utf-8"), flags=re.MULTILINE)
     assert count == 1
     (folder / "mkdocs.yml").write_text(config, encoding="utf-8")

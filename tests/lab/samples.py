@@ -6,7 +6,9 @@ import gzip
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -299,9 +301,21 @@ def claim(value: Any = 5, **changed: Any) -> Claim:
 
 
 def findings(*claims: Claim, **figures: Measure) -> ModuleType:
-    """A chapter's findings with these claims and figures."""
-    module = ModuleType("findings")
-    for each in claims:
-        each.measure.__module__ = "findings"  # as if it had been written there
-    vars(module).update({f"claim_{each.id}_{index}": each for index, each in enumerate(claims)}, FIGURES=figures)
+    """A chapter's findings, or a part of them, with these claims and figures."""
+    module = ModuleType(f"findings_{next(_NUMBERS)}")
+    own = [replace(claim, measure=_measure_of(module, claim.measure)) for claim in claims]
+    vars(module).update({f"_{index}": claim for index, claim in enumerate(own)}, FIGURES=figures)
     return module
+
+
+_NUMBERS = count()
+
+
+def _measure_of(module: ModuleType, measure: Measure) -> Measure:
+    """The same measure as a function of this module: a claim belongs to the module that its measure is in."""
+
+    def measured(device: Device) -> Figure:
+        return measure(device)
+
+    measured.__module__ = module.__name__
+    return measured

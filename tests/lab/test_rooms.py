@@ -1,4 +1,4 @@
-"""The rooms and their nevers: each rule finds nothing, and finds the fault that is planted for it."""
+"""The rules of the rooms: each finds nothing, and finds the fault that is planted for it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from snippets.lab.experiment import chapters
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.html import Html
-from snippets.lab.recording.device import SAMPLE_DEVICE
+from snippets.lab.recording.device import DEFAULT_DEVICE, SAMPLE_DEVICE
 
 SAMPLE_TEXT = "Sample numbers, made up for a preview"
 
@@ -25,7 +25,7 @@ def shown_devices(root: Path, chapter: str, sampled: str) -> tuple[Device, ...]:
     if not sampled or SAMPLE_DEVICE not in (device.name for device in devices):
         return devices
     measured = tuple(device for device in devices if not device.is_sample)
-    return (Device(root, SAMPLE_DEVICE),) if chapter == sampled else measured or devices
+    return (Device(root, SAMPLE_DEVICE),) if chapter == sampled else measured or (Device(root, DEFAULT_DEVICE),)
 
 
 def chapter_of(fence: str) -> str:

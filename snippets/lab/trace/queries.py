@@ -62,8 +62,20 @@ def require_kernels(trace: Trace) -> None:
 
 
 def op_name(activity: GpuActivity) -> str:
-    """Name of the operator that launched an activity, empty where the trace names none."""
+    """Name of the operator that launched an activity, empty where the trace ties it to none."""
     return activity.op.name if activity.op else ""
+
+
+def kernel_names(step: Step) -> str:
+    """Names of the kernels of a step, in their order."""
+    return ", ".join(kernel.name for kernel in step.kernels)
+
+
+def longest_kernel(step: Step) -> GpuActivity:
+    """The kernel of a step that takes longest. Raises `TraceError` for a step without kernels."""
+    if not step.kernels:
+        raise TraceError(f"{step.name} has no kernel")
+    return max(step.kernels, key=lambda kernel: kernel.duration_us)
 
 
 def gpu_names(step: Step) -> str:

@@ -7,14 +7,12 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-import torch
 
-from snippets.attention import model
 from snippets.attention.findings import backends, compiler, written_out
 from snippets.attention.findings.variants import VARIANTS
 from snippets.lab.finding.figure import Figure
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step, TraceError
-from tests.bench import RECORDED, AlteredDevice
+from tests.chapters.altered import RECORDED, AlteredDevice
 from tests.chapters.attention.bench import CLAIMS, FIGURES, measured, text_of, verdict, verdicts
 
 NAIVE, IN_PLACE, MATH, COMPILED = "attention/naive", "attention/in_place", "attention/math", "attention/compiled"
@@ -219,20 +217,6 @@ def test_other_products_in_compiled_code(altered: AlteredDevice) -> None:
 def test_a_call_that_is_not_of_pytorchs_attention(altered: AlteredDevice) -> None:
     altered.ops("attention/decode_compiled", renamed("aten::_scaled_dot_product_cudnn_attention", "aten::bmm"))
     assert (verdict(altered, "O-A21"), measured(altered, "O-A21").value) == ("differs", "none")
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-@pytest.mark.parametrize(("masked", "met"), [(True, 0), (False, 1)])
-def test_inductor_meets_attention_without_a_mask_only(masked: bool, met: int) -> None:
-    from torch._dynamo.utils import counters
-    from torch._inductor.utils import fresh_cache
-
-    q, k, v = (torch.randn(1, 2, 16, 8, dtype=torch.bfloat16) for _ in range(3))
-    torch._dynamo.reset()
-    counters.clear()
-    with torch.no_grad(), fresh_cache():  # code out of the cache counts no patterns
-        torch.compile(model.naive, dynamic=False)(q, k, v, model.future(16, "cpu") if masked else None)
-    assert counters["inductor"]["fuse_attention"] == met
 
 
 @pytest.mark.parametrize(("claim_id", "experiment"), [("O-A6", IN_PLACE), ("O-A20", COMPILED)])

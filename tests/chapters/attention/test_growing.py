@@ -14,7 +14,7 @@ from snippets.attention.findings.variants import VARIANTS
 from snippets.lab.finding.claim import Status
 from snippets.lab.recording.ceilings import LARGE_MATMUL
 from snippets.lab.recording.schema import RecordingError
-from tests.bench import RECORDED, AlteredDevice, constant
+from tests.chapters.altered import RECORDED, AlteredDevice, constant
 from tests.chapters.attention.bench import FIGURES, judged, measured, verdict
 
 replace = msgspec.structs.replace

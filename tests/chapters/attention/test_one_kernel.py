@@ -13,7 +13,7 @@ from snippets.attention.findings.variants import VARIANTS
 from snippets.lab.finding.device import Device
 from snippets.lab.recording.schema import NotRecorded
 from snippets.lab.trace.events import GpuActivity, TraceError
-from tests.bench import RECORDED, AlteredDevice
+from tests.chapters.altered import RECORDED, AlteredDevice
 from tests.chapters.attention.bench import CLAIMS, judged, measured, text_of, verdict, verdicts
 
 HEAD_TENSOR, SCORES, MASK = 2 * 128 * 1024 * 64, 2 * 128 * 1024 * 1024, 1024 * 1024

@@ -80,12 +80,12 @@ def test_turns_draws_every_role_without_an_amount() -> None:
 
 def test_whose_kernel_does_the_second_matmul(device: AlteredDevice) -> None:
     second = FINDINGS.figures["second_product"]
-    device.change_steps("fused_mlp/fused", lambda step: replace(step, activities=forward_step(OURS, OURS).activities))
+    device.steps("fused_mlp/fused", lambda step: replace(step, activities=forward_step(OURS, OURS).activities))
     assert (second(device).value, second(device).conclusive) == ("ours", True)
     last = forward_step(OURS, CUBLAS).activities
-    device.change_steps("fused_mlp/fused", lambda step: replace(step, activities=last), only=0)
+    device.steps("fused_mlp/fused", lambda step: replace(step, activities=last), only=0)
     assert (second(device).value, second(device).conclusive) == ("ours", False)
-    device.change_steps("fused_mlp/fused", lambda step: replace(step, activities=last))
+    device.steps("fused_mlp/fused", lambda step: replace(step, activities=last))
     assert (second(device).value, second(device).conclusive) == ("cuBLAS's", True)
 
 
@@ -100,7 +100,7 @@ def test_whose_kernel_does_the_second_matmul(device: AlteredDevice) -> None:
 )
 def test_a_slower_kernel_flips_the_verdict(device: AlteredDevice, name: str, factor: float, flipped: list[str]) -> None:
     assert set(statuses(device, *flipped)) == {"holds"}
-    device.scale_timings(name, "interleaved", factor)
+    device.scale(name, "interleaved", factor)
     assert set(statuses(device, *flipped)) == {"differs"}
 
 
@@ -120,32 +120,32 @@ def test_an_idea_that_is_worth_something_else_flips_the_verdict(
     assert status(device, claim_id) == "holds"
     times = device["fused_mlp/steps"].data[part]
     changed = {**times, variant: [factor * us for us in times[variant]]}
-    device.change_data("fused_mlp/steps", **{part: changed})
+    device.data("fused_mlp/steps", **{part: changed})
     assert status(device, claim_id) == "differs"
 
 
 def test_a_kernel_that_takes_less_leaves_room_for_a_second(device: AlteredDevice) -> None:
     footprint = device["fused_mlp/resources"].data["pingpong_kernel"]
     smaller = {**footprint, "registers": 80, "shared_bytes": 100_000}
-    device.change_data("fused_mlp/resources", pingpong_kernel=smaller)
+    device.data("fused_mlp/resources", pingpong_kernel=smaller)
     assert FINDINGS.figures["programs_fit"](device) == Figure(2, origin="fused_mlp/resources")
     assert statuses(device, "F24", "F25", "F26") == ["differs"] * 3
 
 
 def test_a_kernel_that_spills_is_not_as_it_should_be(device: AlteredDevice) -> None:
     footprint = device["fused_mlp/resources"].data["gate_up_kernel"]
-    device.change_data("fused_mlp/resources", gate_up_kernel={**footprint, "spills": 4})
+    device.data("fused_mlp/resources", gate_up_kernel={**footprint, "spills": 4})
     assert status(device, "F26") == "differs"
 
 
 def test_an_estimate_that_is_missing_is_not_zero(device: AlteredDevice) -> None:
-    device.change_kernels("fused_mlp/gate_up_stacked", lambda kernel: replace(kernel, occupancy_percent=None))
+    device.kernels("fused_mlp/gate_up_stacked", lambda kernel: replace(kernel, occupancy_percent=None))
     figure = residency.estimated_occupancies(device)
     assert (figure.value, figure.text) == (False, "none and 0 %, computed 12.5 % and 18.8 %")
 
 
 def test_without_quack_there_is_nothing_to_compare(device: AlteredDevice) -> None:
-    device.change_recording("fused_mlp/quack", data={"missing": "No module"})
+    device.record("fused_mlp/quack", data={"missing": "No module"})
     assert statuses(device, "F43", "F44") == ["not measured"] * 2
     with pytest.raises(NotRecorded, match="No module"):
         forward.beside_quack(device)

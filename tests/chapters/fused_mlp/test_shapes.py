@@ -104,7 +104,7 @@ def test_the_choice_is_the_fastest_candidate_wherever_it_stands(device: AlteredD
     put(device, "chosen", **{one: {"gate_up": times}, two: {"gate_up": times}, three: {"gate_up": times}})
     expected = "1: two products; 16: two products; 128: two products"
     assert (measured(device, "F53").value, status(device, "F53")) == (expected, "differs")
-    device.change_data("fused_mlp/chosen", **{three: {"gate_up": {**times, "two products": 9}}})
+    device.data("fused_mlp/chosen", **{three: {"gate_up": {**times, "two products": 9}}})
     assert status(device, "F53") == "holds"
 
 
@@ -167,13 +167,13 @@ def test_training_has_to_beat_every_other(device: AlteredDevice) -> None:
 
 def test_a_kernel_that_only_writes_zeros_is_noticed(device: AlteredDevice) -> None:
     assert (measured(device, "F77").value, status(device, "F77")) == ("0 and 0", "holds")
-    device.change_ops("fused_mlp/training_fused", lambda op: replace(op, name=op.name.replace("addmm", "zero_")))
+    device.ops("fused_mlp/training_fused", lambda op: replace(op, name=op.name.replace("addmm", "zero_")))
     assert (measured(device, "F77").value, status(device, "F77")) == ("1 and 0", "differs")
 
 
 def test_another_kernel_in_the_package_is_noticed(device: AlteredDevice) -> None:
     assert measured(device, "F80").text.startswith("pingpong_kernel, ")
-    device.change_kernels(
+    device.kernels(
         "fused_mlp/kernelized", lambda kernel: replace(kernel, name=kernel.name.replace("pingpong", "pointwise"))
     )
     assert status(device, "F80") == "differs"

@@ -25,7 +25,7 @@ from snippets.lab.trace.averages import key_averages
 from snippets.lab.trace.events import CudaCall, GpuActivity, Step
 from snippets.mlp.findings import choices, costs, fusion
 from snippets.mlp.findings.steps import fused_work
-from tests.bench import AlteredDevice
+from tests.chapters.altered import AlteredDevice
 from tests.lab.samples import BOOK
 
 FINDINGS = findings("mlp")

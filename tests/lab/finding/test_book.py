@@ -147,27 +147,55 @@ def test_every_claim_on_one_device(book: Book, device: Device) -> None:
     ]
 
 
+def measure_in(module: ModuleType, value: int) -> Measure:
+    """A function of a module, as `def` leaves it."""
+
+    def measure(device: Device) -> Figure:
+        return Figure(value)
+
+    measure.__module__ = module.__name__
+    return measure
+
+
 def test_findings_in_parts(book: Book) -> None:
-    first, second = claim(id="M1"), claim(id="M2")
-    parts = (samples.findings(first, gate=first.measure), samples.findings(second, up=second.measure))
-    parts[1].__name__ = second.measure.__module__ = "findings.second"
-    vars(parts[1]).update(imported=first)
+    """A claim and a measure belong to the part that they are written in, and may be imported by another."""
+    first, second = samples.findings(claim(id="M1")), samples.findings(claim(id="M2"))
+    gate, up = measure_in(first, 1), measure_in(second, 2)
+    typed = measure_in(first, 4)
+    typed.__annotations__ = {"_": Device, "return": Figure}  # no text, and whatever the device is called
+    vars(first).update(gate=gate, typed=typed, FIGURES={"doubled": gate})
+    vars(second).update(gate=gate, up=up, first_claim=vars(first)["_0"], _hidden=measure_in(second, 3))
     whole = ModuleType("findings")
-    vars(whole).update(PARTS=parts, PAGE="page", unlisted=claim(id="M3"))
+    vars(whole).update(PARTS=(first, second), PAGE="page", unlisted=claim(id="M3"))
     book(mlp=whole)
-    assert [each.id for each in findings("mlp").claims] == ["M1", "M2"]  # M1 once, though two parts name it
-    assert findings("mlp").figures == {
-        "claim_M1_0": first,
-        "gate": first.measure,
-        "claim_M2_0": second,
-        "up": second.measure,
-    }
+    assert [each.id for each in findings("mlp").claims] == ["M1", "M2"]
+    assert dict(findings("mlp").figures) == {"gate": gate, "typed": typed, "doubled": gate, "up": up}
     assert findings("mlp").page == "page"
-    book(mlp=samples.findings(first))
+    book(mlp=first)
     assert findings("mlp").page == "mlp"
-    vars(whole).update(PARTS=(*parts, samples.findings(gate=first.measure)))
+
+
+def test_a_claim_is_a_figure_by_the_name_of_its_function(book: Book, device: Device) -> None:
+    module = samples.findings()
+    five = claim(measure=measure_in(module, 5))
+    vars(module).update(five_kernels=five)
+    book(mlp=module)
+    assert findings("mlp").claims == (five,)
+    assert figure("mlp.five_kernels", device) == Figure(5)
+
+
+def test_a_name_of_two_figures(book: Book) -> None:
+    first, second = samples.findings(), samples.findings()
+    vars(first).update(gate=measure_in(first, 1))
+    vars(second).update(gate=measure_in(second, 2))
+    whole = ModuleType("findings")
+    vars(whole).update(PARTS=(first, second))
     book(mlp=whole)
     with pytest.raises(ValueError, match=r"^two figures mlp\.gate$"):
+        findings("mlp")
+    vars(first).update(FIGURES={"gate": measure_in(first, 3)})
+    book(mlp=first)
+    with pytest.raises(ValueError, match=r"FIGURES has a 'gate' that is not the function of this name$"):
         findings("mlp")
 
 
@@ -187,44 +215,3 @@ def test_findings_that_do_not_import(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setattr("snippets.__path__", [*sys.modules["snippets"].__path__, str(tmp_path)])
     with pytest.raises(ModuleNotFoundError, match="no_such_package"):
         findings("broken")
-
-
-def _measure(device: Device) -> Figure:
-    return Figure(7)
-
-
-def _typed(device: Device) -> Figure:
-    """As where annotations are no text."""
-    return Figure(8)
-
-
-def test_a_public_measure_is_a_figure_by_its_own_name(book: Book, device: Device) -> None:
-    module = samples.findings(claim(5), short=lambda device: Figure(6))
-    measures = {"kernels": _measure, "_hidden": _measure, "typed": _typed, "imported": samples.environment}
-    _measure.__module__ = _typed.__module__ = "findings"
-    _measure.__annotations__.update({"device": "Device", "return": "Figure"})
-    _typed.__annotations__.update({"device": Device, "return": Figure})
-    vars(module).update(measures)
-    book(mlp=module)
-    assert {name: figure(f"mlp.{name}", device).value for name in findings("mlp").figures} == {
-        "claim_M1_0": 5,
-        "kernels": 7,
-        "short": 6,
-        "typed": 8,
-    }
-
-
-def test_a_claim_that_a_part_imports_is_not_its_own(book: Book) -> None:
-    other = samples.findings(claim(id="L1"))
-    vars(other)["claim_L1_0"].measure.__module__ = "snippets.linear.findings"
-    module = samples.findings(claim())
-    vars(module).update(another=vars(other)["claim_L1_0"])
-    book(mlp=module)
-    assert [each.id for each in findings("mlp").claims] == ["M1"]
-
-
-def test_a_name_for_two_figures_is_an_error(book: Book) -> None:
-    module = samples.findings(claim(5), claim_M1_0=lambda device: Figure(6))
-    book(mlp=module)
-    with pytest.raises(ValueError, match="FIGURES has a 'claim_M1_0' that is not the function of this name"):
-        findings("mlp")

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from snippets.lab.tools.page_rules import fence_problems, section_problems, stray_problems
+from snippets.lab.tools.page_rules import (
+    claim_problems,
+    fence_problems,
+    figure_problems,
+    guess_problems,
+    section_problems,
+    stray_problems,
+)
 from snippets.lab.tools.page_text import fences
+from tests.lab import samples
+from tests.lab.conftest import Book
 
 FENCE = """\
 ```python exec="on" html="on"
@@ -133,3 +142,66 @@ def test_a_number_with_a_unit_is_a_stray(prose: str) -> None:
 )
 def test_what_is_no_stray(prose: str) -> None:
     assert stray_problems("p.md", prose) == []
+
+
+GUESS = """\
+??? question "Guess: how many kernels?"
+
+    ```python exec="on" html="on"
+    from snippets.lab.page import guess_number, show
+    print(show("mlp-guess-kernels", guess_number, "mlp.eager.kernels_per_step", "kernels"))
+    ```
+
+    One for each operator.
+
+Then the page goes on.
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("???", "???", None),
+        ("???", "???+", None),
+        ("??? question", "!!! question", "docs/mlp.md:3: put this guess into a block ??? question"),
+        ("??? question", "??? note", "docs/mlp.md:3: put this guess into a block ??? question"),
+        ("    One for each operator.\n", "", "docs/mlp.md:3: below this guess, in the same block, give the reason"),
+        ("    One for", "One for", "docs/mlp.md:3: below this guess, in the same block, give the reason"),
+        (
+            "from snippets.lab.page import guess_number, show",
+            "from snippets.mlp.findings import ask, show",
+            None,
+        ),
+    ],
+)
+def test_a_guess_is_folded_and_has_its_reason(old: str, new: str, problem: str | None) -> None:
+    assert old in GUESS
+    problems = guess_problems("mlp.md", GUESS.replace(old, new))
+    assert (problems == []) if problem is None else [line[: len(problem)] for line in problems] == [problem]
+
+
+def test_a_guess_of_a_chapters_own_is_known_by_its_id() -> None:
+    own = GUESS.replace("guess_number", "ask")
+    assert guess_problems("mlp.md", own) == []
+    assert len(guess_problems("mlp.md", own.replace("??? question", "!!! question"))) == 1
+
+
+def test_names_in_prose_exist_recorded_or_not(book: Book) -> None:
+    book(mlp=samples.findings(samples.claim(id="M1"), kernels=lambda device: device["mlp/eager"].time()))
+    text = (
+        "# MLP\n\n`#!fig mlp.kernels` and `#!fig mlp.eager.busy_us`, `#!fig mlp.kernles`\n"
+        "`#!fig mlp.eager.buzy_us`, `#!fig mlp.eagre.busy_us`, `#!src M11`\n"
+    )
+    assert [problem.partition(" or ")[0].rstrip("?") for problem in figure_problems("mlp.md", text)] == [
+        "docs/mlp.md:3: #!fig mlp.kernles: no figure 'mlp.kernles'; did you mean mlp.kernels",
+        "docs/mlp.md:4: #!fig mlp.eager.buzy_us: no quantity 'buzy_us'; did you mean busy_us",
+        "docs/mlp.md:4: #!fig mlp.eagre.busy_us: no experiment 'mlp/eagre'; did you mean mlp/eager",
+        "docs/mlp.md:4: #!src M11: no claim 'M11'; did you mean M1",
+    ]
+
+
+def test_a_claim_without_a_verdict_on_its_page(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    book(mlp=samples.findings(samples.claim(id="M1"), samples.claim(id="M2")))
+    monkeypatch.setattr("snippets.lab.tools.page_rules.chapters_with_findings", lambda: ("mlp",))
+    shown = {"mlp.md": 'print(show("mlp-check", verdicts, "M1"))'}
+    assert claim_problems(shown) == ['docs/mlp.md: the claim M2 has no verdict here; add verdicts with "M2" to a fence']

@@ -22,7 +22,9 @@ from snippets.lab.trace.queries import (
     find_op,
     gpu_names,
     idle_us,
+    kernel_names,
     kernel_time_us,
+    longest_kernel,
     op_name,
     require_kernels,
     require_steps,
@@ -650,5 +652,14 @@ def test_gpu_work_has_a_name_and_the_name_of_its_operator() -> None:
     first, _ = read(*two_steps()).steps
     assert gpu_names(first) == "gemm + add"
     assert [op_name(activity) for activity in first.activities] == ["aten::mm", "aten::add"]
-    (fill,) = read(step(2, 0, 10), launch(1, 2), memset(1, 3, 1, 4)).steps[0].activities
-    assert op_name(fill) == ""
+    (lost,) = read(kernel("lost", 1, 3, 1)).activities
+    assert op_name(lost) == ""
+
+
+def test_kernels_have_names_and_one_takes_longest() -> None:
+    first, _ = read(*two_steps()).steps
+    assert (kernel_names(first), longest_kernel(first).name) == ("gemm, add", "gemm")
+    (empty,) = read(step(2, 0, 10)).steps
+    assert kernel_names(empty) == ""
+    with pytest.raises(TraceError, match=r"^ProfilerStep#2 has no kernel$"):
+        longest_kernel(empty)

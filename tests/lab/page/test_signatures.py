@@ -1,0 +1,33 @@
+"""The table of what a page can call is made from the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from snippets.lab.finding.device import Device
+from snippets.lab.page import __all__ as offered
+from snippets.lab.page import page_functions
+from tests.lab.samples import Markup
+
+
+def rows(tmp_path: Path) -> list[list[str]]:
+    content = page_functions(Device(tmp_path, "nvidia-h200"))
+    return [[Markup(cell).text for cell in re.findall(r"<td.*?</td>", row)] for row in content.split("<tr>")[2:]]
+
+
+def test_every_function_of_the_room_is_listed_once(tmp_path: Path) -> None:
+    assert sorted(row[0] for row in rows(tmp_path)) == sorted(set(offered) - {"RooflinePoint"})
+
+
+def test_arguments_are_written_as_a_fence_gives_them(tmp_path: Path) -> None:
+    arguments = {name: arguments for name, arguments, _ in rows(tmp_path)}
+    assert arguments["kernel_table"] == "experiment, caption='', *, work=None"
+    assert arguments["verdicts"] == "*claim_ids"
+    assert arguments["guess_choice"] == "figure_or_claim, *options"
+    assert arguments["ledger_table"] == "none"
+    assert arguments["show"] == "fence, piece, *args, **options"
+
+
+def test_every_function_is_described_by_a_sentence(tmp_path: Path) -> None:
+    assert [name for name, _, text in rows(tmp_path) if len(text) < 20 or not text.endswith(".")] == []
