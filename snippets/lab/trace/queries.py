@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from snippets.lab.trace.events import GpuActivity, Step, Trace, TraceError, by_start
+from snippets.lab.trace.events import CpuOp, GpuActivity, Step, Trace, TraceError, by_start
 
 
 def busy_us(activities: Iterable[GpuActivity]) -> float:
@@ -76,6 +76,19 @@ def longest_kernel(step: Step) -> GpuActivity:
     if not step.kernels:
         raise TraceError(f"{step.name} has no kernel")
     return max(step.kernels, key=lambda kernel: kernel.duration_us)
+
+
+def gpu_names(step: Step) -> str:
+    """GPU work of a step by name, in order: `gemm + add`."""
+    return " + ".join(activity.name for activity in step.activities)
+
+
+def find_op(step: Step, name: str) -> CpuOp:
+    """The first operator or annotation of this name. Raises `TraceError` where a step has none."""
+    op = next((op for op in step.ops if op.name == name), None)
+    if op is None:
+        raise TraceError(f"{step.name} has no {name}")
+    return op
 
 
 def count_launches(step: Step) -> int:
