@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 
-from snippets.fused_mlp.findings.ideas import tuned
+from snippets.fused_mlp.findings.forward import tuned
 from snippets.fused_mlp.findings.traffic import probed
 from snippets.lab.finding import Device, Figure, Measure, Run, at_least, claim, equals, format_value
 from snippets.lab.finding.measure import paired_ratio, share_of_ceiling
@@ -261,9 +261,7 @@ FIGURES: Mapping[str, Measure] = {
     "rows_lost": lambda device: rows_lost(device, "bfloat16"),
     "rows_lost_float16": lambda device: rows_lost(device, "float16"),
     "tall_and_thin": lambda device: over_fastest_other(device, "bfloat16", TALL_AND_THIN),
-    "one_token_copy_share": copy_share_at_one_token,
     "one_token_from_python": lambda device: over(device, "bfloat16", "eager", ONE_TOKEN, "from_python"),
-    "cpu_over_eager": cpu_over_eager,
     "pauses": lambda device: Figure(len(pauses(device, "fused")), origin="fused_mlp/new_shapes"),
     "new_bucket_us": lambda device: first_call_us(device, "fused", 3),
     "very_first_us": lambda device: first_call_us(device, "fused", 0),

@@ -150,7 +150,7 @@ def eager_matmuls_with_max_autotune(device: Device) -> Figure:
     return derived(eager.value == tuned.value and str(eager.value).count(",") == 2, eager, tuned)
 
 
-def own_matmuls(device: Device) -> Figure:
+def own_products(device: Device) -> Figure:
     """How many of the matmuls max-autotune gave to kernels of its own, which it calls templates."""
     own = [call for call in generated_calls(device, "max_autotune") if call.startswith("triton_tem")]
     return Figure(len(own), origin="fused_mlp/generated")
@@ -209,10 +209,5 @@ def generated_kernel(device: Device) -> Html:
 
 FIGURES: Mapping[str, Measure] = {
     "eager_bytes": forward_bytes,
-    "least_bytes": least_bytes,
-    "avoidable": avoidable,
     "saved_by_two": lambda device: saved_percent(device, fused_bytes(device)),
-    "arithmetic_us": arithmetic_us,
-    "rows_that_fit": rows_that_fit,
-    "own_products": own_matmuls,
 }

@@ -7,10 +7,10 @@ import re
 
 import msgspec
 import pytest
-
-from snippets.attention.findings import decoding, training
 from snippets.attention.findings.decoding import DECODE
 from snippets.attention.findings.training import TRAINING
+
+from snippets.attention.findings import decoding, training
 from snippets.lab.trace.events import GpuActivity
 from tests.chapters.altered import RECORDED, AlteredDevice
 from tests.chapters.attention.bench import FIGURES, judged, measured, verdict, verdicts
