@@ -7,6 +7,7 @@ from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
+from snippets.lab.cache import code_key
 from snippets.lab.drawing.svg import HATCHES, PAPER, SERIES, TEXT, WIDTH, canvas, draw
 from snippets.lab.finding import Device, Figure, Measure, TraceError, claim, equals, format_value
 from snippets.lab.html import Cell, Html, code, table
@@ -57,6 +58,7 @@ def turns(_: Device) -> Html:
         description="One group multiplies a tile, then finishes it, and meanwhile the tensor cores are idle. Two "
         "consumers take turns: while one finishes a tile, the other multiplies the next, and the tensor cores always "
         "work. The producer loads ahead of both.",
+        data=code_key(Path(__file__)),
     )
     caption = "Who works when (a scheme, not measured). The numbers are tiles"
     heading = f"<figcaption>{escape(caption)}</figcaption>"

@@ -8,7 +8,9 @@ move. Imports the standard library only, so that any Python can compute a digest
 from __future__ import annotations
 
 import ast
+import glob
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -31,9 +33,16 @@ def is_stale(recording: Recording, sources: Path = SOURCES) -> bool:
 
 def source_digest(chapter: str, sources: Path = SOURCES) -> str:
     """Hash of what a chapter measures, and of the protocol."""
+    stamp = frozenset((path, os.stat(path).st_mtime_ns) for path in glob.iglob(f"{sources}/*/*.py"))
+    return _source_digest(chapter, sources, PROTOCOL, stamp)
+
+
+@lru_cache(maxsize=64)
+def _source_digest(chapter: str, sources: Path, protocol: int, stamp: frozenset[tuple[str, int]]) -> str:
+    """Remembered while no file of any chapter changes, because every recording asks for its chapter's."""
     paths = measured_files(chapter, sources)
     return code_digest(
-        f"protocol {PROTOCOL}", {path.relative_to(sources).as_posix(): path.read_text("utf-8") for path in paths}
+        f"protocol {protocol}", {path.relative_to(sources).as_posix(): path.read_text("utf-8") for path in paths}
     )
 
 
