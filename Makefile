@@ -19,6 +19,9 @@ READY :=
 need = @$(PY) -m tests.environment
 endif
 
+# In two processes, a file in one of them and all that looks at the site in one (tests/conftest.py).
+PYTEST = $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+
 # The first interpreter that will do; looked for only when .venv is made.
 SYSTEM_PYTHON = $(or $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done), \
@@ -59,9 +62,9 @@ chapter: $(READY)  ## lay out a new chapter with a working example: make chapter
 	$(need) docs
 	@$(PY) -m snippets.lab chapter $(if $(findstring command,$(origin NAME)),"$$NAME")
 
-test: $(READY)  ## run the tests (no GPU needed; those of the pages in a browser need Chromium)
+test: $(READY)  ## the quick tests: of the lab, the chapters and the book (no GPU, no browser)
 	$(need) docs test
-	$(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+	$(PYTEST) tests/lab tests/chapters tests/book
 
 lint: $(READY)  ## style, types, GitHub workflows
 	$(need) lint
@@ -79,12 +82,13 @@ record: $(READY)  ## measure on this machine's GPU what is stale or missing: CHA
 	$(need)
 	$(PY) -m snippets.lab record $(if $(FRESH),--fresh) $${CHAPTER-}
 
-check:  ## what a change must pass: lint, docs, no stale recording, no flipped verdict, test
+check:  ## what a change must pass: lint, docs, no stale recording, no flipped verdict, all tests (needs Chromium)
+	$(need) docs test lint
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory docs
 	$(PY) -m snippets.lab list --check
 	$(PY) -m snippets.lab claims --check
-	@$(MAKE) --no-print-directory test
+	$(PYTEST) tests
 
 lock:  ## resolve the ranges of pyproject.toml anew into requirements.lock (KEEP="torch==X.Y.Z" holds one back)
 	@set -e; python="$(SYSTEM_PYTHON)"; \

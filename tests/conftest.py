@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from filelock import FileLock  # comes with torch
 
+SITE = "tests/site/"
 WEIGHTS = pytest.StashKey[list[str]]()
 
 
@@ -20,8 +21,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
     class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            path = nodeid.partition("::")[0]
-            return "site" if path.startswith("tests/site/") else path
+            return SITE if nodeid.startswith(SITE) else nodeid.partition("::")[0]
 
     return Together(config, log)
 
@@ -36,6 +36,7 @@ def _one_gpu_job_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(SITE))  # the longest of what stays together begins first
     needing = [item for item in items if item.get_closest_marker("gpu")]
     if not needing:
         return

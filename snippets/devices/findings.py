@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from snippets.lab.finding import Device, Figure, NotRecorded, at_least, claim, format_value, paired_ratio
@@ -35,9 +36,6 @@ def capture_us(device: Device) -> Figure:
     recordings = load_recordings(device.root, device.name)
     groups = {(each.chapter, each.session, each.capture_s) for each in recordings}
     return Figure(math.fsum(seconds for _, _, seconds in groups) * 1e6, "us", origin=f"{device.name}, all recordings")
-
-
-FIGURES = {"copy_in_graph_over_stream": copy_in_graph_over_stream, "capture_us": capture_us}
 
 
 def sessions_of(root: Path, device: str) -> list[Environment]:
@@ -111,11 +109,5 @@ def _sizes(name: str) -> tuple[int, ...]:
     return tuple(int(size) for size in name.rpartition(" ")[2].split("x") if size.isdigit())
 
 
-def steps_below_roof(device: Device) -> Html:
-    """Steps of the book below a device's roof."""
-    return roofline(device, STEPS, "Steps of this book below their roof")
-
-
-def gpu_and_cpu(device: Device) -> Html:
-    """A step that waits for the CPU and one that does not."""
-    return cpu_gpu_bars(device, {"a linear layer": STEPS["linear"], "an MLP": STEPS["MLP"]}, "Who waits for whom")
+steps_below_roof = partial(roofline, variants=STEPS)
+gpu_and_cpu = partial(cpu_gpu_bars, variants={"a linear layer": "linear/eager", "an MLP": "mlp/eager"})

@@ -68,6 +68,11 @@ def code(text: str, width: int = 60) -> Html:
     return Html(f"<code{title}>{escape(short)}</code>")
 
 
+def bold(text: str, is_best: bool) -> str:
+    """A cell, in bold for the best of a row."""
+    return Html(f"<strong>{escape(text)}</strong>") if is_best else text
+
+
 def details(summary: str, content: str) -> Html:
     """Content folded under a line."""
     return Html(f'<details class="lab-details"><summary>{escape(summary)}</summary>{content}</details>')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snippets.lab.html import Html, cell_html, code, details, table
+from snippets.lab.html import Html, bold, cell_html, code, details, table
 from snippets.lab.trace.text import shortened
 from tests.lab.samples import EVIL, Markup, assert_only_text
 
@@ -22,6 +22,10 @@ from tests.lab.samples import EVIL, Markup, assert_only_text
 )
 def test_cells(cell: object, expected: str) -> None:
     assert cell_html(cell) == expected
+
+
+def test_the_best_of_a_row_is_bold() -> None:
+    assert [cell_html(bold("a < b", is_best)) for is_best in (True, False)] == ["<strong>a &lt; b</strong>", "a &lt; b"]
 
 
 def test_a_table() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from snippets.attention import experiments
+from snippets.attention import experiments, model
 from snippets.lab.capture.checking import relative_error
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.experiment import find
+from tests.chapters.attention.test_model import BF16, COMPILED, attention, drawn, error
 
 SMALL = {"batch": 1, "heads": 2, "tokens": 65, "keys": 65, "head_dim": 64}
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
@@ -34,3 +35,29 @@ def test_what_the_compiler_makes_of_it() -> None:
         "calls": ["extern_kernels.bmm", fused, "extern_kernels.bmm"],
         "kernels": [],
     }
+
+
+@pytest.mark.parametrize(("masked", "met"), [(True, 0), (False, 1)])
+def test_inductor_meets_attention_without_a_mask_only(masked: bool, met: int) -> None:
+    from torch._dynamo.utils import counters
+    from torch._inductor.utils import fresh_cache
+
+    q, k, v = (torch.randn(1, 2, 16, 8, dtype=torch.bfloat16) for _ in range(3))
+    torch._dynamo.reset()
+    counters.clear()
+    with torch.no_grad(), fresh_cache():  # code out of the cache counts no patterns
+        torch.compile(model.naive, dynamic=False)(q, k, v, model.future(16, "cpu") if masked else None)
+    assert counters["inductor"]["fuse_attention"] == met
+
+
+@pytest.mark.parametrize("variant", COMPILED)
+def test_compiled_and_flex_are_exact(variant: str) -> None:
+    """Causal, and a decode step: one query that sees all keys."""
+    torch._dynamo.reset()
+    with torch.no_grad():
+        tensors = drawn(65, 64)
+        found = attention(variant, "cpu", 65)(*tensors)
+        assert error(found, model.reference(*tensors, model.future(65, "cpu"))) < BF16
+        one_query = (tensors[0][:, :, :1].contiguous(), *tensors[1:])
+        found = attention(variant, "cpu", 65, causal=False)(*one_query)
+        assert error(found, model.reference(*one_query)) < BF16

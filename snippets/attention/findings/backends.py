@@ -1,36 +1,23 @@
 """What PyTorch's own backends launch, and why math takes so much more than the naive forward."""
 
-from __future__ import annotations
-
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from snippets.attention.findings.variants import (
-    ONE_KERNEL,
-    VARIANTS,
-    count_and_names,
-    first_of,
-    first_us,
-    kernel_names,
-    op_name,
-    per_variant,
-)
+from snippets.attention.findings.variants import VARIANTS, count_and_names, first_of, first_us, per_variant
 from snippets.lab.finding import Device, Figure, Measure, Run, Source, at_least, at_most, claim, equals, matches
 from snippets.lab.finding.figure import format_value
 from snippets.lab.finding.measure import derived, unpaired_ratio
 from snippets.lab.html import Cell, Html, code, table
-from snippets.lab.page import kernel_name_html
+from snippets.lab.page import Columns, kernel_name_html, variants_table
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import GpuActivity, Step, TraceError
-from snippets.lab.trace.queries import durations_us, kernel_time_us
+from snippets.lab.trace.queries import durations_us, kernel_names, kernel_time_us, longest_kernel, op_name
 
 MATH, NAIVE = "attention/math", "attention/naive"
-MATH_AND_NAIVE = {"math": MATH, "naive": NAIVE}
-BACKENDS = ("math", "efficient", "flash", "cuDNN")
-"""Of PyTorch, as `VARIANTS` calls them."""
 EFFICIENT_KERNEL = "1 kernel: fmha_cutlassF_bf16_aligned_64x64_rf_sm80"
 SERIES_CUDNN = "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_6_128x64x64_4x1x1_cga1x1x1_kernel0_0"
+CUDNN_OF_SM80 = r"1 kernel: cudnn_\w+_sdpa_sm80_flash_fprop_wmma_\w+"
 ROW_CHECK = "looking for rows without a key"
 PURPOSES = {
     "aten::bmm": "the two products",
@@ -110,7 +97,7 @@ def product_kernels(device: Device) -> Figure:
     Names of another generation of libraries; what they stand for is the same. The next claim checks that without
     names, by the types that the products get.
     """
-    return per_variant(device, MATH_AND_NAIVE, lambda step: first_of(step, "aten::bmm").name)
+    return per_variant(device, ("math", "naive"), lambda step: first_of(step, "aten::bmm").name)
 
 
 @claim("O-A7", equals("math float; naive BFloat16"))
@@ -121,7 +108,7 @@ def product_types(device: Device) -> Figure:
         kinds = {kind for op in step.ops if op.name == "aten::bmm" for kind in op.input_types[:2]}
         return " and ".join(sorted(kind.removeprefix("c10::") for kind in kinds))
 
-    return per_variant(device, MATH_AND_NAIVE, types)
+    return per_variant(device, ("math", "naive"), types)
 
 
 @claim("O-A8", at_least(4), scope="timing")
@@ -168,7 +155,7 @@ def softmax_operators(device: Device) -> Figure:
         names = {op.name for op in step.ops}
         return next((name for name in ("aten::_safe_softmax", "aten::softmax") if name in names), "none")
 
-    return per_variant(device, MATH_AND_NAIVE, operator)
+    return per_variant(device, ("math", "naive"), operator)
 
 
 @claim("O-A10", at_least(1.5), scope="timing")
@@ -207,16 +194,6 @@ def _cells(count_and_us: tuple[int, float] | None) -> tuple[Cell, Cell]:
     return (count_and_us[0], format_value(count_and_us[1], "us")) if count_and_us else (None, None)
 
 
-def all_masked(device: Device, keys: int) -> Html:
-    """The softmax of a row that is hidden wholly, computed on the CPU while the page is built; same for all devices."""
-    from snippets.attention.model import nothing_to_see
-
-    plain, safe = (str(result).removeprefix("tensor(").removesuffix(")") for result in nothing_to_see(keys))
-    rows = [[code("scores.softmax(dim=-1)"), plain], [code("torch._safe_softmax(scores, dim=-1)"), safe]]
-    caption = "A row that is hidden wholly, on the CPU while this page was built"
-    return table(caption, ["", "result"], rows, text_columns=2)
-
-
 def launch_calls(step: Step) -> str:
     """The calls that launch a step's kernels, each once."""
     return ", ".join(dict.fromkeys(kernel.launch.name for kernel in step.kernels if kernel.launch))
@@ -239,12 +216,7 @@ def efficient_kernel(device: Device) -> Figure:
     return device["attention/efficient"].per_step(count_and_names)
 
 
-@claim(
-    "A10",
-    matches(r"1 kernel: cudnn_\w+_sdpa_sm80_flash_fprop_wmma_\w+"),
-    scope="this-gpu",
-    source=Source("Part 3", SERIES_CUDNN),
-)
+@claim("A10", matches(CUDNN_OF_SM80), scope="this-gpu", source=Source("Part 3", SERIES_CUDNN))
 def cudnn_kernel(device: Device) -> Figure:
     """The cuDNN backend is one kernel, with sm80 and wmma in its name.
 
@@ -262,39 +234,39 @@ def cudnn_kernel(device: Device) -> Figure:
 def one_kernel_launch_calls(device: Device) -> Figure:
     """cuDNN's and Flex's kernels are launched by calls of the driver, those of efficient and flash by
     cudaLaunchKernel."""
-    return per_variant(device, {name: VARIANTS[name] for name in ONE_KERNEL}, launch_calls)
+    return per_variant(device, ("efficient", "flash", "cuDNN", "Flex"), launch_calls)
 
 
 @claim("O-A13", equals("efficient 4; flash 4; cuDNN 0"))
 def backend_transposes(device: Device) -> Figure:
     """The efficient and the flash backend call four transposes each, the cuDNN backend none."""
-    return per_variant(device, {name: VARIANTS[name] for name in ("efficient", "flash", "cuDNN")}, transposes)
+    return per_variant(device, ("efficient", "flash", "cuDNN"), transposes)
 
 
 @claim("O-A14", equals("says cuDNN, runs cuDNN"), scope="this-gpu")
 def picked_and_ran(device: Device) -> Figure:
     """Where no backend is named, PyTorch picks cuDNN for this shape and runs its kernel."""
     auto = device["attention/auto"].per_step(kernel_names)
-    same = [name for name in BACKENDS if device[VARIANTS[name]].per_step(kernel_names).value == auto.value]
+    backends = ("math", "efficient", "flash", "cuDNN")
+    same = [name for name in backends if device[VARIANTS[name]].per_step(kernel_names).value == auto.value]
     return derived(f"says {auto_picks(device).value}, runs {' or '.join(same) or 'none of them'}", auto)
 
 
 def launches_table(device: Device) -> Html:
     """What each variant launches for one forward: a row each."""
-    rows: list[Sequence[Cell]] = []
-    for heading, experiment in VARIANTS.items():
-        step = device[experiment].step
-        longest = max(step.kernels, key=lambda kernel: kernel.duration_us)
-        ops = sum(not op.is_annotation for op in step.ops)
-        counts = (len(step.kernels), len(step.memcpys), len(step.memsets), ops, transposes(step))
-        rows.append([heading, kernel_name_html(longest.name), code(launch_calls(step)), *counts])
-    head = ["", "longest kernel", "launched by", "kernels", "copies", "fills", "operators", "transposes"]
-    return table("What one forward launches", head, rows, text_columns=3)
+    columns: Columns = {
+        "longest kernel": lambda run: kernel_name_html(longest_kernel(run.step).name),
+        "launched by": lambda run: code(launch_calls(run.step)),
+        "kernels": "kernels_per_step",
+        "copies": "memcpys_per_step",
+        "fills": "memsets_per_step",
+        "operators": "ops_per_step",
+        "transposes": lambda run: transposes(run.step),
+    }
+    return variants_table(device, VARIANTS, "What one forward launches", columns=columns, text_columns=3)
 
 
 FIGURES: Mapping[str, Measure] = {
-    "auto_picks": auto_picks,
-    "math_product": product_in_float32,
     "row_check": lambda device: purpose_percent(device, ROW_CHECK),
     "mask_applied": lambda device: purpose_percent(device, "applying the mask"),
 }

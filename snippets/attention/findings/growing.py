@@ -1,18 +1,16 @@
 """Longer sequences and wider heads: times, memory and rates as they grow."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from snippets.attention.findings.variants import BF16_BYTES, EIGHT, ONE_KERNEL, VARIANTS
+from snippets.attention.findings.variants import EIGHT, ONE_KERNEL, VARIANTS
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals, format_value
 from snippets.lab.finding.measure import unpaired_ratio
-from snippets.lab.html import Cell, Html, details, table
+from snippets.lab.html import Cell, Html, bold, details, table
 from snippets.lab.page import RooflinePoint, roofline_of
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import LARGE_MATMUL
@@ -21,14 +19,11 @@ from snippets.lab.recording.schema import Timing
 SWEPT = {heading: experiment.partition("/")[2] for heading, experiment in EIGHT.items()}
 """As the page calls it -> name in the sweeps over lengths."""
 HEAD_DIMS = (64, 128)
+BF16_BYTES = 2
 FLASH = VARIANTS["flash"]
 """Its session has the ceilings: what is measured as plain data has none of its own."""
 OUT_OF_MEMORY = re.compile(r"out of memory for ([\d.]+) ([KMGT])iB more at (\d+) tokens")
 BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-
-
-class Stopped(LookupError):
-    """A variant that gave nothing at a length, as where it ran out of memory."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +34,14 @@ class Lengths:
     head_dim: int
 
     @property
+    def id(self) -> str:
+        """The experiment."""
+        return f"attention/lengths_{self.head_dim}"
+
+    @property
     def data(self) -> Mapping[int, Mapping[str, Any]]:
         """What `lengths` returned for each number of tokens, the shortest first."""
-        data = self.device[f"attention/lengths_{self.head_dim}"].data
+        data = self.device[self.id].data
         return {int(tokens): data[tokens] for tokens in sorted(data, key=int)}
 
     @property
@@ -53,43 +53,30 @@ class Lengths:
         """What one variant gave at a length."""
         return dict(self.data[tokens]["variants"][SWEPT[heading]])
 
-    def why_stopped(self, heading: str, tokens: int) -> str:
-        """Why a variant stopped; empty where it did not."""
-        return str(self.variant(heading, tokens).get("stopped", ""))
-
-    def is_out_of_memory(self, heading: str, tokens: int) -> bool:
-        """Whether a variant stopped because it asked for more memory than there was."""
-        return OUT_OF_MEMORY.fullmatch(self.why_stopped(heading, tokens)) is not None
-
-    def asked(self, heading: str) -> Figure:
-        """The bytes that a variant asked for when there were no more."""
-        stopped = self.why_stopped(heading, self.longest)
-        match = OUT_OF_MEMORY.fullmatch(stopped)
-        if match is None:
-            raise LookupError(f"{heading} is not out of memory here: {stopped or 'it ran'}")
-        asked = round(float(match[1]) * BINARY[match[2]])
-        return Figure(asked, "bytes", origin=f"attention/lengths_{self.head_dim}, {heading}: {stopped}")
+    def missing_bytes(self, heading: str, tokens: int) -> int | None:
+        """The bytes that a variant asked for when there were no more; None where it did not stop for that."""
+        match = OUT_OF_MEMORY.fullmatch(self.variant(heading, tokens).get("stopped", ""))
+        return round(float(match[1]) * BINARY[match[2]]) if match else None
 
     def _given(self, heading: str, tokens: int, name: str) -> Any:
-        measured = self.variant(heading, tokens)
-        if name not in measured:
-            why = self.why_stopped(heading, tokens) or "it was not measured"
-            raise Stopped(f"{heading} has no {name} at {tokens} tokens: {why}")
-        return measured[name]
+        variant = self.variant(heading, tokens)
+        if name not in variant:
+            why = variant.get("stopped", "it was not measured")
+            raise LookupError(f"{heading} has no {name} at {tokens} tokens: {why}")
+        return variant[name]
 
     def error(self, heading: str, tokens: int) -> float:
-        """Relative error of a variant at a length. Raises `Stopped` where it has none."""
+        """Relative error of a variant at a length."""
         return float(self._given(heading, tokens, "error"))
 
     def timing(self, heading: str, tokens: int) -> Timing:
-        """The interleaved time of a variant at a length. Raises `Stopped` where it has none."""
+        """The interleaved time of a variant at a length."""
         q1, median, q3 = self._given(heading, tokens, "time_us")
         return Timing(median, q1, q3, ())
 
     def time(self, heading: str, tokens: int) -> Figure:
         """The same as a figure."""
-        origin = f"attention/lengths_{self.head_dim}, {heading}, {tokens} tokens"
-        return Figure.from_timing(self.timing(heading, tokens), origin)
+        return Figure.from_timing(self.timing(heading, tokens), f"{self.id}, {heading}, {tokens} tokens")
 
     def growth(self, heading: str, tokens: int) -> Figure:
         """The time of a variant at a length over that at half of it."""
@@ -105,7 +92,7 @@ class Lengths:
     def rate(self, heading: str) -> Figure:
         """FLOP/s of a variant at the longest length."""
         point = self.point(heading, self.longest)
-        return Figure(point.rate, "flop/s", point.quartiles, f"attention/lengths_{self.head_dim}, {heading}")
+        return Figure(point.rate, "flop/s", point.quartiles, f"{self.id}, {heading}")
 
     def product_share(self, heading: str) -> Figure:
         """FLOP/s at the longest length, in percent of a large product's."""
@@ -171,7 +158,7 @@ def out_of_memory(device: Device) -> Figure:
     """At 16,384 tokens math runs out of memory with 64 numbers to a head; with 128, naive and in place do, too."""
     parts = []
     for lengths in sweeps(device):
-        names = [heading for heading in SWEPT if lengths.is_out_of_memory(heading, lengths.longest)]
+        names = [heading for heading in SWEPT if lengths.missing_bytes(heading, lengths.longest)]
         parts.append(f"{lengths.head_dim}: {', '.join(names) or 'none'}")
     return Figure("; ".join(parts), origin="attention/lengths_*, at the longest length")
 
@@ -190,17 +177,21 @@ def wide_naive(device: Device) -> Figure:
 
 def first_out(device: Device) -> Figure:
     """Which variant runs out of memory at the shortest length, the narrower head first."""
-    stops = [
-        (tokens, lengths.head_dim, heading)
-        for lengths in sweeps(device)
-        for tokens in lengths.data
-        for heading in SWEPT
-        if lengths.is_out_of_memory(heading, tokens)
-    ]
-    if not stops:
-        raise LookupError("no way ran out of memory")
-    tokens, head_dim, heading = min(stops, key=lambda stop: stop[:2])
-    return Figure(heading, origin=f"attention/lengths_{head_dim}, at {tokens:,} tokens")
+    narrow, wide = sweeps(device)
+    for tokens in narrow.data:
+        for lengths in (narrow, wide):
+            if out := [heading for heading in SWEPT if lengths.missing_bytes(heading, tokens)]:
+                return Figure(out[0], origin=f"{lengths.id}, at {tokens:,} tokens")
+    raise LookupError("no way ran out of memory")
+
+
+def length_math_asked(device: Device) -> Figure:
+    """The bytes that math asked for at the longest length when there were no more, with the narrower head."""
+    lengths = Lengths(device, 64)
+    asked, variant = lengths.missing_bytes("math", lengths.longest), lengths.variant("math", lengths.longest)
+    if asked is None:
+        raise LookupError(f"math is not out of memory here: {variant.get('stopped', 'it ran')}")
+    return Figure(asked, "bytes", origin=f"{lengths.id}, math: {variant['stopped']}")
 
 
 def scores_bytes(device: Device) -> Figure:
@@ -217,7 +208,7 @@ def lengths_table(device: Device) -> Html:
 
 
 def _times(lengths: Lengths) -> Html:
-    rows: list[Sequence[Cell]] = []
+    rows = []
     for tokens in lengths.data:
         variants = [lengths.variant(heading, tokens) for heading in SWEPT]
         best = min(variant["time_us"][1] for variant in variants if "time_us" in variant)
@@ -225,11 +216,10 @@ def _times(lengths: Lengths) -> Html:
     return table(f"One forward, GPU time, {lengths.head_dim} numbers to a head", ["tokens", *SWEPT], rows)
 
 
-def _time_cell(variant: Mapping[str, Any], best: float) -> Cell:
+def _time_cell(variant: Mapping[str, Any], best: float) -> str:
     if "time_us" not in variant:
         return Html(f'<span title="{escape(variant["stopped"])}">stopped</span>')
-    text = format_value(variant["time_us"][1], "us")
-    return Html(f"<strong>{escape(text)}</strong>") if variant["time_us"][1] == best else text
+    return bold(format_value(variant["time_us"][1], "us"), variant["time_us"][1] == best)
 
 
 def longest_table(device: Device) -> Html:
@@ -239,18 +229,17 @@ def longest_table(device: Device) -> Html:
 
 
 def _at_longest(lengths: Lengths) -> Html:
-    rows = [[heading, *_longest_cells(lengths, heading)] for heading in SWEPT]
+    rows: list[Sequence[Cell]] = []
+    for heading in SWEPT:
+        variant, asked = lengths.variant(heading, lengths.longest), lengths.missing_bytes(heading, lengths.longest)
+        if "time_us" in variant:
+            ratios = (lengths.product_share(heading).text, lengths.growth(heading, lengths.longest).text)
+            rows.append([heading, *ratios, format_value(int(variant["peak_bytes"]), "bytes")])
+        else:
+            why = format_value(asked, "bytes") if asked else variant["stopped"]
+            rows.append([heading, None, None, f"asked for {why} more"])
     caption = f"{lengths.longest:,} tokens, {lengths.head_dim} numbers to a head"
     return table(caption, ["", "FLOP/s, of a product's", "the last doubling", "peak memory"], rows)
-
-
-def _longest_cells(lengths: Lengths, heading: str) -> list[Cell]:
-    measured = lengths.variant(heading, lengths.longest)
-    if "time_us" not in measured:
-        is_out = lengths.is_out_of_memory(heading, lengths.longest)
-        return [None, None, f"asked for {lengths.asked(heading).text if is_out else measured['stopped']} more"]
-    growth = lengths.growth(heading, lengths.longest)
-    return [lengths.product_share(heading).text, growth.text, format_value(int(measured["peak_bytes"]), "bytes")]
 
 
 def climbing(device: Device) -> Html:
@@ -268,7 +257,7 @@ def climbing(device: Device) -> Html:
 
 def wide_heads(device: Device) -> Html:
     """1024 tokens with 64 and with 128 numbers to a head: times, and how they compare."""
-    rows: list[Sequence[Cell]] = []
+    rows = []
     for heading in SWEPT:
         narrow, wide = (lengths.time(heading, 1024).text for lengths in sweeps(device))
         rows.append([heading, narrow, wide, wide_ratio(device, heading).text])
@@ -277,14 +266,7 @@ def wide_heads(device: Device) -> Html:
 
 FIGURES: Mapping[str, Measure] = {
     "length_growth": lambda device: Lengths(device, 64).growth("flash", 16384),
-    "length_first_growth": first_growth,
-    "length_jump": compiled_jump,
-    "length_first_out": first_out,
-    "length_scores": scores_bytes,
-    "length_math_asked": lambda device: Lengths(device, 64).asked("math"),
     "length_share_64": lambda device: Lengths(device, 64).product_share("cuDNN"),
     "length_share_128": lambda device: Lengths(device, 128).product_share("cuDNN"),
-    "length_naive_share": lambda device: Lengths(device, 64).product_share("naive"),
-    "length_wide_naive": wide_naive,
     "length_wide_cudnn": lambda device: wide_ratio(device, "cuDNN"),
 }

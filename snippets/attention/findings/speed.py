@@ -1,22 +1,144 @@
-"""How fast each variant is at one shape, and what it costs CPU and memory."""
-
-from __future__ import annotations
+"""How full the GPU is and how fast each variant is at one shape, and what it costs CPU and memory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from snippets.attention.findings.variants import EIGHT, ONE_KERNEL, VARIANTS
-from snippets.lab.finding import Device, Figure, Measure, Source, between, claim, equals, format_value, quantity
+from snippets.attention.findings.variants import EIGHT, ONE_KERNEL, VARIANTS, first_of
+from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Run, Source, between, claim, equals, matches
+from snippets.lab.finding.figure import format_value
 from snippets.lab.finding.measure import paired_ratio, point_ratio
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import figure_cell
+from snippets.lab.page import Columns, figure_cell, variants_table
 from snippets.lab.page import show as show
+from snippets.lab.trace.events import GpuActivity, Step, TraceError
+from snippets.lab.trace.occupancy import estimate_percent, fits_by, footprint_of, kernel_percent, stocks_of
 
-SERIES_GPU_US = {"in place": 1955.0, "math": 7239.0, "efficient": 277.9, "flash": 146.8, "cuDNN": 186.3}
-"""Part 3's GPU time of a forward on its A100, by backend."""
-SERIES_CPU_US = {"efficient": 117.0, "flash": 138.0, "cuDNN": 214.0}
+NAIVE, FLASH, CUDNN = VARIANTS["naive"], VARIANTS["flash"], VARIANTS["cuDNN"]
+
+
+def only_kernel(step: Step) -> GpuActivity:
+    """The kernel of a step that has one. Raises `TraceError` for any other."""
+    if len(step.kernels) != 1:
+        raise TraceError(f"{step.name} has {len(step.kernels)} kernels instead of one")
+    return step.kernels[0]
+
+
+def occupancy(run: Run) -> Figure:
+    """Computed occupancy of the one kernel of a run."""
+    properties = run.trace.device_properties
+    return run.per_step(lambda step: kernel_percent(only_kernel(step), properties), "%")
+
+
+def arithmetic(step: Step, properties: Mapping[str, int]) -> str:
+    """Registers of a thread times threads of a block, and how many such blocks one stock of registers holds."""
+    registers, _, threads = footprint = footprint_of(only_kernel(step))
+    fit = fits_by(footprint, stocks_of(properties))["registers"]
+    return f"{registers} x {threads} = {registers * threads:,}, {fit} of them fit"
+
+
+def estimated(step: Step) -> str:
+    """The profiler's estimate for the one kernel of a step."""
+    percent = only_kernel(step).occupancy_percent
+    return "none" if percent is None else format_value(percent, "%")
+
+
+def chapter_kernels(device: Device) -> list[tuple[GpuActivity, Mapping[str, int]]]:
+    """Every kernel of the chapter's traces, once for each footprint and estimate, and the properties of its GPU."""
+    kernels = {}
+    for run in (device[f"attention/{name}"] for name in device.recorded_names("attention")):
+        for kernel in run.trace.activities if run.recording.has_trace else ():
+            if kernel.kind == "kernel" and kernel.occupancy_percent is not None:
+                footprint = (kernel.name, kernel.grid, kernel.block, kernel.registers, kernel.shared_memory_bytes)
+                kernels[(*footprint, kernel.occupancy_percent)] = (kernel, run.trace.device_properties)
+    return list(kernels.values())
+
+
+@claim(
+    "A9",
+    equals("pytorch_flash, 13.0 %; 255 x 128 = 32,640, 2 of them fit"),
+    scope="this-gpu",
+    source=Source("Part 3", "pytorch_flash::…, 13 %; 128 x 255 = 32,640, 2 blocks, 8 of 64 warps"),
+)
+def flash_occupancy(device: Device) -> Figure:
+    """The flash backend is one kernel of pytorch_flash, with an estimated occupancy of 13 %: its blocks take
+    255 x 128 registers, and two of them fit."""
+    properties = device[FLASH].trace.device_properties
+
+    def parts(step: Step) -> str:
+        namespace = only_kernel(step).name.removeprefix("void ").partition("::")[0]
+        return f"{namespace}, {estimated(step)}; {arithmetic(step, properties)}"
+
+    return device[FLASH].per_step(parts)
+
+
+@claim("O-A27", matches(r".*, 1 of them fit"), scope="this-gpu")
+def cudnn_registers(device: Device) -> Figure:
+    """As on the A100, one block of cuDNN's kernel takes so many registers that no second one fits beside it."""
+    properties = device[CUDNN].trace.device_properties
+    return device[CUDNN].per_step(lambda step: arithmetic(step, properties))
+
+
+@claim("O-A28", matches(r"cuDNN [^,]*, Flex [^,]*"), scope="this-gpu")
+def zero_estimates(device: Device) -> Figure:
+    """The profiler estimates an occupancy of zero for cuDNN's kernel and for Flex's, which cannot be."""
+    runs = {name: device[VARIANTS[name]] for name in ONE_KERNEL}
+    zeros = [name for name, run in runs.items() if str(run.per_step(estimated).value).startswith("0 ")]
+    computed = ", ".join(f"{name} {occupancy(runs[name]).text}" for name in zeros)
+    return Figure(computed or "none", origin="computed from four traces")
+
+
+@claim("O-A29", equals(100.0), scope="this-gpu")
+def explained_estimates(device: Device) -> Figure:
+    """Computed with the limit that a block has without asking for more shared memory, every estimate of the profiler in
+    this chapter comes out, the zeros too."""
+    kernels = chapter_kernels(device)
+    if not kernels:
+        raise NotRecorded(f"no trace of attention on {device.name}; make record CHAPTER=attention")
+    # The profiler rounds its estimate to a whole percent.
+    errors = [abs(estimate_percent(*each) - (each[0].occupancy_percent or 0)) for each in kernels]
+    fits = sum(error <= 0.5 + 1e-6 for error in errors)
+    return Figure(100 * fits / len(kernels), display=f"{fits} of {len(kernels)}", origin="all traces here")
+
+
+@claim("O-A24", matches(r"(\S+) is the fullest, \1 the slowest"), scope="timing")
+def fullest_and_slowest(device: Device) -> Figure:
+    """Of the ways with one kernel, the one with the highest occupancy is the slowest."""
+    runs = {name: device[VARIANTS[name]] for name in ONE_KERNEL}
+    fullest = max(runs, key=lambda name: occupancy(runs[name]).number)
+    slowest = max(runs, key=lambda name: runs[name].timing().median_us)
+    text = f"{fullest} is the fullest, {slowest} the slowest"
+    return Figure(text, origin="footprints in four traces, and interleaved times")
+
+
+def footprints(device: Device) -> Html:
+    """What one block of a kernel takes, how many fit, and the occupancy: computed, and the profiler's estimate."""
+    rows: list[Sequence[Cell]] = []
+    for heading in ("naive", "math", *ONE_KERNEL):
+        run, has_one = device[VARIANTS[heading]], heading in ONE_KERNEL
+        kernel = only_kernel(run.step) if has_one else first_of(run.step, "aten::bmm")
+        registers, shared_bytes, threads = footprint = footprint_of(kernel)
+        fits, estimate = fits_by(footprint, stocks_of(run.trace.device_properties)), kernel.occupancy_percent
+        computed = format_value(kernel_percent(kernel, run.trace.device_properties), "%")
+        profiled = None if estimate is None else format_value(estimate, "%")
+        name = heading if has_one else f"{heading}, first product"
+        takes = (threads, registers, f"{shared_bytes:,}", fits["registers"], fits.get("shared memory"))
+        rows.append([name, *takes, computed, profiled])
+    head = ["", "threads", "registers", "shared bytes", "fit by registers", "by shared memory", "occupancy", "estimate"]
+    return table("What a block takes of a multiprocessor, and how many fit", head, rows)
+
+
+def default_shared(device: Device) -> Figure:
+    """Shared memory of a block that does not ask for more."""
+    properties = device[CUDNN].trace.device_properties
+    return Figure(int(properties["sharedMemPerBlock"]), "bytes", origin="device properties in the trace")
+
+
+SERIES_GPU_US = {"in_place": 1955.0, "math": 7239.0, "efficient": 277.9, "flash": 146.8, "cudnn": 186.3}
+"""Part 3's GPU time of a forward on its A100, by experiment."""
+SERIES_CPU_US = {"efficient": 117.0, "flash": 138.0, "cudnn": 214.0}
 """Part 3's CPU time of a forward, under the profiler."""
-NAMED = {heading: VARIANTS[heading] for heading in SERIES_CPU_US}
+SERIES_ORDER = "GPU: flash 146.8, cuDNN 186.3, efficient 277.9 µs; CPU: efficient 117, flash 138, cuDNN 214 µs"
+NAMED = {heading: VARIANTS[heading] for heading in ("efficient", "flash", "cuDNN")}
 
 
 def fastest_first(device: Device, variants: Mapping[str, str], kind: str = "interleaved") -> Figure:
@@ -27,9 +149,9 @@ def fastest_first(device: Device, variants: Mapping[str, str], kind: str = "inte
     return Figure(", ".join(names), origin=f"{kind} medians", display=text)
 
 
-def over_a100(device: Device, heading: str) -> Figure:
+def over_a100(run: Run) -> Figure:
     """How many times as fast as the series' A100."""
-    ratio = SERIES_GPU_US[heading] / device[VARIANTS[heading]].timing().median_us
+    ratio = SERIES_GPU_US[run.recording.experiment] / run.timing().median_us
     return Figure(ratio, "x", origin="the series' time over ours")
 
 
@@ -43,14 +165,7 @@ def math_over_in_place(device: Device) -> Figure:
     return paired_ratio(device["attention/math"], device["attention/in_place"])
 
 
-@claim(
-    "A11",
-    equals("flash, cuDNN, efficient"),
-    scope="timing",
-    source=Source(
-        "Part 3", "GPU: flash 146.8, cuDNN 186.3, efficient 277.9 µs; CPU: efficient 117, flash 138, cuDNN 214 µs"
-    ),
-)
+@claim("A11", equals("flash, cuDNN, efficient"), scope="timing", source=Source("Part 3", SERIES_ORDER))
 def backends_in_order(device: Device) -> Figure:
     """On the GPU flash is the fastest backend, then cuDNN, then efficient.
 
@@ -69,7 +184,7 @@ def backends_on_the_cpu(device: Device) -> Figure:
 @claim("O-A31", between(1.8, 2.25), scope="timing")
 def cudnn_gain_over_flash(device: Device) -> Figure:
     """From the series' A100 to this GPU, cuDNN gains about twice as much as flash."""
-    cudnn, flash = (over_a100(device, heading).number for heading in ("cuDNN", "flash"))
+    cudnn, flash = (over_a100(device[experiment]).number for experiment in (CUDNN, FLASH))
     return Figure(cudnn / flash, "x", origin="the series' times over interleaved medians, cuDNN's over flash's")
 
 
@@ -82,7 +197,7 @@ def eight_in_order(device: Device) -> Figure:
 @claim("O-A33", between(1.25, 2.6), scope="timing")
 def naming_cudnn(device: Device) -> Figure:
     """A call that names cuDNN keeps the CPU busy at least a quarter longer than one that lets PyTorch pick it."""
-    return paired_ratio(device["attention/cudnn"], device["attention/auto"], "enqueue")
+    return paired_ratio(device[CUDNN], device["attention/auto"], "enqueue")
 
 
 @claim("O-A34", between(1, 1.1), scope="this-gpu")
@@ -93,40 +208,41 @@ def fused_peak(device: Device) -> Figure:
     return Figure(max(ratios), "x", (min(ratios), max(ratios)), "peak memory over the bytes of the result")
 
 
+def series_cell(run: Run, times_us: Mapping[str, float]) -> Cell:
+    """The series' time of an experiment, if it gave one."""
+    time_us = times_us.get(run.recording.experiment)
+    return None if time_us is None else format_value(time_us, "us")
+
+
 def gpu_times(device: Device) -> Html:
     """Each variant's forward on the GPU beside the series' A100, and the memory that it needs meanwhile."""
-    rows: list[Sequence[Cell]] = []
-    for heading, experiment in VARIANTS.items():
-        run, a100 = device[experiment], SERIES_GPU_US.get(heading)
-        series = format_value(a100, "us") if a100 else None
-        ratio = over_a100(device, heading).text if a100 else None
-        interleaved, *others = (
-            quantity(run, name).text for name in ("interleaved_us", "cold_us", "from_python_us", "peak_memory_bytes")
-        )
-        rows.append([heading, series, interleaved, ratio, *others])
-    head = ["", "series, A100", "warm", "times as fast", "cold", "from Python", "peak memory"]
-    return table("One forward, nine ways: GPU time, time from Python, memory", head, rows)
+    columns: Columns = {
+        "series, A100": lambda run: series_cell(run, SERIES_GPU_US),
+        "warm": "interleaved_us",
+        "times as fast": lambda run: over_a100(run).text if run.recording.experiment in SERIES_GPU_US else None,
+        "cold": "cold_us",
+        "from Python": "from_python_us",
+        "peak memory": "peak_memory_bytes",
+    }
+    caption = "One forward, nine ways: GPU time, time from Python, memory"
+    return variants_table(device, VARIANTS, caption, columns=columns)
 
 
 def cpu_times(device: Device) -> Html:
     """For how long a forward keeps the CPU busy: under the profiler, as the series has it, and without."""
-    rows: list[Sequence[Cell]] = []
-    for heading, experiment in VARIANTS.items():
-        series = SERIES_CPU_US.get(heading)
-        profiled, enqueue = (quantity(device[experiment], name) for name in ("cpu_us", "enqueue_us"))
-        rows.append([heading, format_value(series, "us") if series else None, profiled.text, figure_cell(enqueue)])
-    return table("The CPU's part of a forward", ["", "series, profiled", "profiled", "without the profiler"], rows)
+    columns: Columns = {
+        "series, profiled": lambda run: series_cell(run, SERIES_CPU_US),
+        "profiled": "cpu_us",
+        "without the profiler": lambda run: figure_cell(run.time("enqueue")),
+    }
+    return variants_table(device, VARIANTS, "The CPU's part of a forward", columns=columns)
 
 
 FIGURES: Mapping[str, Measure] = {
+    "occupancy_cudnn": lambda device: occupancy(device[CUDNN]),
     "time_order": lambda device: replace(eight_in_order(device), display=""),
-    "time_naive": lambda device: device["attention/naive"].time(),
-    "time_cudnn": lambda device: device["attention/cudnn"].time(),
-    "time_naive_to_cudnn": lambda device: paired_ratio(device["attention/naive"], device["attention/cudnn"]),
-    "time_cudnn_gain": lambda device: over_a100(device, "cuDNN"),
-    "time_flash_gain": lambda device: over_a100(device, "flash"),
-    "time_naming": naming_cudnn,
-    "time_peak_ratio": lambda device: point_ratio(
-        device["attention/naive"], device["attention/flash"], "peak_memory_bytes"
-    ),
+    "time_naive_to_cudnn": lambda device: paired_ratio(device[NAIVE], device[CUDNN]),
+    "time_cudnn_gain": lambda device: over_a100(device[CUDNN]),
+    "time_flash_gain": lambda device: over_a100(device[FLASH]),
+    "time_peak_ratio": lambda device: point_ratio(device[NAIVE], device[FLASH], "peak_memory_bytes"),
 }

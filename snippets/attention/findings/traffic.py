@@ -1,23 +1,25 @@
-"""What one kernel saves: the bytes that each variant moves, and how near that brings it to the GPU's roofs."""
-
-from __future__ import annotations
+"""What one kernel saves: the bytes that each variant moves. And whether a compiler finds attention by itself."""
 
 import math
 from collections import Counter
 from collections.abc import Mapping
 
-from snippets.attention.findings.variants import BF16_BYTES, ONE_KERNEL, VARIANTS, op_name
-from snippets.lab.finding import Device, Figure, Measure, Run, Source, at_most, between, claim, equals, largest
+from snippets.attention.findings.variants import ONE_KERNEL, VARIANTS, count_and_names, operations, per_variant
+from snippets.lab.finding import Device, Figure, Measure, Run, Source
+from snippets.lab.finding.claim import at_least, at_most, between, claim, equals, matches
+from snippets.lab.finding.measure import largest, paired_ratio, unpaired_ratio
 from snippets.lab.html import Html
-from snippets.lab.page import RooflinePoint, bytes_moved, roofline_of
+from snippets.lab.page import RooflinePoint, bytes_moved, diff_table, roofline_of
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
 from snippets.lab.recording.schema import RecordingError
 from snippets.lab.trace.events import CpuOp, Step, TraceError
+from snippets.lab.trace.queries import op_name
 from snippets.lab.trace.work import ActivityWork, step_work
 
-NAIVE = VARIANTS["naive"]
+NAIVE, COMPILED = VARIANTS["naive"], VARIANTS["compiled"]
 ELEMENT_BYTES = {"bool": 1, "c10::BFloat16": 2, "float": 4}
+BF16_BYTES = ELEMENT_BYTES["c10::BFloat16"]
 LONG = 4096
 """The sequence length of which the series counts the scores."""
 
@@ -165,12 +167,75 @@ def rooflines(device: Device) -> Html:
     return roofline_of(device, points, caption, ceilings=ceilings)
 
 
+@claim("O-A16", equals(0), scope="this-gpu")
+def patterns_met(device: Device) -> Figure:
+    """Inductor does not find out that the masked function is attention."""
+    count = int(device["attention/compiled_code"].data["fused_attention"])
+    text = f"{count} pattern{'s' * (count != 1)} of attention met"
+    return Figure(count, display=text, origin="Inductor's counter fuse_attention")
+
+
+@claim("O-A17", matches(r"product, triton_per_fused\w*softmax\w*, product"))
+def compiled_operations(device: Device) -> Figure:
+    """The compiled function runs a product, one Triton kernel for all that is between, and a product."""
+    return device[COMPILED].per_step(operations)
+
+
+def are_two_in_both(figure: Figure) -> bool:
+    """Whether naive and compiled have two kernels, the same."""
+    naive, compiled = str(figure.value).removeprefix("naive ").split("; compiled ")
+    return naive == compiled and naive.count(", ") == 1
+
+
+@claim("O-A18", are_two_in_both, scope="this-gpu")
+def compiled_product_kernels(device: Device) -> Figure:
+    """The compiled function multiplies with the same two kernels as the naive one."""
+
+    def products(step: Step) -> str:
+        return ", ".join(kernel.name for kernel in step.kernels if op_name(kernel) == "aten::bmm")
+
+    return per_variant(device, ("naive", "compiled"), products)
+
+
+@claim("O-A19", at_least(4), scope="timing")
+def between_products(device: Device) -> Figure:
+    """The four activities in whose place the compiler's kernel stands took at least four times as long as it does."""
+
+    def between_us(step: Step) -> float:
+        return sum(activity.duration_us for activity in step.activities if op_name(activity) != "aten::bmm")
+
+    return unpaired_ratio(device[NAIVE].per_step(between_us, "us"), device[COMPILED].per_step(between_us, "us"))
+
+
+@claim("O-A20", at_least(2.5), scope="timing")
+def compiled_speedup(device: Device) -> Figure:
+    """Compiling makes the naive forward at least two and a half times as fast."""
+    return paired_ratio(device[NAIVE], device[COMPILED])
+
+
+@claim("O-A21", lambda figure: figure.value != "none", scope="this-gpu")
+def attention_without_mask(device: Device) -> Figure:
+    """Without a mask, Inductor finds attention in the same function and calls PyTorch's own in its place."""
+
+    def own_attention(step: Step) -> str:
+        return next((op.name for op in step.ops if op.name.startswith("aten::_scaled_dot_product")), "none")
+
+    return device["attention/decode_compiled"].per_step(own_attention)
+
+
+@claim("O-A22", matches(r"1 kernel: triton_tem_fused_flex_attention.*"))
+def flex_kernel(device: Device) -> Figure:
+    """FlexAttention is one kernel, generated from Inductor's template for it."""
+    return device["attention/flex"].per_step(count_and_names)
+
+
+def compiled_diff(device: Device) -> Html:
+    """What compiling changes in a naive step, kernel by kernel."""
+    variants, caption = {"naive": NAIVE, "compiled": COMPILED}, "From the naive forward to the compiled one"
+    return diff_table(device, variants, caption, work=(attention_bytes, attention_bytes))
+
+
 FIGURES: Mapping[str, Measure] = {
     "score_bytes": lambda device: device[NAIVE].per_step(score_bytes, "bytes"),
-    "least_bytes": least_bytes,
-    "naive_bytes": lambda device: device[NAIVE].per_step(moved_bytes, "bytes"),
-    "naive_over_least": naive_over_least,
-    "compiled_over_least": lambda device: over_least(device["attention/compiled"]),
-    "naive_copy_percent": naive_copy_percent,
-    "one_kernel_copy_percent": one_kernel_copy_percent,
+    "compiled_over_least": lambda device: over_least(device[COMPILED]),
 }

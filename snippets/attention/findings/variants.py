@@ -1,14 +1,16 @@
-"""The variants of the chapter, and what several of its parts ask of their steps."""
-
-from __future__ import annotations
+"""The variants of the chapter, and what the written-out ones launch: as they are, and with the mask in place."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from snippets.lab.finding import Device, Figure, Run, listed
+from snippets.lab.finding import Device, Figure, Measure, Run, Source, at_least, claim, equals, listed
+from snippets.lab.finding.measure import paired_ratio, unpaired_ratio
+from snippets.lab.html import Html
+from snippets.lab.page import show as show
+from snippets.lab.page import timeline
 from snippets.lab.trace.events import GpuActivity, Step, TraceError
+from snippets.lab.trace.queries import op_name
 
-BF16_BYTES = 2
 VARIANTS = {
     "naive": "attention/naive",
     "in place": "attention/in_place",
@@ -25,11 +27,15 @@ EIGHT = {heading: experiment for heading, experiment in VARIANTS.items() if head
 """Without `auto`, which runs one of the others."""
 ONE_KERNEL = ("efficient", "flash", "cuDNN", "Flex")
 """The variants that never write the scores to memory."""
-
-
-def op_name(activity: GpuActivity) -> str:
-    """Name of the operator that launched an activity, empty where the trace ties it to none."""
-    return activity.op.name if activity.op else ""
+NAIVE, IN_PLACE = VARIANTS["naive"], VARIANTS["in place"]
+OPERATIONS = {
+    "aten::bmm": "product",
+    "aten::mul": "scaling",
+    "aten::copy_": "copy",
+    "aten::masked_fill_": "masking",
+    "aten::_softmax": "softmax",
+}
+"""Operator that launches -> what it does in the formula of attention."""
 
 
 def kernels_and_copies(step: Step) -> tuple[GpuActivity, ...]:
@@ -50,19 +56,108 @@ def first_us(run: Run, operator: str) -> Figure:
     return run.per_step(lambda step: first_of(step, operator).duration_us, "us")
 
 
-def kernel_names(step: Step) -> str:
-    """Names of the kernels of a step, in their order."""
-    return ", ".join(kernel.name for kernel in step.kernels)
-
-
 def count_and_names(step: Step) -> str:
     """How many kernels a step runs and their names, without what stands in parentheses or angle brackets."""
     names = ", ".join(re.split(r"[(<]", kernel.name)[0].removeprefix("void ") for kernel in step.kernels)
     return f"{len(step.kernels)} kernel{'s' * (len(step.kernels) != 1)}: {names}"
 
 
-def per_variant(
-    device: Device, variants: Mapping[str, str], of: Callable[[Step], int | str], separator: str = "; "
-) -> Figure:
+def longest_kernel(step: Step) -> GpuActivity:
+    """The kernel of a step that takes longest. Raises `TraceError` for a step without kernels."""
+    if not step.kernels:
+        raise TraceError(f"{step.name} has no kernel; make record CHAPTER=attention")
+    return max(step.kernels, key=lambda kernel: kernel.duration_us)
+
+
+def per_variant(device: Device, headings: Iterable[str], of: Callable[[Step], int | str]) -> Figure:
     """What the steps of several variants show, as `math X; naive Y`."""
-    return listed({heading: device[experiment].per_step(of) for heading, experiment in variants.items()}, separator)
+    return listed({heading: device[VARIANTS[heading]].per_step(of) for heading in headings}, "; ")
+
+
+def operations(step: Step) -> str:
+    """What the kernels and copies of a step do, in order; an operator that is not in `OPERATIONS` by its name."""
+    names = map(op_name, kernels_and_copies(step))
+    return ", ".join(OPERATIONS.get(name, name) for name in names)
+
+
+@claim(
+    "A1",
+    equals("product, scaling, copy, masking, softmax, product"),
+    source=Source("Part 3", "6: matmul, mul, memory copy, masking, softmax, matmul"),
+)
+def naive_operations(device: Device) -> Figure:
+    """A naive forward runs six kernels and copies: product, scaling, copy, masking, softmax, product."""
+    return device[NAIVE].per_step(operations)
+
+
+@claim("A2", equals("product, scaling, masking, softmax, product"), source=Source("Part 3", "5"))
+def in_place_operations(device: Device) -> Figure:
+    """Masking in place removes the copy, and five kernels are left."""
+    return device[IN_PLACE].per_step(operations)
+
+
+@claim("O-A1", equals("aten::masked_fill > aten::clone > aten::copy_"))
+def copy_chain(device: Device) -> Figure:
+    """The copy is the first thing that masked_fill does: it clones its input, then masks the clone in place."""
+
+    def chain(step: Step) -> str:
+        op = first_of(step, "aten::copy_").op
+        return " > ".join(caller.name for caller in (op.chain if op else ()) if not caller.is_annotation)
+
+    return device[NAIVE].per_step(chain)
+
+
+@claim("O-A2", equals("aten::bmm 4 bytes"), scope="this-gpu")
+def one_fill(device: Device) -> Figure:
+    """One fill of four bytes goes before the first product, and no other."""
+    return device[NAIVE].per_step(
+        lambda step: ", ".join(f"{op_name(fill)} {fill.moved_bytes} bytes" for fill in step.memsets) or "none"
+    )
+
+
+@claim("O-A3", at_least(75), scope="timing")
+def not_products(device: Device) -> Figure:
+    """What is not a product takes three quarters of the forward's time on the GPU, or more."""
+
+    def percent(step: Step) -> float:
+        activities = kernels_and_copies(step)
+        products = sum(activity.duration_us for activity in activities if op_name(activity) == "aten::bmm")
+        return 100 * (1 - products / sum(activity.duration_us for activity in activities))
+
+    return device[NAIVE].per_step(percent, "%")
+
+
+@claim("O-A4", at_least(2), scope="timing")
+def masking_over_scaling(device: Device) -> Figure:
+    """The masking kernel takes at least twice as long as the scaling kernel, which moves as many bytes."""
+    return unpaired_ratio(first_us(device[NAIVE], "aten::masked_fill_"), first_us(device[NAIVE], "aten::mul"))
+
+
+@claim("O-A5", equals("scaling vectorized_elementwise_kernel, masking elementwise_kernel"), scope="this-gpu")
+def templates(device: Device) -> Figure:
+    """Scaling runs a vectorized kernel, masking one that is not."""
+
+    def template(step: Step, operator: str) -> str:
+        match = re.match(r"void at::native::(\w+)<", first_of(step, operator).name)
+        return f"{OPERATIONS[operator]} {match[1] if match else 'another'}"
+
+    return device[NAIVE].per_step(lambda step: f"{template(step, 'aten::mul')}, {template(step, 'aten::masked_fill_')}")
+
+
+@claim("O-A6", at_least(1.1), scope="timing")
+def in_place_speedup(device: Device) -> Figure:
+    """Masking in place makes the forward faster by a tenth or more."""
+    return paired_ratio(device[NAIVE], device[IN_PLACE])
+
+
+def three_forwards(device: Device) -> Html:
+    """Naive, in place and flash as pictures on one scale."""
+    variants = {heading: VARIANTS[heading] for heading in ("naive", "in place", "flash")}
+    return timeline(device, variants, "One causal forward, three ways")
+
+
+FIGURES: Mapping[str, Measure] = {
+    "launched": lambda device: device[NAIVE].per_step(lambda step: len(kernels_and_copies(step))),
+    "mask_us": lambda device: first_us(device[NAIVE], "aten::masked_fill_"),
+    "scale_us": lambda device: first_us(device[NAIVE], "aten::mul"),
+}

@@ -1,19 +1,126 @@
-"""The whole forward beside everything else that a user could pick, and beside QuACK's."""
+"""What each idea is worth and what tuning chooses; the whole forward beside all that a user could pick, and QuACK's."""
 
-from __future__ import annotations
+from collections.abc import Mapping, Sequence
 
-from collections.abc import Callable, Mapping, Sequence
-
-from snippets.fused_mlp.findings.halves import variants_table
-from snippets.fused_mlp.findings.ideas import probe_ratio, probe_time
-from snippets.fused_mlp.findings.traffic import BF16_BYTES
-from snippets.lab.finding import Device, Figure, Measure, Run, at_least, at_most, between, claim, equals, format_value
-from snippets.lab.finding.measure import listed, paired_ratio, point_difference, ratio_of_kinds
+from snippets.fused_mlp.findings.traffic import BF16_BYTES, probed
+from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Run, format_value
+from snippets.lab.finding.claim import at_least, at_most, between, claim, equals
+from snippets.lab.finding.measure import listed, paired_ratio, point_difference, ratio_of_kinds, unpaired_ratio
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import figure_cell, kernel_table, timeline
+from snippets.lab.page import Columns, figure_cell, kernel_table, timeline, variants_table
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
+from snippets.lab.trace.queries import op_name
+
+STEPS = {
+    "gate_up": {
+        "hand over early": "two consumers in turns (ours)",
+        "four slots": "four slots instead of six",
+        "groups of eight": "groups of eight tiles instead of one",
+        "stacked": "no turns: the stacked kernel",
+    },
+    "forward": {
+        "ours, launched early": "both products ours, the second launched early",
+        "ours, one after the other": "both ours, one after the other",
+        "cuBLAS down": "the second product by cuBLAS",
+    },
+}
+"""Part of `steps` -> variant -> in words; what the others are compared with stands first."""
+SERIES = "8192x768x3072"
+"""The series' shape, as `chosen` calls it."""
+
+
+def probe_time(run: Run, part: str, variant: str) -> Figure:
+    """Median and quartiles that a probe returned. Raises `NotRecorded` where the machine lacked a package it needs."""
+    if "missing" in run.data:
+        raise NotRecorded(f"{run.id} was recorded without what it compares with: {run.data['missing']}")
+    low, median, high = probed(run, part, variant)
+    return Figure(median, "us", (low, high), f"{run.id}, {part}: {variant}")
+
+
+def probe_ratio(run: Run, part: str, upper: str, lower: str) -> Figure:
+    """Median over median of what a probe timed in turns, and the widest that the quartiles allow."""
+    return unpaired_ratio(probe_time(run, part, upper), probe_time(run, part, lower))
+
+
+def step_ratio(device: Device, part: str, upper: str, lower: str) -> Figure:
+    """The time of one variant of `steps` over that of another."""
+    return probe_ratio(device["fused_mlp/steps"], part, upper, lower)
+
+
+def tuned(device: Device, part: str, shape: str = SERIES) -> dict[str, float]:
+    """Candidate -> microseconds at a shape, the fastest first; `part` is "gate_up" or "forward"."""
+    times: Mapping[str, float] = device["fused_mlp/chosen"].data[shape][part]
+    return dict(sorted(times.items(), key=lambda item: item[1]))
+
+
+@claim("F30", at_least(1.06), scope="timing")
+def worth_of_turns(device: Device) -> Figure:
+    """Taking turns makes the kernel at least 6 % faster than the stacked one."""
+    return step_ratio(device, "gate_up", "stacked", "hand over early")
+
+
+@claim("F32", between(0.97, 1.03), scope="timing")
+def worth_of_slots_and_order(device: Device) -> Figure:
+    """Four slots instead of six, and another order of tiles, change the time by less than 3 %."""
+    ratios = [step_ratio(device, "gate_up", name, "hand over early") for name in ("four slots", "groups of eight")]
+    return max(ratios, key=lambda figure: abs(figure.number - 1))
+
+
+@claim("F35", at_least(1.5), scope="timing")
+def worst_half(device: Device) -> Figure:
+    """The slowest candidate of the first product takes at least one and a half times as long as the fastest."""
+    fastest, *_, slowest = tuned(device, "gate_up").values()
+    return Figure(slowest / fastest, "x", origin="fused_mlp/chosen, the slowest candidate over the fastest")
+
+
+@claim("F36", between(0.95, 1.05), scope="timing")
+def worth_of_early_launch(device: Device) -> Figure:
+    """Launching the second product early changes the forward's time by less than 5 %."""
+    return step_ratio(device, "forward", "ours, one after the other", "ours, launched early")
+
+
+@claim("F37", between(0.94, 1.06), scope="timing")
+def cublas_down_over_ours(device: Device) -> Figure:
+    """In turns, too, the forward takes as long with cuBLAS's second product as with ours, to within 6 %."""
+    return step_ratio(device, "forward", "cuBLAS down", "ours, launched early")
+
+
+@claim("F38", between(0.9, 1.1), scope="timing")
+def cublas_over_ours(device: Device) -> Figure:
+    """For the second product, cuBLAS's kernel and the best of ours are within a tenth of each other."""
+    times = tuned(device, "forward")
+    ours = min(time_us for name, time_us in times.items() if name != "cuBLAS")
+    return Figure(times["cuBLAS"] / ours, "x", origin="fused_mlp/chosen, medians")
+
+
+def steps_table(device: Device) -> Html:
+    """The same work with one idea left out each time, in turns."""
+    first_half = _changed(device, "gate_up", "From x to the hidden tensor, with one idea changed")
+    return Html(first_half + _changed(device, "forward", "The whole forward: what follows the first product"))
+
+
+def _changed(device: Device, part: str, caption: str) -> Html:
+    rows: list[Sequence[Cell]] = []
+    first = next(iter(STEPS[part]))
+    for name, heading in STEPS[part].items():
+        longer = 100 * (step_ratio(device, part, name, first).number - 1)
+        time = figure_cell(probe_time(device["fused_mlp/steps"], part, name))
+        rows.append([heading, time, None if name == first else f"{longer:+.1f} %".replace("-", "−")])
+    return table(caption, ["", "median", "against the first row"], rows)
+
+
+def tuned_table(device: Device) -> Html:
+    """Every candidate at the series' shape, the fastest first."""
+    rows: list[Sequence[Cell]] = []
+    for part, heading in (("gate_up", "first half"), ("forward", "forward")):
+        times = tuned(device, part)
+        fastest = min(times.values())
+        rows += [[heading, name, format_value(us, "us"), format_value(us / fastest, "x")] for name, us in times.items()]
+    caption = "What tuning had to choose from at this shape; the forward's times contain the first half"
+    return table(caption, ["", "candidate", "median", "of the fastest"], rows, text_columns=2)
+
 
 FORWARDS = {
     "eager": "fused_mlp/eager",
@@ -111,14 +218,16 @@ def cpu_over_gpu(device: Device) -> Figure:
     return ratio_of_kinds(device[FORWARDS["ours"]], "enqueue")
 
 
-def second_matmul(device: Device) -> Figure:
+def second_product(device: Device) -> Figure:
     """Whose kernel does the second matmul in our forward; one that an operator of PyTorch launched is cuBLAS's."""
+    return device[FORWARDS["ours"]].per_step(
+        lambda step: "cuBLAS's" if op_name(step.kernels[-1]) == "aten::mm" else "ours"
+    )
 
-    def owner(step: Step) -> str:
-        op = step.kernels[-1].op
-        return "cuBLAS's" if op and op.name == "aten::mm" else "ours"
 
-    return device[FORWARDS["ours"]].per_step(owner)
+def saved_memory_bytes(device: Device) -> Figure:
+    """How much less memory our forward needs at its peak than eager's."""
+    return point_difference(device[FORWARDS["eager"]], device[FORWARDS["ours"]], "peak_memory_bytes")
 
 
 def three_forwards(device: Device) -> Html:
@@ -148,16 +257,16 @@ def kernels_work(step: Step) -> dict[int, tuple[int, int]]:
 def forwards(device: Device) -> Html:
     """Every variant of the whole forward: kernels, times, memory, error."""
     eager = device[FORWARDS["eager"]]
-    columns: Mapping[str, Callable[[Run], Cell]] = {
-        "kernels": lambda run: quantity(run, "kernels_per_step").text,
+    columns: Columns = {
+        "kernels": "kernels_per_step",
         "GPU time, warm": lambda run: figure_cell(run.time()),
         "eager's over it": lambda run: None if run == eager else figure_cell(paired_ratio(eager, run)),
-        "from Python": lambda run: run.time("from_python").text,
-        "CPU alone": lambda run: run.time("enqueue").text,
-        "peak memory": lambda run: quantity(run, "peak_memory_bytes").text,
+        "from Python": "from_python_us",
+        "CPU alone": "enqueue_us",
+        "peak memory": "peak_memory_bytes",
         "error": lambda run: f"{run.point.relative_error:.1e}",
     }
-    return variants_table(device, FORWARDS, "The whole forward, timed in turns", columns)
+    return variants_table(device, FORWARDS, "The whole forward, timed in turns", columns=columns)
 
 
 def beside_quack(device: Device) -> Html:
@@ -175,12 +284,8 @@ def beside_quack(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "second_product": second_matmul,
+    "chosen_forward": lambda device: Figure(next(iter(tuned(device, "forward"))), origin="fused_mlp/chosen"),
     "forward_speedup": lambda device: forward_ratio(device, "eager", "ours"),
     "over_compiled": lambda device: forward_ratio(device, "compiled", "ours"),
     "over_liger": lambda device: forward_ratio(device, "Liger", "ours"),
-    "saved_memory_bytes": lambda device: point_difference(
-        device[FORWARDS["eager"]], device[FORWARDS["ours"]], "peak_memory_bytes", "bytes"
-    ),
-    "cpu_over_gpu": cpu_over_gpu,
 }

@@ -1,18 +1,16 @@
 """In use: errors against float64, training, the package, and the exercises."""
 
-from __future__ import annotations
+from collections.abc import Mapping
 
-from collections.abc import Mapping, Sequence
-
-from snippets.fused_mlp.findings.ideas import probe_time, step_ratio
-from snippets.fused_mlp.findings.shapes import DTYPES, PEERS, Shape, bold, both_types, row_run, shape_name, shapes_in
-from snippets.fused_mlp.findings.single import kernel_names
+from snippets.fused_mlp.findings.forward import probe_time, step_ratio
+from snippets.fused_mlp.findings.shapes import DTYPES, PEERS, Shape, both_types, row_run, shape_name, shapes_in
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals
 from snippets.lab.finding.measure import derived, largest, paired_ratio, point_difference, point_ratio, ratio_of_kinds
-from snippets.lab.html import Cell, Html, table
+from snippets.lab.html import Html, bold, table
 from snippets.lab.page import comparison_table, figure_cell, kernel_bars, kernel_table
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
+from snippets.lab.trace.queries import kernel_names, op_name
 
 SERIES: Shape = (8192, 768, 3072)
 
@@ -61,7 +59,7 @@ def errors_table(device: Device) -> Html:
     """Relative error of every variant against float64, in every row; float16 folded."""
 
     def errors_in(dtype: str) -> Html:
-        rows: list[Sequence[Cell]] = []
+        rows = []
         for shape in shapes_in(device, dtype):
             errors = [row_run(device, dtype, name, shape).point.relative_error for name in PEERS.values()]
             rows.append([shape_name(shape), *(bold(f"{error:.2e}", error == min(errors)) for error in errors)])
@@ -82,7 +80,7 @@ SAVING, RECOMPUTING = TRAINING["ours, saving"], TRAINING["ours, recomputing"]
 
 def zero_fills(step: Step) -> int:
     """How many kernels only write zeros."""
-    return sum(kernel.op is not None and kernel.op.name in ("aten::fill_", "aten::zero_") for kernel in step.kernels)
+    return sum(op_name(kernel) in ("aten::fill_", "aten::zero_") for kernel in step.kernels)
 
 
 @claim("F70", lambda figure: figure.number < 0.99, scope="timing")
@@ -135,7 +133,7 @@ def zero_fill_counts(device: Device) -> Figure:
     return derived(f"{saving.value} and {recomputing.value}", saving, recomputing)
 
 
-def by_memory(device: Device) -> Figure:
+def training_by_memory(device: Device) -> Figure:
     """The variants by the peak memory of a step, the lowest first."""
     peaks: dict[int, list[str]] = {}
     for name, experiment in TRAINING.items():
@@ -166,7 +164,7 @@ def training_kernels(device: Device) -> Html:
 @claim("F80", equals(True), scope="this-gpu")
 def same_kernels(device: Device) -> Figure:
     """The plain module with the package's forward begins with our own module's kernel, and runs as many."""
-    ours, packaged = (kernel_names(device[f"fused_mlp/{name}"]) for name in ("fused", "kernelized"))
+    ours, packaged = (device[f"fused_mlp/{name}"].per_step(kernel_names) for name in ("fused", "kernelized"))
     # which kernel does the second matmul is each tuning's own choice
     firsts = [(names[0], len(names)) for names in (str(figure.value).split(", ") for figure in (ours, packaged))]
     return derived(firsts[0] == firsts[1], ours, packaged, display=f"{packaged.value}, ours {ours.value}")
@@ -215,26 +213,16 @@ def activations(device: Device) -> Html:
 
 
 def _steps(device: Device, part: str, variants: Mapping[str, str], caption: str) -> Html:
-    run = device["fused_mlp/steps"]
-    rows: list[Sequence[Cell]] = [
-        [heading, figure_cell(probe_time(run, part, name))] for heading, name in variants.items()
-    ]
+    times = {heading: probe_time(device["fused_mlp/steps"], part, name) for heading, name in variants.items()}
+    rows = [[heading, figure_cell(time)] for heading, time in times.items()]
     return table(caption, ["", "gate, up and activation, warm"], rows)
 
 
 FIGURES: Mapping[str, Measure] = {
     "error_of_eager": lambda device: error_ratio(device, "fused", "eager"),
-    "error_of_rounding": error_of_rounding,
     "training_speedup": lambda device: paired_ratio(device[TRAINING["eager"]], device[SAVING]),
-    "training_by_memory": by_memory,
-    "recompute_ratio": recomputing_over_saving,
-    "recompute_saves": lambda device: point_difference(
-        device[SAVING], device[RECOMPUTING], "peak_memory_bytes", "bytes"
-    ),
-    "training_from_python": from_python_over_eager,
+    "recompute_saves": lambda device: point_difference(device[SAVING], device[RECOMPUTING], "peak_memory_bytes"),
     "training_cpu_over_gpu": lambda device: ratio_of_kinds(device[SAVING], "enqueue"),
-    "hand_over_ratio": late_hand_over,
-    "erf_ratio": erf_over_tanh,
     "silu_ratio": lambda device: step_ratio(device, "activation", "silu", "none"),
     "tanh_ratio": lambda device: step_ratio(device, "activation", "gelu_tanh", "none"),
 }

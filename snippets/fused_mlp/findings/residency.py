@@ -1,18 +1,29 @@
-"""What the three kernels take of a multiprocessor, how many programs fit, and how their tiles divide among these."""
-
-from __future__ import annotations
+"""Who works when in the kernels; what they take of a multiprocessor, how many programs fit, and how tiles divide."""
 
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from html import escape
+from typing import TYPE_CHECKING, NamedTuple
 
+from snippets.lab.drawing.svg import HATCHES, PAPER, SERIES, TEXT, WIDTH, canvas, draw
 from snippets.lab.finding import Device, Figure, Measure, TraceError, claim, equals, format_value
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import GpuActivity, Step
+from snippets.lab.trace.occupancy import WARP, Footprint, Stocks, fits_by, footprint_of, occupancy_percent
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
+
+_LEFT, _MULTIPLY, _FINISH, _AHEAD = 100, 66, 46, 18
+_ROW, _BAR = 24, 20
+_HEIGHT = 12 * _ROW
+LOADS, MULTIPLIES, FINISHES = 2, 0, 1
+"""Indices in the palette."""
+_KEYS = ((LOADS, "loads blocks"), (MULTIPLIES, "multiplies"), (FINISHES, "finishes: activation, rounding, store"))
 FOOTPRINTS = {
     "gated_activation_kernel": "fused_mlp/pointwise_fused",
     "gate_up_kernel": "fused_mlp/gate_up_stacked",
@@ -25,50 +36,96 @@ DOWN_TILE = (128, 128)
 ROLE_REGISTERS = (240, 240, 24)
 """Of a thread of consumer 0, of consumer 1, and of the producer."""
 LIMITS = ("registers", "threads", "shared memory")
-WARP = 32
-REGISTER_UNIT, PARTITIONS = 8, 4
-"""Registers of a thread are handed out by eights, and each quarter of a multiprocessor has its own stock of them."""
-SHARED_UNIT_BYTES, RESERVED_SHARED_BYTES = 128, 1024
-"""Shared memory is handed out in units; of each program's, the driver keeps some for itself."""
 
 
-class Footprint(NamedTuple):
-    """What a program takes of its multiprocessor."""
+class Bar(NamedTuple):
+    """One role at one tile."""
 
-    registers: int
-    """Of a thread."""
-    shared_bytes: int
-    warps: int
-
-
-def residents(footprint: Footprint, limits: Mapping[str, int]) -> dict[str, int]:
-    """How many programs fit on a multiprocessor at a time, by each of its limits.
-
-    `limits` are "registers", "shared_bytes" and "threads" of one multiprocessor. A program without shared memory is not
-    limited by it.
-    """
-    of_warp = math.ceil(footprint.registers / REGISTER_UNIT) * REGISTER_UNIT * WARP
-    warps = limits["registers"] // PARTITIONS // of_warp * PARTITIONS
-    shared = math.ceil(footprint.shared_bytes / SHARED_UNIT_BYTES) * SHARED_UNIT_BYTES + RESERVED_SHARED_BYTES
-    counts = {"registers": warps // footprint.warps, "threads": limits["threads"] // (WARP * footprint.warps)}
-    return counts | ({"shared memory": limits["shared_bytes"] // shared} if footprint.shared_bytes else {})
+    left: float
+    width: float
+    kind: int
+    tile: int
 
 
-def occupancy_percent(footprint: Footprint, limits: Mapping[str, int]) -> float:
-    """Share of a multiprocessor's thread slots that such programs fill."""
-    return 100 * min(residents(footprint, limits).values()) * footprint.warps * WARP / limits["threads"]
+def turns(_: Device) -> Html:
+    """The picture; of every device the same."""
+    drawing = draw(
+        _HEIGHT,
+        _paint,
+        ident="fused-mlp-turns",
+        title="Who works when: one group of warps, and two consumers in turns",
+        description="One group multiplies a tile, then finishes it, and meanwhile the tensor cores are idle. Two "
+        "consumers take turns: while one finishes a tile, the other multiplies the next, and the tensor cores always "
+        "work. The producer loads ahead of both.",
+    )
+    caption = "Who works when (a scheme, not measured). The numbers are tiles"
+    heading = f"<figcaption>{escape(caption)}</figcaption>"
+    return Html(f'<figure class="chart" data-search-exclude>{heading}{drawing}</figure>')
 
 
-def limits_of(device: Device) -> Mapping[str, int]:
-    """Registers, shared memory and threads of one multiprocessor."""
-    limits: Mapping[str, int] = device["fused_mlp/resources"].data["device"]
-    return limits
+def _lanes() -> list[tuple[str, list[Bar]]]:
+    """Heading and bars of each row; a row without bars is a title."""
+    alone = [Bar(_AHEAD + (_MULTIPLY + _FINISH) * index, _MULTIPLY, MULTIPLIES, index + 1) for index in range(3)]
+    shared = [Bar(_AHEAD + _MULTIPLY * index, _MULTIPLY, MULTIPLIES, index + 1) for index in range(5)]
+    return [
+        ("One group of warps", []),
+        ("loads", [Bar(bar.left - _AHEAD, _MULTIPLY, LOADS, bar.tile) for bar in alone]),
+        ("warps", _with_finish(alone)),
+        ("tensor cores", alone),
+        ("Two consumers in turns", []),
+        ("producer", [Bar(bar.left - _AHEAD, _MULTIPLY, LOADS, bar.tile) for bar in shared]),
+        ("consumer 0", _with_finish(shared[::2])),
+        ("consumer 1", _with_finish(shared[1::2])),
+        ("tensor cores", shared),
+    ]
+
+
+def _with_finish(multiplied: list[Bar]) -> list[Bar]:
+    """Each tile multiplied, then finished by the same warps."""
+    return [part for bar in multiplied for part in (bar, Bar(bar.left + bar.width, _FINISH, FINISHES, bar.tile))]
+
+
+def _paint(picture: "Picture") -> None:
+    axes = canvas(picture, 0, _HEIGHT)
+    lanes = _lanes()
+    for index, (name, bars) in enumerate(lanes):
+        top = index * _ROW + 2
+        axes.text(0, top + TEXT + 2, name, weight="normal" if bars else "bold")
+        for bar in bars:
+            if _LEFT + bar.left + bar.width <= WIDTH:
+                _draw_bar(axes, _LEFT + bar.left, top, bar.width, bar.kind, str(bar.tile))
+    for index, (kind, text) in enumerate(_KEYS, len(lanes)):
+        top = index * _ROW + 4
+        _draw_bar(axes, 0, top, 26, kind, "")
+        axes.text(34, top + TEXT + 2, text)
+
+
+def _draw_bar(axes: "Axes", left: float, top: float, width: float, kind: int, text: str) -> None:
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(
+        Rectangle((left, top), width, _BAR, facecolor=SERIES[kind], edgecolor=PAPER, hatch=HATCHES[kind], linewidth=1.2)
+    )
+    if text:
+        chip = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
+        axes.text(left + width / 2, top + _BAR / 2, text, ha="center", va="center", bbox=chip)
 
 
 def compiled(device: Device, kernel: str) -> Footprint:
     """What a kernel takes as it was compiled."""
     data = device["fused_mlp/resources"].data[kernel]
-    return Footprint(data["registers"], data["shared_bytes"], data["warps"])
+    return Footprint(data["registers"], data["shared_bytes"], WARP * data["warps"])
+
+
+def programs_by(device: Device, kernel: str) -> dict[str, int]:
+    """How many programs of a kernel fit on a multiprocessor at a time, by each of its stocks."""
+    return fits_by(compiled(device, kernel), stocks(device))
+
+
+def stocks(device: Device) -> Stocks:
+    """Registers, shared memory and threads of one multiprocessor."""
+    data = device["fused_mlp/resources"].data["device"]
+    return Stocks(data["registers"], data["shared_bytes"], data["threads"])
 
 
 def launched(device: Device, kernel: str) -> GpuActivity:
@@ -81,7 +138,7 @@ def launched(device: Device, kernel: str) -> GpuActivity:
 
 def occupancy(device: Device, kernel: str) -> Figure:
     """The occupancy that a kernel's registers, shared memory and threads allow."""
-    percent = occupancy_percent(compiled(device, kernel), limits_of(device))
+    percent = occupancy_percent(compiled(device, kernel), stocks(device))
     return Figure(percent, "%", origin="computed from fused_mlp/resources")
 
 
@@ -106,7 +163,7 @@ def hidden_tiles(device: Device, kernel: str) -> int:
 def programs_that_fit(device: Device) -> Figure:
     """One program of the ping-pong kernel takes a multiprocessor for itself: by registers as by shared memory, no
     second one fits."""
-    counts = residents(compiled(device, "pingpong_kernel"), limits_of(device))
+    counts = programs_by(device, "pingpong_kernel")
     display = ", ".join(f"{count} by {limit}" for limit, count in counts.items())
     return Figure(min(counts.values()), display=display, origin="fused_mlp/resources")
 
@@ -123,15 +180,13 @@ def registers_of_roles(device: Device) -> Figure:
 def launched_as_compiled(device: Device) -> Figure:
     """All three kernels were launched with the registers, shared memory and threads they were compiled with, and none
     spills."""
-    same = sum(_is_launched_as_compiled(device, kernel) for kernel in FOOTPRINTS)
+
+    def is_same(kernel: str) -> bool:
+        spills = device["fused_mlp/resources"].data[kernel]["spills"]
+        return footprint_of(launched(device, kernel)) == compiled(device, kernel) and not spills
+
+    same = sum(map(is_same, FOOTPRINTS))
     return Figure(same, display=f"{same} of {len(FOOTPRINTS)}", origin="fused_mlp/resources and three traces")
-
-
-def _is_launched_as_compiled(device: Device, kernel: str) -> bool:
-    activity, footprint = launched(device, kernel), compiled(device, kernel)
-    measured = (activity.registers, activity.shared_memory_bytes or 0, math.prod(activity.block or (0,)))
-    is_same = measured == (footprint.registers, footprint.shared_bytes, WARP * footprint.warps)
-    return is_same and not device["fused_mlp/resources"].data[kernel]["spills"]
 
 
 @claim("F27", equals(True), scope="this-gpu")
@@ -192,7 +247,7 @@ def residency(device: Device) -> Html:
     """What the three kernels take of a multiprocessor, what fits, and how their tiles divide among programs."""
     footprints = [compiled(device, kernel) for kernel in FOOTPRINTS]
     activities = [launched(device, kernel) for kernel in FOOTPRINTS]
-    counts = [residents(footprint, limits_of(device)) for footprint in footprints]
+    counts = [programs_by(device, kernel) for kernel in FOOTPRINTS]
     programs = [math.prod(activity.grid or (0,)) for activity in activities]
     tiles = [hidden_tiles(device, kernel) if kernel in TILES else None for kernel in FOOTPRINTS]
     rows: list[Sequence[Cell]] = [
@@ -221,5 +276,4 @@ def _in_rounds(tiles: int | None, programs: int) -> str | None:
 FIGURES: Mapping[str, Measure] = {
     "programs_fit": lambda device: replace(programs_that_fit(device), display=""),
     "pingpong_occupancy": lambda device: occupancy(device, "pingpong_kernel"),
-    "round_us": round_us,
 }

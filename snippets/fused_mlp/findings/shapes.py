@@ -1,16 +1,13 @@
 """Other shapes: where ours wins and loses, on the GPU and from Python, and what a new shape costs."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from html import escape
 
-from snippets.fused_mlp.findings.ideas import tuned
+from snippets.fused_mlp.findings.forward import tuned
 from snippets.fused_mlp.findings.traffic import probed
 from snippets.lab.finding import Device, Figure, Measure, Run, at_least, claim, equals, format_value
 from snippets.lab.finding.measure import paired_ratio, share_of_ceiling
-from snippets.lab.html import Cell, Html, details, table
+from snippets.lab.html import Html, bold, details, table
 from snippets.lab.page import figure_cell, roofline
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
@@ -147,14 +144,12 @@ def rows_lost(device: Device, dtype: str) -> Figure:
     return Figure(", ".join(map(shape_name, lost(device, dtype))) or "none", origin=f"medians in {dtype}, interleaved")
 
 
-def shape_table(device: Device) -> Html:
-    """Medians of all variants in every row, ours over the fastest other, the fastest in bold; float16 folded."""
-    return both_types(lambda dtype: _times(device, dtype, "interleaved"))
+def shape_table(device: Device, kind: str) -> Html:
+    """Medians of one kind of timing in every row, ours over the fastest other, the fastest in bold; float16 folded.
 
-
-def python_table(device: Device) -> Html:
-    """The same rows launched from Python, and for how long each of our calls keeps the CPU busy; float16 folded."""
-    return both_types(lambda dtype: _times(device, dtype, "from_python"))
+    From Python also for how long each of our calls keeps the CPU busy.
+    """
+    return both_types(lambda dtype: _times(device, dtype, kind))
 
 
 def both_types(table_of: Callable[[str], Html]) -> Html:
@@ -165,7 +160,7 @@ def both_types(table_of: Callable[[str], Html]) -> Html:
 
 def _times(device: Device, dtype: str, kind: str) -> Html:
     is_python = kind == "from_python"
-    rows: list[Sequence[Cell]] = []
+    rows = []
     for shape in shapes_in(device, dtype):
         medians = medians_us(device, dtype, shape, kind)
         best = min(medians, key=medians.__getitem__)
@@ -178,11 +173,6 @@ def _times(device: Device, dtype: str, kind: str) -> Html:
     head = ["tokens x dim x hidden", "ours", "over the fastest other", *headings, *(["ours, CPU"] if is_python else [])]
     when = "from Python, until the GPU is done" if is_python else "on the GPU, warm"
     return table(f"One forward in {dtype}, {when}", head, rows)
-
-
-def bold(text: str, is_best: bool) -> Cell:
-    """A cell, in bold for the best of a row."""
-    return Html(f"<strong>{escape(text)}</strong>") if is_best else text
 
 
 def shape_roofline(device: Device) -> Html:
@@ -248,10 +238,8 @@ def first_calls(device: Device) -> Html:
     data = device["fused_mlp/new_shapes"].data
     titles = {"static": "dynamic=False", "automatic": "default", "fused": "ours"}
     columns = [data[name][calls] for name in titles for calls in ("first_call_ms", "second_call_ms")]
-    rows: list[Sequence[Cell]] = [
-        [tokens, *(format_value(1e3 * ms, "us") for ms in times_ms)]
-        for tokens, *times_ms in zip(data["tokens"], *columns, strict=True)
-    ]
+    calls = zip(data["tokens"], *columns, strict=True)
+    rows = [[tokens, *(format_value(1e3 * ms, "us") for ms in times_ms)] for tokens, *times_ms in calls]
     head = ["tokens", *(heading for title in titles.values() for heading in (f"{title}, first call", "second"))]
     return table("Five numbers of tokens in turn", head, rows)
 
@@ -261,9 +249,7 @@ FIGURES: Mapping[str, Measure] = {
     "rows_lost": lambda device: rows_lost(device, "bfloat16"),
     "rows_lost_float16": lambda device: rows_lost(device, "float16"),
     "tall_and_thin": lambda device: over_fastest_other(device, "bfloat16", TALL_AND_THIN),
-    "one_token_copy_share": copy_share_at_one_token,
     "one_token_from_python": lambda device: over(device, "bfloat16", "eager", ONE_TOKEN, "from_python"),
-    "cpu_over_eager": cpu_over_eager,
     "pauses": lambda device: Figure(len(pauses(device, "fused")), origin="fused_mlp/new_shapes"),
     "new_bucket_us": lambda device: first_call_us(device, "fused", 3),
     "very_first_us": lambda device: first_call_us(device, "fused", 0),

@@ -1,7 +1,5 @@
 """The bytes of a forward, how many of them need not be moved, and why the compiler moves them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -150,7 +148,7 @@ def eager_matmuls_with_max_autotune(device: Device) -> Figure:
     return derived(eager.value == tuned.value and str(eager.value).count(",") == 2, eager, tuned)
 
 
-def own_matmuls(device: Device) -> Figure:
+def own_products(device: Device) -> Figure:
     """How many of the matmuls max-autotune gave to kernels of its own, which it calls templates."""
     own = [call for call in generated_calls(device, "max_autotune") if call.startswith("triton_tem")]
     return Figure(len(own), origin="fused_mlp/generated")
@@ -182,11 +180,9 @@ def traffic_parts(device: Device) -> dict[str, list[tuple[str, int]]]:
     trip_bytes = 2 * hidden_size_bytes(device["fused_mlp/eager"].step)
     parts = {}
     for heading, (measure, tensors) in FORWARDS.items():
-        rest = int(measure(device).value) - trip_bytes * len(tensors)
-        parts[heading] = [
-            ("inputs, weights, result", rest),
-            *((f"{each}, out and back", trip_bytes) for each in tensors),
-        ]
+        trips = [(f"{tensor}, out and back", trip_bytes) for tensor in tensors]
+        rest = int(measure(device).value) - trip_bytes * len(trips)
+        parts[heading] = [("inputs, weights, result", rest), *trips]
     return parts
 
 
@@ -209,10 +205,5 @@ def generated_kernel(device: Device) -> Html:
 
 FIGURES: Mapping[str, Measure] = {
     "eager_bytes": forward_bytes,
-    "least_bytes": least_bytes,
-    "avoidable": avoidable,
     "saved_by_two": lambda device: saved_percent(device, fused_bytes(device)),
-    "arithmetic_us": arithmetic_us,
-    "rows_that_fit": rows_that_fit,
-    "own_products": own_matmuls,
 }

@@ -97,8 +97,8 @@ def _is_measure(value: object, part: ModuleType) -> TypeGuard[Measure]:
     """Whether a module's own function takes a device, nothing else, and returns a figure."""
     if not inspect.isfunction(value) or value.__module__ != part.__name__:
         return False
-    names = {name: getattr(kind, "__name__", kind) for name, kind in value.__annotations__.items()}
-    return names == {"device": "Device", "return": "Figure"}  # text, where a module postpones its annotations
+    kinds = [getattr(kind, "__name__", kind) for kind in value.__annotations__.values()]
+    return kinds == ["Device", "Figure"]  # text, where a module postpones its annotations
 
 
 def _parts(module: ModuleType) -> tuple[ModuleType, ...]:

@@ -81,10 +81,10 @@ def point_ratio(upper: Run, lower: Run, field: str) -> Figure:
     return Figure(value, "x", origin=f"{field}, {upper.id} over {lower.id}")
 
 
-def point_difference(upper: Run, lower: Run, field: str, unit: str = "") -> Figure:
+def point_difference(upper: Run, lower: Run, field: str) -> Figure:
     """A field of one point less that of another, as `point_ratio`."""
     value = getattr(upper.point, field) - getattr(lower.point, field)
-    return Figure(value, unit, origin=f"{field}, {upper.id} less {lower.id}")
+    return Figure(value, "bytes" if field.endswith("bytes") else "", origin=f"{field}, {upper.id} less {lower.id}")
 
 
 def share_of_ceiling(run: Run, name: str, kind: str = "interleaved") -> Figure:

@@ -30,9 +30,18 @@ from snippets.lab.page.kernel_name import kernel_name_html, with_kernel_names
 from snippets.lab.page.ledger import claims_table, ledger_table, status_counts
 from snippets.lab.page.nav import chapter_list
 from snippets.lab.page.signatures import page_functions
-from snippets.lab.page.tables import comparison_table, dispatch_tree, kernel_table, profiler_table, sweep_table
+from snippets.lab.page.tables import (
+    Columns,
+    comparison_table,
+    dispatch_tree,
+    kernel_table,
+    profiler_table,
+    sweep_table,
+    variants_table,
+)
 
 __all__ = [
+    "Columns",
     "RooflinePoint",
     "bytes_moved",
     "chapter_list",
@@ -62,6 +71,7 @@ __all__ = [
     "sweep_table",
     "timeline",
     "timing_bars",
+    "variants_table",
     "verdicts",
     "warning",
     "with_kernel_names",

@@ -19,7 +19,7 @@ from snippets.lab.recording.device import (
     sample_chapter,
     this_device,
 )
-from snippets.lab.recording.digest import is_stale
+from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.loading import load_recording
 from snippets.lab.recording.schema import NotRecorded, NotTimed
 
@@ -94,7 +94,8 @@ def provenance(device: Device, chapter: str) -> Html:
         return missing
     recordings = [load_recording(device.root, device.name, f"{chapter}/{name}") for name in names]
     newest = max(recordings, key=lambda recording: recording.environment.date).environment
-    stale = [recording for recording in recordings if is_stale(recording)]
+    digest = source_digest(chapter)
+    stale = [recording for recording in recordings if recording.digest != digest]
     mode = "stale" if stale else "live" if device.name == this_device() else "replayed"
     installed = {name: version for name, version in newest.versions.items() if version != "not installed"}
     versions = ", ".join(f"{name} {version}" for name, version in installed.items())

@@ -62,7 +62,7 @@ def claims_table(device: Device, chapter: str = "", *, statuses: Sequence[str] =
 
     Without the reasons: those are on the chapter's page, beside the verdicts.
     """
-    judged = [verdict for verdict in verdicts(device) if chapter in ("", verdict.chapter)]
+    judged = [judge(claim, of, device) for of, claim in all_claims().values() if chapter in ("", of)]
     rows = [_row(one, whole=False) for one in judged if not statuses or one.status in statuses]
     caption = f"Claims{f' of {chapter}' if chapter else ''} on {device.short_name}"
     return table(caption, HEAD, rows, text_columns=len(HEAD))

@@ -23,6 +23,8 @@ from snippets.lab.trace.work import KnownWork, step_work
 
 RATES = ("FLOP/s", "bytes/s")
 """Columns that a table of kernels has only where something is known."""
+Columns = Mapping[str, str | Callable[[Run], Cell]]
+"""Heading -> name of a quantity, shown without its spread, or a function of a run."""
 
 
 def kernel_table(
@@ -129,6 +131,30 @@ def comparison_table(
         for heading, name in quantities.items()
     ]
     return table(caption, ["", *variants], rows)
+
+
+def variants_table(
+    device: Device,
+    variants: Mapping[str, str],
+    caption: str,
+    *,
+    columns: Columns,
+    text_columns: int = 1,
+) -> Html:
+    """A row for each variant, as `comparison_table` turned around.
+
+    Args:
+        device: whose recordings.
+        variants: heading of a row -> experiment.
+        caption: what the table shows.
+        columns: heading -> what stands below it.
+        text_columns: how many columns are text, the headings of the rows among them.
+    """
+    rows = [
+        [name, *(quantity(run, of).text if isinstance(of, str) else of(run) for of in columns.values())]
+        for name, run in ((name, device[experiment]) for name, experiment in variants.items())
+    ]
+    return table(caption, ["", *columns], rows, text_columns=text_columns)
 
 
 def sweep_table(

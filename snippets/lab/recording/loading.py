@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,38 +16,52 @@ from snippets.lab.trace.kineto import read_trace
 
 def load_recording(root: Path, device: str, experiment_id: str) -> Recording:
     """Read one recording, checking every field. Raises `RecordingError`."""
-    chapter, _, name = experiment_id.partition("/")
-    path = chapter_folder(root, device, chapter) / f"{name}.json"
-    cure = f"on a machine with this GPU run make record CHAPTER={chapter}"
-    return _load(path, path.stat().st_mtime_ns if path.is_file() else None, experiment_id, device, cure)
+    path = _paths(root, device, experiment_id)[0]
+    try:
+        mtime_ns = os.stat(path).st_mtime_ns
+    except FileNotFoundError:
+        raise NotRecorded(f"no recording {experiment_id!r} for {device}; {_cure(experiment_id)}") from None
+    return _load(path, mtime_ns, experiment_id)
 
 
 @lru_cache(maxsize=512)
-def _load(path: Path, mtime_ns: int | None, experiment_id: str, device: str, cure: str) -> Recording:
-    if mtime_ns is None:
-        raise NotRecorded(f"no recording {experiment_id!r} for {device}; {cure}")
-    recording = parse_recording(path.read_bytes(), path.name, cure)
+def _paths(root: Path, device: str, experiment_id: str) -> tuple[str, str]:
+    """The JSON and the trace of a recording: a build asks 50,000 times."""
+    chapter, _, name = experiment_id.partition("/")
+    stem = chapter_folder(root, device, chapter) / name
+    return f"{stem}.json", f"{stem}.trace.json.gz"
+
+
+@lru_cache(maxsize=512)
+def _load(path: str, mtime_ns: int, experiment_id: str) -> Recording:
+    name, cure = Path(path).name, _cure(experiment_id)
+    recording = parse_recording(Path(path).read_bytes(), name, cure)
     if recording.id != experiment_id:
-        raise RecordingError(f"{path.name} is a recording of {recording.id!r}, not of {experiment_id!r}; {cure}")
+        raise RecordingError(f"{name} is a recording of {recording.id!r}, not of {experiment_id!r}; {cure}")
     return recording
+
+
+def _cure(experiment_id: str) -> str:
+    return f"on a machine with this GPU run make record CHAPTER={experiment_id.partition('/')[0]}"
 
 
 def trace_path(root: Path, device: str, recording: Recording) -> Path:
     """The compressed trace of a recording, for reading or for download."""
-    return chapter_folder(root, device, recording.chapter) / f"{recording.experiment}.trace.json.gz"
+    return Path(_paths(root, device, recording.id)[1])
 
 
 def load_trace(root: Path, device: str, experiment_id: str) -> Trace:
     """The trace of a recording. Raises `NotRecorded` where it has none, `RecordingError`, `TraceError`."""
     recording = load_recording(root, device, experiment_id)
-    path = trace_path(root, device, recording)
-    if not recording.has_trace or not path.is_file():
-        raise NotRecorded(f"{experiment_id} has no trace for {device}; make record CHAPTER={recording.chapter}")
-    return _trace(path, path.stat().st_mtime_ns)
+    path = _paths(root, device, experiment_id)[1]
+    if recording.has_trace:
+        with suppress(FileNotFoundError):
+            return _trace(path, os.stat(path).st_mtime_ns)
+    raise NotRecorded(f"{experiment_id} has no trace for {device}; make record CHAPTER={recording.chapter}")
 
 
 @lru_cache(maxsize=128)
-def _trace(path: Path, mtime_ns: int) -> Trace:
+def _trace(path: str, mtime_ns: int) -> Trace:
     return read_trace(path)
 
 

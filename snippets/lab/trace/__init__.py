@@ -6,6 +6,7 @@ kineto_events.py   which fields of its events are read
 assembly.py        links them: nesting, launches, steps
 queries.py         busy and idle time, whether steps agree, which step to show
 averages.py        what `key_averages()` computes
+occupancy.py       how many blocks of a kernel fit on a multiprocessor
 work.py            FLOPs and bytes of an activity, where the trace tells
 lanes.py           what of a step stands where in time
 alignment.py       two steps aligned, kernel by kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from snippets.lab.trace.events import GpuActivity, Step, Trace, TraceError, by_start
+from snippets.lab.trace.events import CpuOp, GpuActivity, Step, Trace, TraceError, by_start
 
 
 def busy_us(activities: Iterable[GpuActivity]) -> float:
@@ -59,6 +59,36 @@ def require_kernels(trace: Trace) -> None:
             "not swallow the steps; that the work ran on the GPU; that the driver lets this user profile "
             "(CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: load it with NVreg_RestrictProfilingToAdminUsers=0)"
         )
+
+
+def op_name(activity: GpuActivity) -> str:
+    """Name of the operator that launched an activity, empty where the trace ties it to none."""
+    return activity.op.name if activity.op else ""
+
+
+def kernel_names(step: Step) -> str:
+    """Names of the kernels of a step, in their order."""
+    return ", ".join(kernel.name for kernel in step.kernels)
+
+
+def longest_kernel(step: Step) -> GpuActivity:
+    """The kernel of a step that takes longest. Raises `TraceError` for a step without kernels."""
+    if not step.kernels:
+        raise TraceError(f"{step.name} has no kernel")
+    return max(step.kernels, key=lambda kernel: kernel.duration_us)
+
+
+def gpu_names(step: Step) -> str:
+    """GPU work of a step by name, in order: `gemm + add`."""
+    return " + ".join(activity.name for activity in step.activities)
+
+
+def find_op(step: Step, name: str) -> CpuOp:
+    """The first operator or annotation of this name. Raises `TraceError` where a step has none."""
+    op = next((op for op in step.ops if op.name == name), None)
+    if op is None:
+        raise TraceError(f"{step.name} has no {name}")
+    return op
 
 
 def count_launches(step: Step) -> int:

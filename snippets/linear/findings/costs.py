@@ -1,27 +1,15 @@
 """What one layer costs the GPU and the CPU, eager and compiled, at two shapes and with more and more rows."""
 
 from collections.abc import Mapping
+from functools import partial
 
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Run,
-    at_least,
-    at_most,
-    between,
-    claim,
-    derived,
-    equals,
-    format_value,
-    matches,
-    paired_ratio,
-    ratio_of_kinds,
-)
+from snippets.lab.finding import Device, Figure, Run, at_least, at_most, between, claim, equals, format_value, matches
+from snippets.lab.finding.measure import derived, paired_ratio, ratio_of_kinds
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import cpu_gpu_bars, figure_cell, guess_choice, kernel_name_html, regimes, roofline, timeline
 from snippets.lab.page import show as show
-from snippets.lab.trace.queries import busy_us
-from snippets.linear.findings.layer import ending, find_op, input_strides, one_and_the_same, same_work
+from snippets.lab.trace.queries import busy_us, find_op
+from snippets.linear.findings.layer import ending, input_strides, one_and_the_same, same_work
 
 PAIRS = {
     "1024x32→64": ("linear/eager", "linear/compiled"),
@@ -31,6 +19,8 @@ PAIRS = {
 LAYERS = tuple(experiment for pair in PAIRS.values() for experiment in pair)
 SWEEPS = {"eager": "linear/sweep_eager", "compiled": "linear/sweep_compiled"}
 """The wide layer with more and more rows, timed in turns."""
+ROWS = {f"{n:,} row{'s' * (n > 1)}": f"linear/sweep_eager[batch={n}]" for n in (1, 16, 64, 256, 1024, 4096)}
+"""Points of the sweep."""
 MATMULS = ("linear/eager", "linear/eager_wide", "matmul_add/eager_64", "matmul_add/eager_4096", "mlp/eager")
 """Steps with matmuls whose second factor is a transposed view, and others."""
 
@@ -106,7 +96,7 @@ def first_letters(device: Device) -> Figure:
 
 
 @claim("O-L8", at_least(1.2), scope="timing")
-def matrix_to_row_64(device: Device) -> Figure:
+def matrix_to_row(device: Device) -> Figure:
     """At size 64, addmm takes at least a fifth longer on the GPU with a matrix of bias than with a row of it."""
     return paired_ratio(device["matmul_add/matrix_bias_64"], device["matmul_add/row_bias_64"])
 
@@ -148,27 +138,28 @@ def cheaper(device: Device) -> Figure:
     return derived(value, *ratios.values(), display=", ".join(f"{one.text} on {whom}" for whom, one in ratios.items()))
 
 
-def idle(run: Run) -> Figure:
+def idle_share(run: Run) -> Figure:
     """Share of a step of a Python loop in which the GPU has nothing to do."""
     share = 100 * (1 - run.timing().median_us / run.timing("from_python").median_us)
     return Figure(share, "%", origin=f"{run.origin}, 1 - interleaved / from_python")
 
 
 FIGURES = {
-    "cheaper": cheaper,
     "compiled_cpu": lambda device: compiled_to_eager(device, "1024x32→64", "enqueue"),
     "replay": lambda device: ratio_of_kinds(device["linear/eager"], "from_python"),
-    "idle": lambda device: idle(device["linear/eager"]),
-    "idle_wide": lambda device: idle(device["linear/eager_wide"]),
-    "matrix_to_row": matrix_to_row_64,
-    "sixty_four_rows": sixty_four_rows,
+    "idle": lambda device: idle_share(device["linear/eager"]),
+    "idle_wide": lambda device: idle_share(device["linear/eager_wide"]),
 }
 
 
-def row_and_matrix(device: Device) -> Html:
-    """`addmm` with both kinds of bias as pictures on one scale."""
-    kinds = {f"addmm, a {kind} of bias": f"matmul_add/{kind}_bias_64" for kind in ("row", "matrix")}
-    return timeline(device, kinds, "The same operator with two kinds of bias")
+row_and_matrix = partial(
+    timeline, variants={f"addmm, a {kind} of bias": f"matmul_add/{kind}_bias_64" for kind in ("row", "matrix")}
+)
+gpu_and_cpu = partial(
+    cpu_gpu_bars,
+    variants={f"{how}, {at}": one for at, pair in PAIRS.items() for how, one in zip(SWEEPS, pair, strict=True)},
+)
+wide_roofline = partial(roofline, variants=ROWS)
 
 
 def biases(device: Device) -> Html:
@@ -194,12 +185,6 @@ def guess_cheaper(device: Device) -> Html:
     return guess_choice(device, "linear.cheaper", *options)
 
 
-def gpu_and_cpu(device: Device) -> Html:
-    """How long GPU and CPU take for a step, eager and compiled, at both shapes."""
-    steps = {f"{how}, {shape}": one for shape, pair in PAIRS.items() for how, one in zip(SWEEPS, pair, strict=True)}
-    return cpu_gpu_bars(device, steps, "One forward without the profiler: GPU time and CPU time")
-
-
 def guess_letters(device: Device) -> Html:
     """Which letters of a kernel's name follow a layout."""
     return guess_choice(device, "claim:O-L7", "holds=The first of them does", "differs=None of them does")
@@ -217,18 +202,7 @@ def layouts(device: Device) -> Html:
     return table("What the last letters follow", head, rows, text_columns=4)
 
 
-def wide_roofline(device: Device) -> Html:
-    """The work of the wide layer with more and more rows below this GPU's roofs."""
-    steps = {
-        f"{rows:,} row{'s' * (rows > 1)}": f"linear/sweep_eager[batch={rows}]" for rows in (1, 16, 64, 256, 1024, 4096)
-    }
-    return roofline(device, steps, "The wide layer, 1024→4096, from one row to many")
-
-
-def wide_regimes(device: Device) -> Html:
-    """Who waits for whom in the wide layer, over its rows."""
-    caption = "The wide layer, 1024→4096, over its rows"
-    return regimes(device, SWEEPS, caption, size=lambda at: int(at["batch"]), unit="rows")
+wide_regimes = partial(regimes, variants=SWEEPS, size=lambda at: int(at["batch"]), unit="rows")
 
 
 def copies(device: Device) -> Html:

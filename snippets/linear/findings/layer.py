@@ -1,13 +1,19 @@
 """What a forward of one layer is made of: operators, kernels, strides and the names of kernels."""
 
+import json
 from collections.abc import Mapping
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
 
+from snippets.lab.cache import cached, code_key
 from snippets.lab.finding import Device, Figure, Run, Source, TraceError, claim, derived, equals, format_value, matches
 from snippets.lab.finding.claim import Band
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import diff_table, dispatch_tree, guess_choice, timeline
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
+from snippets.lab.trace.queries import find_op, gpu_names
 
 A100_KERNEL = "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_tn_align8"
 OPERATORS = "aten::linear(aten::t(aten::transpose(aten::as_strided)), aten::addmm)"
@@ -23,22 +29,9 @@ def work(step: Step) -> str:
     return f"{len(step.kernels)} kernel{plural}, {len(step.memcpys)} memcpy, {len(step.memsets)} memset"
 
 
-def gpu_names(step: Step) -> str:
-    """GPU work of a step by name, in order."""
-    return " + ".join(activity.name for activity in step.activities)
-
-
 def aten_ops(step: Step) -> str:
     """PyTorch's operators in a step, each once."""
     return ", ".join(dict.fromkeys(op.name for op in step.ops if op.name.startswith("aten::")))
-
-
-def find_op(step: Step, name: str) -> CpuOp:
-    """The first operator of this name. Raises `TraceError` where a step has none."""
-    op = next((op for op in step.ops if op.name == name), None)
-    if op is None:
-        raise TraceError(f"{step.name} has no {name}")
-    return op
 
 
 def work_under(step: Step, name: str) -> list[GpuActivity]:
@@ -88,11 +81,9 @@ def calls(device: Device) -> Figure:
         inner = ", ".join(called(step, child) for child in step.children(op))
         return f"{op.name}({inner})" if inner else op.name
 
-    def under_label(step: Step) -> str:
-        label = step.find_annotation("linear_fwd")
-        return ", ".join(called(step, op) for op in step.children(label)) if label else ""
-
-    return device["linear/eager"].per_step(under_label)
+    return device["linear/eager"].per_step(
+        lambda step: ", ".join(called(step, op) for op in step.children(find_op(step, "linear_fwd")))
+    )
 
 
 @claim("L3", equals(0), source=Source("Part 2", "no kernel, no time on the GPU"))
@@ -138,7 +129,7 @@ def rows_of_compiled(device: Device) -> Figure:
 
 
 @claim("L8", equals(A100_KERNEL), scope="this-gpu", source=Source("Part 2", A100_KERNEL))
-def kernel_of_series(device: Device) -> Figure:
+def kernel(device: Device) -> Figure:
     """The layer's kernel is the CUTLASS one that the series shows.
 
     cuBLAS brings different kernels for different GPUs: a CUTLASS kernel compiled for sm80 there, one of a family called
@@ -230,46 +221,36 @@ def weight_strides(device: Device) -> Figure:
     return device["linear/eager"].per_step(lambda step: str(input_strides(find_op(step, "aten::addmm"), 2)))
 
 
-FIGURES = {
-    "kernel": kernel_of_series,
-    "launched_by": launched_by,
-    "transpose_share": transpose_share,
-    "weight_strides": weight_strides,
-    "new_strides": new_strides,
-}
-
-
 def chains(device: Device) -> Html:
     """What calls what in the eager layer and in the compiled one."""
     return Html("".join(f"<p>{how}:</p>{dispatch_tree(device, one)}" for how, one in VARIANTS.items()))
 
 
-def eager_and_compiled(device: Device) -> Html:
-    """The same layer eager and compiled, as pictures on one scale."""
-    return timeline(device, VARIANTS, "One forward of the layer, eager and compiled")
-
-
-def changed_by_compiling(device: Device) -> Html:
-    """What compiling changes in a step."""
-    return diff_table(device, VARIANTS, "From the eager layer to the compiled one")
+eager_and_compiled = partial(timeline, variants=VARIANTS)
+changed_by_compiling = partial(diff_table, variants=VARIANTS)
 
 
 def strides_table(_: Device) -> Html:
     """What `model.strides()` returns, beside any device: it runs on the CPU while the page is built."""
-    from snippets.linear.model import strides
+    key = ("linear strides", version("torch"), code_key(Path(__file__).parents[1] / "model.py"))
+    return values_table(json.loads(cached(key, _strides)))
 
-    return values_table(strides())
+
+def _strides() -> str:
+    from snippets.linear.model import strides  # imports torch, which takes seconds
+
+    return json.dumps(strides())
 
 
 def values_table(values: Mapping[str, object]) -> Html:
-    """Values by name; a pair of tuples is a shape with its strides."""
+    """Values by name; a pair of sequences is a shape with its strides."""
 
     def text(value: object) -> str:
         match value:
             case bool():
                 return "yes" if value else "no"
-            case (tuple() as shape, tuple() as steps):
-                return f"shape {shape}, strides {steps}"
+            case [[*shape], [*steps]]:
+                return f"shape {tuple(shape)}, strides {tuple(steps)}"
         return str(value)
 
     rows: list[list[Cell]] = [[code(name), text(value)] for name, value in values.items()]

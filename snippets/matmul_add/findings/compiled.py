@@ -1,13 +1,14 @@
 """The matmul's times, and what became of the step when it was compiled: one operator, the way into it, what is left."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from snippets.lab.finding import Device, Figure, Source, at_least, between, claim, equals, format_value
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import diff_table, guess_choice, timeline
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
-from snippets.matmul_add.findings.reading import MATMULS, across, is_unchanged, matmul, names
+from snippets.matmul_add.findings.overhead import MATMULS, across, is_unchanged, matmul, names
 
 GEMM_OF_THE_POST = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nn"
 
@@ -22,7 +23,7 @@ def large_matmul(device: Device) -> Figure:
 
 
 @claim("P27", between(500, 660), scope="timing", source=Source("Part 1", "580 µs"))
-def matmul_times(device: Device) -> Figure:
+def product_4096(device: Device) -> Figure:
     """At 4096 the product takes about 580 µs.
 
     A newer GPU with faster Tensor Cores, that is all. Between GPUs compare rates and shares of a ceiling, not times."""
@@ -35,7 +36,7 @@ def longest_to_shortest(device: Device) -> Figure:
 
     Within one trace the steps agree closely. The product does slow down when it is kept running, because the GPU then
     lowers its clock to stay within its power; a trace of three steps is over before that."""
-    times = matmul_times(device)
+    times = product_4096(device)
     low, high = times.bounds
     return Figure(high / low, "x", origin=times.origin, display=times.spread_text or times.text)
 
@@ -165,8 +166,7 @@ def entry(step: Step) -> str:
 
 
 FIGURES = {
-    "product_4096": matmul_times,
-    "product_rate_4096": lambda device: Figure(rate(matmul_times(device).number), "flop/s"),
+    "product_rate_4096": lambda device: Figure(rate(product_4096(device).number), "flop/s"),
     "entry": lambda device: device["matmul_add/compiled_64_cold"].per_step(entry),
 }
 
@@ -195,13 +195,5 @@ def _time_and_rate(us: float) -> tuple[str, str]:
     return format_value(us, "us"), format_value(rate(us), "flop/s")
 
 
-def fused(device: Device) -> Html:
-    """What became of the eager step's GPU work when the step was compiled."""
-    ways = {"eager": "matmul_add/eager_4096", "compiled": "matmul_add/compiled_4096"}
-    return diff_table(device, ways, "From eager to compiled, at 4096")
-
-
-def entering(device: Device) -> Html:
-    """The small step, eager and compiled, as a picture."""
-    ways = {"Eager": "matmul_add/eager_64_cold", "Compiled": "matmul_add/compiled_64_cold"}
-    return timeline(device, ways, "A step at 64, eager and compiled, on one scale")
+fused = partial(diff_table, variants={"eager": "matmul_add/eager_4096", "compiled": "matmul_add/compiled_4096"})
+entering = partial(timeline, variants={"Eager": "matmul_add/eager_64_cold", "Compiled": "matmul_add/compiled_64_cold"})

@@ -2,31 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from html import escape
 
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Source,
-    TraceError,
-    at_least,
-    between,
-    claim,
-    derived,
-    equals,
-    format_value,
-    paired_ratio,
-    ratio_of_kinds,
-    same,
-    share_of_ceiling,
-)
+from snippets.lab.finding import Device, Figure, Source, TraceError, at_least, between, claim, equals, format_value
+from snippets.lab.finding.measure import paired_ratio, ratio_of_kinds, same, share_of_ceiling
 from snippets.lab.html import Html
 from snippets.lab.page import comparison_table, cpu_gpu_bars, kernel_bars, sweep_table
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
 from snippets.lab.trace.events import GpuActivity, Step
+from snippets.lab.trace.queries import gpu_names
 from snippets.lab.trace.work import step_work
-from snippets.matmul_add.findings.reading import SWEEPS, across, is_unchanged
+from snippets.matmul_add.findings.overhead import SWEEPS, across, is_unchanged
+
+WAYS = {"Eager": "eager", "Compiled": "compiled", "addmm, b a matrix": "matrix_bias", "addmm, b a row": "row_bias"}
+"""How to compute the step -> what the names of its recordings begin with."""
 
 
 def of_copy(device: Device, of: Callable[[GpuActivity], float], unit: str) -> Figure:
@@ -46,13 +37,13 @@ def copy_rate(copy: GpuActivity) -> float:
 
 
 @claim("P42", equals(2 * 4096 * 4096), source=Source("Part 1", "32 MB"))
-def copy_bytes(device: Device) -> Figure:
+def copy_bytes_4096(device: Device) -> Figure:
     """At 4096 the copy moves 32 MiB: all of b."""
     return of_copy(device, lambda copy: copy.moved_bytes or 0, "bytes")
 
 
 @claim("P43", between(25, 41), scope="timing", source=Source("Part 1", "33 µs"))
-def copy_us(device: Device) -> Figure:
+def copy_4096(device: Device) -> Figure:
     """That copy takes about 33 µs.
 
     Memory is about twice as fast here, and so is the copy. Again the time says which GPU it was; the rate and its
@@ -68,10 +59,15 @@ def copy_share(device: Device) -> Figure:
     return Figure(100 * rate.number / ceiling, "%", origin=rate.origin, display=display)
 
 
+def compiled_to_eager(device: Device, size: int, kind: str) -> Figure:
+    """How many times as long a compiled step takes as an eager one."""
+    return paired_ratio(device[f"matmul_add/compiled_{size}"], device[f"matmul_add/eager_{size}"], kind)
+
+
 @claim("P45", between(1.5, 3.5), scope="timing", source=Source("Part 1", "0.2, 0.1, 0.1 ms against 0.1, 0.07, 0.07 ms"))
-def enqueue_4096(device: Device) -> Figure:
+def compiled_enqueue_4096(device: Device) -> Figure:
     """A compiled step costs the CPU about twice as much time as an eager one."""
-    return paired_ratio(device["matmul_add/compiled_4096"], device["matmul_add/eager_4096"], "enqueue")
+    return compiled_to_eager(device, 4096, "enqueue")
 
 
 @claim("P46", equals(True), source=Source("Part 1", "torchinductor_<user>/fxgraph"))
@@ -94,9 +90,9 @@ def copies_in_code(device: Device) -> Figure:
 
 
 @claim("O-M14", between(0.9, 1.1), scope="timing")
-def gpu_time_4096(device: Device) -> Figure:
+def compiled_warm_4096(device: Device) -> Figure:
     """At 4096 compiling changes the GPU's time by less than a tenth."""
-    return paired_ratio(device["matmul_add/compiled_4096"], device["matmul_add/eager_4096"])
+    return compiled_to_eager(device, 4096, "interleaved")
 
 
 def least_bytes(step: Step) -> int:
@@ -108,23 +104,16 @@ def least_bytes(step: Step) -> int:
     return sum(known)
 
 
-def traffic(device: Device, *experiments: str) -> Figure:
-    """The least that a step of each experiment has to move: `201 MB → 101 MB`."""
-    figures = [device[f"matmul_add/{name}"].per_step(least_bytes) for name in experiments]
-    display = " → ".join(format_value(figure.number, "bytes") for figure in figures)
-    return derived(" → ".join(str(figure.value) for figure in figures), *figures, display=display)
-
-
 @claim("O-M22", is_unchanged)
-def traffic_kept(device: Device) -> Figure:
+def compiled_bytes_4096(device: Device) -> Figure:
     """Compiling saves no traffic: at 4096 a compiled step has to move as many bytes as an eager one."""
-    return traffic(device, "eager_4096", "compiled_4096")
+    return across(device, least_bytes, "eager_4096", "compiled_4096", unit="bytes")
 
 
 @claim("O-M15", at_least(1.5), scope="timing")
-def loop_64(device: Device) -> Figure:
+def compiled_launched_64(device: Device) -> Figure:
     """At 64 a loop of compiled steps takes at least half as long again as a loop of eager ones."""
-    return paired_ratio(device["matmul_add/compiled_64"], device["matmul_add/eager_64"], "from_python")
+    return compiled_to_eager(device, 64, "from_python")
 
 
 @claim("O-M16", equals("1 and 1"))
@@ -146,13 +135,13 @@ def row_in_one_kernel(device: Device) -> Figure:
 
 
 @claim("O-M19", at_least(1.03), scope="timing")
-def matrix_to_row(device: Device) -> Figure:
+def matrix_to_row_4096(device: Device) -> Figure:
     """At 4096 a matrix b takes the GPU longer than a row b."""
     return paired_ratio(device["matmul_add/matrix_bias_4096"], device["matmul_add/row_bias_4096"])
 
 
 @claim("O-M20", between(85, 120), scope="timing")
-def row_share(device: Device) -> Figure:
+def row_bias_share_4096(device: Device) -> Figure:
     """A row b is nearly free: at 4096 the step keeps at least 85 % of the rate of a bare product."""
     return share_of_ceiling(device["matmul_add/row_bias_4096"], "matmul 4096x4096x4096")
 
@@ -161,27 +150,17 @@ def row_share(device: Device) -> Figure:
 def same_gpu_work(device: Device) -> Figure:
     """addmm by hand puts the same work on the GPU as compiling does, name by name."""
     ways = device["matmul_add/matrix_bias_4096"], device["matmul_add/compiled_4096"]
-    return same(*(run.per_step(lambda step: " + ".join(one.name for one in step.activities)) for run in ways))
+    return same(*(run.per_step(gpu_names) for run in ways))
 
 
 FIGURES = {
-    "copy_4096": copy_us,
     "copy_rate_4096": lambda device: of_copy(device, copy_rate, "bytes/s"),
     "copy_share_4096": lambda device: replace(copy_share(device), display=""),
-    "copy_bytes_4096": copy_bytes,
-    "compiled_bytes_4096": traffic_kept,
-    "compiled_enqueue_64": lambda device: paired_ratio(
-        device["matmul_add/compiled_64"], device["matmul_add/eager_64"], "enqueue"
-    ),
-    "compiled_enqueue_4096": enqueue_4096,
-    "compiled_launched_64": loop_64,
-    "compiled_warm_4096": gpu_time_4096,
-    "row_bias_share_4096": row_share,
-    "row_bytes_4096": lambda device: traffic(device, "matrix_bias_4096", "row_bias_4096"),
+    "compiled_enqueue_64": lambda device: compiled_to_eager(device, 64, "enqueue"),
+    "row_bytes_4096": lambda device: across(device, least_bytes, "matrix_bias_4096", "row_bias_4096", unit="bytes"),
     "matrix_to_row_64": lambda device: paired_ratio(
         device["matmul_add/matrix_bias_64"], device["matmul_add/row_bias_64"]
     ),
-    "matrix_to_row_4096": matrix_to_row,
 }
 
 
@@ -191,48 +170,35 @@ def generated(device: Device) -> Html:
     return Html(f"<pre><code>{escape(chr(10).join(map(str, lines)))}</code></pre>")
 
 
-def cpu_and_gpu(device: Device) -> Html:
-    """What a step costs the CPU and the GPU, eager and compiled, at both sizes."""
-    ways = [(way, size) for size in (64, 4096) for way in ("eager", "compiled")]
-    steps = {f"{way.capitalize()}, {size}x{size}": f"matmul_add/{way}_{size}" for way, size in ways}
-    return cpu_gpu_bars(device, steps, "What a step costs the GPU and the CPU")
-
-
-def by_kernel(device: Device) -> Html:
-    """What the GPU's time at 4096 is made of, in four ways to compute the step."""
-    ways = {"Eager": "eager", "Compiled": "compiled", "addmm, b a matrix": "matrix_bias", "addmm, b a row": "row_bias"}
-    steps = {heading: f"matmul_add/{name}_4096" for heading, name in ways.items()}
-    return kernel_bars(device, steps, "The GPU's time of a step at 4096, by kernel")
-
-
-def by_hand(device: Device) -> Html:
-    """The small step written in two operators, compiled, and written in one."""
-    ways = {
+cpu_and_gpu = partial(
+    cpu_gpu_bars,
+    variants={f"{way}, {n}x{n}": f"matmul_add/{way.lower()}_{n}" for n in (64, 4096) for way in ("Eager", "Compiled")},
+)
+by_kernel = partial(kernel_bars, variants={way: f"matmul_add/{name}_4096" for way, name in WAYS.items()})
+by_hand = partial(
+    comparison_table,
+    variants={
         "eager": "matmul_add/eager_64",
         "compiled": "matmul_add/compiled_64",
         "addmm by hand": "matmul_add/matrix_bias_64",
-    }
-    quantities = {
+    },
+    quantities={
         "kernels": "kernels_per_step",
         "copies": "memcpys_per_step",
         "operators": "ops_per_step",
         "CPU time to enqueue": "enqueue_us",
         "GPU time, warm": "interleaved_us",
         "peak memory": "peak_memory_bytes",
-    }
-    return comparison_table(device, ways, "One step at 64", quantities=quantities)
-
-
-def graph_gain(device: Device) -> Html:
-    """What a loop of steps takes beside a launch-free replay of them, by size."""
-    return sweep_table(
-        device,
-        {name.lower(): sweep for name, sweep in SWEEPS.items()},
-        "A loop of steps beside the replay of a CUDA graph of them",
-        cells={
-            "loop / replay": lambda run: ratio_of_kinds(run, "from_python").text,
-            "loop": lambda run: run.time("from_python").text,
-            "replay": lambda run: run.time().text,
-        },
-        label=lambda at: str(at["size"]),
-    )
+    },
+)
+graph_gain = partial(
+    sweep_table,
+    variants={name.lower(): sweep for name, sweep in SWEEPS.items()},
+    caption="A loop of steps beside the replay of a CUDA graph of them",
+    cells={
+        "loop / replay": lambda run: ratio_of_kinds(run, "from_python").text,
+        "loop": lambda run: run.time("from_python").text,
+        "replay": lambda run: run.time().text,
+    },
+    label=lambda at: str(at["size"]),
+)

@@ -3,31 +3,42 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from snippets.lab.finding import Device, Figure, Source, at_least, between, claim, equals, format_value, matches
 from snippets.lab.html import Cell, Html, code, details, table
 from snippets.lab.page import comparison_table, dispatch_tree
 from snippets.lab.page import show as show
-from snippets.matmul_add.findings.reading import (
-    LABEL,
-    MATMULS,
-    across,
-    busy_percent_of_wait,
-    busy_within_us,
-    calls_under,
-    closing_wait,
-    is_query,
-    matmul,
-    names,
-    op_named,
-    self_gpu_us,
-)
+from snippets.lab.trace.events import CudaCall, Span, Step, Trace
+from snippets.lab.trace.queries import busy_us, find_op
+from snippets.matmul_add.findings.overhead import COLD, LABEL, MATMULS, across, closing_wait, matmul, names, self_gpu_us
+from snippets.matmul_add.findings.steps import is_query
 
 QUERY = "cudaOccupancyMaxActiveBlocksPerMultiprocessor"
 
 
-@claim(
-    "P13", equals("ProfilerStep#N > matmul_add > aten::matmul > aten::mm"), source=Source("Part 1", "the same chain")
-)
+def calls_under(step: Step, name: str) -> tuple[CudaCall, ...]:
+    """The CUDA calls that began inside an operator."""
+    return step.calls_in(find_op(step, name))
+
+
+def busy_within_us(trace: Trace, span: Span) -> float:
+    """Time in which the GPU was busy during a stretch of CPU time."""
+    inside = []
+    for activity in trace.activities:
+        start, end = max(activity.start_us, span.start_us), min(activity.end_us, span.end_us)
+        if start < end:
+            inside.append(replace(activity, start_us=start, duration_us=end - start))
+    return busy_us(inside)
+
+
+def busy_percent_of_wait(trace: Trace) -> float:
+    """Percent of the closing wait in which the GPU worked."""
+    wait = closing_wait(trace)
+    return 100 * busy_within_us(trace, wait) / wait.duration_us
+
+
+@claim("P13", equals(f"ProfilerStep#N > {LABEL} > aten::matmul > aten::mm"), source=Source("Part 1", "the same chain"))
 def chain(device: Device) -> Figure:
     """The product is reached through ProfilerStep#N, matmul_add, aten::matmul and aten::mm."""
     return device["matmul_add/eager_64"].per_step(
@@ -38,7 +49,7 @@ def chain(device: Device) -> Figure:
 @claim("P14", equals("aten::matmul, aten::add"), source=Source("Part 1", "aten::matmul, aten::add"))
 def siblings(device: Device) -> Figure:
     """aten::add is the sibling of aten::matmul, not its child."""
-    return device["matmul_add/eager_64"].per_step(lambda step: names(step.children(op_named(step, LABEL))))
+    return device["matmul_add/eager_64"].per_step(lambda step: names(step.children(find_op(step, LABEL))))
 
 
 @claim("P15", equals("aten::mm → aten::bmm"), source=Source("Part 1", "aten::mm → aten::bmm"))
@@ -89,7 +100,7 @@ def calls_of_mm(device: Device) -> Figure:
 
 
 @claim("P19", equals("cudaLaunchKernel"), scope="this-gpu", source=Source("Part 1", "cudaLaunchKernel"))
-def matmul_call(device: Device) -> Figure:
+def product_call(device: Device) -> Figure:
     """The product's kernel is launched by cudaLaunchKernel.
 
     These kernels are launched by the driver's extended call, which takes attributes that the plain call does not know,
@@ -156,7 +167,7 @@ def wait_idle(device: Device) -> Figure:
 
 
 @claim("P25", at_least(10), scope="timing", source=Source("Part 1", "1.78 ms for 26 µs of work"))
-def wait_to_work(device: Device) -> Figure:
+def wait_to_work_64(device: Device) -> Figure:
     """At 64 that wait is many times as long as all the work that it waits for.
 
     With nothing left to wait for, the call returns at once; its length here is the price of asking. The post's long
@@ -168,19 +179,10 @@ def wait_to_work(device: Device) -> Figure:
 
 
 @claim("O-M13", between(70, 100), scope="timing")
-def wait_busy(device: Device) -> Figure:
+def wait_busy_4096(device: Device) -> Figure:
     """At 4096 the GPU works through most of the closing wait."""
     run = device["matmul_add/eager_4096_cold"]
     return Figure(busy_percent_of_wait(run.trace), "%", origin=run.origin)
-
-
-FIGURES = {
-    "chain": chain,
-    "product_call": matmul_call,
-    "first_queries": first_queries,
-    "wait_busy_4096": wait_busy,
-    "wait_to_work_64": wait_to_work,
-}
 
 
 def calls(device: Device) -> Html:
@@ -214,10 +216,10 @@ def stacks(device: Device) -> Html:
 def waits(device: Device) -> Html:
     """The closing wait at both sizes and what the GPU did in it."""
     rows: list[Sequence[Cell]] = []
-    for size in (64, 4096):
-        trace = device[f"matmul_add/eager_{size}_cold"].trace
+    for size, experiment in COLD.items():
+        trace = device[experiment].trace
         wait = closing_wait(trace)
         times = (wait.duration_us, busy_within_us(trace, wait), self_gpu_us(trace))
-        rows.append([f"{size}x{size}", *(format_value(us, "us") for us in times)])
+        rows.append([size, *(format_value(us, "us") for us in times)])
     head = ["size", "the wait lasts", "GPU busy in it", "all GPU work of the trace"]
     return table("The closing cudaDeviceSynchronize", head, rows)

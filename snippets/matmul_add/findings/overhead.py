@@ -1,30 +1,70 @@
-"""What limits a step at which size: kernels, the profiler's totals, and what memory and arithmetic allow."""
+"""How the chapter's traces are read, and what limits a step at which size: kernels, totals, memory and arithmetic."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Run,
-    Source,
-    TraceError,
-    at_least,
-    at_most,
-    between,
-    claim,
-    derived,
-    equals,
-    format_value,
-    ratio_of_kinds,
-    share_of_ceiling,
-)
+from snippets.lab.finding import Device, Figure, Run, TraceError, format_value
+from snippets.lab.finding.claim import Source, at_least, at_most, between, claim, equals
+from snippets.lab.finding.measure import derived, ratio_of_kinds, share_of_ceiling
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import regimes, roofline, timeline
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import LARGE_MATMUL
 from snippets.lab.trace.averages import key_averages
-from snippets.matmul_add.findings.reading import SWEEPS, across, closing_wait, names, self_cpu_us, self_gpu_us
+from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace
+
+LABEL = "matmul_add"
+MATMULS = ("aten::mm", "aten::bmm", "aten::addmm")
+SWEEPS = {"Eager": "matmul_add/sweep_eager", "Compiled": "matmul_add/sweep_compiled"}
+COLD = {f"{size}x{size}": f"matmul_add/eager_{size}_cold" for size in (64, 4096)}
+"""Size -> the eager step in a process that did nothing before."""
+
+
+def matmul(step: Step) -> tuple[GpuActivity, CpuOp]:
+    """The first kernel that a matmul of a step launched, and its operator."""
+    for kernel in step.kernels:
+        if kernel.op is not None and kernel.op.name in MATMULS:
+            return kernel, kernel.op
+    raise TraceError(f"{step.name} has no kernel of {', '.join(MATMULS)}")
+
+
+def names(spans: Iterable[Span | None]) -> str:
+    """What operators or calls are called, in order."""
+    return ", ".join(span.name if span else "none" for span in spans) or "none"
+
+
+def closing_wait(trace: Trace) -> CudaCall:
+    """The last `cudaDeviceSynchronize`."""
+    waits = [call for call in trace.calls if call.name == "cudaDeviceSynchronize"]
+    if not waits:
+        raise TraceError("no cudaDeviceSynchronize in the trace")
+    return waits[-1]
+
+
+def self_cpu_us(trace: Trace) -> float:
+    """The profiler's `Self CPU time total`: of operators, annotations and CUDA calls."""
+    return round(math.fsum(row.self_cpu_us for row in key_averages(trace)), 3)
+
+
+def self_gpu_us(trace: Trace) -> float:
+    """The profiler's `Self CUDA time total`: kernels, copies and fills."""
+    return round(sum(activity.duration_us for activity in trace.activities), 3)
+
+
+def across(
+    device: Device, of: Callable[[Step], int | str], *experiments: str, by: str = " → ", unit: str = ""
+) -> Figure:
+    """What each of several experiments shows in all of its steps, joined: `2 → 1`; with a unit, written in it."""
+    figures = [device[f"matmul_add/{name}"].per_step(of) for name in experiments]
+    display = by.join(format_value(figure.number, unit) for figure in figures) if unit else ""
+    return derived(by.join(str(figure.value) if unit else figure.text for figure in figures), *figures, display=display)
+
+
+def is_unchanged(figure: Figure) -> bool:
+    """Whether the same is on both sides of the arrow: a band."""
+    return len(set(str(figure.value).split(" → "))) == 1
 
 
 def busy_share(run: Run) -> Figure:
@@ -96,7 +136,7 @@ def cpu_done_early(device: Device) -> Figure:
 
 
 @claim("O-M3", between(70, 120), scope="timing")
-def compute_bound(device: Device) -> Figure:
+def product_share_4096(device: Device) -> Figure:
     """At 4096 it is compute-bound: product and add together keep at least seven tenths of the rate of a bare product of
     that shape."""
     return share_of_ceiling(device["matmul_add/eager_4096"], "matmul 4096x4096x4096")
@@ -118,7 +158,7 @@ def crossings(device: Device) -> Figure:
 
 
 @claim("O-M6", between(10, 100), scope="timing")
-def wait_share(device: Device) -> Figure:
+def wait_share_4096(device: Device) -> Figure:
     """At 4096 at least a tenth of the profiler's CPU total is no work, but waiting for the GPU."""
     run = device["matmul_add/eager_4096_cold"]
     return Figure(100 * closing_wait(run.trace).duration_us / self_cpu_us(run.trace), "%", origin=run.origin)
@@ -136,46 +176,32 @@ def busiest_op(device: Device) -> Figure:
 FIGURES = {
     "gpu_share_64": lambda device: replace(idle_at_64(device), display=""),
     "gpu_share_4096": lambda device: replace(totals_meet(device), display=""),
-    "wait_share_4096": wait_share,
     "growth_512": lambda device: replace(growth(device), display=""),
-    "product_share_4096": compute_bound,
     "large_product_share_4096": lambda device: share_of_ceiling(device["matmul_add/eager_4096"], LARGE_MATMUL),
     "crossing_eager": lambda device: crossing(device["matmul_add/sweep_eager"]),
     "crossing_compiled": lambda device: crossing(device["matmul_add/sweep_compiled"]),
     "graph_until_eager": lambda device: worth_a_graph(device["matmul_add/sweep_eager"]),
     "graph_until_compiled": lambda device: worth_a_graph(device["matmul_add/sweep_compiled"]),
-    "busiest_op": busiest_op,
 }
 
 
-def one_step(device: Device) -> Html:
-    """The small step as a picture."""
-    caption = "One step at 64: what the CPU did, and what the GPU ran"
-    return timeline(device, {"Eager, 64x64": "matmul_add/eager_64"}, caption)
-
-
-def two_sizes(device: Device) -> Html:
-    """The step at both sizes as a picture."""
-    sizes = {f"{size}x{size}": f"matmul_add/eager_{size}_cold" for size in (64, 4096)}
-    return timeline(device, sizes, "A step at 64 and at 4096, on one scale")
+one_step = partial(timeline, variants={"Eager, 64x64": "matmul_add/eager_64"})
+two_sizes = partial(timeline, variants=COLD)
 
 
 def totals(device: Device) -> Html:
     """The profiler's two totals at both sizes, and what of the CPU's is waiting."""
     rows: list[Sequence[Cell]] = []
-    for size in (64, 4096):
-        trace = device[f"matmul_add/eager_{size}_cold"].trace
+    for size, experiment in COLD.items():
+        trace = device[experiment].trace
         cpu, gpu = self_cpu_us(trace), self_gpu_us(trace)
         times = (format_value(us, "us") for us in (cpu, closing_wait(trace).duration_us, gpu))
-        rows.append([f"{size}x{size}", *times, format_value(100 * gpu / cpu, "%")])
+        rows.append([size, *times, format_value(100 * gpu / cpu, "%")])
     head = ["size", "Self CPU total", "of it cudaDeviceSynchronize", "Self CUDA total", "CUDA / CPU"]
     return table("Totals over three profiled steps of a cold process", head, rows)
 
 
-def by_size(device: Device) -> Html:
-    """The sweep: the GPU's time, the CPU's and that of a loop."""
-    caption = "How long a step takes, by the size of its matrices"
-    return regimes(device, SWEEPS, caption, size=lambda at: float(at["size"]), unit="rows and columns")
+by_size = partial(regimes, variants=SWEEPS, size=lambda at: float(at["size"]), unit="rows and columns")
 
 
 def roof(device: Device) -> Html:

@@ -1,19 +1,55 @@
 """Which steps a trace holds, why the first ones differ, and why the GPU's lane lags behind the CPU's."""
 
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from snippets.lab.drawing.numbers import chart_id
 from snippets.lab.drawing.timeline import draw_steps
-from snippets.lab.finding import Device, Figure, Source, TraceError, at_least, at_most, claim, equals, format_value
+from snippets.lab.finding import Device, Figure, Run, Source, TraceError, at_least, at_most, claim, equals, format_value
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import guess_choice
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import Step
-from snippets.matmul_add.findings.reading import LABEL, first_to_rest, gap_us, hole, is_query, op_named, requests
+from snippets.lab.trace.events import CudaCall, Span, Step, Trace
+from snippets.lab.trace.queries import find_op, require_steps
+from snippets.matmul_add.findings.overhead import LABEL
 
 FURTHER = ("unscheduled", "unscheduled_20", "stacked", "stacked_input", "compiled_4096", "row_bias_4096")
 """Traces that no picture shows."""
+
+
+def is_query(call: CudaCall) -> bool:
+    """Whether a call asks how many blocks or clusters fit, rather than putting work on the GPU."""
+    return call.name.startswith("cudaOccupancy")
+
+
+def gap_us(step: Step) -> float:
+    """From entering the label to the start of `aten::matmul`."""
+    return round(find_op(step, "aten::matmul").start_us - find_op(step, LABEL).start_us, 3)
+
+
+def hole(step: Step) -> Span:
+    """The time between the first two kernels of a step."""
+    if len(step.kernels) < 2:
+        raise TraceError(f"{step.name} has no two kernels")
+    start = step.kernels[0].end_us
+    return Span("hole", start, round(step.kernels[1].start_us - start, 3))
+
+
+def requests(trace: Trace, start_us: float = -math.inf, end_us: float = math.inf) -> list[Span]:
+    """The profiler's requests for a buffer that overlap a stretch of time."""
+    require_steps(trace)
+    named = [span for span in trace.overheads if span.name == "Activity Buffer Request"]
+    return [span for span in named if span.start_us < end_us and span.end_us > start_us]
+
+
+def first_to_rest(run: Run, of: Callable[[Step], float]) -> Figure:
+    """How many times the first step's value is the largest of the others; all the values in words."""
+    first, *rest = (of(step) for step in run.steps)
+    if not rest or max(rest) <= 0:
+        raise TraceError("one step alone cannot be compared")
+    display = f"{format_value(first, 'us')}, then {' and '.join(format_value(us, 'us') for us in rest)}"
+    return Figure(first / max(rest), "x", origin=run.origin, display=display)
 
 
 @claim("P5", equals("ProfilerStep#2, ProfilerStep#3, ProfilerStep#4"), source=Source("Part 1", "#2, #3, #4"))
@@ -50,7 +86,7 @@ def calls_in_gap(device: Device) -> Figure:
     """No CUDA call is made in that gap, so neither cuBLAS nor the loading of a kernel fills it."""
 
     def count(step: Step) -> int:
-        start, end = op_named(step, LABEL).start_us, op_named(step, "aten::matmul").start_us
+        start, end = find_op(step, LABEL).start_us, find_op(step, "aten::matmul").start_us
         return sum(start <= call.start_us < end for call in step.calls)
 
     return device["matmul_add/eager_64_cold"].per_step(count)
@@ -60,7 +96,7 @@ def offset_us(step: Step) -> float:
     """From entering the label on the CPU to the first work on the GPU."""
     if not step.activities:
         raise TraceError(f"{step.name} has no GPU work")
-    return round(step.activities[0].start_us - op_named(step, LABEL).start_us, 3)
+    return round(step.activities[0].start_us - find_op(step, LABEL).start_us, 3)
 
 
 @claim("P8", at_least(1000), scope="timing", source=Source("Part 1", "2.32 ms"))
@@ -126,13 +162,7 @@ def buffer_request(device: Device) -> Figure:
     return Figure(statistics.median_low(us), "us", (us[0], us[-1]) if us[0] != us[-1] else None, run.origin)
 
 
-FIGURES = {
-    "first_gap": first_gap,
-    "first_gap_warmed": first_gap_warmed,
-    "steps_kept": lambda device: Figure(len(device["matmul_add/eager_64"].steps)),
-    "offset": offset,
-    "buffer_request": buffer_request,
-}
+FIGURES = {"steps_kept": lambda device: Figure(len(device["matmul_add/eager_64"].steps))}
 
 
 def guess_warmup(device: Device) -> Html:

@@ -1,13 +1,11 @@
 """Which launch configuration the fused kernel gets when it is compiled anew, and a width that is a power of two."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from snippets.lab.finding import Device, Figure, Measure, Run, at_most, between, claim, equals, format_value
-from snippets.lab.finding.device import timing_of_samples
+from snippets.lab.finding import Device, Figure, Measure, Run, format_value, timing_of_samples
+from snippets.lab.finding.claim import at_most, between, claim, equals
 from snippets.lab.finding.measure import derived, paired_ratio, unpaired_ratio
 from snippets.lab.html import Cell, Html, details, table
 from snippets.lab.page import show as show
@@ -16,9 +14,6 @@ from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
 from snippets.mlp.findings.eager import copy_share, pointwise_us
 from snippets.mlp.findings.steps import BF16_BYTES, gate_bytes, launch_size, pointwise
-
-WIDTHS = {"3072": "", "4096": "_4096"}
-"""Hidden size -> what the names of its recordings end in."""
 
 
 def config_name(elements: int, threads: int) -> str:
@@ -55,7 +50,7 @@ def slow_choices(device: Device) -> Figure:
     return Figure(sum(len(timing.samples_us) for timing in others), origin="mlp/tuned")
 
 
-def config_in_trace(device: Device) -> Figure:
+def shown_config(device: Device) -> Figure:
     """The configuration that the compiled forward of this page got."""
 
     def config(step: Step) -> str:
@@ -90,7 +85,7 @@ def slow_share(device: Device) -> Figure:
 @claim("O-P20", equals(True), scope="this-gpu")
 def has_the_fastest(device: Device) -> Figure:
     """The compiled forward that this page shows got the faster one."""
-    chosen, fastest = config_in_trace(device), next(iter(configs(device)))
+    chosen, fastest = shown_config(device), next(iter(configs(device)))
     is_fast = chosen.value == fastest
     return replace(chosen, value=is_fast, display=f"{chosen.value}, {'the' if is_fast else 'not the'} fastest")
 
@@ -129,14 +124,9 @@ def slow_speedup(device: Device) -> Figure:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "slow_choices": slow_choices,
-    "slow_over_fast": slow_over_fast,
     "slow_us": lambda device: fast_and_slow(device)[1],
-    "slow_speedup": slow_speedup,
-    "shown_config": config_in_trace,
     "wide_fused_percent": lambda device: copy_share(device["mlp/compiled_4096"]),
     "wide_liger_percent": lambda device: copy_share(device["mlp/liger_4096"]),
-    "wide_ratio": wide_ratio,
     "wide_compiled_speedup": lambda device: paired_ratio(device["mlp/eager_4096"], device["mlp/compiled_4096"]),
     "wide_liger_speedup": lambda device: paired_ratio(device["mlp/eager_4096"], device["mlp/liger_4096"]),
 }
@@ -170,6 +160,6 @@ def widths(device: Device) -> Html:
     variants = {"Inductor": "mlp/compiled", "Liger": "mlp/liger"}
     groups = {
         f"{width} columns": {name: in_trace(device[experiment + suffix]) for name, experiment in variants.items()}
-        for width, suffix in WIDTHS.items()
+        for width, suffix in {3072: "", 4096: "_4096"}.items()
     }
     return timing_bars(device, groups, "The fused kernel at two widths", axis="time in the trace")

@@ -1,23 +1,41 @@
-"""What the kernels cost beside their time: launches, memory, the CPU's time, and compilations for new shapes."""
-
-from __future__ import annotations
+"""What the kernels cost beside their time, and what fusion bought: the whole forward, from one token to many."""
 
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from snippets.lab.finding import Device, Figure, Measure, NotRecorded, at_least, between, claim, equals, matches
-from snippets.lab.finding.device import timing_of_samples
-from snippets.lab.finding.figure import format_value
-from snippets.lab.finding.measure import derived, paired_ratio, smallest, unpaired_ratio
+from snippets.lab.drawing.bar_charts import cpu_gpu_bars, kernel_bars, timing_bars
+from snippets.lab.experiment import Parameters
+from snippets.lab.finding import Device, Figure, Measure, Source, format_value, timing_of_samples
+from snippets.lab.finding.claim import at_least, between, claim, equals, matches
+from snippets.lab.finding.measure import derived, paired_ratio, point_ratio, ratio_of_kinds, smallest, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import comparison_table, figure_cell, regimes, roofline, timeline
 from snippets.lab.page import show as show
-from snippets.lab.page import timing_bars
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
+from snippets.lab.trace.queries import kernel_time_us
 from snippets.mlp.findings.eager import gemm_kernels, pointwise_us
+from snippets.mlp.findings.fusion import compilations, recompiled
 from snippets.mlp.findings.steps import VARIANTS, gate_bytes, gemms, launch_size, matmul_shapes, pointwise
 
 MATMULS = ("gate", "up", "down")
+SWEEPS = {"eager": "mlp/sweep_eager", "compiled": "mlp/sweep_compiled", "Liger": "mlp/sweep_liger"}
+ONE_TOKEN, ONE_SEQUENCE = "[batch=1,seq=1]", "[batch=1,seq=128]"
+ARTICLE = "“The Profiling Deep-Dive on nn.Linear Fusion”, an article about Part 2"
+SERIES_GEMMS_US, SERIES_FUSED_US = (190.0, 190.0, 170.0), 89.4
+"""Part 2's kernel times: gate, up and down; Inductor's fused kernel."""
+SIZES = (ONE_TOKEN, ONE_SEQUENCE, *(f"[batch={batch},seq=128]" for batch in (4, 16, 64, 128)))
+
+
+def times_eager(device: Device, variant: str, kind: str = "interleaved") -> Figure:
+    """How many times as fast as eager a variant is."""
+    return paired_ratio(device["mlp/eager"], device[VARIANTS[variant]], kind)
+
+
+def at_size(device: Device, upper: str, lower: str, size: str, kind: str = "from_python") -> Figure:
+    """How many times the time of one variant fits into that of another at a size of the sweeps."""
+    return paired_ratio(device[SWEEPS[upper] + size], device[SWEEPS[lower] + size], kind)
 
 
 def trace_and_sustained(device: Device) -> dict[str, dict[str, Timing]]:
@@ -27,20 +45,6 @@ def trace_and_sustained(device: Device) -> dict[str, dict[str, Timing]]:
         in_trace = timing_of_samples([gemms(step)[index].duration_us for step in run.steps])
         times[f"{MATMULS[index]}, {shape}"] = {"trace": in_trace, "sustained": run.ceiling(f"matmul {shape}").timing}
     return times
-
-
-def compilations(device: Device, mode: str) -> list[int]:
-    """Compilations so far after each batch size of `new_shapes`, in one mode."""
-    data = device["mlp/new_shapes"].data
-    if mode not in data:
-        raise NotRecorded(f"mlp/new_shapes has no {mode!r}; make record CHAPTER=mlp")
-    return [int(count) for count in data[mode]["compiled"]]
-
-
-def recompiled(device: Device, mode: str) -> str:
-    """`1 of 3`: how many changes of the batch size compiled something."""
-    counts = compilations(device, mode)
-    return f"{sum(b > a for a, b in itertools.pairwise(counts))} of {len(counts) - 1}"
 
 
 @claim("O-P1", matches(r"([^,]+), \1, (?!\1$)[^,]+"), scope="this-gpu")
@@ -93,9 +97,8 @@ def fused_over_mul(device: Device) -> Figure:
 def saved_memory(device: Device) -> Figure:
     """The compiled forward peaks lower than eager by at least one tensor of the hidden size."""
     eager, fused = (device[name].point.peak_memory_bytes for name in ("mlp/eager", "mlp/compiled"))
-    return Figure(
-        (eager - fused) / gate_bytes(device["mlp/eager"].step), display=f"{format_value(eager - fused, 'bytes')} less"
-    )
+    saved, hidden = eager - fused, gate_bytes(device["mlp/eager"].step)
+    return Figure(saved / hidden, display=f"{format_value(saved, 'bytes')} less")
 
 
 @claim("O-P7", equals("8192 blocks of 256 threads for 8192 rows of 3072"))
@@ -113,9 +116,7 @@ def liger_launch(device: Device) -> Figure:
 def liger_on_the_cpu(device: Device) -> Figure:
     """Free of Dynamo is not free of overhead: at one token and at one sequence a Liger call keeps the CPU busy at
     least a fifth longer than an eager one."""
-    sizes = ("[batch=1,seq=1]", "[batch=1,seq=128]")
-    pairs = [(device["mlp/sweep_liger" + size], device["mlp/sweep_eager" + size]) for size in sizes]
-    return smallest(*(paired_ratio(liger, eager, "enqueue") for liger, eager in pairs))
+    return smallest(*(at_size(device, "Liger", "eager", size, "enqueue") for size in (ONE_TOKEN, ONE_SEQUENCE)))
 
 
 @claim("O-P9", equals("static: 3 of 3, automatic: 1 of 3"))
@@ -143,10 +144,91 @@ def by_cpu(device: Device) -> Figure:
     return Figure(", ".join(sorted(busy, key=busy.__getitem__)), origin="enqueue, interleaved")
 
 
+@claim("O-P11", between(1.2, 1.43), scope="timing", source=Source(ARTICLE, "a 20–30 % wall-time speedup"))
+def compiled_speedup(device: Device) -> Figure:
+    """Fusion makes the whole forward 20 to 30 % faster.
+
+    Part 2 says no such thing; it never times a whole forward. Most of the time is in GEMMs that fusion does not touch,
+    and the pointwise part shrinks by less than half. Ask what share of the time an optimization can reach before
+    believing what it promises."""
+    return times_eager(device, "compiled")
+
+
+@claim("O-P12", lambda figure: figure.number > 1.02, scope="timing")
+def fusion_pays(device: Device) -> Figure:
+    """Fusion does pay on the GPU: the compiled forward and Liger's both take less GPU time than eager's."""
+    return smallest(times_eager(device, "compiled"), times_eager(device, "Liger"))
+
+
+@claim("O-P13", between(60, 70), scope="this-gpu", source=Source(ARTICLE, "60–70 % less kernel launch overhead"))
+def launches_saved(device: Device) -> Figure:
+    """Fusion leaves 60 to 70 % less launch overhead; counted here: launches.
+
+    One launch of five goes, and the CPU does not even get its time back: the layers that choose the fused kernel cost
+    more than the launch it saves. Fusion of pointwise operators saves mostly memory traffic."""
+    eager, fused = (device[name].per_step(lambda step: len(step.kernels)) for name in ("mlp/eager", "mlp/compiled"))
+    return derived(100 * (1 - fused.number / eager.number), eager, fused, unit="%")
+
+
+@claim("O-P14", at_least(1.1), scope="timing")
+def slower_from_python(device: Device) -> Figure:
+    """Launched from Python at one token and at one sequence, the compiled forward and Liger's both take at least
+    a tenth longer than eager's."""
+    sizes, variants = (ONE_TOKEN, ONE_SEQUENCE), ("compiled", "Liger")
+    return smallest(*(at_size(device, variant, "eager", size) for size in sizes for variant in variants))
+
+
+@claim("O-P16", at_least(1.05))
+def lower_error(device: Device) -> Figure:
+    """Keeping the tensor between in registers also keeps its precision: the compiled forward's error is at least
+    a twentieth lower than eager's."""
+    return point_ratio(device["mlp/eager"], device["mlp/compiled"], "relative_error")
+
+
+@claim("O-P15", lambda figure: figure.number > 1.02, scope="timing")
+def faster_at_every_size(device: Device) -> Figure:
+    """On the GPU alone the compiled forward is faster than eager's at every size from one token up."""
+    return smallest(*(at_size(device, "eager", "compiled", size, "interleaved") for size in SIZES))
+
+
+def pointwise_share(device: Device) -> Figure:
+    """The pointwise part of eager's kernel time."""
+    return device["mlp/eager"].per_step(
+        lambda step: 100 * kernel_time_us(pointwise(step)) / kernel_time_us(step.kernels), "%"
+    )
+
+
+def free_pointwise(device: Device) -> Figure:
+    """How many times as fast eager would be without its pointwise part."""
+    share = pointwise_share(device)
+    return derived(1 / (1 - share.number / 100), share, unit="x")
+
+
+def series_speedup(_: Device) -> Figure:
+    """Eager's pointwise part from the fused kernel's time, by the bytes: five tensors against three."""
+    rest = sum(SERIES_GEMMS_US)
+    value = (rest + SERIES_FUSED_US * 5 / 3) / (rest + SERIES_FUSED_US)
+    return Figure(value, "x", origin="computed from the times that Part 2 gives for its A100, at equal bandwidth")
+
+
 FIGURES: Mapping[str, Measure] = {
-    "by_cpu": by_cpu,
+    "pointwise_speedup": lambda device: unpaired_ratio(
+        device["mlp/eager"].per_step(lambda step: kernel_time_us(pointwise(step)), "us"),
+        pointwise_us(device["mlp/compiled"]),
+    ),
     "automatic_compilations": lambda device: Figure(compilations(device, "automatic")[-1], origin="mlp/new_shapes"),
+    "liger_speedup": lambda device: times_eager(device, "Liger"),
+    "compiled_from_python": lambda device: times_eager(device, "compiled", "from_python"),
+    "one_token_compiled": lambda device: at_size(device, "compiled", "eager", ONE_TOKEN),
+    "one_token_liger": lambda device: at_size(device, "Liger", "eager", ONE_TOKEN),
+    "one_token_gpu": lambda device: at_size(device, "eager", "compiled", ONE_TOKEN, "interleaved"),
+    "one_token_replayed": lambda device: ratio_of_kinds(device[SWEEPS["compiled"] + ONE_TOKEN], "from_python"),
 }
+
+
+side_by_side = partial(timeline, variants=VARIANTS)
+cpu_and_gpu = partial(cpu_gpu_bars, variants=VARIANTS)
+kernel_times = partial(kernel_bars, variants=VARIANTS)
 
 
 def gemm_times(device: Device) -> Html:
@@ -155,13 +237,42 @@ def gemm_times(device: Device) -> Html:
     return timing_bars(device, trace_and_sustained(device), caption, axis="time of one product, M x K x N")
 
 
-def new_shapes(device: Device) -> Html:
-    """Compilations so far and time of the first call, for four batch sizes in turn."""
-    data, titles = device["mlp/new_shapes"].data, {"static": "dynamic=False", "automatic": "default", "liger": "Liger"}
-    modes = [mode for mode in titles if mode in data]
-    rows: list[Sequence[Cell]] = []
-    for index, batch in enumerate(data["batches"]):
-        calls = ((data[mode]["compiled"][index], data[mode]["first_call_ms"][index]) for mode in modes)
-        rows.append([batch, *itertools.chain(*((count, format_value(1e3 * ms, "us")) for count, ms in calls))])
-    head = ["batch", *itertools.chain(*((titles[mode], "first call") for mode in modes))]
-    return table("Four batch sizes in turn: compilations so far, and how long the first call took", head, rows)
+def bought(device: Device) -> Html:
+    """The three variants end to end: time on the GPU, from Python, ratios to eager, memory, error."""
+    quantities = {
+        "GPU time, warm": "interleaved_us",
+        "GPU time, cold cache": "cold_us",
+        "from Python, until the GPU is done": "from_python_us",
+        "peak memory of a call": "peak_memory_bytes",
+        "relative error": "relative_error",
+    }
+    kinds = {"GPU time, warm": "interleaved", "GPU time, cold cache": "cold", "from Python": "from_python"}
+    rows: list[Sequence[Cell]] = [
+        [title, *(figure_cell(times_eager(device, variant, kind)) for variant in ("compiled", "Liger"))]
+        for title, kind in kinds.items()
+    ]
+    compared = comparison_table(device, VARIANTS, "One forward, three ways", quantities=quantities)
+    return Html(compared + table("How many times as fast as eager (paired timings)", ["", "compiled", "Liger"], rows))
+
+
+def _tokens(parameters: Parameters) -> int:
+    return int(parameters["batch"]) * int(parameters["seq"])
+
+
+regimes_by_tokens = partial(regimes, variants=SWEEPS, size=_tokens, unit="tokens")
+
+
+def roofline_by_tokens(device: Device) -> Html:
+    """From one token to many: the compiled forward below this GPU's roofs."""
+    variants = {}
+    for point in device[SWEEPS["compiled"]].points:
+        tokens, selector = _tokens(point.parameters), "batch={batch},seq={seq}".format(**point.parameters)
+        variants[f"{tokens:,} token{'s' * (tokens != 1)}"] = f"{SWEEPS['compiled']}[{selector}]"
+    return roofline(device, variants, "The compiled forward without launches, from one token to many")
+
+
+def replayed(device: Device) -> Html:
+    """One token: how long Python takes for a forward, and how long the replay of a CUDA graph."""
+    timings = {name: device[experiment + ONE_TOKEN].timings for name, experiment in SWEEPS.items()}
+    groups = {name: {"Python": each.from_python, "CUDA graph": each.interleaved} for name, each in timings.items()}
+    return timing_bars(device, groups, "One token: launched from Python, and replayed")

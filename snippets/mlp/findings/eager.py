@@ -1,21 +1,21 @@
 """One eager forward: which kernels run, in which order, and for which operators."""
 
-from __future__ import annotations
-
-import math
 import re
 import statistics
 from collections.abc import Mapping
 from dataclasses import replace
+from math import fsum, prod
 
-from snippets.lab.finding import Device, Figure, Measure, Run, Source, between, claim, equals, matches
+from snippets.lab.finding import Device, Figure, Measure, Run, between, claim, equals, matches
 from snippets.lab.trace.averages import key_averages
 from snippets.lab.trace.events import Step
-from snippets.mlp.findings.steps import gemms, matmul_shapes, op_name, order, pointwise, pointwise_bytes
+from snippets.lab.trace.queries import op_name
+from snippets.mlp.findings.steps import gemms, kernel_ops, matmul_shapes, part_2, pointwise, pointwise_bytes
 
 METADATA_OPS = {"aten::t", "aten::transpose", "aten::as_strided", "aten::reshape", "aten::view", "aten::_unsafe_view"}
 A100_GEMMS = r"(ampere_bf16_s16816gemm_bf16_128x128[^,]*), \1, ampere_bf16_s16816gemm_bf16_128x256[^,]*"
 A100_NAMES = "ampere_bf16_s16816gemm_bf16_128x128_…_stages_32x5_tn twice, then …_128x256_…_stages_64x3_tn"
+ASKING = "3 of 3 GEMMs, 0 of 2 pointwise"
 SHAPES = "[8192,768]x[768,3072], [8192,768]x[768,3072], [8192,3072]x[3072,768]"
 
 
@@ -42,36 +42,29 @@ def copy_share(run: Run) -> Figure:
     return run.per_step(lambda step: 100 * pointwise_bytes(step)[0] / pointwise(step)[0].duration_us * 1e6 / copy, "%")
 
 
-@claim("M1", equals("mm, mm, gelu, mul, mm"), source=Source("Part 2", "5 kernels: GEMM, GEMM, GELU, mul, GEMM"))
-def kernels_in_order(device: Device) -> Figure:
+@claim("M1", equals("mm, mm, gelu, mul, mm"), source=part_2("5 kernels: GEMM, GEMM, GELU, mul, GEMM"))
+def order(device: Device) -> Figure:
     """One eager forward runs exactly five kernels, in this order: GEMM, GEMM, GELU, multiplication, GEMM."""
-    return device["mlp/eager"].per_step(order)
+    return device["mlp/eager"].per_step(kernel_ops)
 
 
-@claim("M2", matches(A100_GEMMS), scope="this-gpu", source=Source("Part 2", A100_NAMES))
+@claim("M2", matches(A100_GEMMS), scope="this-gpu", source=part_2(A100_NAMES))
 def a100_names(device: Device) -> Figure:
     """gate and up run ampere_bf16_s16816gemm_bf16_128x128_…_stages_32x5_tn, down runs …_128x256_…_stages_64x3_tn.
 
     cuBLAS brings kernels of their own for Hopper, nvjet_sm90_*. The pattern carries over: one kernel for the two equal
     products, another for the third. The names do not, nor does what one learned to read from them. Compare names within
-    a machine, never between two.
-    """
+    a machine, never between two."""
     return gemm_kernels(device["mlp/eager"])
 
 
-@claim(
-    "M3",
-    equals("GeluCUDAKernelImpl 4 wide, MulFunctor 4 wide"),
-    scope="this-gpu",
-    source=Source("Part 2", "<4, …> in both"),
-)
+@claim("M3", equals("GeluCUDAKernelImpl 4 wide, MulFunctor 4 wide"), scope="this-gpu", source=part_2("<4, …> in both"))
 def templates(device: Device) -> Figure:
     """The pointwise kernels are vectorized_elementwise_kernel<4, GeluCUDAKernelImpl…> and <4, …MulFunctor…>.
 
     The same two templates, twice as wide. The number is how many elements a thread loads at once: PyTorch builds the
     width of eight only for compute capability 9 and 10 and uses at most four elsewhere. A name that changes between
-    GPUs need not mean that the algorithm did.
-    """
+    GPUs need not mean that the algorithm did."""
     expression = r"vectorized_elementwise_kernel<(\d+).*?(GeluCUDAKernelImpl|MulFunctor)"
 
     def widths(step: Step) -> str:
@@ -81,19 +74,13 @@ def templates(device: Device) -> Figure:
     return device["mlp/eager"].per_step(widths)
 
 
-@claim(
-    "M4",
-    equals("3 of 3 GEMMs, 0 of 2 pointwise"),
-    scope="this-gpu",
-    source=Source("Part 2", "3 queries a forward, one for each GEMM"),
-)
+@claim("M4", equals(ASKING), scope="this-gpu", source=part_2("3 queries a forward, one for each GEMM"))
 def queries(device: Device) -> Figure:
     """Each GEMM asks cudaOccupancyMaxActiveBlocksPerMultiprocessor before its launch; GELU and the multiplication
     do not.
 
     No question in these steps; the chapter Matmul and add saw cuBLAS ask in a process's first step only, and remember.
-    The rule that a query announces a GEMM finds none in later steps: read the operator above a launch instead.
-    """
+    The rule that a query announces a GEMM finds none in later steps: read the operator above a launch instead."""
 
     def count(step: Step, *names: str) -> str:
         ops = [op for op in step.ops if op.name in names]
@@ -111,9 +98,7 @@ def only_mm_works(figure: Figure) -> bool:
     return is_mm and {*idle.split(", ")} >= METADATA_OPS
 
 
-@claim(
-    "M5", only_mm_works, source=Source("Part 2", "about six names for each linear, of which mm alone reaches the GPU")
-)
+@claim("M5", only_mm_works, source=part_2("about six names for each linear, of which mm alone reaches the GPU"))
 def metadata_only(device: Device) -> Figure:
     """In each aten::linear the chain linear > matmul > mm reaches the GPU, and only through mm: t, transpose,
     as_strided, reshape, view and _unsafe_view launch nothing."""
@@ -137,7 +122,7 @@ def working_ops(step: Step) -> str:
     return ", ".join(sorted({op_name(activity) for activity in step.activities} & inside))
 
 
-@claim("M6", equals(SHAPES), source=Source("Part 2", "the same shapes, 38.7 GFLOP each"))
+@claim("M6", equals(SHAPES), source=part_2("the same shapes, 38.7 GFLOP each"))
 def shapes(device: Device) -> Figure:
     """The products are [8192,768]x[768,3072] twice and [8192,3072]x[3072,768]: equally many floating-point
     operations."""
@@ -146,7 +131,7 @@ def shapes(device: Device) -> Figure:
     )
 
 
-@claim("M7", between(4, 17), scope="timing", source=Source("Part 2", "0.19 ms, 0.19 ms and 0.17 ms"))
+@claim("M7", between(4, 17), scope="timing", source=part_2("0.19 ms, 0.19 ms and 0.17 ms"))
 def down_is_faster(device: Device) -> Figure:
     """Down is about a tenth faster than gate and up, which do the same amount of work."""
 
@@ -157,11 +142,11 @@ def down_is_faster(device: Device) -> Figure:
     return device["mlp/eager"].per_step(percent, "%")
 
 
-def idle_over_mm(device: Device) -> Figure:
+def chain_over_mm(device: Device) -> Figure:
     """Own CPU time of the operators that launch nothing themselves, in percent of that of `aten::mm`."""
     rows = [row for row in key_averages(device["mlp/eager"].trace) if row.name.startswith("aten::")]
-    idle = math.fsum(row.self_cpu_us for row in rows if not row.self_gpu_us)
-    mm = math.fsum(row.self_cpu_us for row in rows if row.name == "aten::mm")
+    idle = fsum(row.self_cpu_us for row in rows if not row.self_gpu_us)
+    mm = fsum(row.self_cpu_us for row in rows if row.name == "aten::mm")
     return Figure(100 * idle / mm, "%", origin="mlp/eager, sums over its trace")
 
 
@@ -172,22 +157,17 @@ def clock(device: Device) -> Figure:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "order": kernels_in_order,
     "gate_gemm": lambda device: device["mlp/eager"].per_step(lambda step: gemms(step)[0].name),
     "down_gemm": lambda device: device["mlp/eager"].per_step(lambda step: gemms(step)[2].name),
     "gemm_kinds": lambda device: device["mlp/eager"].per_step(lambda step: len({gemm.name for gemm in gemms(step)})),
     "working_op": lambda device: device["mlp/eager"].per_step(working_ops),
-    "chain_over_mm": idle_over_mm,
     "gate_us": lambda device: device["mlp/eager"].per_step(lambda step: gemms(step)[0].duration_us, "us"),
     "gelu_us": lambda device: pointwise_us(device["mlp/eager"], 0),
     "gelu_of_gate": lambda device: device["mlp/eager"].per_step(
         lambda step: 100 * pointwise(step)[0].duration_us / gemms(step)[0].duration_us, "%"
     ),
     "mul_us": lambda device: pointwise_us(device["mlp/eager"], 1),
-    "gemm_flops": lambda device: device["mlp/eager"].per_step(
-        lambda step: 2 * math.prod(matmul_shapes(step)[0]), "flop"
-    ),
+    "gemm_flops": lambda device: device["mlp/eager"].per_step(lambda step: 2 * prod(matmul_shapes(step)[0]), "flop"),
     "eager_bytes": lambda device: moved_bytes(device["mlp/eager"]),
     "gelu_percent": lambda device: copy_share(device["mlp/eager"]),
-    "clock": clock,
 }

@@ -1,26 +1,42 @@
-"""One kernel where there were two: Inductor's, after torch.compile, and one from a library, Liger's."""
+"""One kernel where there were two: Inductor's, compiled anew for new shapes, and one from a library, Liger's."""
 
-from __future__ import annotations
-
-import math
+import itertools
 from collections.abc import Mapping, Sequence
+from functools import partial
 from html import escape
+from math import prod
 
-from snippets.lab.finding import Device, Figure, Measure, Source, at_least, between, claim, equals, matches
-from snippets.lab.finding.figure import format_value
+from snippets.lab.finding import Device, Figure, Measure, NotRecorded, format_value
+from snippets.lab.finding.claim import at_least, between, claim, equals, matches
 from snippets.lab.finding.measure import paired_difference, same, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import bytes_moved, diff_table, figure_cell, kernel_name_html, timeline
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
-from snippets.mlp.findings.costs import recompiled
 from snippets.mlp.findings.eager import copy_share, gemm_kernels, moved_bytes, pointwise_us
-from snippets.mlp.findings.steps import BF16_BYTES, fused_work, gate_bytes, launch_size, order, pointwise
+from snippets.mlp.findings.steps import BF16_BYTES, fused_work, gate_bytes, kernel_ops, launch_size, part_2, pointwise
 
 EAGER_AND_COMPILED = {"eager": "mlp/eager", "compiled": "mlp/compiled"}
 WRAPPERS = {"aten::linear", "aten::matmul", "aten::t", "aten::transpose", "aten::reshape"}
 PRE_OPS = ("TorchDynamo", "Torch-Compiled Region", "Pregraph", "AOTDispatcher", "## Call CompiledFxGraph")
+COMPILED = r"mm, mm, triton_\w+, mm; wrappers left: none"
+LIGER = "mm, mm, LigerGELUMulFunction, mm; 3 aten::linear; _geglu_tanh_forward_kernel"
+RECOMPILED = "torch.compile: 3 of 3, Liger: 0 of 3"
 FUSED_NAME = "triton_poi_fused__unsafe_view_gelu_mul_0"
+
+
+def compilations(device: Device, mode: str) -> list[int]:
+    """Compilations so far after each batch size of `new_shapes`, in one mode."""
+    data = device["mlp/new_shapes"].data
+    if mode not in data:
+        raise NotRecorded(f"mlp/new_shapes has no {mode!r}; make record CHAPTER=mlp")
+    return [int(count) for count in data[mode]["compiled"]]
+
+
+def recompiled(device: Device, mode: str) -> str:
+    """`1 of 3`: how many changes of the batch size compiled something."""
+    counts = compilations(device, mode)
+    return f"{sum(b > a for a, b in itertools.pairwise(counts))} of {len(counts) - 1}"
 
 
 def pointwise_names(step: Step) -> str:
@@ -33,45 +49,39 @@ def linears(step: Step) -> int:
     return sum(op.name == "aten::linear" for op in step.ops)
 
 
-@claim(
-    "M8",
-    matches(r"mm, mm, triton_\w+, mm; wrappers left: none"),
-    source=Source("Part 2", "4 kernels: mm, mm, fused, mm, as three bare aten::mm"),
-)
+@claim("M8", matches(COMPILED), source=part_2("4 kernels: mm, mm, fused, mm, as three bare aten::mm"))
 def four_kernels(device: Device) -> Figure:
     """Compiled, the forward runs four kernels, two GEMMs, one from Triton and a GEMM, and no linear, matmul, t,
     transpose or reshape is left above them."""
 
     def kernels(step: Step) -> str:
         left = sorted(WRAPPERS & {op.name for op in step.ops})
-        return f"{order(step)}; wrappers left: {', '.join(left) or 'none'}"
+        return f"{kernel_ops(step)}; wrappers left: {', '.join(left) or 'none'}"
 
     return device["mlp/compiled"].per_step(kernels)
 
 
-@claim("M9", equals(True), source=Source("Part 2", "byte-for-byte identical names"))
+@claim("M9", equals(True), source=part_2("byte-for-byte identical names"))
 def gemms_stay(device: Device) -> Figure:
     """Compiling leaves the three GEMM kernels as they were, name for name."""
     return same(gemm_kernels(device["mlp/eager"]), gemm_kernels(device["mlp/compiled"]))
 
 
-@claim("M10", equals(FUSED_NAME), scope="this-gpu", source=Source("Part 2", FUSED_NAME))
+@claim("M10", equals(FUSED_NAME), scope="this-gpu", source=part_2(FUSED_NAME))
 def fused_name(device: Device) -> Figure:
     """The fused kernel is called triton_poi_fused__unsafe_view_gelu_mul_0."""
     return device["mlp/compiled"].per_step(pointwise_names)
 
 
-@claim("M11", between(49e6, 51e6), source=Source("Part 2", "around 50 MB"))
-def tensor_between(device: Device) -> Figure:
+@claim("M11", between(49e6, 51e6), source=part_2("around 50 MB"))
+def intermediate_bytes(device: Device) -> Figure:
     """The tensor between GELU and the multiplication, [8192, 3072] in bf16, is around 50 MB."""
-
-    def of_gelu(step: Step) -> int:
-        return sum(BF16_BYTES * math.prod(op.input_shapes[0]) for op in step.ops if op.name == "aten::gelu")
-
-    return device["mlp/eager"].per_step(of_gelu, "bytes")
+    return device["mlp/eager"].per_step(
+        lambda step: sum(BF16_BYTES * prod(op.input_shapes[0]) for op in step.ops if op.name == "aten::gelu"), "bytes"
+    )
 
 
-@claim("M12", equals(2 * BF16_BYTES * 8192 * 3072), source=Source("Part 2", "one whole round trip of the intermediate"))
+@claim("M12", equals(2 * BF16_BYTES * 8192 * 3072), source=part_2("one whole round trip of the intermediate"))
 def saved_bytes(device: Device) -> Figure:
     """Fusion saves one round trip of that tensor: one write of it and one read."""
     eager, fused = moved_bytes(device["mlp/eager"]), moved_bytes(device["mlp/compiled"])
@@ -79,27 +89,23 @@ def saved_bytes(device: Device) -> Figure:
     return Figure(eager.number - fused.number, "bytes", origin="shapes in the traces", conclusive=agree)
 
 
-@claim("M13", at_least(75), scope="timing", source=Source("Part 2", "89.4 µs, which makes 1.69 TB/s"))
+@claim("M13", at_least(75), scope="timing", source=part_2("89.4 µs, which makes 1.69 TB/s"))
 def fused_share_of_copy(device: Device) -> Figure:
     """The fused kernel is limited by memory: it moves its three tensors at three quarters of a plain copy's rate
     or more."""
     return copy_share(device["mlp/compiled"])
 
 
-@claim(
-    "K1",
-    equals("mm, mm, LigerGELUMulFunction, mm; 3 aten::linear; _geglu_tanh_forward_kernel"),
-    source=Source("Part 2", "3 aten::linear and one LigerGELUMulFunction, _geglu_tanh_forward_kernel"),
-)
+@claim("K1", equals(LIGER), source=part_2("3 aten::linear and one LigerGELUMulFunction, _geglu_tanh_forward_kernel"))
 def liger_forward(device: Device) -> Figure:
     """With Liger's layer the forward runs four kernels: three aten::linear as before, and one
     LigerGELUMulFunction whose kernel is _geglu_tanh_forward_kernel."""
     return device["mlp/liger"].per_step(
-        lambda step: f"{order(step)}; {linears(step)} aten::linear; {pointwise_names(step)}"
+        lambda step: f"{kernel_ops(step)}; {linears(step)} aten::linear; {pointwise_names(step)}"
     )
 
 
-@claim("K2", equals("none"), source=Source("Part 2", "no pre-ops"))
+@claim("K2", equals("none"), source=part_2("no pre-ops"))
 def pre_ops(device: Device) -> Figure:
     """A Liger call has none of the rows that a compiled call adds: no Dynamo, no guards, no prologue."""
     return device["mlp/liger"].per_step(
@@ -107,34 +113,28 @@ def pre_ops(device: Device) -> Figure:
     )
 
 
-@claim("K3", between(1.0, 1.1), scope="timing", source=Source("Part 2", "92.8 µs against 89.4 µs"))
+@claim("K3", between(1.0, 1.1), scope="timing", source=part_2("92.8 µs against 89.4 µs"))
 def liger_over_inductor(device: Device) -> Figure:
     """Liger's kernel is a few percent slower than Inductor's.
 
     The gap is several times as wide here, and it hangs on two accidents. This width is no power of two, so a quarter of
     the positions in Liger's blocks are masked off; and this compilation got the faster of two launch configurations,
     which Inductor does not always choose. With the other one, Liger's kernel would be the faster. Measure at your
-    width, and more than one compilation.
-    """
+    width, and more than one compilation."""
     return unpaired_ratio(pointwise_us(device["mlp/liger"]), pointwise_us(device["mlp/compiled"]))
 
 
-@claim(
-    "K4",
-    equals("torch.compile: 3 of 3, Liger: 0 of 3"),
-    source=Source("Part 2", "any change of batch, sequence or hidden size compiles again"),
-)
+@claim("K4", equals(RECOMPILED), source=part_2("any change of batch, sequence or hidden size compiles again"))
 def compiles_again(device: Device) -> Figure:
     """Change the shape and torch.compile pays the compile cost all over again, while Liger's kernel never does.
 
     Liger's half is right. torch.compile learns from the first change: it makes the batch size a variable, compiles once
     more, and that graph served every further size tried here. The sentence describes dynamic=False. Expect about two
-    compilations for a varying batch, not one for each size.
-    """
+    compilations for a varying batch, not one for each size."""
     return Figure(f"torch.compile: {recompiled(device, 'automatic')}, Liger: {recompiled(device, 'liger')}")
 
 
-@claim("K5", equals(True), source=Source("Part 2", "still the same cuBLAS kernels"))
+@claim("K5", equals(True), source=part_2("still the same cuBLAS kernels"))
 def gemms_of_eager(device: Device) -> Figure:
     """With Liger the three GEMM kernels are eager's, name for name."""
     return same(gemm_kernels(device["mlp/eager"]), gemm_kernels(device["mlp/liger"]))
@@ -147,36 +147,24 @@ def predicted_us(device: Device) -> Figure:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "intermediate_bytes": tensor_between,
     "fused_us": lambda device: pointwise_us(device["mlp/compiled"]),
     "fused_bytes": lambda device: moved_bytes(device["mlp/compiled"]),
-    "saved_bytes": saved_bytes,
     "saved_us": lambda device: paired_difference(device["mlp/eager"], device["mlp/compiled"]),
-    "predicted_us": predicted_us,
     "liger_us": lambda device: pointwise_us(device["mlp/liger"]),
     "liger_cpu_side": lambda device: device["mlp/liger"].per_step(
         lambda step: "eager's" if linears(step) else "the compiled call's"
     ),
-    "liger_over_inductor": liger_over_inductor,
 }
 
 
-def compiled_step(device: Device) -> Html:
-    """Eager and compiled as pictures on one scale."""
-    return timeline(device, EAGER_AND_COMPILED, "One forward, eager and compiled")
-
-
-def compiled_diff(device: Device) -> Html:
-    """What compiling changes in a step."""
-    return diff_table(device, EAGER_AND_COMPILED, "From the eager forward to the compiled one", work=(None, fused_work))
+compiled_step = partial(timeline, variants=EAGER_AND_COMPILED)
+compiled_diff = partial(diff_table, variants=EAGER_AND_COMPILED, work=(None, fused_work))
 
 
 def liger_diff(device: Device) -> Html:
     """What Liger's layer changes in a step, and where the layer came from."""
-    variants, caption = (
-        {"eager": "mlp/eager", "Liger": "mlp/liger"},
-        "From the eager forward to the one with Liger's layer",
-    )
+    variants = {"eager": "mlp/eager", "Liger": "mlp/liger"}
+    caption = "From the eager forward to the one with Liger's layer"
     changes = diff_table(device, variants, caption, work=(None, fused_work))
     return Html(f"<p>The layer came from {escape(str(device['mlp/liger'].data['liger']))}.</p>{changes}")
 
@@ -208,3 +196,15 @@ def footprints(device: Device) -> Html:
         ["time in the trace", *(figure_cell(pointwise_us(run)) for run in runs)],
     ]
     return table("Two kernels for one job", ["", "Inductor's", "Liger's"], rows)
+
+
+def new_shapes(device: Device) -> Html:
+    """Compilations so far and time of the first call, for four batch sizes in turn."""
+    data, titles = device["mlp/new_shapes"].data, {"static": "dynamic=False", "automatic": "default", "liger": "Liger"}
+    modes = [mode for mode in titles if mode in data]
+    rows: list[Sequence[Cell]] = []
+    for index, batch in enumerate(data["batches"]):
+        calls = ((data[mode]["compiled"][index], data[mode]["first_call_ms"][index]) for mode in modes)
+        rows.append([batch, *itertools.chain(*((count, format_value(1e3 * ms, "us")) for count, ms in calls))])
+    head = ["batch", *itertools.chain(*((titles[mode], "first call") for mode in modes))]
+    return table("Four batch sizes in turn: compilations so far, and how long the first call took", head, rows)

@@ -1,23 +1,20 @@
 """What the steps of the chapter's traces have in common: three matmuls, and a pointwise part of one kernel or two."""
 
-from __future__ import annotations
-
 import math
+from functools import partial
 
-from snippets.lab.finding import TraceError
+from snippets.lab.finding import Source, TraceError
 from snippets.lab.trace.events import GpuActivity, Step
+from snippets.lab.trace.queries import op_name
 from snippets.lab.trace.work import step_work
 
 VARIANTS = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
 BF16_BYTES = 2
+part_2 = partial(Source, "Part 2")
+"""What the series' second post gives."""
 
 
-def op_name(activity: GpuActivity) -> str:
-    """Name of the operator that launched an activity, empty where the trace names none."""
-    return activity.op.name if activity.op else ""
-
-
-def order(step: Step) -> str:
+def kernel_ops(step: Step) -> str:
     """Operators that launched the kernels of a step, in the kernels' order."""
     return ", ".join(op_name(kernel).removeprefix("aten::") for kernel in step.kernels)
 
@@ -55,8 +52,7 @@ def launch_size(kernel: GpuActivity) -> tuple[int, int]:
 def fused_work(step: Step) -> dict[int, tuple[int, int]]:
     """What a trace lacks: a kernel that fuses reads the results of two GEMMs and writes a factor of the third.
 
-    No FLOPs, and these bytes, by the kernel's index in its step; nothing for a step with two pointwise kernels.
-    """
+    No FLOPs, and these bytes, by the kernel's index in its step; nothing for a step with two pointwise kernels."""
     kernels = pointwise(step)
     if len(kernels) != 1:
         return {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench import AlteredDevice
+from tests.chapters.altered import AlteredDevice
 
 
 @pytest.fixture

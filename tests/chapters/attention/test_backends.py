@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
-import torch
 
-from snippets.attention import model
-from snippets.attention.findings import backends, compiler, written_out
+from snippets.attention.findings import backends, live, traffic, variants
 from snippets.attention.findings.variants import VARIANTS
+from snippets.lab import cache
 from snippets.lab.finding.figure import Figure
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step, TraceError
-from tests.bench import RECORDED, AlteredDevice
+from tests.chapters.altered import RECORDED, AlteredDevice
 from tests.chapters.attention.bench import CLAIMS, FIGURES, measured, text_of, verdict, verdicts
 
 NAIVE, IN_PLACE, MATH, COMPILED = "attention/naive", "attention/in_place", "attention/math", "attention/compiled"
@@ -221,20 +222,6 @@ def test_a_call_that_is_not_of_pytorchs_attention(altered: AlteredDevice) -> Non
     assert (verdict(altered, "O-A21"), measured(altered, "O-A21").value) == ("differs", "none")
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-@pytest.mark.parametrize(("masked", "met"), [(True, 0), (False, 1)])
-def test_inductor_meets_attention_without_a_mask_only(masked: bool, met: int) -> None:
-    from torch._dynamo.utils import counters
-    from torch._inductor.utils import fresh_cache
-
-    q, k, v = (torch.randn(1, 2, 16, 8, dtype=torch.bfloat16) for _ in range(3))
-    torch._dynamo.reset()
-    counters.clear()
-    with torch.no_grad(), fresh_cache():  # code out of the cache counts no patterns
-        torch.compile(model.naive, dynamic=False)(q, k, v, model.future(16, "cpu") if masked else None)
-    assert counters["inductor"]["fuse_attention"] == met
-
-
 @pytest.mark.parametrize(("claim_id", "experiment"), [("O-A6", IN_PLACE), ("O-A20", COMPILED)])
 def test_a_variant_as_slow_as_naive_gains_nothing(altered: AlteredDevice, claim_id: str, experiment: str) -> None:
     altered.recordings[experiment] = RECORDED[NAIVE].recording
@@ -258,12 +245,21 @@ def test_the_table_of_purposes() -> None:
 
 
 def test_the_diff_and_the_drawings() -> None:
-    diff = text_of(compiler.compiled_diff(RECORDED))
+    diff = text_of(traffic.compiled_diff(RECORDED))
     assert all(part in diff for part in ("triton_per_fused", "same"))
-    assert "One causal forward, three ways" in written_out.three_forwards(RECORDED)
+    assert "One causal forward, three ways" in variants.three_forwards(RECORDED)
 
 
 def test_the_row_without_a_key() -> None:
-    rows = text_of(backends.all_masked(RECORDED, 2))
+    rows = text_of(live.all_masked(RECORDED, 2))
     assert "scores.softmax(dim=-1) [nan, nan]" in rows
     assert "torch._safe_softmax(scores, dim=-1) [0., 0.]" in rows
+
+
+def test_what_torch_computed_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cache, "PROJECT", tmp_path)
+    listings = [live.all_masked(RECORDED, 2), live.alignments(RECORDED)]
+    monkeypatch.setitem(sys.modules, "snippets.attention.model", None)
+    assert [live.all_masked(RECORDED, 2), live.alignments(RECORDED)] == listings
+    with pytest.raises(ImportError):
+        live.all_masked(RECORDED, 3)

@@ -8,11 +8,11 @@ import re
 import msgspec
 import pytest
 
-from snippets.attention.findings import decoding, training
-from snippets.attention.findings.decoding import DECODE
-from snippets.attention.findings.training import TRAINING
+from snippets.attention.findings import live, steps
+from snippets.attention.findings.steps import DECODE, TRAINING
+from snippets.lab.finding.quantities import quantity
 from snippets.lab.trace.events import GpuActivity
-from tests.bench import RECORDED, AlteredDevice
+from tests.chapters.altered import RECORDED, AlteredDevice
 from tests.chapters.attention.bench import FIGURES, judged, measured, verdict, verdicts
 
 replace = msgspec.structs.replace
@@ -28,7 +28,7 @@ def without_combining(kernel: GpuActivity) -> GpuActivity | None:
 def test_bytes_and_share_by_hand(altered: AlteredDevice) -> None:
     """All keys, values and 128 queries and results in bf16, in twice the time that a copy takes for them."""
     run = RECORDED[DECODE["flash"]]
-    assert FIGURES["decode_bytes"](RECORDED).value == run.point.bytes == 2 * 2 * 128 * (8192 + 1) * 64
+    assert quantity(RECORDED[DECODE["cuDNN"]], "bytes").value == run.point.bytes == 2 * 2 * 128 * (8192 + 1) * 64
     altered.time(run.id, 2 * run.point.bytes / run.ceilings["copy"] * 1e6)
     altered.time(DECODE["cuDNN"], 1.0)
     assert measured(altered, "O-A43").value == pytest.approx(50)
@@ -69,14 +69,14 @@ def test_the_compiled_form_runs_another_kernel(altered: AlteredDevice) -> None:
 
 
 def test_the_table_of_decoding() -> None:
-    table = decoding.decode_table(RECORDED)
+    table = steps.decode_table(RECORDED)
     assert table.count("<tr>") == 1 + len(DECODE)
     assert "in place" not in table
     assert "65,536" in table
 
 
 def test_a_single_query_by_is_causal_returns_the_first_value() -> None:
-    rows = re.findall(r"<tr>(.*?)</tr>", decoding.alignments(RECORDED), re.DOTALL)[1:]
+    rows = re.findall(r"<tr>(.*?)</tr>", live.alignments(RECORDED), re.DOTALL)[1:]
     cells = [[re.sub(r"<[^>]+>", "", cell) for cell in row.split("\n")] for row in rows]
     assert cells == [["aligned_top_left", "yes", "no"], ["aligned_lower_right", "no", "yes"]]
 
@@ -114,8 +114,8 @@ def test_backward_over_forward_by_hand(altered: AlteredDevice) -> None:
 
 def test_only_copies_of_the_backward_pass_count(altered: AlteredDevice) -> None:
     step = RECORDED[TRAINING["flash"]].steps[1]
-    assert [training.is_backward(activity) for activity in step.activities] == [False, True, True, True, True, True]
-    assert training.layout_copies(step) == step.kernels[1:3]
+    assert [steps.is_backward(activity) for activity in step.activities] == [False, True, True, True, True, True]
+    assert steps.layout_copies(step) == step.kernels[1:3]
     altered.activities(
         TRAINING["efficient"],
         lambda kernel: None if kernel.op is not None and kernel.op.name == "aten::copy_" else kernel,
@@ -153,18 +153,18 @@ def test_errors_of_wider_heads(altered: AlteredDevice) -> None:
 
 
 def test_tables_of_training_and_errors() -> None:
-    errors = training.errors_table(RECORDED)
-    for table in (training.training_table(RECORDED), errors):
+    errors = steps.errors_table(RECORDED)
+    for table in (steps.training_table(RECORDED), errors):
         assert table.count("<tr>") == 1 + len(TRAINING)
     assert errors.count('title="none"') == 1  # decoding masks nothing, so nothing in place
-    assert training.wide_errors(RECORDED).count("<tr>") == 4
+    assert steps.wide_errors(RECORDED).count("<tr>") == 4
 
 
 def test_the_hubs_kernel_or_why_it_is_missing(altered: AlteredDevice) -> None:
-    assert "cannot be reached" in training.hub(RECORDED)
+    assert "cannot be reached" in steps.hub(RECORDED)
     measured = {"version": 1, "hub": [1, 2, 3], "flash": [4, 5, 6], "errors": {"hub": 2e-3, "flash": 1e-3}}
     altered.record("attention/hub_flash", data=measured)
-    table = training.hub(altered)
+    table = steps.hub(altered)
     assert table.count("<tr>") == 3
     assert "2.00 µs" in table
     assert "2.00e-03" in table

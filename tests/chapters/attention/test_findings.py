@@ -8,7 +8,7 @@ import pytest
 
 from snippets.lab.finding.book import judge
 from snippets.lab.recording.device import DEFAULT_DEVICE
-from tests.bench import RECORDED
+from tests.chapters.altered import RECORDED
 from tests.chapters.attention.bench import CLAIMS, FIGURES
 
 

@@ -14,7 +14,7 @@ from snippets.attention.findings.variants import VARIANTS
 from snippets.lab.finding.claim import Status
 from snippets.lab.recording.ceilings import LARGE_MATMUL
 from snippets.lab.recording.schema import RecordingError
-from tests.bench import RECORDED, AlteredDevice, constant
+from tests.chapters.altered import RECORDED, AlteredDevice, constant
 from tests.chapters.attention.bench import FIGURES, judged, measured, verdict
 
 replace = msgspec.structs.replace
@@ -193,7 +193,7 @@ def test_a_share_needs_its_ceiling(altered: AlteredDevice) -> None:
 
 
 def test_a_variant_that_stopped_has_no_time() -> None:
-    with pytest.raises(growing.Stopped, match=r"math has no time_us at 16384 tokens: out of memory for 128.00 GiB"):
+    with pytest.raises(LookupError, match=r"math has no time_us at 16384 tokens: out of memory for 128.00 GiB"):
         Lengths(RECORDED, 64).timing("math", 16384)
 
 

@@ -182,20 +182,6 @@ def test_a_result_has_the_type_of_its_inputs(variant: str, dtype: torch.dtype) -
     assert error(found, model.reference(*tensors, model.future(7, "cpu"))) < allowed
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own, on importing its compiler
-@pytest.mark.parametrize("variant", COMPILED)
-def test_compiled(variant: str) -> None:
-    """Causal, and a decode step: one query that sees all keys."""
-    torch._dynamo.reset()
-    with torch.no_grad():
-        tensors = drawn(65, 64)
-        found = attention(variant, "cpu", 65)(*tensors)
-        assert error(found, model.reference(*tensors, model.future(65, "cpu"))) < BF16
-        one_query = (tensors[0][:, :, :1].contiguous(), *tensors[1:])
-        found = attention(variant, "cpu", 65, causal=False)(*one_query)
-        assert error(found, model.reference(*one_query)) < BF16
-
-
 # On a GPU
 
 

@@ -8,31 +8,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from snippets.attention.findings import occupancy, traffic
+from snippets.attention.findings import speed, traffic
 from snippets.attention.findings.variants import VARIANTS
 from snippets.lab.finding.device import Device
 from snippets.lab.recording.schema import NotRecorded
-from snippets.lab.trace.events import GpuActivity, TraceError
-from tests.bench import RECORDED, AlteredDevice
+from snippets.lab.trace.events import TraceError
+from tests.chapters.altered import RECORDED, AlteredDevice
 from tests.chapters.attention.bench import CLAIMS, judged, measured, text_of, verdict, verdicts
 
 HEAD_TENSOR, SCORES, MASK = 2 * 128 * 1024 * 64, 2 * 128 * 1024 * 1024, 1024 * 1024
 """Bytes of q, of all scores in bf16, and of the mask."""
-H200 = {
-    "regsPerMultiprocessor": 65536,
-    "sharedMemPerMultiprocessor": 233472,
-    "sharedMemPerBlock": 49152,
-    "maxThreadsPerMultiprocessor": 2048,
-    "numSms": 132,
-}
 replace = msgspec.structs.replace
-
-
-def kernel(threads: int, registers: int, shared_bytes: int, blocks: int = 10_000) -> GpuActivity:
-    return GpuActivity(
-        "kernel", 0.0, 1.0, "kernel", 0, 7, grid=(blocks, 1, 1), block=(threads, 1, 1), registers=registers,
-        shared_memory_bytes=shared_bytes,
-    )  # fmt: skip
 
 
 # Bytes
@@ -99,46 +85,6 @@ def test_a_slower_copy_makes_memory_the_limit(altered: AlteredDevice) -> None:
 # What a kernel takes
 
 
-@pytest.mark.parametrize(
-    ("taken", "fit", "percent"),
-    [
-        (kernel(128, 255, 49_152), (2, 4, 16), 12.5),
-        (kernel(384, 168, 134_144), (1, 1, 5), 18.75),
-        (kernel(256, 240, 100_000), (1, 2, 8), 12.5),
-        (kernel(128, 48, 0), (10, None, 16), 62.5),
-        (kernel(32, 16, 0), (128, None, 64), 50.0),
-        (kernel(128, 32, 232_448), (16, 1, 16), 6.25),
-        (kernel(128, 32, 233_000), (16, 0, 16), 0.0),
-    ],
-)
-def test_blocks_that_fit_by_hand(taken: GpuActivity, fit: tuple[int, int | None, int], percent: float) -> None:
-    assert occupancy.residents(taken, H200)[:3] == fit
-    assert occupancy.occupancy_percent(taken, H200) == percent
-
-
-@pytest.mark.parametrize(
-    ("taken", "percent"),
-    [
-        (kernel(128, 255, 49_152), 12.5),
-        (kernel(128, 255, 49_153), 0.0),
-        (kernel(128, 32, 0, blocks=132), 6.25),
-        (kernel(128, 32, 0, blocks=66), 3.125),
-    ],
-)
-def test_the_estimate_counts_on_no_more_shared_memory_than_the_default(taken: GpuActivity, percent: float) -> None:
-    assert occupancy.estimate_percent(taken, H200) == percent
-
-
-def test_a_kernel_without_a_footprint_is_an_error() -> None:
-    with pytest.raises(TraceError, match=r"^the trace does not tell what kernel takes"):
-        occupancy.residents(replace(kernel(128, 32, 0), registers=None), H200)
-
-
-def test_the_properties_by_hand_are_those_of_the_trace() -> None:
-    properties = RECORDED[VARIANTS["flash"]].trace.device_properties
-    assert {name: properties[name] for name in H200} == H200
-
-
 def test_more_registers(altered: AlteredDevice) -> None:
     altered.activities(VARIANTS["flash"], lambda activity: replace(activity, registers=128))
     assert measured(altered, "A9").value == "pytorch_flash, 13.0 %; 128 x 128 = 16,384, 4 of them fit"
@@ -151,7 +97,7 @@ def test_more_registers(altered: AlteredDevice) -> None:
 
 
 def test_an_estimate_of_another_kind(altered: AlteredDevice) -> None:
-    count = len(occupancy.chapter_kernels(RECORDED))
+    count = len(speed.chapter_kernels(RECORDED))
     assert measured(altered, "O-A29").text == f"{count} of {count}"
     altered.activities(VARIANTS["Flex"], lambda activity: replace(activity, occupancy_percent=13.0))
     assert (verdict(altered, "O-A28"), measured(altered, "O-A28").value) == ("differs", "cuDNN 18.8 %")
@@ -187,7 +133,7 @@ def test_the_rooflines() -> None:
 
 
 def test_the_table_of_footprints() -> None:
-    footprints = text_of(occupancy.footprints(RECORDED))
+    footprints = text_of(speed.footprints(RECORDED))
     assert "naive, first product 384 " in footprints
     assert "flash 128 255 49,152 2 4 12.5 % 13.0 %" in footprints
     assert "cuDNN 384 168 134,144 1 1 18.8 % 0 %" in footprints

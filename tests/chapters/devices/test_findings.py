@@ -94,12 +94,12 @@ def test_every_ceiling_of_the_book_is_in_the_table() -> None:
 
 def test_the_book_s_steps_are_shown_by_their_timings() -> None:
     run = BOOK["linear/eager"]
-    bars = cells(gpu_and_cpu(BOOK))
+    bars = cells(gpu_and_cpu(BOOK, caption="What the page says"))
     assert [row[:3] for row in bars if row[0] == "a linear layer"] == [
         ["a linear layer", "GPU", run.time().text],
         ["a linear layer", "CPU", run.time("enqueue").text],
     ]
-    below = {row[0]: row[1:3] for row in cells(steps_below_roof(BOOK))[1:]}
+    below = {row[0]: row[1:3] for row in cells(steps_below_roof(BOOK, caption="What the page says"))[1:]}
     rate = format_value(run.point.flops / run.timing().median_us * 1e6, "flop/s")
     assert below["linear"] == [f"{run.point.flops / run.point.bytes:.1f}", rate]
     assert list(below) == list(STEPS)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.chapters.altered import AlteredDevice, altered_device
+from tests.chapters.altered import AlteredDevice
 
 
 @pytest.fixture
 def device() -> AlteredDevice:
-    return altered_device()
+    return AlteredDevice()

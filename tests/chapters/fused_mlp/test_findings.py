@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from snippets.fused_mlp.findings import forward, halves, ideas, in_use, residency, shapes, single, traffic
+from snippets.fused_mlp.findings import first_kernels, forward, in_use, residency, shapes, traffic
 from snippets.lab.finding import Device
 from snippets.lab.finding.book import judge
 from snippets.lab.html import Html
@@ -50,12 +50,21 @@ def test_without_recordings_nothing_is_measured(tmp_path: Path) -> None:
 PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
     "traffic": (traffic.forward_traffic, ("What one forward has to move", "GELU's result, out and back")),
     "floors": (traffic.floors, ("as a copy", "two fused kernels")),
-    "linear": (lambda device: single.linear_compared(device, 64), ("A Linear with GELU, 64 rows", "cuBLAS's epilogue")),
-    "linear diff": (single.linear_diff, ("From the eager Linear and GELU to one kernel", "a step in all")),
-    "tuned": (ideas.tuned_table, ("first half ping-pong", "of the fastest", "cuBLAS")),
+    "linear": (
+        lambda device: first_kernels.linear_compared(device, 64),
+        ("A Linear with GELU, 64 rows", "cuBLAS's epilogue"),
+    ),
+    "linear diff": (first_kernels.linear_diff, ("From the eager Linear and GELU to one kernel", "a step in all")),
+    "tuned": (forward.tuned_table, ("first half ping-pong", "of the fastest", "cuBLAS")),
     "three forwards": (forward.three_forwards, ("One forward: eager, compiled and ours", "pingpong_kernel")),
-    "shapes": (shapes.shape_table, ("One forward in bfloat16", "The same in float16", "65536x256x1024")),
-    "from Python": (shapes.python_table, ("from Python, until the GPU is done", "ours, CPU", "8192x768x3080")),
+    "shapes": (
+        lambda device: shapes.shape_table(device, "interleaved"),
+        ("One forward in bfloat16", "The same in float16", "65536x256x1024"),
+    ),
+    "from Python": (
+        lambda device: shapes.shape_table(device, "from_python"),
+        ("from Python, until the GPU is done", "ours, CPU", "8192x768x3080"),
+    ),
     "roofline": (shapes.shape_roofline, ("1 token", "16,384 tokens", "copy")),
     "first calls": (shapes.first_calls, ("dynamic=False, first call", "8184", "3996")),
     "errors": (in_use.errors_table, ("Relative error against float64, float16", "8192x768x3072")),
@@ -77,9 +86,9 @@ def test_a_piece_shows_what_it_promises(name: str) -> None:
 @pytest.mark.parametrize(
     ("piece", "rows"),
     [
-        (halves.halves, 4),
+        (first_kernels.halves, 4),
         (residency.residency, 12),
-        (ideas.steps_table, 4 + 3),
+        (forward.steps_table, 4 + 3),
         (forward.our_kernels, 2),
         (forward.forwards, 7),
         (forward.beside_quack, 6),

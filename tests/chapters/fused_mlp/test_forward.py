@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from snippets.fused_mlp import model
-from snippets.fused_mlp.findings import forward, ideas, residency
-from snippets.fused_mlp.findings.turns import turns
+from snippets.fused_mlp.findings import forward, residency
 from snippets.lab.finding import Figure, NotRecorded
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
 from tests.chapters.altered import AlteredDevice
@@ -15,24 +14,6 @@ from tests.chapters.fused_mlp.verdicts import FINDINGS, status, statuses
 from tests.lab.samples import BOOK
 
 replace = msgspec.structs.replace
-HOPPER = {"multiprocessors": 132, "registers": 65536, "shared_bytes": 233472, "threads": 2048}
-
-
-@pytest.mark.parametrize(
-    ("footprint", "fit", "percent"),
-    [
-        ((27, 0, 8), {"registers": 8, "threads": 8}, 100.0),
-        ((32, 0, 8), {"registers": 8, "threads": 8}, 100.0),
-        ((33, 0, 8), {"registers": 6, "threads": 8}, 75.0),  # 40 registers: 12 warps of each quarter's 16384
-        ((159, 180_248, 8), {"registers": 1, "threads": 8, "shared memory": 1}, 12.5),
-        ((168, 229_656, 12), {"registers": 1, "threads": 5, "shared memory": 1}, 18.75),
-        ((32, 115_712, 4), {"registers": 16, "threads": 16, "shared memory": 2}, 12.5),  # 115712 + 1024 is half of it
-        ((32, 115_713, 4), {"registers": 16, "threads": 16, "shared memory": 1}, 6.25),
-    ],
-)
-def test_programs_that_fit(footprint: tuple[int, int, int], fit: dict[str, int], percent: float) -> None:
-    assert residency.residents(residency.Footprint(*footprint), HOPPER) == fit
-    assert residency.occupancy_percent(residency.Footprint(*footprint), HOPPER) == percent
 
 
 def test_tiles_and_rounds() -> None:
@@ -71,7 +52,7 @@ def test_work_of_a_matmul_by_cublas_is_left_to_the_trace() -> None:
 
 
 def test_turns_draws_every_role_without_an_amount() -> None:
-    drawn = turns(BOOK)
+    drawn = residency.turns(BOOK)
     for lane in ("producer", "consumer 0", "consumer 1"):
         assert drawn.count(f">{lane}</text>") == 1
     assert drawn.count(">tensor cores</text>") == 2
@@ -80,12 +61,12 @@ def test_turns_draws_every_role_without_an_amount() -> None:
 
 def test_whose_kernel_does_the_second_matmul(device: AlteredDevice) -> None:
     second = FINDINGS.figures["second_product"]
-    device.change_steps("fused_mlp/fused", lambda step: replace(step, activities=forward_step(OURS, OURS).activities))
+    device.steps("fused_mlp/fused", lambda step: replace(step, activities=forward_step(OURS, OURS).activities))
     assert (second(device).value, second(device).conclusive) == ("ours", True)
     last = forward_step(OURS, CUBLAS).activities
-    device.change_steps("fused_mlp/fused", lambda step: replace(step, activities=last), only=0)
+    device.steps("fused_mlp/fused", lambda step: replace(step, activities=last), only=0)
     assert (second(device).value, second(device).conclusive) == ("ours", False)
-    device.change_steps("fused_mlp/fused", lambda step: replace(step, activities=last))
+    device.steps("fused_mlp/fused", lambda step: replace(step, activities=last))
     assert (second(device).value, second(device).conclusive) == ("cuBLAS's", True)
 
 
@@ -100,7 +81,7 @@ def test_whose_kernel_does_the_second_matmul(device: AlteredDevice) -> None:
 )
 def test_a_slower_kernel_flips_the_verdict(device: AlteredDevice, name: str, factor: float, flipped: list[str]) -> None:
     assert set(statuses(device, *flipped)) == {"holds"}
-    device.scale_timings(name, "interleaved", factor)
+    device.scale(name, "interleaved", factor)
     assert set(statuses(device, *flipped)) == {"differs"}
 
 
@@ -120,32 +101,32 @@ def test_an_idea_that_is_worth_something_else_flips_the_verdict(
     assert status(device, claim_id) == "holds"
     times = device["fused_mlp/steps"].data[part]
     changed = {**times, variant: [factor * us for us in times[variant]]}
-    device.change_data("fused_mlp/steps", **{part: changed})
+    device.data("fused_mlp/steps", **{part: changed})
     assert status(device, claim_id) == "differs"
 
 
 def test_a_kernel_that_takes_less_leaves_room_for_a_second(device: AlteredDevice) -> None:
     footprint = device["fused_mlp/resources"].data["pingpong_kernel"]
     smaller = {**footprint, "registers": 80, "shared_bytes": 100_000}
-    device.change_data("fused_mlp/resources", pingpong_kernel=smaller)
+    device.data("fused_mlp/resources", pingpong_kernel=smaller)
     assert FINDINGS.figures["programs_fit"](device) == Figure(2, origin="fused_mlp/resources")
     assert statuses(device, "F24", "F25", "F26") == ["differs"] * 3
 
 
 def test_a_kernel_that_spills_is_not_as_it_should_be(device: AlteredDevice) -> None:
     footprint = device["fused_mlp/resources"].data["gate_up_kernel"]
-    device.change_data("fused_mlp/resources", gate_up_kernel={**footprint, "spills": 4})
+    device.data("fused_mlp/resources", gate_up_kernel={**footprint, "spills": 4})
     assert status(device, "F26") == "differs"
 
 
 def test_an_estimate_that_is_missing_is_not_zero(device: AlteredDevice) -> None:
-    device.change_kernels("fused_mlp/gate_up_stacked", lambda kernel: replace(kernel, occupancy_percent=None))
+    device.kernels("fused_mlp/gate_up_stacked", lambda kernel: replace(kernel, occupancy_percent=None))
     figure = residency.estimated_occupancies(device)
     assert (figure.value, figure.text) == (False, "none and 0 %, computed 12.5 % and 18.8 %")
 
 
 def test_without_quack_there_is_nothing_to_compare(device: AlteredDevice) -> None:
-    device.change_recording("fused_mlp/quack", data={"missing": "No module"})
+    device.record("fused_mlp/quack", data={"missing": "No module"})
     assert statuses(device, "F43", "F44") == ["not measured"] * 2
     with pytest.raises(NotRecorded, match="No module"):
         forward.beside_quack(device)
@@ -153,6 +134,6 @@ def test_without_quack_there_is_nothing_to_compare(device: AlteredDevice) -> Non
 
 def test_candidates_are_listed_from_the_fastest() -> None:
     for part in ("gate_up", "forward"):
-        times = list(ideas.tuned(BOOK, part).values())
+        times = list(forward.tuned(BOOK, part).values())
         assert times == sorted(times)
         assert len(times) > 1

@@ -84,11 +84,13 @@ def test_who_wins_where_ours_loses_and_where_ours_gains_the_most(device: Altered
 def test_the_table_marks_the_fastest_and_divides_by_the_fastest_other(device: AlteredDevice) -> None:
     for dtype in shapes.DTYPES:
         put_rows(device, {WIDE: 33.0, THIN: 198.0}, dtype)
-    piece = shapes.shape_table(device)
+    piece = shapes.shape_table(device, "interleaved")
     assert re.findall("<strong>(.*?)</strong>", piece) == ["33.0 µs", "99.0 µs"] * 2
     assert "8x64x128 33.0 µs 0.333x 100 µs 100 µs 100 µs 100 µs 99.0 µs" in text_of(piece)
     assert "512x16x32 198 µs 2.000x 100 µs 100 µs 100 µs 100 µs 99.0 µs" in text_of(piece)
-    assert "8x64x128 66.0 µs 0.333x 200 µs 200 µs 200 µs 200 µs 198 µs 5.00 µs" in text_of(shapes.python_table(device))
+    assert "8x64x128 66.0 µs 0.333x 200 µs 200 µs 200 µs 200 µs 198 µs 5.00 µs" in text_of(
+        shapes.shape_table(device, "from_python")
+    )
 
 
 def test_rows_of_two_sessions_are_not_compared(device: AlteredDevice) -> None:
@@ -104,7 +106,7 @@ def test_the_choice_is_the_fastest_candidate_wherever_it_stands(device: AlteredD
     put(device, "chosen", **{one: {"gate_up": times}, two: {"gate_up": times}, three: {"gate_up": times}})
     expected = "1: two products; 16: two products; 128: two products"
     assert (measured(device, "F53").value, status(device, "F53")) == (expected, "differs")
-    device.change_data("fused_mlp/chosen", **{three: {"gate_up": {**times, "two products": 9}}})
+    device.data("fused_mlp/chosen", **{three: {"gate_up": {**times, "two products": 9}}})
     assert status(device, "F53") == "holds"
 
 
@@ -167,13 +169,13 @@ def test_training_has_to_beat_every_other(device: AlteredDevice) -> None:
 
 def test_a_kernel_that_only_writes_zeros_is_noticed(device: AlteredDevice) -> None:
     assert (measured(device, "F77").value, status(device, "F77")) == ("0 and 0", "holds")
-    device.change_ops("fused_mlp/training_fused", lambda op: replace(op, name=op.name.replace("addmm", "zero_")))
+    device.ops("fused_mlp/training_fused", lambda op: replace(op, name=op.name.replace("addmm", "zero_")))
     assert (measured(device, "F77").value, status(device, "F77")) == ("1 and 0", "differs")
 
 
 def test_another_kernel_in_the_package_is_noticed(device: AlteredDevice) -> None:
     assert measured(device, "F80").text.startswith("pingpong_kernel, ")
-    device.change_kernels(
+    device.kernels(
         "fused_mlp/kernelized", lambda kernel: replace(kernel, name=kernel.name.replace("pingpong", "pointwise"))
     )
     assert status(device, "F80") == "differs"

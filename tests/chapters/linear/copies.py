@@ -15,7 +15,7 @@ import msgspec
 
 from snippets.lab.finding import Device
 from snippets.lab.recording.schema import Point, Timing
-from snippets.linear.findings.layer import gpu_names
+from snippets.lab.trace.queries import gpu_names
 from tests.lab import samples
 
 Event = dict[str, Any]

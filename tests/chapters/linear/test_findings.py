@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
+from snippets.lab import cache
 from snippets.lab.finding import TraceError, ratio_of_kinds
 from snippets.lab.finding.book import findings
 from snippets.linear.findings.costs import (
@@ -33,6 +36,7 @@ from tests.chapters.linear.copies import Copies, Event, always, second_kernel
 from tests.lab.samples import BOOK
 
 FIGURES = findings("linear").figures
+CAPTION = "What the page says"
 
 
 def flat(shown: str) -> str:
@@ -110,28 +114,29 @@ def test_tables_hold_what_they_show(copies: Copies) -> None:
 
 
 def test_pictures_show_the_gpu_work_of_their_steps() -> None:
-    assert [row_and_matrix(BOOK).count(f'class="slice {kind}"') for kind in ("gemm", "copy")] == [2, 1]
-    assert [eager_and_compiled(BOOK).count(f'class="slice {kind}"') for kind in ("gemm", "copy")] == [2, 0]
+    for piece, counts in ((row_and_matrix, [2, 1]), (eager_and_compiled, [2, 0])):
+        picture = piece(BOOK, caption=CAPTION)
+        assert [picture.count(f'class="slice {kind}"') for kind in ("gemm", "copy")] == counts
 
 
 def test_compiling_changes_no_kernel_unless_it_does(copies: Copies) -> None:
-    assert changed_by_compiling(copies.device).count("= same") == 1
+    assert changed_by_compiling(copies.device, caption=CAPTION).count("= same") == 1
     copies.rename("linear/compiled", copies.kernels("linear/compiled"), "triton_tem_fused_addmm_0")
-    assert changed_by_compiling(copies.device).count("→ replaced") == 1
+    assert changed_by_compiling(copies.device, caption=CAPTION).count("→ replaced") == 1
 
 
 def test_charts_are_of_the_timings(copies: Copies) -> None:
     copies.retime("linear/compiled_wide", interleaved=always(7.0), enqueue=always(70.0, 21))
-    bars = flat(gpu_and_cpu(copies.device))
+    bars = flat(gpu_and_cpu(copies.device, caption=CAPTION))
     assert f"<td>compiled, 64x1024→4096</td><td>GPU</td>{numbers('7.00 µs', '7.00 to 7.00 µs')}" in bars
     assert f"<td>compiled, 64x1024→4096</td><td>CPU</td>{numbers('70.0 µs', '70.0 to 70.0 µs')}" in bars
     flops = copies.device["linear/eager_wide"].points[0].flops
     copies.retime("linear/sweep_eager", 64, interleaved=always(flops / 1e6))
-    roofline = flat(wide_roofline(copies.device))
+    roofline = flat(wide_roofline(copies.device, caption=CAPTION))
     assert f"<td>64 rows</td>{numbers('59.3', '1.00 TFLOP/s')}" in roofline
     assert [f"<td>{rows}</td>" in roofline for rows in ("1 row", "4,096 rows", "16,384 rows")] == [True, True, False]
     copies.retime("linear/sweep_eager", enqueue=always(30.0, 21))
-    regimes = wide_regimes(copies.device)
+    regimes = wide_regimes(copies.device, caption=CAPTION)
     assert "eager: overhead-bound up to 1,024 rows" in regimes
     assert "compiled: overhead-bound up to 4,096 rows" in regimes
 
@@ -154,7 +159,7 @@ def test_copies_are_read_and_written(copies: Copies) -> None:
 
 
 def test_the_table_of_strides_says_what_it_was_given() -> None:
-    given = {"m": ((3, 2), (2, 1)), "same memory": False, "m.t().flatten()": [0, 2], "<b>": "<i>"}
+    given = {"m": [[3, 2], [2, 1]], "same memory": False, "m.t().flatten()": [0, 2], "<b>": "<i>"}
     shown = flat(values_table(given))
     assert "<td><code>m</code></td><td>shape (3, 2), strides (2, 1)</td>" in shown
     assert "<td><code>same memory</code></td><td>no</td>" in shown
@@ -167,6 +172,14 @@ def test_the_matrix_small_enough_to_see() -> None:
     assert "<td><code>m</code></td><td>shape (3, 2), strides (2, 1)</td>" in rows
     assert "<td><code>m.t()</code></td><td>shape (2, 3), strides (1, 2)</td>" in rows
     assert "<td><code>same memory</code></td><td>yes</td>" in rows
+
+
+def test_a_matrix_that_was_seen_is_not_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A second build does without torch, which takes seconds to import."""
+    monkeypatch.setattr(cache, "PROJECT", tmp_path)
+    first = strides_table(BOOK)
+    monkeypatch.setitem(sys.modules, "snippets.linear.model", None)  # an import of it is an error
+    assert strides_table(BOOK) == first
 
 
 def test_the_guess_about_compiling_is_answered_by_the_figure(copies: Copies) -> None:

@@ -19,32 +19,35 @@ from snippets.matmul_add.findings.costs import (
     graph_gain,
     least_bytes,
 )
-from snippets.matmul_add.findings.dispatch import calls, stacks, waits
+from snippets.matmul_add.findings.dispatch import busy_percent_of_wait, busy_within_us, calls, stacks, waits
 from snippets.matmul_add.findings.overhead import (
     by_size,
+    closing_wait,
     crossing,
     crossings,
     one_step,
     roof,
+    self_cpu_us,
+    self_gpu_us,
     totals,
     two_sizes,
     worth_a_graph,
 )
-from snippets.matmul_add.findings.reading import (
-    busy_percent_of_wait,
-    busy_within_us,
-    closing_wait,
+from snippets.matmul_add.findings.steps import (
+    first_kept,
+    first_steps,
     first_to_rest,
     gap_us,
+    guess_warmup,
     hole,
-    self_cpu_us,
-    self_gpu_us,
+    offset_us,
+    traces,
 )
-from snippets.matmul_add.findings.steps import first_kept, first_steps, guess_warmup, offset_us, traces
 from tests.chapters.matmul_add.world import CODE, GEMM, LAUNCH, QUERY, World, compiled, eager, parsed, point, recorded
 from tests.lab import events, samples
 
 FIGURES = findings("matmul_add").figures
+CAPTION = "What the page says"
 
 
 def test_totals_are_the_profilers() -> None:
@@ -189,11 +192,11 @@ def headings(drawing: str) -> list[str]:
 
 def test_pictures_show_the_steps_they_are_about(world: World) -> None:
     device = world.device
-    assert headings(one_step(device)) == ["Eager, 64x64"]
-    assert slices(one_step(device))[:4] == ["matmul_add", "aten::matmul", "aten::mm", "aten::add"]
-    assert headings(two_sizes(device)) == ["64x64", "4096x4096"]
-    assert "Torch-Compiled Region: 0/0" in slices(entering(device))
-    assert headings(entering(device)) == ["Eager", "Compiled"]
+    assert headings(one_step(device, caption=CAPTION)) == ["Eager, 64x64"]
+    assert slices(one_step(device, caption=CAPTION))[:4] == ["matmul_add", "aten::matmul", "aten::mm", "aten::add"]
+    assert headings(two_sizes(device, caption=CAPTION)) == ["64x64", "4096x4096"]
+    assert "Torch-Compiled Region: 0/0" in slices(entering(device, caption=CAPTION))
+    assert headings(entering(device, caption=CAPTION)) == ["Eager", "Compiled"]
     assert headings(first_kept(device)) == [
         f"{process}, ProfilerStep#{number}" for process in ("Cold", "Warmed") for number in (2, 3)
     ]
@@ -201,22 +204,22 @@ def test_pictures_show_the_steps_they_are_about(world: World) -> None:
 
 def test_charts_have_a_step_for_each_recording(world: World) -> None:
     device = world.device
-    assert [row[:3] for row in cells(by_size(device))[1:]] == [
+    assert [row[:3] for row in cells(by_size(device, caption=CAPTION))[1:]] == [
         [way, f"{size:,}", us]
         for way in ("Eager", "Compiled")
         for size, us in ((64, "5.00 µs"), (512, "8.00 µs"), (4096, "600 µs"))
     ]
     assert [row[0] for row in cells(roof(device))[1:]] == ["64x64", "512x512", "4096x4096"]
     assert cells(roof(device))[3][1:3] == ["1,020", "229 TFLOP/s"], "2n^3 FLOP over 8n^2 bytes; in 600 us"
-    assert cells(cpu_and_gpu(device))[1][:3] == ["Eager, 64x64", "GPU", "10.0 µs"]
-    assert cells(cpu_and_gpu(device))[4][:3] == ["Compiled, 64x64", "CPU", "80.0 µs"]
-    parts = [(row[0], row[2]) for row in cells(by_kernel(device))[1:]]
+    assert cells(cpu_and_gpu(device, caption=CAPTION))[1][:3] == ["Eager, 64x64", "GPU", "10.0 µs"]
+    assert cells(cpu_and_gpu(device, caption=CAPTION))[4][:3] == ["Compiled, 64x64", "CPU", "80.0 µs"]
+    parts = [(row[0], row[2]) for row in cells(by_kernel(device, caption=CAPTION))[1:]]
     assert [part for variant, part in parts if variant == "addmm, b a row"] == ["cuBLAS GEMM bf16 · 128x256x64 · nn"]
     assert [variant for variant, part in parts if part == "copy device to device"] == ["Compiled", "addmm, b a matrix"]
 
 
 def test_the_diff_shows_what_became_of_the_addition(world: World) -> None:
-    rows = cells(fused(world.device))
+    rows = cells(fused(world.device, caption=CAPTION))
     changes = {row[0].split()[1]: row[1] for row in rows[1:4]}
     names = ("Memcpy", GEMM, "elementwise add")
     listed = {change: [name for name in names if name in text] for change, text in changes.items()}
@@ -231,8 +234,8 @@ def test_lists_of_one_step_name_what_is_in_it(world: World) -> None:
     assert "aten::mm" in samples.Markup(dispatch_tree(device, "matmul_add/eager_64")).text
     assert "aten::mm" in samples.Markup(profiler_table(device, "matmul_add/eager_64")).text
     assert "extern_kernels.addmm(arg0_1, out=buf0)" in samples.Markup(generated(device)).text
-    assert cells(by_hand(device))[0] == ["", "eager", "compiled", "addmm by hand"]
-    assert cells(by_hand(device))[2] == ["copies", "0", "1", "1"]
+    assert cells(by_hand(device, caption=CAPTION))[0] == ["", "eager", "compiled", "addmm by hand"]
+    assert cells(by_hand(device, caption=CAPTION))[2] == ["copies", "0", "1", "1"]
 
 
 def test_further_traces_are_those_that_are_recorded(world: World) -> None:

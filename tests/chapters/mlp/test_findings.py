@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,9 @@ from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.averages import key_averages
 from snippets.lab.trace.events import CudaCall, GpuActivity, Step
-from snippets.mlp.findings import choices, costs, end_to_end, fusion
+from snippets.mlp.findings import choices, costs, fusion
 from snippets.mlp.findings.steps import fused_work
-from tests.bench import AlteredDevice
+from tests.chapters.altered import AlteredDevice
 from tests.lab.samples import BOOK
 
 FINDINGS = findings("mlp")
@@ -272,7 +273,7 @@ def test_a_mode_that_was_not_recorded_is_named(device: AlteredDevice) -> None:
     compiles_again = verdict("K4", device)
     assert compiles_again.status == "not measured"
     assert compiles_again.reason == "mlp/new_shapes has no 'liger'; make record CHAPTER=mlp"
-    assert "Liger" not in costs.new_shapes(device)
+    assert "Liger" not in fusion.new_shapes(device)
 
 
 def test_the_cost_of_compiling_by_hand(device: AlteredDevice) -> None:
@@ -448,6 +449,11 @@ def text_of(content: str) -> str:
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", named)))
 
 
+def captioned(piece: Callable[..., Html]) -> Callable[[Device], Html]:
+    """A piece to which its page gives the caption."""
+    return partial(piece, caption="What the page says")
+
+
 PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
     "forward": (
         lambda device: timeline(device, {"eager": "mlp/eager"}, "One eager forward"),
@@ -462,9 +468,9 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
         ("aten::matmul", "6 operators that never reach the GPU", "aten::as_strided"),
     ),
     "gemms": (costs.gemm_times, ("gate, 8192x768x3072", "down, 8192x3072x768", "sustained")),
-    "compiled": (fusion.compiled_step, ("eager, CPU", "compiled, CPU", "TorchDynamo Cache Lookup")),
+    "compiled": (captioned(fusion.compiled_step), ("eager, CPU", "compiled, CPU", "TorchDynamo Cache Lookup")),
     "compiled diff": (
-        fusion.compiled_diff,
+        captioned(fusion.compiled_diff),
         ("replaced", "operators and regions 29 8 −21", "bytes moved 455 MB 354 MB −101 MB"),
     ),
     "Liger diff": (fusion.liger_diff, ("The layer came from", "replaced", "operators and regions 29 33 +4")),
@@ -472,17 +478,17 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
     "footprints": (fusion.footprints, ("24,576", "8,192", "Inductor's")),
     "choices": (choices.choices, ("1024 elements to 128 threads: 6 of 12", "12 1024 128 8 37.1 µs")),
     "side by side": (
-        end_to_end.side_by_side,
+        captioned(costs.side_by_side),
         ("AOTDispatcher Runtime Wrapper Prologue", "LigerGELUMulFunction"),
     ),
-    "CPU and GPU": (end_to_end.cpu_and_gpu, ("eager, GPU 253 µs", "Liger, CPU 241 µs")),
-    "new shapes": (costs.new_shapes, ("dynamic=False first call", "64", "48")),
-    "bought": (end_to_end.bought, ("GPU time, warm", "paired timings", "from Python")),
-    "kernel times": (end_to_end.kernel_times, ("eager: 233 µs", "compiled: 206 µs", "Liger: 211 µs")),
-    "regimes": (end_to_end.regimes_by_tokens, ("16,384", "compiled: overhead-bound up to 2,048 tokens")),
-    "roofline": (end_to_end.roofline_by_tokens, ("1 token:", "16,384 tokens:", "copy")),
+    "CPU and GPU": (captioned(costs.cpu_and_gpu), ("eager, GPU 253 µs", "Liger, CPU 241 µs")),
+    "new shapes": (fusion.new_shapes, ("dynamic=False first call", "64", "48")),
+    "bought": (costs.bought, ("GPU time, warm", "paired timings", "from Python")),
+    "kernel times": (captioned(costs.kernel_times), ("eager: 233 µs", "compiled: 206 µs", "Liger: 211 µs")),
+    "regimes": (captioned(costs.regimes_by_tokens), ("16,384", "compiled: overhead-bound up to 2,048 tokens")),
+    "roofline": (costs.roofline_by_tokens, ("1 token:", "16,384 tokens:", "copy")),
     "widths": (choices.widths, ("3072 columns, Inductor 38.0 µs", "4096 columns, Liger 50.5 µs")),
-    "replayed": (end_to_end.replayed, ("Liger, CUDA graph 19.6 µs", "eager, Python 104 µs")),
+    "replayed": (costs.replayed, ("Liger, CUDA graph 19.6 µs", "eager, Python 104 µs")),
 }
 
 

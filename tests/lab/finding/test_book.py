@@ -161,13 +161,15 @@ def test_findings_in_parts(book: Book) -> None:
     """A claim and a measure belong to the part that they are written in, and may be imported by another."""
     first, second = samples.findings(claim(id="M1")), samples.findings(claim(id="M2"))
     gate, up = measure_in(first, 1), measure_in(second, 2)
-    vars(first).update(gate=gate, FIGURES={"doubled": gate})
+    typed = measure_in(first, 4)
+    typed.__annotations__ = {"_": Device, "return": Figure}  # no text, and whatever the device is called
+    vars(first).update(gate=gate, typed=typed, FIGURES={"doubled": gate})
     vars(second).update(gate=gate, up=up, first_claim=vars(first)["_0"], _hidden=measure_in(second, 3))
     whole = ModuleType("findings")
     vars(whole).update(PARTS=(first, second), PAGE="page", unlisted=claim(id="M3"))
     book(mlp=whole)
     assert [each.id for each in findings("mlp").claims] == ["M1", "M2"]
-    assert dict(findings("mlp").figures) == {"gate": gate, "doubled": gate, "up": up}
+    assert dict(findings("mlp").figures) == {"gate": gate, "typed": typed, "doubled": gate, "up": up}
     assert findings("mlp").page == "page"
     book(mlp=first)
     assert findings("mlp").page == "mlp"

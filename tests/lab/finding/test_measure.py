@@ -116,7 +116,7 @@ def test_fields_of_points_are_compared_without_a_spread(tmp_path: Path) -> None:
     eager, compiled = device["mlp/eager"], device["mlp/compiled"]
     ratio = point_ratio(eager, compiled, "peak_memory_bytes")
     assert ratio == Figure(1.5, "x", origin="peak_memory_bytes, mlp/eager over mlp/compiled")
-    difference = point_difference(eager, compiled, "peak_memory_bytes", "bytes")
+    difference = point_difference(eager, compiled, "peak_memory_bytes")
     assert difference == Figure(1000, "bytes", origin="peak_memory_bytes, mlp/eager less mlp/compiled")
 
 

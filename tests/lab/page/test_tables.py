@@ -12,7 +12,15 @@ from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.html import Html
-from snippets.lab.page.tables import comparison_table, dispatch_tree, kernel_table, profiler_table, sweep_table
+from snippets.lab.page.tables import (
+    Columns,
+    comparison_table,
+    dispatch_tree,
+    kernel_table,
+    profiler_table,
+    sweep_table,
+    variants_table,
+)
 from snippets.lab.recording.schema import Ceiling, NotRecorded
 from snippets.lab.trace.events import TraceError
 from tests.lab import events, samples
@@ -192,6 +200,21 @@ def test_variants_side_by_side(device: Device) -> None:
         comparison_table(device, {"x": "mlp/compiled"}, "c", quantities={"GPU": "interleaved_us"})
 
 
+def test_a_row_for_each_variant(device: Device) -> None:
+    save_all(device.root, sample("mlp/compiled"))
+    columns: Columns = {"on": lambda run: run.environment.device, "GPU": "interleaved_us", "none": lambda run: None}
+    variants = {"eager": "mlp/eager", "compiled": "mlp/compiled"}
+    content = variants_table(device, variants, "c", columns=columns, text_columns=2)
+    assert cells(content) == [
+        ["", "on", "GPU", "none"],
+        ["eager", "NVIDIA Sample", "20.0 µs", "–"],
+        ["compiled", "NVIDIA Sample", "20.0 µs", "–"],
+    ]
+    assert content.count('class="number"') == 2 * 3, "the heading and two rows, of two columns"
+    with pytest.raises(UnknownName):
+        variants_table(device, variants, "c", columns={"GPU": "interleaved"})
+
+
 def test_a_sweep(device: Device) -> None:
     for name in ("eager", "compiled"):
         points = tuple(samples.point({"batch": n}, flops=n * len(name)) for n in (1, 4))
@@ -238,6 +261,7 @@ def test_untrusted_captions_heads_and_cells(device: Device, name: str) -> None:
     assert_only_text(profiler_table(device, "mlp/eager", name), name)
     variants = {name: "mlp/eager"}
     assert_only_text(comparison_table(device, variants, name, quantities={name: "interleaved_us"}), name)
+    assert_only_text(variants_table(device, variants, name, columns={name: lambda run: name}), name)
     assert_only_text(figure_cell(Figure(name, display=name)), name)
     heads = {name: lambda run: name}
     assert_only_text(sweep_table(device, variants, name, cells=heads, label=lambda parameters: name), name)

@@ -19,8 +19,13 @@ from snippets.lab.trace.kineto import read_trace
 from snippets.lab.trace.queries import (
     busy_us,
     extent_us,
+    find_op,
+    gpu_names,
     idle_us,
+    kernel_names,
     kernel_time_us,
+    longest_kernel,
+    op_name,
     require_kernels,
     require_steps,
     steps_agree,
@@ -633,3 +638,28 @@ class TestRealTraces:
         assert (last.name, last.is_driver, last.duration_us) == ("cudaDeviceSynchronize", False, 23.074)
         assert last.start_us > trace.steps[-1].end_us
         assert names(trace.steps[-1].calls) == ["cuLaunchKernelEx", "cudaLaunchKernel"]
+
+
+def test_an_operator_is_found_by_its_whole_name() -> None:
+    first, _ = read(*two_steps()).steps
+    assert find_op(first, "aten::mm").start_us == first.start_us + 12, "not aten::matmul"
+    assert find_op(first, "matmul_add").is_annotation
+    with pytest.raises(TraceError, match=r"^ProfilerStep#2 has no aten::m$"):
+        find_op(first, "aten::m")
+
+
+def test_gpu_work_has_a_name_and_the_name_of_its_operator() -> None:
+    first, _ = read(*two_steps()).steps
+    assert gpu_names(first) == "gemm + add"
+    assert [op_name(activity) for activity in first.activities] == ["aten::mm", "aten::add"]
+    (lost,) = read(kernel("lost", 1, 3, 1)).activities
+    assert op_name(lost) == ""
+
+
+def test_kernels_have_names_and_one_takes_longest() -> None:
+    first, _ = read(*two_steps()).steps
+    assert (kernel_names(first), longest_kernel(first).name) == ("gemm, add", "gemm")
+    (empty,) = read(step(2, 0, 10)).steps
+    assert kernel_names(empty) == ""
+    with pytest.raises(TraceError, match=r"^ProfilerStep#2 has no kernel$"):
+        longest_kernel(empty)

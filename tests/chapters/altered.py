@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from snippets.lab.finding.device import Device, Run
-from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
-from snippets.lab.recording.schema import Recording, Timing
+from snippets.lab.recording.schema import Point, Recording, Timing
 from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Step, Trace
+from tests.lab.samples import BOOK
 
 replace = msgspec.structs.replace
-RECORDED = Device(PROJECT / "docs" / "recordings", DEFAULT_DEVICE)
+RECORDED = BOOK
 """The default device as it is recorded."""
 
 
@@ -57,6 +57,10 @@ class AlteredDevice(Device):
         """Change fields of a recording."""
         self.recordings[experiment] = replace(self[experiment].recording, **changed)
 
+    def data(self, experiment: str, **changed: Any) -> None:
+        """Change fields of what a probe returned."""
+        self.record(experiment, data={**self[experiment].data, **changed})
+
     def point(self, experiment: str, **changed: Any) -> None:
         """Change fields of every point of a recording."""
         points = tuple(replace(point, **changed) for point in self[experiment].points)
@@ -66,6 +70,17 @@ class AlteredDevice(Device):
         """Give the only point of a recording a constant time."""
         timings = replace(self[experiment].timings, **{kind: constant(us)})
         self.point(experiment, timings=timings)
+
+    def scale(self, experiment: str, kind: str, factor: float) -> None:
+        """Make one kind of timing of every point longer or shorter."""
+
+        def scaled(point: Point) -> Point:
+            old: Timing = getattr(point.timings, kind)
+            samples = tuple(factor * sample for sample in old.samples_us)
+            timing = Timing(factor * old.median_us, factor * old.q1_us, factor * old.q3_us, samples)
+            return replace(point, timings=replace(point.timings, **{kind: timing}))
+
+        self.record(experiment, points=tuple(map(scaled, self[experiment].points)))
 
     def trace(self, experiment: str, **changed: Any) -> None:
         """Change fields of a trace."""
@@ -87,6 +102,10 @@ class AlteredDevice(Device):
         self.steps(experiment, lambda step: replace(step, activities=changed(step.activities)), only)
         if only is None:
             self.trace(experiment, activities=changed(self[experiment].trace.activities))
+
+    def kernels(self, experiment: str, change: Callable[[GpuActivity], GpuActivity]) -> None:
+        """Change every kernel of a trace."""
+        self.activities(experiment, lambda activity: change(activity) if activity.kind == "kernel" else activity)
 
     def ops(self, experiment: str, change: Callable[[CpuOp], CpuOp]) -> None:
         """Change every operator of a trace, wherever it is referred to."""

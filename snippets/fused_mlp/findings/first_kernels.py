@@ -1,18 +1,18 @@
-"""The first kernels of our own: one that only multiplies and bends, and a Linear with its activation."""
-
-from __future__ import annotations
+"""Kernels of our own beside others': a pointwise one, a Linear with its activation, and two matmuls in one."""
 
 import math
 from collections.abc import Mapping, Sequence
 
+from snippets.fused_mlp.findings.traffic import BF16_BYTES
 from snippets.lab.finding import Device, Figure, Measure, Run, format_value, share_of_ceiling, unpaired_ratio
-from snippets.lab.finding.claim import at_least, at_most, claim, equals
+from snippets.lab.finding.claim import at_least, at_most, between, claim, equals
 from snippets.lab.finding.measure import derived, largest, listed, paired_ratio, percent, point_ratio, smallest
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import comparison_table, diff_table, figure_cell
+from snippets.lab.page import Columns, comparison_table, diff_table, figure_cell, variants_table
 from snippets.lab.page import show as show
-from snippets.lab.recording.ceilings import COPY
+from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
+from snippets.lab.trace.queries import kernel_names
 
 OURS = "fused_mlp/pointwise_fused"
 POINTWISE = {
@@ -30,7 +30,7 @@ def warm_and_cold(upper: Run, lower: Run) -> tuple[Figure, Figure]:
 
 
 @claim("F7", at_least(95), scope="timing")
-def of_copy(device: Device) -> Figure:
+def pointwise_of_copy(device: Device) -> Figure:
     """With a cold cache our pointwise kernel reaches at least nineteen twentieths of the rate of a copy that moves as
     many bytes."""
     return percent(paired_ratio(device[POINTWISE["copy"]], device[OURS], "cold"))
@@ -173,12 +173,7 @@ def few_enqueue_over_addmm(device: Device) -> Figure:
     return over_addmm(device, FEW, "enqueue")
 
 
-def kernel_names(run: Run) -> Figure:
-    """The kernels of a step in order, by name."""
-    return run.per_step(lambda step: ", ".join(kernel.name for kernel in step.kernels))
-
-
-def few_from_python(device: Device) -> Figure:
+def linear_few_from_python(device: Device) -> Figure:
     """The four ways at few rows from Python, the fastest first."""
     times = {heading: linear(device, FEW, variant).time("from_python") for heading, variant in LINEAR.items()}
     return derived(", ".join(sorted(times, key=lambda heading: times[heading].number)), *times.values())
@@ -205,15 +200,71 @@ def linear_diff(device: Device) -> Html:
     return diff_table(device, variants, "From the eager Linear and GELU to one kernel")
 
 
+HALVES = {
+    "eager": "fused_mlp/gate_up_eager",
+    "bare product": "fused_mlp/gate_up_bare",
+    "stacked": "fused_mlp/gate_up_stacked",
+    "ping-pong": "fused_mlp/gate_up_fused",
+}
+"""Ways to compute the hidden tensor; the bare product stops before the activation."""
+
+
+def over_bare(device: Device, name: str) -> Figure:
+    """The time of one way over that of the bare product."""
+    return paired_ratio(device[HALVES[name]], device[HALVES["bare product"]])
+
+
+@claim("F20", at_most(0.95), scope="timing")
+def pingpong_over_bare(device: Device) -> Figure:
+    """Both products, GELU and the multiplication in one kernel take at most 95 % of the time of cuBLAS's bare product
+    of that size."""
+    return over_bare(device, "ping-pong")
+
+
+@claim("F21", at_least(88), scope="timing")
+def of_large_matmul(device: Device) -> Figure:
+    """It keeps up at least 88 % of the rate of a large matrix product of the same session."""
+    return share_of_ceiling(device[HALVES["ping-pong"]], LARGE_MATMUL)
+
+
+@claim("F22", between(0.93, 1.05), scope="timing")
+def stacked_over_bare(device: Device) -> Figure:
+    """The stacked kernel alone, without turns, takes about as long as the bare product."""
+    return over_bare(device, "stacked")
+
+
+@claim("F23", equals("eager 3; ping-pong 1"), scope="this-gpu")
+def held_tensors(device: Device) -> Figure:
+    """The eager half holds three tensors of the hidden size at its peak, the fused one a single one."""
+    points = {name: device[HALVES[name]].point for name in ("eager", "ping-pong")}
+    size = math.prod(int(points["eager"].parameters[name]) for name in ("tokens", "hidden")) * BF16_BYTES
+    counts = (f"{name} {point.peak_memory_bytes / size:g}" for name, point in points.items())
+    return Figure("; ".join(counts), origin="peak memory of a call")
+
+
+def halves(device: Device) -> Html:
+    """The first half of the forward, four ways: kernels, times, rates, and shares of two ceilings."""
+    bare = device[HALVES["bare product"]]
+    columns: Columns = {
+        "kernels": "kernels_per_step",
+        "kernel time in the trace": lambda run: figure_cell(quantity(run, "kernel_time_us")),
+        "timed in turns, warm": lambda run: figure_cell(run.time()),
+        "over bare": lambda run: None if run == bare else figure_cell(paired_ratio(run, bare)),
+        "rate": "flops_per_s",
+        "of large": lambda run: figure_cell(share_of_ceiling(run, LARGE_MATMUL)),
+    }
+    compared = variants_table(device, HALVES, "From x to the hidden tensor, four ways", columns=columns)
+    note = "Over bare: time over the bare product's. Of large: of the rate of 8192x8192x8192, repeated in this session."
+    return Html(f'{compared}<p class="lab-note">{note}</p>')
+
+
 FIGURES: Mapping[str, Measure] = {
-    "pointwise_of_copy": of_copy,
     "pointwise_of_large_copy": lambda device: share_of_ceiling(device[OURS], COPY, "cold"),
     "pointwise_of_large_copy_warm": lambda device: share_of_ceiling(device[OURS], COPY),
     "linear_over_addmm": lambda device: over_addmm(device, MANY),
     "linear_over_addmm_in_trace": lambda device: over_addmm_in_trace(device, MANY),
-    "linear_kernel_few": lambda device: kernel_names(linear(device, FEW)),
-    "linear_kernel_many": lambda device: kernel_names(linear(device, MANY)),
-    "linear_few_from_python": few_from_python,
-    "linear_few_warm": few_over_addmm,
-    "linear_few_enqueue": few_enqueue_over_addmm,
+    "linear_kernel_few": lambda device: linear(device, FEW).per_step(kernel_names),
+    "linear_kernel_many": lambda device: linear(device, MANY).per_step(kernel_names),
+    "gate_up_of_bare": lambda device: percent(over_bare(device, "ping-pong")),
+    "stacked_of_bare": lambda device: percent(over_bare(device, "stacked")),
 }

@@ -1,21 +1,95 @@
-"""Forward and backward: kernels, times, memory. And all errors against float64."""
+"""Other steps than one forward: decoding, forward and backward. And the errors of all against float64."""
 
-from __future__ import annotations
-
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from snippets.attention.findings.decoding import DECODE
 from snippets.attention.findings.growing import Lengths
 from snippets.attention.findings.speed import fastest_first
-from snippets.attention.findings.variants import EIGHT, ONE_KERNEL, VARIANTS, per_variant
-from snippets.lab.finding import Device, Figure, Measure, at_most, between, claim, equals, quantity
-from snippets.lab.finding.measure import derived, paired_ratio, point_ratio
+from snippets.attention.findings.variants import EIGHT, ONE_KERNEL, VARIANTS
+from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals, format_value
+from snippets.lab.finding.measure import derived, listed, paired_ratio, point_ratio, share_of_ceiling, smallest
+from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import figure_cell, kernel_bars
+from snippets.lab.page import Columns, figure_cell, kernel_bars, variants_table
 from snippets.lab.page import show as show
+from snippets.lab.recording.ceilings import COPY
 from snippets.lab.trace.events import GpuActivity, Step
-from snippets.lab.trace.queries import kernel_time_us
+from snippets.lab.trace.queries import kernel_names, kernel_time_us, longest_kernel, op_name
+
+DECODE = {heading: name.replace("/", "/decode_") for heading, name in EIGHT.items() if heading != "in place"}
+"""Without a mask there is nothing to mask in place."""
+CUDNN = DECODE["cuDNN"]
+
+
+def blocks(step: Step) -> int:
+    """Blocks of the longest kernel's grid."""
+    return math.prod(longest_kernel(step).grid or (0,))
+
+
+def shared_bytes(step: Step) -> int:
+    """Shared memory of a block of the longest kernel."""
+    return longest_kernel(step).shared_memory_bytes or 0
+
+
+@claim("O-A43", at_least(80), scope="timing")
+def lower_copy_share(device: Device) -> Figure:
+    """Decoding, cuDNN and flash move keys and values at four fifths of a plain copy's rate or more."""
+    return smallest(*(share_of_ceiling(device[DECODE[heading]], COPY) for heading in ("cuDNN", "flash")))
+
+
+@claim("O-A44", between(1.03, 1.25), scope="timing")
+def naive_over_cudnn(device: Device) -> Figure:
+    """Decoding, naive attention takes at most a quarter longer than cuDNN."""
+    return paired_ratio(device[DECODE["naive"]], device[CUDNN])
+
+
+@claim("O-A45", equals("128 and 128 blocks"), scope="this-gpu")
+def same_grid(device: Device) -> Figure:
+    """Efficient and cuDNN cut the work alike, into a block for each head of each sequence."""
+    efficient, cudnn = (device[DECODE[heading]].per_step(blocks) for heading in ("efficient", "cuDNN"))
+    return derived(f"{efficient.value} and {cudnn.value} blocks", efficient, cudnn)
+
+
+@claim("O-A46", between(4.1, 5.1), scope="timing")
+def efficient_over_cudnn(device: Device) -> Figure:
+    """Yet efficient takes more than four times as long."""
+    return paired_ratio(device[DECODE["efficient"]], device[CUDNN])
+
+
+@claim("O-A47", equals("2 kernels, 256 blocks"), scope="this-gpu")
+def flash_split(device: Device) -> Figure:
+    """Flash splits each head's keys in two, and a second kernel combines what came of them."""
+    return device[DECODE["flash"]].per_step(lambda step: f"{len(step.kernels)} kernels, {blocks(step)} blocks")
+
+
+@claim("O-A48", between(11, 14.5), scope="timing")
+def math_over_cudnn(device: Device) -> Figure:
+    """Math takes more than eleven times as long as cuDNN."""
+    return paired_ratio(device[DECODE["math"]], device[CUDNN])
+
+
+@claim("O-A49", equals(True), scope="this-gpu")
+def compiled_is_cudnn(device: Device) -> Figure:
+    """The compiled form's one kernel is cuDNN's, name for name."""
+    compiled, cudnn = (device[DECODE[heading]].per_step(kernel_names) for heading in ("compiled", "cuDNN"))
+    is_same = compiled.value == cudnn.value
+    text = f"{compiled.value}, in both" if is_same else f"{compiled.value} instead of {cudnn.value}"
+    return derived(is_same, compiled, cudnn, display=text)
+
+
+def decode_table(device: Device) -> Html:
+    """One query for each head, seven ways: time, share of a copy's rate, and how the longest kernel is cut."""
+    columns: Columns = {
+        "kernels": "kernels_per_step",
+        "GPU, warm": "interleaved_us",
+        "of a copy's rate": lambda run: share_of_ceiling(run, COPY).text,
+        "blocks": lambda run: f"{blocks(run.step):,}",
+        "shared memory": lambda run: format_value(shared_bytes(run.step), "bytes"),
+    }
+    caption = "One query for each head; blocks of the longest kernel, and the shared memory of each"
+    return variants_table(device, DECODE, caption, columns=columns)
+
 
 TRAINING = {heading: experiment.replace("/", "/training_") for heading, experiment in EIGHT.items()}
 
@@ -27,8 +101,7 @@ def is_backward(activity: GpuActivity) -> bool:
 
 def layout_copies(step: Step) -> tuple[GpuActivity, ...]:
     """Kernels that only write a tensor in another layout, for the backward pass."""
-    backward = (kernel for kernel in step.kernels if is_backward(kernel))
-    return tuple(kernel for kernel in backward if kernel.op is not None and kernel.op.name == "aten::copy_")
+    return tuple(kernel for kernel in step.kernels if is_backward(kernel) and op_name(kernel) == "aten::copy_")
 
 
 def copies_percent(step: Step) -> float:
@@ -45,7 +118,7 @@ def peaks(device: Device) -> dict[str, int]:
 def same_order(device: Device) -> Figure:
     """Forward and backward together come in the order of the forward alone."""
     training = fastest_first(device, TRAINING)
-    is_same = training.value == fastest_first(device, {heading: VARIANTS[heading] for heading in TRAINING}).value
+    is_same = training.value == fastest_first(device, EIGHT).value
     return Figure(is_same, display=str(training.value), origin=training.origin)
 
 
@@ -56,7 +129,9 @@ def same_order(device: Device) -> Figure:
 )
 def training_kernels(device: Device) -> Figure:
     """Kernels of a step: naive and in place 13, math 32, compiled 8; fused, from 3 to 6."""
-    return per_variant(device, TRAINING, lambda step: len(step.kernels), ", ")
+    return listed(
+        {heading: quantity(device[experiment], "kernels_per_step") for heading, experiment in TRAINING.items()}
+    )
 
 
 @claim("O-A52", at_most(0.125), scope="this-gpu")
@@ -93,7 +168,7 @@ def layout_copies_of_three(device: Device) -> Figure:
     return derived(", ".join(count.text for count in counts), *counts)
 
 
-def memory_order(device: Device) -> Figure:
+def training_memory_order(device: Device) -> Figure:
     """The variants by peak memory, the lowest first, without in place."""
     bytes_of = {heading: peak for heading, peak in peaks(device).items() if heading != "in place"}
     return Figure(", ".join(sorted(bytes_of, key=bytes_of.__getitem__)), origin="peak memory of a step")
@@ -102,9 +177,8 @@ def memory_order(device: Device) -> Figure:
 def training_table(device: Device) -> Html:
     """Forward and backward, eight ways: kernels, time, the CPU's part, peak memory."""
     quantities = ("kernels_per_step", "interleaved_us", "enqueue_us", "peak_memory_bytes")
-    runs = {heading: device[experiment] for heading, experiment in TRAINING.items()}
-    rows = [[heading, *(quantity(run, name).text for name in quantities)] for heading, run in runs.items()]
-    return table("Forward and backward, eight ways", ["", "kernels", "GPU, warm", "CPU", "peak memory"], rows)
+    columns = dict(zip(("kernels", "GPU, warm", "CPU", "peak memory"), quantities, strict=True))
+    return variants_table(device, TRAINING, "Forward and backward, eight ways", columns=columns)
 
 
 def training_times(device: Device) -> Html:
@@ -180,12 +254,13 @@ def hub(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "training_backward": backward_over_forward,
+    "decode_copy_share": lambda device: share_of_ceiling(device[CUDNN], COPY),
+    "decode_blocks": lambda device: device[CUDNN].per_step(blocks),
+    "decode_multiprocessors": lambda device: Figure(device[CUDNN].environment.multiprocessors, origin=device.name),
+    "decode_efficient_shared": lambda device: device[DECODE["efficient"]].per_step(shared_bytes, "bytes"),
+    "decode_cudnn_shared": lambda device: device[CUDNN].per_step(shared_bytes, "bytes"),
     "training_naive_ratio": lambda device: paired_ratio(device[TRAINING["naive"]], device[TRAINING["cuDNN"]]),
     "training_copies": lambda device: device[TRAINING["flash"]].per_step(copies_percent, "%"),
-    "training_memory_order": memory_order,
-    "error_nearest": nearest,
-    "error_naive_ratio": naive_over_flash,
     "error_wide_naive": lambda device: wide_error(device, "naive"),
     "error_wide_compiled": lambda device: wide_error(device, "compiled"),
 }

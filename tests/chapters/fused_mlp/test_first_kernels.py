@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from snippets.fused_mlp.findings import single, traffic
+from snippets.fused_mlp.findings import first_kernels, traffic
 from snippets.lab.finding.book import judge
 from snippets.lab.finding.claim import Status
 from snippets.lab.recording.schema import Timing
@@ -31,14 +31,14 @@ def retimed(device: AlteredDevice, name: str, kind: str, like: str, factor: floa
     samples = tuple(factor * sample for sample in old.samples_us)
     timing = Timing(factor * old.median_us, factor * old.q1_us, factor * old.q3_us, samples)
     run = device[f"fused_mlp/{name}"]
-    device.change_points(run.id, timings=replace(run.timings, **{kind: timing}))
+    device.point(run.id, timings=replace(run.timings, **{kind: timing}))
 
 
 def change_activities(
     device: AlteredDevice, name: str, change: Callable[[Activities], Activities], only: int | None = None
 ) -> None:
     """Change the GPU work of every step of a trace, or only that of one."""
-    device.change_steps(f"fused_mlp/{name}", lambda step: replace(step, activities=change(step.activities)), only)
+    device.steps(f"fused_mlp/{name}", lambda step: replace(step, activities=change(step.activities)), only)
 
 
 def forward_of(*matmuls: tuple[list[int], list[int]], others: tuple[str, ...] = ()) -> Step:
@@ -122,16 +122,16 @@ def test_floors_follow_the_ceilings(device: AlteredDevice) -> None:
         replace(copy, bytes=2_000_000_000, timing=ms),  # two bytes in a picosecond
         replace(matmul, flops=10 * flops, timing=ms),
     )
-    device.change_recording("fused_mlp/eager", ceilings=ceilings)
+    device.record("fused_mlp/eager", ceilings=ceilings)
     assert value(device, "arithmetic_us") == pytest.approx(100)
     assert measured(device, "F3").value == pytest.approx(least_bytes / 2e6)
     assert status(device, "F3") == "differs"
-    device.change_recording("fused_mlp/eager", ceilings=())
+    device.record("fused_mlp/eager", ceilings=())
     assert status(device, "F3") == "not measured"
 
 
 def test_rows_of_the_hidden_tensor_in_shared_memory(device: AlteredDevice) -> None:
-    device.change_recording("fused_mlp/resources", data={"device": {"shared_bytes": 6144 * 5 + 6143}})
+    device.record("fused_mlp/resources", data={"device": {"shared_bytes": 6144 * 5 + 6143}})
     assert value(device, "rows_that_fit") == 5
 
 
@@ -152,12 +152,12 @@ def test_f5_reads_the_calls(
     default: list[str], tuned: list[str], expected: Status, own: int, device: AlteredDevice
 ) -> None:
     data = {"compiled": {"calls": default}, "max_autotune": {"calls": tuned}}
-    device.change_recording("fused_mlp/generated", data=data)
+    device.record("fused_mlp/generated", data=data)
     assert (status(device, "F5"), value(device, "own_products")) == (expected, own)
 
 
 def test_f5_without_a_mode_is_not_measured(device: AlteredDevice) -> None:
-    device.change_recording("fused_mlp/generated", data={"compiled": {"calls": [MM]}})
+    device.record("fused_mlp/generated", data={"compiled": {"calls": [MM]}})
     verdict = judge(CLAIMS["F5"], "fused_mlp", device)
     expected = "fused_mlp/generated has no 'max_autotune'; make record CHAPTER=fused_mlp"
     assert (verdict.status, verdict.reason) == ("not measured", expected)
@@ -165,12 +165,12 @@ def test_f5_without_a_mode_is_not_measured(device: AlteredDevice) -> None:
 
 def test_generated_code_is_shown_as_text(device: AlteredDevice) -> None:
     data = {"compiled": {"calls": [], "kernels": ["a < b", "<script>"]}}
-    device.change_recording("fused_mlp/generated", data=data)
+    device.record("fused_mlp/generated", data=data)
     assert '<code tabindex="0">a &lt; b\n\n&lt;script&gt;</code>' in traffic.generated_kernel(device)
 
 
 def test_f6_notices_another_matmul(device: AlteredDevice) -> None:
-    device.change_kernels("fused_mlp/max_autotune", lambda kernel: replace(kernel, name=kernel.name + "x"))
+    device.kernels("fused_mlp/max_autotune", lambda kernel: replace(kernel, name=kernel.name + "x"))
     assert status(device, "F6") == "differs"
 
 
@@ -200,7 +200,7 @@ def test_bands_have_two_sides(
 
 
 def test_times_of_two_sessions_are_not_compared(device: AlteredDevice) -> None:
-    device.change_recording("fused_mlp/pointwise_copy", session="another")
+    device.record("fused_mlp/pointwise_copy", session="another")
     verdict = judge(CLAIMS["F7"], "fused_mlp", device)
     assert (verdict.status, "were recorded apart" in verdict.reason) == ("not measured", True)
 
@@ -217,7 +217,7 @@ def test_f17_and_f19_take_the_kernel_s_own_time(device: AlteredDevice) -> None:
     interleaved_us = device["fused_mlp/linear_64_fused"].timing().median_us
 
     def last(name: str, us: float) -> None:
-        device.change_kernels(f"fused_mlp/linear_64_{name}", lambda kernel: replace(kernel, duration_us=us))
+        device.kernels(f"fused_mlp/linear_64_{name}", lambda kernel: replace(kernel, duration_us=us))
 
     last("fused", 1.2 * interleaved_us)
     last("addmm", interleaved_us)
@@ -230,6 +230,6 @@ def test_f17_and_f19_take_the_kernel_s_own_time(device: AlteredDevice) -> None:
 
 def test_what_a_thread_does_is_read_from_the_launch(device: AlteredDevice) -> None:
     launch = {"registers": 77, "grid": (6144, 1, 1), "block": (256, 1, 1)}
-    device.change_kernels("fused_mlp/pointwise_fused", lambda kernel: replace(kernel, **launch))
-    assert single.thread_costs(device["fused_mlp/pointwise_fused"]) == [("77", "256", "16")]
-    assert '<td class="number">77</td>' in single.pointwise_compared(device)
+    device.kernels("fused_mlp/pointwise_fused", lambda kernel: replace(kernel, **launch))
+    assert first_kernels.thread_costs(device["fused_mlp/pointwise_fused"]) == [("77", "256", "16")]
+    assert '<td class="number">77</td>' in first_kernels.pointwise_compared(device)

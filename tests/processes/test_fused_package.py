@@ -23,7 +23,7 @@ import torch
 
 from snippets.mlp.model import GeGLU
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 CHAPTER = ROOT / "snippets/fused_mlp"
 PACKAGE = CHAPTER / "geglu_kernels"
 VARIANT = PACKAGE / "build/torch-cuda"

@@ -9,8 +9,8 @@ import torch
 
 from snippets.fused_mlp import kernels
 from snippets.fused_mlp.model import BLOCK_K, PINGPONG, PINGPONG_GATED, SMALL, STACKED, Tiles
-from tests.chapters.fused_mlp import compiling
-from tests.chapters.fused_mlp.compiling import Code
+from tests.processes import fused_compiling as compiling
+from tests.processes.fused_compiling import Code
 
 MISSING = compiling.missing_tools()
 pytestmark = [

@@ -1,0 +1,55 @@
+"""What is run on the CPU while the page is built, and recorded nowhere: the same for all devices."""
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from snippets.lab.cache import cached, code_key
+from snippets.lab.experiment import find
+from snippets.lab.finding import Device
+from snippets.lab.html import Html, code, table
+from snippets.lab.page import show as show
+
+CHAPTER = Path(__file__).parents[1]
+
+
+def all_masked(device: Device, keys: int) -> Html:
+    """The softmax of a row that is hidden wholly."""
+
+    def softmax_of_nothing() -> Sequence[str]:
+        from snippets.attention.model import nothing_to_see
+
+        return [str(result).removeprefix("tensor(").removesuffix(")") for result in nothing_to_see(keys)]
+
+    names = ("scores.softmax(dim=-1)", "torch._safe_softmax(scores, dim=-1)")
+    results = _computed(f"attention all masked {keys}", softmax_of_nothing, CHAPTER / "model.py")
+    caption = "A row that is hidden wholly, on the CPU while this page was built"
+    return table(caption, ["", "result"], zip(map(code, names), results, strict=True), text_columns=2)
+
+
+def alignments(device: Device) -> Html:
+    """Whether a single query sees all keys, by `is_causal` and by what is meant."""
+
+    def answers() -> Sequence[str]:
+        from snippets.attention.model import aligned_lower_right, aligned_top_left, reference
+
+        experiment = find("attention/decode_math")[0].at(batch=1, heads=1, keys=5, head_dim=8)
+        assert experiment.make is not None
+        q, k, v = experiment.make("cpu", **experiment.parameters).inputs()
+        right, lines = reference(q, k, v), []
+        for function in (aligned_top_left, aligned_lower_right):
+            result = function(q, k, v)
+            is_first = result.flatten().tolist() == v[..., :1, :].flatten().tolist()
+            is_right = float((result.double() - right).norm() / right.norm()) < 1e-2
+            lines.append(" ".join([function.__name__, *("yes" if is_so else "no" for is_so in (is_first, is_right))]))
+        return lines
+
+    head = ["one query, five keys", "returns the first key's value", "right"]
+    lines = _computed("attention alignments", answers, CHAPTER / "model.py", CHAPTER / "experiments.py")
+    rows = [[code(name), *cells] for name, *cells in map(str.split, lines)]
+    return table("Run on the CPU while this page was built", head, rows, text_columns=3)
+
+
+def _computed(name: str, make: Callable[[], Sequence[str]], *files: Path) -> list[str]:
+    """Lines made with torch, whose import takes seconds: made once for its version and these files."""
+    return cached((name, version("torch"), code_key(*files)), lambda: "\n".join(make())).splitlines()
