@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from snippets.lab.notebooks.files import notebooks
 from snippets.lab.page.nav import chapters_in_nav
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.tools.page_rules import (
@@ -98,3 +99,10 @@ def test_configuration_stays_portable() -> None:
     assert "hooks" not in CONFIG
     assert [path.name for path in (PROJECT / CONFIG["theme"]["custom_dir"]).rglob("*")] == ["main.html"]
     assert CONFIG["theme"]["font"] is False
+
+
+def test_a_lab_is_called_in_nav_as_its_heading() -> None:
+    """A build of one page reads no other page's heading, and would call the labs `None`."""
+    (labs,) = (value for entry in CONFIG["nav"] for title, value in entry.items() if title == "Labs")
+    titles = {page: title for entry in labs for title, page in entry.items() if page.endswith(".ipynb")}
+    assert titles == {f"labs/{lab.path.name}": lab.title for lab in notebooks(PROJECT / "docs" / "recordings")}
