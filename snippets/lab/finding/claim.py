@@ -20,14 +20,16 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
+from snippets.lab.experiment import UnknownName, nearest
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
 from snippets.lab.recording.device import DEFAULT_DEVICE
 
 Scope = Literal["every-gpu", "this-gpu", "timing"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
 Status = Literal["holds", "differs", "inconclusive", "not measured"]
 STATUSES: tuple[Status, ...] = ("holds", "differs", "inconclusive", "not measured")
 Band = Callable[[Figure], bool]
@@ -79,15 +81,21 @@ def claim(
     source: Source | None = None,
     differs_on: str = DEFAULT_DEVICE,
 ) -> Callable[[Measure], Claim]:
-    """Make a claim of the function below, whose docstring is the sentence. Raises `ValueError` without one.
+    """Make a claim of the function below, whose docstring is the sentence.
+
+    Raises `ValueError` without a docstring, `UnknownName` for a scope that does not exist.
 
     Args:
         identity: `M7`; no other claim of the book has it.
         band: for which figures it holds.
-        scope: on which GPUs it has to hold.
+        scope: `every-gpu`: it has to hold on all; `this-gpu`: a name, a launch API or a tile; `timing`: a ratio or a band
+            of times. The last two may differ on another GPU.
         source: who gave which value; None when the sentence is ours.
         differs_on: where a claim with a second paragraph is expected to differ; `*` for every device.
     """
+
+    if scope not in SCOPES:
+        raise UnknownName(f"claim {identity}: no scope {scope!r}{nearest(scope, SCOPES)}")
 
     def decorate(measure: Measure) -> Claim:
         sentence, _, why = inspect.cleandoc(measure.__doc__ or "").partition("\n\n")

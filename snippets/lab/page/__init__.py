@@ -29,7 +29,7 @@ from snippets.lab.page.guesses import guess_choice, guess_number, guess_order
 from snippets.lab.page.kernel_name import kernel_name_html, with_kernel_names
 from snippets.lab.page.ledger import claims_table, ledger_table, status_counts
 from snippets.lab.page.nav import chapter_list
-from snippets.lab.page.signatures import page_functions
+from snippets.lab.page.signatures import finding_functions, page_functions
 from snippets.lab.page.tables import (
     Columns,
     comparison_table,
@@ -51,6 +51,7 @@ __all__ = [
     "diff_table",
     "dispatch_tree",
     "figure_cell",
+    "finding_functions",
     "glossary_terms",
     "guess_choice",
     "guess_number",

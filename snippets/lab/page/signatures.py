@@ -15,13 +15,27 @@ DEVICE = "device"
 
 def page_functions(device: Device) -> Html:
     """What this table lists: every function of `snippets.lab.page`, with what `show` calls first."""
-    room = importlib.import_module("snippets.lab.page")  # which imports this module
-    functions = [getattr(room, name) for name in room.__all__]
-    listed = sorted((one for one in functions if isinstance(one, FunctionType)), key=lambda one: not _is_piece(one))
+    listed = sorted(_functions("snippets.lab.page"), key=lambda function: not _is_piece(function))
+    return _listed("What a page can call", "what it shows or returns", listed)
+
+
+def finding_functions(device: Device) -> Html:
+    """What findings can call: every function of `snippets.lab.finding`."""
+    return _listed("What findings can call", "what it returns", _functions("snippets.lab.finding"))
+
+
+def _functions(room: str) -> list[FunctionType]:
+    """The functions that a room offers. Imported here: one of the rooms imports this module."""
+    module = importlib.import_module(room)
+    offered = (getattr(module, name) for name in module.__all__)
+    return [function for function in offered if isinstance(function, FunctionType)]
+
+
+def _listed(caption: str, result: str, functions: list[FunctionType]) -> Html:
     rows: list[list[Cell]] = [
-        [code(function.__name__), code(_signature(function), 200), _first_sentence(function)] for function in listed
+        [code(function.__name__), code(_signature(function), 200), _first_sentence(function)] for function in functions
     ]
-    return table("What a page can call", ["function", "arguments", "what it shows or returns"], rows, text_columns=3)
+    return table(caption, ["function", "arguments", result], rows, text_columns=3)
 
 
 def _is_piece(function: FunctionType) -> bool:

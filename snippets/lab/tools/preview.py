@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 POLL_S = 0.25
+WATCHER_STARTS_S = 2
 CONFIG = PROJECT / "mkdocs.yml"
 WATCHED = (PROJECT / "docs", PROJECT / "snippets", CONFIG)
 
@@ -66,16 +68,31 @@ class Preview:
     def run(self) -> None:
         """Build everything once, then serve and follow changes until Ctrl-C. Raises `OSError` for a port in use."""
         socket.create_server((HOST, self.port)).close()  # fails before the build, not after it
+        print("building all pages: half a minute the first time", flush=True)
         self.build()
         for path in self.watched:
             self.server.watch(str(path))
-        print(f"{self.url} follows what you save in docs/ and snippets/; Ctrl-C ends it", flush=True)
+        threading.Thread(target=self._announce, daemon=True).start()
         try:
             self.server.serve()  # type: ignore[no-untyped-call]
         except KeyboardInterrupt:
             print()
         finally:
             self.server.shutdown()
+
+    def _announce(self) -> None:
+        """Print the address once the server answers, and catch what was saved before its watcher had started."""
+        while not self._answers():
+            time.sleep(POLL_S)
+        print(f"{self.url} follows what you save in docs/ and snippets/; Ctrl-C ends it", flush=True)
+        time.sleep(WATCHER_STARTS_S)
+        self.follow()
+
+    def _answers(self) -> bool:
+        with suppress(OSError):
+            urllib.request.urlopen(self.url, timeout=60).close()
+            return True
+        return False
 
     def follow(self) -> None:
         """After a change: build the pages it is about, whether or not a browser shows them."""
@@ -122,7 +139,8 @@ class Preview:
         mistake = attempt(self._build_site)
         self._failed = bool(mistake)
         if self._failed:
-            print("keeping the old pages; fix the error and save", file=sys.stderr)
+            kept = "keeping the old pages" if built else "no pages yet"
+            print(f"{kept}; fix the error and save", file=sys.stderr)
         else:
             self._print_built(built, start)
             mistake = self.fence_errors.report(pages(PROJECT / "docs"))

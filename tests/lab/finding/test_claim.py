@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.claim import Band, Claim, Source, at_least, at_most, between, claim, equals, matches
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
@@ -90,3 +91,8 @@ def test_bands(band: Band, inside: list[float | str], outside: list[float | str]
 )
 def test_what_is_expected_where(scope: str, expected: dict[str, str], device: str, status: str | None) -> None:
     assert samples.claim(scope=scope, expected=expected).expected_on(device) == status
+
+
+def test_a_scope_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(UnknownName, match="claim M1: no scope 'timings'; did you mean timing"):
+        claim("M1", equals(5), scope="timings")  # type: ignore[arg-type]

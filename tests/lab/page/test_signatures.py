@@ -9,7 +9,7 @@ from pathlib import Path
 import snippets.lab.page as page_room
 from snippets.lab.finding.device import Device
 from snippets.lab.page import __all__ as offered
-from snippets.lab.page import page_functions
+from snippets.lab.page import finding_functions, page_functions
 from tests.lab.samples import Markup
 
 
@@ -34,3 +34,11 @@ def test_arguments_are_written_as_a_fence_gives_them(tmp_path: Path) -> None:
 
 def test_every_function_is_described_by_a_sentence(tmp_path: Path) -> None:
     assert [name for name, _, text in rows(tmp_path) if len(text) < 20 or not text.endswith(".")] == []
+
+
+def test_what_findings_can_call_is_listed_with_its_arguments(tmp_path: Path) -> None:
+    content = finding_functions(Device(tmp_path, "nvidia-h200"))
+    text = Markup(content).text
+    for words in ("paired_ratio", "upper, lower, kind='interleaved'", "between", "low, high", "share_of_ceiling"):
+        assert words in text, words
+    assert "Figure(" not in text, "classes are not called"
