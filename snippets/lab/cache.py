@@ -1,6 +1,6 @@
-"""Text that takes long to make, kept in .cache/lab by what it was made from. A leaf: imports nothing of the lab.
+"""Cache slow text in .cache/lab, keyed by its inputs. Imports nothing from the lab.
 
-The key has to hold all that the text depends on, code included (`code_key`). Deleting the folder costs time only.
+The key must include every input, also the code (`code_key`). Deleting the folder only costs time.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
 MAX_FILES = 400
-"""Of more, those that were not used for the longest time go."""
+"""Above this number, the least recently used files are deleted."""
 
 
 def cached(key: object, make: Callable[[], str]) -> str:
-    """The text of a key whose `repr` says all that it depends on; made once. Without a writable disk made each time."""
+    """Return the text of a key, whose `repr` must cover all inputs; call `make` once, or each time on a full disk."""
     folder = PROJECT / ".cache" / "lab"
     path = folder / hashlib.sha256(repr(key).encode()).hexdigest()[:32]
     try:
@@ -33,7 +33,7 @@ def cached(key: object, make: Callable[[], str]) -> str:
         os.replace(new, path)
         _prune(folder)
     except OSError:
-        pass  # a full or read-only disk costs the time of the next build, nothing else
+        pass  # on a full or read-only disk the next build is slower
     return text
 
 
@@ -45,7 +45,7 @@ def _prune(folder: Path) -> None:
 
 @lru_cache(maxsize=64)
 def code_key(*paths: Path) -> str:
-    """A hash of files, or of the Python files in folders, as they are on disk."""
+    """Hash files, or the Python files in folders, as they are on disk."""
     digest = hashlib.sha256()
     for path in paths:
         for file in _files(path):

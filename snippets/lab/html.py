@@ -1,4 +1,4 @@
-"""The HTML that pages are made of. A cell is escaped unless it is `Html`: names in a trace are untrusted text."""
+"""HTML building blocks of pages. Cells are escaped unless they are `Html`: names in a trace are untrusted text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from snippets.lab.trace.text import shortened
 
 
 class Html(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
@@ -18,7 +18,7 @@ Cell = str | int | float | None
 
 
 def cell_html(cell: Cell) -> str:
-    """A cell's content: `Html` as it is, None as a dash, all else escaped."""
+    """A cell's content: `Html` unchanged, None as a dash, everything else escaped."""
     if cell is None:
         return '<span class="none" title="none">–</span>'
     return cell if isinstance(cell, Html) else escape(str(cell))
@@ -32,11 +32,11 @@ def table(
     text_columns: int = 1,
     is_searched: bool = False,
 ) -> Html:
-    """A table whose first `text_columns` columns are text and whose others are numbers, aligned right.
+    """A table: the first `text_columns` columns are text, the others numbers, aligned right.
 
-    It scrolls in a frame of its own, so that a wide table never makes a phone's page wide. The site's search leaves its
-    numbers out, which every page would have to load, unless `is_searched`. Raises `ValueError` when a row has not as
-    many cells as the head.
+    It scrolls in its own frame, so that a wide table does not widen the page on a phone. Unless `is_searched`, the
+    search index, which every page loads, omits its numbers. Raises `ValueError` if a row has more or fewer cells than
+    the head.
     """
     lines = [f"<tr>{_cells(head, 'th', len(head), text_columns)}</tr>"]
     body = [f"<tr>{_cells(row, 'td', len(head), text_columns)}</tr>" for row in rows]
@@ -49,12 +49,12 @@ def table(
 
 
 def _cells(cells: Sequence[Cell], tag: str, columns: int, text_columns: int) -> str:
-    """A row's cells, a line each: a search that strips tags must not join them. An empty heading heads nothing."""
+    """A row's cells, one per line: a search that strips tags must not join them. An empty heading becomes a <td>."""
     if len(cells) != columns:
         raise ValueError(f"{len(cells)} cells in a table of {columns} columns: {cells!r}")
     lines = []
-    for place, cell in enumerate(cells):
-        kind = "" if place < text_columns else ' class="number"'
+    for index, cell in enumerate(cells):
+        kind = "" if index < text_columns else ' class="number"'
         heads = tag == "th" and cell != ""
         start, end = (f'<th scope="col"{kind}>', "</th>") if heads else (f"<td{kind}>", "</td>")
         lines.append(f"{start}{cell_html(cell)}{end}")
@@ -62,17 +62,17 @@ def _cells(cells: Sequence[Cell], tag: str, columns: int, text_columns: int) -> 
 
 
 def code(text: str, width: int = 60) -> Html:
-    """A name in code type, shortened in the middle to `width` characters; the whole of it on hover."""
+    """A name in code type, shortened in the middle to `width` characters; the full name on hover."""
     short = shortened(text, width)
     title = "" if short == text else f' title="{escape(text)}"'
     return Html(f"<code{title}>{escape(short)}</code>")
 
 
 def bold(text: str, is_best: bool) -> str:
-    """A cell, in bold for the best of a row."""
+    """A cell, bold if it is the best of its row."""
     return Html(f"<strong>{escape(text)}</strong>") if is_best else text
 
 
 def details(summary: str, content: str) -> Html:
-    """Content folded under a line."""
+    """Content folded under a summary line."""
     return Html(f'<details class="lab-details"><summary>{escape(summary)}</summary>{content}</details>')

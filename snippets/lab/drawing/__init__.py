@@ -1,10 +1,10 @@
-"""Pictures as SVG that is part of a page: timelines and charts, each with its numbers as a table beneath.
+"""Timelines and charts as inline SVG, each with a table of its numbers below.
 
 timeline.py      steps on one time scale, on canvas.py
-bar_charts.py    kernels, bytes, CPU beside GPU, timings: drawn by bars.py
-curve_charts.py  roofline and regimes: drawn by curves.py
+bar_charts.py    kernels, bytes, CPU beside GPU, timings; bars.py draws them
+curve_charts.py  roofline and regimes; curves.py draws them
 svg.py           a matplotlib figure as SVG in the page's colors
-numbers.py       what every chart has: an id, a frame, its numbers as a table
+numbers.py       common parts of charts: id, frame, table of numbers
 
 Imports finding, recording, trace and html.
 """

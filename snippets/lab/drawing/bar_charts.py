@@ -34,9 +34,9 @@ from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.queries import durations_us, middle_step, require_kernels
 
 MAX_KEYS = 12
-"""Names with a letter of their own; of more, the smallest are joined."""
+"""Number of names with a letter of their own; a chart joins the smallest of the rest."""
 KINDS = ("gemm", "elementwise", "reduction", "attention", "copy", "other")
-"""Of kernels, in the order of the palette: a matmul looks the same in every chart."""
+"""Kinds of kernels in palette order: a matmul looks the same in every chart."""
 LIKE = {
     "gemv": "gemm",
     "convolution": "gemm",
@@ -67,7 +67,7 @@ def _mean_times(trace: Trace) -> list[tuple[str, float]]:
 
 
 def _short_names(names: Iterable[str]) -> dict[str, str]:
-    """Name of a kernel -> short form, numbered where two names would have the same."""
+    """Kernel name -> short form, numbered if two names have the same short form."""
     short: dict[str, str] = {}
     seen = Counter[str]()
     for name in dict.fromkeys(names):

@@ -1,7 +1,7 @@
-"""Bars of the book's charts: stacked ones that show what a total is made of, and pairs with their spread.
+"""Bars of the book's charts: stacked bars for the parts of a total, and pairs with their spread.
 
-Lengths are units of the drawing, from the top left corner of the axes. Kinds differ by color and by hatch; what a bar
-stands for is written at it or, with its letter, in the key below.
+Lengths are units of the drawing, from the top left corner of the axes. Kinds differ by color and by hatch. The label
+of a bar is next to it or, with its letter, in the key below.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ if TYPE_CHECKING:
 
 
 Stacks = Mapping[str, Sequence[tuple[str, float]]]
-"""Heading of a bar -> its parts in order: what it is and how much."""
+"""Heading of a bar -> its parts in order: name and amount."""
 EDGE = 3
 ACROSS = WIDTH - 2 * EDGE
 LINE = TEXT + 6
 BAR, THIN, GAP = 26, 22, 14
 AXIS = 44
-"""Room for the words at an axis: ticks and title."""
+"""Height of an axis's tick labels and title."""
 BEHIND = 110
-"""Room for what is written behind a bar."""
+"""Width of the text to the right of a bar."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """What stands for a part of a bar: a letter of its own, and the color and hatch of its kind."""
+    """The style of a part of a bar: its letter, and the color and hatch of its kind."""
 
     letter: str
     kind: int
 
 
 def joined(groups: Stacks, limit: int) -> Stacks:
-    """The groups with at most `most` names: the smallest of more become the last part of each group."""
+    """Limit the groups to `limit` names: join the smallest names into the last part of each group."""
     totals = _sums(chain.from_iterable(groups.values()))
     if len(totals) <= limit:
         return groups
@@ -72,7 +72,7 @@ def joined(groups: Stacks, limit: int) -> Stacks:
 
 
 def in_short(heading: str, parts: Sequence[tuple[str, float]], unit: str) -> str:
-    """A bar in words: its total, and the three names that make up most of it."""
+    """Describe a bar: its total and its three largest names."""
     sums = _sums(parts)
     largest = heapq.nlargest(3, sums, key=sums.__getitem__)
     named = ", ".join(f"{name} {format_value(sums[name], unit)}" for name in largest)
@@ -87,12 +87,12 @@ def _sums(parts: Iterable[tuple[str, float]]) -> dict[str, float]:
 
 
 def stacks_height(bars: int, keys: int) -> float:
-    """Units that `stacks` needs."""
+    """Height of `draw_stacks` in units."""
     return bars * (LINE + BAR + GAP) + AXIS + keys * LINE
 
 
 def draw_stacks(figure: Figure, groups: Stacks, keys: Mapping[str, Key], unit: str, axis: str) -> None:
-    """A bar for each group, one under the other on one scale, its parts in order; the key of their letters below."""
+    """Draw a bar for each group, from top to bottom on one scale, with its parts in order; below, the key."""
     totals = {heading: math.fsum(amount for _, amount in parts) for heading, parts in groups.items()}
     scale = ACROSS / max(totals.values())
     axes = _axes(figure, len(groups) * (LINE + BAR + GAP))
@@ -124,17 +124,17 @@ def _box(axes: Axes, left: float, top: float, width: float, height: float, kind:
     from matplotlib.patches import Rectangle
 
     color, hatch = SERIES[kind % len(SERIES)], HATCHES[kind % len(HATCHES)]
-    rim = 1.2 if width > 5 else 0  # or nothing would be left within
+    rim = 1.2 if width > 5 else 0  # a narrower part would be all rim
     axes.add_patch(Rectangle((left, top), width, height, facecolor=color, edgecolor=PAPER, hatch=hatch, linewidth=rim))
 
 
 def _fitting(width: float, *texts: str) -> str:
-    """The first text for which there is room, else nothing."""
+    """The first text that fits, else an empty text."""
     return next((text for text in texts if max(2, len(text)) * LETTER < width), "")
 
 
 def _amounts(axes: Axes, scale: float, unit: str, title: str) -> None:
-    """An axis from zero with three to five round amounts; `scale` is the width of one."""
+    """Draw an axis from zero with three to five round amounts; `scale` is the width of one unit."""
     from matplotlib.ticker import MaxNLocator
 
     ticks = MaxNLocator(nbins=4, steps=[1, 2, 2.5, 5, 10]).tick_values(0, ACROSS / scale)
@@ -142,12 +142,12 @@ def _amounts(axes: Axes, scale: float, unit: str, title: str) -> None:
 
 
 def pairs_height(groups: int, bars: int) -> float:
-    """Units that `pairs` needs for so many groups with so many bars in all."""
+    """Height of `draw_pairs` in units for `groups` groups with `bars` bars in total."""
     return groups * (LINE + GAP) + bars * (THIN + 4) + AXIS
 
 
 def draw_pairs(figure: Figure, groups: Mapping[str, Mapping[str, Timing]], axis: str) -> None:
-    """Under each heading a bar for each timing, from zero, with its quartiles and its name written behind it."""
+    """Draw a bar for each timing under its heading, from zero, with its quartiles, and its name to the right."""
     timings = [timing for pair in groups.values() for timing in pair.values()]
     names = list(dict.fromkeys(name for pair in groups.values() for name in pair))
     scale = (ACROSS - BEHIND) / max(map(_reach, timings))
@@ -171,7 +171,7 @@ def _reach(timing: Timing) -> float:
 
 
 def _quartiles(axes: Axes, ends: tuple[float, float], middle: float) -> None:
-    """A line from quartile to quartile with a stop at each, on a rim that sets it off from the bar."""
+    """Draw a line from quartile to quartile with caps at both ends and a rim for contrast with the bar."""
     for color, thick in ((PAPER, 4.5), (INK, 1.5)):
         axes.hlines(middle, *ends, color=color, linewidth=thick)
         axes.vlines(ends, middle - 5, middle + 5, color=color, linewidth=thick)

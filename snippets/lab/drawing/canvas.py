@@ -22,26 +22,26 @@ SLICE_KINDS: Mapping[Kind, str] = {
     "copy": "copy",
     "fill": "fill",
 }
-"""What is told apart, in the words and the order of the legend."""
+"""Kinds of slices, with the names and in the order of the legend."""
 PATTERNS: Mapping[Kind, str] = {
     "pointwise": '<path d="M-1 1 1-1M-1 7 7-1M5 7 7 5"/>',
     "other": '<path d="M0 0 6 6M6 0 0 6"/>',
     "copy": '<circle cx="1.5" cy="1.5" r="1"/><circle cx="4.5" cy="4.5" r="1"/>',
 }
-"""Over the color of a kind, on a tile of six pixels. A GEMM is plain, a fill hollow, an annotation dashed by CSS."""
+"""Hatch over the color of a kind, on a 6 px tile. A GEMM is plain, a memset hollow; CSS dashes an annotation."""
 _HEAD_PX, _NAME_PX, _CPU_ROW_PX, _GPU_ROW_PX, _AXIS_PX = 44, 16, 16, 22, 16
 _REFERENCE_PX = 720
-"""The width that names are shortened for; on a narrower page they are cut off, and the script fits them anew."""
+"""Names are shortened for this width; a narrower page clips them until the script fits them again."""
 _PADDING_PX, _LEAST_LETTERS, _MOST_TICKS, _LAST_TICK = 6, 3, 6, 0.93  # as in timeline.js
 _LETTER_PX = 6.0
 _LEAST_PERCENT = 0.001
-"""Of a slice: what is 0 % wide, as a `view` would be in a step of a tenth of a second, is not drawn at all."""
+"""Minimum width of a slice: browsers do not draw 0 %, the rounded width of a `view` in a step of 0.1 s."""
 _METADATA = ("_unsafe_view", "as_strided", "expand", "permute", "reshape", "t", "transpose", "unsqueeze", "view")
-"""Operators in the name of a fused kernel that compute nothing."""
+"""Operators without computation that occur in the names of fused kernels."""
 
 
 def slice_names(piece: Slice) -> tuple[str, str]:
-    """What to call a slice: in full, and in short where it is narrow. Untrusted text, like the name it is made from."""
+    """The label of a slice, full and short for a narrow slice. Untrusted text, like the name in the trace."""
     if not isinstance(piece.source, GpuActivity):
         return piece.name, piece.name.rpartition("::")[2]
     decoded = decode_kernel_name(piece.name)
@@ -53,14 +53,14 @@ def slice_names(piece: Slice) -> tuple[str, str]:
 
 
 def fitted(choices: Sequence[str], width_px: float) -> str:
-    """The first of `choices` that fits into a slice of this width, else the start of the last; at worst nothing."""
+    """The first of `choices` that fits into a slice of this width, else the start of the last, or an empty text."""
     letters = int((width_px - _PADDING_PX) / _LETTER_PX)
     whole = next((text for text in choices if len(text) <= letters), "")
     return whole or (f"{choices[-1][: letters - 1]}…" if letters >= _LEAST_LETTERS else "")
 
 
 class Canvas:
-    """An SVG that grows downwards, a step at a time; x in percent of the time scale, y in pixels."""
+    """An SVG that grows down with each step; x in percent of the time scale, y in pixels."""
 
     def __init__(self, begin_us: float, span_us: float, ident: str) -> None:
         self.begin_us, self.span_us, self.ident = begin_us, span_us, ident
@@ -71,15 +71,15 @@ class Canvas:
         self.names: list[str] = []
 
     def x(self, time_us: float) -> str:
-        """A time as a place on the scale."""
+        """The position of a time on the scale."""
         return f"{round(100 * (time_us - self.begin_us) / self.span_us, 3):g}%"
 
     def width(self, duration_us: float) -> str:
-        """A duration as a share of the scale, never so small that it is not drawn."""
+        """The width of a duration on the scale, at least the minimum that browsers draw."""
         return f"{max(_LEAST_PERCENT, round(100 * duration_us / self.span_us, 3)):g}%"
 
     def add(self, index: int, heading: str, phrases: tuple[str, str], lanes: Sequence[Lane]) -> None:
-        """A step below those drawn before, with the arrows from its calls to what they started."""
+        """Draw a step below the previous ones, with arrows from its calls to the activities they launched."""
         self.height += _HEAD_PX
         top = self.height
         self.names.append(f'<text class="heading" y="{self.height - 22}">{escape(heading)}</text>')
@@ -104,7 +104,7 @@ class Canvas:
         self._region([piece for lane in lanes for piece in lane.slices if piece.kind == "label"], top)
 
     def _region(self, labels: Sequence[Slice], top: int) -> None:
-        """The time of the marked span, behind all lanes of its step."""
+        """Shade the time of the marked annotation behind all lanes of its step."""
         for piece in labels:
             wide, high = self.width(piece.duration_us), self.height - top
             self.regions.append(f'<rect x="{self.x(piece.start_us)}" y="{top}" width="{wide}" height="{high}"/>')
@@ -157,7 +157,7 @@ class Canvas:
 
 
 def ticks_us(begin_us: float, span_us: float) -> list[float]:
-    """Round times for the axis: at most six, none so near the end that its name would be cut off."""
+    """Round times for the axis: at most six, none so close to the end that its label is clipped."""
     rough = span_us / _MOST_TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     interval = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
@@ -166,10 +166,10 @@ def ticks_us(begin_us: float, span_us: float) -> list[float]:
 
 
 def exact_time(time_us: float) -> str:
-    """A place on the axis: to 0.1 us however late, so that what follows can be told from what comes before."""
+    """A time with 0.1 us precision at any magnitude, so that the text distinguishes successive slices."""
     return f"{time_us:,.1f} µs"
 
 
 def duration_text(piece: Slice) -> str:
-    """How long a slice takes."""
+    """The duration of a slice as text."""
     return format_value(piece.duration_us, "us")

@@ -1,4 +1,4 @@
-"""Charts made of curves: a roofline, and what limits a step as it grows.
+"""Charts made of curves: a roofline, and the regimes of a sweep.
 
 Each is a page piece, `piece(device, subject, caption)`. An experiment is `chapter/experiment`, or a point of one:
 `mlp/sweep_eager[batch=1,seq=1]`. Data that cannot be drawn is a `ValueError`.
@@ -41,8 +41,8 @@ def roofline_of(
 ) -> Html:
     """FLOP/s over FLOP per byte, and how near each point comes to its roof.
 
-    Of the ceilings, the highest of those that compute nothing is memory's roof, the highest of the others arithmetic's.
-    Raises `ValueError` without one of each, and for a point without work or time.
+    The fastest ceiling without FLOPs is the memory roof, the fastest of the others the compute roof. Raises
+    `ValueError` if either is missing, and for a point without work or time.
     """
     for name, point in points.items():
         work = {"FLOP": point.flops, "bytes": point.bytes, "time": point.timing.q1_us}
@@ -93,7 +93,7 @@ def regimes(
         device: whose recordings.
         variants: heading -> experiment with two points or more.
         caption: what the chart shows.
-        size: of a point's parameters; above zero.
+        size: function from a point's parameters to its size, above zero.
         unit: what the size counts: `tokens`.
     """
     sweeps = {heading: _sweep(device, experiment, caption, size) for heading, experiment in variants.items()}

@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 EDGE = 3
 LINE = TEXT + 6
 AXIS = 42
-"""Room for the words at an axis: ticks and title."""
+"""Height of an axis's tick labels and title."""
 TALL, PANEL, GAP = 250, 120, 12
 NAME = TEXT + 4
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A logarithmic scale: `low` is drawn at `start`, `high` at `end`."""
+    """A logarithmic scale from `low` at `start` to `high` at `end`."""
 
     low: float
     high: float
@@ -51,11 +51,11 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Where a value is drawn."""
+        """The position of a value."""
         return self.start + (self.end - self.start) * math.log(value / self.low) / math.log(self.high / self.low)
 
     def ticks(self, limit: int) -> list[float]:
-        """Round values from low to high: as many as there are with at most `most` of them."""
+        """Round values from low to high, at most `limit`."""
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         inside: list[float] = []
         for steps, apart in [((1, 2, 5), 1), ((1, 3), 1), *(((1,), apart) for apart in range(1, last - first + 1))]:
@@ -68,7 +68,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class RooflinePoint:
-    """A step on a roofline: its work and how long it takes."""
+    """A step on a roofline: its work and its timing."""
 
     flops: int
     bytes: int
@@ -76,7 +76,7 @@ class RooflinePoint:
 
     @property
     def intensity(self) -> float:
-        """FLOP for each byte."""
+        """FLOP per byte."""
         return self.flops / self.bytes
 
     @property
@@ -86,13 +86,13 @@ class RooflinePoint:
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """FLOP/s at the slower and at the faster quartile."""
+        """FLOP/s at the slower and the faster quartile."""
         return self.flops / self.timing.q3_us * 1e6, self.flops / self.timing.q1_us * 1e6
 
 
 @dataclass(frozen=True)
 class Roof:
-    """Two ceilings of a device: how many FLOP/s and bytes/s, and what reached them."""
+    """Two ceilings of a device: FLOP/s and bytes/s, and the names of their measurements."""
 
     flops_per_s: float
     compute: str
@@ -100,12 +100,12 @@ class Roof:
     memory: str
 
     def __call__(self, intensity: float) -> float:
-        """The most FLOP/s at so many FLOP for each byte."""
+        """The upper limit in FLOP/s at this intensity."""
         return min(self.flops_per_s, intensity * self.bytes_per_s)
 
     @property
     def ridge(self) -> float:
-        """FLOP for each byte from which on it is the arithmetic that limits."""
+        """FLOP per byte above which compute is the limit."""
         return self.flops_per_s / self.bytes_per_s
 
     def __str__(self) -> str:
@@ -116,16 +116,16 @@ class Roof:
 
 
 LEFT, ASIDE = 44, 22
-"""Left of the plot, for its ticks; from a step to its name."""
+"""Width of the tick labels left of the plot; distance from a marker to its name."""
 
 
 def roofline_height(points: int) -> float:
-    """Units that `roofline` needs for so many steps, each with a line for its name."""
+    """Height of `draw_roofline` in units: each of `points` steps needs a line for its name."""
     return LINE + max(TALL, 30 * points) + AXIS
 
 
 def draw_roofline(figure: Figure, points: Mapping[str, RooflinePoint], roof: Roof) -> None:
-    """FLOP/s over FLOP per byte: a roof that rises with memory's rate and ends at arithmetic's, and steps below it."""
+    """Draw FLOP/s over FLOP per byte: a roof that rises with the memory rate up to the compute rate, and the steps."""
     width, height = WIDTH - LEFT - EDGE, roofline_height(len(points)) - LINE - AXIS
     rates = [rate for point in points.values() for rate in point.quartiles]
     low = min(roof.ridge / 8, *(point.intensity for point in points.values())) / 2
@@ -156,7 +156,7 @@ def _named(name: str, point: RooflinePoint) -> str:
 
 
 def _points(axes: Axes, points: Mapping[str, RooflinePoint], x: Scale, y: Scale, under: float) -> None:
-    """Each step as a marker with its quartiles; name and rate on a line of their own below `under`, aside if it can."""
+    """Draw each step as a marker with its quartiles; name and rate have their own line below `under`, beside it."""
     ordered = sorted(enumerate(points.items()), key=lambda item: -item[1][1].rate)
     lines = _lines_apart([y(point.rate) for _, (_, point) in ordered], under + NAME, y.start)
     for (index, (name, point)), line in zip(ordered, lines, strict=True):
@@ -164,19 +164,19 @@ def _points(axes: Axes, points: Mapping[str, RooflinePoint], x: Scale, y: Scale,
         text = _named(name, point)
         aside = min(across + ASIDE, x.end - LETTER * len(text))
         is_before = aside <= across and abs(line - down) < NAME and across - ASIDE > LETTER * len(text)
-        if is_before:  # no room behind the marker, and none to write over it
+        if is_before:  # no room right of the marker
             aside = across - ASIDE
         end = (aside + 4, line) if is_before else (aside - 4, line) if aside > across else (across, line - TEXT)
         axes.plot([across, end[0]], [down, end[1]], color=color, linewidth=1)
         axes.plot([across, across], [y(rate) for rate in point.quartiles], color=color, linewidth=2)
         axes.plot([across], [down], MARKERS[index % len(MARKERS)], color=color, markeredgecolor=PAPER, markersize=9)
         mark = axes.text(aside, line + TEXT / 3, text, ha="right" if is_before else "left")
-        if is_before:  # over the roof, if it comes to that
+        if is_before:  # the text may cover the roof
             mark.set_bbox({"facecolor": PAPER, "linewidth": 0, "pad": 1})
 
 
 def _lines_apart(wanted: Sequence[float], under: float, bottom: float) -> list[float]:
-    """Lines of text between two heights, each as near as can be to where it is wanted: moved down, or up again."""
+    """Place lines of text between two heights, each as close as possible to its wanted height, without overlap."""
     lines: list[float] = []
     for height in wanted:
         lines.append(max(height, (lines[-1] if lines else under) + NAME))
@@ -185,7 +185,7 @@ def _lines_apart(wanted: Sequence[float], under: float, bottom: float) -> list[f
 
 @dataclass(frozen=True)
 class Sweep:
-    """Steps of growing size: how long the GPU works, how long the CPU enqueues, and how long a Python loop takes."""
+    """Steps of growing size: GPU time, the CPU's enqueue time, and the time per step of a Python loop."""
 
     sizes: tuple[float, ...]
     interleaved: tuple[Timing, ...]
@@ -194,13 +194,13 @@ class Sweep:
 
     @property
     def overhead_bound(self) -> int:
-        """How many sizes, counted from the smallest, until the CPU is never again the slower one."""
+        """Number of sizes, from the smallest, up to the last at which the CPU is slower than the GPU."""
         slower = [cpu.median_us > gpu.median_us for cpu, gpu in zip(self.enqueue, self.interleaved, strict=True)]
         return max((index for index, is_slower in enumerate(slower, 1) if is_slower), default=0)
 
     @property
     def crossing(self) -> float:
-        """The size at which the lines of CPU and GPU, straight on logarithmic scales, cross last; else an outermost."""
+        """The size of the last crossing of the CPU and GPU lines on logarithmic scales; else the first or last size."""
         count = self.overhead_bound
         if count in (0, len(self.sizes)):
             return self.sizes[max(0, count - 1)]
@@ -211,7 +211,7 @@ class Sweep:
         return math.exp((1 - share) * math.log(self.sizes[count - 1]) + share * math.log(self.sizes[count]))
 
     def regime(self, unit: str) -> str:
-        """In words: up to how many of `unit` one waits for the CPU."""
+        """A sentence: up to how many of `unit` the step waits for the CPU."""
         if not self.overhead_bound:
             return "never overhead-bound"
         if self.overhead_bound == len(self.sizes):
@@ -224,12 +224,12 @@ SIDE = 58
 
 
 def regimes_height(panels: int) -> float:
-    """Units that `regimes` needs."""
+    """Height of `draw_regimes` in units."""
     return 2 * LINE + panels * (GAP + LINE + PANEL) + AXIS
 
 
 def draw_regimes(figure: Figure, sweeps: Mapping[str, Sweep], axis: str) -> None:
-    """A panel for each sweep on the same scales: time over size, with bands from quartile to quartile."""
+    """Draw a panel for each sweep on the same scales: time over size, with bands from quartile to quartile."""
     width = WIDTH - SIDE - 20
     sizes = sorted({size for sweep in sweeps.values() for size in sweep.sizes})
     bounds = [
@@ -247,8 +247,8 @@ def draw_regimes(figure: Figure, sweeps: Mapping[str, Sweep], axis: str) -> None
         axes.set(xlim=(0, width), ylim=(PANEL, 0))
         axes.text(EDGE - SIDE, -6, f"{label(heading, 24)}: {sweep.regime(axis)}", weight="bold")
         is_last = index == len(sweeps) - 1
-        words = [(x(size), f"{size:,.0f}" if is_last else "") for size in sizes]
-        columns(axes, _apart(words), axis if is_last else "")
+        labels = [(x(size), f"{size:,.0f}" if is_last else "") for size in sizes]
+        columns(axes, _apart(labels), axis if is_last else "")
         rows(axes, [(y(us), plain(us, "us")) for us in y.ticks(4)])
         if sweep.overhead_bound:
             end = width if sweep.overhead_bound == len(sweep.sizes) else x(sweep.crossing)
@@ -257,7 +257,7 @@ def draw_regimes(figure: Figure, sweeps: Mapping[str, Sweep], axis: str) -> None
 
 
 def _apart(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """The ticks, without the words of those that would run into a later one: the end of a scale must be told."""
+    """Drop each tick label that would overlap a later one: the end of a scale needs its label."""
     free, kept = math.inf, []
     for index, text in reversed(ticks):
         half = len(text) * LETTER / 2
@@ -277,7 +277,7 @@ def _lines(axes: Axes, sweep: Sweep, x: Scale, y: Scale) -> None:
 
 
 def _mark(index: int) -> dict[str, Any]:
-    """Filled markers on lines for the two that take turns in limiting; open ones on dots for what follows them."""
+    """Marker style: filled on solid lines for CPU and GPU, the two limits; open on dots for the resulting time."""
     is_open = index == 2
     return {
         "color": SERIES[index],

@@ -1,4 +1,4 @@
-"""What every chart has: an id, a frame, and its numbers as a table beneath."""
+"""Common parts of charts: an id, a frame, and a table of the numbers below."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def timing_cells(timing: Timing) -> tuple[str, str]:
 
 
 def chart_id(kind: str, device: Device, caption: str) -> str:
-    """The id of a chart and the prefix of all ids within: unique on a page, where no two charts share a caption."""
+    """The id of a chart and the prefix of its ids; unique on a page because captions differ."""
     content = "\n".join([kind, device.name, caption])
     return f"{kind}-{hashlib.sha256(content.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
 def numbers_caption(caption: str) -> str:
-    """The caption of the table beneath a chart."""
+    """The caption of the table below a chart."""
     return f"{caption}: the numbers"
 
 
 def framed(caption: str, drawing: Html, numbers: Html) -> Html:
-    """A chart with its numbers folded. The search index leaves its words out: without the drawing they mean nothing."""
+    """A chart with its numbers folded. The search index omits its labels: they mean nothing without the drawing."""
     return Html(
         f'<figure class="chart" data-search-exclude><figcaption>{escape(caption)}</figcaption>{drawing}'
         f"{details('The numbers', numbers)}</figure>"
@@ -47,7 +47,7 @@ def framed(caption: str, drawing: Html, numbers: Html) -> Html:
 
 
 def require_positive(caption: str, amounts: Mapping[str, float]) -> None:
-    """Raise `ValueError` when there is nothing to draw, or an amount that is not above zero."""
+    """Raise `ValueError` if there are no amounts, or if one is not above zero."""
     if not amounts:
         raise ValueError(f"{caption}: nothing to draw")
     wrong = {name: amount for name, amount in amounts.items() if not (math.isfinite(amount) and amount > 0)}

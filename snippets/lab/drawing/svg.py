@@ -1,7 +1,7 @@
-"""What matplotlib draws, as SVG inside the page: text stays text, colors are the page's variables, ids its own.
+"""Matplotlib figures as inline SVG: text stays text, colors become CSS variables, ids get a prefix.
 
-Colors are drawn as stand-ins, which no chart would choose, and replaced by CSS variables afterwards: one drawing serves
-both color schemes. matplotlib is imported when the first chart is drawn, because little else needs it.
+We draw with placeholder colors that no chart uses and replace them by CSS variables, so that one drawing works in both
+color schemes. The first chart imports matplotlib, because little else needs it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 WIDTH = 460
-"""Units across. Where a phone leaves 328 px, a text of `TEXT` units is still 9 px high."""
+"""Width in units. On a phone with 328 px of content, text of `TEXT` units is 9 px high."""
 TEXT = 13
 LETTER = 0.58 * TEXT
-"""About the width of a letter, as wide as fonts come; the page's own is narrower, so what fits here fits there."""
+"""Approximate width of a letter in a wide font; the page's font is narrower, so text that fits here fits there."""
 INK, PAPER, GRID, BAND = "#010001", "#010002", "#010003", "#010004"
 SERIES = ("#020001", "#020002", "#020003", "#020004", "#020005", "#020006")
 VARIABLES: Mapping[str, str] = {
@@ -41,10 +41,10 @@ VARIABLES: Mapping[str, str] = {
     BAND: "--chart-band",
     **{color: f"--chart-{position}" for position, color in enumerate(SERIES, 1)},
 }
-"""What each stand-in becomes. assets/css/charts.css gives the values, for each scheme."""
+"""Placeholder -> CSS variable. assets/css/charts.css sets the values for each scheme."""
 HATCHES = ("", "//", "xx", "--", "||", "\\\\")
 MARKERS = ("o", "^", "s", "D", "v", "P")
-"""Of each series, beside its color: nothing is told by color alone."""
+"""A marker for each series: color alone must not distinguish series."""
 _STYLE = {
     "axes.axisbelow": True,
     "axes.facecolor": "none",
@@ -59,7 +59,7 @@ _STYLE = {
     "hatch.linewidth": 1.3,
     "svg.fonttype": "none",
     "text.color": INK,
-    "text.parse_math": False,  # a $ in a kernel's name is a $
+    "text.parse_math": False,  # kernel names may contain $
     "xtick.color": INK,
     "xtick.major.size": 0,
     "ytick.color": INK,
@@ -68,7 +68,7 @@ _STYLE = {
 _LEFT_OUT = {"metadata", "style", "clipPath"}
 _UNSAID = {"font-family", "stroke-dashoffset", "stroke-linecap", "stroke-linejoin"}
 _DEFAULTS = {("font-size", f"{TEXT}px"), ("text-anchor", "start"), ("fill", INK)}
-"""Of a text: what charts.css says for all of them."""
+"""Attributes of text that charts.css sets for all text."""
 
 
 def draw(
@@ -85,10 +85,10 @@ def draw(
     Args:
         height: in units.
         paint: draws into an empty figure.
-        ident: prefix of all ids in it; no other drawing of the page may have the same.
+        ident: prefix of all ids in it; unique on the page.
         title: its name for a screen reader.
-        description: what it shows, in words.
-        data: all that `paint` reads, its `repr` saying all; the drawing is then kept for the next build. Drawing all
+        description: a description for a screen reader.
+        data: all inputs of `paint`, with a complete `repr`; the next build then reuses the drawing. Drawing all
             charts of the book takes 3 s, a third of a build (2 cores).
     """
     if data is None:
@@ -112,13 +112,13 @@ def _drawn(height: float, paint: Callable[[Figure], None], ident: str, title: st
 
 
 def plot(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes at a place given in units from the top left corner."""
+    """Axes at a position in units from the top left corner."""
     across, down = (size * 72 for size in figure.get_size_inches())
     return figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down))
 
 
 def canvas(figure: Figure, top: float, height: float) -> Axes:
-    """A strip over the whole width without axes, its coordinates in units from its top left corner."""
+    """A full-width strip without axes; its coordinates are units from its top left corner."""
     strip = plot(figure, 0, top, WIDTH, height)
     strip.set(xlim=(0, WIDTH), ylim=(height, 0))
     strip.set_axis_off()
@@ -126,7 +126,7 @@ def canvas(figure: Figure, top: float, height: float) -> Axes:
 
 
 def columns(axes: Axes, ticks: Sequence[tuple[float, str]], title: str) -> None:
-    """Lines up from the axis at `ticks`, where and what it says there; no word leaves the drawing."""
+    """Draw vertical lines at `ticks`, (position, label); shift labels that would leave the drawing."""
     axes.set_xticks([position for position, _ in ticks], [text for _, text in ticks])
     axes.set_xlabel(title)
     axes.grid(axis="x", linewidth=1)
@@ -138,19 +138,19 @@ def columns(axes: Axes, ticks: Sequence[tuple[float, str]], title: str) -> None:
 
 
 def rows(axes: Axes, ticks: Sequence[tuple[float, str]]) -> None:
-    """Lines across from the axis at `ticks`."""
+    """Draw horizontal lines at `ticks`, (position, label)."""
     axes.set_yticks([position for position, _ in ticks], [text for _, text in ticks])
     axes.grid(axis="y", linewidth=1)
 
 
 def plain(value: float, unit: str) -> str:
-    """A round amount without the zeros that a measured one has: `10 µs`, `2.5 ms`."""
+    """Format a round amount without trailing zeros: `10 µs`, `2.5 ms`."""
     digits, _, name = format_value(float(value), unit).partition(" ")
     return f"{digits.rstrip('0').rstrip('.') if '.' in digits else digits} {name}"
 
 
 def label(text: str, width: int = 60) -> str:
-    """Text that can be drawn: on one line, without control characters, shortened in the middle to `most` characters."""
+    """Text on one line, without control characters, shortened in the middle to `width` characters."""
     line = "".join(sign if sign.isprintable() else " " for sign in text)
     return shortened(line, width)
 
@@ -174,7 +174,7 @@ def _inlined(content: bytes, ident: str, title: str, description: str) -> Html:
 
 
 def _referenced(drawn: Element) -> Iterator[str]:
-    """The ids that something in the drawing uses, each once, in the order of first use."""
+    """The ids that the drawing references, without repeats, in order of first use."""
     seen = set()
     for element in drawn.iter():
         for key, value in element.attrib.items():
@@ -186,7 +186,7 @@ def _referenced(drawn: Element) -> Iterator[str]:
 
 
 def _kept(element: Element, names: Mapping[str, str]) -> list[Element]:
-    """An element without what only matplotlib needs; of a group that says nothing, its content."""
+    """Strip attributes that only matplotlib needs; replace a group without attributes by its content."""
     tag = _local(element.tag)
     children = [kept for child in element for kept in _kept(child, names)]
     attributes = _attributes(tag, element.attrib, names)
@@ -219,14 +219,14 @@ def _attributes(tag: str, given: Mapping[str, str], names: Mapping[str, str]) ->
 
 
 def _is_declared(tag: str, key: str, value: str) -> bool:
-    """Whether a property must be written: no default, and no stroke of a marker, which says its own."""
+    """Whether a property must be written: not a default, and not a stroke that the marker sets itself."""
     if tag == "use" and not key.startswith("fill"):
         return False
     return key not in _UNSAID and not (tag == "text" and (key, value) in _DEFAULTS)
 
 
 def _together(elements: Iterable[Element]) -> Iterator[Element]:
-    """Neighbors of one style as a group that says it once."""
+    """Group neighbors of the same style and write the style once, on the group."""
     for style, run in groupby(elements, key=lambda element: element.get("style")):
         members = list(run)
         if style is None or len(members) == 1:
@@ -246,7 +246,7 @@ def _of_page(value: str, names: Mapping[str, str]) -> str:
 
 
 def _rounded(value: str) -> str:
-    """Coordinates to a tenth of a unit, which nobody sees, and without needless spaces: a third of the bytes."""
+    """Round coordinates to 0.1 unit, which is invisible, and drop extra spaces: a third of the bytes."""
     short = re.sub(r"-?\d+\.\d+", lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), value)
     return re.sub(r"\s*([MLCQzZ])\s*", r"\1", " ".join(short.split()))
 

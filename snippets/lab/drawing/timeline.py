@@ -1,8 +1,8 @@
-"""One step of a trace as a picture: what the CPU called, what the GPU ran, and which call started what.
+"""Draw one step of a trace: CPU operators and calls, GPU activities, and arrows from each call to its activities.
 
-Drawn as SVG whose places and widths are percentages of its own width, while its text keeps its size: it fits any page
-as it is, and to zoom is to make it wider inside its frame (docs/assets/js/timeline.js). Under it stand tables of the
-same data, row for row in the order of the slices; the script shows the row of a slice that is selected.
+Positions and widths in the SVG are percentages of its width, while text keeps its size: it fits any page, and
+docs/assets/js/timeline.js zooms by making it wider inside its frame. The tables below have a row for each slice, in the
+same order; the script shows the row of the selected slice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from snippets.lab.trace.queries import busy_us
 PERFETTO = "https://ui.perfetto.dev"
 _MANY = {"kernel": "kernels", "copy": "copies", "fill": "fills"}
 _MARGIN = 1.004
-"""How much longer the scale is than what it shows, so that the last slice has an edge."""
+"""Length of the scale / time of the steps: the last slice needs room for its edge."""
 _NOTHING = Html("")
 _TOOLS = (
     '<div class="zoom" role="group" aria-label="Zoom" hidden>'
@@ -46,7 +46,7 @@ def timeline(device: Device, variants: Mapping[str, str], caption: str, *, site_
         caption: what the timeline shows.
         site_root: the site's root as seen from the page.
 
-    Raises `NotRecorded` where there is no recording, `TraceError` where a trace has no step.
+    Raises `NotRecorded` if a recording is missing, `TraceError` if a trace has no step.
     """
     runs = {heading: device[experiment] for heading, experiment in variants.items()}
     steps = {heading: (run.step, run.label) for heading, run in runs.items()}
@@ -69,15 +69,15 @@ def _buttons(heading: str, url: str, title: str) -> str:
 
 
 def draw_steps(steps: Mapping[str, tuple[Step, str]], caption: str, *, ident: str, below: Html = _NOTHING) -> Html:
-    """Steps of any traces, one above the other on one time scale, each from its start; then the same as tables.
+    """Draw steps of any traces from top to bottom on one time scale, each from its start; then their tables.
 
     Args:
         steps: heading -> a step, and the annotation to mark or "".
         caption: what the timeline shows.
-        ident: prefix of every id within; another for each drawing on a page.
-        below: what follows the tables.
+        ident: prefix of every id; unique on the page.
+        below: HTML after the tables.
 
-    Raises `ValueError` when there is nothing to draw.
+    Raises `ValueError` without steps.
     """
     if not steps:
         raise ValueError("a timeline of nothing: give at least one step")
@@ -103,7 +103,7 @@ def draw_steps(steps: Mapping[str, tuple[Step, str]], caption: str, *, ident: st
 
 
 def describe_step(step: Step) -> tuple[str, str]:
-    """A step in two phrases: what ran on the GPU and how long it was busy; when GPU and CPU were done."""
+    """Describe a step in two phrases: its GPU work and busy time; when GPU and CPU finished."""
     cpu = format_value(step.end_us - step.start_us, "us")
     if not step.activities:
         return "nothing on the GPU", f"CPU done after {cpu}"
@@ -121,7 +121,7 @@ def _legend(kind: Kind, ident: str) -> str:
 
 
 def _tables(caption: str, heading: str, step_lanes: Sequence[Lane]) -> Html:
-    """All slices in the order in which they are drawn; the first cell of a row is what the slice is called."""
+    """Tables of all slices in drawing order; the first cell of a row is the slice's label."""
     work: dict[int | None, list[str]] = defaultdict(list)
     for piece in (piece for lane in step_lanes if lane.is_gpu for piece in lane.slices):
         work[piece.pair].append(slice_names(piece)[1])
@@ -135,8 +135,8 @@ def _tables(caption: str, heading: str, step_lanes: Sequence[Lane]) -> Html:
     cpu_head = ["name", "what", "lane", "starts on the GPU", "begins after", "lasts"]
     gpu_head = ["what", "name", "lane", "operator", "call", "begins after", "lasts", "launch delay", "grid", "block"]
     gpu_head += ["registers", "shared memory, bytes", "moved, bytes"]
-    shown = table(f"{caption}: {heading}, CPU", cpu_head, cpu, text_columns=4) if cpu else _NOTHING
-    return Html(shown + (table(f"{caption}: {heading}, GPU", gpu_head, gpu, text_columns=5) if gpu else _NOTHING))
+    cpu_table = table(f"{caption}: {heading}, CPU", cpu_head, cpu, text_columns=4) if cpu else _NOTHING
+    return Html(cpu_table + (table(f"{caption}: {heading}, GPU", gpu_head, gpu, text_columns=5) if gpu else _NOTHING))
 
 
 def _cpu_row(lane: str, piece: Slice, work: Mapping[int | None, Sequence[str]]) -> list[Cell]:

@@ -1,13 +1,13 @@
-"""The words of a chapter's findings.py: figures, measures and claims over the recordings of a device.
+"""The names that a chapter's findings.py uses: figures, measures and claims over the recordings of a device.
 
-figure.py      a value with unit and spread, and how it is written
-device.py      the recordings of one GPU, and one experiment of them
+figure.py      a value with unit and spread, and its formatting
+device.py      the recordings of one GPU, and a run: one experiment on it
 measure.py     ratios, shares and extremes that chapters share
-quantities.py  what every run has, by name
+quantities.py  the quantities that every run has, by name
 claim.py       a sentence, its band and its source
-book.py        all chapters' figures and claims; the one importer of their findings
+book.py        all chapters' figures and claims; only this module imports the chapters' findings
 
-Imports recording, trace and experiment. Never capture, and nothing that draws.
+Imports recording, trace and experiment; never capture, drawing or page.
 """
 
 from snippets.lab.finding.claim import Claim, Source, at_least, at_most, between, claim, equals, matches

@@ -1,8 +1,8 @@
-"""All findings of the book: figures by name, claims with their verdicts. Nothing else imports the chapters' findings.
+"""All findings of the book: figures by name, claims with their verdicts. Only this module imports chapters' findings.
 
-The name of a figure is `<chapter>.<experiment>.<quantity>` for what every run has, with the point of a sweep in
-brackets: `matmul_add.sweep_eager.interleaved_us[size=4096]`; or `<chapter>.<name>` for a measure of the chapter's
-findings: a claim, a public function of a device that returns a figure, or an entry of `FIGURES`.
+A quantity of a run is the figure `<chapter>.<experiment>.<quantity>`, with the point of a sweep in brackets:
+`matmul_add.sweep_eager.interleaved_us[size=4096]`. A measure of a chapter's findings is the figure `<chapter>.<name>`:
+a claim, a public function from a device to a figure, or an entry of `FIGURES`.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from snippets.lab.recording.schema import NotRecorded, RecordingError
 from snippets.lab.trace.events import TraceError
 
 MISMATCHES = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
-"""What a computation raises when a trace lacks the expected kernels: one more, or none of a kind."""
+"""Exceptions that a computation may raise if a trace has other kernels than expected."""
 
 _NAME = re.compile(r"([a-z0-9_]+)\.([a-z0-9_]+)\.([a-z0-9_]+)(?:\[([a-z_]+=[^\],]+(?:,[a-z_]+=[^\],]+)*)\])?")
 
 
 def is_mismatch(error: Exception, device: Device) -> bool:
-    """Whether `error` only means that the trace of this device lacks the expected kernels.
+    """Whether `error` may come from a trace with other kernels than expected.
 
     Another GPU may split a matmul into two kernels: the book still builds there, without that number. On the default
-    device and on a sample the same error is a mistake of ours and ends the build.
+    device and on a sample the same error is a bug and fails the build.
     """
     if device.is_default or device.is_sample:
         return False
@@ -46,18 +46,18 @@ def is_mismatch(error: Exception, device: Device) -> bool:
 
 @dataclass(frozen=True)
 class Findings:
-    """The figures and claims of one chapter, from `findings.py` or the modules of a package in the order of `PARTS`."""
+    """The figures and claims of one chapter, from `findings.py` or from a package's modules in the order of `PARTS`."""
 
     chapter: str
     figures: Mapping[str, Measure]
     claims: tuple[Claim, ...]
     page: str
-    """The page that its claims are on: `PAGE`, else the chapter's own."""
+    """The page with the chapter's claims: `PAGE`, else the chapter's own page."""
 
 
 @lru_cache(maxsize=64)
 def findings(chapter: str) -> Findings:
-    """The findings of a chapter. Raises `UnknownName` where it has none, `ValueError` for a name used twice."""
+    """The findings of a chapter. Raises `UnknownName` if it has none, `ValueError` for a duplicate name."""
     try:
         module = importlib.import_module(f"snippets.{chapter}.findings")
     except ModuleNotFoundError as error:
@@ -76,7 +76,7 @@ def findings(chapter: str) -> Findings:
 
 
 def _own_figures(part: ModuleType) -> dict[str, Measure]:
-    """The public measures of a module by their own names, and `FIGURES`: short ones that need no function."""
+    """A module's public measures by function name, and `FIGURES`: name -> short measure, such as a lambda."""
     measures = {
         name: value
         for name, value in vars(part).items()
@@ -89,16 +89,16 @@ def _own_figures(part: ModuleType) -> dict[str, Measure]:
 
 
 def _is_claim(value: object, part: ModuleType) -> TypeGuard[Claim]:
-    """Whether it is a module's own claim: a part may import one of another part to measure the same."""
+    """Whether the module itself defines this claim: a part may import another part's claim to reuse its measure."""
     return isinstance(value, Claim) and value.measure.__module__ == part.__name__
 
 
 def _is_measure(value: object, part: ModuleType) -> TypeGuard[Measure]:
-    """Whether a module's own function takes a device, nothing else, and returns a figure."""
+    """Whether the module defines this function, from a device alone to a figure."""
     if not inspect.isfunction(value) or value.__module__ != part.__name__:
         return False
     kinds = [getattr(kind, "__name__", kind) for kind in value.__annotations__.values()]
-    return kinds == ["Device", "Figure"]  # text, where a module postpones its annotations
+    return kinds == ["Device", "Figure"]  # strings, because modules postpone annotations
 
 
 def _parts(module: ModuleType) -> tuple[ModuleType, ...]:
@@ -107,7 +107,7 @@ def _parts(module: ModuleType) -> tuple[ModuleType, ...]:
 
 
 def chapters_with_findings() -> tuple[str, ...]:
-    """Chapters that have findings; one without experiments has no claims and is not among them."""
+    """Chapters with findings; a chapter without experiments has none."""
     folders = (Path(folder) / chapter for folder in snippets.__path__ for chapter in chapters())
     return tuple(folder.name for folder in folders if list(folder.glob("findings*")))
 
@@ -117,18 +117,18 @@ def figure(name: str, device: Device) -> Figure:
     match = _NAME.fullmatch(name)
     if match is not None:
         chapter, experiment, quantity_name, selector = match.groups()
-        place = f"[{selector}]" if selector else ""
-        return quantity(device[f"{chapter}/{experiment}{place}"], quantity_name)
-    chapter, _, own = name.partition(".")
+        point = f"[{selector}]" if selector else ""
+        return quantity(device[f"{chapter}/{experiment}{point}"], quantity_name)
+    chapter, _, measure_name = name.partition(".")
     figures = findings(chapter).figures
-    if own not in figures:
+    if measure_name not in figures:
         raise UnknownName(f"no figure {name!r}{nearest(name, (f'{chapter}.{known}' for known in figures))}")
-    return figures[own](device)
+    return figures[measure_name](device)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim on a device."""
+    """The result of checking a claim on a device."""
 
     claim: Claim
     chapter: str
@@ -136,20 +136,20 @@ class Verdict:
     status: Status
     measured: Figure | None
     reason: str = ""
-    """Why there is no measurement."""
+    """Why there is no measurement; else empty."""
     is_pending: bool = False
-    """Whether that is because a recording was never made."""
+    """Whether the reason is a missing recording."""
 
     @property
     def is_expected(self) -> bool:
-        """Whether the prose still fits. A recording that is missing is another gate's business."""
+        """Whether the prose still fits. Another gate checks for missing recordings."""
         expected = self.claim.expected_on(self.device.name)
         return self.status == "not measured" or expected is None or self.status == expected
 
 
 @lru_cache(maxsize=1)
 def all_claims() -> Mapping[str, tuple[str, Claim]]:
-    """Every claim of the book by its id, with its chapter. Raises `ValueError` for an id used twice."""
+    """Claim id -> its chapter and the claim. Raises `ValueError` for a duplicate id."""
     known: dict[str, tuple[str, Claim]] = {}
     for chapter in chapters_with_findings():
         for claim in findings(chapter).claims:
@@ -160,14 +160,14 @@ def all_claims() -> Mapping[str, tuple[str, Claim]]:
 
 
 def find_claim(claim_id: str) -> tuple[str, Claim]:
-    """A claim by its id, with its chapter. Raises `UnknownName`."""
+    """The chapter and the claim with this id. Raises `UnknownName`."""
     if claim_id not in all_claims():
         raise UnknownName(f"no claim {claim_id!r}{nearest(claim_id, all_claims())}")
     return all_claims()[claim_id]
 
 
 def judge(claim: Claim, chapter: str, device: Device) -> Verdict:
-    """Measure a claim on a device and give the verdict."""
+    """Measure a claim on a device and return the verdict."""
     try:
         measured = claim.measure(device)
         holds = claim.band(measured)
@@ -183,5 +183,5 @@ def judge(claim: Claim, chapter: str, device: Device) -> Verdict:
 
 
 def verdicts(device: Device) -> Iterator[Verdict]:
-    """Every claim on one device."""
+    """The verdict of every claim on one device."""
     return (judge(claim, chapter, device) for chapter, claim in all_claims().values())

@@ -1,17 +1,17 @@
-"""A claim is a sentence plus a band for what was measured, written as one function.
+"""A claim is a sentence and a band for a measured figure, written as one function.
 
     @claim("M7", between(4, 17), scope="timing", source=Source("Part 2", "0.19 ms, 0.19 ms and 0.17 ms"))
     def down_is_faster(device: Device) -> Figure:
         \"\"\"Down is about a tenth faster than gate and up, which do the same amount of work.\"\"\"
         return device["mlp/eager"].per_step(percent_faster, "%")
 
-The docstring is the sentence. A second paragraph says why it differs on the default device, and only a claim that
-differs there has one. Statuses on a device:
+The docstring is the sentence. A second paragraph explains why the claim differs on the default device; only a claim
+that differs there has one. Statuses on a device:
 
-holds          the band contains what was measured
-differs        it does not: a finding, shown beside what the source gave
-inconclusive   the active steps of a trace disagree, so nothing may be counted
-not measured   a recording it needs is missing on this device
+holds          the band contains the figure
+differs        the band does not contain it: a finding, shown beside the source's value
+inconclusive   the active steps of a trace disagree, so a count has no single value
+not measured   this device lacks a recording that the claim needs
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 Status = Literal["holds", "differs", "inconclusive", "not measured"]
 STATUSES: tuple[Status, ...] = ("holds", "differs", "inconclusive", "not measured")
 Band = Callable[[Figure], bool]
-"""For which figures a claim holds."""
+"""Whether a claim holds for a figure."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Who gave which value, of which device."""
+    """A source, the value it gives, and for which device."""
 
     who: str
     value: str
@@ -47,7 +47,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence of the book that can be checked. Called with a device, it measures."""
+    """A checkable sentence of the book. Calling it with a device returns the measured figure."""
 
     id: str
     sentence: str
@@ -56,18 +56,18 @@ class Claim:
     measure: Measure
     band: Band
     source: Source | None = None
-    """None when the sentence is ours."""
+    """None if the sentence is ours."""
     expected: Mapping[str, Status] = field(default_factory=dict)
-    """By device, or `*` for every one. Elsewhere `every-gpu` claims are expected to hold and the others are open."""
+    """Device, or `*` for all, -> status. Without an entry, `every-gpu` claims should hold and others may differ."""
     why: str = ""
-    """What is different on the default device and why it matters."""
+    """How the claim differs on the default device and why it matters."""
 
     def __call__(self, device: Device) -> Figure:
-        """What is measured on a device."""
+        """Measure the figure on a device."""
         return self.measure(device)
 
     def expected_on(self, device: str) -> Status | None:
-        """The status that the prose was written for; None where nothing is expected."""
+        """The status that the prose assumes; None if any status fits."""
         if expected := self.expected.get(device) or self.expected.get("*"):
             return expected
         return "holds" if self.scope == "every-gpu" or device == DEFAULT_DEVICE else None
@@ -81,17 +81,17 @@ def claim(
     source: Source | None = None,
     differs_on: str = DEFAULT_DEVICE,
 ) -> Callable[[Measure], Claim]:
-    """Make a claim of the function below, whose docstring is the sentence.
+    """Make a claim from the decorated function; its docstring is the sentence.
 
     Raises `ValueError` without a docstring, `UnknownName` for a scope that does not exist.
 
     Args:
-        identity: `M7`; no other claim of the book has it.
-        band: for which figures it holds.
-        scope: `every-gpu`: it has to hold on all; `this-gpu`: a name, a launch API or a tile; `timing`: a ratio or a band
+        identity: `M7`; unique in the book.
+        band: the figures for which the claim holds.
+        scope: `every-gpu`: it should hold on all; `this-gpu`: a name, a launch API or a tile; `timing`: a ratio or band
             of times. The last two may differ on another GPU.
-        source: who gave which value; None when the sentence is ours.
-        differs_on: where a claim with a second paragraph is expected to differ; `*` for every device.
+        source: the source and its value; None if the sentence is ours.
+        differs_on: the device on which a claim with a second paragraph should differ; `*` for every device.
     """
 
     if scope not in SCOPES:
@@ -112,25 +112,25 @@ def _one_line(text: str) -> str:
 
 
 def equals(*values: object) -> Band:
-    """Exactly one of these values."""
+    """The figure equals one of these values."""
     return lambda figure: figure.value in values
 
 
 def at_least(limit: float) -> Band:
-    """Not below a number."""
+    """The figure is at or above a limit."""
     return lambda figure: figure.number >= limit
 
 
 def at_most(limit: float) -> Band:
-    """Not above a number."""
+    """The figure is at or below a limit."""
     return lambda figure: figure.number <= limit
 
 
 def between(low: float, high: float) -> Band:
-    """Neither below one number nor above another."""
+    """The figure is between two limits, inclusive."""
     return lambda figure: low <= figure.number <= high
 
 
 def matches(expression: str) -> Band:
-    """A name that a regular expression matches as a whole."""
+    """The figure is a name that fully matches a regular expression."""
     return lambda figure: re.fullmatch(expression, str(figure.value)) is not None

@@ -1,8 +1,8 @@
 """The recordings of one GPU, by experiment: `device["mlp/eager"].trace`.
 
-A `Device` is handed down from the fence or the command to everything that measures; nothing else says which one is
-meant. What can be missing has an exception each: `UnknownName` for what does not exist, with the nearest name, on every
-machine; `NotRecorded` for what has yet to be recorded; `NotTimed` for a timing or a ceiling that a recording lacks.
+Fences and commands pass a `Device` to every function that measures; there is no global current device. Each missing
+thing has its exception: `UnknownName` for a name that does not exist, with the nearest name, on every machine;
+`NotRecorded` for a missing recording; `NotTimed` for a timing or a ceiling that a recording lacks.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Device:
     """The recordings of one GPU."""
 
     root: Path
-    """Of all recordings."""
+    """The folder of all recordings."""
     name: str
-    """`nvidia-h200`, as its folder is called."""
+    """`nvidia-h200`, the name of its folder."""
 
     def __getitem__(self, experiment: str) -> Run:
         """One experiment, `mlp/eager`, or a point of it: `mlp/sweep_eager[batch=1,seq=1]`. Reads nothing yet.
 
-        Raises `UnknownName` for one that is neither recorded nor described, also where nothing is recorded.
+        Raises `UnknownName` if the experiment is neither recorded nor declared, also on a device without recordings.
         """
         path, bracket, selector = experiment.partition("[")
         run = Run(self, path, selector.removesuffix("]") if bracket else "")
@@ -54,42 +54,42 @@ class Device:
 
     @property
     def short_name(self) -> str:
-        """As a page calls it: `H200`."""
+        """The name on pages: `H200`."""
         return short_name(self.name)
 
     @property
     def is_default(self) -> bool:
-        """Whether it is the device that the prose was written for."""
+        """Whether this is the device that the prose describes."""
         return self.name == DEFAULT_DEVICE
 
     @property
     def is_sample(self) -> bool:
-        """Whether its numbers were made up, for a preview or a test."""
+        """Whether its numbers are made up, for a preview or a test."""
         return self.name == SAMPLE_DEVICE
 
     def recorded_names(self, chapter: str) -> tuple[str, ...]:
-        """Names of the recorded experiments of a chapter."""
+        """Names of a chapter's recorded experiments."""
         return recorded_names(self.root, self.name, chapter)
 
 
 def all_devices(root: Path) -> tuple[Device, ...]:
-    """The recorded devices, the default one first; where none is recorded the default one, without recordings."""
+    """The recorded devices, the default first; if none is recorded, only the default device."""
     return tuple(Device(root, name) for name in recorded_devices(root) or (DEFAULT_DEVICE,))
 
 
 @dataclass(frozen=True)
 class Run:
-    """One experiment on one device. What it reads raises `UnknownName`, `NotRecorded` or `RecordingError`."""
+    """One experiment on one device. Members that read raise `UnknownName`, `NotRecorded` or `RecordingError`."""
 
     device: Device
     id: str
     """`chapter/experiment`."""
     selector: str = ""
-    """Which point of a sweep: `batch=1,seq=1`."""
+    """The point of a sweep: `batch=1,seq=1`."""
 
     @property
     def recording(self) -> Recording:
-        """All that was recorded but the trace."""
+        """The recording, without the trace."""
         try:
             return load_recording(self.device.root, self.device.name, self.id)
         except NotRecorded:
@@ -97,17 +97,18 @@ class Run:
             raise
 
     def require_existence(self) -> None:
-        """Raise `UnknownName` where no experiment has this name, or none of its points this selector."""
+        """Raise `UnknownName` if the experiment does not exist or has no point with this selector."""
         chapter, slash, _ = self.id.partition("/")
         if not slash:
-            raise UnknownName(f"{self.id!r} is no experiment{nearest(self.id, (one.id for one in find(chapter)))}")
+            known = (experiment.id for experiment in find(chapter))
+            raise UnknownName(f"{self.id!r} is not an experiment{nearest(self.id, known)}")
         (experiment,) = find(self.id)
         if self.selector:
             select_point(self.id, experiment.points, self.selector)
 
     @property
     def is_recorded(self) -> bool:
-        """Whether there is a recording."""
+        """Whether the experiment is recorded on this device."""
         try:
             return self.recording is not None
         except NotRecorded:
@@ -120,17 +121,17 @@ class Run:
 
     @property
     def environment(self) -> Environment:
-        """Where and when it was recorded."""
+        """Machine, versions, clocks and time of the recording."""
         return self.recording.environment
 
     @property
     def data(self) -> dict[str, Any]:
-        """What a probe returned, or the notes of a subject."""
+        """The result of a probe, or the notes of a subject."""
         return self.recording.data
 
     @property
     def origin(self) -> str:
-        """Where its figures come from: device and experiment."""
+        """The origin of its figures: device and experiment."""
         return f"{self.environment.device}, {self.id}"
 
     # -- the trace
@@ -144,45 +145,45 @@ class Run:
 
     @property
     def trace_path(self) -> str:
-        """The file of the trace below the folder of all recordings, for a link."""
+        """The path of the trace, relative to the folder of all recordings, for a link."""
         path = trace_path(self.device.root, self.device.name, self.recording)
         return path.relative_to(self.device.root).as_posix()
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The active steps, one at least. Raises `TraceError` where there is none."""
+        """The active steps. Raises `TraceError` if there is none."""
         require_steps(self.trace)
         return self.trace.steps
 
     @property
     def step(self) -> Step:
-        """The middle step. Raises `TraceError` where there is none."""
+        """The middle step. Raises `TraceError` if there is none."""
         return middle_step(self.trace)
 
     def per_step(self, of: Callable[[Step], float | int | str | bool], unit: str = "") -> Figure:
-        """What every active step shows: the median of numbers, the middle step's name or order.
+        """Evaluate every active step: return the median number, or the middle step's name or order.
 
-        With a unit it is a quantity, with its smallest and largest step as spread. Without one it is a count, a name
-        or a truth, on which all steps have to agree: it is inconclusive when they do not.
+        With a unit, the figure is a quantity; its spread is the smallest and the largest step. Without a unit, it is a
+        count, a name or a truth value, and inconclusive if the steps disagree.
         """
         return per_step(self.steps, of, unit, f"{self.origin}, per step of its trace")
 
     def step_timing(self, of: Callable[[Step], float]) -> Timing:
-        """A time in the trace, in microseconds, as a timing with a sample for each active step."""
+        """A time from the trace, in microseconds, as a timing with one sample per active step."""
         return timing_of_samples([of(step) for step in self.steps])
 
     # -- points and timings
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """All points of a sweep, or the only one."""
+        """All points of a sweep, or the only point."""
         return self.recording.points
 
     @property
     def point(self) -> Point:
-        """The point that the selector names; without one, the only one."""
+        """The point that the selector names; without a selector, the only point."""
         points = self.recording.points
-        return points[select_point(self.id, [one.parameters for one in points], self.selector)]
+        return points[select_point(self.id, [point.parameters for point in points], self.selector)]
 
     def at(self, **parameters: int | str) -> Run:
         """The same experiment at a point of its sweep."""
@@ -210,7 +211,7 @@ class Run:
         return ceiling_rates(self.recording)
 
     def ceiling(self, name: str) -> Ceiling:
-        """A ceiling of its session, `copy` or `matmul MxKxN`. Raises `NotTimed` where it was not measured."""
+        """A ceiling of its session, `copy` or `matmul MxKxN`. Raises `NotTimed` if it was not measured."""
         for ceiling in self.recording.ceilings:
             if ceiling.name == name:
                 return ceiling
@@ -218,7 +219,7 @@ class Run:
 
 
 def select_point(experiment: str, points: Sequence[Parameters], selector: str) -> int:
-    """The index of the one point that `batch=1,seq=1` names; empty for an only one. Raises `UnknownName`."""
+    """The index of the point that `batch=1,seq=1` selects; an only point needs no selector. Raises `UnknownName`."""
     chosen = dict(pair.split("=", 1) for pair in selector.split(",")) if selector else {}
     indices = [
         index
@@ -234,7 +235,7 @@ def select_point(experiment: str, points: Sequence[Parameters], selector: str) -
 
 
 def timing_of_samples(samples_us: Sequence[float]) -> Timing:
-    """Samples in microseconds, one or more, as a timing with median and quartiles."""
+    """A timing with median and quartiles from one or more samples in microseconds."""
     several = samples_us if len(samples_us) > 1 else [*samples_us, *samples_us]
     q1, median, q3 = statistics.quantiles(several, n=4, method="inclusive")
     return Timing(median, q1, q3, tuple(samples_us))

@@ -1,4 +1,4 @@
-"""A measured value and how to write it."""
+"""A measured value and its formatting."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from snippets.lab.trace.events import Step
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured value: what `#!fig` puts into a sentence, and what the band of a claim is held against."""
+    """A measured value: `#!fig` prints it in a sentence, and the band of a claim tests it."""
 
     value: float | int | str | bool
     unit: str = ""
-    """One of UNITS; empty for counts, names and truths."""
+    """One of UNITS; empty for counts, names and truth values."""
     spread: tuple[float, float] | None = None
-    """Lower and upper quartile in the same unit, or the smallest and largest step."""
+    """Lower and upper quartile in the same unit, or the smallest and the largest step."""
     origin: str = ""
     conclusive: bool = True
     """False when the active steps of a trace disagree."""
     display: str = ""
-    """The value in words, where a number alone does not say it."""
+    """The text to print instead of the value."""
 
     @property
     def text(self) -> str:
-        """The value as a reader sees it: `21.5 µs`, `5`, `nvjet_...`."""
+        """The value as printed: `21.5 µs`, `5`, `nvjet_...`."""
         if self.display:
             return self.display
         if isinstance(self.value, bool):
@@ -41,12 +41,12 @@ class Figure:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The spread; of a figure without one, the value twice."""
+        """The spread; without a spread, the value twice."""
         return self.spread or (self.number, self.number)
 
     @property
     def spread_text(self) -> str:
-        """The spread as a reader sees it, empty where there is none: `21.3 to 21.9 µs`."""
+        """The spread as printed, `21.3 to 21.9 µs`; empty if there is none."""
         if self.spread is None:
             return ""
         low, high = (format_value(bound, self.unit) for bound in self.spread)
@@ -55,7 +55,7 @@ class Figure:
 
     @classmethod
     def from_timing(cls, timing: Timing, origin: str = "") -> Figure:
-        """A timing: its median and quartiles."""
+        """A figure from the median and the quartiles of a timing."""
         return cls(timing.median_us, "us", (timing.q1_us, timing.q3_us), origin)
 
 
@@ -68,11 +68,11 @@ UNITS: Mapping[str, tuple[tuple[float, str], ...]] = {
     "%": ((1.0, "%"),),
     "x": ((1.0, "x"),),
 }
-"""Units and the steps in which they are written, largest first."""
+"""Unit -> the scaled units to print, largest first."""
 
 
 def format_value(value: float | int | str, unit: str = "") -> str:
-    """A value with three significant digits and the unit that suits it: (1455.2, "us") -> `1.46 ms`."""
+    """Format a value with three significant digits and a scaled unit: (1455.2, "us") -> `1.46 ms`."""
     if isinstance(value, str):
         return value
     if not unit:
@@ -100,7 +100,7 @@ def _three_digits(value: float) -> str:
 def per_step(
     steps: Sequence[Step], of: Callable[[Step], float | int | str | bool], unit: str = "", origin: str = ""
 ) -> Figure:
-    """What steps show, one at least: the median of numbers, the middle step's name or order; as `Run.per_step`."""
+    """Evaluate one or more steps, as `Run.per_step` does: the median number, or the middle step's name or order."""
     values = [of(step) for step in steps]
     agree = all(value == values[0] for value in values)
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]

@@ -1,6 +1,6 @@
-"""Measures that chapters share: figures out of figures and runs.
+"""Functions that chapters' measures share: figures from figures and runs.
 
-A measure is a function from a `Device` to a `Figure`. What stands here is called in its body.
+A measure is a function from a `Device` to a `Figure`; its body calls these.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Measure = Callable[[Device], Figure]
 
 
 def ratio_of_pairs(upper: Timing, lower: Timing, origin: str = "") -> Figure:
-    """How many times `lower` fits into `upper`: the median of the ratios of paired samples, with its quartiles.
+    """`upper` / `lower`: the median and the quartiles of the ratios of paired samples.
 
-    Raises `ValueError` when the samples are no pairs.
+    Raises `ValueError` if the numbers of samples differ.
     """
     pairs = [a / b for a, b in zip(upper.samples_us, lower.samples_us, strict=True)]
     q1, median, q3 = statistics.quantiles(pairs, n=4, method="inclusive")
@@ -27,14 +27,14 @@ def ratio_of_pairs(upper: Timing, lower: Timing, origin: str = "") -> Figure:
 
 
 def paired_ratio(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
-    """How many times the time of `lower` fits into that of `upper`, from samples taken in pairs.
+    """Time of `upper` / time of `lower`, from paired samples.
 
     Args:
         upper: a run.
         lower: a run of the same session.
         kind: which timing, a field of `Timings`.
 
-    Raises `NotTimed` when they were recorded apart or one was not timed.
+    Raises `NotTimed` if the sessions differ or a run has no such timing.
     """
     _require_one_session(upper, lower)
     origin = f"{upper.id} over {lower.id}, {kind}, in pairs"
@@ -42,7 +42,7 @@ def paired_ratio(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
 
 
 def paired_difference(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
-    """The time of `upper` less that of `lower`, from samples taken in pairs. Raises `NotTimed` as `paired_ratio`."""
+    """Time of `upper` - time of `lower`, from paired samples. Raises `NotTimed` as `paired_ratio` does."""
     _require_one_session(upper, lower)
     pairs = zip(upper.timing(kind).samples_us, lower.timing(kind).samples_us, strict=True)
     q1, median, q3 = statistics.quantiles([a - b for a, b in pairs], n=4, method="inclusive")
@@ -56,7 +56,7 @@ def _require_one_session(upper: Run, lower: Run) -> None:
 
 
 def unpaired_ratio(upper: Figure, lower: Figure) -> Figure:
-    """How many times one figure fits into another, its spread from the extremes of both: weaker than a paired one."""
+    """`upper` / `lower`, with a spread from the extremes of both: weaker than a paired ratio."""
     (a_low, a_high), (b_low, b_high) = upper.bounds, lower.bounds
     conclusive = upper.conclusive and lower.conclusive
     spread = (a_low / b_high, a_high / b_low)
@@ -64,7 +64,7 @@ def unpaired_ratio(upper: Figure, lower: Figure) -> Figure:
 
 
 def ratio_of_kinds(run: Run, upper: str, lower: str = "interleaved") -> Figure:
-    """How many times one kind of timing of a run fits into another, by their medians. Raises `NotTimed`."""
+    """Ratio of the medians of two timings of one run. Raises `NotTimed`."""
     ratio = run.timing(upper).median_us / run.timing(lower).median_us
     return Figure(ratio, "x", origin=f"{run.origin}, {upper} over {lower}")
 
@@ -76,19 +76,19 @@ def percent(ratio: Figure) -> Figure:
 
 
 def point_ratio(upper: Run, lower: Run, field: str) -> Figure:
-    """A field of one point over that of another: `relative_error`, `peak_memory_bytes`. Exact, so without a spread."""
+    """Ratio of a field of two points, `relative_error` or `peak_memory_bytes`. Exact, so without a spread."""
     value = getattr(upper.point, field) / getattr(lower.point, field)
     return Figure(value, "x", origin=f"{field}, {upper.id} over {lower.id}")
 
 
 def point_difference(upper: Run, lower: Run, field: str) -> Figure:
-    """A field of one point less that of another, as `point_ratio`."""
+    """Difference of a field of two points; fields as in `point_ratio`."""
     value = getattr(upper.point, field) - getattr(lower.point, field)
     return Figure(value, "bytes" if field.endswith("bytes") else "", origin=f"{field}, {upper.id} less {lower.id}")
 
 
 def share_of_ceiling(run: Run, name: str, kind: str = "interleaved") -> Figure:
-    """Percent of a ceiling of its session that a run reached: in bytes for `copy`, else in FLOPs. Raises `NotTimed`."""
+    """Percent of a ceiling of its session that a run reached: bytes/s for `copy`, else FLOP/s. Raises `NotTimed`."""
     ceiling, point, timing = run.ceiling(name), run.point, run.timing(kind)
     work, limit = (point.flops, ceiling.flops) if ceiling.flops else (point.bytes, ceiling.bytes)
     per_us = limit / ceiling.timing.median_us
@@ -107,16 +107,16 @@ def largest(*figures: Figure) -> Figure:
 
 
 def derived(value: int | float | str | bool, *figures: Figure, unit: str = "", display: str = "") -> Figure:
-    """A value computed from figures: conclusive where all of them are."""
+    """A figure computed from figures; conclusive if all of them are."""
     origin = "; ".join(dict.fromkeys(figure.origin for figure in figures))
     return Figure(value, unit, origin=origin, conclusive=all(figure.conclusive for figure in figures), display=display)
 
 
 def same(*figures: Figure) -> Figure:
-    """Whether all figures have one value."""
+    """Whether all figures have the same value."""
     return derived(len({figure.value for figure in figures}) == 1, *figures)
 
 
 def listed(figures: Mapping[str, Figure], separator: str = ", ") -> Figure:
-    """Several figures as one, each after its name: `eager 8, compiled 6`. Conclusive when all are."""
+    """Several figures as one, each after its name: `eager 8, compiled 6`. Conclusive if all are."""
     return derived(separator.join(f"{name} {figure.text}" for name, figure in figures.items()), *figures.values())

@@ -1,4 +1,4 @@
-"""What every run has, by name: `kernels_per_step` of a trace, `interleaved_us` of a point."""
+"""Quantities of every run, by name: `kernels_per_step` from a trace, `interleaved_us` from a point."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ COUNTS: Mapping[str, Callable[[Step], int]] = {
     "cuda_calls_per_step": lambda step: len(step.calls),
     "ops_per_step": lambda step: sum(not op.is_annotation for op in step.ops),
 }
-"""Of a step. `kernels`, `memcpys` and `memsets` are counted apart; `activities` are all three."""
+"""Counts per step. `activities` is the sum of `kernels`, `memcpys` and `memsets`."""
 
 TIMES_US: Mapping[str, Callable[[Step], float]] = {
     "kernel_time_us": lambda step: kernel_time_us(step.activities),
     "busy_us": lambda step: busy_us(step.activities),
 }
-"""Of a step, in microseconds; `cpu_us`, that of its annotation, needs the label of the run."""
+"""Times per step, in microseconds; `cpu_us` is that of the annotation with the run's label."""
 
 TIMINGS = ("interleaved", "cold", "from_python", "enqueue")
 
 
 def _rate(run: Run, work: int, unit: str) -> Figure:
-    """Work over the interleaved time."""
+    """Work divided by the interleaved time."""
     timing = run.timing()
     rate, low, high = (work / us * 1e6 for us in (timing.median_us, timing.q3_us, timing.q1_us))
     return Figure(rate, unit, (low, high), run.origin)
@@ -50,7 +50,7 @@ QUANTITIES = (*COUNTS, *TIMES_US, "cpu_us", *(f"{kind}_us" for kind in TIMINGS),
 
 
 def quantity(run: Run, name: str) -> Figure:
-    """A quantity of a run. Raises `UnknownName`, and what reading the run raises."""
+    """A quantity of a run. Raises `UnknownName` and the exceptions of reading the run."""
     if name not in QUANTITIES:
         raise UnknownName(f"no quantity {name!r}{nearest(name, QUANTITIES)}")
     if name in OF_POINT:
@@ -58,7 +58,7 @@ def quantity(run: Run, name: str) -> Figure:
     if name.removesuffix("_us") in TIMINGS:
         return run.time(name.removesuffix("_us"))
     if run.selector:
-        raise UnknownName(f"{run.id}[{run.selector}]: {name} comes out of a trace, and a point of a sweep has none")
+        raise UnknownName(f"{run.id}[{run.selector}]: {name} needs a trace, and a point of a sweep has none")
     if name == "cpu_us":
         return run.per_step(lambda step: annotation_us(step, run.label), "us")
     return run.per_step(TIMES_US[name], "us") if name in TIMES_US else run.per_step(COUNTS[name])

@@ -1,20 +1,20 @@
-"""What a page is made of. Each piece is `piece(device, subject, caption, *, options)`; `show` frames it in a fence.
+"""The functions that pages call: pieces `piece(device, subject, caption, *, options)`, which `show` frames in a fence.
 
 frame.py        show, provenance, verdicts
 tables.py       kernels of a step, the profiler's table, variants, sweeps, the dispatch tree
-rates.py        FLOPs and bytes a second in a cell, beside the ceilings
-diff.py         what changed between two steps
-guesses.py      a question whose answer is measured
-sample.py       the banner above made-up numbers of a preview
-signatures.py   what a page can call, as a table
+rates.py        FLOP/s and bytes/s in a cell, as percentages of the ceilings
+diff.py         the differences between two steps
+guesses.py      questions with a measured answer
+sample.py       the banner above made-up numbers in a preview
+signatures.py   a table of the functions that a page can call
 inline.py       `#!fig` and `#!src` in a sentence
-kernel_name.py  a decoded kernel name, with the raw one a click away
+kernel_name.py  a decoded kernel name with a button for the raw name
 ledger.py       every claim on every device
 glossary.py     the book's terms
 nav.py          the chapters in the order of mkdocs.yml
-last.py         a Markdown extension: what a page's HTML gets last
+last.py         a Markdown extension for the last changes to a page's HTML
 
-Imports drawing, finding, recording, trace and html. Never notebooks or tools, and never capture.
+Imports drawing, finding, recording, trace and html; never notebooks, tools or capture.
 """
 
 from snippets.lab.drawing.bar_charts import bytes_moved, cpu_gpu_bars, kernel_bars, stacked_bars, timing_bars

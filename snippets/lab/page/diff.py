@@ -1,4 +1,4 @@
-"""Two steps side by side, aligned kernel by kernel: what stayed, what took its place, what vanished, what is new."""
+"""Two steps side by side, aligned kernel by kernel: same, replaced, removed and added activities."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def diff_of(
     labels: tuple[str, str] = ("", ""),
     work: tuple[StepWork, StepWork] = (None, None),
 ) -> Html:
-    """Two tables of two traces: the GPU work of the middle steps aligned, and the totals of a step.
+    """Two tables for two traces: the aligned GPU work of the middle steps, and the totals per step.
 
-    `labels` name the annotations whose CPU time is compared; without one it is that of the whole step.
+    `labels` name the annotations whose CPU time we compare; an empty label means the whole step.
     """
     names, (before, after) = tuple(traces), traces.values()
     for trace in (before, after):
@@ -76,7 +76,7 @@ def diff_of(
 
 
 def _times(trace: Trace) -> dict[GpuActivity, Figure]:
-    """How long each activity took: the mean over the steps that agree, with their shortest and longest."""
+    """Duration of each activity: the mean over the steps if they agree, with the shortest and longest as spread."""
     durations = zip(middle_step(trace).activities, durations_us(trace), strict=True)
     return {activity: Figure(statistics.fmean(us), "us", (min(us), max(us))) for activity, us in durations}
 
@@ -115,11 +115,11 @@ def _totals(trace: Trace, label: str, known: StepWork) -> dict[str, Figure | Non
 
 
 def _moved(trace: Trace, known: StepWork) -> Figure | None:
-    """Bytes that a step has to move, `at least` where the work of some activities is not known; None where of all."""
+    """Bytes that a step must move; `at least` if the work of some activities is unknown, None if that of all is."""
     works = step_work(middle_step(trace), known)
     if not any(works):
         return None
-    moved = per_step(trace.steps, lambda step: sum(one.bytes for one in step_work(step, known) if one), "bytes")
+    moved = per_step(trace.steps, lambda step: sum(work.bytes for work in step_work(step, known) if work), "bytes")
     return moved if all(works) else replace(moved, display=f"at least {moved.text}")
 
 
@@ -128,7 +128,7 @@ def _cell(figure: Figure | None) -> Cell:
 
 
 def _difference(old: Figure | None, new: Figure | None) -> Cell:
-    """With its percentage, or a note that the steps differ by more; None where either side is not known in full."""
+    """The difference with its percentage, or a note that the steps vary by more; None if a side is not fully known."""
     if old is None or new is None or old.display or new.display:
         return None
     assert isinstance(old.value, int | float)

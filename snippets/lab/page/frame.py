@@ -1,4 +1,4 @@
-"""The frame of a page: the tabs of a fence, where its numbers come from, what it claims."""
+"""The frame of a page: the tabs of a fence, the provenance of its numbers, the verdicts of its claims."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def show(
 ) -> str:
     """Call a page piece for each recorded device and frame it: `show("mlp-kernels", kernel_table, "mlp/eager")`.
 
-    `fence` is the fence's id, once on the whole site: a gate compares the fences that are written with those that ran.
-    Where several devices are recorded and their panels differ, each has a tab; the theme links tabs of one name over
-    the whole site. Where nothing is recorded, the panel gives the command that records it. What shows a sample has a
-    banner that says so.
+    `fence` is the fence's id, unique on the site: a gate compares the fences in the pages with those that ran.
+    If several devices are recorded and their panels differ, each device has a tab; the theme links tabs with the same
+    name over the whole site. Without a recording, the panel shows the command that records it. A panel with sample
+    numbers has a banner.
     """
     root = recordings_root()
     devices = shown_devices(root, chapter_of(fence), sample_chapter())
@@ -66,7 +66,7 @@ def _panel(
 
 
 def _tabs(fence: str, panels: Mapping[Device, str], opened: str) -> str:
-    """A panel for each device in the form that the theme expects of its tabs, which work without JavaScript."""
+    """A panel for each device in the HTML of the theme's tabs, which work without JavaScript."""
     ids = {device: f"tab-{fence}-{device.name}" for device in panels}
     inputs = "".join(
         f'<input type="radio" id="{escape(ids[device])}" name="tab-{escape(fence)}" data-device="{escape(device.name)}"'
@@ -89,7 +89,7 @@ def warning(title: str, text: str) -> Html:
 def provenance(device: Device, chapter: str) -> Html:
     """One line: device, versions, date, commit, and live, replayed or stale; banners for what is stale or missing."""
     names = device.recorded_names(chapter)
-    missing = _missing(device, [one.id for one in experiments(chapter) if one.name not in names])
+    missing = _missing(device, [experiment.id for experiment in experiments(chapter) if experiment.name not in names])
     if not names:
         return missing
     recordings = [load_recording(device.root, device.name, f"{chapter}/{name}") for name in names]
@@ -119,7 +119,7 @@ def provenance(device: Device, chapter: str) -> Html:
 
 
 def _missing(device: Device, ids: Sequence[str]) -> Html:
-    """What was never recorded on a device, and on which machine which command cures it; empty for nothing."""
+    """A warning with the experiments not recorded on a device and the command to record them; empty if all are."""
     if not ids:
         return Html("")
     chapter = ids[0].partition("/")[0]
@@ -156,20 +156,20 @@ def _verdict(verdict: Verdict) -> str:
 
 
 def claim_anchor(kind: str, claim_id: str, device: Device) -> str:
-    """The id of a claim's box or row: `ledger-m1` for the first recorded device, else `ledger-m1-<device>`."""
+    """The id of a claim's box or row: `ledger-m1` on the first recorded device, else `ledger-m1-<device>`."""
     first, *_ = all_devices(device.root)
     return f"{kind}-{claim_id.lower()}" + ("" if device == first else f"-{device.name}")
 
 
 def status_badge(verdict: Verdict) -> Html:
-    """The status as a sign and a word, told apart without color."""
+    """The status as a sign and a word, readable without color."""
     return Html(
         f'<span class="word {verdict.status.replace(" ", "-")}">{SIGNS[verdict.status]} {verdict.status}</span>'
     )
 
 
 def measured_html(verdict: Verdict) -> Html:
-    """What was measured, with its spread; where nothing was, the reason."""
+    """The measured figure with its spread, or the reason why there is none."""
     if verdict.measured is None:
         return Html(escape(verdict.reason))
     spread = f" <small>({escape(verdict.measured.spread_text)})</small>" if verdict.measured.spread_text else ""

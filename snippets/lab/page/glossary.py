@@ -1,7 +1,6 @@
-"""The words of the book: docs/assets/terms.txt as data, and the glossary page made of it.
+"""The terms of the book: docs/assets/terms.txt as data, and the glossary page.
 
-The first section of that file also stands below every page (`auto_append` in mkdocs.yml), as abbreviations with a
-tooltip.
+mkdocs.yml also appends the first section of that file to every page (`auto_append`): abbreviations with a tooltip.
 """
 
 from __future__ import annotations
@@ -24,32 +23,32 @@ _HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Term:
-    """A word, or a few that are explained together."""
+    """A term, or several that share an explanation."""
 
     name: str
-    """With commas between the words when there are several."""
+    """Several terms are separated by commas."""
     meaning: str
-    """A sentence or two of plain text."""
+    """One or two sentences of plain text."""
     page: str
-    """Where it is taught: the name of a file in docs/ without its ending."""
+    """The page that teaches it: the name of a file in docs/ without its suffix."""
     anchor: str
-    """The id of a heading there."""
+    """The id of a heading on that page."""
     has_tooltip: bool
 
     @property
     def words(self) -> list[str]:
-        """The words that it explains."""
+        """The terms that it explains, as a list."""
         return self.name.split(", ")
 
 
 def read_terms(text: str) -> list[Term]:
-    """The terms of a file like terms.txt, in its order. Raises `ValueError` for an entry that is not well formed."""
+    """Parse a file like terms.txt, in its order. Raises `ValueError` for a malformed entry."""
     terms = []
     for section, body in _SECTION.findall(text):
         for entry in body.strip().split("\n\n"):
             match = _TERM.fullmatch(entry)
             if match is None:
-                raise ValueError(f"not a term with its meaning and its place: {entry!r}")
+                raise ValueError(f"not a term with a meaning and an anchor: {entry!r}")
             name, meaning, page, anchor = match.groups()
             terms.append(Term(name, meaning, page, anchor, has_tooltip=section == "tooltips"))
     return terms
@@ -61,7 +60,7 @@ def glossary_terms(device: Device) -> Html:
 
 
 def terms_html(docs: Path) -> Html:
-    """The terms of a folder of pages. Raises `ValueError` when a term's place does not exist."""
+    """The glossary as HTML. Raises `ValueError` if a term's page or heading does not exist."""
     terms = sorted(read_terms((docs / TERMS).read_text(encoding="utf-8")), key=lambda term: term.name.casefold())
     return Html(f'<div class="glossary">{"".join(_entry(term, docs) for term in terms)}</div>')
 
@@ -76,17 +75,15 @@ def _entry(term: Term, docs: Path) -> str:
 
 
 def heading(term: Term, docs: Path) -> str:
-    """The heading under which a term is taught, as plain text. Raises `ValueError` when there is none."""
+    """The heading that teaches a term, as plain text. Raises `ValueError` if it does not exist."""
     page = docs / f"{term.page}.md"
     headings = _HEADING.findall(page.read_text(encoding="utf-8")) if page.is_file() else []
     for text in headings:
         if heading_slug(text) == term.anchor:
             return re.sub("[`*]", "", text)
-    raise ValueError(
-        f"docs/{TERMS}: {term.name} is said to be taught at {term.page}.md#{term.anchor}, which is not there"
-    )
+    raise ValueError(f"docs/{TERMS}: {term.name} links to {term.page}.md#{term.anchor}, which does not exist")
 
 
 def heading_slug(text: str) -> str:
-    """The id of a heading, as the pages' table of contents forms it."""
+    """The id of a heading, computed as the table of contents extension does."""
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", text).strip().lower())

@@ -1,6 +1,6 @@
-"""Guess boxes: what a page asks before it shows. The answer is a figure or a verdict, never typed.
+"""Guess boxes: questions on a page before the measurement. The answer is a figure or a verdict, never typed.
 
-A box is in a folded block whose summary is the question:
+A box is in a folded block; the summary is the question:
 
     ??? question "Guess: how many kernels does one forward launch?"
 
@@ -8,8 +8,8 @@ A box is in a folded block whose summary is the question:
 
         Five kernels, because ...
 
-What is written here is the measured answer, and without JavaScript that is all there is. `guess.js` puts a form in
-front of the fold, made from `data-guess`, and then says how far the guess was off.
+This module writes the measured answer, which readers without JavaScript see alone. `guess.js` builds a form from
+`data-guess`, puts it in front of the fold, and shows how far the guess was off.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ CLAIM_OPTIONS = ("holds=It is so", "differs=It is not")
 def guess_number(device: Device, figure_name: str, noun: str = "") -> Html:
     """Ask for a number; `noun` says of what, as in `kernels`.
 
-    A count has to be met exactly. A quantity is asked for in the unit in which it is written, and a guess of it is
-    judged by how many times too high or too low it is.
+    A guess of a count must be exact. A quantity is asked for in its printed unit; the box shows by which factor a guess
+    is too high or too low.
 
-    Raises `ValueError` for a figure that is no number from zero up, or that has a display of its own.
+    Raises `ValueError` for a figure that is not a number at or above zero, or that has its own display.
     """
     answer = figure(figure_name, device)
     if isinstance(answer.value, str | bool) or answer.display or answer.value < 0:
@@ -61,10 +61,10 @@ def guess_choice(device: Device, figure_or_claim: str, *options: str) -> Html:
 
     Args:
         device: whose measurement is the answer.
-        figure_or_claim: a figure, or `claim:M2`, whose options are that it is so and that it is not.
-        options: each the figure's value as it is written, or `value=label`; for a claim `holds=...`, `differs=...`.
+        figure_or_claim: a figure, or `claim:M2` with the options `holds` and `differs`.
+        options: each a printed value of the figure, or `value=label`; for a claim `holds=...`, `differs=...`.
 
-    Raises `ValueError` when there are not two options, or what was measured is none of them.
+    Raises `ValueError` for fewer than two options, or if the measured value is not an option.
     """
     is_claim = figure_or_claim.startswith(CLAIM)
     labels = dict(_option(option) for option in options or (CLAIM_OPTIONS if is_claim else ()))
@@ -74,7 +74,7 @@ def guess_choice(device: Device, figure_or_claim: str, *options: str) -> Html:
         listed = ", ".join(map(repr, labels))
         raise ValueError(f"a choice of {figure_or_claim} has the options {listed}; write {' and '.join(CLAIM_OPTIONS)}")
     measured, answers = _of_claim(device, figure_or_claim) if is_claim else _of_figure(device, figure_or_claim)
-    answer = next((one for one in answers if one in labels), None)
+    answer = next((answer for answer in answers if answer in labels), None)
     if answer is None:
         listed = ", ".join(map(repr, labels))
         raise ValueError(f"{figure_or_claim} is {answers[0]!r} on {device.name}, which is none of {listed}")
@@ -87,8 +87,8 @@ def guess_choice(device: Device, figure_or_claim: str, *options: str) -> Html:
 def guess_order(device: Device, figure_name: str, *, separator: str = ", ") -> Html:
     """Ask for the order of the items that the figure lists; an item may come more than once.
 
-    The items are offered in an order of their own, the same at every build. Raises `ValueError` for a figure that
-    lists fewer than two different items.
+    The box offers the items in an order that is the same in every build. Raises `ValueError` for a figure with fewer
+    than two different items.
     """
     answer = figure(figure_name, device)
     items = str(answer.value).split(separator)
@@ -99,7 +99,7 @@ def guess_order(device: Device, figure_name: str, *, separator: str = ", ") -> H
 
 
 def _written_in(figure: Figure) -> tuple[float, str]:
-    """The unit that a figure is written in, and how many of its own units make one: 1455 us -> (1000.0, "ms")."""
+    """The printed unit of a figure and its factor over the figure's unit: 1455 us -> (1000.0, "ms")."""
     if not figure.unit:
         return 1.0, ""
     written = figure.text.rpartition(" ")[2] if " " in figure.text else figure.unit  # only `1.56x` has no space
@@ -112,7 +112,7 @@ def _of_figure(device: Device, name: str) -> tuple[Figure, tuple[str, ...]]:
 
 
 def _of_claim(device: Device, name: str) -> tuple[Figure, tuple[str, ...]]:
-    """What a claim measured, and its status. Raises `UnknownName`, and `NotRecorded` where nothing was measured."""
+    """The figure of a claim, and its status. Raises `UnknownName`, and `NotRecorded` without a measurement."""
     chapter, claim = find_claim(name.removeprefix(CLAIM))
     verdict = judge(claim, chapter, device)
     if verdict.measured is None:
@@ -131,7 +131,7 @@ def _strong(figure: Figure) -> Html:
 
 
 def _box(device: Device, guess: Mapping[str, Any], measured: Html) -> Html:
-    """The measured answer, with empty places around it for the reader's guess and how far it was off."""
+    """The measured answer with empty elements for the reader's guess and its error."""
     data = escape(json.dumps(guess, ensure_ascii=False, allow_nan=False))
     return Html(
         f'<div class="guess" data-device="{escape(device.name)}" data-guess="{data}"><p><span class="guess-said">'

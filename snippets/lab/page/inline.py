@@ -20,7 +20,7 @@ from snippets.lab.recording.schema import NotRecorded, NotTimed
 
 
 def figure_html(figure: Figure, name: str, attributes: str = "") -> str:
-    """A figure inside a sentence; its origin and spread on hover and for a screen reader's description."""
+    """A figure inside a sentence, with origin and spread on hover and as a description for screen readers."""
     title = "; ".join(part for part in (figure.origin, figure.spread_text) if part)
     mark = "" if figure.conclusive else " inconclusive"
     return (
@@ -30,9 +30,9 @@ def figure_html(figure: Figure, name: str, attributes: str = "") -> str:
 
 
 def fig_formatter(source: str, language: str, class_name: str, md: object) -> str:
-    """`#!fig NAME`: a missing recording shows as such, an unknown name ends the build.
+    """`#!fig NAME`: prints `not recorded` for a missing recording; an unknown name fails the build.
 
-    Where several devices are recorded, the sentence holds a value for each; all are hidden but that of the chosen tab.
+    If several devices are recorded, the sentence has a value for each and shows only that of the selected tab.
     """
     name = source.strip()
     root = recordings_root()
@@ -41,23 +41,23 @@ def fig_formatter(source: str, language: str, class_name: str, md: object) -> st
         return _inline(name, devices[0])
     opened = default_device(root)
     hidden = {device: "" if device.name == opened else " hidden" for device in devices}
-    return "".join(_inline(name, one, f' data-device="{escape(one.name)}"{hidden[one]}') for one in devices)
+    return "".join(_inline(name, device, f' data-device="{escape(device.name)}"{hidden[device]}') for device in devices)
 
 
 def _inline(name: str, device: Device, attributes: str = "") -> str:
     try:
-        shown = figure_html(figure(name, device), name, attributes)
+        html = figure_html(figure(name, device), name, attributes)
     except NotRecorded as error:
         return _left_out(name, "not recorded", error, attributes)
     except NotTimed as error:
         return _left_out(name, "not timed", error, attributes)
-    except Exception as error:  # inlinehilite would swallow any other and show the source
+    except Exception as error:  # inlinehilite catches every other exception and shows the source
         if is_mismatch(error, device):
             return _left_out(name, "not measured here", error, attributes)
         raise InlineHiliteException(f"#!fig {name}: {type(error).__name__}: {error}") from error
     if device.is_sample:
-        return f'<span class="lab-sample" title="{SAMPLE_TEXT}">{shown} <small>(sample)</small></span>'
-    return shown
+        return f'<span class="lab-sample" title="{SAMPLE_TEXT}">{html} <small>(sample)</small></span>'
+    return html
 
 
 def _left_out(name: str, text: str, error: Exception, attributes: str) -> str:
@@ -66,7 +66,7 @@ def _left_out(name: str, text: str, error: Exception, attributes: str) -> str:
 
 
 def src_formatter(source: str, language: str, class_name: str, md: object) -> str:
-    """`#!src L8`: the value that a claim's source gave; an unknown claim ends the build."""
+    """`#!src L8`: the value from a claim's source; an unknown claim fails the build."""
     name = source.strip()
     try:
         _, claim = find_claim(name)

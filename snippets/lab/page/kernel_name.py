@@ -1,4 +1,4 @@
-"""Decoded kernel names in place: the short form, with the raw name one click away."""
+"""Decoded kernel names in HTML: the short form, and a button that opens the raw name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from snippets.lab.trace.kernel_names import decode_kernel_name
 def kernel_name_html(name: str) -> Html:
     """A decoded name in place, inside a sentence or a cell: its short form, a button that opens the raw name.
 
-    The id is made of the name; `page.last` makes it unique on its page.
+    The id comes from the name; `page.last` makes it unique on its page.
     """
     kernel = decode_kernel_name(name)
     mark = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
@@ -49,7 +49,7 @@ def _is_kernel(text: str) -> bool:
 
 
 def _parts(text: str) -> list[tuple[str, str]]:
-    """The parts with the separators after them. What stands in brackets is not split: a C++ name has commas."""
+    """Split into parts and the separators after them, but not inside brackets: a C++ name has commas."""
     parts, depth, begin = [], 0, 0
     for match in _BRACKET_OR_SEPARATOR.finditer(text):
         if match["open"]:

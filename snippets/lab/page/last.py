@@ -1,7 +1,7 @@
-"""A Markdown extension: what every page's HTML gets last.
+"""A Markdown extension for the last changes to every page's HTML.
 
-Shown Python code is left out of the search index, which every page loads whole: code would be a fifth of it, and what
-it does is said in prose. And the popovers of kernel names, whose ids are made of the name, are numbered.
+It excludes Python code from the search index, which every page loads completely: code would be a fifth of the index,
+and the prose explains it. It numbers the popovers of kernel names, whose ids come from the names.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from markdown.postprocessors import Postprocessor
 
 CODE = '<div class="language-python highlight"'
 PRIORITY = 5
-"""Below that of every other postprocessor: stashed HTML, such as a code block, is in its place by then."""
+"""Below every other postprocessor: stashed HTML, such as code blocks, must be restored before."""
 _POPOVER = re.compile(r'popovertarget="(kernel-[0-9a-f]{8})"([^>]*>[^<]*</button><span popover id=")\1"')
 
 
 class _Last(Postprocessor):  # type: ignore[misc]
-    """Marks blocks of code for Material's search, and numbers the popovers of a page."""
+    """Excludes code blocks from Material's search, and numbers the popovers of a page."""
 
     def run(self, text: str) -> str:
         times = Counter[str]()
@@ -33,13 +33,13 @@ class _Last(Postprocessor):  # type: ignore[misc]
 
 
 class Last(Extension):  # type: ignore[misc]
-    """Registers the above."""
+    """Registers `_Last`."""
 
     def extendMarkdown(self, md: Markdown) -> None:
-        """Called by Markdown."""
+        """Register the postprocessor; Markdown calls this."""
         md.postprocessors.register(_Last(md), "last", PRIORITY)
 
 
 def makeExtension() -> Last:
-    """Called by Markdown, which finds the extension by its module."""
+    """Return the extension; Markdown calls this function of the module."""
     return Last()

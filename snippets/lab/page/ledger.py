@@ -1,4 +1,4 @@
-"""The ledger: every claim with its verdict on every recorded device, as tables, as lines, and as data."""
+"""The ledger: every claim with its verdict on every recorded device, as tables, lines and data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNTED: dict[Status, tuple[str, str]] = {
     "inconclusive": ("is inconclusive", "are inconclusive"),
     "not measured": ("is not measured", "are not measured"),
 }
-"""A status of one claim, and of any other number of them."""
+"""Status -> text for one claim, and for any other number of claims."""
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
@@ -46,13 +46,15 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
 def ledger_table(device: Device) -> Html:
     """Every claim on every recorded device, one row each, a claim's devices together and the default one first.
 
-    `ledger.js` filters the rows by the data of the id's cell. Meant for a page one folder below the site's root,
-    as all pages are, since it links each claim to where it is discussed.
+    `ledger.js` filters the rows by the data attributes of the id's cell. Links to the claims are relative: the page
+    must be one folder below the site's root, as all pages are.
     """
     devices = all_devices(device.root)
     judged = [judge(claim, of, each) for of, claim in all_claims().values() for each in devices]
     head = [*HEAD, "device"] if len(devices) > 1 else list(HEAD)
-    rows = [[*_row(one, whole=True), *([one.device.short_name] if len(devices) > 1 else [])] for one in judged]
+    rows = [
+        [*_row(verdict, whole=True), *([verdict.device.short_name] if len(devices) > 1 else [])] for verdict in judged
+    ]
     caption = f"Claims on {_listed(each.short_name for each in devices)}"
     return Html(f'<div class="ledger">{table(caption, head, rows, text_columns=len(head))}</div>')
 
@@ -60,10 +62,10 @@ def ledger_table(device: Device) -> Html:
 def claims_table(device: Device, chapter: str = "", *, statuses: Sequence[str] = ()) -> Html:
     """The ledger of one device, or a chapter's part of it, or only the verdicts with one of `statuses`.
 
-    Without the reasons: those are on the chapter's page, beside the verdicts.
+    Omits the reasons, which are on the chapter's page beside the verdicts.
     """
     judged = [judge(claim, of, device) for of, claim in all_claims().values() if chapter in ("", of)]
-    rows = [_row(one, whole=False) for one in judged if not statuses or one.status in statuses]
+    rows = [_row(verdict, whole=False) for verdict in judged if not statuses or verdict.status in statuses]
     caption = f"Claims{f' of {chapter}' if chapter else ''} on {device.short_name}"
     return table(caption, HEAD, rows, text_columns=len(HEAD))
 
@@ -79,7 +81,7 @@ def status_counts(device: Device) -> Html:
 
 
 def _row(verdict: Verdict, *, whole: bool) -> list[Cell]:
-    """A claim on a device; `whole`: with why it differs, and a link to its page."""
+    """The row of a claim on a device; `whole` adds the reason why it differs and a link to its page."""
     claim, page = verdict.claim, findings(verdict.chapter).page
     link = f"../{page}/#{claim_anchor('claim', claim.id, verdict.device)}"
     where = f' · <a href="{escape(link)}">{escape(verdict.chapter)}</a>' if whole else ""
@@ -94,7 +96,7 @@ def _row(verdict: Verdict, *, whole: bool) -> list[Cell]:
 
 
 def _id(verdict: Verdict) -> Html:
-    """The claim's id, with what the row can be filtered by."""
+    """The claim's id, with the data attributes that filter the row."""
     filters = {
         "chapter": verdict.chapter,
         "scope": verdict.claim.scope,

@@ -1,4 +1,4 @@
-"""The chapters in the order of `nav` in mkdocs.yml: no other list names them."""
+"""The chapters in the order of `nav` in mkdocs.yml, the only list of chapters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from snippets.lab.html import Cell, Html, table
 from snippets.lab.recording.device import PROJECT
 
 NAV_CHAPTERS = re.compile(r"^(?P<indent> *)- Chapters:.*\n(?P<pages>(?:(?P=indent) +- .*\n)*)", re.MULTILINE)
-"""The list in the text of mkdocs.yml, which no plain reader of YAML takes."""
+"""The chapter list in the text of mkdocs.yml; plain YAML parsers reject the file's Python tags."""
 _PAGE = re.compile(r"- (?P<title>.+?): (?P<page>[\w/]+)\.md\s*(?:#.*)?$", re.MULTILINE)
 _DESCRIPTION = re.compile(r"\A---\n(?:.*\n)*?description: (.+)\n")
 
@@ -28,7 +28,7 @@ def chapter_list(device: Device) -> Html:
 
 
 def chapter_table(project: Path) -> Html:
-    """The chapters of a project. Raises `ValueError` for a page without a description."""
+    """A table of a project's chapters. Raises `ValueError` for a page without a description."""
     rows: list[list[Cell]] = []
     for name, title in chapters_in_nav((project / "mkdocs.yml").read_text(encoding="utf-8")).items():
         described = _DESCRIPTION.match((project / "docs" / f"{name}.md").read_text(encoding="utf-8"))

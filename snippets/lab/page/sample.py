@@ -1,7 +1,7 @@
-"""Sample numbers in a preview: which fences show them, and the banner above each.
+"""Sample numbers in a preview: the fences that show them, and the banner above each.
 
-`make serve SAMPLE=rmsnorm` shows a chapter from recordings that its tests make up, so that all of its code runs before
-anything is measured. Every other chapter shows what was measured.
+`make serve SAMPLE=rmsnorm` shows a chapter with made-up recordings from its tests, so that all of its code runs before
+any measurement. Every other chapter shows measured numbers.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ SAMPLE_TEXT = "Sample numbers, made up for a preview"
 
 
 def shown_devices(root: Path, chapter: str, sampled: str) -> tuple[Device, ...]:
-    """The devices whose numbers a chapter shows: every recorded one.
+    """The devices whose numbers a chapter shows: every recorded device.
 
-    In a preview of `sampled` that chapter shows the sample alone, and every other one leaves the sample out.
+    In a preview of `sampled`, that chapter shows only the sample device; every other chapter omits it.
     """
     devices = all_devices(root)
     if not sampled or SAMPLE_DEVICE not in (device.name for device in devices):
@@ -29,11 +29,11 @@ def shown_devices(root: Path, chapter: str, sampled: str) -> tuple[Device, ...]:
 
 
 def chapter_of(fence: str) -> str:
-    """The chapter on whose page a fence is, by the start of its id: `fused-mlp-steps` -> `fused_mlp`; else empty."""
+    """The chapter of a fence, from the start of its id: `fused-mlp-steps` -> `fused_mlp`; else empty."""
     starts = {chapter.replace("_", "-") + "-": chapter for chapter in chapters()}
     return starts[max(near, key=len)] if (near := [start for start in starts if fence.startswith(start)]) else ""
 
 
 def with_banner(panel: str) -> Html:
-    """A panel that shows a sample, under the sentence that says so."""
+    """A panel with sample numbers, below the banner."""
     return Html(f'<p class="lab-sample">{SAMPLE_TEXT}</p>{panel}')

@@ -1,4 +1,4 @@
-"""What a page can call, made from the code: a row for each function that the room offers."""
+"""A table of the functions that a page can call, generated from `snippets.lab.page`."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def _listed(caption: str, result: str, functions: list[FunctionType]) -> Html:
 
 
 def _is_piece(function: FunctionType) -> bool:
-    """Whether `show` can call it."""
+    """Whether the function is a piece, which `show` can call: its first parameter is `device`."""
     return next(iter(inspect.signature(function).parameters), "") == DEVICE
 
 
 def _signature(function: FunctionType) -> str:
-    """Its arguments as a fence writes them, without types: `experiment, caption='', *, work=None`."""
+    """The arguments that a fence writes, without types: `experiment, caption='', *, work=None`."""
     signature = inspect.signature(function)
-    bare = [one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()]
-    own = [one for one in bare if one.name != DEVICE]
-    return str(signature.replace(parameters=own, return_annotation=inspect.Signature.empty))[1:-1] or "none"
+    untyped = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in signature.parameters.values()]
+    arguments = [parameter for parameter in untyped if parameter.name != DEVICE]
+    return str(signature.replace(parameters=arguments, return_annotation=inspect.Signature.empty))[1:-1] or "none"
 
 
 def _first_sentence(function: FunctionType) -> str:
-    """The first paragraph of its docstring."""
+    """The first paragraph of a function's docstring."""
     return " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())

@@ -1,4 +1,4 @@
-"""What recordings say, as tables: kernels of a step, the profiler's table, variants side by side, dispatch tree."""
+"""Tables of recordings: kernels of a step, the profiler's table, variants side by side, dispatch tree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from snippets.lab.trace.queries import durations_us, require_kernels
 from snippets.lab.trace.work import KnownWork, step_work
 
 RATES = ("FLOP/s", "bytes/s")
-"""Columns that a table of kernels has only where something is known."""
+"""Columns of a kernel table that are omitted if no rate is known."""
 Columns = Mapping[str, str | Callable[[Run], Cell]]
 """Heading -> name of a quantity, shown without its spread, or a function of a run."""
 
@@ -36,8 +36,8 @@ def kernel_table(
 ) -> Html:
     """The GPU activities of one step in order: name, time and share of it, who launched it and how, rates, footprint.
 
-    Shows the middle step; durations are means over all steps when they agree, else of that step alone. Rates stand
-    where the trace tells how much work there was, or `work` does: FLOPs and bytes by index in the step.
+    Shows the middle step; durations are means over all steps if they agree, else those of the middle step. A rate
+    needs the work of the activity, from the trace or from `work`: FLOPs and bytes by index in the step.
     """
     run = device[experiment]
     require_kernels(run.trace)
@@ -54,13 +54,16 @@ def kernel_table(
         "bytes/s": [byte_rate(*pair, run.ceilings) for pair in zip(works, times, strict=True)],
         "grid, block": [_stacked(_triple(activity.grid), _triple(activity.block)) for activity in activities],
         "registers, shared bytes": [
-            _stacked(one.registers, None if one.shared_memory_bytes is None else f"{one.shared_memory_bytes:,}")
-            for one in activities
+            _stacked(activity.registers, _count(activity.shared_memory_bytes)) for activity in activities
         ],
     }
     filled = {head: cells for head, cells in columns.items() if head not in RATES or any(cells)}
     listed = table(caption or f"One step of {experiment}", list(filled), zip(*filled.values(), strict=True))
     return Html(f'<div class="lab-kernels">{listed}{rates_note(works, run.ceilings)}</div>')
+
+
+def _count(number: int | None) -> str | None:
+    return None if number is None else f"{number:,}"
 
 
 def _bar(percent: float) -> Html:
@@ -93,7 +96,7 @@ def _triple(sizes: tuple[int, int, int] | None) -> str | None:
 def profiler_table(device: Device, experiment: str, caption: str = "") -> Html:
     """The table that `key_averages()` prints, computed from the trace: own and total time on both sides, calls.
 
-    Sums over the whole trace. Operators that never reach the GPU, most of which only rewrite metadata, are folded.
+    Sums over the whole trace. Operators without GPU work, most of which only rewrite metadata, are folded.
     """
     run = device[experiment]
     rows = key_averages(run.trace)
@@ -147,8 +150,8 @@ def variants_table(
         device: whose recordings.
         variants: heading of a row -> experiment.
         caption: what the table shows.
-        columns: heading -> what stands below it.
-        text_columns: how many columns are text, the headings of the rows among them.
+        columns: heading -> the content of the column.
+        text_columns: number of text columns, including the row headings.
     """
     rows = [
         [name, *(quantity(run, of).text if isinstance(of, str) else of(run) for of in columns.values())]
@@ -172,7 +175,7 @@ def sweep_table(
         variants: prefix of a heading -> `chapter/experiment`; all must have the same points.
         caption: what the table shows.
         cells: heading -> function of a run at a point.
-        label: of a point's parameters.
+        label: function from a point's parameters to its label.
     """
     runs = {prefix: device[experiment] for prefix, experiment in variants.items()}
     points = next(iter(runs.values())).points

@@ -1,11 +1,11 @@
-"""Recordings: all that crosses from measuring to showing. Above it torch and a GPU, below it neither.
+"""Recordings: the data that measuring code writes and pages read. Reading one needs neither torch nor a GPU.
 
-schema.py     what a recording holds
-device.py     devices by name, and where their recordings are
-loading.py    recordings and traces, read and checked
-saving.py     written atomically
-digest.py     whether a recording still describes the code
-scrub.py      paths and host names cut out
+schema.py     the fields of a recording
+device.py     device names and the paths of their recordings
+loading.py    reads and checks recordings and traces
+saving.py     writes them atomically
+digest.py     whether a recording is stale: a hash of the measured code
+scrub.py      removes paths and host names
 ceilings.py   the rates of a session's ceilings
 
 Imports trace.

@@ -1,4 +1,4 @@
-"""Ceilings by name: rates that a device reached in the session of a recording."""
+"""Ceilings by name: the rates that a device reached in a recording's session."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from snippets.lab.recording.schema import Recording
 
 COPY, LARGE_MATMUL = "copy", "matmul 8192x8192x8192"
 CeilingRates = Mapping[str, float]
-"""Name of a ceiling -> its rate: bytes a second of a copy, else FLOPs a second."""
+"""Name of a ceiling -> its rate: bytes/s for a copy, else FLOP/s."""
 
 
 def ceiling_rates(recording: Recording) -> CeilingRates:
-    """The ceilings of a recording's own session."""
-    return {one.name: one.rate for one in recording.ceilings}
+    """The ceilings measured in a recording's session."""
+    return {ceiling.name: ceiling.rate for ceiling in recording.ceilings}

@@ -1,4 +1,4 @@
-"""Devices by name, and where their recordings are: <root>/<device>/<chapter>/<experiment>.{json,trace.json.gz}."""
+"""Device names and recording paths: <root>/<device>/<chapter>/<experiment>.{json,trace.json.gz}."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from snippets.lab.recording.schema import NotRecorded
 
 PROJECT = Path(__file__).resolve().parents[3]
 DEFAULT_DEVICE = "nvidia-h200"
-"""The device that pages open with on a machine without a recorded GPU of its own; its recordings are committed."""
+"""Pages open with this device unless the machine's own GPU is recorded; its recordings are committed."""
 SAMPLE_DEVICE = "nvidia-sample"
-"""The device of recordings that nobody measured: a chapter's tests make them, for themselves and for a preview."""
+"""The device of made-up recordings: a chapter's tests create them, for the tests and for previews."""
 
 
 def recordings_root() -> Path:
-    """The folder of all recordings: docs/recordings, or `RECORDINGS` of the environment, as a preview sets it.
+    """The folder of all recordings: docs/recordings, or the environment variable `RECORDINGS`, which previews set.
 
-    Commands, fences and inline figures ask once and hand the answer down.
+    Commands, fences and inline figures call this once and pass the result on.
     """
     return Path(os.environ.get("RECORDINGS") or PROJECT / "docs" / "recordings")
 
 
 def sample_chapter() -> str:
-    """The chapter that a preview shows from sample recordings: `SAMPLE` of the environment, set by `make serve`.
+    """The chapter that a preview shows from sample recordings: the variable `SAMPLE`, set by `make serve`.
 
-    Fences and inline figures ask, as they do for `recordings_root`.
+    Fences and inline figures call this, as they call `recordings_root`.
     """
     return os.environ.get("SAMPLE", "")
 
 
 def chapter_folder(root: Path, device: str, chapter: str) -> Path:
-    """Where the recordings of a chapter on a device are."""
+    """The folder of a chapter's recordings on a device."""
     return root / device / chapter
 
 
@@ -48,22 +48,22 @@ def recorded_devices(root: Path) -> tuple[str, ...]:
 
 
 def recorded_names(root: Path, device: str, chapter: str) -> tuple[str, ...]:
-    """Names of the experiments of a chapter that are recorded on a device."""
+    """Names of a chapter's experiments that are recorded on a device."""
     names = (path.name.removesuffix(".json") for path in chapter_folder(root, device, chapter).glob("*.json"))
     return tuple(sorted(name for name in names if not name.endswith(".trace")))
 
 
 def default_device(root: Path) -> str:
-    """The device that pages open with: `DEVICE` of the environment, else this machine's GPU where it is recorded.
+    """The device that pages open with: the variable `DEVICE`, else this machine's GPU if recorded, else the default.
 
-    Raises `NotRecorded` when `DEVICE` names a device without recordings.
+    Raises `NotRecorded` if `DEVICE` names a device without recordings.
     """
     known = recorded_devices(root)
     chosen = os.environ.get("DEVICE", "")
     if chosen and chosen not in known:
         raise NotRecorded(f"DEVICE={chosen} is not recorded; recorded are {', '.join(known) or 'none'}")
-    here = chosen or this_device()
-    return here if here is not None and here in known else DEFAULT_DEVICE
+    device = chosen or this_device()
+    return device if device is not None and device in known else DEFAULT_DEVICE
 
 
 def slug(device_name: str) -> str:
@@ -72,13 +72,13 @@ def slug(device_name: str) -> str:
 
 
 def short_name(device: str) -> str:
-    """A device as a page calls it: `nvidia-a100-sxm4-80gb` -> `A100 SXM4 80GB`."""
+    """The name of a device on pages: `nvidia-a100-sxm4-80gb` -> `A100 SXM4 80GB`."""
     return device.removeprefix("nvidia-").replace("-", " ").upper()
 
 
 @lru_cache(maxsize=1)
 def this_device() -> str | None:
-    """The slug of this machine's first GPU as nvidia-smi names it; None where there is none."""
+    """The slug of this machine's first GPU, from nvidia-smi; None without a GPU."""
     if shutil.which("nvidia-smi") is None:
         return None
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]

@@ -1,8 +1,8 @@
-"""Whether a recording still describes the code: a hash of what it measured.
+"""Whether a recording is stale: a hash of the code that it measured.
 
-That is a chapter's model, kernels and experiments, all that these import from chapters, and the number `PROTOCOL` for
-the code that measures. Comments, docstrings, formatting and imports of the lab do not count, so modules of the lab can
-move. Imports the standard library only, so that any Python can compute a digest.
+The hash covers a chapter's model, kernels and experiments, their imports from chapters, and the number `PROTOCOL` for
+the measuring code. Comments, docstrings, formatting and imports of the lab do not count, so modules of the lab can
+move. This module imports only the standard library, so that any Python can compute a digest.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from snippets.lab.recording.schema import Recording
 
 PROTOCOL = 1
-"""Part of every source digest: raise it when the capture room changes what it measures."""
+"""Part of every source digest: increase it when a change in snippets/lab/capture changes the measured values."""
 HASHED_FILES = ("model.py", "kernels.py", "experiments.py")
 SOURCES = Path(__file__).resolve().parents[2]
 LAB = "snippets.lab"
 
 
 def is_stale(recording: Recording, sources: Path = SOURCES) -> bool:
-    """Whether the code that a recording measured has changed since."""
+    """Whether the code of a recording has changed since it was recorded."""
     return recording.digest != source_digest(recording.chapter, sources)
 
 
 def source_digest(chapter: str, sources: Path = SOURCES) -> str:
-    """Hash of what a chapter measures, and of the protocol."""
+    """Hash of the code that a chapter measures, and of `PROTOCOL`."""
     stamp = frozenset((path, os.stat(path).st_mtime_ns) for path in glob.iglob(f"{sources}/*/*.py"))
     return _source_digest(chapter, sources, PROTOCOL, stamp)
 
 
 @lru_cache(maxsize=64)
 def _source_digest(chapter: str, sources: Path, protocol: int, stamp: frozenset[tuple[str, int]]) -> str:
-    """Remembered while no file of any chapter changes, because every recording asks for its chapter's."""
+    """Cached until a file of any chapter changes, because every recording needs its chapter's digest."""
     paths = measured_files(chapter, sources)
     return code_digest(
         f"protocol {protocol}", {path.relative_to(sources).as_posix(): path.read_text("utf-8") for path in paths}
@@ -47,24 +47,24 @@ def _source_digest(chapter: str, sources: Path, protocol: int, stamp: frozenset[
 
 
 def measured_files(chapter: str, sources: Path = SOURCES) -> list[Path]:
-    """The chapter's hashed files and those of chapters that they import, directly or through others, sorted."""
-    found: set[Path] = set()
+    """The chapter's hashed files and the chapter files that they import, directly or indirectly, sorted."""
+    files: set[Path] = set()
     waiting = [sources / chapter / name for name in HASHED_FILES]
     while waiting:
         path = waiting.pop()
-        if path in found or not path.is_file():
+        if path in files or not path.is_file():
             continue
-        found.add(path)
+        files.add(path)
         package = (sources.name, *path.relative_to(sources).parent.parts)
         for module in _parse(path.read_text("utf-8")).imports:
             waiting += _files(_absolute(module, package), sources)
-    return sorted(found)
+    return sorted(files)
 
 
 def code_digest(protocol: str, code: Mapping[str, str]) -> str:
-    """Hash of `protocol` and of the sources in `code`, by name, without comments, docstrings and formatting.
+    """Hash `protocol` and the sources in `code` (name -> text), without comments, docstrings and formatting.
 
-    The same under every Python version: only node names and non-empty fields of the syntax tree count.
+    Every Python version returns the same hash: only node names and non-empty fields of the syntax tree count.
     """
     digest = hashlib.sha256(protocol.encode())
     for name, text in code.items():
@@ -73,16 +73,16 @@ def code_digest(protocol: str, code: Mapping[str, str]) -> str:
 
 
 class _Code(NamedTuple):
-    """What counts of one file."""
+    """The hashed part of a file, and its imports."""
 
     shape: str
     imports: tuple[str, ...]
-    """What it imports anywhere, with its dots where relative: `.kernels.KERNEL`, `snippets.mlp.model.GeGLU`."""
+    """All imports, relative ones with their dots: `.kernels.KERNEL`, `snippets.mlp.model.GeGLU`."""
 
 
 @lru_cache(maxsize=128)
 def _parse(text: str) -> _Code:
-    """Remembered, because every recording of a chapter asks for the same files."""
+    """Cached, because every recording of a chapter needs the same files."""
     tree = ast.parse(text)
     return _Code(_shape(tree), tuple(name for node in ast.walk(tree) for name in _imported(node)))
 
@@ -103,7 +103,7 @@ def _absolute(module: str, package: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _files(name: tuple[str, ...], sources: Path) -> Iterator[Path]:
-    """The modules that importing a dotted name may run, if they belong to a chapter; the last part may be no module."""
+    """The chapter modules that importing a dotted name may run; its last part may be a name inside a module."""
     if name[0] == sources.name and name[1:2] != ("lab",):
         for end in range(2, len(name) + 1):
             path = sources.joinpath(*name[1:end])
@@ -111,7 +111,7 @@ def _files(name: tuple[str, ...], sources: Path) -> Iterator[Path]:
 
 
 def _shape(node: object) -> str:
-    """A syntax tree as text: (Name (id x)) with positions, contexts and empty fields left out."""
+    """A syntax tree as text, `(Name (id x))`, without positions, contexts and empty fields."""
     if isinstance(node, ast.AST):
         fields = [(name, _code(value)) for name, value in ast.iter_fields(node) if name not in ("ctx", "kind")]
         shapes = [f"{name}={_shape(value)}" for name, value in fields if value not in (None, [])]
@@ -122,7 +122,7 @@ def _shape(node: object) -> str:
 
 
 def _code(value: object) -> object:
-    """A body without bare strings (docstrings and notes) and without imports of the lab."""
+    """A body without bare strings (such as docstrings) and without imports of the lab."""
     if not isinstance(value, list):
         return value
     return [item for item in value if not _is_bare_constant(item) and not _imports_lab(item)]

@@ -1,4 +1,4 @@
-"""Recordings and their traces, read and checked."""
+"""Read and check recordings and their traces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from snippets.lab.trace.kineto import read_trace
 
 
 def load_recording(root: Path, device: str, experiment_id: str) -> Recording:
-    """Read one recording, checking every field. Raises `RecordingError`."""
+    """Read one recording and check every field. Raises `RecordingError`."""
     path = _paths(root, device, experiment_id)[0]
     try:
         mtime_ns = os.stat(path).st_mtime_ns
@@ -26,7 +26,7 @@ def load_recording(root: Path, device: str, experiment_id: str) -> Recording:
 
 @lru_cache(maxsize=512)
 def _paths(root: Path, device: str, experiment_id: str) -> tuple[str, str]:
-    """The JSON and the trace of a recording: a build asks 50,000 times."""
+    """The paths of a recording's JSON and trace. Cached: a build calls this 50,000 times."""
     chapter, _, name = experiment_id.partition("/")
     stem = chapter_folder(root, device, chapter) / name
     return f"{stem}.json", f"{stem}.trace.json.gz"
@@ -46,12 +46,12 @@ def _cure(experiment_id: str) -> str:
 
 
 def trace_path(root: Path, device: str, recording: Recording) -> Path:
-    """The compressed trace of a recording, for reading or for download."""
+    """The path of a recording's compressed trace, for reading or for download."""
     return Path(_paths(root, device, recording.id)[1])
 
 
 def load_trace(root: Path, device: str, experiment_id: str) -> Trace:
-    """The trace of a recording. Raises `NotRecorded` where it has none, `RecordingError`, `TraceError`."""
+    """Read the trace of a recording. Raises `NotRecorded` if it has none, `RecordingError`, `TraceError`."""
     recording = load_recording(root, device, experiment_id)
     path = _paths(root, device, experiment_id)[1]
     if recording.has_trace:
@@ -66,6 +66,6 @@ def _trace(path: str, mtime_ns: int) -> Trace:
 
 
 def load_recordings(root: Path, device: str) -> Iterator[Recording]:
-    """All recordings of a device, by chapter and name."""
+    """All recordings of a device, sorted by chapter and name."""
     for path in sorted((root / device).glob("*/*.json")):
         yield load_recording(root, device, f"{path.parent.name}/{path.stem}")

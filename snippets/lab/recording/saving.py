@@ -1,4 +1,4 @@
-"""Recordings written so that a reader never sees half of one."""
+"""Write recordings atomically: a reader never sees a partial one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from snippets.lab.recording.schema import TRACE_LIMIT_BYTES, Recording, Recordin
 
 
 def save_recording(root: Path, device: str, recording: Recording, trace_json: bytes | None) -> None:
-    """Write a recording so that a reader never sees half of one: complete new files, then two renames.
+    """Write a recording atomically: complete new files, then two renames.
 
-    Raises `RecordingError` when the compressed trace is larger than `TRACE_LIMIT_BYTES`; `OSError` when the disk
-    is full or read-only. The old recording is intact in either case.
+    Raises `RecordingError` if the compressed trace is larger than `TRACE_LIMIT_BYTES`; `OSError` if the disk
+    is full or read-only. Either error leaves the old recording intact.
     """
     target = chapter_folder(root, device, recording.chapter)
     packed = None if trace_json is None else pack_trace(recording, trace_json)
@@ -35,7 +35,7 @@ def save_recording(root: Path, device: str, recording: Recording, trace_json: by
 
 
 def pack_trace(recording: Recording, trace_json: bytes) -> bytes:
-    """Compress a trace, the same bytes for the same trace. Raises `RecordingError` above `TRACE_LIMIT_BYTES`."""
+    """Compress a trace deterministically. Raises `RecordingError` above `TRACE_LIMIT_BYTES`."""
     packed = gzip.compress(trace_json, compresslevel=9, mtime=0)
     if len(packed) > TRACE_LIMIT_BYTES:
         raise RecordingError(
@@ -46,7 +46,7 @@ def pack_trace(recording: Recording, trace_json: bytes) -> bytes:
 
 
 def _swap(new_trace: Path | None, trace_file: Path, new_json: Path, json_file: Path) -> None:
-    """Put two files in place, or neither: the old trace is kept until the JSON beside it is new."""
+    """Replace both files or neither: keep the old trace until the new JSON is in place."""
     aside = _write_new(trace_file.with_suffix(".old"), trace_file.read_bytes()) if trace_file.is_file() else None
     try:
         if new_trace is None:
@@ -66,12 +66,12 @@ def _swap(new_trace: Path | None, trace_file: Path, new_json: Path, json_file: P
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Replace one file so that a reader never sees half of it; the old one is intact when the disk is full."""
+    """Replace a file atomically; a full disk leaves the old file intact."""
     os.replace(_write_new(path, content), path)
 
 
 def _write_new(path: Path, content: bytes) -> Path:
-    """Write `content` beside `path`; nothing is left behind when the disk is full."""
+    """Write `content` to a temporary file beside `path`; delete that file if the disk is full."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         with temporary.open("wb") as file:

@@ -1,4 +1,4 @@
-"""What a recording holds: data, never rendered output. Only this crosses from measuring to showing."""
+"""The fields of a recording: data, never rendered output. Pages read nothing else from a measurement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TRACE_LIMIT_BYTES = 1_000_000
 
 
 class RecordingError(Exception):
-    """A recording that is missing or unusable; the message ends in the command that cures it."""
+    """A recording is missing or unusable; the message ends with the command that fixes it."""
 
 
 class NotRecorded(RecordingError):
@@ -21,11 +21,11 @@ class NotRecorded(RecordingError):
 
 
 class NotTimed(RecordingError):
-    """There is a recording, but not with this timing or ceiling."""
+    """The recording exists but lacks this timing or ceiling."""
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """Time of one step over many repeats. `samples_us[i]` of two experiments of one session are a pair."""
+    """Time of one step over many repeats. Within a session, `samples_us[i]` of two experiments form a pair."""
 
     median_us: float
     q1_us: float
@@ -34,19 +34,19 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Timings(msgspec.Struct, frozen=True):
-    """The same step timed in four ways."""
+    """Four timings of the same step."""
 
     interleaved: Timing = field(name="warm")
-    """On the GPU, launch-free: CUDA graph replays that rotate `input_sets` input sets."""
+    """GPU time without launches: CUDA graph replays that rotate `input_sets` input sets."""
     cold: Timing
-    """On the GPU, launch-free: one graph replay after the L2 cache was overwritten."""
+    """GPU time without launches: one graph replay after overwriting the L2 cache."""
     from_python: Timing = field(name="launched")
-    """Wall clock per step of a Python loop, until the GPU is done: what a user waits for."""
+    """Wall time per step of a Python loop until the GPU is done: the latency for a user."""
     enqueue: Timing
-    """Wall clock per step of the same loop until the last launch has returned: the CPU's share."""
+    """Wall time per step of the same loop until the last launch returns: the CPU's share."""
     input_sets: int
     rotated_bytes: int
-    """Inputs and outputs of all sets together; above the L2 size, or as near as `timing.MAX_SETS` allows."""
+    """Inputs and outputs of all sets; above the L2 size, or as close to it as `timing.MAX_SETS` allows."""
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -56,15 +56,15 @@ class Point(msgspec.Struct, frozen=True):
     flops: int
     bytes: int
     relative_error: float
-    """Frobenius norm of (output - reference) over that of the reference."""
+    """Frobenius norm of (output - reference) divided by the norm of the reference."""
     reference_dtype: str
     peak_memory_bytes: int
-    """Most memory that one step held above what was allocated before it."""
+    """Peak memory of one step, minus the memory allocated before it."""
     timings: Timings | None
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """A rate this device reached in the same session: nothing here can be expected to be faster."""
+    """A rate that the device reached in the same session: an upper limit for the experiments."""
 
     name: str = field(name="what")
     """`copy`, `matmul 8192x8192x8192`, or a bare matmul at a shape of the experiment, M x K x N."""
@@ -74,12 +74,12 @@ class Ceiling(msgspec.Struct, frozen=True):
 
     @property
     def rate(self) -> float:
-        """FLOPs a second; of a ceiling that computes nothing, bytes a second."""
+        """FLOP/s, or bytes/s for a ceiling without FLOPs."""
         return (self.flops or self.bytes) / self.timing.median_us * 1e6
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """Where and when. Shown beside every result, never hashed."""
+    """Machine, versions, clocks and time. Shown beside every result, never hashed."""
 
     date: str
     commit: str
@@ -93,7 +93,7 @@ class Environment(msgspec.Struct, frozen=True):
     versions: dict[str, str]
     """python, torch, triton and the kernel libraries, as installed."""
     clocks: dict[str, float]
-    """sm_mhz, memory_mhz, power_w, temperature_c under load, as nvidia-smi read them just after timing."""
+    """sm_mhz, memory_mhz, power_w, temperature_c under load, from nvidia-smi directly after timing."""
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -104,9 +104,9 @@ class Recording(msgspec.Struct, frozen=True):
     experiment: str
     label: str
     digest: str
-    """Of the source that was run; differs from `source_digest(chapter)` when the code has changed since."""
+    """Digest of the measured source; differs from `source_digest(chapter)` if the code has changed since."""
     session: str
-    """Start of the process that recorded it: timings of one session were taken in turns and may be compared."""
+    """Start time of the recording process: timings of one session are interleaved and may be compared."""
     environment: Environment = field(name="circumstances")
     capture_s: float
     schedule: tuple[int, int, int]
@@ -114,7 +114,7 @@ class Recording(msgspec.Struct, frozen=True):
     points: tuple[Point, ...]
     ceilings: tuple[Ceiling, ...]
     data: dict[str, Any]
-    """What the `probe` returned; empty for a profiled experiment."""
+    """The result of the `probe`; empty for a profiled experiment."""
     has_trace: bool
 
     @property
@@ -124,7 +124,7 @@ class Recording(msgspec.Struct, frozen=True):
 
 
 UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""Schema -> what makes its JSON that of the next one. A field that is only added has a default and needs none."""
+"""Schema -> function that upgrades its JSON to the next schema. A new field with a default needs no upgrade."""
 
 
 def parse_recording(content: bytes, name: str, cure: str = "record it again") -> Recording:

@@ -1,4 +1,4 @@
-"""Host names and paths of a machine, cut out of what is recorded."""
+"""Remove a machine's host names and paths from recorded data."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 _ABSOLUTE_PATH = re.compile(
     r"(?:file://|(?<![\w./]))(?:/(?:home|Users)/[\w.+@%=-]+(?![\w.+@%=/-])|~?/(?:[\w.+@%=-]+/)+)"
 )
-"""Directories with their last slash; a home by itself, which is named after its owner."""
+"""Directories with their last slash; or a home directory alone, which contains a user name."""
 
 
 def scrub(value: Any, hosts: tuple[str, ...] = ()) -> Any:
-    """Data without the machine's privacy: directories cut from absolute paths, host names replaced by `host`."""
+    """Remove directories from absolute paths and replace host names by `host`."""
     if isinstance(value, str):
         for host in hosts:
             value = re.sub(rf"(?<![\w-]){re.escape(host)}(?![\w-])", "host", value)

@@ -1,18 +1,18 @@
-"""Any profiler trace as data, and what it says: the ground of the lab.
+"""Profiler traces as data, and functions that analyze them.
 
-events.py          a trace, its steps, ops, calls and GPU activities
-kineto.py          reads a file of the profiler
-kineto_events.py   which fields of its events are read
-assembly.py        links them: nesting, launches, steps
+events.py          the types: trace, step, op, CUDA call, GPU activity
+kineto.py          reads a profiler file
+kineto_events.py   decodes the event fields that the lab uses
+assembly.py        links events: nesting, launches, steps
 queries.py         busy and idle time, whether steps agree, which step to show
 averages.py        what `key_averages()` computes
 occupancy.py       how many blocks of a kernel fit on a multiprocessor
-work.py            FLOPs and bytes of an activity, where the trace tells
-lanes.py           what of a step stands where in time
-alignment.py       two steps aligned, kernel by kernel
-kernel_names.py    a kernel's name taken apart, by kernel_grammar.py and kernel_grammar.json
-summary.py         a trace in one table: the command `summary`
-text.py            names made printable and short
+work.py            FLOPs and bytes of an activity, computed from its operator's inputs
+lanes.py           a step as lanes of slices, for the timeline
+alignment.py       aligns two steps kernel by kernel
+kernel_names.py    decodes a kernel name, with kernel_grammar.py and kernel_grammar.json
+summary.py         the command `summary`: a trace in one table
+text.py            makes names printable and short
 
-Imports no other room.
+Imports no other package of the lab.
 """

@@ -17,7 +17,7 @@ ChangeKind = Literal["same", "replaced", "vanished", "new"]
 
 @dataclass(frozen=True)
 class Change:
-    """What became of one activity of the step before, or of a few that others took the place of together."""
+    """One difference, or one match, between two steps: the activities before and after."""
 
     kind: ChangeKind
     before: tuple[GpuActivity, ...]
@@ -25,11 +25,12 @@ class Change:
 
 
 def align(before: Step, after: Step) -> tuple[Change, ...]:
-    """The GPU work of two steps in order, each activity in exactly one pair.
+    """Match the GPU work of two steps in order; each activity is in exactly one change.
 
-    `same`: one of a name for one of that name. `replaced`: others stand between the same neighbors, one for one where
-    operation and number agree, else all in one pair, such as GELU and a product for the kernel that fuses them.
-    `vanished` and `new`: nothing of their kind stands there in the other step.
+    `same`: both steps run an activity of this name. `replaced`: the steps run different activities between the same
+    neighbors. If operation and count agree, each activity is paired with its replacement; else one change holds all of
+    them, such as GELU and a matmul before, and the kernel that fuses them after. `vanished` and `new`: the other step
+    runs nothing between these neighbors.
     """
     changes: list[Change] = []
     for is_same, old_run, new_run in _blocks(
@@ -42,7 +43,7 @@ def align(before: Step, after: Step) -> tuple[Change, ...]:
 def _blocks(
     before: Sequence[T], after: Sequence[T], key: Callable[[T], Hashable]
 ) -> Iterator[tuple[bool, Sequence[T], Sequence[T]]]:
-    """Both sequences cut up: single items that are equal by `key`, and what stands between them."""
+    """Split both sequences into single items with equal keys (True) and the runs between them (False)."""
     start = other_start = 0
     common = _common(list(map(key, before)), list(map(key, after)))
     for index, other_index in [*common, (len(before), len(after))]:
@@ -54,10 +55,11 @@ def _blocks(
 
 
 def _common(before: Sequence[Hashable], after: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Places of a longest common subsequence, as early as they can be.
+    """Return index pairs of a longest common subsequence, as early as possible.
 
-    Bit-parallel (Hyyrö 2004): a row for each item of `before`, and in it a bit for each of `after`, 0 where the
-    sequence gets longer. Thousands of kernels take a fraction of a second; `difflib` takes minutes for repeated layers.
+    Bit-parallel (Hyyrö 2004): each item of `before` has a row with a bit for each item of `after`; 0 means that the
+    subsequence grows there. Thousands of kernels take a fraction of a second; `difflib` takes minutes for repeated
+    layers.
     """
     bits_of: dict[Hashable, int] = defaultdict(int)
     for other_index, item in enumerate(after):
@@ -81,7 +83,7 @@ def _common(before: Sequence[Hashable], after: Sequence[Hashable]) -> list[tuple
 
 
 def _by_operation(old_run: Sequence[GpuActivity], new_run: Sequence[GpuActivity]) -> Iterator[Change]:
-    """Pairs for what stands between two equal neighbors: a run of one operation takes the place of another of it."""
+    """Pair the activities between equal neighbors: a run of one operation replaces a run of the same operation."""
     for is_same, old, new in _blocks(_runs(old_run), _runs(new_run), lambda run: _operation(run[0])):
         if is_same:
             yield from _replaced(old[0], new[0])
@@ -98,12 +100,12 @@ def _operation(activity: GpuActivity) -> str:
 
 
 def _replaced(old: tuple[GpuActivity, ...], new: tuple[GpuActivity, ...]) -> Iterator[Change]:
-    """Two runs of one operation: one for one where they are as many."""
+    """Pair two runs of one operation: activity by activity if their lengths agree."""
     if len(old) != len(new):
         yield Change("replaced", old, new)
         return
-    for was, now in zip(old, new, strict=True):
-        yield Change("replaced", (was,), (now,))
+    for before, after in zip(old, new, strict=True):
+        yield Change("replaced", (before,), (after,))
 
 
 def _changed(old: tuple[GpuActivity, ...], new: tuple[GpuActivity, ...]) -> Iterator[Change]:

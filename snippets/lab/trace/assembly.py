@@ -1,4 +1,4 @@
-"""Events of a file become a `Trace`: ops nest, activities find their launch and their op, steps their work."""
+"""Build a `Trace` from the events of a file: nest ops, link activities to launches and ops, assign work to steps."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _KINDS: dict[type, Kind] = {Kernel: "kernel", Memcpy: "memcpy", Memset: "memset"
 
 
 def assemble(file: TraceFile) -> Trace:
-    """Build the trace of a file, whose list of events is emptied on the way."""
+    """Build the trace of a file and empty the file's list of events, which saves memory."""
     kept = kept_events(file)
     base = min((event.ts for events in kept.values() for event in events), default=0.0)
     cpu_ops = _cpu_ops(kept.pop(Op) + kept.pop(Annotation), base)  # popped: freed as soon as built
@@ -70,7 +70,7 @@ def assemble(file: TraceFile) -> Trace:
 
 
 def _timed(events: list[E], base: float) -> Iterable[tuple[E, float, float]]:
-    """In start order, with start and duration rounded to ns (in a third of the time that round() takes)."""
+    """Yield events in start order, with start and duration in us rounded to ns (3 times as fast as round())."""
     events.sort(key=attrgetter("ts"))
     for event in events:
         duration = int(event.dur * 1000 + 0.5) / 1000 if event.dur > 0 else 0.0
@@ -78,11 +78,11 @@ def _timed(events: list[E], base: float) -> Iterable[tuple[E, float, float]]:
 
 
 def _cpu_ops(events: list[Op], base: float) -> tuple[CpuOp, ...]:
-    """Ops nest by time on their thread: the parent is the innermost op still open that reaches as far."""
-    events.sort(key=attrgetter("dur"), reverse=True)  # of two that start together, the longer is outside
+    """Nest ops by time on their thread: the parent is the innermost open op that ends no earlier."""
+    events.sort(key=attrgetter("dur"), reverse=True)  # if two ops start together, the longer is the parent
     ops: list[CpuOp] = []
     threads, shapes, types = _Threads(), _ShapesOf(), _TypesOf()
-    open_ops: dict[str, list[tuple[float, CpuOp]]] = defaultdict(list)  # by thread, with when each ends
+    open_ops: dict[str, list[tuple[float, CpuOp]]] = defaultdict(list)  # thread -> (end time, op), innermost last
     for event, start, duration in _timed(events, base):
         args = event.args
         thread = threads[event.pid, event.tid]
@@ -110,7 +110,7 @@ def _calls(events: list[RuntimeCall], base: float) -> tuple[CudaCall, ...]:
 
 
 class _Owners:
-    """Who put an activity on the GPU: the call of its correlation, and an op."""
+    """Finds the call and the op that launched an activity."""
 
     def __init__(self, cpu_ops: tuple[CpuOp, ...], calls: tuple[CudaCall, ...]) -> None:
         self.call_of = {call.correlation: call for call in reversed(calls) if call.correlation}
@@ -120,11 +120,11 @@ class _Owners:
             self.ops_of_thread[op.thread].append(op)
 
     def launch(self, correlation: int | None) -> CudaCall | None:
-        """The call of a correlation; of two, the first."""
+        """The first call with this correlation."""
         return None if correlation is None else self.call_of.get(correlation)
 
     def op(self, external_id: int | None, launch: CudaCall | None) -> CpuOp | None:
-        """The op with an external id, the activity's or its launch's, else the innermost op around the launch."""
+        """The op with the external id of the activity or of its launch, else the innermost op around the launch."""
         op = None if external_id is None else self.op_of.get(external_id)
         if op is not None or launch is None:
             return op
@@ -183,7 +183,7 @@ class _Threads(dict[tuple[object, object], str]):
 
 
 class _ShapesOf(dict[bytes, Shapes]):
-    """Few shapes recur in many ops: each distinct text is read once."""
+    """Parses each distinct text once: many ops share few shapes."""
 
     def __missing__(self, text: bytes) -> Shapes:
         return self.setdefault(text, _shapes(_plain(text)))
@@ -191,20 +191,20 @@ class _ShapesOf(dict[bytes, Shapes]):
 
 class _TypesOf(dict[bytes, tuple[str, ...]]):
     def __missing__(self, text: bytes) -> tuple[str, ...]:
-        given = _plain(text)
-        types = tuple(kind if isinstance(kind, str) else "" for kind in given) if isinstance(given, list) else ()
+        data = _plain(text)
+        types = tuple(kind if isinstance(kind, str) else "" for kind in data) if isinstance(data, list) else ()
         return self.setdefault(text, types)
 
 
 def _plain(text: bytes) -> Any:
-    """JSON as Python has it; None for what is absent or cannot be read, such as a number beyond all bounds."""
+    """Decode JSON; None if the text is empty or unreadable, such as a number too large to decode."""
     with suppress(msgspec.DecodeError):
         return msgspec.json.decode(text)
     return None
 
 
 def _shapes(dims: object) -> Shapes:
-    """`[[64, 64], []]` -> ((64, 64), ()); a list of tensors, one level deeper, counts as that many inputs."""
+    """`[[64, 64], []]` -> ((64, 64), ()); a list of tensors is one level deeper, and each tensor counts as an input."""
     shapes: list[tuple[int, ...]] = []
     for dim in dims if isinstance(dims, list) else ():
         if not isinstance(dim, list):
@@ -222,15 +222,15 @@ def _steps(
     activities: tuple[GpuActivity, ...],
     gpu_annotations: tuple[Span, ...],
 ) -> tuple[tuple[Step, ...], tuple[GpuActivity, ...]]:
-    """Each step with its ops, calls and GPU work, and the GPU work of none."""
-    own = [(int(match[1]), op) for op in cpu_ops if op.is_annotation and (match := _STEP_NAME.fullmatch(op.name))]
-    ops = [starting_in(cpu_ops, op.start_us, op.end_us) for _, op in own]
-    calls_of = [starting_in(calls, op.start_us, op.end_us) for _, op in own]
+    """Return the steps with their ops, calls and GPU work, and the GPU work outside all steps."""
+    numbered = [(int(match[1]), op) for op in cpu_ops if op.is_annotation and (match := _STEP_NAME.fullmatch(op.name))]
+    ops = [starting_in(cpu_ops, op.start_us, op.end_us) for _, op in numbered]
+    step_calls = [starting_in(calls, op.start_us, op.end_us) for _, op in numbered]
     launched_in: dict[int | None, int | None] = {call.correlation: None for call in calls if call.correlation}
-    for index, mine in enumerate(calls_of):
-        launched_in.update((call.correlation, index) for call in mine if call.correlation)
-    windows = _gpu_windows(gpu_annotations, {number: index for index, (number, _) in enumerate(own)})
-    work: list[list[GpuActivity]] = [[] for _ in own]
+    for index, calls_here in enumerate(step_calls):
+        launched_in.update((call.correlation, index) for call in calls_here if call.correlation)
+    windows = _gpu_windows(gpu_annotations, {number: index for index, (number, _) in enumerate(numbered)})
+    work: list[list[GpuActivity]] = [[] for _ in numbered]
     unattributed: list[GpuActivity] = []
     for activity in activities:
         correlation = activity.correlation
@@ -243,26 +243,29 @@ def _steps(
             op.start_us,
             op.end_us,
             tuple(inner for inner in ops[index] if inner is not op),
-            tuple(calls_of[index]),
+            tuple(step_calls[index]),
             tuple(work[index]),
         )
-        for index, (number, op) in enumerate(own)
+        for index, (number, op) in enumerate(numbered)
     ), tuple(unattributed)
 
 
-Window = tuple[float, float, int]  # start, end, which step
+Window = tuple[float, float, int]  # start, end, index of the step
 
 
-def _gpu_windows(annotations: tuple[Span, ...], places: dict[int, int]) -> list[Window]:
-    """A step's span on the GPU, over all its streams."""
+def _gpu_windows(annotations: tuple[Span, ...], indices: dict[int, int]) -> list[Window]:
+    """Each step's span on the GPU, over all streams; `indices`: number of a step -> its index."""
     spans: dict[int, list[Span]] = defaultdict(list)
     for span in annotations:
-        if (match := _STEP_NAME.fullmatch(span.name)) and int(match[1]) in places:
-            spans[places[int(match[1])]].append(span)
-    return sorted((min(s.start_us for s in of), max(s.end_us for s in of), index) for index, of in spans.items())
+        if (match := _STEP_NAME.fullmatch(span.name)) and int(match[1]) in indices:
+            spans[indices[int(match[1])]].append(span)
+    return sorted(
+        (min(span.start_us for span in step_spans), max(span.end_us for span in step_spans), index)
+        for index, step_spans in spans.items()
+    )
 
 
 def _window(windows: list[Window], time_us: float) -> int | None:
-    """The step whose window holds `time_us`; an end belongs to the next one."""
+    """The index of the step whose window contains `time_us`; a window excludes its end."""
     before = bisect_right(windows, time_us, key=itemgetter(0))
     return windows[before - 1][2] if before and time_us < windows[before - 1][1] else None

@@ -1,8 +1,8 @@
-"""What `prof.key_averages()` computes, out of a trace: time on the CPU and on the GPU by name, own and in all.
+"""`prof.key_averages()`, computed from a trace: CPU and GPU time by name, self and total.
 
-As in torch's `profiler_util.py`: a span's own CPU time is its duration less what ran directly inside it, CUDA calls
-included; its own GPU time is that of the work which it launched itself, and its total adds that of all inside it. A
-span and the one of the same name that is alone inside it, such as `aten::sum` within `aten::sum`, count as one call.
+As in torch's `profiler_util.py`: a span's self CPU time is its duration minus the spans directly inside it, CUDA calls
+included. Its self GPU time is that of the work it launched directly; the total adds the work of all spans inside it. A
+span whose only child has the same name, such as `aten::sum` within `aten::sum`, counts as one call with that child.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Literal
 from snippets.lab.trace.events import CpuOp, CudaCall, Trace
 
 STEPS = "ProfilerStep*"
-"""The one name of all steps, as torch has it."""
-_CLOCK_NOISE_US = 0.002  # as in kineto: a span may seem to end that much after the one around it
+"""Torch gives all steps this one name."""
+_CLOCK_NOISE_US = 0.002  # as in assembly.py: rounding may end a span this much after its parent
 
 
 @dataclass
 class Average:
-    """Sums over all spans of one name, in microseconds. In the totals a name inside itself counts twice."""
+    """Sums over all spans of one name, in microseconds. A name nested in itself counts twice in its totals."""
 
     name: str
     kind: Literal["operator", "annotation", "CUDA call"]
@@ -35,14 +35,14 @@ class Average:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is an operator that put no work on the GPU, and neither did anything that it called."""
+        """Whether this is an operator that launched no GPU work, directly or through its callees."""
         return self.kind == "operator" and self.gpu_us == 0
 
 
 def key_averages(trace: Trace) -> tuple[Average, ...]:
-    """The rows of the profiler's table, over all of a trace, most own GPU time first, then most own CPU time.
+    """Return the rows of the profiler's table for a whole trace, sorted by self GPU time, then self CPU time, down.
 
-    Left out are rows that repeat GPU work under the kernels' own names, and the profiler's own overhead.
+    Omits the rows that repeat GPU work under kernel names, and the profiler's overhead.
     """
     launched_us: dict[CpuOp, float] = defaultdict(float)
     for activity in trace.activities:
@@ -63,7 +63,7 @@ def _add(
     parents = _parents(spans)
     children = Counter(parents)
     inside_cpu, inside_gpu = [0.0] * len(spans), [0.0] * len(spans)
-    for index in reversed(range(len(spans))):  # what is inside a span comes after it
+    for index in reversed(range(len(spans))):  # children follow their parent, so this adds them first
         span, parent = spans[index], parents[index]
         gpu = launched_us.get(span, 0.0) if isinstance(span, CpuOp) else 0.0
         row = _row(rows, span)
@@ -87,7 +87,7 @@ def _row(rows: dict[tuple[str, str], Average], span: CpuOp | CudaCall) -> Averag
 
 
 def _parents(spans: Sequence[CpuOp | CudaCall]) -> list[int | None]:
-    """The place of the innermost span around each that reaches as far."""
+    """Return for each span the index of its parent: the innermost span around it that ends no earlier."""
     parents: list[int | None] = []
     around: list[int] = []
     for index, span in enumerate(spans):

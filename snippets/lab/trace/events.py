@@ -1,7 +1,7 @@
-"""A profiler trace as data. `kineto.read_trace` makes one out of a file; `queries` asks it.
+"""The types of a profiler trace. `kineto.read_trace` reads one from a file; `queries` analyzes it.
 
-Times are microseconds since the first event that is kept, with three decimals. Names are the profiler's own, untouched:
-they are untrusted text, and whoever shows them escapes them.
+Times are microseconds since the first event that is kept, with three decimals. Names are the profiler's, unchanged:
+untrusted text, which the caller must escape before showing it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Kind = Literal["kernel", "memcpy", "memset"]
 
 
 class TraceError(ValueError):
-    """Says what is wrong with a trace and what to do about it."""
+    """A trace is unusable; the message gives the reason and a fix."""
 
 
 class Span(Struct, frozen=True, gc=False):
@@ -32,7 +32,7 @@ class Span(Struct, frozen=True, gc=False):
 
     @property
     def end_us(self) -> float:
-        """Where it ends, on the clock of `start_us`."""
+        """The end, on the clock of `start_us`."""
         return round(self.start_us + self.duration_us, 3)
 
 
@@ -42,14 +42,14 @@ class CpuOp(Span, frozen=True, gc=False, eq=False):
     thread: str  # "pid/tid"
     external_id: int | None = None
     is_annotation: bool = False
-    input_shapes: Shapes = ()  # one per input, () for a scalar; the tensors of a list in its place
-    input_strides: Shapes = ()  # as the shapes
-    input_types: tuple[str, ...] = ()  # one per input, c10::BFloat16, Scalar, or empty; of a list, one for all of it
+    input_shapes: Shapes = ()  # one per input, () for a scalar; a list of tensors is replaced by its tensors
+    input_strides: Shapes = ()  # same layout as input_shapes
+    input_types: tuple[str, ...] = ()  # one per input: c10::BFloat16, Scalar, or empty; a list has one type
     parent: CpuOp | None = None  # the innermost op around it on its thread
 
     @property
     def chain(self) -> tuple[CpuOp, ...]:
-        """What called what, outermost first (usually the step's own span), ending with this op."""
+        """The call chain, from the outermost op (usually the step's own span) to this op."""
         chain = [self]
         while chain[-1].parent is not None:
             chain.append(chain[-1].parent)
@@ -57,16 +57,16 @@ class CpuOp(Span, frozen=True, gc=False, eq=False):
 
 
 class CudaCall(Span, frozen=True, gc=False):
-    """A call of the CUDA runtime or driver: launches, copies, but also queries and waits."""
+    """A call of the CUDA runtime or driver: a launch, a copy, a query or a wait."""
 
     thread: str
-    correlation: int  # 0 when the trace gives none
+    correlation: int  # 0 if the trace has none
     external_id: int | None = None
     is_driver: bool = False
 
 
 class GpuActivity(Span, frozen=True, gc=False):
-    """A kernel, a copy or a fill on a stream of a GPU."""
+    """A kernel, memcpy or memset on a stream of a GPU."""
 
     kind: Kind
     device: int
@@ -89,7 +89,7 @@ class GpuActivity(Span, frozen=True, gc=False):
 
 
 class Step(Struct, frozen=True, gc=False):
-    """One `ProfilerStep#N`: what began in it on the CPU, on any thread, and the GPU work launched from it."""
+    """One `ProfilerStep#N`: ops and CUDA calls that start in it, on any CPU thread, and the GPU work it launched."""
 
     number: int
     name: str
@@ -106,12 +106,12 @@ class Step(Struct, frozen=True, gc=False):
 
     @property
     def memcpys(self) -> tuple[GpuActivity, ...]:
-        """The copies, in GPU start order."""
+        """The memcpys, in GPU start order."""
         return tuple(a for a in self.activities if a.kind == "memcpy")
 
     @property
     def memsets(self) -> tuple[GpuActivity, ...]:
-        """The fills, in GPU start order."""
+        """The memsets, in GPU start order."""
         return tuple(a for a in self.activities if a.kind == "memset")
 
     def children(self, op: CpuOp) -> tuple[CpuOp, ...]:
@@ -123,12 +123,12 @@ class Step(Struct, frozen=True, gc=False):
         return tuple(call for call in starting_in(self.calls, op.start_us, op.end_us) if call.thread == op.thread)
 
     def find_annotation(self, label: str) -> CpuOp | None:
-        """The first annotation called `label`, as `record_function(label)` leaves it."""
+        """The first annotation named `label`, as `record_function(label)` records it."""
         return next((op for op in self.ops if op.is_annotation and op.name == label), None)
 
 
 class Trace(Struct, frozen=True):
-    """A whole trace, every tuple in start order. `unattributed` is the GPU work that belongs to no step."""
+    """A whole trace, every tuple in start order. `unattributed` is the GPU work outside all steps."""
 
     device: str | None
     device_properties: dict[str, Any]
@@ -142,7 +142,7 @@ class Trace(Struct, frozen=True):
 
 
 def starting_in(spans: Sequence[S], start_us: float, end_us: float) -> Sequence[S]:
-    """The spans, sorted by start, that begin at `start_us` or later and before `end_us`."""
+    """The spans that start at `start_us` or later and before `end_us`; `spans` must be sorted by start."""
     return spans[bisect_left(spans, start_us, key=by_start) : bisect_left(spans, end_us, key=by_start)]
 
 

@@ -1,11 +1,11 @@
-"""The grammar of kernel names, `kernel_grammar.json`, and the reading of one name by it.
+"""The grammar of kernel names, `kernel_grammar.json`, and a parser for one name.
 
-A *family* of names has an expression that says which names are its own, and rules that are tried in order at each place
-of a name: the first that matches explains a token, sets fields, and may change the state that later rules depend on.
-What no rule explains is a token of basis `unknown`; a field that no rule sets stays None.
+A *family* has an expression that matches its names, and rules. The parser tries the rules in order at each position of
+a name: the first that matches explains a token, sets fields, and may change the state that later rules depend on.
+A token without a matching rule has basis `unknown`; a field that no rule sets stays None.
 
-docs/assets/js/kernel_names.js does the same in a reader's browser, from the same file: change both together.
-Expressions are kept to what Python and JavaScript share, and to what cannot take long on any name.
+docs/assets/js/kernel_names.js parses names in the reader's browser with the same file: change both together.
+Expressions use only syntax that Python and JavaScript share, and none that backtracks for long on any name.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import msgspec
 Basis = Literal["documented", "inferred", "unknown"]
 Values = Mapping[str, str | None]
 GRAMMAR_FILE = Path(__file__).with_name("kernel_grammar.json")
-MOST_WORDS = 12
-"""Of an operator's name, counted at its underscores."""
+MAX_WORDS = 12
+"""In an operator's name, split at underscores."""
 NOT_KNOWN = "not known"
 
 
@@ -34,65 +34,65 @@ class Token:
     token: str
     meaning: str
     basis: Basis
-    """`documented`: public documentation or source says so. `inferred`: it fits what was seen. `unknown`: neither."""
+    """`documented`: in public documentation or source. `inferred`: fits the names we recorded. `unknown`: neither."""
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one kind of token looks like (`part`, with an example, `like`), what it means and what it sets."""
+    """One kind of token: its expression (`part`), an example (`like`), its meaning and the fields it sets."""
 
     part: str
     like: str
     means: str = ""
-    """A template; empty for what is no token of its own."""
+    """A template; empty if the match is not a token of its own."""
     basis: Basis = "documented"
     source: str = ""
-    """A key of `Grammar.sources`: who documents it, or what it was inferred from."""
+    """A key of `Grammar.sources`: the documentation, or the names it was inferred from."""
     joined: bool = False
-    """Whether the next token may follow without a mark between: the `s` of `s16816gemm`."""
+    """Whether the next token may follow without a separator: the `s` of `s16816gemm`."""
     state: str = ""
-    """The states, separated by blanks, in which the rule applies; all when empty. A name begins in `start`."""
+    """The states, separated by spaces, in which the rule applies; empty: all. The first state is `start`."""
     then: str = ""
-    """The state after it; as before when empty."""
+    """The state after a match; empty: unchanged."""
     set: dict[str, str | None] = {}
-    """Field -> template. The first to set a field wins, but None takes it back for good."""
+    """Field -> template. The first rule that sets a field wins, but None clears it permanently."""
     fuse: tuple[str, ...] = ()
     """Operators that are part of the kernel."""
     operators: str = ""
-    """A template of such operators, joined by underscores."""
+    """A template of more such operators, joined by underscores."""
 
 
 class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The names of one kind."""
+    """Names with one syntax, such as those of one library."""
 
     id: str
     title: str
     about: str
     match: str
-    """What such a name begins with; the first family that matches reads the name."""
+    """An expression for the start of a name; the first family that matches parses the name."""
     defaults: dict[str, str]
-    """Field -> template over the fields, for those that no rule has set; `short`, the form for people, among them."""
+    """Field -> template over the fields, for fields that no rule sets; includes `short`, the form for people."""
     rules: tuple[Rule, ...]
     piece: str = ""
-    """What is a token even where no rule explains it."""
+    """An expression for a token that no rule matches."""
     gap: str = "[^A-Za-z0-9]+"
-    """What is passed over."""
+    """An expression for separators, which the parser skips."""
     end: str = "(?![A-Za-z0-9])"
-    """What has to follow a token that is not joined to the next."""
+    """An expression that must follow a token, unless its rule is `joined`."""
     once: bool = False
-    """Whether a token that comes again is passed over: C++ repeats a type wherever it needs it."""
+    """Whether the parser skips repeated tokens: C++ repeats a type wherever it needs it."""
 
 
 class Grammar(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """All that both readers know."""
+    """The content of kernel_grammar.json, shared by the Python and the JavaScript parser."""
 
     longest: int
-    """So many characters of a name are read."""
+    """The parser reads at most this many characters of a name."""
     sources: dict[str, str]
     words: dict[str, str]
-    """`@word` in an expression stands for one of these."""
+    """Word -> the expression that replaces `@word` in other expressions."""
     tables: dict[str, dict[str, str]]
     operators: str
-    """Names of PyTorch's operators, to tell where one ends in a list of them."""
+    """Names of PyTorch's operators, to split a list of them joined by underscores."""
     families: tuple[Family, ...]
 
     @cached_property
@@ -102,11 +102,11 @@ class Grammar(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True
 
     @cached_property
     def compiled(self) -> tuple[CompiledFamily, ...]:
-        """The families, ready for use."""
+        """The families with compiled expressions."""
         return tuple(CompiledFamily(self, family) for family in self.families)
 
     def expression(self, text: str) -> re.Pattern[str]:
-        """An expression of the grammar for Python: groups are named in its way, and only ASCII is letter or digit."""
+        """Compile an expression: Python's syntax for named groups; letters and digits are ASCII only."""
         text = re.sub(r"@([a-z]+)", lambda match: f"(?:{self.words[match[1]]})", text)
         return re.compile(text.replace("(?<", "(?P<"), re.ASCII)
 
@@ -134,7 +134,7 @@ def grammar() -> Grammar:
 
 
 class Reading:
-    """A name read by the family that claims it, or by none: `fields`, `fused` and `tokens` are the result."""
+    """Parses a name by the first family that matches, if any, into `fields`, `fused` and `tokens`."""
 
     def __init__(self, name: str) -> None:
         self.grammar = grammar()
@@ -194,9 +194,9 @@ _PLACE = re.compile(r"\{([a-z]+)(?:\|([a-z]+))?\}")
 
 
 def fill_template(template: str, values: Values, grammar: Grammar) -> str | None:
-    """A template with its values: `{tile}`, `{letter|types}` looked up in a table, `[...]` left out when one lacks.
+    """Fill in values: `{tile}`; `{letter|types}`, looked up in a table; `[...]`, dropped if a value in it is missing.
 
-    None when a value outside brackets lacks.
+    None if a value outside brackets is missing.
     """
     return _placed(_OPTIONAL.sub(lambda part: _placed(part[1], values, grammar) or "", template), values, grammar)
 
@@ -216,14 +216,14 @@ def _placed(template: str, values: Values, grammar: Grammar) -> str | None:
 
 
 def operators(text: str, grammar: Grammar) -> list[str]:
-    """`_unsafe_view_gelu_mul` -> the operators in it; none where they leave a rest.
+    """`_unsafe_view_gelu_mul` -> [`_unsafe_view`, `gelu`, `mul`]; empty if part of the text is not an operator.
 
-    Inductor sorts them, so each has to come after the one before; of names that fit, the longest is taken.
+    Inductor sorts the operators, so each must come after the previous one; the longest name that fits wins.
     """
     known, words = grammar.known_operators, text.split("_")
     rest: list[list[str] | None] = [*[None] * len(words), []]
     for start in range(len(words) - 1, -1, -1):
-        for end in range(min(len(words), start + MOST_WORDS), start, -1):
+        for end in range(min(len(words), start + MAX_WORDS), start, -1):
             name, tail = "_".join(words[start:end]), rest[end]
             if tail is not None and name in known and (not tail or name < tail[0]):
                 rest[start] = [name, *tail]

@@ -1,6 +1,6 @@
-"""The command `decode`: library, operation, types, tile and layout of a kernel, read from its name.
+"""The command `decode`: library, operation, types, tile and layout of a kernel, decoded from its name.
 
-The grammar is in kernel_grammar.json. Nothing is guessed: what a name does not state, or we cannot read, stays None.
+The grammar is in kernel_grammar.json. The decoder never guesses: a field that the name does not state stays None.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FIELDS = ("library", "operation", "arch", "dtype", "tile", "layout")
 
 @dataclass(frozen=True)
 class KernelName:
-    """A name taken apart."""
+    """A decoded kernel name."""
 
     name: str
     library: str
@@ -35,14 +35,14 @@ class KernelName:
     """gemm, gemv, elementwise, reduction, softmax, normalization, attention, convolution, communication, copy (moves
     values and computes none) or memset; else other."""
     arch: str | None
-    """`sm80` where the name has a number, else the generation that it spells out: `ampere`."""
+    """`sm80` if the name has a number, else the generation in words: `ampere`."""
     dtype: str | None
-    """What the inputs are; tf32 where they are f32 in memory and rounded before they are multiplied."""
+    """Type of the inputs; tf32 if they are f32 in memory and rounded before the multiplication."""
     tile: str | None
-    """`128x256x64`, or as much of it as the name tells; in attention, queries by keys, with cuDNN
-    also by the size of a head."""
+    """`128x256x64`, or the part of it in the name; for attention, queries x keys, with cuDNN
+    also x the head size."""
     layout: str | None
-    """Which of A and B are transposed, in the name's own letters: `tn`, `TNT`."""
+    """Which of A and B are transposed, in the letters of the name: `tn`, `TNT`."""
     fused: tuple[str, ...]
     """Operators that the name lists as parts of the kernel."""
     tokens: tuple[Token, ...]
@@ -52,7 +52,7 @@ class KernelName:
 
 @lru_cache(maxsize=4096)
 def decode_kernel_name(name: str) -> KernelName:
-    """Take a kernel's name apart. Never raises; a name that no family claims is of library `unknown`."""
+    """Decode a kernel name. Never raises; if no family matches the name, its library is `unknown`."""
     reading = Reading(name)
     get = reading.fields.get
     return KernelName(
@@ -70,7 +70,7 @@ def decode_kernel_name(name: str) -> KernelName:
 
 
 def kernel_name_data(kernel: KernelName) -> dict[str, Any]:
-    """A decoded name as JSON has it."""
+    """A decoded name as JSON data."""
     data = {"name": kernel.name, **{field: getattr(kernel, field) for field in FIELDS}}
     return data | {"fused": list(kernel.fused), "tokens": [asdict(token) for token in kernel.tokens]}
 
@@ -82,12 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Print what a kernel's name says."""
+    """Print a decoded kernel name."""
     return print_kernel_name(arguments.kernel, arguments.json)
 
 
 def print_kernel_name(name: str, as_json: bool) -> int:
-    """Print a decoded name, for people or as JSON."""
+    """Print a decoded name as text or as JSON."""
     kernel = decode_kernel_name(name)
     if as_json:
         print(json.dumps(kernel_name_data(kernel), indent=2))

@@ -1,7 +1,7 @@
-"""Kineto JSON, plain or gzipped, in; a `Trace` out. Whatever is odd in a file ends in one `TraceError`.
+"""Read Kineto JSON, plain or gzipped, into a `Trace`. An unusable file raises `TraceError`.
 
-Each event is decoded on its own and only as far as it is needed, so that a large trace costs little and an odd event
-spoils no other.
+kineto_events.py decodes each event separately and only the fields that the lab uses: a large trace loads fast, and a
+malformed event does not affect others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from snippets.lab.trace.kineto_events import TraceFile
 
 
 def read_trace(source: str | os.PathLike[str] | bytes, *, limit_bytes: int = 2_000_000_000) -> Trace:
-    """Read a trace from a file or from its bytes; refuse one that is over `limit_bytes` once decompressed."""
+    """Read a trace from a file or from its bytes; raise `TraceError` above `limit_bytes` after decompression."""
     where = "trace" if isinstance(source, bytes) else os.fspath(source)
     with no_collection():
         return _parsed(_content(source, where, limit_bytes), where)
@@ -32,7 +32,7 @@ def read_trace(source: str | os.PathLike[str] | bytes, *, limit_bytes: int = 2_0
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Pause the garbage collector: it would walk half a million live objects, again and again, to find no cycle."""
+    """Pause the garbage collector: it would scan half a million live objects repeatedly and find no cycle."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -72,11 +72,11 @@ def _decompressed(data: bytes | bytearray, where: str, limit_bytes: int) -> byte
 
 def _parsed(data: bytes | bytearray, where: str) -> Trace:
     try:
-        if data[:64].lstrip()[:1] == b"[":  # Perfetto accepts a bare list of events, and so do we
+        if data[:64].lstrip()[:1] == b"[":  # Perfetto also accepts a bare list of events
             return assemble(TraceFile(msgspec.json.decode(data, type=list[Raw])))
         return assemble(msgspec.json.decode(data, type=TraceFile))
     except msgspec.ValidationError as error:
-        raise TraceError(f"{where}: JSON, but no Kineto trace ({error}); export one by export_chrome_trace") from error
+        raise TraceError(f"{where}: JSON, but not a Kineto trace ({error}); use export_chrome_trace") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         try:
             data.decode()

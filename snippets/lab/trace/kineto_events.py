@@ -1,4 +1,4 @@
-"""What of a Kineto file is read: each event is decoded on its own and only as far as it is needed."""
+"""Decode the events of a Kineto file, each separately and only the fields that the lab uses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _GpuArgs(Struct, frozen=True, gc=False):
 
 
 class Event(Struct, gc=False, tag_field="cat", tag=""):
-    """A complete event; its category says which arguments matter."""
+    """A complete event; its category determines the arguments to decode."""
 
     ph: Literal["X"]
     name: str = ""
@@ -75,11 +75,11 @@ class Kernel(Event, gc=False, tag="kernel"):
 
 
 class Memcpy(Kernel, gc=False, tag="gpu_memcpy"):
-    """A copy."""
+    """A memcpy."""
 
 
 class Memset(Kernel, gc=False, tag="gpu_memset"):
-    """A fill."""
+    """A memset."""
 
 
 class GpuAnnotation(Event, gc=False, tag="gpu_user_annotation"):
@@ -91,7 +91,7 @@ class Overhead(Event, gc=False, tag="overhead"):
 
 
 class _Flow(Struct, gc=False, tag_field="cat", tag="ac2g"):
-    """Left out like any unknown category, but half of a trace: knowing it spares as many exceptions."""
+    """Ignored, but half of a trace's events: without this type each would raise, as unknown categories do."""
 
 
 class _PythonFunction(_Flow, gc=False, tag="python_function"): ...
@@ -112,17 +112,17 @@ _DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Union[_Flow, _PythonF
 
 
 class TraceFile(Struct):
-    """The events stay text until each is read by itself: half the memory, and one odd event spoils no other."""
+    """Keeps events as text until each is decoded: half the memory, and a malformed event does not affect others."""
 
     events: list[Raw] = field(name="traceEvents")
     device_properties: Any = field(name="deviceProperties", default=None)
 
 
 def kept_events(file: TraceFile) -> dict[type, list[Any]]:
-    """The complete events by category; the file's own list is emptied."""
+    """Return the complete events by category and empty the file's list."""
     decode = _DECODER.decode
     kept: dict[type, list[Any]] = {kind: [] for kind in _KEPT.values()}
-    names: dict[str, str] = {}  # few names recur in many events: keep one of each
+    names: dict[str, str] = {}  # many events share few names: keep one string of each
     for text in file.events:
         try:
             event = decode(text)
@@ -137,7 +137,7 @@ def kept_events(file: TraceFile) -> dict[type, list[Any]]:
 
 
 def _lenient(text: Raw) -> Event | None:
-    """An event with fields of other types than expected, as they differ between versions of torch; else None."""
+    """Decode an event whose field types differ from ours, as between versions of torch; None if that fails."""
     with suppress(msgspec.ValidationError, KeyError):
         given = msgspec.json.decode(text, type=dict[str, Raw])
         kind = _KEPT[msgspec.json.decode(given["cat"], type=str)]
@@ -147,7 +147,7 @@ def _lenient(text: Raw) -> Event | None:
 
 
 def _readable(given: dict[str, Raw], kind: type[Struct]) -> dict[str, Any]:
-    """Those fields of `kind` that can be read, also from text: "7" is a stream."""
+    """The fields of `kind` that can be decoded, also from strings: "7" is a stream."""
     readable: dict[str, Any] = {}
     for item in msgspec.structs.fields(kind):
         with suppress(msgspec.ValidationError, KeyError):

@@ -1,6 +1,6 @@
-"""One step of a trace as lanes of slices: what `timeline` draws, and nothing of how.
+"""One step of a trace as lanes of slices: the data of `timeline`, without the drawing.
 
-A CPU thread is a lane, with its operators nested by rows and its CUDA calls below them; so is each stream of a GPU.
+Each CPU thread is a lane with its operators nested in rows and its CUDA calls below them. Each GPU stream is a lane.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _CLOCK_NOISE_US = 0.002
 
 @dataclass(frozen=True)
 class Slice:
-    """Something that took time on a lane, `start_us` after the beginning of its step."""
+    """An operator, call or activity on a lane, `start_us` after the start of its step."""
 
     name: str
     kind: Kind
     row: int
-    """Within its lane, counted from above: how deep an operator is nested; CUDA calls are below all operators."""
+    """In its lane, counted from the top: an operator's nesting depth; CUDA calls are below all operators."""
     start_us: float
     duration_us: float
     pair: int | None
-    """What a call and the GPU work it started have in common; None where nothing is known of the other."""
+    """A number shared by a call and the GPU work it launched; None if the trace has only one of them."""
     source: CpuOp | CudaCall | GpuActivity
 
     @property
@@ -46,7 +46,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Lane:
-    """A CPU thread or a stream of a GPU, its slices in start order within each kind of row."""
+    """A CPU thread or a GPU stream; its operators, calls and activities are each in start order."""
 
     name: str
     is_gpu: bool
@@ -54,18 +54,18 @@ class Lane:
 
     @property
     def rows(self) -> int:
-        """How many rows its slices take."""
+        """Number of rows that the slices use."""
         return max((each.row for each in self.slices), default=-1) + 1
 
 
 class _Rows:
-    """The rows of a lane while they fill up: when the last slice of each ends."""
+    """Assigns slices to the rows of a lane; stores the end of the last slice in each row."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []
 
     def place(self, span: Span, first: int = 0) -> int:
-        """The first row from `first` on that is free when `span` starts."""
+        """Put `span` into the first row, from `first` on, that is free when it starts; return the row."""
         row = first
         while row < len(self.ends) and self.ends[row] > span.start_us + _CLOCK_NOISE_US:
             row += 1
@@ -75,9 +75,9 @@ class _Rows:
 
 
 def lanes(step: Step, label: str = "") -> tuple[Lane, ...]:
-    """What is to be drawn of a step: a lane for each CPU thread by its first event, then one for each stream.
+    """Return a lane for each CPU thread, in order of its first event, then one for each stream.
 
-    The step's own span is left out: it is the time axis. `label` names the annotation that is marked.
+    Omits the step's own span, which is the time axis. `label` names the annotation to mark.
     """
     launched = {activity.correlation for activity in step.activities}
     pairs: dict[int | None, int] = {}
@@ -100,7 +100,7 @@ def lanes(step: Step, label: str = "") -> tuple[Lane, ...]:
 
 
 def _on_thread(step: Step, thread: str, pairs: Mapping[int | None, int], marked: CpuOp | None) -> tuple[Slice, ...]:
-    """Operators below the one that called them, and CUDA calls below all of them."""
+    """Put each operator below its caller, and CUDA calls below all operators."""
     rows, row_of = _Rows(), dict[CpuOp | None, int]()
     slices = []
     for op in (op for op in step.ops if op.thread == thread):
@@ -115,8 +115,11 @@ def _on_thread(step: Step, thread: str, pairs: Mapping[int | None, int], marked:
 
 def _on_stream(step: Step, device: int, stream: int, pairs: Mapping[int | None, int]) -> tuple[Slice, ...]:
     rows = _Rows()
-    mine = (each for each in step.activities if (each.device, each.stream) == (device, stream))
-    return tuple(_slice(step, each, _kind(each), rows.place(each), pairs.get(each.correlation)) for each in mine)
+    activities = (activity for activity in step.activities if (activity.device, activity.stream) == (device, stream))
+    return tuple(
+        _slice(step, activity, _kind(activity), rows.place(activity), pairs.get(activity.correlation))
+        for activity in activities
+    )
 
 
 def _slice(step: Step, source: CpuOp | CudaCall | GpuActivity, kind: Kind, row: int, pair: int | None) -> Slice:

@@ -1,4 +1,4 @@
-"""How many blocks of a kernel fit on a multiprocessor at a time, and how full they make it."""
+"""How many blocks of a kernel fit on a multiprocessor, and its occupancy."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import NamedTuple
 from snippets.lab.trace.events import GpuActivity, TraceError
 
 WARP, REGISTER_UNIT, PARTITIONS = 32, 8, 4
-"""Threads of a warp; registers of a thread come in eights; each quarter of a multiprocessor has its own registers."""
+"""Threads per warp; a thread's registers are allocated in units of 8; a multiprocessor has 4 register files."""
 SHARED_UNIT_BYTES, RESERVED_SHARED_BYTES = 128, 1024
-"""Shared memory of a block comes in units, and CUDA takes a part for itself."""
+"""Allocation unit of a block's shared memory; CUDA reserves 1024 bytes per block."""
 MAX_BLOCKS = 32
-"""Blocks of a multiprocessor at a time on GPUs for data centers from compute capability 8.0 on; others hold fewer."""
+"""Resident blocks per multiprocessor on data-center GPUs from compute capability 8.0; other GPUs hold fewer."""
 
 
 class Stocks(NamedTuple):
-    """What a multiprocessor has."""
+    """The resources of a multiprocessor."""
 
     registers: int
     shared_bytes: int
@@ -25,34 +25,34 @@ class Stocks(NamedTuple):
 
 
 class Footprint(NamedTuple):
-    """What a block takes of its multiprocessor."""
+    """The resources that a block uses on its multiprocessor."""
 
     registers: int
-    """Of a thread."""
+    """Per thread."""
     shared_bytes: int
     threads: int
 
     @property
     def warps(self) -> int:
-        """Warps of the block, the last of which may be partly empty."""
+        """Warps per block, including a partly empty last one."""
         return math.ceil(self.threads / WARP)
 
 
 def stocks_of(properties: Mapping[str, int]) -> Stocks:
-    """The stocks by the device properties of a trace."""
+    """The stocks from the device properties of a trace."""
     names = ("regsPerMultiprocessor", "sharedMemPerMultiprocessor", "maxThreadsPerMultiprocessor")
     return Stocks(*(properties[name] for name in names))
 
 
 def footprint_of(kernel: GpuActivity) -> Footprint:
-    """What a kernel's blocks took. Raises `TraceError` where that is not in the trace."""
+    """The resources of a kernel's blocks. Raises `TraceError` if the trace lacks them."""
     if kernel.block is None or kernel.registers is None or kernel.shared_memory_bytes is None:
-        raise TraceError(f"the trace does not tell what {kernel.name} takes of a multiprocessor")
+        raise TraceError(f"the trace lacks the block size, registers or shared memory of {kernel.name}")
     return Footprint(kernel.registers, kernel.shared_memory_bytes, math.prod(kernel.block))
 
 
 def fits_by(footprint: Footprint, stocks: Stocks) -> dict[str, int]:
-    """How many blocks fit at a time by each stock; one without shared memory is not limited by it."""
+    """Resource -> how many blocks fit by it alone; omits shared memory if the block uses none."""
     of_warp = math.ceil(footprint.registers / REGISTER_UNIT) * REGISTER_UNIT * WARP
     warps = stocks.registers // PARTITIONS // of_warp * PARTITIONS
     fits = {"registers": warps // footprint.warps, "threads": stocks.threads // (WARP * footprint.warps)}
@@ -63,25 +63,25 @@ def fits_by(footprint: Footprint, stocks: Stocks) -> dict[str, int]:
 
 
 def resident_blocks(footprint: Footprint, stocks: Stocks) -> int:
-    """How many blocks fit at a time, by the scarcest."""
+    """How many blocks fit on a multiprocessor: the minimum over its resources."""
     return min(MAX_BLOCKS, *fits_by(footprint, stocks).values())
 
 
 def occupancy_percent(footprint: Footprint, stocks: Stocks, blocks: float | None = None) -> float:
-    """Share of the thread slots that so many blocks fill; without a number, as many as fit."""
+    """Percent of the thread slots that `blocks` blocks fill; default: as many blocks as fit."""
     filled = resident_blocks(footprint, stocks) if blocks is None else blocks
     return 100 * filled * footprint.warps * WARP / stocks.threads
 
 
 def kernel_percent(kernel: GpuActivity, properties: Mapping[str, int]) -> float:
-    """Share of the thread slots that a kernel's blocks fill, as many as fit on a GPU of these device properties."""
+    """Percent of the thread slots that a kernel fills with as many blocks as fit, from the device properties."""
     return occupancy_percent(footprint_of(kernel), stocks_of(properties))
 
 
 def estimate_percent(kernel: GpuActivity, properties: Mapping[str, int]) -> float:
-    """What the profiler estimates: no blocks at all where one takes more shared memory than it gets without asking.
+    """The profiler's estimate: 0 if a block uses more shared memory than the default limit.
 
-    Else as many as fit, but no more than the grid has for each multiprocessor.
+    Else as many blocks as fit, but at most the grid's blocks per multiprocessor.
     """
     footprint, stocks = footprint_of(kernel), stocks_of(properties)
     available = math.prod(kernel.grid or (0,)) / properties["numSms"]

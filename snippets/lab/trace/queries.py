@@ -1,4 +1,4 @@
-"""Questions that one asks of any trace: how long the GPU was busy, whether the steps agree, which step to show."""
+"""Functions of any trace: how long the GPU was busy, whether the steps agree, which step to show."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from snippets.lab.trace.events import CpuOp, GpuActivity, Step, Trace, TraceErro
 
 
 def busy_us(activities: Iterable[GpuActivity]) -> float:
-    """Time in which at least one activity ran: the union of their intervals over all streams, not their sum."""
+    """Time during which at least one activity ran: the union of the intervals over all streams, not their sum."""
     busy, reached = 0.0, -math.inf
     for activity in sorted(activities, key=by_start):
         start, end = activity.start_us, activity.start_us + activity.duration_us
@@ -26,24 +26,24 @@ def extent_us(activities: Sequence[GpuActivity]) -> float:
 
 
 def idle_us(activities: Sequence[GpuActivity]) -> float:
-    """Time in which none ran, between the first start and the last end."""
+    """Time between the first start and the last end during which no activity ran."""
     return max(0.0, round(extent_us(activities) - busy_us(activities), 3))
 
 
 def kernel_time_us(activities: Iterable[GpuActivity]) -> float:
-    """Sum of the kernels' durations; copies and fills do not count."""
+    """Sum of the kernel durations, without memcpys and memsets."""
     return round(math.fsum(a.duration_us for a in activities if a.kind == "kernel"), 3)
 
 
 def steps_agree(trace: Trace) -> bool:
-    """Whether all steps ran the same GPU work in the same order. One step alone agrees; no step does not."""
+    """Whether all steps ran the same GPU work in the same order. True for one step, False for none."""
     sequences = ([(a.kind, a.name) for a in step.activities] for step in trace.steps)
     first = next(sequences, None)
     return first is not None and all(sequence == first for sequence in sequences)
 
 
 def require_steps(trace: Trace) -> None:
-    """Raise TraceError when there is no step to speak of."""
+    """Raise `TraceError` if the trace has no step."""
     if not trace.steps:
         raise TraceError(
             "no active steps: the trace has no ProfilerStep annotation. Profile with a schedule, call prof.step() "
@@ -52,7 +52,7 @@ def require_steps(trace: Trace) -> None:
 
 
 def require_kernels(trace: Trace) -> None:
-    """Raise TraceError when no kernel was recorded, on any step or none."""
+    """Raise `TraceError` if the trace has no kernel, in or outside steps."""
     if not any(activity.kind == "kernel" for activity in trace.activities):
         raise TraceError(
             "no GPU kernels (CPU trace?); on a GPU check: ProfilerActivity.CUDA among the activities; that warm-up did "
@@ -62,29 +62,29 @@ def require_kernels(trace: Trace) -> None:
 
 
 def op_name(activity: GpuActivity) -> str:
-    """Name of the operator that launched an activity, empty where the trace ties it to none."""
+    """Name of the operator that launched an activity, empty if the trace links it to no operator."""
     return activity.op.name if activity.op else ""
 
 
 def kernel_names(step: Step) -> str:
-    """Names of the kernels of a step, in their order."""
+    """Names of a step's kernels, in start order."""
     return ", ".join(kernel.name for kernel in step.kernels)
 
 
 def longest_kernel(step: Step) -> GpuActivity:
-    """The kernel of a step that takes longest. Raises `TraceError` for a step without kernels."""
+    """The longest kernel of a step. Raises `TraceError` if the step has no kernel."""
     if not step.kernels:
         raise TraceError(f"{step.name} has no kernel")
     return max(step.kernels, key=lambda kernel: kernel.duration_us)
 
 
 def gpu_names(step: Step) -> str:
-    """GPU work of a step by name, in order: `gemm + add`."""
+    """Names of a step's GPU activities, in start order: `gemm + add`."""
     return " + ".join(activity.name for activity in step.activities)
 
 
 def find_op(step: Step, name: str) -> CpuOp:
-    """The first operator or annotation of this name. Raises `TraceError` where a step has none."""
+    """The first operator or annotation with this name. Raises `TraceError` if the step has none."""
     op = next((op for op in step.ops if op.name == name), None)
     if op is None:
         raise TraceError(f"{step.name} has no {name}")
@@ -97,7 +97,7 @@ def count_launches(step: Step) -> int:
 
 
 def annotation_us(step: Step, label: str) -> float:
-    """CPU time from entering an annotation of the step to leaving it. Raises `TraceError` without one."""
+    """CPU time between entering and leaving an annotation of the step. Raises `TraceError` if there is none."""
     annotation = step.find_annotation(label)
     if annotation is None:
         raise TraceError(f"{step.name} has no annotation {label!r}")
@@ -105,12 +105,12 @@ def annotation_us(step: Step, label: str) -> float:
 
 
 def middle_step(trace: Trace) -> Step:
-    """The step in the middle: the first may carry start-up, the last the closing wait. Raises `TraceError`."""
+    """The middle step: the first may include start-up, the last the final wait. Raises `TraceError` if none."""
     require_steps(trace)
     return trace.steps[len(trace.steps) // 2]
 
 
 def durations_us(trace: Trace) -> tuple[tuple[float, ...], ...]:
-    """How long each activity of the middle step took: in every step when they agree, else in that one alone."""
+    """Durations of each activity of the middle step: in every step if they agree, else in the middle step only."""
     steps = trace.steps if steps_agree(trace) else (middle_step(trace),)
-    return tuple(zip(*([activity.duration_us for activity in one.activities] for one in steps), strict=True))
+    return tuple(zip(*([activity.duration_us for activity in step.activities] for step in steps), strict=True))

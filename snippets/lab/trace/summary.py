@@ -1,4 +1,4 @@
-"""The command `summary`: a trace in one screen."""
+"""The command `summary`: print a trace's steps and kernels on one screen."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 class KernelSummary(Struct, frozen=True):
-    """The launches, over all active steps, of one kernel with one shape."""
+    """All launches of one kernel with one shape, over the active steps."""
 
     name: str
     calls: int
     total_us: float
     mean_us: float
-    op: str | None  # the one that launched it most often
+    op: str | None  # the op that launched it most often
     grid: Triple | None
     block: Triple | None
     registers: int | None  # per thread
@@ -55,7 +55,7 @@ class KernelSummary(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """Counts are those of a step (the low median where steps differ), times the mean over the active steps."""
+    """Counts are per step (the low median if steps differ); times are means over the active steps."""
 
     device: str | None
     steps: int
@@ -63,16 +63,16 @@ class Summary(Struct, frozen=True):
     kernels_per_step: int
     memcpy_per_step: int
     memset_per_step: int
-    launches_per_step: int  # the calls that put work on the GPU, so not the queries and waits
+    launches_per_step: int  # calls that start GPU work; no queries or waits
     kernel_time_us_per_step: float
     gpu_busy_us_per_step: float
     gpu_idle_us_per_step: float
-    unattributed: int  # GPU activities of no step
+    unattributed: int  # GPU activities outside all steps
     kernels: tuple[KernelSummary, ...]
 
 
 def summarize(trace: Trace) -> Summary:
-    """Raises TraceError when there is no active step or no kernel to summarize."""
+    """Summarize a trace. Raises `TraceError` without an active step or without a kernel."""
     require_steps(trace)
     require_kernels(trace)
     by_step = [step.activities for step in trace.steps]
@@ -128,7 +128,7 @@ def _order(kernel: KernelSummary) -> tuple[float, str, str]:
 
 
 def _median(counts: Iterable[int]) -> int:
-    """The low one, which a step really had; `statistics` would cost a tenth of the start-up."""
+    """The low median, a count of a real step; importing `statistics` would add a tenth to the start-up."""
     ordered = sorted(counts)
     return ordered[(len(ordered) - 1) // 2]
 
@@ -139,12 +139,12 @@ def _mean(times: Iterable[float]) -> float:
 
 
 def summary_json(summary: Summary) -> str:
-    """In plain ASCII, so that no name can steer a terminal."""
+    """A summary as JSON in ASCII: a name cannot contain terminal control sequences."""
     return dumps(msgspec.to_builtins(summary), indent=2)
 
 
 def summary_text(summary: Summary) -> str:
-    """An aligned table of at most 100 columns; what does not print in a name is escaped."""
+    """An aligned table of at most 100 columns, with unprintable characters in names escaped."""
     agreement = "all steps agree" if summary.steps_agree else "steps DIFFER: counts are the low median of a step"
     lines = [
         f"device             {printable(summary.device or 'unknown')}",

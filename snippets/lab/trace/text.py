@@ -1,4 +1,4 @@
-"""Text out of a trace, which is untrusted: made printable, and short."""
+"""Make text from a trace, which is untrusted, printable and short."""
 
 from __future__ import annotations
 
@@ -9,5 +9,7 @@ def shortened(text: str, width: int = 60) -> str:
 
 
 def printable(name: str) -> str:
-    """A name for a terminal, without control characters, direction marks or lone surrogates: it could hold commands."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in name)
+    """Escape control characters, direction marks and lone surrogates, which could hold terminal commands."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in name
+    )

@@ -1,8 +1,8 @@
-"""What a kernel had to do: the floating-point operations of its product, the bytes it had to move, where a trace tells.
+"""The work of a kernel: the floating-point operations of its matmul and the bytes it must move.
 
-A trace knows the operator that launched a kernel, and with `record_shapes` the shapes, strides and types of its inputs.
-For matrix products and pointwise operators that is enough; for a kernel that a compiler fused it is not, and where
-anything is unsure the answer is None.
+A trace holds the operator that launched a kernel, and with `record_shapes` the shapes, strides and types of its inputs.
+From these we compute the work of matmuls and pointwise operators. For a kernel that a compiler fused, and in any
+uncertain case, the result is None.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from snippets.lab.trace.events import CpuOp, GpuActivity, Step
 
 MatmulShape = tuple[int, int, int]
 KnownWork = Mapping[int, tuple[int, int]]
-"""Place of an activity in its step -> FLOPs and bytes, from who knows what the trace does not tell."""
+"""Index of an activity in its step -> FLOPs and bytes, given by the caller for work that the trace lacks."""
 
 
 @dataclass(frozen=True)
 class ActivityWork:
-    """The least an activity has to do: each input read once, each output written once."""
+    """The minimum work of an activity: read each input once, write each output once."""
 
     flops: int
-    """Floating-point operations of a matrix product, a multiply-add counted as two; of anything else none."""
+    """Floating-point operations of a matmul, where a multiply-add counts as two; 0 for other work."""
     bytes: int
     matmul: MatmulShape | None = None
-    """(M, K, N) of the matrix product, batch folded into M."""
+    """(M, K, N) of the matmul, with the batch folded into M."""
 
 
 class _Tensor(NamedTuple):
@@ -38,10 +38,10 @@ class _Tensor(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of its distinct elements: those that an expanded dimension repeats count once.
+        """Bytes of the distinct elements: elements that an expanded dimension repeats count once.
 
-        Nothing for one without dimensions: nearly always a Python number, passed along with the launch. Raises
-        `_Unknown` when its rows may overlap.
+        0 for a tensor without dimensions: nearly always a Python number, passed as a launch argument. Raises
+        `_Unknown` if rows may overlap.
         """
         count, reach = min(len(self.shape), 1), 0
         for stride, size in sorted(zip(self.strides, self.shape, strict=True)):
@@ -53,7 +53,7 @@ class _Tensor(NamedTuple):
 
 
 class _Unknown(Exception):
-    """The trace does not tell."""
+    """The trace does not determine the work."""
 
 
 _BYTES = {
@@ -80,25 +80,25 @@ _PRODUCTS = {
     "aten::addmm": (1, 2, 0, 5),
     "aten::baddbmm": (1, 2, 0, 5),
 }
-"""Operator -> places of both factors and of what is added, and how many inputs stand before an `out`."""
+"""Operator -> indices of both factors and of the addend, and the number of inputs before `out`."""
 _OF_ONE = "abs cos erf exp gelu log neg relu rsqrt sigmoid silu sin sqrt tanh"
 _OF_TWO = """
     add clamp_max clamp_min div maximum minimum mul pow rsub sub
     gelu_backward sigmoid_backward silu_backward tanh_backward threshold_backward
 """
 _POINTWISE = {f"aten::{name}": 1 for name in _OF_ONE.split()} | {f"aten::{name}": 2 for name in _OF_TWO.split()}
-"""Operator -> how many inputs it reads element by element; those that are numbers are not read from memory."""
+"""Operator -> how many inputs it reads element by element; numbers among them are not read from memory."""
 
 
 def step_work(
     step: Step, known: KnownWork | Callable[[Step], KnownWork] | None = None
 ) -> tuple[ActivityWork | None, ...]:
-    """What each activity of a step had to do, in their order; None where neither `known` nor the trace tells.
+    """Return the work of each activity of a step, in order; None if neither `known` nor the trace determines it.
 
-    A copy within the GPU's memory reads and writes its bytes, any other copy or fill touches them once there. A
-    kernel's work is its operator's, when the operator launched no second kernel: the work of two cannot be divided.
-    Two inputs that are one tensor count twice, and what `addmm` adds counts also when its `beta` is 0: the trace
-    tells neither.
+    A copy within GPU memory reads and writes its bytes; any other memcpy or memset accesses them once there. A kernel
+    has the work of its operator if the operator launched only this kernel: the work of two cannot be divided. Two
+    inputs that are the same tensor count twice, and the addend of `addmm` counts even if `beta` is 0: the trace
+    records neither fact.
     """
     stated = known(step) if callable(known) else known or {}
     kernels = Counter(activity.op for activity in step.activities if activity.kind == "kernel")
@@ -121,7 +121,7 @@ def _work(activity: GpuActivity, kernels_of_op: int) -> ActivityWork | None:
 
 
 def _tensors(op: CpuOp) -> tuple[_Tensor | None, ...]:
-    """The inputs of an operator, None for what is no tensor. Raises `_Unknown` for a type that is not known."""
+    """The inputs of an operator, None for an input that is not a tensor. Raises `_Unknown` for an unknown type."""
     if not len(op.input_shapes) == len(op.input_strides) == len(op.input_types):
         raise _Unknown
     return tuple(map(_tensor, op.input_shapes, op.input_strides, op.input_types))
@@ -150,7 +150,7 @@ def _of_op(name: str, inputs: Sequence[_Tensor | None]) -> ActivityWork:
 def _product(
     inputs: Sequence[_Tensor | None], left: int, right: int, added: int | None, count: int, *, transposed: bool
 ) -> ActivityWork:
-    """Of `inputs[left] @ inputs[right]`, the latter transposed for `linear`, plus `inputs[added]`."""
+    """The work of `inputs[left] @ inputs[right] + inputs[added]`; `linear` transposes the right factor."""
     if len(inputs) not in (count, count + 1):
         raise _Unknown
     a, b, c = inputs[left], inputs[right], None if added is None else inputs[added]
@@ -166,10 +166,10 @@ def _product(
 
 
 def _pointwise(inputs: Sequence[_Tensor | None], count: int, *, in_place: bool) -> ActivityWork:
-    """Of an operator that reads its first `count` inputs, broadcast to one shape, and writes one output of it."""
+    """The work of an operator that broadcasts its first `count` inputs and writes one output of that shape."""
     read = [tensor for tensor in inputs[:count] if tensor is not None and tensor.shape]
     if not read or {tensor.type for tensor in read} - _FLOATS or len({tensor.type for tensor in read}) > 1:
-        raise _Unknown  # between types, or from whole numbers, the result's type depends on the operator
+        raise _Unknown  # for mixed types or integers, the result's type depends on the operator
     shape = _broadcast(*(tensor.shape for tensor in read))
     if in_place and (inputs[0] is None or inputs[0].shape != shape):
         raise _Unknown
@@ -177,13 +177,13 @@ def _pointwise(inputs: Sequence[_Tensor | None], count: int, *, in_place: bool) 
     return ActivityWork(0, _read(read) + _out(out, shape, read[0].type))
 
 
-def _out(given: Sequence[_Tensor | None], shape: tuple[int, ...], kind: str) -> int:
-    """Bytes written: of `out` where one is given, else of a new tensor."""
-    if not given:
+def _out(inputs: Sequence[_Tensor | None], shape: tuple[int, ...], kind: str) -> int:
+    """Bytes written: to `out` if given, else to a new tensor."""
+    if not inputs:
         return _written(shape, kind)
-    if len(given) > 1 or given[0] is None or given[0].shape != shape:
+    if len(inputs) > 1 or inputs[0] is None or inputs[0].shape != shape:
         raise _Unknown
-    return _written(shape, given[0].type)
+    return _written(shape, inputs[0].type)
 
 
 def _written(shape: tuple[int, ...], kind: str) -> int:
@@ -195,7 +195,7 @@ def _read(tensors: Sequence[_Tensor | None]) -> int:
 
 
 def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that PyTorch broadcasts `shapes` to. Raises `_Unknown` where it would refuse."""
+    """The shape that PyTorch broadcasts `shapes` to. Raises `_Unknown` if PyTorch would raise."""
     longest = max(map(len, shapes))
     sizes = []
     for column in zip(*((1,) * (longest - len(shape)) + shape for shape in shapes), strict=True):

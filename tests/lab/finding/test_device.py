@@ -66,7 +66,7 @@ def test_points_of_a_sweep(device: Device) -> None:
     [
         ("mlp/eagr", "no experiment 'mlp/eagr'; did you mean mlp/eager"),
         ("mpl/eager", "no chapter 'mpl'; did you mean mlp?"),
-        ("mlp", "'mlp' is no experiment; did you mean mlp/"),
+        ("mlp", "'mlp' is not an experiment; did you mean mlp/"),
         ("mlp/sweep_compiled[batch=3]", "mlp/sweep_compiled has no point 'batch=3'; did you mean"),
     ],
 )

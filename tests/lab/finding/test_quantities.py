@@ -82,7 +82,7 @@ def test_every_quantity_has_a_test() -> None:
         ("mlp.sweep_eager.kernels_per_step", "mlp/sweep_eager has no trace: it is a sweep or a probe"),
         (
             "mlp.sweep_eager.kernels_per_step[batch=1]",
-            "mlp/sweep_eager[batch=1]: kernels_per_step comes out of a trace, and a point of a sweep has none",
+            "mlp/sweep_eager[batch=1]: kernels_per_step needs a trace, and a point of a sweep has none",
         ),
         ("mlp.no_such_figure", "no figure 'mlp.no_such_figure'; did you mean"),
         ("nowhere.kernels", "no findings of 'nowhere'; did you mean"),

@@ -50,7 +50,7 @@ def test_terms_are_read_section_by_section() -> None:
 )
 def test_what_is_not_a_term_is_refused(old: str, new: str) -> None:
     assert old in SMALL
-    with pytest.raises(ValueError, match="not a term with its meaning and its place"):
+    with pytest.raises(ValueError, match="not a term with a meaning and an anchor"):
         read_terms(SMALL.replace(old, new))
 
 
@@ -78,5 +78,5 @@ def test_what_the_page_prints_is_escaped(docs: Path) -> None:
 @pytest.mark.parametrize("place", ["p.md#is-it-there", "q.md#is-a-b-here"])
 def test_a_place_that_is_gone_ends_the_build(docs: Path, place: str) -> None:
     write_term(docs, place)
-    with pytest.raises(ValueError, match=re.escape(f"is said to be taught at {place}, which is not there")):
+    with pytest.raises(ValueError, match=re.escape(f"links to {place}, which does not exist")):
         terms_html(docs)

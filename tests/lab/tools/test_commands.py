@@ -188,7 +188,7 @@ def test_import(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         (None, "cannot be read (No such file or directory)"),
         (TRACE.read_bytes()[:5000], "the gzip stream is cut off; copy or record the trace again"),
         (b"", "empty; record the trace again"),
-        (b'{"a": 1}', "JSON, but no Kineto trace"),
+        (b'{"a": 1}', "JSON, but not a Kineto trace"),
         (b"\x00\x01\x02", "trace.json.gz is not a .json or .json.gz trace"),
         (b'{"traceEvents": [', "is not complete JSON"),
         (b'{"traceEvents": []}', "no active steps"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from snippets.lab.trace.kernel_grammar import (
-    MOST_WORDS,
+    MAX_WORDS,
     CompiledFamily,
     Family,
     Grammar,
@@ -79,7 +79,7 @@ def test_nothing_in_the_grammar_is_unused_or_out_of_order() -> None:
     assert len({family.id for family in families}) == len(families)
     names = grammar().operators.split(" ")
     assert names == sorted(set(names))
-    assert max(len(name.split("_")) for name in names) <= MOST_WORDS
+    assert max(len(name.split("_")) for name in names) <= MAX_WORDS
     assert {rule.source for family in families for rule in family.rules} - {""} == set(grammar().sources)
     templates = [str(rule.means) + str(rule.set) for family in families for rule in family.rules]
     assert tables(*templates) == set(grammar().tables)

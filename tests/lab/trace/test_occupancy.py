@@ -86,7 +86,7 @@ def test_the_estimate_counts_on_no_more_shared_memory_than_the_default(taken: Gp
 
 @pytest.mark.parametrize("missing", ["registers", "block", "shared_memory_bytes"])
 def test_a_kernel_without_a_footprint_is_an_error(missing: str) -> None:
-    with pytest.raises(TraceError, match=r"^the trace does not tell what kernel takes"):
+    with pytest.raises(TraceError, match=r"^the trace lacks the block size, registers or shared memory of kernel"):
         footprint_of(msgspec.structs.replace(kernel(128, 32, 0), **{missing: None}))
 
 
