@@ -135,7 +135,10 @@ def test_the_digest_is_of_the_cells_and_of_the_chapter(root: Path) -> None:
         (runs(device="NVIDIA Other"), "the notebook ran on NVIDIA Other, not on nvidia-h200"),
         (runs(OUTPUTS[:1]), "labs/mlp: 1 outputs for 2 code cells"),
         (runs(html_outputs("", **{"image/png": "aaaa"})), "labs/mlp: an output is not text or HTML: execute"),
-        (runs([[], [{"output_type": "stream", "name": "stderr", "text": "x"}]]), "labs/mlp: an output is not text or HTML: stream"),
+        (
+            runs([[], [{"output_type": "stream", "name": "stderr", "text": "x"}]]),
+            "labs/mlp: an output is not text or HTML: stream",
+        ),
         (runs(html_outputs("<p>" + "a" * 200_000)), "labs/mlp: 20"),
         (
             runs(html_outputs('<p aria-label="a"><p aria-label="a">')),
