@@ -19,7 +19,7 @@ READY :=
 need = @$(PY) -m tests.environment
 endif
 
-# In two processes, a file in one of them and all that looks at the site in one (tests/conftest.py).
+# Two processes; each test file runs in one of them, and all of tests/site in the same one (tests/conftest.py).
 PYTEST = $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 # The first interpreter that will do; looked for only when .venv is made.

@@ -1,4 +1,4 @@
-"""What the pages devices and measuring show: recorded GPUs, their ceilings, and the book's steps beside them."""
+"""The tables of the pages devices and measuring: recorded GPUs, their ceilings, and the book's steps beside them."""
 
 import math
 import statistics
@@ -32,26 +32,26 @@ def copy_in_graph_over_stream(device: Device) -> Figure:
 
 
 def capture_us(device: Device) -> Figure:
-    """Time spent measuring everything that is recorded, a group counted once."""
+    """The total time of measuring all recordings; each group counts once."""
     recordings = load_recordings(device.root, device.name)
     groups = {(each.chapter, each.session, each.capture_s) for each in recordings}
     return Figure(math.fsum(seconds for _, _, seconds in groups) * 1e6, "us", origin=f"{device.name}, all recordings")
 
 
 def sessions_of(root: Path, device: str) -> list[Environment]:
-    """The environments of a device's timed recordings, oldest first: their clocks are those of a GPU at work.
+    """The environments of a device's timed recordings, oldest first: their clocks were read under load.
 
-    Raises `NotRecorded` when there is none.
+    Raises `NotRecorded` if there are none.
     """
     recordings = load_recordings(root, device)
     timed = [each.environment for each in recordings if any(point.timings for point in each.points)]
     if not timed:
-        raise NotRecorded(f"no timed recording for {device}; there run make record")
+        raise NotRecorded(f"no timed recording for {device}; run make record on that machine")
     return sorted(timed, key=lambda environment: environment.date)
 
 
 def circumstances(device: Device) -> Html:
-    """One column for each recorded device, the same beside each: chip, driver, versions, clock and power under load."""
+    """A column for each recorded device: chip, driver, versions, clock and power under load."""
     names = recorded_devices(device.root)
     if not names:
         raise NotRecorded("no device is recorded; on a machine with a GPU run make record")
@@ -82,7 +82,7 @@ def _version(name: str) -> Callable[[Environment], Cell]:
 
 
 def _bounds(sessions: Sequence[Environment], clock: str, unit: str) -> Cell:
-    """From the lowest to the highest reading: `1290 to 1980 MHz`."""
+    """The lowest and the highest reading: `1290 to 1980 MHz`."""
     values = [each.clocks[clock] for each in sessions if clock in each.clocks]
     bounds = [f"{bound:.0f}" for bound in (min(values), max(values))] if values else []
     return f"{' to '.join(dict.fromkeys(bounds))} {unit}" if bounds else None

@@ -1,7 +1,7 @@
-"""What the page on kernel names shows: the grammar as tables, names of two GPUs, all recorded names, the decoder box.
+"""The page on kernel names: the grammar as tables, names of two GPUs, all recorded names, the decoder box.
 
-All of it is computed from the decoder's own grammar and from recordings; the grammar travels in the page, so that the
-box works offline and never knows more or less than Python does.
+All of it is computed from the decoder's grammar and from recordings. The page contains that grammar, so the box works
+offline and decodes exactly as Python does.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from snippets.lab.trace.kernel_grammar import GRAMMAR_FILE, Basis, Family, Rule,
 from snippets.lab.trace.kernel_names import decode_kernel_name
 
 FOLDED_FROM = 20
-"""Rows; a longer table of the grammar is folded."""
+"""A table of the grammar with more rows is folded."""
 BOX_EXPERIMENT = "mlp/eager"
-"""The box starts with the name of its first kernel, on the default device: a page has one box, not one in each tab."""
+"""The box starts with its first kernel's name on the default device: a page has one box, not one in each tab."""
 MARKS: dict[Basis, str] = {"documented": "●", "inferred": "◐", "unknown": "○"}
 SIDE_BY_SIDE: Sequence[tuple[str, str, str, str, int]] = (
     (
@@ -44,16 +44,16 @@ SIDE_BY_SIDE: Sequence[tuple[str, str, str, str, int]] = (
     ("GELU and the product, compiled", "Part 2", "triton_poi_fused__unsafe_view_gelu_mul_0", "mlp/compiled", 2),
     ("GELU and the product, Liger's", "Part 2", "_geglu_tanh_forward_kernel", "mlp/liger", 2),
 )
-"""What runs; the A100's name after its source, with `…` where that cuts it; experiment and kernel of the other name."""
+"""Operation; the A100's name from its source, with `…` where the source cuts it; experiment and kernel index here."""
 
 
 def basis(known: Basis) -> Html:
-    """How well a token is known, as a sign and a word."""
+    """The evidence for a token's meaning, as a sign and a word."""
     return Html(f'<span class="basis {known}">{MARKS[known]} {known}</span>')
 
 
 def families(device: Device, *ids: str) -> Html:
-    """Tables of the grammar: what the tokens of these families mean, how well that is known, and from where."""
+    """Tables of the grammar: the meaning of the tokens of these families, the evidence and its source."""
     of = {family.id: family for family in grammar().families}
     return Html("".join(_family(of[name]) for name in ids))
 
@@ -83,14 +83,14 @@ def _of_tokens(caption: str, rows: Sequence[Sequence[Cell]]) -> str:
 
 
 def sources(device: Device) -> Html:
-    """What stands behind the short names of sources in the tables of the grammar."""
+    """The sources behind their short names in the tables of the grammar."""
     rows = list(grammar().sources.items())
     inner = table("From where it is known", ["source", "what it is"], rows, text_columns=2)
     return Html(f'<div class="kernel-tokens">{inner}</div>')
 
 
 def in_general(rule: Rule) -> str:
-    """What a rule's token means, for its example; `…` for what only a whole name tells."""
+    """The meaning of a rule's token in its example; `…` for values that depend on the whole name."""
     match = grammar().expression(rule.part.split("(?=", 1)[0]).match(rule.like)
     values = {key: value for key, value in (match.groupdict() if match else {}).items() if value is not None}
     meaning = fill_template(rule.means, values, grammar())
@@ -114,8 +114,10 @@ def side_by_side(device: Device) -> Html:
         ]
         for what, source, name, experiment, index in SIDE_BY_SIDE
     ]
-    here = device[SIDE_BY_SIDE[0][3]].environment.device
-    return table("The same work, two names", ["", "A100, in the series", here], rows, text_columns=3, is_searched=True)
+    device_name = device[SIDE_BY_SIDE[0][3]].environment.device
+    return table(
+        "The same work, two names", ["", "A100, in the series", device_name], rows, text_columns=3, is_searched=True
+    )
 
 
 def _recorded(device: Device, experiment: str, index: int) -> str:
@@ -132,7 +134,7 @@ def recorded_names(device: Device) -> Html:
             for name in sorted(names):
                 where.setdefault(name, []).append(recording.id)
     if not where:
-        raise NotRecorded(f"no recorded trace for {device.name}; there run make record")
+        raise NotRecorded(f"no recorded trace for {device.name}; run make record on that machine")
     kernels = sorted(map(decode_kernel_name, where), key=lambda kernel: (kernel.library, kernel.operation, kernel.name))
     rows = [
         [kernel_name_html(kernel.name), kernel.library, kernel.operation, _first_of(where[kernel.name])]
@@ -148,7 +150,7 @@ def _first_of(experiments: Sequence[str]) -> str:
 
 
 def decoder(device: Device) -> Html:
-    """The box in which a reader pastes a name, and the grammar that it reads it by; the same for every device."""
+    """The box that decodes a pasted name, and its grammar; the same for every device."""
     content = json.dumps(json.loads(GRAMMAR_FILE.read_bytes()), separators=(",", ":")).replace("<", "\\u003c")
     begin = escape(_recorded(Device(device.root, DEFAULT_DEVICE), BOX_EXPERIMENT, 0))
     return Html(

@@ -1,4 +1,4 @@
-"""python -m snippets.lab COMMAND, or profiling-pytorch COMMAND: the commands of the lab, gathered.
+"""The command line of the lab: python -m snippets.lab COMMAND, or profiling-pytorch COMMAND.
 
 Each command is a module with `HELP`, `DESCRIPTION`, `add_arguments(parser)` and `command(arguments)`.
 """
@@ -16,15 +16,15 @@ from snippets.lab.recording.schema import RecordingError
 from snippets.lab.trace.events import TraceError
 
 DESCRIPTION = """\
-The instrument behind the book: experiments are recorded on a GPU, and everything a page says is computed from the
+The instrument behind the book: it records experiments on a GPU, and computes every number on a page from the
 recordings under docs/recordings.
 
-  python -m snippets.lab list                                what there is, and what is stale or missing
+  python -m snippets.lab list                                every experiment: recorded, stale or missing
   python -m snippets.lab run mlp/compiled --batch 16         profile one experiment here, GPU or CPU
   python -m snippets.lab record                              record what is stale or missing (needs a GPU)
   python -m snippets.lab summary trace.json.gz               any PyTorch trace in one table
   python -m snippets.lab open trace.json.gz                  the same trace in Perfetto, served from this machine
-  python -m snippets.lab decode nvjet_sm90_tst_128x64        what a kernel's name says
+  python -m snippets.lab decode nvjet_sm90_tst_128x64        the parts of a kernel's name, decoded
   python -m snippets.lab claims                              every claim with its verdict
 """
 COMMANDS = {
@@ -44,7 +44,7 @@ COMMANDS = {
 
 
 def build_parser(names: Sequence[str]) -> argparse.ArgumentParser:
-    """The command line with these commands; importing all of them takes longer than most commands run."""
+    """The parser for these commands only: importing all of them takes longer than most commands run."""
     parser = argparse.ArgumentParser(
         prog="python -m snippets.lab", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return run_command(sys.argv[1:] if argv is None else argv)
         finally:
-            sys.stdout.flush()  # here, where a closed pipe can still be told from an error
+            sys.stdout.flush()  # here, where a closed pipe still raises BrokenPipeError
     except (ExperimentError, NeedsGpu, UnknownName, RecordingError, TraceError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

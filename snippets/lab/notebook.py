@@ -1,10 +1,10 @@
-"""What a reader calls in a cell of a notebook. It runs on a GPU where torch has one, else on the CPU.
+"""Functions for the cells of a notebook. They run on the GPU if torch has one, else on the CPU.
 
     eager = notebook.profile("linear/eager", batch=64)         one step as a table; eager.kernels, eager.operators
     race = notebook.race("linear/eager", "linear/compiled")    steps timed in turns; race.times_us
     notebook.check(guess, len(eager.kernels), "kernels")       right, wrong, or no guess yet
 
-A result is shown when it is the last line of a cell. Nothing here needs a recording or the packages of the site.
+Jupyter shows a result that is the last line of a cell. This module needs no recording and no package of the site.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CLOSE = 1.25
-"""A guess of a time or a share is right when it is at most this many times too high or too low."""
+"""A guess of a time or a share is right if it is at most this many times too high or too low."""
 ROUNDS = 11
 SAMPLE_US = 2_000.0
-"""The shortest sample on a CPU: a shorter step is run several times for it."""
+"""The shortest sample on a CPU; a shorter step runs several times per sample."""
 _us = partial(format_value, unit="us")
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of text, which a notebook shows as HTML."""
+    """A line of text and its HTML, which Jupyter shows."""
 
     text: str
     html: str
@@ -53,7 +53,7 @@ class Line:
 
 
 def on_gpu() -> bool:
-    """Whether torch has a CUDA GPU here; profiles and races then run on it."""
+    """Whether torch has a CUDA GPU; if so, profiles and races run on it."""
     import torch
 
     return torch.cuda.is_available()
@@ -63,10 +63,10 @@ def here() -> Line:
     """Device, versions and date: the first output of a notebook."""
     from snippets.lab.capture.environment import environment
 
-    made = environment(_device())
-    versions = [f"{name} {made.versions[name]}" for name in ("torch", "triton", "python")]
-    facts = [f"driver {made.driver}", f"CUDA {made.cuda}"] * on_gpu() + versions + [made.date[:10]]
-    name = made.device if on_gpu() else "a CPU"
+    machine = environment(_device())
+    versions = [f"{name} {machine.versions[name]}" for name in ("torch", "triton", "python")]
+    facts = [f"driver {machine.driver}", f"CUDA {machine.cuda}"] * on_gpu() + versions + [machine.date[:10]]
+    name = machine.device if on_gpu() else "a CPU"
     html = f"<p>Run on <strong>{escape(name)}</strong> · {escape(' · '.join(facts))}</p>"
     return Line(f"Run on {name}: {', '.join(facts)}", html)
 
@@ -101,7 +101,7 @@ class Profile:
 
     @property
     def operators(self) -> tuple[str, ...]:
-        """The operators of one step by name, in the order in which they begin."""
+        """The operators of one step by name, in order of their start."""
         return tuple(op.name for op in self.step.ops if not op.is_annotation)
 
     def cpu_us(self, operator: str) -> float:
@@ -109,14 +109,14 @@ class Profile:
         return sum(row.cpu_us for row in self._rows if row.name == operator) / len(self.trace.steps)
 
     def work_us(self, operator: str) -> float:
-        """Microseconds of GPU time that one step spends in an operator; in a trace of a CPU, of CPU time."""
+        """Microseconds of GPU time that one step spends in an operator; in a CPU trace, microseconds of CPU time."""
         gpu_us = sum(row.gpu_us for row in self._rows if row.name == operator) / len(self.trace.steps)
         return gpu_us if self.step.activities else self.cpu_us(operator)
 
     @property
     def busiest(self) -> str:
-        """The operator with the most GPU time of its own; in a trace of a CPU, the most CPU time."""
-        operators = [row for row in self._rows if "::" in row.name]  # not a region of the compiler
+        """The operator with the most GPU time of its own; in a CPU trace, the most CPU time of its own."""
+        operators = [row for row in self._rows if "::" in row.name]  # excludes annotations of the compiler
         return max(operators, key=lambda row: (row.self_gpu_us, row.self_cpu_us)).name
 
     def save(self, path: str | Path) -> Line:
@@ -170,7 +170,7 @@ def profile(experiment: str, **parameters: Value) -> Profile:
 
 
 def profile_of(name: str, step: Callable[..., Tensor], *inputs: Tensor) -> Profile:
-    """Profile a function of your own. `inputs` have to be where the function computes."""
+    """Profile a function of your own. `inputs` must be on the device where the function computes."""
     subject = Subject(step=step, inputs=lambda: inputs, reference=step)
     own = Experiment(chapter="lab", name="mine", label=name, make=lambda device: subject, work=lambda: Work(bytes=0))
     return _profile(own, subject, name)
@@ -193,7 +193,7 @@ def _choose(name: str, parameters: Mapping[str, Value]) -> tuple[Experiment, Sub
 
 @lru_cache(maxsize=16)
 def _make_subject(make: Callable[..., Subject], parameters: tuple[tuple[str, Value], ...]) -> Subject:
-    """Remembered, so that compiled code is compiled once."""
+    """Cached, so that compiled code is compiled once."""
     return make(device=_device(), **dict(parameters))
 
 
@@ -202,9 +202,9 @@ class Race:
     """Interleaved timings of variants."""
 
     times_us: Mapping[str, float]
-    """Median microseconds of a step by experiment: on the GPU without launches, or on the CPU."""
+    """Median microseconds of a step by experiment: GPU time without launches, or CPU time."""
     python_us: Mapping[str, float]
-    """Median microseconds of a step in a Python loop until the GPU is done: what a user waits for."""
+    """Median microseconds of a step in a Python loop until the GPU is done: the time that a user waits."""
     errors: Mapping[str, float]
     """Relative error of the result against the reference."""
 
@@ -223,15 +223,15 @@ class Race:
 
 
 def race(*experiments: str, **parameters: Value) -> Race:
-    """Time experiments in turns, after comparing each result with its reference.
+    """Time experiments interleaved, after comparing each result with its reference.
 
-    Raises what `profile` does, and `ArithmeticError` for a wrong answer, which is never timed.
+    Raises the errors of `profile`, and `ArithmeticError` for a wrong result, which is not timed.
     """
     return race_subjects({name: _choose(name, parameters)[1] for name in experiments})
 
 
 def race_subjects(subjects: dict[str, Subject]) -> Race:
-    """Time subjects by name in turns, as `race` does."""
+    """Time subjects interleaved by name, as `race` does."""
     from snippets.lab.capture.checking import relative_error
     from snippets.lab.capture.timing import time_interleaved
 
@@ -240,8 +240,8 @@ def race_subjects(subjects: dict[str, Subject]) -> Race:
         times_us = _cpu_us(subjects)
         return Race(times_us, times_us, errors)
     timings = time_interleaved(subjects, lambda name: None)
-    interleaved_us = {name: one.interleaved.median_us for name, one in timings.items()}
-    return Race(interleaved_us, {name: one.from_python.median_us for name, one in timings.items()}, errors)
+    interleaved_us = {name: timing.interleaved.median_us for name, timing in timings.items()}
+    return Race(interleaved_us, {name: timing.from_python.median_us for name, timing in timings.items()}, errors)
 
 
 def _cpu_us(subjects: Mapping[str, Subject]) -> dict[str, float]:
@@ -255,7 +255,7 @@ def _cpu_us(subjects: Mapping[str, Subject]) -> dict[str, float]:
 
 
 def _loop_us(step: Callable[..., Any], inputs: Sequence[Any], repeats: int) -> float:
-    for _ in range(2):  # the threads of another variant may still be spinning, and its own asleep
+    for _ in range(2):  # threads of another variant may still spin, and this variant's may sleep
         step(*inputs)
     begin = time.perf_counter_ns()
     for _ in range(repeats):
@@ -264,9 +264,9 @@ def _loop_us(step: Callable[..., Any], inputs: Sequence[Any], repeats: int) -> f
 
 
 def check(guess: object, measured: object, unit: str = "") -> Line:
-    """Report whether a guess is right. Never raises, whatever the guess.
+    """Report whether a guess is right. Raises nothing for any guess.
 
-    A count or a word must be equal; for a float, a number at most `CLOSE` times too high or too low is right.
+    A count or a word must be equal; a float is right if it is at most `CLOSE` times too high or too low.
     """
     answer = f"{_text(measured)} {unit}".strip()
     if guess is None:
@@ -288,7 +288,7 @@ def _verdict(guess: object, measured: object) -> str:
 
 
 def _comparable(value: object) -> object:
-    """A word without case, a list as a tuple."""
+    """Fold the case of a word and turn a list into a tuple."""
     if isinstance(value, str):
         return " ".join(value.split()).casefold()
     return tuple(map(_comparable, value)) if isinstance(value, list | tuple) else value

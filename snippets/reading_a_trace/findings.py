@@ -1,4 +1,4 @@
-"""What the page on reading a trace shows: numbers to look at first, and how a kernel came to run."""
+"""The tables of the page on reading a trace: the first numbers to check, and how a kernel is launched."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ FIRST_QUANTITIES = {
 
 
 def first_look(device: Device) -> Html:
-    """The numbers to look at first, for a step that waits for the CPU and for one that does not."""
+    """The first numbers to check, for a step that waits for the CPU and for one that does not."""
     return comparison_table(device, FIRST_STEPS, "A first look at three traces", quantities=FIRST_QUANTITIES)
 
 
 def journey(device: Device, experiment: str, caption: str = "") -> Html:
-    """How the first kernel of the middle step came to run: operators, call, kernel, and what ties them."""
+    """How the first kernel of the middle step was launched: operators, call, kernel, and the ids that link them."""
     run = device[experiment]
     require_kernels(run.trace)
     step = run.step

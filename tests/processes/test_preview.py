@@ -167,8 +167,12 @@ def test_a_mistake_on_a_page_is_one_traceback_with_page_and_line(
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('print(show("rmsnorm-check"', '1\nprint(show("rmsnorm-check"', ": 3 lines; at most 2: move the rest into"),
-        ('"rmsnorm-kernels"', '"kernels"', ': the id "kernels" has to begin with the name of its page: "rmsnorm-..."'),
+        (
+            'print(show("rmsnorm-check"',
+            '1\nprint(show("rmsnorm-check"',
+            ": 3 lines, but the limit is 2: move the rest into",
+        ),
+        ('"rmsnorm-kernels"', '"kernels"', ': the id "kernels" must begin with the name of its page: "rmsnorm-..."'),
         ("so time goes", "so 12 ms go", ": '12 ms' is typed by hand; use `#!fig ...`"),
         ("??? question", "!!! question", ': put this guess into a block ??? question "Guess: ..."'),
         ("    Eager PyTorch calls its", "Eager PyTorch calls its", ": below this guess, in the same block, give the"),

@@ -1,12 +1,12 @@
-"""What the chapter attention shows and claims, in the order of its page.
+"""The figures and claims of the chapter attention, in the order of its page.
 
-variants.py   the variants, and what the written-out ones launch
-backends.py   what PyTorch's own backends launch
-traffic.py    the bytes that each moves, and what a compiler finds
-speed.py      how full the GPU is, and how fast one shape
+variants.py   the variants, and the kernels of the written-out ones
+backends.py   the kernels of PyTorch's own backends
+traffic.py    the bytes that each variant moves, and the compiled step
+speed.py      occupancy, and times at one shape
 growing.py    longer sequences and wider heads
 steps.py      decoding, training, errors
-live.py       what is run while the page is built
+live.py       values computed while the page is built
 """
 
 from snippets.attention.findings import backends, growing, speed, steps, traffic, variants

@@ -1,4 +1,4 @@
-"""What PyTorch's own backends launch, and why math takes so much more than the naive forward."""
+"""The kernels of PyTorch's own backends, and why math takes so much more time than the naive forward."""
 
 import statistics
 from collections import defaultdict
@@ -27,13 +27,13 @@ PURPOSES = {
     **dict.fromkeys(("aten::masked_fill_", "aten::add_"), "applying the mask"),
     **dict.fromkeys(("aten::fill_", "aten::tril", "aten::where"), "building the mask"),
 }
-"""Operator that launches -> what for; within `aten::_safe_softmax`, all but softmax and casts are the `ROW_CHECK`."""
+"""Launching operator -> purpose; within `aten::_safe_softmax`, all but softmax and casts are the `ROW_CHECK`."""
 SCORES_DIMENSIONS = 4
-"""Batch, heads, queries, keys: as every operator gets the scores but a product, which folds the first two."""
+"""Batch, heads, queries, keys: the shape of the scores for every operator but a matmul, which folds the first two."""
 
 
 def purpose(activity: GpuActivity) -> str:
-    """What an activity of a written-out attention is there for. Raises `TraceError` for an operator unknown here."""
+    """The purpose of an activity of a written-out attention. Raises `TraceError` for an unknown operator."""
     op = activity.op
     if op is None or op.name not in {*PURPOSES, "aten::isneginf", "aten::all"}:
         raise TraceError(f"{op.name if op else 'no operator'} launched {activity.name}, which is no part of attention")
@@ -42,7 +42,7 @@ def purpose(activity: GpuActivity) -> str:
 
 
 def purposes(run: Run) -> Mapping[str, tuple[int, float]]:
-    """Purpose -> how many kernels and copies of a step serve it, and their time in microseconds, mean over steps."""
+    """Purpose -> number of kernels and memcpys of a step, and their time in microseconds, both means over steps."""
     times_us = map(statistics.fmean, durations_us(run.trace))
     by_purpose: dict[str, list[float]] = defaultdict(list)
     for activity, us in zip(run.step.activities, times_us, strict=True):
@@ -105,8 +105,8 @@ def product_types(device: Device) -> Figure:
     """The math backend's products get factors in float32, the naive forward's in bf16."""
 
     def types(step: Step) -> str:
-        kinds = {kind for op in step.ops if op.name == "aten::bmm" for kind in op.input_types[:2]}
-        return " and ".join(sorted(kind.removeprefix("c10::") for kind in kinds))
+        dtypes = {dtype for op in step.ops if op.name == "aten::bmm" for dtype in op.input_types[:2]}
+        return " and ".join(sorted(dtype.removeprefix("c10::") for dtype in dtypes))
 
     return per_variant(device, ("math", "naive"), types)
 
@@ -177,7 +177,7 @@ def small_percent(device: Device) -> Figure:
 
 
 def purposes_table(device: Device) -> Html:
-    """What the kernels of naive and math are there for: how many, and for how long."""
+    """The kernels of naive and math by purpose: number and time."""
     naive, math = purposes(device[NAIVE]), purposes(device[MATH])
     by_time = sorted(math, key=lambda name: -math[name][1])
     rows: list[Sequence[Cell]] = [[name, *_cells(naive.get(name)), *_cells(math.get(name))] for name in by_time]
@@ -205,7 +205,7 @@ def transposes(step: Step) -> int:
 
 
 def auto_picks(device: Device) -> Figure:
-    """The backend that PyTorch says it picks where none is named."""
+    """The backend that PyTorch picks by default."""
     picked = str(device["attention/auto"].data["picked"])
     return Figure({"cudnn": "cuDNN"}.get(picked, picked), origin="asked of PyTorch")
 
@@ -253,7 +253,7 @@ def picked_and_ran(device: Device) -> Figure:
 
 
 def launches_table(device: Device) -> Html:
-    """What each variant launches for one forward: a row each."""
+    """The kernels of one forward of each variant, one row each."""
     columns: Columns = {
         "longest kernel": lambda run: kernel_name_html(longest_kernel(run.step).name),
         "launched by": lambda run: code(launch_calls(run.step)),

@@ -17,18 +17,18 @@ from snippets.lab.recording.ceilings import LARGE_MATMUL
 from snippets.lab.recording.schema import Timing
 
 SWEPT = {heading: experiment.partition("/")[2] for heading, experiment in EIGHT.items()}
-"""As the page calls it -> name in the sweeps over lengths."""
+"""Name on the page -> name in the sweeps over lengths."""
 HEAD_DIMS = (64, 128)
 BF16_BYTES = 2
 FLASH = VARIANTS["flash"]
-"""Its session has the ceilings: what is measured as plain data has none of its own."""
+"""An experiment of the session that measured the ceilings: the sweeps over lengths have none of their own."""
 OUT_OF_MEMORY = re.compile(r"out of memory for ([\d.]+) ([KMGT])iB more at (\d+) tokens")
 BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """The sweep over lengths with heads of one size. Raises `LookupError` for what was not measured."""
+    """The sweep over lengths with heads of one size. Raises `LookupError` for an unmeasured value."""
 
     device: Device
     head_dim: int
@@ -40,7 +40,7 @@ class Lengths:
 
     @property
     def data(self) -> Mapping[int, Mapping[str, Any]]:
-        """What `lengths` returned for each number of tokens, the shortest first."""
+        """The result of `lengths` for each number of tokens, in ascending order."""
         data = self.device[self.id].data
         return {int(tokens): data[tokens] for tokens in sorted(data, key=int)}
 
@@ -50,11 +50,11 @@ class Lengths:
         return max(self.data)
 
     def variant(self, heading: str, tokens: int) -> Mapping[str, Any]:
-        """What one variant gave at a length."""
+        """The result of one variant at a length."""
         return dict(self.data[tokens]["variants"][SWEPT[heading]])
 
     def missing_bytes(self, heading: str, tokens: int) -> int | None:
-        """The bytes that a variant asked for when there were no more; None where it did not stop for that."""
+        """The bytes of the request for which a variant ran out of memory; None if it did not."""
         match = OUT_OF_MEMORY.fullmatch(self.variant(heading, tokens).get("stopped", ""))
         return round(float(match[1]) * BINARY[match[2]]) if match else None
 
@@ -83,7 +83,7 @@ class Lengths:
         return unpaired_ratio(self.time(heading, tokens), self.time(heading, tokens // 2))
 
     def point(self, heading: str, tokens: int) -> RooflinePoint:
-        """A variant at a length, with the least work that it can be: causal, so half the scores."""
+        """A variant at a length, with the minimum work of causal attention: half the scores."""
         step = find(FLASH)[0].at(head_dim=self.head_dim, tokens=tokens)
         assert step.work is not None
         work = step.work(**step.parameters)
@@ -95,7 +95,7 @@ class Lengths:
         return Figure(point.rate, "flop/s", point.quartiles, f"{self.id}, {heading}")
 
     def product_share(self, heading: str) -> Figure:
-        """FLOP/s at the longest length, in percent of a large product's."""
+        """FLOP/s at the longest length, in percent of a large matmul's."""
         rate, ceiling = self.rate(heading), self.device[FLASH].ceiling(LARGE_MATMUL)
         share, low, high = (100 * each / ceiling.rate for each in (rate.number, *rate.bounds))
         return Figure(share, "%", (low, high), f"{rate.origin}, of {LARGE_MATMUL}")
@@ -176,17 +176,17 @@ def wide_naive(device: Device) -> Figure:
 
 
 def first_out(device: Device) -> Figure:
-    """Which variant runs out of memory at the shortest length, the narrower head first."""
+    """The variant that runs out of memory at the shortest length; it checks the narrower head first."""
     narrow, wide = sweeps(device)
     for tokens in narrow.data:
         for lengths in (narrow, wide):
             if out := [heading for heading in SWEPT if lengths.missing_bytes(heading, tokens)]:
                 return Figure(out[0], origin=f"{lengths.id}, at {tokens:,} tokens")
-    raise LookupError("no way ran out of memory")
+    raise LookupError("no variant ran out of memory")
 
 
 def length_math_asked(device: Device) -> Figure:
-    """The bytes that math asked for at the longest length when there were no more, with the narrower head."""
+    """The bytes of the request for which math ran out of memory at the longest length, with the narrower head."""
     lengths = Lengths(device, 64)
     asked, variant = lengths.missing_bytes("math", lengths.longest), lengths.variant("math", lengths.longest)
     if asked is None:
@@ -223,7 +223,7 @@ def _time_cell(variant: Mapping[str, Any], best: float) -> str:
 
 
 def longest_table(device: Device) -> Html:
-    """What came of every variant at the longest length; the larger head dimension folded."""
+    """The result of every variant at the longest length; the larger head dimension folded."""
     narrow, wide = map(_at_longest, sweeps(device))
     return Html(narrow + details("With 128 numbers to a head", wide))
 
@@ -256,7 +256,7 @@ def climbing(device: Device) -> Html:
 
 
 def wide_heads(device: Device) -> Html:
-    """1024 tokens with 64 and with 128 numbers to a head: times, and how they compare."""
+    """1024 tokens with 64 and with 128 numbers to a head: times and their ratio."""
     rows = []
     for heading in SWEPT:
         narrow, wide = (lengths.time(heading, 1024).text for lengths in sweeps(device))

@@ -1,4 +1,4 @@
-"""What is run on the CPU while the page is built, and recorded nowhere: the same for all devices."""
+"""Values computed on the CPU while the page is built, without a recording: the same for all devices."""
 
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -14,7 +14,7 @@ CHAPTER = Path(__file__).parents[1]
 
 
 def all_masked(device: Device, keys: int) -> Html:
-    """The softmax of a row that is hidden wholly."""
+    """The softmax of a fully masked row."""
 
     def softmax_of_nothing() -> Sequence[str]:
         from snippets.attention.model import nothing_to_see
@@ -28,7 +28,7 @@ def all_masked(device: Device, keys: int) -> Html:
 
 
 def alignments(device: Device) -> Html:
-    """Whether a single query sees all keys, by `is_causal` and by what is meant."""
+    """Whether a single query sees all keys, with `is_causal` and with the intended mask."""
 
     def answers() -> Sequence[str]:
         from snippets.attention.model import aligned_lower_right, aligned_top_left, reference
@@ -51,5 +51,5 @@ def alignments(device: Device) -> Html:
 
 
 def _computed(name: str, make: Callable[[], Sequence[str]], *files: Path) -> list[str]:
-    """Lines made with torch, whose import takes seconds: made once for its version and these files."""
+    """Lines computed with torch, cached by its version and these files, because importing torch takes seconds."""
     return cached((name, version("torch"), code_key(*files)), lambda: "\n".join(make())).splitlines()

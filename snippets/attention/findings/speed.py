@@ -1,4 +1,4 @@
-"""How full the GPU is and how fast each variant is at one shape, and what it costs CPU and memory."""
+"""Occupancy, and the GPU time, CPU time and memory of each variant at one shape."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ NAIVE, FLASH, CUDNN = VARIANTS["naive"], VARIANTS["flash"], VARIANTS["cuDNN"]
 
 
 def only_kernel(step: Step) -> GpuActivity:
-    """The kernel of a step that has one. Raises `TraceError` for any other."""
+    """The only kernel of a step. Raises `TraceError` if the step has none or several."""
     if len(step.kernels) != 1:
         raise TraceError(f"{step.name} has {len(step.kernels)} kernels instead of one")
     return step.kernels[0]
@@ -30,7 +30,7 @@ def occupancy(run: Run) -> Figure:
 
 
 def arithmetic(step: Step, properties: Mapping[str, int]) -> str:
-    """Registers of a thread times threads of a block, and how many such blocks one stock of registers holds."""
+    """Registers of a thread times threads of a block, and the number of such blocks that the registers allow."""
     registers, _, threads = footprint = footprint_of(only_kernel(step))
     fit = fits_by(footprint, stocks_of(properties))["registers"]
     return f"{registers} x {threads} = {registers * threads:,}, {fit} of them fit"
@@ -111,7 +111,7 @@ def fullest_and_slowest(device: Device) -> Figure:
 
 
 def footprints(device: Device) -> Html:
-    """What one block of a kernel takes, how many fit, and the occupancy: computed, and the profiler's estimate."""
+    """The resources of a kernel's block, how many blocks fit, and the occupancy: computed and by the profiler."""
     rows: list[Sequence[Cell]] = []
     for heading in ("naive", "math", *ONE_KERNEL):
         run, has_one = device[VARIANTS[heading]], heading in ONE_KERNEL
@@ -128,7 +128,7 @@ def footprints(device: Device) -> Html:
 
 
 def default_shared(device: Device) -> Figure:
-    """Shared memory of a block that does not ask for more."""
+    """The default limit of a block's shared memory."""
     properties = device[CUDNN].trace.device_properties
     return Figure(int(properties["sharedMemPerBlock"]), "bytes", origin="device properties in the trace")
 
@@ -150,7 +150,7 @@ def fastest_first(device: Device, variants: Mapping[str, str], kind: str = "inte
 
 
 def over_a100(run: Run) -> Figure:
-    """How many times as fast as the series' A100."""
+    """The time of the series' A100 over this GPU's."""
     ratio = SERIES_GPU_US[run.recording.experiment] / run.timing().median_us
     return Figure(ratio, "x", origin="the series' time over ours")
 
@@ -215,7 +215,7 @@ def series_cell(run: Run, times_us: Mapping[str, float]) -> Cell:
 
 
 def gpu_times(device: Device) -> Html:
-    """Each variant's forward on the GPU beside the series' A100, and the memory that it needs meanwhile."""
+    """Each variant's forward on the GPU beside the series' A100, and its peak memory."""
     columns: Columns = {
         "series, A100": lambda run: series_cell(run, SERIES_GPU_US),
         "warm": "interleaved_us",
@@ -229,7 +229,7 @@ def gpu_times(device: Device) -> Html:
 
 
 def cpu_times(device: Device) -> Html:
-    """For how long a forward keeps the CPU busy: under the profiler, as the series has it, and without."""
+    """The CPU time of a forward: under the profiler, as in the series, and without it."""
     columns: Columns = {
         "series, profiled": lambda run: series_cell(run, SERIES_CPU_US),
         "profiled": "cpu_us",

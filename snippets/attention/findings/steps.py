@@ -1,4 +1,4 @@
-"""Other steps than one forward: decoding, forward and backward. And the errors of all against float64."""
+"""Steps other than one forward: decoding, forward and backward. And all errors against float64."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.queries import kernel_names, kernel_time_us, longest_kernel, op_name
 
 DECODE = {heading: name.replace("/", "/decode_") for heading, name in EIGHT.items() if heading != "in place"}
-"""Without a mask there is nothing to mask in place."""
+"""Decoding has no mask, so it has no variant in place."""
 CUDNN = DECODE["cuDNN"]
 
 
@@ -79,7 +79,7 @@ def compiled_is_cudnn(device: Device) -> Figure:
 
 
 def decode_table(device: Device) -> Html:
-    """One query for each head, seven ways: time, share of a copy's rate, and how the longest kernel is cut."""
+    """One query for each head, seven ways: time, share of a copy's rate, and the longest kernel's blocks."""
     columns: Columns = {
         "kernels": "kernels_per_step",
         "GPU, warm": "interleaved_us",
@@ -95,17 +95,17 @@ TRAINING = {heading: experiment.replace("/", "/training_") for heading, experime
 
 
 def is_backward(activity: GpuActivity) -> bool:
-    """Whether autograd launched it."""
+    """Whether autograd launched the activity."""
     return activity.op is not None and any(op.name.startswith("autograd::") for op in activity.op.chain)
 
 
 def layout_copies(step: Step) -> tuple[GpuActivity, ...]:
-    """Kernels that only write a tensor in another layout, for the backward pass."""
+    """Kernels of the backward pass that only change a tensor's layout."""
     return tuple(kernel for kernel in step.kernels if is_backward(kernel) and op_name(kernel) == "aten::copy_")
 
 
 def copies_percent(step: Step) -> float:
-    """Share of the time of a step's kernels that goes into `layout_copies`."""
+    """Share of `layout_copies` in the time of a step's kernels."""
     return 100 * kernel_time_us(layout_copies(step)) / kernel_time_us(step.activities)
 
 
@@ -182,7 +182,7 @@ def training_table(device: Device) -> Html:
 
 
 def training_times(device: Device) -> Html:
-    """GPU time of a training step by kernel, where scores stay off memory."""
+    """GPU time of a training step by kernel, for variants that do not write the scores to memory."""
     variants = {heading: TRAINING[heading] for heading in ("cuDNN", "Flex", "flash", "efficient")}
     return kernel_bars(device, variants, "Where the GPU's time goes in forward and backward")
 
@@ -241,7 +241,7 @@ def wide_errors(device: Device) -> Html:
 
 
 def hub(device: Device) -> Html:
-    """The Hub's flash-attention beside PyTorch's, interleaved; where it could not be had, why."""
+    """The Hub's flash-attention beside PyTorch's, interleaved; if it was not available, the cause."""
     data = device["attention/hub_flash"].data
     if "missing" in data:
         return Html(f"<p>Not measured here: {escape(str(data['missing']))}.</p>")

@@ -1,4 +1,4 @@
-"""What one kernel saves: the bytes that each variant moves. And whether a compiler finds attention by itself."""
+"""The bytes that each variant moves, so what one kernel saves. And whether a compiler finds attention by itself."""
 
 import math
 from collections import Counter
@@ -21,13 +21,13 @@ NAIVE, COMPILED = VARIANTS["naive"], VARIANTS["compiled"]
 ELEMENT_BYTES = {"bool": 1, "c10::BFloat16": 2, "float": 4}
 BF16_BYTES = ELEMENT_BYTES["c10::BFloat16"]
 LONG = 4096
-"""The sequence length of which the series counts the scores."""
+"""The sequence length for which the series counts the scores."""
 
 
 def attention_bytes(step: Step) -> dict[int, tuple[int, int]]:
-    """What a trace does not tell by itself: no FLOPs, and the least bytes, by index in the step.
+    """Work that a trace lacks, by index in the step: no FLOPs, and the minimum bytes.
 
-    Of operators that only attention needs here: each input read once, each result written once.
+    For operators that only this chapter has: each input is read once and each result written once.
     """
     known = {}
     for index, activity in enumerate(step.activities):
@@ -38,7 +38,7 @@ def attention_bytes(step: Step) -> dict[int, tuple[int, int]]:
 
 
 def _least_bytes(op: CpuOp) -> int | None:
-    """Bytes that an operator has to move; None for one that is not known here."""
+    """Bytes that an operator must move; None for an unknown operator."""
     elements = [math.prod(shape) if shape else 0 for shape in op.input_shapes]
     inputs = [
         count * ELEMENT_BYTES.get(kind, 0) if count else 0 for count, kind in zip(elements, op.input_types, strict=True)
@@ -62,40 +62,40 @@ def _least_bytes(op: CpuOp) -> int | None:
 
 
 def known_work(step: Step) -> tuple[ActivityWork, ...]:
-    """The work of each activity of a step. Raises `TraceError` where one's is not known."""
+    """The work of each activity of a step. Raises `TraceError` if any is unknown."""
     works = step_work(step, attention_bytes)
     for work, activity in zip(works, step.activities, strict=True):
         if work is None:
-            raise TraceError(f"{step.name} does not tell the work of {activity.name}; make record CHAPTER=attention")
+            raise TraceError(f"{step.name} lacks the work of {activity.name}; make record CHAPTER=attention")
     return tuple(work for work in works if work)
 
 
 def moved_bytes(step: Step) -> int:
-    """Bytes that the kernels, copies and fills of a step have to move, each on its own."""
+    """Sum of the bytes that each kernel, memcpy and memset of a step must move."""
     return sum(work.bytes for work in known_work(step))
 
 
 def score_bytes(step: Step) -> int:
-    """Bytes of the scores of all heads. Raises `TraceError` for a step that never writes them."""
+    """Bytes of the scores of all heads. Raises `TraceError` if the step does not write them."""
     for op in step.ops:
         if op.name == "aten::_softmax":
             return math.prod(op.input_shapes[0]) * ELEMENT_BYTES[op.input_types[0]]
-    raise TraceError(f"{step.name} has no softmax of its own")
+    raise TraceError(f"{step.name} has no separate softmax")
 
 
 def least_bytes(device: Device) -> Figure:
-    """The bytes that one forward has to move at least."""
+    """The minimum bytes of one forward."""
     return Figure(device[NAIVE].point.bytes, "bytes", origin="the shapes: q, k, v and the result once each")
 
 
 def over_least(run: Run) -> Figure:
-    """The bytes that a variant moves over the least, both by the shapes."""
-    moved, least = run.per_step(moved_bytes, "bytes"), least_bytes(run.device)
-    return Figure(moved.number / least.number, "x", origin=moved.origin, conclusive=moved.spread is None)
+    """The bytes that a variant moves over the minimum, both computed from the shapes."""
+    moved, minimum = run.per_step(moved_bytes, "bytes"), least_bytes(run.device)
+    return Figure(moved.number / minimum.number, "x", origin=moved.origin, conclusive=moved.spread is None)
 
 
 def copy_percent(run: Run) -> Figure:
-    """How long a plain copy takes for the bytes that a variant moves, in percent of the variant's own time."""
+    """The time of a plain copy of the bytes that a variant moves, in percent of the variant's time."""
     copy_us = run.per_step(moved_bytes, "bytes").number / run.ceiling(COPY).rate * 1e6
     timing = run.timing()
     share, low, high = (100 * copy_us / us for us in (timing.median_us, timing.q3_us, timing.q1_us))
@@ -105,7 +105,7 @@ def copy_percent(run: Run) -> Figure:
 @claim("A12", equals(LONG * LONG), source=Source("Part 3", "16.8 million"))
 def scores_of_a_head(device: Device) -> Figure:
     """At 4096 tokens the scores of one head have 16.8 million elements."""
-    # By the memory that the naive forward took: at its peak it holds the scores, the weights and the result.
+    # From the peak memory of the naive forward, which then holds the scores, the weights and the result.
     lengths, sizes = device["attention/lengths_64"].data, device[NAIVE].point.parameters
     naive = lengths.get(str(LONG), {}).get("variants", {}).get("naive", {})
     if "peak_bytes" not in naive:
@@ -135,7 +135,7 @@ def one_kernel_copy_percent(device: Device) -> Figure:
 
 
 def bytes_by_operator(device: Device) -> Html:
-    """The bytes that each variant has to move, by the operators that move them."""
+    """The bytes that each variant must move, by operator."""
     variants = {}
     for name in ("naive", "in place", "math", "compiled", "flash"):
         step = device[VARIANTS[name]].step
@@ -155,7 +155,7 @@ def _part(name: str) -> str:
 
 
 def rooflines(device: Device) -> Html:
-    """Six variants below this GPU's roofs: the useful FLOPs over the bytes that its own kernels move."""
+    """Six variants below this GPU's roofs: the useful FLOPs over the bytes that each variant's kernels move."""
     names = ("math", "naive", "compiled", "efficient", "flash", "cuDNN")
     runs = {name: device[VARIANTS[name]] for name in names}
     points = {
@@ -182,7 +182,7 @@ def compiled_operations(device: Device) -> Figure:
 
 
 def are_two_in_both(figure: Figure) -> bool:
-    """Whether naive and compiled have two kernels, the same."""
+    """Whether naive and compiled have the same two kernels."""
     naive, compiled = str(figure.value).removeprefix("naive ").split("; compiled ")
     return naive == compiled and naive.count(", ") == 1
 
@@ -230,7 +230,7 @@ def flex_kernel(device: Device) -> Figure:
 
 
 def compiled_diff(device: Device) -> Html:
-    """What compiling changes in a naive step, kernel by kernel."""
+    """The kernels of a naive step that compiling changes."""
     variants, caption = {"naive": NAIVE, "compiled": COMPILED}, "From the naive forward to the compiled one"
     return diff_table(device, variants, caption, work=(attention_bytes, attention_bytes))
 

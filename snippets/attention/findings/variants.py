@@ -1,4 +1,4 @@
-"""The variants of the chapter, and what the written-out ones launch: as they are, and with the mask in place."""
+"""The variants of the chapter, and the kernels of the written-out ones: plain, and with the mask in place."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -22,11 +22,11 @@ VARIANTS = {
     "compiled": "attention/compiled",
     "Flex": "attention/flex",
 }
-"""Every variant of one forward, as the page calls it -> experiment."""
+"""Every variant of one forward: name on the page -> experiment."""
 EIGHT = {heading: experiment for heading, experiment in VARIANTS.items() if heading != "auto"}
-"""Without `auto`, which runs one of the others."""
+"""All variants but `auto`, which runs one of the others."""
 ONE_KERNEL = ("efficient", "flash", "cuDNN", "Flex")
-"""The variants that never write the scores to memory."""
+"""The variants that do not write the scores to memory."""
 NAIVE, IN_PLACE = VARIANTS["naive"], VARIANTS["in place"]
 OPERATIONS = {
     "aten::bmm": "product",
@@ -35,16 +35,16 @@ OPERATIONS = {
     "aten::masked_fill_": "masking",
     "aten::_softmax": "softmax",
 }
-"""Operator that launches -> what it does in the formula of attention."""
+"""Launching operator -> its part in the formula of attention."""
 
 
 def kernels_and_copies(step: Step) -> tuple[GpuActivity, ...]:
-    """The activities of a step without its fills."""
+    """The activities of a step without its memsets."""
     return tuple(activity for activity in step.activities if activity.kind != "memset")
 
 
 def first_of(step: Step, operator: str) -> GpuActivity:
-    """The first kernel or copy that an operator launched. Raises `TraceError` without one."""
+    """The first kernel or memcpy that an operator launched. Raises `TraceError` if there is none."""
     for activity in kernels_and_copies(step):
         if op_name(activity) == operator:
             return activity
@@ -52,30 +52,30 @@ def first_of(step: Step, operator: str) -> GpuActivity:
 
 
 def first_us(run: Run, operator: str) -> Figure:
-    """Time of the first kernel or copy of an operator."""
+    """Time of the first kernel or memcpy of an operator."""
     return run.per_step(lambda step: first_of(step, operator).duration_us, "us")
 
 
 def count_and_names(step: Step) -> str:
-    """How many kernels a step runs and their names, without what stands in parentheses or angle brackets."""
+    """The number of a step's kernels and their names, without text in parentheses or angle brackets."""
     names = ", ".join(re.split(r"[(<]", kernel.name)[0].removeprefix("void ") for kernel in step.kernels)
     return f"{len(step.kernels)} kernel{'s' * (len(step.kernels) != 1)}: {names}"
 
 
 def longest_kernel(step: Step) -> GpuActivity:
-    """The kernel of a step that takes longest. Raises `TraceError` for a step without kernels."""
+    """The longest kernel of a step. Raises `TraceError` for a step without kernels."""
     if not step.kernels:
         raise TraceError(f"{step.name} has no kernel; make record CHAPTER=attention")
     return max(step.kernels, key=lambda kernel: kernel.duration_us)
 
 
 def per_variant(device: Device, headings: Iterable[str], of: Callable[[Step], int | str]) -> Figure:
-    """What the steps of several variants show, as `math X; naive Y`."""
+    """A value of the steps of several variants, as `math X; naive Y`."""
     return listed({heading: device[VARIANTS[heading]].per_step(of) for heading in headings}, "; ")
 
 
 def operations(step: Step) -> str:
-    """What the kernels and copies of a step do, in order; an operator that is not in `OPERATIONS` by its name."""
+    """The operations of a step's kernels and memcpys, in order; an operator outside `OPERATIONS` by its name."""
     names = map(op_name, kernels_and_copies(step))
     return ", ".join(OPERATIONS.get(name, name) for name in names)
 

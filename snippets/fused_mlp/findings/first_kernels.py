@@ -1,4 +1,4 @@
-"""Kernels of our own beside others': a pointwise one, a Linear with its activation, and two matmuls in one."""
+"""Our kernels beside others': a pointwise kernel, a Linear with its activation, and two matmuls in one kernel."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ POINTWISE = {
 
 
 def warm_and_cold(upper: Run, lower: Run) -> tuple[Figure, Figure]:
-    """How many times the time of `lower` fits into that of `upper`, interleaved and with a cold cache."""
+    """The time of `upper` over that of `lower`, interleaved and with a cold cache."""
     return paired_ratio(upper, lower), paired_ratio(upper, lower, "cold")
 
 
@@ -62,7 +62,7 @@ def error_over_compiled(device: Device) -> Figure:
 
 
 def pointwise_compared(device: Device) -> Html:
-    """Five ways to read two tensors and write one, or as many bytes: times, rate, and what a thread costs."""
+    """Five ways to read two tensors and write one, or as many bytes: times, rate, and the resources of a thread."""
     runs = [device[experiment] for experiment in POINTWISE.values()]
     copied = device[POINTWISE["copy"]]
     rows: list[Sequence[Cell]] = [
@@ -91,7 +91,7 @@ def thread_costs(run: Run) -> list[tuple[str, str, str]]:
 
 
 LINEAR = {"ours": "fused", "cuBLAS's epilogue": "addmm", "eager": "eager", "compiled": "compiled"}
-"""Heading -> what the name of its experiment ends in."""
+"""Heading -> suffix of its experiment's name."""
 FEW, MANY = 64, 8192
 """Rows of the Linear's input."""
 
@@ -107,7 +107,7 @@ def over_addmm(device: Device, rows: int, kind: str = "interleaved") -> Figure:
 
 
 def over_addmm_in_trace(device: Device, rows: int) -> Figure:
-    """Our kernel's time in the trace over that of cuBLAS's, from the extremes of their steps."""
+    """Our kernel's time in the trace over that of cuBLAS's; the spread comes from the extremes of their steps."""
     return unpaired_ratio(*(quantity(linear(device, rows, name), "kernel_time_us") for name in ("fused", "addmm")))
 
 
@@ -195,7 +195,7 @@ def linear_compared(device: Device, rows: int) -> Html:
 
 
 def linear_diff(device: Device) -> Html:
-    """What the fused Linear changes in a step of many rows."""
+    """The kernels that the fused Linear changes in a step of many rows."""
     variants = {"eager": f"fused_mlp/linear_{MANY}_eager", "ours": f"fused_mlp/linear_{MANY}_fused"}
     return diff_table(device, variants, "From the eager Linear and GELU to one kernel")
 
@@ -206,11 +206,11 @@ HALVES = {
     "stacked": "fused_mlp/gate_up_stacked",
     "ping-pong": "fused_mlp/gate_up_fused",
 }
-"""Ways to compute the hidden tensor; the bare product stops before the activation."""
+"""Ways to compute the hidden tensor; the bare matmul stops before the activation."""
 
 
 def over_bare(device: Device, name: str) -> Figure:
-    """The time of one way over that of the bare product."""
+    """The time of one variant over that of the bare matmul."""
     return paired_ratio(device[HALVES[name]], device[HALVES["bare product"]])
 
 

@@ -1,4 +1,4 @@
-"""What each idea is worth and what tuning chooses; the whole forward beside all that a user could pick, and QuACK's."""
+"""The gain of each idea and the choices of tuning; the whole forward beside a user's alternatives and QuACK's."""
 
 from collections.abc import Mapping, Sequence
 
@@ -26,21 +26,21 @@ STEPS = {
         "cuBLAS down": "the second product by cuBLAS",
     },
 }
-"""Part of `steps` -> variant -> in words; what the others are compared with stands first."""
+"""Part of `steps` -> variant -> its name on the page; the baseline comes first."""
 SERIES = "8192x768x3072"
-"""The series' shape, as `chosen` calls it."""
+"""The series' shape, as named in `chosen`."""
 
 
 def probe_time(run: Run, part: str, variant: str) -> Figure:
-    """Median and quartiles that a probe returned. Raises `NotRecorded` where the machine lacked a package it needs."""
+    """Median and quartiles that a probe returned. Raises `NotRecorded` if the machine lacked a required package."""
     if "missing" in run.data:
-        raise NotRecorded(f"{run.id} was recorded without what it compares with: {run.data['missing']}")
+        raise NotRecorded(f"{run.id} was recorded without a package that it compares with: {run.data['missing']}")
     low, median, high = probed(run, part, variant)
     return Figure(median, "us", (low, high), f"{run.id}, {part}: {variant}")
 
 
 def probe_ratio(run: Run, part: str, upper: str, lower: str) -> Figure:
-    """Median over median of what a probe timed in turns, and the widest that the quartiles allow."""
+    """Ratio of two medians that a probe timed interleaved; the spread is the widest that the quartiles allow."""
     return unpaired_ratio(probe_time(run, part, upper), probe_time(run, part, lower))
 
 
@@ -96,7 +96,7 @@ def cublas_over_ours(device: Device) -> Figure:
 
 
 def steps_table(device: Device) -> Html:
-    """The same work with one idea left out each time, in turns."""
+    """The same work, each variant without one idea, timed interleaved."""
     first_half = _changed(device, "gate_up", "From x to the hidden tensor, with one idea changed")
     return Html(first_half + _changed(device, "forward", "The whole forward: what follows the first product"))
 
@@ -163,9 +163,9 @@ def forward_over_liger(device: Device) -> Figure:
 
 
 def over_quack(device: Device, part: str) -> Figure:
-    """Ours over QuACK's, from the pairs of their turns."""
+    """Our time over QuACK's, from their interleaved pairs."""
     run = device["fused_mlp/quack"]
-    probe_time(run, part, "quack")  # raises where QuACK was not installed
+    probe_time(run, part, "quack")  # raises if QuACK was not installed
     low, middle, high = run.data[f"{part}_ratio"]
     return Figure(middle, "x", (low, high), f"{run.id}, {part}: fused over quack, interleaved")
 
@@ -219,14 +219,14 @@ def cpu_over_gpu(device: Device) -> Figure:
 
 
 def second_product(device: Device) -> Figure:
-    """Whose kernel does the second matmul in our forward; one that an operator of PyTorch launched is cuBLAS's."""
+    """The library of the second matmul's kernel in our forward: cuBLAS if an operator of PyTorch launched it."""
     return device[FORWARDS["ours"]].per_step(
         lambda step: "cuBLAS's" if op_name(step.kernels[-1]) == "aten::mm" else "ours"
     )
 
 
 def saved_memory_bytes(device: Device) -> Figure:
-    """How much less memory our forward needs at its peak than eager's."""
+    """Peak memory of eager's forward minus that of ours."""
     return point_difference(device[FORWARDS["eager"]], device[FORWARDS["ours"]], "peak_memory_bytes")
 
 
@@ -270,7 +270,7 @@ def forwards(device: Device) -> Html:
 
 
 def beside_quack(device: Device) -> Html:
-    """Ours beside QuACK, in turns, in a session of their own."""
+    """Our forward beside QuACK's, interleaved, in a separate session."""
     run = device["fused_mlp/quack"]
     version = run.data.get("version", "")
     headings = {"quack": f"QuACK {version}", "fused": "ours", "bare": "cuBLAS, bare product", "eager": "eager"}

@@ -1,4 +1,4 @@
-"""In use: errors against float64, training, the package, and the exercises."""
+"""The forward in use: errors against float64, training, the package, and the exercises."""
 
 from collections.abc import Mapping
 
@@ -79,7 +79,7 @@ SAVING, RECOMPUTING = TRAINING["ours, saving"], TRAINING["ours, recomputing"]
 
 
 def zero_fills(step: Step) -> int:
-    """How many kernels only write zeros."""
+    """The number of kernels that only write zeros."""
     return sum(op_name(kernel) in ("aten::fill_", "aten::zero_") for kernel in step.kernels)
 
 
@@ -165,7 +165,7 @@ def training_kernels(device: Device) -> Html:
 def same_kernels(device: Device) -> Figure:
     """The plain module with the package's forward begins with our own module's kernel, and runs as many."""
     ours, packaged = (device[f"fused_mlp/{name}"].per_step(kernel_names) for name in ("fused", "kernelized"))
-    # which kernel does the second matmul is each tuning's own choice
+    # each tuning chooses the kernel of the second matmul
     firsts = [(names[0], len(names)) for names in (str(figure.value).split(", ") for figure in (ours, packaged))]
     return derived(firsts[0] == firsts[1], ours, packaged, display=f"{packaged.value}, ours {ours.value}")
 
@@ -195,13 +195,13 @@ def erf_over_tanh(device: Device) -> Figure:
 
 
 def packaged_kernels(device: Device) -> Html:
-    """The GPU work of one forward whose module came out of the package."""
+    """The GPU work of one forward of the packaged module."""
     caption = "One forward of the plain module with the package's forward, on the GPU"
     return kernel_table(device, "fused_mlp/kernelized", caption)
 
 
 def handed_over(device: Device) -> Html:
-    """The gated kernel when a consumer hands over with the last block of its tile, and with the block before it."""
+    """The gated kernel: a consumer hands over with the last block of its tile, or with the block before it."""
     variants = {"with the last block": "hand over at the end", "with the block before it": "hand over early"}
     return _steps(device, "gate_up", variants, "When the other consumer may begin")
 

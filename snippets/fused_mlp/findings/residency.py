@@ -1,4 +1,4 @@
-"""Who works when in the kernels; what they take of a multiprocessor, how many programs fit, and how tiles divide."""
+"""The schedule of the kernels' warps; their use of a multiprocessor, the programs that fit, and the tiles."""
 
 import math
 import statistics
@@ -33,10 +33,10 @@ FOOTPRINTS = {
 }
 """Kernel -> the experiment whose trace shows it."""
 TILES = {"gate_up_kernel": (128, 128), "pingpong_kernel": (128, 64)}
-"""Rows and columns of the hidden tensor that a program computes at a time."""
+"""Rows and columns of the hidden tensor that a program computes in one tile."""
 DOWN_TILE = (128, 128)
 ROLE_REGISTERS = (240, 240, 24)
-"""Of a thread of consumer 0, of consumer 1, and of the producer."""
+"""For a thread of consumer 0, of consumer 1, and of the producer."""
 LIMITS = ("registers", "threads", "shared memory")
 
 
@@ -50,7 +50,7 @@ class Bar(NamedTuple):
 
 
 def turns(_: Device) -> Html:
-    """The picture; of every device the same."""
+    """The picture of the schedule, the same for every device."""
     drawing = draw(
         _HEIGHT,
         _paint,
@@ -84,7 +84,7 @@ def _lanes() -> list[tuple[str, list[Bar]]]:
 
 
 def _with_finish(multiplied: list[Bar]) -> list[Bar]:
-    """Each tile multiplied, then finished by the same warps."""
+    """The schedule of warps that multiply each tile and then finish it."""
     return [part for bar in multiplied for part in (bar, Bar(bar.left + bar.width, _FINISH, FINISHES, bar.tile))]
 
 
@@ -115,13 +115,13 @@ def _draw_bar(axes: "Axes", left: float, top: float, width: float, kind: int, te
 
 
 def compiled(device: Device, kernel: str) -> Footprint:
-    """What a kernel takes as it was compiled."""
+    """The resources of a compiled kernel."""
     data = device["fused_mlp/resources"].data[kernel]
     return Footprint(data["registers"], data["shared_bytes"], WARP * data["warps"])
 
 
 def programs_by(device: Device, kernel: str) -> dict[str, int]:
-    """How many programs of a kernel fit on a multiprocessor at a time, by each of its stocks."""
+    """The number of a kernel's programs that fit on a multiprocessor at once, by each of its resources."""
     return fits_by(compiled(device, kernel), stocks(device))
 
 
@@ -151,7 +151,7 @@ def tiles_of(rows: int, columns: int, tile: tuple[int, int]) -> int:
 
 
 def rounds(tiles: int, programs: int) -> tuple[int, int]:
-    """Rounds in which so many programs compute so many tiles, and how many work in the last one."""
+    """The rounds in which the programs compute all tiles, and the number of programs in the last round."""
     full, rest = divmod(tiles, programs)
     return (full, programs) if not rest else (full + 1, rest)
 
@@ -238,7 +238,7 @@ def rounds_of_forward(device: Device) -> Figure:
 
 
 def round_us(device: Device) -> Figure:
-    """How long one tile of the hidden tensor takes a multiprocessor on average."""
+    """The mean time of a multiprocessor for one tile of the hidden tensor."""
     run = device["fused_mlp/gate_up_fused"]
     timing = run.timing()
     number, _ = rounds(hidden_tiles(device, "pingpong_kernel"), run.environment.multiprocessors)
@@ -247,7 +247,7 @@ def round_us(device: Device) -> Figure:
 
 
 def residency(device: Device) -> Html:
-    """What the three kernels take of a multiprocessor, what fits, and how their tiles divide among programs."""
+    """The three kernels' use of a multiprocessor, the programs that fit, and their share of the tiles."""
     footprints = [compiled(device, kernel) for kernel in FOOTPRINTS]
     activities = [launched(device, kernel) for kernel in FOOTPRINTS]
     counts = [programs_by(device, kernel) for kernel in FOOTPRINTS]

@@ -1,4 +1,4 @@
-"""Other shapes: where ours wins and loses, on the GPU and from Python, and what a new shape costs."""
+"""Other shapes: where our kernels win and lose, on the GPU and from Python, and the cost of a new shape."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,16 +20,16 @@ PEERS = {
     "Liger": "liger",
     "ours": "fused",
 }
-"""Heading of a column -> what its experiments end in."""
+"""Heading of a column -> suffix of its experiments' names."""
 OTHERS = tuple(name for name in PEERS.values() if name != "fused")
 DTYPES = ("bfloat16", "float16")
 TALL_AND_THIN, ONE_TOKEN = (65536, 256, 1024), (1, 4096, 14336)
 FEW_TOKENS = (1, 16, 128)
 ROOFLINE_TOKENS = (1, 16, 128, 1024, 16384)
 WIDE = (4096, 14336)
-"""dim and hidden of the block that has rows from one token to many."""
+"""dim and hidden of the block whose rows go from one token to many."""
 NEAR = 1.02
-"""Within 2 % of the fastest counts as won: that much one and the same kernel differs between two runs."""
+"""Within 2 % of the fastest counts as won: the same kernel differs by that much between two runs."""
 TWO_THIRDS = 200 / 3
 
 Shape = tuple[int, int, int]
@@ -58,7 +58,7 @@ def medians_us(device: Device, dtype: str, shape: Shape, kind: str = "interleave
 
 
 def over_fastest_other(device: Device, dtype: str, shape: Shape, kind: str = "interleaved") -> Figure:
-    """How long ours takes in a row, as a multiple of the fastest other's time."""
+    """Our time in a row over that of the fastest other variant."""
     medians = medians_us(device, dtype, shape, kind)
     return over(device, dtype, min(OTHERS, key=medians.__getitem__), shape, kind)
 
@@ -79,7 +79,7 @@ def rows_won(device: Device, dtype: str = "bfloat16") -> Figure:
 
 
 def share_won(device: Device, *dtypes: str) -> Figure:
-    """The same in percent of the rows."""
+    """`rows_won` in percent of the rows."""
     rows = sum(len(shapes_in(device, dtype)) for dtype in dtypes)
     won = sum(int(rows_won(device, dtype).value) for dtype in dtypes)
     return Figure(100 * won / rows, "%", origin="medians, interleaved", display=f"{won} of {rows}")
@@ -140,20 +140,20 @@ def cpu_over_eager(device: Device) -> Figure:
 
 
 def rows_lost(device: Device, dtype: str) -> Figure:
-    """The rows that ours loses."""
+    """The rows in which ours loses."""
     return Figure(", ".join(map(shape_name, lost(device, dtype))) or "none", origin=f"medians in {dtype}, interleaved")
 
 
 def shape_table(device: Device, kind: str) -> Html:
     """Medians of one kind of timing in every row, ours over the fastest other, the fastest in bold; float16 folded.
 
-    From Python also for how long each of our calls keeps the CPU busy.
+    For `from_python`, also the CPU time of each of our calls.
     """
     return both_types(lambda dtype: _times(device, dtype, kind))
 
 
 def both_types(table_of: Callable[[str], Html]) -> Html:
-    """A table in bfloat16, with the one in float16 folded below it."""
+    """The table in bfloat16, with the float16 table folded below it."""
     first, second = map(table_of, DTYPES)
     return Html(first + details("The same in float16", second))
 
@@ -166,7 +166,7 @@ def _times(device: Device, dtype: str, kind: str) -> Html:
         best = min(medians, key=medians.__getitem__)
         ours, *others = (bold(format_value(medians[name], "us"), name == best) for name in ("fused", *OTHERS))
         ratio = over_fastest_other(device, dtype, shape, kind)
-        precise = replace(ratio, display=f"{ratio.value:.3f}x")  # 2 % decide who has won
+        precise = replace(ratio, display=f"{ratio.value:.3f}x")  # 2 % decide the winner
         enqueue = [row_run(device, dtype, "fused", shape).time("enqueue").text] if is_python else []
         rows.append([shape_name(shape), ours, figure_cell(precise), *others, *enqueue])
     headings = [heading for heading, name in PEERS.items() if name in OTHERS]
@@ -186,7 +186,7 @@ def shape_roofline(device: Device) -> Html:
 
 
 LONG = 20
-"""A first call that takes so many times as long as the second has made something."""
+"""A first call that takes at least this many times as long as the second has compiled or tuned."""
 
 
 def pauses(device: Device, variant: str) -> list[int]:

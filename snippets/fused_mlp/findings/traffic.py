@@ -1,4 +1,4 @@
-"""The bytes of a forward, how many of them need not be moved, and why the compiler moves them."""
+"""The bytes of a forward, how many of them a fused kernel avoids, and why the compiler moves them."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -20,7 +20,7 @@ BF16_BYTES = 2
 
 
 def probed(run: Run, *keys: str) -> Any:
-    """What a probe returned below these keys. Raises `RecordingError` where it has nothing there."""
+    """The value that a probe returned below these keys. Raises `RecordingError` if a key is missing."""
     value: Any = run.data
     for key in keys:
         if key not in value:
@@ -30,10 +30,10 @@ def probed(run: Run, *keys: str) -> Any:
 
 
 def kernel_work(step: Step) -> tuple[ActivityWork, ...]:
-    """The least that each kernel of a forward had to do, in order. Raises `TraceError` where the trace lacks some.
+    """The minimum work of each kernel of a forward, in order. Raises `TraceError` if the trace lacks any.
 
-    The pointwise kernel of a compiled step is known: it reads the results of two matmuls and writes a factor of the
-    third.
+    The work of a compiled step's pointwise kernel is known: it reads the results of two matmuls and writes a factor of
+    the third.
     """
     works = zip(step_work(step, fused_work), step.activities, strict=True)
     known = tuple(work for work, activity in works if work and activity.kind == "kernel")
@@ -51,7 +51,7 @@ def hidden_size_bytes(step: Step) -> int:
 
 
 def hidden_trips(step: Step) -> int:
-    """How often the kernels of a step read or write a tensor of the hidden size."""
+    """The number of times that a step's kernels read or write a tensor of the hidden size."""
     hidden = hidden_size_bytes(step)
     trips = 0
     for work in kernel_work(step):
@@ -64,12 +64,12 @@ def hidden_trips(step: Step) -> int:
 
 
 def forward_bytes(device: Device, variant: str = "eager") -> Figure:
-    """Bytes that the kernels of a forward have to move, each on its own."""
+    """Sum of the bytes that each kernel of a forward must move."""
     return device[f"fused_mlp/{variant}"].per_step(lambda step: sum(work.bytes for work in kernel_work(step)), "bytes")
 
 
 def fused_bytes(device: Device) -> Figure:
-    """A kernel for gate, up and activation, and one for down: what the first has to move, and eager's last matmul."""
+    """Bytes of a kernel for gate, up and activation, plus those of eager's last matmul for down."""
     *_, down = kernel_work(device["fused_mlp/eager"].step)
     first = device["fused_mlp/gate_up_fused"].point.bytes
     return Figure(first + down.bytes, "bytes", origin="the shapes: two kernels, the hidden tensor between them")
@@ -81,20 +81,20 @@ def least_bytes(device: Device) -> Figure:
 
 
 def saved_percent(device: Device, fewer: Figure) -> Figure:
-    """How much of eager's bytes is saved where only `fewer` are moved."""
+    """Percent of eager's bytes saved by moving only `fewer`."""
     moved = forward_bytes(device)
     return Figure(100 * (1 - fewer.number / moved.number), "%", origin=f"{moved.origin}; {fewer.origin}")
 
 
 def floor_us(device: Device, work: Figure) -> Figure:
-    """How long bytes take at the rate of the session's copy, or FLOPs at that of its large matmul."""
+    """The time of bytes at the rate of the session's copy, or of FLOPs at that of its large matmul."""
     name = COPY if work.unit == "bytes" else LARGE_MATMUL
     rate = device["fused_mlp/eager"].ceiling(name).rate
     return Figure(work.number / rate * 1e6, "us", origin=f"at the rate of {name}")
 
 
 def arithmetic_us(device: Device) -> Figure:
-    """How long the arithmetic takes at the rate of the session's large matmul."""
+    """The time of the arithmetic at the rate of the session's large matmul."""
     return floor_us(device, quantity(device["fused_mlp/eager"], "flops"))
 
 
@@ -125,7 +125,7 @@ def arithmetic_of_eager(device: Device) -> Figure:
 
 
 def generated_calls(device: Device, mode: str) -> list[str]:
-    """What Inductor's code for the forward calls, in order; `mode` is "compiled" or "max_autotune"."""
+    """The calls of Inductor's code for the forward, in order; `mode` is "compiled" or "max_autotune"."""
     return [str(call) for call in probed(device["fused_mlp/generated"], mode, "calls")]
 
 
@@ -149,13 +149,13 @@ def eager_matmuls_with_max_autotune(device: Device) -> Figure:
 
 
 def own_products(device: Device) -> Figure:
-    """How many of the matmuls max-autotune gave to kernels of its own, which it calls templates."""
+    """The number of matmuls for which max-autotune chose its own kernels, which it calls templates."""
     own = [call for call in generated_calls(device, "max_autotune") if call.startswith("triton_tem")]
     return Figure(len(own), origin="fused_mlp/generated")
 
 
 def rows_that_fit(device: Device) -> Figure:
-    """Rows of the hidden tensor for which one multiprocessor's shared memory has room."""
+    """Rows of the hidden tensor that fit into one multiprocessor's shared memory."""
     shared_bytes = int(device["fused_mlp/resources"].data["device"]["shared_bytes"])
     hidden = int(device["fused_mlp/eager"].point.parameters["hidden"])
     return Figure(shared_bytes // (BF16_BYTES * hidden), origin="fused_mlp/resources")
@@ -167,16 +167,16 @@ FORWARDS: Mapping[str, tuple[Measure, tuple[str, ...]]] = {
     "two fused kernels": (fused_bytes, ("hidden tensor",)),
     "the least": (least_bytes, ()),
 }
-"""Heading -> the bytes of a forward, and which tensors of the hidden size it writes and reads."""
+"""Heading -> the bytes of a forward, and the tensors of the hidden size that it writes and reads."""
 
 
 def forward_traffic(device: Device) -> Html:
-    """What the kernels of a forward have to move: eager, compiled, with two fused kernels, and the least."""
+    """The bytes that a forward must move: eager, compiled, with two fused kernels, and the minimum."""
     return bytes_moved(device, traffic_parts(device), "What one forward has to move")
 
 
 def traffic_parts(device: Device) -> dict[str, list[tuple[str, int]]]:
-    """Heading -> what is moved, and its bytes."""
+    """Heading -> the tensors moved and their bytes."""
     trip_bytes = 2 * hidden_size_bytes(device["fused_mlp/eager"].step)
     parts = {}
     for heading, (measure, tensors) in FORWARDS.items():
@@ -187,7 +187,7 @@ def traffic_parts(device: Device) -> dict[str, list[tuple[str, int]]]:
 
 
 def floors(device: Device) -> Html:
-    """Bytes of a forward, how long they and the arithmetic take at the session's ceilings, and the measured time."""
+    """Bytes of a forward, their time and the arithmetic's at the session's ceilings, and the measured time."""
     rows: list[Sequence[Cell]] = []
     for heading, (measure, _) in FORWARDS.items():
         moved = measure(device)

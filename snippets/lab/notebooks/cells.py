@@ -1,7 +1,7 @@
 """Runs the code cells of notebooks in a process: python -m snippets.lab.notebooks.cells --result FILE NOTEBOOK...
 
-It does what Jupyter would, and does not need it: what is printed and the value of the last expression become a cell's
-outputs. Standard error goes to the log of the process. A cell that raises ends its notebook, and the next one begins.
+It replaces Jupyter: the printed text and the value of the last expression become a cell's outputs. Standard error goes
+to the log of the process. A cell that raises ends its notebook, and the next notebook runs.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ class CellFailed(Exception):
 
 
 class NotebookRun(msgspec.Struct, frozen=True):
-    """What came of one notebook."""
+    """The outputs of one notebook."""
 
     outputs: list[list[Output]]
-    """Of each code cell."""
+    """One list for each code cell."""
     seconds: float
     failed: str = ""
-    """The cause; empty when every cell ran."""
+    """The cause of a failure; empty if every cell ran."""
 
 
 class NotebookRuns(msgspec.Struct, frozen=True):
-    """What came of all notebooks of one process."""
+    """The outputs of all notebooks of one process."""
 
     by_name: dict[str, NotebookRun]
     environment: Environment
 
 
 def execute_cells(sources: list[str], name: str) -> list[list[Output]]:
-    """The outputs of code cells, run in turn in a namespace of their own. Raises `CellFailed`."""
+    """Run code cells in order in a new namespace and return their outputs. Raises `CellFailed`."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     return [
         _outputs(source, f"{name}, code cell {number}", number, namespace) for number, source in enumerate(sources, 1)
@@ -62,7 +62,7 @@ def execute_cells(sources: list[str], name: str) -> list[list[Output]]:
 
 def _outputs(source: str, where: str, number: int, namespace: dict[str, Any]) -> list[Output]:
     """Run one cell and return its outputs in the notebook's format."""
-    linecache.cache[where] = (len(source), None, source.splitlines(keepends=True), where)  # for a traceback's lines
+    linecache.cache[where] = (len(source), None, source.splitlines(keepends=True), where)  # for tracebacks
     printed = io.StringIO()
     try:
         with redirect_stdout(printed):
@@ -83,7 +83,7 @@ def _outputs(source: str, where: str, number: int, namespace: dict[str, Any]) ->
 
 
 def _execute(tree: ast.Module, where: str, namespace: dict[str, Any]) -> object:
-    """Execute a cell; the value of its last line if that is an expression."""
+    """Execute a cell; return the value of its last statement if that is an expression."""
     last = tree.body[-1] if tree.body else None
     if not isinstance(last, ast.Expr):
         exec(compile(tree, where, "exec"), namespace)
@@ -98,7 +98,7 @@ def code_cells(notebook: dict[str, Any]) -> list[str]:
 
 
 def run_notebooks(paths: list[Path], time_limit_s: float) -> NotebookRuns:
-    """Run notebooks in a process of their own. Raises `CellFailed` when it dies or runs past its limit."""
+    """Run notebooks in a new process. Raises `CellFailed` if it crashes or exceeds the time limit."""
     with tempfile.TemporaryDirectory(prefix="profiling-pytorch-") as folder:
         result = Path(folder) / "result.json"
         command = [sys.executable, "-m", "snippets.lab.notebooks.cells", "--result", str(result), *map(str, paths)]
@@ -119,7 +119,7 @@ def run_notebooks(paths: list[Path], time_limit_s: float) -> NotebookRuns:
                 raise CellFailed(f"ran past its limit of {time_limit_s:g} s") from error
             finally:
                 if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)  # with the compilers that it started
+                    os.killpg(process.pid, signal.SIGKILL)  # ends the compilers that it started, too
                     process.wait()
             if process.returncode or not result.is_file():
                 log.seek(0)

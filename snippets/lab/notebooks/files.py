@@ -1,7 +1,7 @@
-"""docs/labs/<chapter>.ipynb: a chapter's experiments to take away, with outputs recorded on the default device.
+"""docs/labs/<chapter>.ipynb: a chapter's experiments to download, with outputs recorded on the default device.
 
-A notebook's outputs are made as a recording is: by `record`, in a process of its own, written only after success and
-atomically, stale as soon as its code or its chapter's has changed.
+`record` writes a notebook's outputs as it writes a recording: it runs the notebook in a new process and writes the file
+atomically, and only after success. The outputs are stale once the notebook's or its chapter's code changes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from snippets.lab.recording.schema import Environment, RecordingError
 RunNotebooks = Callable[[list[Path], float], NotebookRuns]
 """Runs notebooks within a time limit in seconds, as `cells.run_notebooks` does. Raises `CellFailed`."""
 PREFIX = "labs/"
-"""Before the name of a notebook on the command line: `labs/linear`; `labs` is all of them."""
+"""Prefix of a notebook's name on the command line: `labs/linear`; `labs` selects all notebooks."""
 NOTEBOOK_PROTOCOL = 1
 """Part of every notebook's digest: raise it when `cells` or `notebook` change what a notebook measures."""
 TIME_LIMIT_S = 300
@@ -56,7 +56,7 @@ notebook.here()
 
 
 class NotebookError(RecordingError):
-    """A notebook that cannot be read, or outputs that a page could not show; the message names the cure."""
+    """A notebook is unreadable, or a page cannot show its outputs; the message names the cure."""
 
 
 class RunInfo(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ class Notebook:
 
     @property
     def name(self) -> str:
-        """That of the chapter and of the file."""
+        """The name of the chapter and the stem of the file."""
         return self.path.stem
 
     @property
@@ -100,7 +100,7 @@ class Notebook:
 
     @property
     def run_info(self) -> RunInfo | None:
-        """How its outputs were made; None if it was never recorded. Raises `NotebookError`."""
+        """How its outputs were made; None if it is not recorded. Raises `NotebookError`."""
         try:
             return msgspec.convert(self.content["metadata"].get("recording"), RunInfo | None)
         except msgspec.ValidationError as error:
@@ -108,12 +108,12 @@ class Notebook:
 
     @property
     def device(self) -> str:
-        """The slug of the device that it was recorded on; empty if it never was. Raises `NotebookError`."""
+        """The slug of the device that recorded it; empty if it is not recorded. Raises `NotebookError`."""
         return slug(self.run_info.environment.device) if self.run_info else ""
 
     @property
     def digest(self) -> str:
-        """Hash of what it runs: its own code without the set-up cell, its chapter's, and the protocol."""
+        """Hash of its code without the set-up cell, its chapter's code, and the protocol."""
         cells = {f"cell {number}": source for number, source in enumerate(code_cells(self.content)[1:])}
         return code_digest(f"lab {NOTEBOOK_PROTOCOL} {source_digest(self.name)}", cells)
 
@@ -162,9 +162,10 @@ def notebooks(root: Path) -> tuple[Notebook, ...]:
 
 
 def find_notebooks(root: Path, names: Sequence[str]) -> tuple[Notebook, ...]:
-    """The notebooks that names on the command line mean: all if there is none, and a chapter's with its chapter."""
-    meant = {name.removeprefix(PREFIX) for name in names}
-    return tuple(one for one in notebooks(root) if not names or one.name in meant or PREFIX.strip("/") in meant)
+    """Select notebooks by names on the command line: a chapter's name selects its notebook; no names select all."""
+    selected = {name.removeprefix(PREFIX) for name in names}
+    is_all = not names or PREFIX.strip("/") in selected
+    return tuple(notebook for notebook in notebooks(root) if is_all or notebook.name in selected)
 
 
 def find_notebook(root: Path, name: str) -> Notebook:
@@ -176,14 +177,14 @@ def find_notebook(root: Path, name: str) -> Notebook:
 
 
 def is_notebook(root: Path, name: str) -> bool:
-    """Whether a name on the command line means notebooks alone. Raises `NotebookError` for one that does not exist."""
+    """Whether a name on the command line selects only notebooks. Raises `NotebookError` for an unknown notebook."""
     if not f"{name}/".startswith(PREFIX):
         return False
     return name == PREFIX.strip("/") or find_notebook(root, name) is not None
 
 
 def fill(notebook: Notebook, outputs: list[list[dict[str, Any]]], run_info: RunInfo) -> dict[str, Any]:
-    """The notebook with these outputs. Raises `NotebookError` if they do not fit it or a page could not show them."""
+    """Put outputs into a notebook. Raises `NotebookError` if their number is wrong or a page cannot show them."""
     cells = [cell for cell in notebook.content["cells"] if cell["cell_type"] == "code"]
     if len(outputs) != len(cells):
         raise NotebookError(f"{notebook.id}: {len(outputs)} outputs for {len(cells)} code cells")
@@ -202,25 +203,25 @@ def fill(notebook: Notebook, outputs: list[list[dict[str, Any]]], run_info: RunI
 
 
 def adopt(notebook: Notebook, archived: bytes, device: str) -> dict[str, Any]:
-    """The notebook with the outputs of the same notebook in an archive. Raises `NotebookError` if it is another."""
-    theirs = _parse(notebook.path, archived)
-    if theirs.run_info is None or theirs.device != device:
+    """Put the outputs of an archived copy into a notebook. Raises `NotebookError` if the device or code differs."""
+    copy = _parse(notebook.path, archived)
+    if copy.run_info is None or copy.device != device:
         raise NotebookError(f"{notebook.id} was not recorded on {device}")
-    if code_cells(theirs.content) != code_cells(notebook.content):
-        raise NotebookError(f"{notebook.id} has other cells than the one here; record it again from this checkout")
-    outputs = [cell["outputs"] for cell in theirs.content["cells"] if cell["cell_type"] == "code"]
-    return fill(notebook, outputs, theirs.run_info)
+    if code_cells(copy.content) != code_cells(notebook.content):
+        raise NotebookError(f"{notebook.id} has different cells than this checkout; record it again from this checkout")
+    outputs = [cell["outputs"] for cell in copy.content["cells"] if cell["cell_type"] == "code"]
+    return fill(notebook, outputs, copy.run_info)
 
 
 def record_notebook(notebook: Notebook, device: str, run: RunNotebooks) -> str:
-    """Run one notebook on this machine's GPU and write its outputs into it; the cause if that fails."""
+    """Run one notebook on this machine's GPU and write its outputs into it; return the cause of a failure."""
     try:
         results = run([notebook.path.resolve()], TIME_LIMIT_S)
         own = results.by_name[notebook.name]
         if own.failed:
             return "\n".join(own.failed.strip().splitlines()[:20])
         if slug(results.environment.device) != device:
-            return f"it ran on {results.environment.device}, not on {device}"
+            return f"the notebook ran on {results.environment.device}, not on {device}"
         content = fill(notebook, own.outputs, RunInfo(notebook.digest, own.seconds, results.environment))
         write_file(notebook.path, dumped(content))
     except (CellFailed, NotebookError, OSError) as error:
@@ -229,7 +230,7 @@ def record_notebook(notebook: Notebook, device: str, run: RunNotebooks) -> str:
 
 
 def notebook_list(device: Device) -> Html:
-    """The notebooks of the site: what each is about, where and when it was recorded, the file to take away."""
+    """The notebooks of the site: title, chapter, device and date of the recording, and the file to download."""
     rows = [
         [
             Html(f'<a href="{notebook.name}/">{escape(notebook.title)}</a>'),
@@ -243,7 +244,7 @@ def notebook_list(device: Device) -> Html:
 
 
 def _recorded(notebook: Notebook) -> Html:
-    """Where and when its outputs were recorded, or the command that does it."""
+    """Device and date of a notebook's recording, or the command that records it."""
     state, cure = notebook.state, code(record_command(notebook.name))
     if state == "missing":
         return Html(f"not recorded yet: on the {short_name(DEFAULT_DEVICE)} run {cure}")

@@ -1,4 +1,4 @@
-"""Outputs of notebooks: text and simple HTML, so that a page can show them as they are."""
+"""Outputs of notebooks: only text and simple HTML, which a page can show unchanged."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ class _Tags(HTMLParser):
         self.count = 0
         self.disallowed: list[str] = []
         self.feed(html)
-        if self.count != html.count("<"):  # a comment, or a tag that is never closed and takes in what comes next
-            self.disallowed.append("a < that begins no tag")
+        if self.count != html.count("<"):  # a comment, or an unclosed tag that swallows the text after it
+            self.disallowed.append("a < outside a tag")
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.count += 1
-        strange = sorted({name for name, _ in attrs} - ATTRIBUTES)
-        if tag not in TAGS or strange:
-            self.disallowed.append(" ".join([f"<{tag}", *strange]))
+        disallowed = sorted({name for name, _ in attrs} - ATTRIBUTES)
+        if tag not in TAGS or disallowed:
+            self.disallowed.append(" ".join([f"<{tag}", *disallowed]))
 
     def handle_endtag(self, tag: str) -> None:
         self.count += 1
 
 
 def output_problems(content: dict[str, Any]) -> Iterator[str]:
-    """Why a page could not show the outputs of a notebook: neither text nor simple HTML, or too large."""
+    """Problems with the outputs of a notebook: not text or simple HTML, two tables of one name, or too large."""
     for output in (output for cell in content["cells"] for output in cell.get("outputs", ())):
         kind = output.get("output_type")
         if kind == "stream" and output.get("name") == "stdout":
             continue
         if kind != "execute_result" or not output.get("data", {}).keys() <= {"text/plain", "text/html"}:
-            yield f"an output that is neither text nor HTML: {kind} {' '.join(output.get('data', {}))}"
+            yield f"an output is not text or HTML: {kind} {' '.join(output.get('data', {}))}"
             continue
         tags = _Tags("".join(output["data"].get("text/html", "")))
-        yield from (f"an output with HTML that no notebook may show: {tag}" for tag in tags.disallowed)
+        yield from (f"an output has disallowed HTML: {tag}" for tag in tags.disallowed)
     names = Counter(re.findall(r'aria-label=\\"([^"]*)\\"', json.dumps(content, ensure_ascii=False)))
     yield from (
-        f"two tables with one name, which a screen reader cannot tell apart: {name}"
+        f"two tables have the same name, so a screen reader cannot distinguish them: {name}"
         for name in names
         if names[name] > 1
     )

@@ -1,16 +1,16 @@
-"""Commands for whoever works on the book. A command about any trace is in the room trace.
+"""Commands for authors of the book. The room trace has the commands for any trace.
 
 listing.py      list: experiments and the state of their recordings
 record.py       record: measures on this machine's GPU
-archive.py      import: recordings packed, checked, unpacked
-run.py          run: one experiment profiled here
-viewer.py       open: a trace in Perfetto
-claims.py       claims: the ledger
-scaffold.py     chapter: the files of a new chapter, from scaffold.txt
-serve.py        serve: the site while it is written, by preview.py; its errors by preview_errors.py
+archive.py      import: packs, checks and unpacks recordings
+run.py          run: profiles one experiment here
+viewer.py       open: opens a trace in Perfetto
+claims.py       claims: prints the ledger
+scaffold.py     chapter: writes the files of a new chapter, from scaffold.txt
+serve.py        serve: previews the site; preview.py builds it, preview_errors.py prints its errors
 page_rules.py   rules of pages that MkDocs does not check
-page_text.py    a page's Markdown taken apart, for the rules
-prepare.py      prepare: what make docs does first
+page_text.py    parses a page's Markdown for the rules
+prepare.py      prepare: the first step of make docs
 
 Imports every other room.
 """

@@ -1,4 +1,4 @@
-"""The command `import`: recordings from a machine that cannot commit, checked before they are unpacked."""
+"""The command `import`: check and unpack recordings from a machine that cannot commit."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from snippets.lab.trace.kineto import read_trace
 _MEMBER = re.compile(r"([a-z0-9-]+)/([a-z0-9_]+)/([a-z0-9_]+)\.(json|trace\.json\.gz|ipynb)")
 HELP = "unpack an archive of recordings after checking it"
 DESCRIPTION = """\
-Unpack an archive that `record --archive` wrote, after checking every file in it. A recording that is newer here is
-kept; if any file is not sound, nothing is unpacked.
+Check every file of an archive that `record --archive` wrote, then unpack it. A newer recording in this checkout is
+kept; if any file fails a check, nothing is unpacked.
 
   python -m snippets.lab import recordings.tar.gz
 """
@@ -36,40 +36,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Unpack recordings made elsewhere."""
+    """Unpack recordings of another machine."""
     written, kept = unpack_archive(recordings_root(), arguments.archive)
     print("".join(f"{name}\n" for name in written), end="")
     if kept:
-        print(f"{len(kept)} kept, because what is here is newer: {', '.join(kept)}")
+        print(f"{len(kept)} kept, because the recording here is newer: {', '.join(kept)}")
     return 0
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Larger than anything we record."""
+    """Sizes above those of all our recordings."""
 
     member_bytes: int = 4_000_000
     archive_bytes: int = 500_000_000
-    """Once decompressed."""
+    """Decompressed."""
     trace_bytes: int = 200_000_000
-    """Once decompressed."""
+    """Decompressed."""
 
 
 LIMITS = Limits()
 
 
 class ArchiveError(RecordingError):
-    """An archive that does not hold recordings, whole and unaltered; nothing of it was unpacked."""
+    """An archive has something other than intact recordings; nothing of it was unpacked."""
 
 
 def pack_archive(root: Path, device: str, target: Path) -> int:
     """Pack all recordings of a device, and the notebooks recorded there, into `target`. Returns the file count.
 
-    The same bytes for the same recordings.
+    Equal recordings give equal bytes.
     """
     paths = {path.relative_to(root).as_posix(): path for path in (root / device).rglob("*")}
     files = {name: path for name, path in sorted(paths.items()) if _MEMBER.fullmatch(name)}
-    files |= {f"{device}/{one.id}.ipynb": one.path for one in notebooks(root) if one.device == device}
+    files |= {
+        f"{device}/{notebook.id}.ipynb": notebook.path for notebook in notebooks(root) if notebook.device == device
+    }
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, path in files.items():
@@ -83,12 +85,12 @@ def pack_archive(root: Path, device: str, target: Path) -> int:
 
 
 def unpack_archive(root: Path, source: Path, limits: Limits = LIMITS) -> tuple[list[str], list[str]]:
-    """Check every file of an archive, then write those that are not older than what is here.
+    """Check every file of an archive, then write all but those with a newer recording here.
 
-    Returns the ids of the recordings, device first: what was written, and what was kept because it is newer.
+    Returns the ids of the recordings, device first: those written, and those kept because the one here is newer.
 
     Raises `ArchiveError` for foreign names, links, damaged recordings or traces, recordings without their trace, and
-    notebooks that are not those of this checkout.
+    notebooks that differ from this checkout's.
     """
     files = _read(source, limits)
     filled: list[tuple[str, Path, bytes]] = []
@@ -114,7 +116,7 @@ def unpack_archive(root: Path, source: Path, limits: Limits = LIMITS) -> tuple[l
 
 
 def _is_newer_here(root: Path, device: str, recording: Recording) -> bool:
-    """An archive holds all recordings of its machine, also those that the machine was given."""
+    """Whether the recording here is newer: an archive has all recordings of its machine, even those it cloned."""
     try:
         return load_recording(root, device, recording.id).session > recording.session
     except RecordingError:
@@ -122,7 +124,7 @@ def _is_newer_here(root: Path, device: str, recording: Recording) -> bool:
 
 
 def _filled_notebook(source: Path, name: str, content: bytes, folder: Path) -> tuple[str, Path, bytes]:
-    """Id, path and content: the notebook of this checkout with the outputs in the archive."""
+    """Id, path and content of this checkout's notebook, filled with the outputs from the archive."""
     device, _, stem, _ = _parts(name)
     if not name.startswith(f"{DEFAULT_DEVICE}/{PREFIX}"):
         raise ArchiveError(
@@ -146,7 +148,7 @@ def _checked(
         raise ArchiveError(f"{source.name}: {name}: {error}; nothing was unpacked") from error
     packed = files.get(f"{device}/{chapter}/{experiment}.trace.json.gz")
     if (recording.chapter, recording.experiment, recording.has_trace) != (chapter, experiment, packed is not None):
-        raise ArchiveError(f"{source.name}: {name} is not what its name says, or its trace is missing")
+        raise ArchiveError(f"{source.name}: {name} does not match its name, or its trace is missing")
     if slug(recording.environment.device) != device:
         raise ArchiveError(f"{source.name}: {name} was recorded on {recording.environment.device}")
     if packed is None:
@@ -155,11 +157,11 @@ def _checked(
         read_trace(packed, limit_bytes=limits.trace_bytes)
     except TraceError as error:
         raise ArchiveError(f"{source.name}: {name}: {error}; nothing was unpacked") from error
-    if packed[:2] != b"\x1f\x8b":  # `read_trace` takes plain JSON as well
+    if packed[:2] != b"\x1f\x8b":  # `read_trace` also accepts plain JSON
         raise ArchiveError(f"{source.name}: the trace of {name} is not compressed; nothing was unpacked")
     trace_json = gzip.decompress(packed)
     try:
-        pack_trace(recording, trace_json)  # now, so that a trace that is too large keeps the others out, too
+        pack_trace(recording, trace_json)  # checks the size before anything is written
     except RecordingError as error:
         raise ArchiveError(f"{source.name}: {name}: {error}; nothing was unpacked") from error
     return recording, trace_json
@@ -176,14 +178,14 @@ def _read(source: Path, limits: Limits) -> dict[str, bytes]:
     """The files of an archive by name. Raises `ArchiveError`."""
     files: dict[str, bytes] = {}
     try:
-        with gzip.open(source) as packed:  # to its end, where the checksum is
+        with gzip.open(source) as packed:  # to the end, which checks the checksum
             content = packed.read(limits.archive_bytes + 1)
         if len(content) > limits.archive_bytes:
-            raise ArchiveError(f"{source.name} is larger than recordings are; nothing was unpacked")
+            raise ArchiveError(f"{source.name} is too large for recordings; nothing was unpacked")
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
             for member in tar:
                 if not member.isfile() or not _MEMBER.fullmatch(member.name):
-                    raise ArchiveError(f"{source.name}: {member.name!r} does not belong there; nothing was unpacked")
+                    raise ArchiveError(f"{source.name}: {member.name!r} is not a recording; nothing was unpacked")
                 if member.size > limits.member_bytes:
                     raise ArchiveError(f"{source.name}: {member.name} is too large; nothing was unpacked")
                 member_file = tar.extractfile(member)
@@ -194,5 +196,5 @@ def _read(source: Path, limits: Limits) -> dict[str, bytes]:
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ArchiveError(f"{source.name} is not an archive of recordings: {error}") from error
     if not files:
-        raise ArchiveError(f"{source.name} holds no recordings")
+        raise ArchiveError(f"{source.name} contains no recordings")
     return files

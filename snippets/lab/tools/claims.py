@@ -27,11 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `claims`."""
     parser.add_argument("--device", help="only this device, for example nvidia-h200")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--check", action="store_true", help="exit with 1 when a verdict is not the expected one")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a verdict is not the expected one")
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Print the ledger; with `--check`, return 1 when a verdict is not the one that the prose was written for."""
+    """Print the ledger; with `--check`, return 1 if a verdict is not the expected one."""
     root = recordings_root()
     devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
     ledger = [verdict for device in devices for verdict in verdicts(device)]

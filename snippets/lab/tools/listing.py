@@ -1,4 +1,4 @@
-"""The command `list`: what there is to record, and in which state its recordings are."""
+"""The command `list`: every experiment and the state of its recordings."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from snippets.lab.trace.events import TraceError
 
 HELP = "experiments by device: recorded, stale, missing"
 DESCRIPTION = """\
-Print the state of every experiment on every recorded device, one line each: recorded, stale (what it measured has
-changed since), missing or unreadable. A recording whose experiment or chapter is gone is an orphan.
+Print the state of every experiment on every recorded device, one line each: recorded, stale (its code has changed
+since), missing or unreadable. A recording without an experiment or chapter is an orphan.
 
   python -m snippets.lab list --device nvidia-h200
 """
@@ -61,7 +61,7 @@ def known_device(root: Path, name: str) -> Device:
 
 
 def states(device: Device) -> Iterator[tuple[str, str]]:
-    """Every experiment, orphan and, on the default device, notebook, with its state."""
+    """Every experiment and orphan with its state; on the default device every notebook, too."""
     for chapter in chapters():
         known = experiments(chapter)
         for experiment in known:

@@ -1,11 +1,11 @@
 """The rules of pages that MkDocs does not check, as problems with a page and a line. `make serve` prints them.
 
-fence_problems    executed fences: the one form that is sure to run (any other can fail without a word)
+fence_problems    executed fences have the one form that runs reliably (others can fail silently)
 section_problems  sections shown == sections marked
 stray_problems    numbers with a unit typed into prose
-guess_problems    a guess in a folded question, with the reason below it
+guess_problems    a guess is in a folded question, with the reason below it
 claim_problems    every claim has its verdict on its chapter's page
-figure_problems   `#!fig` and `#!src` that do not exist, recorded or not
+figure_problems   every `#!fig` and `#!src` has a known name, recorded or not
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ STRAY = re.compile(rf"{NUMBER}(?:&nbsp;|[\s -])?{UNIT}(?![\w/])")
 
 
 def text_problems(project: Path) -> list[str]:
-    """Problems of all pages that their text alone shows; runs nothing of any chapter."""
+    """Problems in the text of all pages. Imports no chapter."""
     page_texts = pages(project / "docs")
     return [
         *fence_problems(fence for page, text in page_texts.items() for fence in fences(page, text)),
@@ -61,7 +61,7 @@ def text_problems(project: Path) -> list[str]:
 
 
 def finding_problems(project: Path) -> list[str]:
-    """Problems of all pages that need the chapters' findings, which are imported. Reads no recording."""
+    """Problems of all pages with claims and figures. Imports the chapters' findings; reads no recording."""
     page_texts = pages(project / "docs")
     return [
         *claim_problems(page_texts),
@@ -70,15 +70,15 @@ def finding_problems(project: Path) -> list[str]:
 
 
 def fence_problems(all_fences: Iterable[Fence]) -> list[str]:
-    """Executed fences that markdown-exec would skip or misread, or whose absence from the site nobody would notice."""
+    """Executed fences that markdown-exec would skip or misread, or that could be silently absent from the site."""
     problems, seen = list[str](), dict[str, str]()
     for fence in all_fences:
         if not fence.is_closed:
-            problems.append(f"{fence.place}: this fence is never closed")
+            problems.append(f"{fence.place}: this fence is not closed")
         if not fence.is_executed:
             continue
         if fence.header != EXEC_HEADER:
-            problems.append(f"{fence.place}: the header of an executed fence is {EXEC_HEADER}, not {fence.header}")
+            problems.append(f"{fence.place}: the header of an executed fence must be {EXEC_HEADER}, not {fence.header}")
         problems += [f"{fence.place}: {problem}" for problem in body_problems(fence)]
         for name in _ids(fence):
             if name in seen:
@@ -95,11 +95,11 @@ def _ids(fence: Fence) -> list[str]:
 
 
 def body_problems(fence: Fence) -> list[str]:
-    """What is wrong with the code: it has to be one printed `show` of our own package, with an id of its page."""
+    """Problems with the code: it must be one printed `show`, import only snippets, and have an id of its page."""
     lines = [line for line in fence.body.splitlines() if line.strip()]
     problems = []
     if len(lines) > MAX_FENCE_LINES:
-        problems.append(f"{len(lines)} lines; at most {MAX_FENCE_LINES}: move the rest into findings.py")
+        problems.append(f"{len(lines)} lines, but the limit is {MAX_FENCE_LINES}: move the rest into findings.py")
     try:
         tree = ast.parse(fence.body)
     except SyntaxError as error:
@@ -110,17 +110,17 @@ def body_problems(fence: Fence) -> list[str]:
             modules = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             modules = [node.module or "."]
-        problems += [f"imports {name}; only snippets" for name in modules if name.split(".")[0] != "snippets"]
+        problems += [f"imports {name}; import only snippets" for name in modules if name.split(".")[0] != "snippets"]
     start = page_slug(fence.page) + "-"
     if not _is_printed_show(tree):
-        problems.append(f'end with print(show("{start}...", ...)), once: the gate on the built site looks for its id')
+        problems.append(f'end with one print(show("{start}...", ...)): the check of the built site looks for its id')
     elif not all(name.startswith(start) for name in fence.ids):
-        problems.append(f'the id "{fence.ids[0]}" has to begin with the name of its page: "{start}..."')
+        problems.append(f'the id "{fence.ids[0]}" must begin with the name of its page: "{start}..."')
     return problems
 
 
 def _is_printed_show(tree: ast.Module) -> bool:
-    """Whether the last statement is `print(show("...", ...))`, and no other calls `show`."""
+    """Whether the last statement is `print(show("...", ...))` and the only call of `show`."""
     shows = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and called_name(node) == "show"]
     last = tree.body[-1] if tree.body else None
     printed = last.value if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
@@ -131,7 +131,7 @@ def _is_printed_show(tree: ast.Module) -> bool:
 
 
 def section_problems(page_texts: Mapping[str, str], source_texts: Mapping[str, str]) -> list[str]:
-    """Sections that are shown but not marked, marked but not shown, or marked badly."""
+    """Sections that are shown but not marked, marked but not shown, or have faulty marks."""
     problems, marked = list[str](), dict[tuple[str, str], int]()
     for path, text in source_texts.items():
         problems += _marks(path, text, marked)
@@ -152,7 +152,7 @@ def section_problems(page_texts: Mapping[str, str], source_texts: Mapping[str, s
 
 
 def _marks(path: str, text: str, marked: dict[tuple[str, str], int]) -> list[str]:
-    """Add the sections of a source with their lines to `marked`; return what is wrong with them."""
+    """Add the sections of a source with their lines to `marked`; return the problems with its marks."""
     problems, opened = list[str](), dict[str, int]()
     for match in MARKED.finditer(text):
         name, line = match["name"], line_of(text, match.start())
@@ -167,7 +167,7 @@ def _marks(path: str, text: str, marked: dict[tuple[str, str], int]) -> list[str
 
 
 def stray_problems(page: str, text: str, allowed: Iterable[str] = ()) -> list[str]:
-    """Numbers with a unit that no recording produced. `allowed`: fragments of lines that may have one."""
+    """Numbers with a unit typed into prose. `allowed`: fragments of lines that may have them."""
     problems = []
     originals = text.splitlines()
     for number, line in enumerate(prose(page, text).splitlines(), start=1):
@@ -180,7 +180,7 @@ def stray_problems(page: str, text: str, allowed: Iterable[str] = ()) -> list[st
 
 
 def guess_problems(page: str, text: str) -> list[str]:
-    """Guesses outside a folded question, and questions without a reason below the guess."""
+    """Guesses outside a folded question or without a reason below them."""
     problems, blocks, lines = [], list(questions(text)), text.splitlines()
     for fence in executed_fences(page, text):
         if not fence.asks:
@@ -198,20 +198,20 @@ def claim_problems(page_texts: Mapping[str, str]) -> list[str]:
     """Claims without a verdict on their chapter's page."""
     problems = []
     for chapter in chapters_with_findings():
-        found = findings(chapter)
-        text = page_texts.get(f"{found.page}.md", "")
+        page, claims = findings(chapter).page, findings(chapter).claims
+        text = page_texts.get(f"{page}.md", "")
         problems += [
-            f'docs/{found.page}.md: the claim {claim.id} has no verdict here; add verdicts with "{claim.id}" to a fence'
-            for claim in found.claims
+            f'docs/{page}.md: the claim {claim.id} has no verdict here; add verdicts with "{claim.id}" to a fence'
+            for claim in claims
             if f'"{claim.id}"' not in text
         ]
     return problems
 
 
 def figure_problems(page: str, text: str) -> list[str]:
-    """Inline figures and source values of unknown names. Asked of a device without recordings, so that none is read."""
-    with tempfile.TemporaryDirectory() as nothing:
-        device = Device(Path(nothing), DEFAULT_DEVICE)
+    """Inline figures and source values of unknown names. The device has no recordings, so this reads none."""
+    with tempfile.TemporaryDirectory() as folder:
+        device = Device(Path(folder), DEFAULT_DEVICE)
         problems = []
         for match in INLINE.finditer(text):
             try:

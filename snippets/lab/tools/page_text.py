@@ -1,4 +1,4 @@
-"""A page's Markdown taken apart as MkDocs will: fenced blocks, questions, shown sections, prose."""
+"""Parse a page's Markdown as MkDocs does: fenced blocks, questions, prose."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FENCE_START = re.compile(r"^(?P<prefix>[> \t]*)(?P<mark>`{3,}|~{3,})(?P<header>[
 EXEC_WORD = re.compile(r"\bexec\b")
 QUESTION = re.compile(r'^(?P<indent> *)\?\?\?\+? question\b.*"')
 GUESS = re.compile(r"guess_\w+|.+-guess-.+")
-"""A page piece that asks for a guess, or the id of a fence that does."""
+"""The name of a page piece that asks for a guess, or the id of a fence with such a piece."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Fence:
 
     @property
     def is_executed(self) -> bool:
-        """Whether its author meant it to be executed."""
+        """Whether its header has `exec` anywhere, even in a form that markdown-exec skips."""
         return EXEC_WORD.search(self.header) is not None
 
     @property
     def place(self) -> str:
-        """Where it is, for an error message: `docs/mlp.md:34`."""
+        """Page and line for an error message: `docs/mlp.md:34`."""
         return f"docs/{self.page}:{self.line}"
 
     @property
@@ -66,30 +66,30 @@ def sources(project: Path) -> dict[str, str]:
     return {
         path.relative_to(project).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(project.glob("snippets/**/*.py"))
-        if not path.is_symlink()  # the sections of a linked source are those of its chapter
+        if not path.is_symlink()  # the chapter of a linked source already has its sections
     }
 
 
 def page_slug(page: str) -> str:
-    """How the ids of a page's fences begin: `fused_mlp.md` -> `fused-mlp`, `labs/index.md` -> `labs`."""
+    """The prefix of the ids of a page's fences: `fused_mlp.md` -> `fused-mlp`, `labs/index.md` -> `labs`."""
     return page.removesuffix(".md").removesuffix("/index").replace("_", "-")
 
 
 def fences(page: str, text: str) -> list[Fence]:
     """Every fenced block of a page; a block inside a longer one is text."""
-    found, opened, start, body = list[Fence](), None, 0, list[str]()
+    blocks, opened, start, body = list[Fence](), None, 0, list[str]()
     for number, line in enumerate(text.splitlines(), start=1):
         if opened is None:
             opened = FENCE_START.match(line)
             start, body = number, []
         elif line.lstrip("> \t").rstrip() == opened["mark"]:
-            found.append(_fence(page, start, opened, body, is_closed=True))
+            blocks.append(_fence(page, start, opened, body, is_closed=True))
             opened = None
         else:
             body.append(line)
     if opened is not None:
-        found.append(_fence(page, start, opened, body, is_closed=False))
-    return found
+        blocks.append(_fence(page, start, opened, body, is_closed=False))
+    return blocks
 
 
 def _fence(page: str, line: int, start: re.Match[str], body: list[str], *, is_closed: bool) -> Fence:
@@ -97,7 +97,7 @@ def _fence(page: str, line: int, start: re.Match[str], body: list[str], *, is_cl
 
 
 def executed_fences(page: str, text: str) -> list[Fence]:
-    """The fences of a page that are meant to be executed."""
+    """The fences of a page with `exec` in their header."""
     return [fence for fence in fences(page, text) if fence.is_executed]
 
 
@@ -124,12 +124,12 @@ def questions(text: str) -> Iterator[tuple[int, int]]:
 
 
 def line_of(text: str, position: int) -> int:
-    """The number of the line that a character is on."""
+    """The line number of a character."""
     return text.count("\n", 0, position) + 1
 
 
 def prose(page: str, text: str) -> str:
-    """The page with all but its prose blanked: same lines, same columns."""
+    """The page with everything except its prose blanked, so that lines and columns stay the same."""
     lines = text.splitlines()
     for fence in fences(page, text):
         height = len(fence.body.splitlines()) + (2 if fence.is_closed else 1)
@@ -141,7 +141,7 @@ def prose(page: str, text: str) -> str:
         r"<!--.*?-->",
         r"(?<!`)(`+)(?!`)(?:(?!\n\n).)+?(?<!`)\1(?!`)",  # code and figures
         r"</?[a-zA-Z][^>]*>",
-        r"(?<=\])\([^)\n]*\)",  # where a link goes
+        r"(?<=\])\([^)\n]*\)",  # targets of links
         r"(?m:^[ \t]*\[[^\]\n]+\]:[ \t]*\S+.*$)",
         r"https?://\S+",
         r"\{:?[ \t]*[.#\w][^}\n]*\}",  # attribute lists

@@ -1,4 +1,4 @@
-"""The command `prepare`: what `make docs` does before it builds the pages."""
+"""The command `prepare`: `make docs` runs it before it builds the pages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from snippets.lab.recording.device import DEFAULT_DEVICE, default_device, record
 from snippets.lab.tools.listing import experiment_state
 from snippets.lab.tools.record import Machine, record, this_machine
 
-HELP = "what make docs does first: record if there is a GPU"
+HELP = "the first step of make docs: record if there is a GPU"
 DESCRIPTION = """\
-On a machine with a GPU record what is stale or missing for it. Then print for every experiment what a page will show:
-live (this machine's own), replayed, stale or missing.
+On a machine with a GPU, record stale or missing experiments for it. Then print the state of every experiment on the
+pages: live (recorded on this machine), replayed, stale or missing.
 
   python -m snippets.lab prepare --fresh
 """
@@ -29,12 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Record on a machine with a GPU, and print what a page will show."""
+    """Record on a machine with a GPU, then print the state of every experiment on the pages."""
     return prepare(recordings_root(), arguments.fresh, this_device(), machine=this_machine)
 
 
 def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], Machine]) -> int:
-    """Record for the GPU `here`, unless it is None or `DEVICE` asks for another; then print what a page will show."""
+    """Record for the GPU `here`, unless it is None or `DEVICE` is another; then print the state of every experiment."""
     code = 0
     if here is not None and os.environ.get("DEVICE", here) == here:
         code = record(root, [], fresh, machine=machine())

@@ -1,12 +1,12 @@
-"""`make serve`: the site while it is written.
+"""`make serve`: preview the site while you write.
 
-MkDocs would build every page anew for a comma, and would go on running the code that it has imported once. Here a page
-is built when its own text, its chapter's code or its recordings are saved, and otherwise when a browser asks for it and
-anything has changed that it may show. Code is imported anew after a change. The rules of pages run with each build.
-What is published comes from `mkdocs build` alone and does not use this.
+`mkdocs serve` rebuilds every page after any change and keeps running the code that it imported first. This preview
+builds a page when its text, its chapter's code or its recordings are saved; after other changes that a page may show,
+it builds that page when a browser requests it. It imports changed code again and checks the rules of pages with each
+build. The published site comes from `mkdocs build` alone, without this module.
 
-With a sample, the recordings are in a folder of their own: links to the real ones, and beside them those that the
-chapter's tests make up, which are written again when the chapter or its tests change.
+With a sample, the recordings are in a temporary folder: links to the real ones, and sample recordings that the
+chapter's tests generate. A change of the chapter or its tests writes the sample recordings again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ WATCHED = (PROJECT / "docs", PROJECT / "snippets", CONFIG)
 
 
 class Preview:
-    """A site that is built into a folder of its own and served from there, page by page."""
+    """Builds the site into a temporary folder, page by page, and serves it from there."""
 
     def __init__(self, site: Path, port: int, sample: Sample | None = None) -> None:
         self.site = site
@@ -61,12 +61,12 @@ class Preview:
         self.fence_errors = FenceErrors()
         self._stamps = stamps(self.watched)
         self._outdated: set[Path] = set()
-        """Built pages that may show something that has changed since."""
+        """Built pages that may show older content than what is saved."""
         self._failed = False
         self._building = threading.Lock()
 
     def run(self) -> None:
-        """Build everything once, then serve and follow changes until Ctrl-C. Raises `OSError` for a port in use."""
+        """Build all pages, then serve them and follow changes until Ctrl-C. Raises `OSError` for a port in use."""
         socket.create_server((HOST, self.port)).close()  # fails before the build, not after it
         print("building all pages: half a minute the first time", flush=True)
         self.build()
@@ -95,40 +95,41 @@ class Preview:
         return False
 
     def follow(self) -> None:
-        """After a change: build the pages it is about, whether or not a browser shows them."""
+        """Build the pages of changed files, even if no browser shows them."""
         with self._building:
             self._refresh()
 
     def respond(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request, with a page as it is now."""
+        """Answer a request; build an outdated page first."""
         if environ["PATH_INFO"].endswith("/"):
             with self._building:
                 self._refresh(self.site / environ["PATH_INFO"].strip("/") / "index.html")
         return self.server.serve_request(environ, start_response)
 
-    def _refresh(self, *asked: Path) -> None:
-        """Build the requested pages and those that a saved file is about, where they are outdated."""
+    def _refresh(self, *requested: Path) -> None:
+        """Build outdated pages: the requested ones and those of changed files."""
         before, self._stamps = self._stamps, stamps(self.watched)
         changed = {path for path, _ in before.items() ^ self._stamps.items()}
         if changed:
             print(f"{time.strftime('%H:%M:%S')} changed: {', '.join(sorted(map(str, changed)))}", flush=True)
-        shown = {path for path in changed if not (path.parts[0] == "docs" and path.suffix in (".md", ".ipynb"))}
-        if shown:
+        dependencies = {path for path in changed if not (path.parts[0] == "docs" and path.suffix in (".md", ".ipynb"))}
+        if dependencies:
             self._outdated = set(self.site.rglob("index.html"))
         if any(path.is_relative_to("snippets") for path in changed):
             forget(any(path.is_relative_to("snippets/lab") for path in changed))
         if self.sample and any(path.parts[0] in ("snippets", "tests") for path in changed):
             self.sample.write()
-        due = self._outdated & {*asked, *(self.site / part / "index.html" for path in shown for part in path.parts)}
+        own = {self.site / part / "index.html" for path in dependencies for part in path.parts}
+        due = self._outdated & {*requested, *own}
         if changed or (due and not self._failed):
             self.build(*due)
 
     def build(self, *due: Path) -> None:
-        """Build these pages, which exist, and those whose text is newer than they are, and print what is wrong.
+        """Build the built pages in `due` and every page with newer text, then print all problems.
 
-        An error is printed once: nothing is built again until the next change.
+        It prints an error once: the next build follows the next change.
         """
-        from snippets.lab.tools.page_rules import finding_problems, text_problems  # here: imported anew after a change
+        from snippets.lab.tools.page_rules import finding_problems, text_problems  # here: imported again after a change
 
         self.fence_errors.errors.clear()
         start = time.perf_counter()
@@ -136,19 +137,19 @@ class Preview:
         for page in due:
             os.utime(page, (0, 0))
         problems = text_problems(PROJECT)
-        mistake = attempt(self._build_site)
-        self._failed = bool(mistake)
+        error = attempt(self._build_site)
+        self._failed = bool(error)
         if self._failed:
             kept = "keeping the old pages" if built else "no pages yet"
             print(f"{kept}; fix the error and save", file=sys.stderr)
         else:
             self._print_built(built, start)
-            mistake = self.fence_errors.report(pages(PROJECT / "docs"))
-        if not mistake:
-            mistake = attempt(lambda: problems.extend(finding_problems(PROJECT)))
-        if not mistake and self.sample:
-            mistake = self.sample.error
-        print("".join(f"{line}\n" for line in [*problems, mistake] if line), end="", file=sys.stderr, flush=True)
+            error = self.fence_errors.report(pages(PROJECT / "docs"))
+        if not error:
+            error = attempt(lambda: problems.extend(finding_problems(PROJECT)))
+        if not error and self.sample:
+            error = self.sample.error
+        print("".join(f"{line}\n" for line in [*problems, error] if line), end="", file=sys.stderr, flush=True)
 
     def _build_site(self) -> None:
         config = load_config(str(CONFIG), site_dir=str(self.site), site_url=self.url)
@@ -156,7 +157,7 @@ class Preview:
         build(config, serve_url=self.url, dirty=True)
 
     def _print_built(self, built: dict[Path, int], start: float) -> None:
-        """Print which pages are new and how long that took."""
+        """Print the new pages and the time that they took."""
         fresh = {page for page in self.site.rglob("index.html") if page.stat().st_mtime_ns != built.get(page)}
         self._outdated -= fresh
         names = ", ".join(sorted(f"{page.parent.relative_to(self.site)}/" for page in fresh)) if built else "all"
@@ -164,25 +165,25 @@ class Preview:
 
 
 def attempt(action: Callable[[], None]) -> str:
-    """Run a part of a build and return what went wrong; empty for nothing."""
+    """Run a part of a build; return its error, or an empty text after success."""
     try:
         action()
     except Abort:
-        return "MkDocs has stopped; its message is above"
+        return "MkDocs stopped; its message is above"
     except (Exception, SystemExit) as error:
         return describe_error(error, pages(PROJECT / "docs"))
     return ""
 
 
 class Sample:
-    """The recordings of a preview: links to the real ones, and beside them those that a chapter's tests make up."""
+    """The recordings of a preview: links to the real ones, and sample recordings that a chapter's tests generate."""
 
     def __init__(self, chapter: str, root: Path) -> None:
         self.chapter = chapter
         self.root = root
         self.tests = PROJECT / "tests" / "chapters" / chapter
         self.error = ""
-        """Why the recordings could not be written from what was saved last; empty where they were."""
+        """Why the last write of the recordings failed; empty after success."""
 
     def link(self, real: Path) -> None:
         """Put links to the real recordings into the root."""
@@ -191,7 +192,7 @@ class Sample:
             (self.root / folder.name).symlink_to(folder.resolve(), target_is_directory=True)
 
     def write(self) -> int:
-        """Write the sample's recordings, or keep the old ones and the `error`. Return the code of the command."""
+        """Write the sample's recordings; after an `error` keep the old ones. Return the exit code of the command."""
         fresh, folder = self.root.with_name("fresh"), self.root / SAMPLE_DEVICE
         command = [sys.executable, "-m", "tests.lab.sample_recordings", self.chapter, str(fresh)]
         done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
@@ -204,20 +205,20 @@ class Sample:
 
 
 def stamps(watched: Iterable[Path]) -> dict[Path, int]:
-    """When each watched file was last changed, in ns, by its path below the root of the project."""
-    found = {}
+    """The last change of each watched file, in ns, by its path below the root of the project."""
+    times_ns = {}
     for top in watched:
         for path in (top, *top.rglob("*")):
             if "__pycache__" in path.parts or path.name.startswith("."):
                 continue
-            with suppress(OSError):  # what an editor puts aside for a moment is gone again
+            with suppress(OSError):  # an editor may have deleted its temporary file
                 if path.is_file():
-                    found[path.relative_to(PROJECT)] = path.stat().st_mtime_ns
-    return found
+                    times_ns[path.relative_to(PROJECT)] = path.stat().st_mtime_ns
+    return times_ns
 
 
 def forget(lab: bool) -> None:
-    """Import the code of the chapters anew at its next use, and that of the lab, too, if `lab`."""
+    """Drop the chapters' imported code, and the lab's if `lab`, so that its next use imports it again."""
     for name in [name for name in sys.modules if name.startswith("snippets.")]:
         if lab or name.split(".")[1] != "lab":
             del sys.modules[name]
@@ -229,8 +230,8 @@ def forget(lab: bool) -> None:
 
 
 def serve_preview(port: int, sample: str = "") -> int:
-    """Serve until Ctrl-C, with sample recordings of a chapter if given; 2 if there are none or the port is in use."""
-    sys.dont_write_bytecode = True  # its time stamps count in seconds, and a second save may come sooner
+    """Serve until Ctrl-C; return 2 if the port is in use or the chapter `sample` has no sample recordings."""
+    sys.dont_write_bytecode = True  # its time stamps have whole seconds: a second save within one would be missed
     handler = logging.StreamHandler()
     logging.getLogger("mkdocs").addHandler(handler)
     logging.getLogger("mkdocs.commands.build").addFilter(lambda record: "'dirty' build" not in record.getMessage())

@@ -1,6 +1,6 @@
-"""What went wrong in a build of a preview: the pages and lines, and one traceback, last.
+"""The errors of a preview's build: pages and lines, then one traceback.
 
-markdown-exec logs a traceback for each fence that raises, and a mistake in findings.py raises in all of them.
+markdown-exec logs a traceback for each fence that raises, and one error in findings.py raises in all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from textwrap import dedent
 from snippets.lab.tools.page_text import executed_fences, line_of
 
 FRAMES = 3
-"""Calls printed of an error: the last ones are its author's, those before them are of the tools."""
+"""Calls printed of a traceback: the last ones are in the author's code, earlier ones in the tools."""
 _LOGGED = re.compile(r"Execution of python code block.*?Code block is:\n\n(.*?)\n\nOutput is:\n\n(.*)", re.DOTALL)
 HEAD = "Traceback (most recent call last):\n"
 _FRAME = re.compile(r"^  File ", re.MULTILINE)
@@ -39,21 +39,21 @@ class FenceError:
 
 
 class FenceErrors(logging.Filter):
-    """Takes the errors of fences out of a log and keeps them."""
+    """Removes the errors of fences from a log and collects them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.errors: list[FenceError] = []
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is to be printed."""
+        """Collect the error of a fence; return whether to print the record."""
         match = _LOGGED.search(record.getMessage())
         if match is not None:
             self.errors.append(FenceError(dedent(match[1]).strip(), dedent(match[2]).strip()))
         return match is None
 
     def report(self, pages: Mapping[str, str]) -> str:
-        """The places of all errors by cause, then the traceback of the last cause; empty without any error."""
+        """The places of all errors by cause, then the traceback of the last cause; empty without errors."""
         places: dict[str, list[str]] = {}
         for error in self.errors:
             places.setdefault(error.cause, []).append(place_of_fence(error.code, pages))
@@ -61,8 +61,8 @@ class FenceErrors(logging.Filter):
             return ""
         *others, last = places
         lines = [f"error in {_listed(places[cause])}: {cause}" for cause in others]
-        shown = next(error for error in self.errors if error.cause == last)
-        return "\n".join([*lines, f"error in {_listed(places[last])}", shorten(shown.traceback)])
+        example = next(error for error in self.errors if error.cause == last)
+        return "\n".join([*lines, f"error in {_listed(places[last])}", shorten(example.traceback)])
 
 
 def _listed(places: list[str]) -> str:
@@ -80,9 +80,9 @@ def place_of_fence(code: str, pages: Mapping[str, str]) -> str:
 
 
 def place_of_error(error: BaseException, pages: Mapping[str, str]) -> str:
-    """Page and line of the inline figure that an error or one of its causes names; empty where none does."""
-    for each in chain_of(error):
-        match = _INLINE.search(str(each))
+    """Page and line of the inline figure that an error or one of its causes names; empty if none does."""
+    for cause in chain_of(error):
+        match = _INLINE.search(str(cause))
         for page, text in pages.items() if match else ():
             if match and (position := text.find(match[0])) >= 0:
                 return f"docs/{page}:{line_of(text, position)}"
@@ -90,7 +90,7 @@ def place_of_error(error: BaseException, pages: Mapping[str, str]) -> str:
 
 
 def describe_error(error: BaseException, pages: Mapping[str, str]) -> str:
-    """Where an error that ended a build began, and its traceback."""
+    """The page and line of an error that stopped a build, and its traceback."""
     place = place_of_error(error, pages)
     *_, root = chain_of(error)
     lines = shorten("".join(traceback.format_exception(root, chain=False)).rstrip())
@@ -98,16 +98,16 @@ def describe_error(error: BaseException, pages: Mapping[str, str]) -> str:
 
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and its causes, the first of them last."""
+    """An error and its causes, the root cause last."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def shorten(text: str) -> str:
-    """A traceback with few of its calls: the last ones outside of the tools, and where it ended; of a chain the last.
+    """Shorten a traceback to the last calls outside the tools and the one that raised; of a chain, to its last part.
 
-    Who made the mistake finds it there: in a chapter, in a fence, or in a test.
+    The author's error is in these calls: in a chapter, in a fence, or in a test.
     """
     if HEAD not in text:
         return text

@@ -1,4 +1,4 @@
-"""The command `record`: experiments and notebooks measured on this machine's GPU."""
+"""The command `record`: measure experiments and notebooks on this machine's GPU."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 HELP = "record experiments on this machine's GPU"
 DESCRIPTION = """\
-Measure on this machine's GPU what is stale or missing, and save it below docs/recordings. One experiment that fails is
-reported with its cause and leaves the others, and its own earlier recording, as they are.
+Measure stale or missing experiments on this machine's GPU and save them below docs/recordings. If an experiment fails,
+its cause is printed, its earlier recording is kept, and the others are still recorded.
 
   python -m snippets.lab record mlp linear/eager
 """
@@ -29,7 +29,7 @@ reported with its cause and leaves the others, and its own earlier recording, as
 
 @dataclass(frozen=True)
 class Machine:
-    """What measures on a machine with a GPU; a test hands in its own."""
+    """Functions that measure on a machine with a GPU; tests pass their own."""
 
     require_gpu: Callable[[], str]
     """The slug of the GPU. Raises `NeedsGpu`."""
@@ -55,25 +55,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CHAPTER[/EXPERIMENT]",
         help="default: all chapters and notebooks; a notebook alone is labs/CHAPTER",
     )
-    parser.add_argument("--fresh", action="store_true", help="record again what is current, too")
+    parser.add_argument("--fresh", action="store_true", help="record everything, even what is current")
     parser.add_argument(
         "--archive", type=Path, metavar="FILE", help="then pack all recordings of this device, old and new, as .tar.gz"
     )
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Record on this machine's GPU, then pack an archive if asked to."""
+    """Record on this machine's GPU; with `--archive`, then pack an archive."""
     return record(recordings_root(), arguments.experiments, arguments.fresh, arguments.archive, machine=this_machine())
 
 
 def record(
     root: Path, names: Sequence[str], fresh: bool = False, archive: Path | None = None, *, machine: Machine
 ) -> int:
-    """Record what names on the command line mean, print what failed, and pack an archive if asked to."""
+    """Record the experiments and notebooks that `names` select, print failures, and pack `archive` if given."""
     chosen = [experiment for name in names or chapters() if not is_notebook(root, name) for experiment in find(name)]
     chosen_notebooks = find_notebooks(root, names)
     device = machine.require_gpu()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: the worker is ended, its folder removed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: ends the worker and removes its folder
     pending = machine.select_pending(root, device, chosen, fresh)
     print(f"{device}: {len(pending)} to record, {len(chosen)} chosen", flush=True)
     outcomes = list(machine.record_experiments(root, device, pending))
@@ -85,7 +85,7 @@ def record(
         print(f"  {name}: {cause}")
     if archive is not None:
         count = pack_archive(root, device, archive)
-        print(f"{archive}: all recordings of {device}, {count} files; where you can commit: ", end="")
+        print(f"{archive}: all recordings of {device}, {count} files; on a machine that can commit, run: ", end="")
         print(f"python -m snippets.lab import {archive.name}")
     return 1 if causes else 0
 
@@ -93,9 +93,9 @@ def record(
 def record_notebooks(
     chosen: Sequence[Notebook], device: str, fresh: bool, run_notebooks: RunNotebooks
 ) -> dict[str, str]:
-    """Run the notebooks whose outputs are not current, and return by id why those that failed did.
+    """Run notebooks without current outputs, or all if `fresh`; return the causes of failures by id.
 
-    Only on the default device: a notebook has one set of outputs, and its reader runs it anyway.
+    Only on the default device: a notebook has one set of outputs, and readers run it themselves.
     """
     if device != DEFAULT_DEVICE:
         return {}

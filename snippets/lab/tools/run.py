@@ -1,4 +1,4 @@
-"""The command `run`: one experiment profiled in this process, GPU or CPU."""
+"""The command `run`: profile one experiment in this process, GPU or CPU."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from snippets.lab.recording.device import recordings_root
 
 HELP = "profile one experiment on this machine, print the profiler's table, write its trace"
 DESCRIPTION = """\
-Profile one experiment on this machine, GPU or CPU, print the profiler's table, and write its Chrome trace if asked to.
-The experiment's own parameters are options: run mlp/eager --help lists them.
+Profile one experiment on this machine, GPU or CPU, and print the profiler's table; with --trace-dir, write its Chrome
+trace. The experiment's parameters are options: run mlp/eager --help lists them.
 
   python -m snippets.lab run mlp/compiled --batch 16 --trace-dir traces
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `run`; those after the experiment's name are its own and are parsed with it."""
+    """Add the arguments of `run`; `build_options` parses those after the experiment's name."""
     parser.usage = "%(prog)s CHAPTER/EXPERIMENT [--its-own-parameters] [--device {cuda,cpu}] [--trace-dir DIR]"
     parser.add_argument("experiment", nargs="?", default="", metavar="CHAPTER/EXPERIMENT", help="such as mlp/eager")
     parser.add_argument("options", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -35,16 +35,16 @@ def command(arguments: argparse.Namespace) -> int:
     parameters: dict[str, Value] = {name: getattr(given, name) for name in experiment.parameters}
     for name, value in parameters.items():
         if isinstance(value, int) and value < 1:
-            parser.error(f"--{name} {value}: at least 1 is needed")
+            parser.error(f"--{name} {value}: must be at least 1")
     if given.trace_dir is not None and given.trace_dir.exists() and not given.trace_dir.is_dir():
-        parser.error(f"--trace-dir {given.trace_dir}: is a file; give a folder, which is made if need be")
+        parser.error(f"--trace-dir {given.trace_dir}: is a file; give a folder, which may be new")
 
     import torch
 
     from snippets.lab.capture.profile_here import profile_here
 
     if given.device == "cuda" and not torch.cuda.is_available():
-        parser.error("there is no CUDA GPU here; leave --device out to run on the CPU")
+        parser.error("no CUDA GPU on this machine; omit --device to run on the CPU")
     if parameters != dict(experiment.parameters):
         experiment = replace(experiment.at(**parameters), sweep=())
     profile_here(experiment, given.device or ("cuda" if torch.cuda.is_available() else "cpu"), given.trace_dir)
@@ -52,25 +52,25 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 def select_experiment(name: str) -> Experiment:
-    """The one experiment that a name means. Raises `UnknownName`."""
+    """Find one experiment by its name. Raises `UnknownName`."""
     if name.startswith(PREFIX):
         notebook = find_notebook(recordings_root(), name)
         raise UnknownName(f"{name} is a notebook: open {relpath(notebook.path)}")
     chosen = find(name) if "/" in name else ()
     if len(chosen) != 1:
-        known = [one.id for one in find(name)] if name in chapters() else chapters()
+        known = [experiment.id for experiment in find(name)] if name in chapters() else chapters()
         raise UnknownName(f"run takes one experiment, CHAPTER/EXPERIMENT: {' '.join(known)}")
     return chosen[0]
 
 
 def build_options(experiment: Experiment) -> argparse.ArgumentParser:
-    """The command line after an experiment's name: its parameters, and where to run."""
+    """The parser for the options after an experiment's name: its parameters, the device and the folder for traces."""
     parser = argparse.ArgumentParser(
         prog=f"python -m snippets.lab run {experiment.id}",
-        description="Profile this experiment here, print the profiler's table, and write its Chrome trace if asked to.",
+        description="Profile this experiment here and print the profiler's table; with --trace-dir, write its trace.",
     )
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: the GPU if there is one, else the CPU")
-    parser.add_argument("--trace-dir", type=Path, metavar="DIR", help="where to write the Chrome trace")
+    parser.add_argument("--trace-dir", type=Path, metavar="DIR", help="folder for the Chrome trace")
     for parameter, default in experiment.parameters.items():
         parser.add_argument(f"--{parameter}", type=type(default), default=default, help=f"default {default}")
     return parser

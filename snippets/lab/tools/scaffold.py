@@ -1,6 +1,6 @@
-"""`make chapter NAME=rmsnorm`: the files of a new chapter and its lines in nav, or nothing where something is wrong.
+"""`make chapter NAME=rmsnorm`: write the files of a new chapter and its lines in nav, or nothing after an error.
 
-The files are in scaffold.txt, a working example to replace piece by piece.
+scaffold.txt has the files: a working example to replace piece by piece.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORM = "make chapter NAME=rmsnorm: lower-case letters, digits and underscores, a
 RESERVED = {"assets", "lab", "labs", "recordings", "search"}
 """Folders of the project or of the site."""
 YAML_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
-"""What YAML reads as something else."""
+"""Words that YAML reads as truth values."""
 HELP = "lay out a new chapter with a working example: make chapter"
 DESCRIPTION = """\
 Write the files of a new chapter, a working example to replace piece by piece, and its lines in mkdocs.yml.
@@ -48,11 +48,11 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 class ScaffoldError(Exception):
-    """No chapter was made; the message says why and what to do."""
+    """No chapter was made; the message has the cause and the cure."""
 
 
 def chapter_files(name: str, setup: str = SETUP) -> dict[str, str]:
-    """Path -> text of what a new chapter consists of, without its lines in nav. `setup`: the first cell of its lab."""
+    """The files of a new chapter, path -> text, without its lines in nav. `setup`: first code cell of its notebook."""
     slug = name.replace("_", "-")
     filled = Template(FILES.read_text(encoding="utf-8")).substitute(
         name=name, title=chapter_title(name), slug=slug, claim=slug.upper(), setup=setup.strip()
@@ -63,17 +63,17 @@ def chapter_files(name: str, setup: str = SETUP) -> dict[str, str]:
 
 
 def chapter_title(name: str) -> str:
-    """A chapter's title until its author has a better one: `flash_attention` -> `Flash attention`."""
+    """A chapter's first title, from its name: `flash_attention` -> `Flash attention`."""
     return name.replace("_", " ").strip().capitalize()
 
 
 def _sorted(block: re.Match[str]) -> str:
-    """Import lines in ruff's order, wherever the chapter's name puts its own."""
+    """Sort import lines in ruff's order, which depends on the chapter's name."""
     return "".join(sorted(block[0].splitlines(keepends=True), key=lambda line: line.split()[1]))
 
 
 def notebook_json(text: str) -> str:
-    """A notebook, as Jupyter writes it, of cells that each begin with a line `%% markdown` or `%% code`."""
+    """A notebook, as Jupyter writes it, from text with a line `%% markdown` or `%% code` before each cell."""
     _, *parts = _CELL.split(text)
     cells: list[dict[str, Any]] = []
     for number, (kind, source) in enumerate(zip(parts[::2], parts[1::2], strict=True), 1):
@@ -86,7 +86,7 @@ def notebook_json(text: str) -> str:
 
 
 def setup_cell(root: Path) -> str:
-    """The first code cell of the labs in `root`, the same in all of them; `SETUP` where there is none."""
+    """The first code cell of the notebooks in `root`, the same in all; `SETUP` if there are no notebooks."""
     paths = sorted((root / "docs" / "labs").glob("*.ipynb"))
     return code_cells(load_notebook(paths[0]).content)[0] if paths else SETUP
 
@@ -94,16 +94,15 @@ def setup_cell(root: Path) -> str:
 def create_chapter(name: str, root: Path) -> list[str]:
     """Write a chapter's files below `root`, then its lines in nav. Returns their paths.
 
-    Raises `ScaffoldError` for a name that cannot be a chapter's and for one that is taken. Nothing is left behind then,
-    nor when writing fails or is interrupted.
+    Raises `ScaffoldError` for an invalid name or one in use. That, a failed write and an interruption leave no files.
     """
     if not name:
-        raise ScaffoldError(f"a name is needed. {FORM}")
+        raise ScaffoldError(f"no name given. {FORM}")
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,23}", name) or iskeyword(name) or name in RESERVED | YAML_WORDS:
         raise ScaffoldError(f"{name!r} cannot be the name of a chapter. {FORM}")
     if taken := [path for path in chapter_places(name, root) if _is_taken(path)]:
-        there = ", ".join(path.relative_to(root).as_posix() for path in taken)
-        raise ScaffoldError(f"{name} is taken: {there}. Choose another name, or remove what is there")
+        paths = ", ".join(path.relative_to(root).as_posix() for path in taken)
+        raise ScaffoldError(f"{name} is taken: {paths}. Choose another name, or remove these paths")
     nav = root / "mkdocs.yml"
     before = nav.read_text(encoding="utf-8")
     after = with_lab(with_page(before, name), name)
@@ -118,13 +117,13 @@ def create_chapter(name: str, root: Path) -> list[str]:
             shutil.rmtree(root / folder / name, ignore_errors=True)
         for path in made:
             (root / path).unlink(missing_ok=True)
-        nav.write_text(before, encoding="utf-8")  # last: where the disk was full there is room again
+        nav.write_text(before, encoding="utf-8")  # last: a full disk has space again
         raise
     return [*made, nav.name]
 
 
 def chapter_places(name: str, root: Path) -> list[Path]:
-    """Where something of that name would be in the way: the places of a chapter, and what they would hide."""
+    """Paths that must be free for a chapter of this name: its own, and modules that its folders would hide."""
     return [
         *(root / folder / name for folder in ("snippets", "docs", "tests/chapters")),
         *(root / folder / f"{name}.py" for folder in ("snippets", "tests/chapters")),
@@ -135,7 +134,7 @@ def chapter_places(name: str, root: Path) -> list[Path]:
 
 
 def _is_taken(path: Path) -> bool:
-    """Whether a file is there, or a folder with more in it than what Python left of a chapter that was removed."""
+    """Whether the path is a file, or a folder with files outside `__pycache__`, which a removed chapter leaves."""
     if not path.is_dir():
         return path.exists()
     return any(file.is_file() and file.parent.name != "__pycache__" for file in path.rglob("*"))
@@ -149,7 +148,7 @@ def with_page(config: str, name: str) -> str:
 
 
 def with_lab(config: str, name: str) -> str:
-    """The text of mkdocs.yml with a lab at the end of nav's `Labs`, by its heading. Raises `ScaffoldError`."""
+    """The text of mkdocs.yml with a notebook at the end of nav's `Labs`. Raises `ScaffoldError`."""
     if f"labs/{name}.ipynb" in config:
         raise ScaffoldError(f"{name} is taken: nav in mkdocs.yml has its lab. Choose another name, or remove the line")
     return with_entry(config, "Labs", f'- "{chapter_title(name)}, by yourself": labs/{name}.ipynb')
@@ -159,14 +158,14 @@ def with_entry(config: str, section: str, entry: str) -> str:
     """The text of mkdocs.yml with an entry at the end of a list in nav. Raises `ScaffoldError` without that list."""
     match = re.search(rf"^(?P<indent> *)- {section}:.*\n(?P<entries>(?:(?P=indent) +- .*\n)+)", config, re.MULTILINE)
     if match is None:
-        raise ScaffoldError(f"mkdocs.yml has no list `- {section}:` in nav; the chapter's line belongs into one")
+        raise ScaffoldError(f"mkdocs.yml has no list `- {section}:` in nav; add it for the chapter's line")
     last = match["entries"].splitlines()[-1]
     indent = last[: len(last) - len(last.lstrip())]
     return f"{config[: match.end()]}{indent}{entry}\n{config[match.end() :]}"
 
 
 def scaffold_chapter(name: str, root: Path) -> int:
-    """Make a chapter, and print what comes next; 2 if the name cannot be a chapter's."""
+    """Make a chapter and print the next steps; return 2 after a `ScaffoldError`."""
     try:
         made = create_chapter(name, root)
     except ScaffoldError as error:

@@ -1,7 +1,7 @@
-"""The command `open`: one trace to Perfetto in this machine's browser, and to nobody else.
+"""The command `open`: serve one trace to Perfetto in this machine's browser, and to no other page or machine.
 
-Perfetto is a page that reads a trace in the browser. The file goes over the loopback address, is served under one path
-and to one page only, and the server ends when it has been fetched.
+Perfetto is a page that reads a trace in the browser. The server sends the file over the loopback address, under one
+path and to one page only, and stops after the browser has fetched it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from snippets.lab.trace.text import printable
 PERFETTO = "https://ui.perfetto.dev"
 HOST = "127.0.0.1"
 PORT = 9001
-"""The only loopback port that Perfetto's content security policy lets its page read from."""
+"""The only loopback port that Perfetto's content security policy allows."""
 HELP = "show a trace in Perfetto; it does not leave this machine"
 DESCRIPTION = """\
-Serve one trace to Perfetto, which reads it in this machine's browser, until it has been fetched. Nothing is uploaded.
+Serve one trace to Perfetto, which reads it in this machine's browser, then stop. Nothing is uploaded.
 
   python -m snippets.lab open trace.json.gz
 """
@@ -59,27 +59,27 @@ def _seconds(text: str) -> float:
 
 
 class TraceServer(ThreadingHTTPServer):
-    """Serves one file, to Perfetto alone. Threads: a browser may open connections early and send nothing."""
+    """Serves one file to Perfetto alone. Threaded, because a browser may open connections early and send nothing."""
 
     def __init__(self, path: Path, port: int = PORT) -> None:
         super().__init__((HOST, port), _Handler)
         self.path = path
         self.name = safe_name(path.name)
         self.fetched = threading.Event()
-        """Set when the whole file has been sent once."""
+        """Set after the whole file has been sent once."""
 
     @property
     def authority(self) -> str:
-        """Host and port, as a browser names them when it asks."""
+        """Host and port, as in a browser's `Host` header."""
         return f"{HOST}:{self.server_port}"
 
     @property
     def address(self) -> str:
-        """What to open in a browser of this machine."""
+        """The address to open in a browser on this machine."""
         return f"{PERFETTO}/#!/?url=http://{self.authority}/{self.name}"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore disconnects; print other OS errors in one line, and any other error in full."""
+        """Ignore disconnects; print other OS errors in one line, and all other errors in full."""
         error = sys.exception()
         if not isinstance(error, OSError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
@@ -103,9 +103,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._begin(HTTPStatus.NO_CONTENT, 0)
 
     def _begin(self, status: HTTPStatus, length: int) -> bool:
-        """Send the head of a reply; False if the request is refused.
+        """Send the head of a reply; return False after refusing the request.
 
-        The host name of the request is checked, too: another site could make a name of its own point here.
+        It also checks the request's host name, because another site could point its own name at this address.
         """
         if self.path != f"/{self.server.name}" or self.headers["Host"] != self.server.authority:
             self.send_error(HTTPStatus.NOT_FOUND)
@@ -125,30 +125,30 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def safe_name(name: str) -> str:
-    """A file name that needs no quoting in an address: `my trace (2).json.gz` -> `my_trace_2_.json.gz`."""
+    """A file name without characters that an address must quote: `my trace (2).json.gz` -> `my_trace_2_.json.gz`."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name).lstrip("._-") or "trace.json"
 
 
 def open_in_perfetto(
     path: Path, *, browser: Callable[[str], bool] | None, timeout_s: float = 300, port: int = PORT
 ) -> int:
-    """Serve a trace until Perfetto has fetched it: 0, or 1 when the port is taken or nobody fetches it in time.
+    """Serve a trace until Perfetto has fetched it; return 0, or 1 if the port is in use or the time runs out.
 
     Args:
         path: the trace.
-        browser: opens an address and returns whether it could; None only prints the address.
-        timeout_s: how long to wait.
-        port: 0 takes a free one.
+        browser: opens an address and returns whether it succeeded; None only prints the address.
+        timeout_s: the longest wait.
+        port: 0 selects a free port.
 
-    Raises `TraceError` for what is not a trace.
+    Raises `TraceError` for a file that is not a trace.
     """
     read_trace(path)
     try:
         server = TraceServer(path, port)
     except OSError as error:
         print(
-            f"error: port {port} of {HOST} is not available ({error.strerror}), and Perfetto reads from no other: "
-            "end what uses it (another `open`, a trace_processor) and try again",
+            f"error: port {port} of {HOST} is not available ({error.strerror}), and Perfetto reads from no other port: "
+            "stop the program that uses it (another `open`, a trace_processor) and try again",
             file=sys.stderr,
         )
         return 1
@@ -162,16 +162,16 @@ def open_in_perfetto(
 
 def _wait(server: TraceServer, browser: Callable[[str], bool] | None, timeout_s: float) -> int:
     name = printable(str(server.path))
-    print(f"{name}: waiting for Perfetto to fetch it, {timeout_s:g} s at most. It stays on this machine.")
+    print(f"{name}: waiting at most {timeout_s:g} s for Perfetto to fetch it. It stays on this machine.")
     print(server.address, flush=True)
     if browser is None or not browser(server.address):
         print(
-            f"Open this address in a browser. If that is on another machine, first run there: ssh -L "
+            f"Open this address in a browser. If the browser is on another machine, first run there: ssh -L "
             f"{server.server_port}:{server.authority} this-machine",
             flush=True,
         )
     if server.fetched.wait(min(timeout_s, threading.TIMEOUT_MAX)):
         print("fetched")
         return 0
-    print(f"error: nobody fetched it in {timeout_s:g} s; run the command again and open its address", file=sys.stderr)
+    print(f"error: no fetch within {timeout_s:g} s; run the command again and open its address", file=sys.stderr)
     return 1

@@ -1,4 +1,4 @@
-"""What the chapter linear shows and claims. L are claims of the series' second post, O-L our own."""
+"""The figures and claims of the chapter linear. L are claims of the series' second post, O-L our own."""
 
 from snippets.linear.findings import costs, layer
 

@@ -1,4 +1,4 @@
-"""What one layer costs the GPU and the CPU, eager and compiled, at two shapes and with more and more rows."""
+"""The GPU and CPU time of one layer, eager and compiled, at two shapes and with a growing number of rows."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -15,10 +15,10 @@ PAIRS = {
     "1024x32→64": ("linear/eager", "linear/compiled"),
     "64x1024→4096": ("linear/eager_wide", "linear/compiled_wide"),
 }
-"""Shape -> the same layer eager and compiled, timed in turns."""
+"""Shape -> the same layer eager and compiled, timed interleaved."""
 LAYERS = tuple(experiment for pair in PAIRS.values() for experiment in pair)
 SWEEPS = {"eager": "linear/sweep_eager", "compiled": "linear/sweep_compiled"}
-"""The wide layer with more and more rows, timed in turns."""
+"""The wide layer with a growing number of rows, timed interleaved."""
 ROWS = {f"{n:,} row{'s' * (n > 1)}": f"linear/sweep_eager[batch={n}]" for n in (1, 16, 64, 256, 1024, 4096)}
 """Points of the sweep."""
 MATMULS = ("linear/eager", "linear/eager_wide", "matmul_add/eager_64", "matmul_add/eager_4096", "mlp/eager")
@@ -40,19 +40,19 @@ def same_at_both_shapes(device: Device) -> Figure:
 @claim("O-L3", matches("[^,+]*Launch[^,+]*"), scope="this-gpu")
 def cuda_calls(device: Device) -> Figure:
     """A forward makes one call of CUDA, the launch, eager or compiled and at either shape: no occupancy query."""
-    calls = [device[one].per_step(lambda step: " + ".join(call.name for call in step.calls)) for one in LAYERS]
+    calls = [device[layer].per_step(lambda step: " + ".join(call.name for call in step.calls)) for layer in LAYERS]
     kinds = ", ".join(dict.fromkeys(figure.text for figure in calls))
     return derived(kinds, *calls, display=f"{kinds}, in all {len(calls)} variants")
 
 
 def compiled_to_eager(device: Device, shape: str, kind: str) -> Figure:
-    """How many times as long the compiled layer takes as the eager one."""
+    """The time of the compiled layer over that of the eager one."""
     eager, compiled = PAIRS[shape]
     return paired_ratio(device[compiled], device[eager], kind)
 
 
 def deciding(figures: Mapping[str, Figure], value: float) -> Figure:
-    """Of several ratios the one that decides, all of them in words."""
+    """The deciding one of several ratios, with all of them as text."""
     display = ", ".join(f"{figure.text} at {heading}" for heading, figure in figures.items())
     return derived(value, *figures.values(), unit="x", display=display)
 
@@ -89,7 +89,7 @@ def matmuls(run: Run) -> list[tuple[tuple[int, ...], tuple[int, ...], str]]:
 def first_letters(device: Device) -> Figure:
     """The letters that end an nvjet name begin with T where the second factor is a transposed view, and with N where it
     is not."""
-    pairs = [(strides[0] == 1, ending(name)[:1]) for one in MATMULS for _, strides, name in matmuls(device[one])]
+    pairs = [(strides[0] == 1, ending(name)[:1]) for run in MATMULS for _, strides, name in matmuls(device[run])]
     fits, views = sum(letter == ("T" if view else "N") for view, letter in pairs), sum(view for view, _ in pairs)
     display = f"{fits} of {len(pairs)} products, {views} of them with a transposed view"
     return Figure(fits == len(pairs) and 0 < views < len(pairs), origin=", ".join(MATMULS), display=display)
@@ -104,12 +104,12 @@ def matrix_to_row(device: Device) -> Figure:
 @claim("O-L9", at_most(1.2), scope="timing")
 def sixty_four_rows(device: Device) -> Figure:
     """With 64 rows the wide layer takes the GPU less than a fifth longer than with one."""
-    many, one = (device[f"linear/sweep_eager[batch={rows}]"].time() for rows in (64, 1))
-    return derived(many.number / one.number, many, one, unit="x")
+    many, single = (device[f"linear/sweep_eager[batch={rows}]"].time() for rows in (64, 1))
+    return derived(many.number / single.number, many, single, unit="x")
 
 
 def rows_bound(run: Run) -> int:
-    """The most rows of a sweep at which a call takes the CPU longer than its work takes the GPU; 0 for none."""
+    """The largest number of rows in a sweep at which a call takes longer on the CPU than on the GPU; 0 for none."""
     timed = ((int(at.parameters["batch"]), run.at(**at.parameters)) for at in run.points)
     return max((rows for rows, point in timed if ratio_of_kinds(point, "enqueue").number > 1), default=0)
 
@@ -130,16 +130,20 @@ def loop_of_both(device: Device) -> Figure:
 
 
 def cheaper(device: Device) -> Figure:
-    """For whom a call of the compiled layer is cheaper by a tenth or more, at the shape of the series."""
+    """Whether the CPU or the GPU saves a tenth or more with the compiled layer, at the shape of the series."""
     kinds = {"the GPU": "interleaved", "the CPU": "enqueue"}
-    ratios = {whom: compiled_to_eager(device, "1024x32→64", kind) for whom, kind in kinds.items()}
-    gains = [whom for whom, ratio in ratios.items() if ratio.number < 0.9]
+    ratios = {processor: compiled_to_eager(device, "1024x32→64", kind) for processor, kind in kinds.items()}
+    gains = [processor for processor, ratio in ratios.items() if ratio.number < 0.9]
     value = "both" if len(gains) > 1 else gains[0] if gains else "neither"
-    return derived(value, *ratios.values(), display=", ".join(f"{one.text} on {whom}" for whom, one in ratios.items()))
+    return derived(
+        value,
+        *ratios.values(),
+        display=", ".join(f"{ratio.text} on {processor}" for processor, ratio in ratios.items()),
+    )
 
 
 def idle_share(run: Run) -> Figure:
-    """Share of a step of a Python loop in which the GPU has nothing to do."""
+    """Share of a Python loop's step in which the GPU is idle."""
     share = 100 * (1 - run.timing().median_us / run.timing("from_python").median_us)
     return Figure(share, "%", origin=f"{run.origin}, 1 - interleaved / from_python")
 
@@ -157,7 +161,7 @@ row_and_matrix = partial(
 )
 gpu_and_cpu = partial(
     cpu_gpu_bars,
-    variants={f"{how}, {at}": one for at, pair in PAIRS.items() for how, one in zip(SWEEPS, pair, strict=True)},
+    variants={f"{how}, {at}": name for at, pair in PAIRS.items() for how, name in zip(SWEEPS, pair, strict=True)},
 )
 wide_roofline = partial(roofline, variants=ROWS)
 
@@ -180,18 +184,18 @@ def biases(device: Device) -> Html:
 
 
 def guess_cheaper(device: Device) -> Html:
-    """Who gains by compiling."""
+    """Whether the CPU or the GPU gains by compiling."""
     options = ("the GPU=For the GPU", "the CPU=For the CPU", "both=For both", "neither=For neither")
     return guess_choice(device, "linear.cheaper", *options)
 
 
 def guess_letters(device: Device) -> Html:
-    """Which letters of a kernel's name follow a layout."""
+    """The letters of a kernel's name that depend on a layout."""
     return guess_choice(device, "claim:O-L7", "holds=The first of them does", "differs=None of them does")
 
 
 def layouts(device: Device) -> Html:
-    """How each matmul reads its second factor, beside the end of its kernel's name."""
+    """The layout of each matmul's second factor, beside the end of its kernel's name."""
     rows: list[list[Cell]] = []
     for experiment in MATMULS:
         for shape, strides, name in matmuls(device[experiment]):
@@ -206,7 +210,7 @@ wide_regimes = partial(regimes, variants=SWEEPS, size=lambda at: int(at["batch"]
 
 
 def copies(device: Device) -> Html:
-    """What the copy of a matrix of bias moves, how fast, how much of a step it is, and how much longer that step is."""
+    """The copy of a matrix of bias: bytes, rate, share of its step, and how much longer that step takes."""
     columns = []
     for size in (64, 4096):
         matrix, row = (device[f"matmul_add/{kind}_bias_{size}"] for kind in ("matrix", "row"))

@@ -1,4 +1,4 @@
-"""What a forward of one layer is made of: operators, kernels, strides and the names of kernels."""
+"""The parts of one layer's forward: operators, kernels, strides and the names of kernels."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ OPERATORS = "aten::linear(aten::t(aten::transpose(aten::as_strided)), aten::addm
 VARIANTS = {"eager": "linear/eager", "compiled": "linear/compiled"}
 COMPILED_ROWS = ("TorchDynamo Cache", "Torch-Compiled Region", "AOTDispatcher Runtime", "## Call CompiledFxGraph")
 ROUNDING = 0.05
-"""By so much two results of the layer in bf16 may differ and both be right."""
+"""The largest difference of two correct results of the layer in bf16."""
 
 
 def work(step: Step) -> str:
@@ -35,35 +35,35 @@ def aten_ops(step: Step) -> str:
 
 
 def work_under(step: Step, name: str) -> list[GpuActivity]:
-    """GPU work put there by operators of this name or inside them. Raises `TraceError` when a step has none of them."""
+    """Activities launched by operators of this name or inside them. Raises `TraceError` without such an operator."""
     find_op(step, name)
-    return [one for one in step.activities if one.op and any(above.name == name for above in one.op.chain)]
+    return [activity for activity in step.activities if activity.op and name in (op.name for op in activity.op.chain)]
 
 
 def input_strides(op: CpuOp, index: int) -> tuple[int, ...]:
-    """The strides of an input; `record_shapes` writes them beside the shapes."""
+    """The strides of an input, which `record_shapes` writes beside the shapes."""
     if not op.input_strides:
         raise TraceError(f"the trace has no strides of {op.name}; record it with a newer torch")
     return op.input_strides[index]
 
 
 def same_work(first: Run, second: Run) -> Figure:
-    """Whether two runs put work of the same names on the GPU, in the same order."""
-    one, other = (run.per_step(gpu_names) for run in (first, second))
-    is_same = one.value == other.value
-    display = f"in both {one.value}" if is_same else f"{one.value} against {other.value}"
-    return derived(is_same, one, other, display=display)
+    """Whether two runs have GPU activities of the same names, in the same order."""
+    first_names, second_names = (run.per_step(gpu_names) for run in (first, second))
+    is_same = first_names.value == second_names.value
+    display = f"in both {first_names.value}" if is_same else f"{first_names.value} against {second_names.value}"
+    return derived(is_same, first_names, second_names, display=display)
 
 
 def one_and_the_same(eager: Run, compiled: Run) -> Figure:
-    """Whether both variants of a layer are one kernel and nothing else, the same one."""
+    """Whether both variants of a layer launch only the same one kernel."""
     is_same, counted = same_work(eager, compiled), eager.per_step(work)
     is_one = str(counted.value).startswith("1 kernel, 0 memcpy")
     return derived(bool(is_same.value) and is_one, is_same, display=f"{counted.value}, {is_same.text}")
 
 
 def lists(present: str, *absent: str) -> Band:
-    """A list that has one name and lacks others: a band."""
+    """A band: a list has one name and lacks the others."""
     return lambda figure: present in (names := figure.text.split(", ")) and not set(absent) & set(names)
 
 
@@ -139,7 +139,7 @@ def kernel(device: Device) -> Figure:
 
 
 def ending(name: str) -> str:
-    """What stands behind the last underscore of a kernel's name."""
+    """The part of a kernel's name after the last underscore."""
     return name.rpartition("_")[2]
 
 
@@ -200,13 +200,15 @@ def addmm_of_both(device: Device) -> Figure:
 
 
 def launched_by(device: Device) -> Figure:
-    """The operators that put work on the GPU, in order."""
+    """The operators that launch GPU activities, in order."""
     run = device["linear/eager"]
-    return run.per_step(lambda step: ", ".join(one.op.name if one.op else "none" for one in step.activities))
+    return run.per_step(
+        lambda step: ", ".join(activity.op.name if activity.op else "none" for activity in step.activities)
+    )
 
 
 def transpose_share(device: Device) -> Figure:
-    """CPU time of `aten::t` and what it calls, in percent of that of the `aten::linear` around it, in the trace."""
+    """CPU time of `aten::t` and its calls, in percent of that of the enclosing `aten::linear`, in the trace."""
 
     def cpu_us(step: Step, name: str) -> float:
         find_op(step, name)
@@ -217,13 +219,13 @@ def transpose_share(device: Device) -> Figure:
 
 
 def weight_strides(device: Device) -> Figure:
-    """The strides with which `aten::addmm` gets the weight."""
+    """The strides of the weight in the call of `aten::addmm`."""
     return device["linear/eager"].per_step(lambda step: str(input_strides(find_op(step, "aten::addmm"), 2)))
 
 
 def chains(device: Device) -> Html:
-    """What calls what in the eager layer and in the compiled one."""
-    return Html("".join(f"<p>{how}:</p>{dispatch_tree(device, one)}" for how, one in VARIANTS.items()))
+    """The calls of operators in the eager layer and in the compiled one."""
+    return Html("".join(f"<p>{how}:</p>{dispatch_tree(device, name)}" for how, name in VARIANTS.items()))
 
 
 eager_and_compiled = partial(timeline, variants=VARIANTS)
@@ -231,13 +233,13 @@ changed_by_compiling = partial(diff_table, variants=VARIANTS)
 
 
 def strides_table(_: Device) -> Html:
-    """What `model.strides()` returns, beside any device: it runs on the CPU while the page is built."""
+    """The result of `model.strides()`, the same for every device: it runs on the CPU while the page is built."""
     key = ("linear strides", version("torch"), code_key(Path(__file__).parents[1] / "model.py"))
     return values_table(json.loads(cached(key, _strides)))
 
 
 def _strides() -> str:
-    from snippets.linear.model import strides  # imports torch, which takes seconds
+    from snippets.linear.model import strides  # importing torch takes seconds
 
     return json.dumps(strides())
 
@@ -258,13 +260,13 @@ def values_table(values: Mapping[str, object]) -> Html:
 
 
 def guess_new_strides(device: Device) -> Html:
-    """What comes of feeding a compiled layer other strides."""
+    """The effect of other strides on a compiled layer."""
     options = ("an error=An error", "a wrong result=A wrong result", "neither=Neither")
     return guess_choice(device, "linear.new_strides", *options)
 
 
 def new_strides_table(device: Device) -> Html:
-    """A compiled layer fed two inputs of one shape and different strides."""
+    """A compiled layer with two inputs of one shape and different strides."""
     data = device["linear/new_strides"].data
     rows: list[list[Cell]] = [
         *([str(tuple(strides)), count] for strides, count in zip(data["strides"], data["graphs"], strict=True)),

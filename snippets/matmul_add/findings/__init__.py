@@ -1,4 +1,4 @@
-"""What the chapter matmul_add shows and claims. P are claims of the series' first post, O-M our own."""
+"""The figures and claims of the chapter matmul_add. P are claims of the series' first post, O-M our own."""
 
 from snippets.matmul_add.findings import compiled, costs, dispatch, overhead, steps
 

@@ -1,4 +1,4 @@
-"""The matmul's times, and what became of the step when it was compiled: one operator, the way into it, what is left."""
+"""The matmul's times, and the compiled step: its one operator, the rows on the way into it, and its GPU work."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -55,7 +55,7 @@ ENTRY = (
     GRAPH_CALL,
     "aten::addmm",
 )
-"""What a trace shows on the way into compiled code: how the names begin."""
+"""Prefixes of the rows that a trace shows on the way into compiled code."""
 
 
 @claim("P29", equals("aten::addmm"), source=Source("Part 1", "one aten::addmm(b, x, w)"))
@@ -172,7 +172,7 @@ FIGURES = {
 
 
 def guess_spread(device: Device) -> Html:
-    """How widely the time of one kernel varies."""
+    """The variation of one kernel's time."""
     return guess_choice(device, "claim:P28", "holds=By half as much again, or more", "differs=By less than that")
 
 

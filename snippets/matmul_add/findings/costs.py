@@ -1,4 +1,4 @@
-"""What compiling costs and saves, and what is left of both where b is a single row."""
+"""The cost and the gain of compiling, and how much of both remains if b is a single row."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ from snippets.lab.trace.work import step_work
 from snippets.matmul_add.findings.overhead import SWEEPS, across, is_unchanged
 
 WAYS = {"Eager": "eager", "Compiled": "compiled", "addmm, b a matrix": "matrix_bias", "addmm, b a row": "row_bias"}
-"""How to compute the step -> what the names of its recordings begin with."""
+"""Way to compute the step -> prefix of its recordings' names."""
 
 
 def of_copy(device: Device, of: Callable[[GpuActivity], float], unit: str) -> Figure:
@@ -25,7 +25,7 @@ def of_copy(device: Device, of: Callable[[GpuActivity], float], unit: str) -> Fi
 
     def measure(step: Step) -> float:
         if not step.memcpys:
-            raise TraceError(f"{step.name} copies nothing")
+            raise TraceError(f"{step.name} has no copy")
         return of(step.memcpys[0])
 
     return device["matmul_add/compiled_4096"].per_step(measure, unit)
@@ -60,7 +60,7 @@ def copy_share(device: Device) -> Figure:
 
 
 def compiled_to_eager(device: Device, size: int, kind: str) -> Figure:
-    """How many times as long a compiled step takes as an eager one."""
+    """The time of a compiled step over that of an eager one."""
     return paired_ratio(device[f"matmul_add/compiled_{size}"], device[f"matmul_add/eager_{size}"], kind)
 
 
@@ -96,11 +96,11 @@ def compiled_warm_4096(device: Device) -> Figure:
 
 
 def least_bytes(step: Step) -> int:
-    """What the GPU work of a step has to read and write. Raises `TraceError` where the trace does not tell."""
+    """The bytes that a step's GPU work must read and write. Raises `TraceError` if the trace lacks any."""
     works = step_work(step)
     known = [work.bytes for work in works if work is not None]
     if len(known) < len(works):
-        raise TraceError(f"{step.name} does not tell what all of its GPU work had to do")
+        raise TraceError(f"{step.name} lacks the work of some activities")
     return sum(known)
 
 
@@ -165,7 +165,7 @@ FIGURES = {
 
 
 def generated(device: Device) -> Html:
-    """The lines of Inductor's code that put work on the GPU."""
+    """The lines of Inductor's code that launch GPU work."""
     lines = device["matmul_add/generated_code"].data["calls"]
     return Html(f"<pre><code>{escape(chr(10).join(map(str, lines)))}</code></pre>")
 

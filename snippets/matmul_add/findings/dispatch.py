@@ -1,4 +1,4 @@
-"""Who calls whom on the way to a kernel, what CUDA is asked before a launch, and how long the CPU waits in the end."""
+"""The calls on the way to a kernel, the CUDA queries before a launch, and the CPU's closing wait."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def calls_under(step: Step, name: str) -> tuple[CudaCall, ...]:
 
 
 def busy_within_us(trace: Trace, span: Span) -> float:
-    """Time in which the GPU was busy during a stretch of CPU time."""
+    """Time that the GPU was busy during an interval of CPU time."""
     inside = []
     for activity in trace.activities:
         start, end = max(activity.start_us, span.start_us), min(activity.end_us, span.end_us)
@@ -33,7 +33,7 @@ def busy_within_us(trace: Trace, span: Span) -> float:
 
 
 def busy_percent_of_wait(trace: Trace) -> float:
-    """Percent of the closing wait in which the GPU worked."""
+    """Percent of the closing wait in which the GPU was busy."""
     wait = closing_wait(trace)
     return 100 * busy_within_us(trace, wait) / wait.duration_us
 
@@ -59,7 +59,7 @@ def stacked_op(device: Device) -> Figure:
 
 
 def is_more(figure: Figure) -> bool:
-    """Whether the number on the right of the arrow is the larger one: a band."""
+    """A band: the number to the right of the arrow is the larger one."""
     before, after = (int(number) for number in str(figure.value).split(" → "))
     return after > before
 
@@ -214,7 +214,7 @@ def stacks(device: Device) -> Html:
 
 
 def waits(device: Device) -> Html:
-    """The closing wait at both sizes and what the GPU did in it."""
+    """The closing wait at both sizes, and the GPU's busy time in it."""
     rows: list[Sequence[Cell]] = []
     for size, experiment in COLD.items():
         trace = device[experiment].trace

@@ -1,4 +1,4 @@
-"""How the chapter's traces are read, and what limits a step at which size: kernels, totals, memory and arithmetic."""
+"""Values of the chapter's traces, and the limit of a step at each size: kernels, totals, memory and arithmetic."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ LABEL = "matmul_add"
 MATMULS = ("aten::mm", "aten::bmm", "aten::addmm")
 SWEEPS = {"Eager": "matmul_add/sweep_eager", "Compiled": "matmul_add/sweep_compiled"}
 COLD = {f"{size}x{size}": f"matmul_add/eager_{size}_cold" for size in (64, 4096)}
-"""Size -> the eager step in a process that did nothing before."""
+"""Size -> the eager step in a new process."""
 
 
 def matmul(step: Step) -> tuple[GpuActivity, CpuOp]:
@@ -31,7 +31,7 @@ def matmul(step: Step) -> tuple[GpuActivity, CpuOp]:
 
 
 def names(spans: Iterable[Span | None]) -> str:
-    """What operators or calls are called, in order."""
+    """The names of operators or calls, in order."""
     return ", ".join(span.name if span else "none" for span in spans) or "none"
 
 
@@ -56,19 +56,19 @@ def self_gpu_us(trace: Trace) -> float:
 def across(
     device: Device, of: Callable[[Step], int | str], *experiments: str, by: str = " → ", unit: str = ""
 ) -> Figure:
-    """What each of several experiments shows in all of its steps, joined: `2 → 1`; with a unit, written in it."""
+    """A value of all steps of each experiment, joined: `2 → 1`; with `unit`, formatted in it."""
     figures = [device[f"matmul_add/{name}"].per_step(of) for name in experiments]
     display = by.join(format_value(figure.number, unit) for figure in figures) if unit else ""
     return derived(by.join(str(figure.value) if unit else figure.text for figure in figures), *figures, display=display)
 
 
 def is_unchanged(figure: Figure) -> bool:
-    """Whether the same is on both sides of the arrow: a band."""
+    """A band: both sides of the arrow are the same."""
     return len(set(str(figure.value).split(" → "))) == 1
 
 
 def busy_share(run: Run) -> Figure:
-    """Percent of the profiler's CPU total that its GPU total is."""
+    """The profiler's GPU total in percent of its CPU total."""
     gpu, cpu = self_gpu_us(run.trace), self_cpu_us(run.trace)
     share = 100 * gpu / cpu
     display = f"{format_value(share, '%')}: {format_value(gpu, 'us')} of {format_value(cpu, 'us')}"
@@ -76,13 +76,13 @@ def busy_share(run: Run) -> Figure:
 
 
 def enqueue_to_work(run: Run) -> Figure:
-    """How many times the GPU's time of a step fits into the CPU's."""
+    """The CPU time of a step over its GPU time."""
     display = f"{run.time('enqueue').text} to enqueue, {run.time().text} to run"
     return replace(ratio_of_kinds(run, "enqueue"), display=display)
 
 
 def size_of(run: Run, pick: Callable[..., int], applies: Callable[[Run], bool]) -> Figure:
-    """The smallest or largest size of a sweep to which something applies; 0 for none."""
+    """The smallest or largest size of a sweep that meets a condition; 0 for none."""
     sizes = [int(at.parameters["size"]) for at in run.points if applies(run.at(**at.parameters))]
     size = pick(sizes, default=0)
     return Figure(size, origin=run.origin, display=str(size) if size else "none of the sizes")
@@ -190,7 +190,7 @@ two_sizes = partial(timeline, variants=COLD)
 
 
 def totals(device: Device) -> Html:
-    """The profiler's two totals at both sizes, and what of the CPU's is waiting."""
+    """The profiler's two totals at both sizes, and the CPU's waiting time."""
     rows: list[Sequence[Cell]] = []
     for size, experiment in COLD.items():
         trace = device[experiment].trace

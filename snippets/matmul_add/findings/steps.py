@@ -1,4 +1,4 @@
-"""Which steps a trace holds, why the first ones differ, and why the GPU's lane lags behind the CPU's."""
+"""The steps of a trace, why the first ones differ, and why the GPU's lane lags behind the CPU's."""
 
 import math
 import statistics
@@ -15,11 +15,11 @@ from snippets.lab.trace.queries import find_op, require_steps
 from snippets.matmul_add.findings.overhead import LABEL
 
 FURTHER = ("unscheduled", "unscheduled_20", "stacked", "stacked_input", "compiled_4096", "row_bias_4096")
-"""Traces that no picture shows."""
+"""Traces without a picture on the page."""
 
 
 def is_query(call: CudaCall) -> bool:
-    """Whether a call asks how many blocks or clusters fit, rather than putting work on the GPU."""
+    """Whether a call only queries how many blocks or clusters fit and launches nothing."""
     return call.name.startswith("cudaOccupancy")
 
 
@@ -31,23 +31,23 @@ def gap_us(step: Step) -> float:
 def hole(step: Step) -> Span:
     """The time between the first two kernels of a step."""
     if len(step.kernels) < 2:
-        raise TraceError(f"{step.name} has no two kernels")
+        raise TraceError(f"{step.name} has fewer than two kernels")
     start = step.kernels[0].end_us
     return Span("hole", start, round(step.kernels[1].start_us - start, 3))
 
 
 def requests(trace: Trace, start_us: float = -math.inf, end_us: float = math.inf) -> list[Span]:
-    """The profiler's requests for a buffer that overlap a stretch of time."""
+    """The profiler's buffer requests that overlap an interval of time."""
     require_steps(trace)
     named = [span for span in trace.overheads if span.name == "Activity Buffer Request"]
     return [span for span in named if span.start_us < end_us and span.end_us > start_us]
 
 
 def first_to_rest(run: Run, of: Callable[[Step], float]) -> Figure:
-    """How many times the first step's value is the largest of the others; all the values in words."""
+    """The first step's value over the largest of the others, with all values as text."""
     first, *rest = (of(step) for step in run.steps)
     if not rest or max(rest) <= 0:
-        raise TraceError("one step alone cannot be compared")
+        raise TraceError("only one step; a comparison needs two")
     display = f"{format_value(first, 'us')}, then {' and '.join(format_value(us, 'us') for us in rest)}"
     return Figure(first / max(rest), "x", origin=run.origin, display=display)
 
@@ -156,7 +156,7 @@ def no_request_left(device: Device) -> Figure:
 
 
 def buffer_request(device: Device) -> Figure:
-    """How long the profiler's request for a buffer takes."""
+    """The time of the profiler's buffer request."""
     run = device["matmul_add/unscheduled"]
     us = sorted(request.duration_us for request in requests(run.trace))
     return Figure(statistics.median_low(us), "us", (us[0], us[-1]) if us[0] != us[-1] else None, run.origin)
@@ -172,7 +172,7 @@ def guess_warmup(device: Device) -> Html:
 
 
 def traces(device: Device) -> Html:
-    """Links to recorded traces that no picture shows."""
+    """Links to recorded traces without a picture on the page."""
     recorded = [name for name in FURTHER if name in device.recorded_names("matmul_add")]
     links = (f'<a href="../recordings/{device.name}/matmul_add/{name}.trace.json.gz">{name}</a>' for name in recorded)
     return Html(f"<p>Further traces of this chapter: {', '.join(links)}.</p>")

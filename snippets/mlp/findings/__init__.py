@@ -1,4 +1,4 @@
-"""What the chapter mlp shows and claims: a GeGLU block eager, compiled, and with Liger's kernel."""
+"""The figures and claims of the chapter mlp: a GeGLU block eager, compiled, and with Liger's kernel."""
 
 from snippets.mlp.findings import choices, costs, eager, fusion
 

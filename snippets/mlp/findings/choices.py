@@ -1,4 +1,4 @@
-"""Which launch configuration the fused kernel gets when it is compiled anew, and a width that is a power of two."""
+"""The launch configuration that each new compilation gives the fused kernel, and a power of two as width."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ def fast_and_slow(device: Device) -> list[Figure]:
 
 
 def slow_choices(device: Device) -> Figure:
-    """How many compilations did not choose the fastest."""
+    """The number of compilations that did not choose the fastest."""
     _, *others = configs(device).values()
     return Figure(sum(len(timing.samples_us) for timing in others), origin="mlp/tuned")
 
@@ -111,13 +111,13 @@ def same_footprint(device: Device) -> Figure:
         occupancy = format_value(kernel.occupancy_percent or 0, "%")
         return f"{launch_size(kernel)[1]} threads, {kernel.registers} registers, {occupancy} occupancy"
 
-    first, other = device["mlp/liger"].per_step(footprint), device["mlp/liger_4096"].per_step(footprint)
-    display = f"{first.value}, at both" if first.value == other.value else ""
-    return derived(f"{first.value}; {other.value}", first, other, display=display)
+    narrow, wide = device["mlp/liger"].per_step(footprint), device["mlp/liger_4096"].per_step(footprint)
+    display = f"{narrow.value}, at both" if narrow.value == wide.value else ""
+    return derived(f"{narrow.value}; {wide.value}", narrow, wide, display=display)
 
 
 def slow_speedup(device: Device) -> Figure:
-    """The whole compiled forward against eager's, had it got the slower kernel: later by the difference."""
+    """Eager's time over the compiled forward's with the slowest kernel: its time plus the kernels' difference."""
     eager, fused = (device[name].timing().median_us for name in ("mlp/eager", "mlp/compiled"))
     fast, slow = (figure.number for figure in fast_and_slow(device))
     return Figure(eager / (fused + slow - fast), "x", origin="mlp/eager over mlp/compiled, interleaved, and mlp/tuned")
@@ -156,7 +156,7 @@ def choices(device: Device) -> Html:
 
 
 def widths(device: Device) -> Html:
-    """The two fused kernels at a hidden size that is no power of two, and at one that is."""
+    """The two fused kernels at a hidden size that is not a power of two, and at one that is."""
     variants = {"Inductor": "mlp/compiled", "Liger": "mlp/liger"}
     groups = {
         f"{width} columns": {name: in_trace(device[experiment + suffix]) for name, experiment in variants.items()}

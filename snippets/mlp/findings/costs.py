@@ -1,4 +1,4 @@
-"""What the kernels cost beside their time, and what fusion bought: the whole forward, from one token to many."""
+"""The costs of the kernels and the gain of fusion: the whole forward, from one token to many."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -29,17 +29,17 @@ SIZES = (ONE_TOKEN, ONE_SEQUENCE, *(f"[batch={batch},seq=128]" for batch in (4, 
 
 
 def times_eager(device: Device, variant: str, kind: str = "interleaved") -> Figure:
-    """How many times as fast as eager a variant is."""
+    """Eager's time over that of a variant."""
     return paired_ratio(device["mlp/eager"], device[VARIANTS[variant]], kind)
 
 
 def at_size(device: Device, upper: str, lower: str, size: str, kind: str = "from_python") -> Figure:
-    """How many times the time of one variant fits into that of another at a size of the sweeps."""
+    """The time of one variant over that of another at a size of the sweeps."""
     return paired_ratio(device[SWEEPS[upper] + size], device[SWEEPS[lower] + size], kind)
 
 
 def trace_and_sustained(device: Device) -> dict[str, dict[str, Timing]]:
-    """Eager's three matmuls, by name and shape: time in the trace, and of the bare one for long. Raises `NotTimed`."""
+    """Eager's three matmuls, by name and shape: time in the trace, and sustained without others. Raises `NotTimed`."""
     run, times = device["mlp/eager"], {}
     for index, shape in enumerate("x".join(map(str, sizes)) for sizes in matmul_shapes(run.step)):
         in_trace = timing_of_samples([gemms(step)[index].duration_us for step in run.steps])
@@ -139,7 +139,7 @@ def cost_of_compiling(device: Device) -> Figure:
 
 
 def by_cpu(device: Device) -> Figure:
-    """The variants, from the one that keeps the CPU busy for the shortest time."""
+    """The variants by CPU time, the shortest first."""
     busy = {name: device[experiment].timings.enqueue.median_us for name, experiment in VARIANTS.items()}
     return Figure(", ".join(sorted(busy, key=busy.__getitem__)), origin="enqueue, interleaved")
 
@@ -199,13 +199,13 @@ def pointwise_share(device: Device) -> Figure:
 
 
 def free_pointwise(device: Device) -> Figure:
-    """How many times as fast eager would be without its pointwise part."""
+    """Eager's speedup without its pointwise part."""
     share = pointwise_share(device)
     return derived(1 / (1 - share.number / 100), share, unit="x")
 
 
 def series_speedup(_: Device) -> Figure:
-    """Eager's pointwise part from the fused kernel's time, by the bytes: five tensors against three."""
+    """Eager's pointwise part, estimated from the fused kernel's time by the bytes: five tensors against three."""
     rest = sum(SERIES_GEMMS_US)
     value = (rest + SERIES_FUSED_US * 5 / 3) / (rest + SERIES_FUSED_US)
     return Figure(value, "x", origin="computed from the times that Part 2 gives for its A100, at equal bandwidth")
@@ -232,7 +232,7 @@ kernel_times = partial(kernel_bars, variants=VARIANTS)
 
 
 def gemm_times(device: Device) -> Html:
-    """The three GEMMs of eager: time in the trace, and of the same matmul bare and sustained."""
+    """Eager's three matmuls: time in the trace, and sustained without other kernels."""
     caption = "The three GEMMs in the trace, and the same products bare and sustained"
     return timing_bars(device, trace_and_sustained(device), caption, axis="time of one product, M x K x N")
 
@@ -272,7 +272,7 @@ def roofline_by_tokens(device: Device) -> Html:
 
 
 def replayed(device: Device) -> Html:
-    """One token: how long Python takes for a forward, and how long the replay of a CUDA graph."""
+    """One token: the time of a forward from Python and of the replay of a CUDA graph."""
     timings = {name: device[experiment + ONE_TOKEN].timings for name, experiment in SWEEPS.items()}
     groups = {name: {"Python": each.from_python, "CUDA graph": each.interleaved} for name, each in timings.items()}
     return timing_bars(device, groups, "One token: launched from Python, and replayed")

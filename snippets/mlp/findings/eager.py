@@ -1,4 +1,4 @@
-"""One eager forward: which kernels run, in which order, and for which operators."""
+"""One eager forward: its kernels, their order and their operators."""
 
 import re
 import statistics
@@ -32,12 +32,12 @@ def pointwise_us(run: Run, index: int = 0) -> Figure:
 
 
 def moved_bytes(run: Run) -> Figure:
-    """What the pointwise kernels of a step have to move together."""
+    """The bytes that the pointwise kernels of a step must move in total."""
     return run.per_step(lambda step: sum(pointwise_bytes(step)), "bytes")
 
 
 def copy_share(run: Run) -> Figure:
-    """The rate at which the first pointwise kernel moves what it has to, in percent of a plain copy's."""
+    """The rate at which the first pointwise kernel moves its bytes, in percent of a plain copy's."""
     copy = run.ceiling("copy").rate
     return run.per_step(lambda step: 100 * pointwise_bytes(step)[0] / pointwise(step)[0].duration_us * 1e6 / copy, "%")
 
@@ -92,7 +92,7 @@ def queries(device: Device) -> Figure:
 
 
 def only_mm_works(figure: Figure) -> bool:
-    """Whether the chain is as expected, and all metadata operators are among those without work on the GPU."""
+    """Whether the chain is as expected and no metadata operator launches GPU work."""
     working, _, idle = str(figure.value).partition("; none: ")
     is_mm = working == "aten::linear > aten::matmul > aten::mm; GPU work: aten::mm"
     return is_mm and {*idle.split(", ")} >= METADATA_OPS
@@ -117,7 +117,7 @@ def inside_linear(step: Step) -> str:
 
 
 def working_ops(step: Step) -> str:
-    """Of the operators that run inside `aten::linear`, those that put work on the GPU themselves."""
+    """The operators inside `aten::linear` that launch GPU work themselves."""
     inside = {op.name for op in step.ops if any(above.name == "aten::linear" for above in op.chain)}
     return ", ".join(sorted({op_name(activity) for activity in step.activities} & inside))
 

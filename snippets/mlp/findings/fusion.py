@@ -1,4 +1,4 @@
-"""One kernel where there were two: Inductor's, compiled anew for new shapes, and one from a library, Liger's."""
+"""One kernel instead of two: Inductor's, which new shapes compile again, and Liger's, from a library."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -40,12 +40,12 @@ def recompiled(device: Device, mode: str) -> str:
 
 
 def pointwise_names(step: Step) -> str:
-    """Names of the kernels that are no GEMMs."""
+    """Names of all kernels but the matmuls'."""
     return ", ".join(kernel.name for kernel in pointwise(step))
 
 
 def linears(step: Step) -> int:
-    """How many `aten::linear` a step calls; a compiled one calls none."""
+    """The number of `aten::linear` calls in a step; a compiled step has none."""
     return sum(op.name == "aten::linear" for op in step.ops)
 
 
@@ -141,7 +141,7 @@ def gemms_of_eager(device: Device) -> Figure:
 
 
 def predicted_us(device: Device) -> Figure:
-    """How long a plain copy takes for the saved bytes."""
+    """The time of a plain copy of the saved bytes."""
     us = saved_bytes(device).number / device["mlp/compiled"].ceiling("copy").rate * 1e6
     return Figure(us, "us", origin="the saved bytes at a plain copy's rate")
 
@@ -162,7 +162,7 @@ compiled_diff = partial(diff_table, variants=EAGER_AND_COMPILED, work=(None, fus
 
 
 def liger_diff(device: Device) -> Html:
-    """What Liger's layer changes in a step, and where the layer came from."""
+    """The kernels that Liger's layer changes in a step, and the source of the layer."""
     variants = {"eager": "mlp/eager", "Liger": "mlp/liger"}
     caption = "From the eager forward to the one with Liger's layer"
     changes = diff_table(device, variants, caption, work=(None, fused_work))
@@ -170,7 +170,7 @@ def liger_diff(device: Device) -> Html:
 
 
 def traffic(device: Device) -> Html:
-    """The tensors that the pointwise part has to move, eager and compiled."""
+    """The tensors that the pointwise part must move, eager and compiled."""
     moved = {
         "eager": ("gate, read", "GELU's result, written", "GELU's result, read again", "up, read", "product, written"),
         "compiled": ("gate, read", "up, read", "product, written"),
@@ -181,7 +181,7 @@ def traffic(device: Device) -> Html:
 
 
 def footprints(device: Device) -> Html:
-    """The two fused kernels side by side: how the work is cut, and what a thread costs."""
+    """The two fused kernels side by side: blocks, threads, and the resources of a thread."""
     runs = [device["mlp/compiled"], device["mlp/liger"]]
     kernels = [pointwise(run.step)[0] for run in runs]
     launches, elements = [launch_size(kernel) for kernel in kernels], gate_bytes(runs[1].step) // BF16_BYTES

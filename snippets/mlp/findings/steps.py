@@ -1,4 +1,4 @@
-"""What the steps of the chapter's traces have in common: three matmuls, and a pointwise part of one kernel or two."""
+"""The common parts of the steps in the chapter's traces: three matmuls, and a pointwise part of one or two kernels."""
 
 import math
 from functools import partial
@@ -11,7 +11,7 @@ from snippets.lab.trace.work import step_work
 VARIANTS = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
 BF16_BYTES = 2
 part_2 = partial(Source, "Part 2")
-"""What the series' second post gives."""
+"""The source of values from the series' second post."""
 
 
 def kernel_ops(step: Step) -> str:
@@ -40,17 +40,17 @@ def gate_bytes(step: Step) -> int:
 
 
 def pointwise(step: Step) -> tuple[GpuActivity, ...]:
-    """The other kernels: GELU and the multiplication, or the one that does both."""
+    """The other kernels: GELU and the multiplication, or one kernel for both."""
     return tuple(kernel for kernel in step.kernels if op_name(kernel) != "aten::mm")
 
 
 def launch_size(kernel: GpuActivity) -> tuple[int, int]:
-    """Blocks of a launch and threads of a block; 0 where the trace lacks them."""
+    """Blocks of a launch and threads of a block; 0 if the trace lacks them."""
     return math.prod(kernel.grid or (0,)), math.prod(kernel.block or (0,))
 
 
 def fused_work(step: Step) -> dict[int, tuple[int, int]]:
-    """What a trace lacks: a kernel that fuses reads the results of two GEMMs and writes a factor of the third.
+    """Work that a trace lacks: a fused kernel reads the results of two matmuls and writes a factor of the third.
 
     No FLOPs, and these bytes, by the kernel's index in its step; nothing for a step with two pointwise kernels."""
     kernels = pointwise(step)
@@ -62,9 +62,9 @@ def fused_work(step: Step) -> dict[int, tuple[int, int]]:
 
 
 def pointwise_bytes(step: Step) -> list[int]:
-    """What each pointwise kernel has to move. Raises `TraceError` where the trace lacks shapes."""
+    """The bytes that each pointwise kernel must move. Raises `TraceError` if the trace lacks shapes."""
     works = dict(zip(step.activities, step_work(step, fused_work), strict=True))
     known = [work.bytes for kernel in pointwise(step) if (work := works[kernel])]
     if len(known) < len(pointwise(step)):
-        raise TraceError(f"{step.name} does not tell the shapes of its operators; make record CHAPTER=mlp")
+        raise TraceError(f"{step.name} lacks the shapes of its operators; make record CHAPTER=mlp")
     return known

@@ -58,7 +58,7 @@ def test_an_operator_of_unknown_work_is_an_error(altered: AlteredDevice) -> None
     altered.ops(
         VARIANTS["naive"], lambda op: replace(op, name="aten::other") if op.name == "aten::masked_fill_" else op
     )
-    with pytest.raises(TraceError, match="does not tell the work of"):
+    with pytest.raises(TraceError, match="lacks the work of"):
         traffic.moved_bytes(altered[VARIANTS["naive"]].step)
 
 

@@ -64,7 +64,7 @@ def test_environments_are_those_of_timed_recordings(tmp_path: Path) -> None:
     device = samples.save_all(tmp_path, timed, untimed)
     assert [each.driver for each in sessions_of(device.root, device.name)] == ["at work"]
     alone = samples.save_all(tmp_path / "other", untimed)
-    with pytest.raises(NotRecorded, match=r"no timed recording for nvidia-sample; there run make record"):
+    with pytest.raises(NotRecorded, match=r"no timed recording for nvidia-sample; run make record on that machine"):
         sessions_of(alone.root, alone.name)
 
 

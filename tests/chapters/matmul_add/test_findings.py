@@ -86,7 +86,7 @@ def test_what_a_step_has_to_move_is_what_its_operators_read_and_write() -> None:
     }
     assert [least_bytes(parsed(content).steps[1]) for content in expected.values()] == list(expected)
     divided = parsed(compiled(bias="kernel"))
-    with pytest.raises(TraceError, match="ProfilerStep#3 does not tell what all of its GPU work had to do"):
+    with pytest.raises(TraceError, match="ProfilerStep#3 lacks the work of some activities"):
         least_bytes(divided.steps[1])
 
 
@@ -97,7 +97,7 @@ def test_a_copy_reads_and_writes() -> None:
 
 def test_one_step_alone_is_compared_with_nothing(world: World) -> None:
     world.trace("eager_64", eager((2,)))
-    with pytest.raises(TraceError, match="one step alone"):
+    with pytest.raises(TraceError, match="only one step"):
         first_to_rest(world.device["matmul_add/eager_64"], gap_us)
 
 

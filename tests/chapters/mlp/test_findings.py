@@ -219,7 +219,7 @@ def test_bytes_come_from_the_shapes(device: AlteredDevice) -> None:
     assert status("M12", device) == "differs"
     device.ops("mlp/eager", lambda op: replace(op, input_types=()))
     saved = verdict("M12", device)
-    assert (saved.status, "does not tell the shapes of its operators" in saved.reason) == ("not measured", True)
+    assert (saved.status, "lacks the shapes of its operators" in saved.reason) == ("not measured", True)
 
 
 def test_m13_and_the_fused_kernel_s_rate(device: AlteredDevice) -> None:

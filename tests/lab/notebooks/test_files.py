@@ -107,7 +107,7 @@ def test_a_recorded_notebook_holds_outputs_and_environment(root: Path) -> None:
         (("  # two", "  # to read"), "recorded"),
         (('REPOSITORY = \\"\\"', 'REPOSITORY = \\"https://example.org/a/b\\"'), "recorded"),
         (("1 + 1", "1 +"), "unreadable: "),
-        (("<p>", "<p onclick='x'>"), "unreadable: an output with HTML that no notebook may show: <p onclick"),
+        (("<p>", "<p onclick='x'>"), "unreadable: an output has disallowed HTML: <p onclick"),
         (('"seconds": 2.5', '"seconds": "2"'), "unreadable: labs/mlp: Expected `float`, got `str` - at `$.seconds`"),
         (('"digest": "', '"digest": "0'), "stale"),
     ],
@@ -132,20 +132,26 @@ def test_the_digest_is_of_the_cells_and_of_the_chapter(root: Path) -> None:
     ("result", "cause"),
     [
         (runs([], failed="mlp, code cell 2: ValueError: no\nTraceback"), "mlp, code cell 2: ValueError: no\nTraceback"),
-        (runs(device="NVIDIA Other"), "it ran on NVIDIA Other, not on nvidia-h200"),
+        (runs(device="NVIDIA Other"), "the notebook ran on NVIDIA Other, not on nvidia-h200"),
         (runs(OUTPUTS[:1]), "labs/mlp: 1 outputs for 2 code cells"),
-        (runs(html_outputs("", **{"image/png": "aaaa"})), "labs/mlp: an output that is neither text nor HTML: execute"),
-        (runs([[], [{"output_type": "stream", "name": "stderr", "text": "x"}]]), "labs/mlp: an output that is neither"),
+        (runs(html_outputs("", **{"image/png": "aaaa"})), "labs/mlp: an output is not text or HTML: execute"),
+        (
+            runs([[], [{"output_type": "stream", "name": "stderr", "text": "x"}]]),
+            "labs/mlp: an output is not text or HTML: stream",
+        ),
         (runs(html_outputs("<p>" + "a" * 200_000)), "labs/mlp: 20"),
-        (runs(html_outputs('<p aria-label="a"><p aria-label="a">')), "labs/mlp: two tables with one name, which"),
-        *((runs(html_outputs(evil)), "labs/mlp: an output with HTML that no notebook may show: <") for evil in EVIL),
+        (
+            runs(html_outputs('<p aria-label="a"><p aria-label="a">')),
+            "labs/mlp: two tables have the same name, so a screen reader cannot distinguish them: ",
+        ),
+        *((runs(html_outputs(evil)), "labs/mlp: an output has disallowed HTML: <") for evil in EVIL),
         (
             runs(html_outputs("<p><img src=x onerror=alert(1)")),
-            "labs/mlp: an output with HTML that no notebook may show: a < that begins no tag",
+            "labs/mlp: an output has disallowed HTML: a < outside a tag",
         ),
         (
             runs(html_outputs("<!-- --><p>")),
-            "labs/mlp: an output with HTML that no notebook may show: a < that begins no tag",
+            "labs/mlp: an output has disallowed HTML: a < outside a tag",
         ),
     ],
 )
@@ -188,7 +194,7 @@ def test_a_notebook_of_another_checkout_stays_out(root: Path, tmp_path: Path) ->
     notebook = write_notebook(home, SETUP, "1 + 3")
     before = notebook.path.read_bytes()
     pack_archive(root, DEFAULT_DEVICE, tmp_path / "a.tar.gz")
-    with pytest.raises(ArchiveError, match=r"labs/mlp has other cells than the one here.*; nothing was unpacked"):
+    with pytest.raises(ArchiveError, match=r"labs/mlp has different cells than this checkout.*; nothing was unpacked"):
         unpack_archive(home, tmp_path / "a.tar.gz")
     assert notebook.path.read_bytes() == before
 

@@ -127,7 +127,7 @@ def test_a_newer_recording_is_kept(session: str, is_kept: bool, tmp_path: Path) 
 )
 def test_a_foreign_name(tmp_path: Path, home: Path, name: str) -> None:
     source = tarred(tmp_path / "a.tar.gz", *good().items(), (name, b"{}"))
-    refused(source, home, f"a.tar.gz: {name!r} does not belong there; nothing was unpacked")
+    refused(source, home, f"a.tar.gz: {name!r} is not a recording; nothing was unpacked")
     assert not (tmp_path / "etc").exists()
 
 
@@ -138,7 +138,7 @@ def test_not_a_file(tmp_path: Path, home: Path, kind: bytes) -> None:
     info = tarfile.TarInfo(f"{DEVICE}/mlp/other.json")
     info.type, info.linkname = kind, "/etc/passwd"
     source = tarred(tmp_path / "a.tar.gz", *good().items(), (info, b""))
-    refused(source, home, f"'{DEVICE}/mlp/other.json' does not belong there; nothing was unpacked")
+    refused(source, home, f"'{DEVICE}/mlp/other.json' is not a recording; nothing was unpacked")
 
 
 def test_a_huge_member(tmp_path: Path, home: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_huge_member(tmp_path: Path, home: Path) -> None:
 def test_an_archive_that_unpacks_to_a_huge_one(tmp_path: Path, home: Path) -> None:
     members = [(f"{DEVICE}/mlp/n{place}.json", bytes(300_000)) for place in range(4)]
     source = tarred(tmp_path / "a.tar.gz", *members)
-    refused(source, home, "a.tar.gz is larger than recordings are", Limits(archive_bytes=1_000_000))
+    refused(source, home, "a.tar.gz is too large for recordings", Limits(archive_bytes=1_000_000))
 
 
 def test_a_trace_that_unpacks_to_a_huge_one(tmp_path: Path, home: Path) -> None:
@@ -199,7 +199,7 @@ def test_an_archive_that_is_not_there(tmp_path: Path, home: Path) -> None:
 
 
 def test_an_empty_archive(tmp_path: Path, home: Path) -> None:
-    refused(tarred(tmp_path / "a.tar.gz"), home, "a.tar.gz holds no recordings")
+    refused(tarred(tmp_path / "a.tar.gz"), home, "a.tar.gz contains no recordings")
 
 
 def changed(**fields: object) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
@@ -209,10 +209,10 @@ def changed(**fields: object) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (changed(experiment="compiled"), f"{JSON} is not what its name says, or its trace is missing"),
-        (changed(chapter="linear"), f"{JSON} is not what its name says, or its trace is missing"),
-        (changed(has_trace=False), f"{JSON} is not what its name says, or its trace is missing"),
-        (lambda members: {JSON: members[JSON]}, f"{JSON} is not what its name says, or its trace is missing"),
+        (changed(experiment="compiled"), f"{JSON} does not match its name, or its trace is missing"),
+        (changed(chapter="linear"), f"{JSON} does not match its name, or its trace is missing"),
+        (changed(has_trace=False), f"{JSON} does not match its name, or its trace is missing"),
+        (lambda members: {JSON: members[JSON]}, f"{JSON} does not match its name, or its trace is missing"),
         (lambda members: {TRACE: members[TRACE]}, f"{TRACE} has no recording beside it; nothing was unpacked"),
         (changed(schema=9), "has schema 9 and this version reads 1; record it again; nothing was unpacked"),
         (changed(points=3), "is damaged: Expected `array`, got `int` - at `$.points`"),

@@ -75,7 +75,7 @@ def test_options_are_explained(call: Call, command: str, text: str) -> None:
         (["summary"], "the following arguments are required: TRACE"),
         (["run", "linear/eager", "--batsch", "4"], "unrecognized arguments: --batsch 4"),
         (["run", "linear/eager", "--batch", "four"], "argument --batch: invalid int value: 'four'"),
-        (["run", "linear/eager", "--batch", "0"], "--batch 0: at least 1 is needed"),
+        (["run", "linear/eager", "--batch", "0"], "--batch 0: must be at least 1"),
         (["run", "linear/eager", "--trace-dir", __file__], "is a file; give a folder"),
         *(
             (["open", "trace.json", "--timeout", text], f"must be a positive number of seconds, not '{text}'")
@@ -162,7 +162,7 @@ def test_run_on_a_gpu_where_there_is_none(call: Call, monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     code, _, err = call("run", "linear/eager", "--device", "cuda")
     assert code == 2
-    assert "there is no CUDA GPU here; leave --device out to run on the CPU" in err
+    assert "no CUDA GPU on this machine; omit --device to run on the CPU" in err
 
 
 def test_import(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ def test_import(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert call("import", str(tmp_path / "good.tar.gz")) == (0, f"{DEVICE} mlp/eager\n", "")
     assert load_recording(root, DEVICE, "mlp/eager") == sample()
     save_all(root, sample(session="2026-12-01T00:00:00Z"))
-    kept = f"1 kept, because what is here is newer: {DEVICE} mlp/eager\n"
+    kept = f"1 kept, because the recording here is newer: {DEVICE} mlp/eager\n"
     assert call("import", str(tmp_path / "good.tar.gz")) == (0, kept, "")
 
 
@@ -234,4 +234,4 @@ def test_claims_as_json(call: Call) -> None:
 def test_chapter_without_a_name(call: Call) -> None:
     code, out, err = call("chapter")
     assert (code, out) == (2, "")
-    assert err.startswith("error: a name is needed. make chapter NAME=rmsnorm: ")
+    assert err.startswith("error: no name given. make chapter NAME=rmsnorm: ")

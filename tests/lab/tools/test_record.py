@@ -36,7 +36,7 @@ def test_record_prints_what_failed_and_packs_the_rest(
         f"{DEFAULT_DEVICE}: 2 to record, 2 chosen",
         f"{DEFAULT_DEVICE}: 1 recorded, 1 failed",
         "  linear/compiled: ValueError: no",
-        f"{file}: all recordings of {DEFAULT_DEVICE}, 2 files; where you can commit: "
+        f"{file}: all recordings of {DEFAULT_DEVICE}, 2 files; on a machine that can commit, run: "
         "python -m snippets.lab import home.tar.gz",
     ]
     assert main(["import", str(file)]) == 0

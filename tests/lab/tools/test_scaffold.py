@@ -105,13 +105,13 @@ def test_the_books_own_nav_takes_a_chapter_at_the_end_of_its_lists() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("", "a name is needed. make chapter NAME=rmsnorm: lower-case letters"),
+        ("", "no name given. make chapter NAME=rmsnorm: lower-case letters"),
         *(
             (name, f"{name!r} cannot be the name of a chapter. make chapter NAME=rmsnorm")
             for name in ("RMSNorm", "rms-norm", "2d", "_x", "../x", "a b", "x\n", "é", "class", "lab", "labs", "on")
         ),
         ("x" * 25, "cannot be the name of a chapter"),
-        ("mine", "mine is taken: snippets/mine. Choose another name, or remove what is there"),
+        ("mine", "mine is taken: snippets/mine. Choose another name, or remove these paths"),
         ("more", "more is taken: docs/more.md. "),
         ("assets", "'assets' cannot be the name of a chapter"),
         ("index", "index is taken: docs/labs/index.ipynb. "),
@@ -243,4 +243,4 @@ def test_the_command_prints_what_comes_next(tmp_path: Path, capsys: pytest.Captu
 
 def test_the_command_without_a_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["chapter"]) == 2
-    assert capsys.readouterr().err.startswith("error: a name is needed. make chapter NAME=rmsnorm: ")
+    assert capsys.readouterr().err.startswith("error: no name given. make chapter NAME=rmsnorm: ")

@@ -160,7 +160,7 @@ def test_open_waits_until_the_trace_has_been_fetched(trace: Path, capsys: pytest
     assert served == f"http://127.0.0.1:{place.port}/my_trace.json.gz"
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith(
-        "my trace.json.gz: waiting for Perfetto to fetch it, 10 s at most. It stays on this machine."
+        "my trace.json.gz: waiting at most 10 s for Perfetto to fetch it. It stays on this machine."
     )
     assert lines[1:] == [url, "fetched"]
     with pytest.raises(ConnectionRefusedError):
@@ -184,7 +184,7 @@ def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "a\x1b[2J\nb\udcff.json"
     path.write_bytes(trace_json())
     assert open_in_perfetto(path, browser=None, timeout_s=0, port=0) == 1
-    assert "/a\\x1b[2J\\nb\\udcff.json: waiting for" in capsys.readouterr().out
+    assert "/a\\x1b[2J\\nb\\udcff.json: waiting at most 0 s" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("browser", [None, lambda url: False])
@@ -195,7 +195,7 @@ def test_without_a_browser_it_prints_what_to_do(
     out, err = capsys.readouterr()
     assert "Open this address in a browser" in out
     assert "ssh -L" in out
-    assert err == "error: nobody fetched it in 0.01 s; run the command again and open its address\n"
+    assert err == "error: no fetch within 0.01 s; run the command again and open its address\n"
 
 
 def test_a_taken_port(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,7 +206,7 @@ def test_a_taken_port(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not address.done()
     err = capsys.readouterr().err
     assert err.startswith(f"error: port {port} of 127.0.0.1 is not available (Address already in use)")
-    assert "end what uses it" in err
+    assert "stop the program that uses it" in err
 
 
 def test_the_port_is_the_one_that_perfetto_reads_from() -> None:
