@@ -11,6 +11,7 @@ import pytest
 from filelock import FileLock  # comes with torch
 
 SITE = "tests/site/"
+PROCESSES = "tests/processes"
 WEIGHTS = pytest.StashKey[list[str]]()
 
 
@@ -36,7 +37,8 @@ def _one_gpu_job_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.nodeid.startswith(SITE))  # the longest of what stays together begins first
+    # The longest of what stays together begins first, so that no process waits for the other in the end.
+    items.sort(key=lambda item: (not item.nodeid.startswith(SITE), not item.nodeid.startswith(PROCESSES)))
     needing = [item for item in items if item.get_closest_marker("gpu")]
     if not needing:
         return
