@@ -18,7 +18,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,6 +52,10 @@ class Work:
     bytes: int
     matmuls: tuple[tuple[int, int, int], ...] = ()
     """(M, K, N) of each matrix product, batch folded into M; capture measures a bare matmul of each as a ceiling."""
+    layout: Literal["x @ weight.t()", "x @ w"] = "x @ weight.t()"
+    """How the step stores the second factors, and so the bare matmuls: (N, K) as `nn.Linear` does, or (K, N)."""
+    dtype: str = "bfloat16"
+    """Type of the factors, a name in torch."""
     other_flops: int = 0
     """Floating-point operations outside of matrix products: for a pointwise step, so many for each element."""
 
@@ -94,20 +98,30 @@ def copy_subject(device: str, bytes_copied: int, in_graph: bool = False) -> Subj
     return Subject(step=target.copy_, inputs=source, reference=lambda x: x, tolerance=0.0, in_graph=in_graph)
 
 
-def matmul_subject(device: str, m: int, k: int, n: int) -> Subject:
-    """A bf16 matrix product (M, K) @ (K, N), the second factor stored transposed as `nn.Linear` stores its weight."""
+def matmul_subject(
+    device: str, m: int, k: int, n: int, layout: str = "x @ weight.t()", dtype: str = "bfloat16"
+) -> Subject:
+    """A matrix product (M, K) @ (K, N).
+
+    Args:
+        device: `cuda` or `cpu`.
+        m: rows of x.
+        k: columns of x.
+        n: columns of the product.
+        layout: `x @ weight.t()` stores the second factor as (N, K), as `nn.Linear` does; `x @ w` stores it as (K, N).
+        dtype: the name of a floating-point type in torch.
+    """
     import torch
 
-    weight = torch.randn(n, k, dtype=torch.bfloat16, device=device)
+    kind = getattr(torch, dtype)
+    second = torch.randn(k, n, dtype=kind, device=device)
+    if layout == "x @ weight.t()":
+        second = second.t().contiguous().t()
 
     def factors() -> tuple[Tensor]:
-        return (torch.randn(m, k, dtype=torch.bfloat16, device=device),)
+        return (torch.randn(m, k, dtype=kind, device=device),)
 
-    return Subject(
-        step=lambda x: x @ weight.t(),
-        inputs=factors,
-        reference=lambda x: x.double() @ weight.double().t(),
-    )
+    return Subject(step=lambda x: x @ second, inputs=factors, reference=lambda x: x.double() @ second.double())
 
 
 class StepTimes(Protocol):
@@ -219,6 +233,11 @@ class Experiment:
     def is_traced(self) -> bool:
         """Whether a recording of it has a trace."""
         return self.make is not None and not self.sweep
+
+    @property
+    def processes(self) -> int:
+        """In how many processes it is timed: three, so that their difference is known; a sweep in one."""
+        return 1 if self.sweep else 3
 
     @property
     def points(self) -> tuple[Parameters, ...]:

@@ -12,7 +12,7 @@ import msgspec
 from snippets.lab.finding.device import Device, Run
 from snippets.lab.recording.schema import Point, Recording, Timing
 from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Step, Trace
-from tests.lab.samples import BOOK
+from tests.lab.samples import BOOK, with_ceilings
 
 replace = msgspec.structs.replace
 RECORDED = BOOK
@@ -54,8 +54,10 @@ class AlteredDevice(Device):
         return AlteredRun(self, run.id, run.selector)
 
     def record(self, experiment: str, **changed: Any) -> None:
-        """Change fields of a recording."""
-        self.recordings[experiment] = replace(self[experiment].recording, **changed)
+        """Change fields of a recording; `ceilings` are those of every point."""
+        ceilings = changed.pop("ceilings", None)
+        recording = replace(self[experiment].recording, **changed)
+        self.recordings[experiment] = recording if ceilings is None else with_ceilings(recording, ceilings)
 
     def data(self, experiment: str, **changed: Any) -> None:
         """Change fields of what a probe returned."""

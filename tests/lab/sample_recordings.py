@@ -19,6 +19,7 @@ import pytest
 from snippets.lab.experiment import Parameters, Work, find
 from snippets.lab.finding.device import Device
 from snippets.lab.page.inline import fig_formatter
+from snippets.lab.recording.ceilings import matmul_name
 from snippets.lab.recording.device import PROJECT, SAMPLE_DEVICE
 from snippets.lab.recording.saving import save_recording
 from snippets.lab.recording.schema import Ceiling, Recording, Timing, Timings
@@ -88,7 +89,7 @@ def _ceilings(works: Iterable[Work]) -> list[Ceiling]:
     ceilings = [Ceiling("copy", 2 << 30, 0, _timing(1e6 * (2 << 30) / COPY_BYTES_PER_S))]
     for m, k, n in sorted({(8192, 8192, 8192)}.union(*(work.matmuls for work in works))):
         moved, flops = 2 * (m * k + k * n + m * n), 2 * m * k * n
-        ceilings.append(Ceiling(f"matmul {m}x{k}x{n}", moved, flops, _timing(1e6 * flops / MATMUL_FLOPS_PER_S)))
+        ceilings.append(Ceiling(matmul_name(m, k, n), moved, flops, _timing(1e6 * flops / MATMUL_FLOPS_PER_S)))
     return ceilings
 
 

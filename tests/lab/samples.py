@@ -23,7 +23,7 @@ from snippets.lab.finding.measure import Measure
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
 from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.saving import save_recording
-from snippets.lab.recording.schema import Ceiling, Environment, Point, Recording, Timing, Timings
+from snippets.lab.recording.schema import SCHEMA, Ceiling, Environment, Point, Recording, Timing, Timings
 from tests.lab import events
 
 DEVICE = "nvidia-sample"
@@ -65,10 +65,8 @@ def environment(**changed: Any) -> Environment:
 
 
 def timing(*samples_us: float) -> Timing:
-    """A timing of which the quartiles are easily seen: those of (10, 20, 30) are 15 and 25."""
-    ordered = sorted(samples_us)
-    middle = ordered[len(ordered) // 2]
-    return Timing(middle, (ordered[0] + middle) / 2, (ordered[-1] + middle) / 2, samples_us)
+    """A timing of two or more samples; the quartiles of (10, 20, 30) are 15 and 25."""
+    return Timing.from_samples(samples_us)
 
 
 def timings(*interleaved_us: float) -> Timings:
@@ -98,8 +96,9 @@ def point(parameters: dict[str, int | str] | None = None, timed: Timings | None 
 def sample(experiment_id: str = "mlp/eager", **changed: Any) -> Recording:
     """A recording that is not stale."""
     chapter, _, name = experiment_id.partition("/")
+    ceilings = changed.pop("ceilings", (Ceiling("copy", 2_000_000, 0, timing(1.0, 2.0, 3.0)),))
     given: dict[str, Any] = {
-        "schema": 1,
+        "schema": SCHEMA,
         "chapter": chapter,
         "experiment": name,
         "label": "mlp_fwd",
@@ -110,11 +109,18 @@ def sample(experiment_id: str = "mlp/eager", **changed: Any) -> Recording:
         "schedule": (1, 1, 3),
         "first_steps": 3,
         "points": (point(timed=timings()),),
-        "ceilings": (Ceiling("copy", 2_000_000, 0, timing(1.0, 2.0, 3.0)),),
         "data": {},
         "has_trace": True,
     }
-    return Recording(**given | changed)
+    return with_ceilings(Recording(**given | changed), ceilings)
+
+
+def with_ceilings(recording: Recording, ceilings: Iterable[Ceiling]) -> Recording:
+    """The recording with these ceilings at every timed point."""
+    points = (
+        msgspec.structs.replace(each, ceilings=tuple(ceilings)) if each.timings else each for each in recording.points
+    )
+    return msgspec.structs.replace(recording, points=tuple(points))
 
 
 def as_dict(recording: Recording) -> dict[str, Any]:

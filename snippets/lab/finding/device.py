@@ -15,7 +15,7 @@ from typing import Any
 
 from snippets.lab.experiment import Parameters, UnknownName, find, nearest
 from snippets.lab.finding.figure import Figure, per_step
-from snippets.lab.recording.ceilings import CeilingRates, ceiling_rates
+from snippets.lab.recording.ceilings import CeilingRates
 from snippets.lab.recording.device import DEFAULT_DEVICE, SAMPLE_DEVICE, recorded_devices, recorded_names, short_name
 from snippets.lab.recording.loading import load_recording, load_trace, trace_path
 from snippets.lab.recording.schema import (
@@ -207,12 +207,15 @@ class Run:
 
     @property
     def ceilings(self) -> CeilingRates:
-        """The rates of the ceilings of its session, by name."""
-        return ceiling_rates(self.recording)
+        """The rates of the ceilings of its turns, by name; of a whole sweep, each name's first."""
+        return {ceiling.name: ceiling.rate for ceiling in self._ceilings()}
+
+    def _ceilings(self) -> tuple[Ceiling, ...]:
+        return self.point.ceilings if self.selector else self.recording.ceilings
 
     def ceiling(self, name: str) -> Ceiling:
         """A ceiling of its session, `copy` or `matmul MxKxN`. Raises `NotTimed` if it was not measured."""
-        for ceiling in self.recording.ceilings:
+        for ceiling in self._ceilings():
             if ceiling.name == name:
                 return ceiling
         raise NotTimed(f"{self.id} has no ceiling {name!r}; make record CHAPTER={self.recording.chapter}")

@@ -7,14 +7,18 @@ from html import escape
 
 from snippets.lab.finding.figure import format_value
 from snippets.lab.html import Html
-from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL, CeilingRates
+from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL, CeilingRates, matmul_name
 from snippets.lab.trace.work import ActivityWork
 
 
 def matmul_ceiling(work: ActivityWork, ceilings: CeilingRates) -> str | None:
-    """The ceiling for a matmul: the bare matmul with the same M x K x N if it was timed, else the large matmul."""
-    bare = f"matmul {'x'.join(map(str, work.matmul))}" if work.matmul else LARGE_MATMUL
-    return next((name for name in (bare, LARGE_MATMUL) if name in ceilings), None)
+    """The ceiling for a matmul: the bare matmul with the same M x K x N if it was timed, else the large matmul.
+
+    A session times each shape in one layout, that of its steps.
+    """
+    bare = matmul_name(*work.matmul) if work.matmul else LARGE_MATMUL
+    names = [name for name in ceilings if name == bare or name.startswith(f"{bare}, ")]
+    return next((name for name in (*names, LARGE_MATMUL) if name in ceilings), None)
 
 
 def flop_rate(work: ActivityWork | None, us: float, ceilings: CeilingRates) -> Html | None:

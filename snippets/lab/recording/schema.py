@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import field
 
-SCHEMA = 1
+SCHEMA = 2
 TRACE_LIMIT_BYTES = 1_000_000
 
 
@@ -24,20 +26,64 @@ class NotTimed(RecordingError):
     """The recording exists but lacks this timing or ceiling."""
 
 
-class Timing(msgspec.Struct, frozen=True):
+class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
     """Time of one step over many repeats. Within a session, `samples_us[i]` of two experiments form a pair."""
 
     median_us: float
     q1_us: float
     q3_us: float
     samples_us: tuple[float, ...]
+    rounds: tuple[int, ...] = ()
+    """Samples from each process, in order; empty if all are from one process."""
+    clock_mhz: float = 0.0
+    """Median clock of the multiprocessors, from NVML while the samples ran; 0 if NVML did not answer."""
+    watts: float = 0.0
+    """Median power draw, from NVML while the samples ran; 0 if NVML did not answer."""
+    joules: float = 0.0
+    """Energy of one step, from NVML's counter over steady blocks; 0 for other kinds, or if NVML did not answer."""
+    throttle: tuple[str, ...] = ()
+    """NVML's reasons for a lowered clock while the samples ran, such as `power cap`."""
+
+    @classmethod
+    def from_samples(cls, samples_us: Sequence[float], rounds: tuple[int, ...] = (), **sensors: Any) -> Timing:
+        """Median and quartiles of at least two samples in microseconds, rounded as files keep them."""
+        rounded = tuple(round(sample, 3) for sample in samples_us)
+        q1, median, q3 = statistics.quantiles(rounded, n=4, method="inclusive")
+        return cls(round(median, 3), round(q1, 3), round(q3, 3), rounded, rounds, **sensors)
+
+    @property
+    def agrees_with_samples(self) -> bool:
+        """Whether median and quartiles are those of the samples, and `rounds` counts all of them."""
+        if len(self.samples_us) < 2 or (self.rounds and sum(self.rounds) != len(self.samples_us)):
+            return False
+        quartiles = statistics.quantiles(self.samples_us, n=4, method="inclusive")
+        given = (self.q1_us, self.median_us, self.q3_us)
+        return all(abs(one - other) < 2e-3 for one, other in zip(quartiles, given, strict=True))
+
+    @property
+    def parts(self) -> tuple[tuple[float, ...], ...]:
+        """The samples of each process; of one process, three consecutive thirds."""
+        count = len(self.samples_us)
+        lengths = self.rounds if len(self.rounds) > 1 else (count // 3, count // 3, count - count // 3 * 2)
+        ends = tuple(itertools.accumulate(lengths))
+        return tuple(
+            self.samples_us[end - length : end] for end, length in zip(ends, lengths, strict=True) if length
+        )
+
+    @property
+    def spread_us(self) -> tuple[float, float]:
+        """The lowest and the highest median of a process; of one process, the quartiles."""
+        if len(self.rounds) < 2:
+            return self.q1_us, self.q3_us
+        medians = [statistics.median(part) for part in self.parts]
+        return min(medians), max(medians)
 
 
-class Timings(msgspec.Struct, frozen=True):
-    """Four timings of the same step."""
+class Timings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Five timings of the same step, each in processes that never profiled."""
 
     interleaved: Timing = field(name="warm")
-    """GPU time without launches: CUDA graph replays that rotate `input_sets` input sets."""
+    """GPU time without launches: CUDA graph replays that rotate `input_sets` input sets, variants A B B A."""
     cold: Timing
     """GPU time without launches: one graph replay after overwriting the L2 cache."""
     from_python: Timing = field(name="launched")
@@ -47,6 +93,8 @@ class Timings(msgspec.Struct, frozen=True):
     input_sets: int
     rotated_bytes: int
     """Inputs and outputs of all sets; above the L2 size, or as close to it as `timing.MAX_SETS` allows."""
+    steady: Timing | None = None
+    """GPU time without launches in blocks of at least 2 s for each variant, first half discarded; None for sweeps."""
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -61,13 +109,18 @@ class Point(msgspec.Struct, frozen=True):
     peak_memory_bytes: int
     """Peak memory of one step, minus the memory allocated before it."""
     timings: Timings | None
+    ceilings: tuple[Ceiling, ...] = ()
+    """Timed in the same turns as this point."""
+    disturbed: str = ""
+    """Why its timings contradict each other after several tries; empty if they agree."""
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """A rate that the device reached in the same session: an upper limit for the experiments."""
+    """A rate that the device reached in the same turns: an upper limit for the experiments."""
 
     name: str = field(name="what")
-    """`copy`, `matmul 8192x8192x8192`, or a bare matmul at a shape of the experiment, M x K x N."""
+    """`copy`, `matmul 8192x8192x8192`, or a bare matmul at a shape of the experiment, M x K x N. The names of other
+    layouts and types end with them: `matmul 64x64x64, x @ w, float16`."""
     bytes: int
     flops: int
     timing: Timing
@@ -93,7 +146,28 @@ class Environment(msgspec.Struct, frozen=True):
     versions: dict[str, str]
     """python, torch, triton and the kernel libraries, as installed."""
     clocks: dict[str, float]
-    """sm_mhz, memory_mhz, power_w, temperature_c under load, from nvidia-smi directly after timing."""
+    """sm_mhz, memory_mhz, power_w, temperature_c under load, directly after timing; max_sm_mhz, max_memory_mhz,
+    application_sm_mhz, application_memory_mhz where NVML has them."""
+    cpu: str = ""
+    """Model name."""
+    cpu_cores: int = 0
+    """Logical cores of the machine."""
+    cpu_affinity: int = 0
+    """Logical cores that the process may use."""
+    cpu_governor: str = ""
+    """Frequency governor; empty if the machine does not say, as in most virtual machines."""
+    virtualized: str = ""
+    """`yes`, `no`, or empty if unknown."""
+    power_limit_w: float = 0.0
+    """Enforced power limit; 0 if unknown."""
+    mig: str = ""
+    """`enabled`, `disabled`, or empty if unknown; so are `ecc` and `persistence`."""
+    ecc: str = ""
+    persistence: str = ""
+    throttle: dict[str, tuple[str, ...]] = {}
+    """`before`, `during` and `after` timing: NVML's reasons for a lowered clock."""
+    other_processes: tuple[str, ...] = ()
+    """Names of other programs on the GPU; the timings are then disturbed."""
 
 
 class Recording(msgspec.Struct, frozen=True):
@@ -106,13 +180,12 @@ class Recording(msgspec.Struct, frozen=True):
     digest: str
     """Digest of the measured source; differs from `source_digest(chapter)` if the code has changed since."""
     session: str
-    """Start time of the recording process: timings of one session are interleaved and may be compared."""
+    """Start time of the group's recording: timings of one session are interleaved and may be compared."""
     environment: Environment = field(name="circumstances")
     capture_s: float
     schedule: tuple[int, int, int]
     first_steps: int
     points: tuple[Point, ...]
-    ceilings: tuple[Ceiling, ...]
     data: dict[str, Any]
     """The result of the `probe`; empty for a profiled experiment."""
     has_trace: bool
@@ -122,8 +195,31 @@ class Recording(msgspec.Struct, frozen=True):
         """`chapter/experiment`."""
         return f"{self.chapter}/{self.experiment}"
 
+    @property
+    def ceilings(self) -> tuple[Ceiling, ...]:
+        """Every ceiling of its points, each name once: a sweep times `copy` at every point, and this is the first."""
+        named: dict[str, Ceiling] = {}
+        for point in self.points:
+            for ceiling in point.ceilings:
+                named.setdefault(ceiling.name, ceiling)
+        return tuple(named.values())
 
-UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+    @property
+    def disturbed(self) -> str:
+        """Why its timings cannot be trusted: contradictions at a point, or other programs on the GPU; else empty."""
+        others = ", ".join(self.environment.other_processes)
+        reasons = dict.fromkeys(point.disturbed for point in self.points if point.disturbed)
+        return "; ".join([*([f"{others} used the GPU too"] if others else []), *reasons])
+
+
+def _ceilings_to_points(data: dict[str, Any]) -> dict[str, Any]:
+    """Schema 1 timed the ceilings once, after all points."""
+    ceilings = data.pop("ceilings", [])
+    points = [{**point, "ceilings": ceilings} if point.get("timings") else point for point in data["points"]]
+    return {**data, "schema": 2, "points": points}
+
+
+UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _ceilings_to_points}
 """Schema -> function that upgrades its JSON to the next schema. A new field with a default needs no upgrade."""
 
 
@@ -139,6 +235,20 @@ def parse_recording(content: bytes, name: str, cure: str = "record it again") ->
             raise RecordingError(f"{name} has schema {data.get('schema')!r} and this version reads {SCHEMA}; {cure}")
         data = upgrade(data)
     try:
-        return msgspec.convert(data, type=Recording)
+        recording = msgspec.convert(data, type=Recording)
     except msgspec.ValidationError as error:
         raise RecordingError(f"{name} is damaged: {error}; {cure}") from error
+    for place, timing in _timings_of(recording):
+        if not timing.agrees_with_samples:
+            raise RecordingError(f"{name} is damaged: {place} contradicts its own samples; {cure}")
+    return recording
+
+
+def _timings_of(recording: Recording) -> Iterator[tuple[str, Timing]]:
+    """Every timing of a recording, and where it is."""
+    for index, point in enumerate(recording.points):
+        for kind in ("interleaved", "cold", "from_python", "enqueue", "steady") if point.timings else ():
+            timing = getattr(point.timings, kind)
+            if timing is not None:
+                yield f"{kind} of point {index}", timing
+        yield from ((f"ceiling {ceiling.name} of point {index}", ceiling.timing) for ceiling in point.ceilings)
