@@ -11,7 +11,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Subject, Work
+from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Subject, Work, matmul_subject
 from snippets.mlp.experiments import hub_reachable
 
 if TYPE_CHECKING:
@@ -204,6 +204,8 @@ LONGEST_IN_GRAPH = 2048
 SAMPLED_TOKENS = 40_960
 """Samples times tokens, at most: a sample of the longest takes all variants together three seconds."""
 FEWEST_SAMPLES = 3
+PRODUCT = (8192, 8192, 8192)
+"""M, K, N of the bare matmul that is timed in the same turns, as a ceiling."""
 
 
 # --8<-- [start:lengths]
@@ -212,7 +214,8 @@ def lengths(
 ) -> dict[str, Any]:
     """Every variant, forward and causal, from 128 tokens up by powers of two; one that ran out of memory stays out.
 
-    Returns {tokens: {"auto": the backend that PyTorch picks, "variants": {variant: measured}}}; measured is
+    Returns {tokens: {"auto": the backend that PyTorch picks, "matmul": measured, "variants": {variant: measured}}};
+    `matmul` is a large bare product in the same turns, and measured is
     {"samples_us", "peak_bytes", "error"}, interleaved, or {"stopped": why}.
     """
     if device != "cuda":
@@ -265,11 +268,13 @@ def _at_length(
         if variant not in subjects or tokens > LONGEST_IN_GRAPH:
             _free_memory()
     expected.clear()  # the scores need its room
-    _time(instruments, subjects, found, tokens)
+    found["matmul"] = {}
+    _time(instruments, {"matmul": matmul_subject(device, *PRODUCT), **subjects}, found, tokens)
+    matmul = found.pop("matmul")
     for variant, one in found.items():
         if variant not in out_of_memory and one.get("stopped", "").startswith(OUT_OF_MEMORY):
             one["stopped"] = out_of_memory[variant] = f"{one['stopped']} at {tokens} tokens"
-    return {"auto": picked(drawn[0]), "variants": {variant: found[variant] for variant in SWEPT}}
+    return {"auto": picked(drawn[0]), "matmul": matmul, "variants": {variant: found[variant] for variant in SWEPT}}
 
 
 def _time(

@@ -153,6 +153,7 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         for name in subjects:
             found[name]["samples_us"] = [1.0, 2.0, float(tokens)]
 
+    monkeypatch.setattr(experiments, "PRODUCT", (8, 8, 8))
     monkeypatch.setattr(experiments, "_time", noting)
     monkeypatch.setattr(torch, "compile", lambda function, dynamic: function)
     monkeypatch.setattr(model, "flex", lambda q, k, v, blocks: model.sdpa(q, k, v, "math"))
@@ -179,7 +180,8 @@ def test_a_length(on_cpu: list[list[str]]) -> None:
     for name in NO_CPU:
         why = f"NeedsGpu: the backend {name!r} has no kernel for a CPU: attention/math and attention/flash run here"
         assert found["variants"][name] == {"stopped": why}
-    assert on_cpu == [list(RUNS_HERE)]
+    assert on_cpu == [["matmul", *RUNS_HERE]]
+    assert found["matmul"] == {"samples_us": [1.0, 2.0, 65.0]}
     assert out_of_memory == {}
 
 
@@ -201,7 +203,7 @@ def test_what_ran_out_of_memory_stays_out(on_cpu: list[list[str]], monkeypatch: 
     why = "out of memory for 64.00 GiB more at 7 tokens"
     assert first["variants"]["in_place"] == {"stopped": why}
     assert out_of_memory == {"in_place": why}
-    assert on_cpu == [[name for name in RUNS_HERE if name != "in_place"]]
+    assert on_cpu == [["matmul", *(name for name in RUNS_HERE if name != "in_place")]]
 
 
 def test_it_is_not_tried_again(on_cpu: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,6 +320,7 @@ def test_the_sweep_on_the_gpu() -> None:
         found = experiments._at_length(TorchInstruments(), "cuda", (1, 2, tokens, 64), {})
         for name, one in found["variants"].items():
             assert list(one) == ["peak_bytes", "error", "samples_us"], (name, one)
+            assert len(found["matmul"]["samples_us"]) == len(one["samples_us"])
             assert len(one["samples_us"]) >= 3
             assert min(one["samples_us"]) > 0
         assert found["variants"]["naive"]["peak_bytes"] > found["variants"]["flash"]["peak_bytes"]
