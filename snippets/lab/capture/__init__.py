@@ -11,6 +11,9 @@ timing.py        GPU and CPU times, variants interleaved
 steady.py        GPU times, power and energy of each variant alone
 ceilings.py      a copy and bare matmuls, in the same turns
 instruments.py   what a probe is handed
+lock.py          one recorder per GPU, and nobody else on it
+gpu.py           NVML: clocks, power, energy, throttling, processes
+cpu.py           model, cores, governor, virtual or not
 environment.py   machine, versions, clocks
 profile_here.py  one experiment profiled and checked in this process
 
