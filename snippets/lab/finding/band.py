@@ -21,6 +21,7 @@ class Interval:
     high: float = math.inf
 
     def __call__(self, figure: Figure) -> bool:
+        """Whether a claim holds for a figure."""
         return self.low <= figure.number <= self.high
 
     def text(self, unit: str) -> str:
@@ -38,6 +39,7 @@ class OneOf:
     values: tuple[object, ...]
 
     def __call__(self, figure: Figure) -> bool:
+        """Whether a claim holds for a figure."""
         return figure.value in self.values
 
 
@@ -48,6 +50,7 @@ class Pattern:
     expression: str
 
     def __call__(self, figure: Figure) -> bool:
+        """Whether a claim holds for a figure."""
         return re.fullmatch(self.expression, str(figure.value)) is not None
 
 

@@ -28,7 +28,6 @@ from snippets.lab.finding.spread import MISMATCHES, measure_spread
 from snippets.lab.recording.schema import NotRecorded, RecordingError
 from snippets.lab.trace.events import TraceError
 
-
 STEPS_DISAGREE = "the active steps of its trace disagree"
 
 _NAME = re.compile(r"([a-z0-9_]+)\.([a-z0-9_]+)\.([a-z0-9_]+)(?:\[([a-z_]+=[^\],]+(?:,[a-z_]+=[^\],]+)*)\])?")
@@ -114,7 +113,7 @@ def chapters_with_findings() -> tuple[str, ...]:
 
 
 def figure(name: str, device: Device) -> Figure:
-    """Compute one figure. Raises `UnknownName`, `NotRecorded`, `NotTimed`, `RecordingError`."""
+    """Compute one figure, with its spread. Raises `UnknownName`, `NotRecorded`, `NotTimed`, `RecordingError`."""
     match = _NAME.fullmatch(name)
     if match is not None:
         chapter, experiment, quantity_name, selector = match.groups()
@@ -124,7 +123,17 @@ def figure(name: str, device: Device) -> Figure:
     figures = findings(chapter).figures
     if measure_name not in figures:
         raise UnknownName(f"no figure {name!r}{nearest(name, (f'{chapter}.{known}' for known in figures))}")
-    return figures[measure_name](device)
+    measured = measure_spread(figures[measure_name], device).figure
+    low, high = measured.spread or (0.0, 0.0)
+    return replace(measured, spread=(low, high) if low < high else None)
+
+
+def doubt(name: str, device: Device) -> str:
+    """Why the claim whose figure has this name is inconclusive on a device; empty if it is conclusive or no claim."""
+    chapter, _, measure_name = name.partition(".")
+    measure = findings(chapter).figures.get(measure_name) if _NAME.fullmatch(name) is None else None
+    verdict = judge(measure, chapter, device) if isinstance(measure, Claim) and measure.scope == "timing" else None
+    return verdict.reason if verdict is not None and verdict.status == "inconclusive" else ""
 
 
 @dataclass(frozen=True)

@@ -134,8 +134,8 @@ class Run:
     @property
     def disturbed(self) -> str:
         """Why the timings of the recording, or of the point that the selector names, cannot be trusted; else empty."""
-        recording = self.recording
-        return msgspec.structs.replace(recording, points=(self.point,)).disturbed if self.selector else recording.disturbed
+        points = (self.point,) if self.selector else self.points
+        return msgspec.structs.replace(self.recording, points=points).disturbed
 
     def require_existence(self) -> None:
         """Raise `UnknownName` if the experiment does not exist or has no point with this selector."""

@@ -36,9 +36,10 @@ class Spread:
     def contradiction(self, band: Band) -> str:
         """Why the spread is neither in the band nor out of it."""
         if not is_number(self.figure):
-            return f"parts of its samples disagree: {', '.join(dict.fromkeys(part.text for part in self.parts))}"
-        limits = band.text(self.figure.unit) if isinstance(band, Interval) else ""
-        return f"it needs {limits}, and only a part of the spread is" if limits else "its spread crosses a limit"
+            texts = dict.fromkeys(figure.text for figure in (self.figure, *self.parts))
+            return f"parts of the samples disagree: {'; '.join(texts)}"
+        limits = f" ({band.text(self.figure.unit)})" if isinstance(band, Interval) else ""
+        return f"only a part of the spread is in the band{limits}"
 
 
 def measure_spread(measure: Measure, device: Device) -> Spread:
@@ -53,7 +54,8 @@ def measure_spread(measure: Measure, device: Device) -> Spread:
             parts.append(measure(replace(device.part(index), reads=reads)))
     is_known = (reads.has_parts and bool(parts)) or figure.spread is not None
     if is_number(figure) and is_known:
-        ends = [*figure.bounds, *(part.value for part in parts), figure.value]
+        values = (each.value for each in (figure, *parts))
+        ends = [*(figure.spread or ()), *(value for value in values if isinstance(value, int | float))]
         figure = replace(figure, spread=(min(ends), max(ends)))
     return Spread(figure, tuple(parts), is_known)
 
