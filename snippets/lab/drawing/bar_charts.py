@@ -1,4 +1,4 @@
-"""Charts made of bars: kernels stacked, bytes, CPU beside GPU, timings with their quartiles.
+"""Charts made of bars: kernels stacked, bytes, CPU beside GPU, timings with their spread.
 
 Each is a page piece, `piece(device, subject, caption)`. An experiment is `chapter/experiment`, or a point of one:
 `mlp/sweep_eager[batch=1,seq=1]`. Data that cannot be drawn is a `ValueError`.
@@ -23,7 +23,7 @@ from snippets.lab.drawing.bars import (
     pairs_height,
     stacks_height,
 )
-from snippets.lab.drawing.numbers import chart_id, framed, numbers_caption, require_positive, timing_cells
+from snippets.lab.drawing.numbers import chart_id, framed, numbers_caption, require_positive, spread_name, timing_cells
 from snippets.lab.drawing.svg import draw
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import format_value
@@ -148,15 +148,15 @@ def cpu_gpu_bars(device: Device, variants: Mapping[str, str], caption: str) -> H
     """For each variant how long the GPU takes to run a step, and how long the CPU takes to enqueue it."""
     timings = {heading: device[experiment].timings for heading, experiment in variants.items()}
     groups = {heading: {"GPU": each.interleaved, "CPU": each.enqueue} for heading, each in timings.items()}
-    return timing_bars(device, groups, caption)
+    return timing_bars(device, groups, caption, axis="time of one step; GPU: interleaved")
 
 
 def timing_bars(
     device: Device, groups: Mapping[str, Mapping[str, Timing]], caption: str, *, axis: str = "time of one step"
 ) -> Html:
-    """Under each heading a bar for each timing, with its quartiles."""
+    """Under each heading a bar for each timing, with its spread."""
     timings = {f"{heading}, {name}": timing for heading, pair in groups.items() for name, timing in pair.items()}
-    require_positive(caption, {name: timing.q1_us for name, timing in timings.items()})
+    require_positive(caption, {name: timing.spread_us[0] for name, timing in timings.items()})
     drawing = draw(
         pairs_height(len(groups), len(timings)),
         lambda figure: draw_pairs(figure, groups, axis),
@@ -166,5 +166,5 @@ def timing_bars(
         data=(groups, axis),
     )
     rows = [[heading, name, *timing_cells(each)] for heading, pair in groups.items() for name, each in pair.items()]
-    head = ["variant", "timing", "median", "quartiles"]
+    head = ["variant", "timing", "median", spread_name(timings.values())]
     return framed(caption, drawing, table(numbers_caption(caption), head, rows, text_columns=2))

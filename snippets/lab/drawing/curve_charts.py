@@ -19,7 +19,15 @@ from snippets.lab.drawing.curves import (
     regimes_height,
     roofline_height,
 )
-from snippets.lab.drawing.numbers import chart_id, figure_cell, framed, numbers_caption, require_positive, timing_cells
+from snippets.lab.drawing.numbers import (
+    chart_id,
+    figure_cell,
+    framed,
+    numbers_caption,
+    require_positive,
+    spread_name,
+    timing_cells,
+)
 from snippets.lab.drawing.svg import draw
 from snippets.lab.experiment import Parameters
 from snippets.lab.finding.device import Device
@@ -45,7 +53,7 @@ def roofline_of(
     `ValueError` if either is missing, and for a point without work or time.
     """
     for name, point in points.items():
-        work = {"FLOP": point.flops, "bytes": point.bytes, "time": point.timing.q1_us}
+        work = {"FLOP": point.flops, "bytes": point.bytes, "time": point.timing.spread_us[0]}
         require_positive(caption, {f"{name}, {quantity}": amount for quantity, amount in work.items()})
     roof = _roof(caption, ceilings)
     rows: list[Sequence[Cell]] = []
@@ -64,7 +72,14 @@ def roofline_of(
         description=" ".join([*sentences, f"The roof is {roof}."]),
         data=(points, roof),
     )
-    head = ["step", "FLOP per byte", "rate", "of the roof", "time", "quartiles"]
+    head = [
+        "step",
+        "FLOP per byte",
+        "rate",
+        "of the roof",
+        "time",
+        spread_name(point.timing for point in points.values()),
+    ]
     numbers = table(numbers_caption(caption), head, rows)
     return framed(caption, drawing, Html(f"{numbers}<p>The roof is {escape(str(roof))}.</p>"))
 
