@@ -7,9 +7,11 @@ Each is a page piece, `piece(device, subject, caption)`. An experiment is `chapt
 from __future__ import annotations
 
 import math
+import operator
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from itertools import chain
 from string import ascii_uppercase
 
@@ -31,7 +33,7 @@ from snippets.lab.html import Cell, Html, table
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Trace
 from snippets.lab.trace.kernel_names import decode_kernel_name
-from snippets.lab.trace.queries import durations_us, middle_step, require_kernels
+from snippets.lab.trace.queries import durations_us, middle_step, require_kernels, step_overlaps_us
 
 MAX_KEYS = 12
 """Number of names with a letter of their own; a chart joins the smallest of the rest."""
@@ -50,20 +52,31 @@ LIKE = {
 def kernel_bars(device: Device, variants: Mapping[str, str], caption: str) -> Html:
     """GPU time of one step by kernel, a bar for each variant: heading -> experiment with a trace.
 
-    Kernels, copies and fills of the middle step; their times are means over all steps when these agree. Kernels of a
-    kind look alike. Raises `TraceError` for a trace without kernels.
+    Kernels, copies and fills of the middle step; their times are means over all steps when these agree. Time in which a
+    kernel overlaps the one before counts once, so that a bar is as long as the GPU was busy. Kernels of a kind look
+    alike. Raises `TraceError` for a trace without kernels.
     """
-    times = {heading: _mean_times(device[experiment].trace) for heading, experiment in variants.items()}
+    traces = {heading: device[experiment].trace for heading, experiment in variants.items()}
+    times = {heading: _mean_times(trace) for heading, trace in traces.items()}
     names = _short_names(name for name, _ in chain.from_iterable(times.values()))
     groups = {heading: [(names[name], us) for name, us in pairs] for heading, pairs in times.items()}
     kinds = {short: _kind(name) for name, short in names.items()}
-    return stacked_bars(device, groups, caption, axis="GPU time of one step", kinds=kinds)
+    chart = stacked_bars(device, groups, caption, axis="GPU time of one step", kinds=kinds)
+    return Html(chart + _overlap_note(traces))
+
+
+def _overlap_note(traces: Mapping[str, Trace]) -> str:
+    overlaps = {heading: math.fsum(map(statistics.fmean, step_overlaps_us(trace))) for heading, trace in traces.items()}
+    listed = ", ".join(f"{heading} {format_value(us, 'us')}" for heading, us in overlaps.items() if us)
+    text = f"Time in which a kernel overlaps the kernel before counts once, with the kernel before: {listed}."
+    return f'<p class="lab-note">{escape(text)}</p>' if listed else ""
 
 
 def _mean_times(trace: Trace) -> list[tuple[str, float]]:
     require_kernels(trace)
     names = (activity.name for activity in middle_step(trace).activities)
-    return list(zip(names, map(statistics.fmean, durations_us(trace)), strict=True))
+    times, overlaps = (map(statistics.fmean, each) for each in (durations_us(trace), step_overlaps_us(trace)))
+    return list(zip(names, map(operator.sub, times, overlaps), strict=True))
 
 
 def _short_names(names: Iterable[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from snippets.lab.drawing.numbers import overlap_text
 from snippets.lab.finding.figure import format_value
 from snippets.lab.trace.events import GpuActivity
 from snippets.lab.trace.kernel_names import decode_kernel_name
@@ -177,8 +178,3 @@ def duration_text(piece: Slice) -> str:
     """The duration of a slice as text, with the part that overlaps."""
     lasts = format_value(piece.duration_us, "us")
     return f"{lasts}, {overlap_text(piece.overlap_us)}" if piece.overlap_us else lasts
-
-
-def overlap_text(us: float) -> str:
-    """The part of a duration that overlaps: `of it 7.05 µs overlapping the kernel before`."""
-    return f"of it {format_value(us, 'us')} overlapping the kernel before"

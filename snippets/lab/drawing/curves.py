@@ -27,6 +27,7 @@ from snippets.lab.drawing.svg import (
     rows,
 )
 from snippets.lab.finding.figure import UNITS, format_value
+from snippets.lab.recording.ceilings import with_layout
 from snippets.lab.recording.schema import Timing
 
 if TYPE_CHECKING:
@@ -111,9 +112,8 @@ class Roof:
 
     def __str__(self) -> str:
         memory, compute = format_value(self.bytes_per_s, "bytes/s"), format_value(self.flops_per_s, "flop/s")
-        return (
-            f"{memory} ({self.memory}) up to {format_value(self.ridge)} FLOP per byte, then {compute} ({self.compute})"
-        )
+        turn = f"up to {format_value(self.ridge)} FLOP per byte"
+        return f"{memory} ({self.memory}) {turn}, then {compute} ({with_layout(self.compute)})"
 
 
 LEFT, ASIDE = 44, 22

@@ -35,6 +35,18 @@ def spread_name(timings: Iterable[Timing]) -> str:
     return "; ".join([*names, "quartiles, one process"] if processes <= {1} or 1 in processes else names)
 
 
+def percent_text(low: float, high: float) -> str:
+    """Both ends of a percentage: `88 to 92 %`; once if they look the same."""
+    decimals = 0 if high >= 10 else 1
+    ends = dict.fromkeys((f"{low:.{decimals}f}", f"{high:.{decimals}f}"))
+    return f"{' to '.join(ends)} %"
+
+
+def overlap_text(us: float) -> str:
+    """The part of a kernel's duration that overlaps: `of it 7.05 µs overlapping the kernel before`."""
+    return f"of it {format_value(us, 'us')} overlapping the kernel before"
+
+
 def chart_id(kind: str, device: Device, caption: str) -> str:
     """The id of a chart and the prefix of its ids; unique on a page because captions differ."""
     content = "\n".join([kind, device.name, caption])
