@@ -27,15 +27,19 @@ Clock = Callable[[], float]
 def run_worker(
     batch: list[Group],
     folder: Path,
+    number: int = 0,
     *,
     package: str = "snippets",
     torch_device: str = "cuda",
     clock: Clock = time.monotonic,
 ) -> Iterator[Event]:
-    """Yield the worker's events; a crash or timeout yields `failed`. Finished recordings are in `folder`."""
+    """Yield the worker's events; a crash or timeout yields `failed`. Parts of recordings are in `folder`.
+
+    Process `number` 0 profiles and probes; 1, 2 and 3 time.
+    """
     read_end, write_end = os.pipe()
     command = [sys.executable, "-m", "snippets.lab.capture.worker", "--package", package, "--device", torch_device]
-    command += ["--folder", str(folder), "--events", str(write_end)]
+    command += ["--process", str(number), "--folder", str(folder), "--events", str(write_end)]
     command += [",".join(experiment.id for experiment in group) for group in batch]
     with (folder / "log").open("wb") as log, os.fdopen(read_end, "rb", buffering=0) as pipe:
         process = subprocess.Popen(
