@@ -18,7 +18,7 @@ class Figure:
     unit: str = ""
     """One of UNITS; empty for counts, names and truth values."""
     spread: tuple[float, float] | None = None
-    """Lower and upper quartile in the same unit, or the smallest and the largest step."""
+    """Low and high in the same unit: of processes, of quartiles, or of steps."""
     origin: str = ""
     conclusive: bool = True
     """False when the active steps of a trace disagree."""
@@ -55,8 +55,8 @@ class Figure:
 
     @classmethod
     def from_timing(cls, timing: Timing, origin: str = "") -> Figure:
-        """A figure from the median and the quartiles of a timing."""
-        return cls(timing.median_us, "us", (timing.q1_us, timing.q3_us), origin)
+        """A figure from the median and the spread of a timing."""
+        return cls(timing.median_us, "us", timing.spread_us, origin)
 
 
 UNITS: Mapping[str, tuple[tuple[float, str], ...]] = {
