@@ -7,17 +7,21 @@ from html import escape
 from typing import Concatenate, ParamSpec
 
 from snippets.lab.experiment import experiments
-from snippets.lab.finding.book import MISMATCHES, Verdict, find_claim, is_mismatch, judge
+from snippets.lab.finding.accepted import status_of_text
+from snippets.lab.finding.book import Verdict, find_claim, is_mismatch, judge
 from snippets.lab.finding.device import Device, all_devices
+from snippets.lab.finding.spread import MISMATCHES
 from snippets.lab.html import Html, code
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.machine import disturbed_text, machine_fold
 from snippets.lab.page.sample import chapter_of, shown_devices, with_banner
 from snippets.lab.recording.device import (
+    DEFAULT_DEVICE,
     SAMPLE_DEVICE,
     default_device,
     recordings_root,
     sample_chapter,
+    short_name,
     this_device,
 )
 from snippets.lab.recording.digest import source_digest
@@ -162,7 +166,20 @@ def _verdict(verdict: Verdict) -> str:
         f'<div class="verdict {verdict.status.replace(" ", "-")}" id="{escape(ident)}">'
         f'<p><span class="mark">{status_badge(verdict)}</span> {escape(claim.sentence)} '
         f'<a class="id" href="../claims/#{escape(row)}" title="this claim in the ledger">{escape(claim.id)}</a></p>'
-        f'<p class="values">{source} · <span class="ours">{where}{measured_html(verdict)}</span></p>{why}</div>'
+        f'<p class="values">{source} · <span class="ours">{where}{measured_html(verdict)}</span></p>'
+        f"{_other_text(verdict)}{why}</div>"
+    )
+
+
+def _other_text(verdict: Verdict) -> str:
+    """A line if the text describes another status: that of the default device, where it was accepted."""
+    status = status_of_text(verdict.claim.id, verdict.device.root)
+    if status in (None, verdict.status) or verdict.device.is_default or verdict.device.is_sample:
+        return ""
+    described = status if status in ("holds", "differs") else f"is {status}"
+    return (
+        f'<p class="elsewhere">{escape(verdict.device.short_name)}: {verdict.status}. On the '
+        f"{escape(short_name(DEFAULT_DEVICE))}, for which this text was written, it {described}.</p>"
     )
 
 
@@ -180,8 +197,9 @@ def status_badge(verdict: Verdict) -> Html:
 
 
 def measured_html(verdict: Verdict) -> Html:
-    """The measured figure with its spread, or the reason why there is none."""
+    """The measured figure with its spread, and the reason why there is none or why it is inconclusive."""
     if verdict.measured is None:
         return Html(escape(verdict.reason))
     spread = f" <small>({escape(verdict.measured.spread_text)})</small>" if verdict.measured.spread_text else ""
-    return Html(f"{with_kernel_names(verdict.measured.text)}{spread}")
+    reason = f"<small>: {escape(verdict.reason)}</small>" if verdict.reason else ""
+    return Html(f"{with_kernel_names(verdict.measured.text)}{spread}{reason}")
