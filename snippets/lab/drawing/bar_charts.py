@@ -1,4 +1,4 @@
-"""Charts made of bars: kernels stacked, bytes, CPU beside GPU, timings with their quartiles.
+"""Charts made of bars: kernels stacked, bytes, CPU beside GPU, timings with their spreads.
 
 Each is a page piece, `piece(device, subject, caption)`. An experiment is `chapter/experiment`, or a point of one:
 `mlp/sweep_eager[batch=1,seq=1]`. Data that cannot be drawn is a `ValueError`.
@@ -154,7 +154,7 @@ def cpu_gpu_bars(device: Device, variants: Mapping[str, str], caption: str) -> H
 def timing_bars(
     device: Device, groups: Mapping[str, Mapping[str, Timing]], caption: str, *, axis: str = "time of one step"
 ) -> Html:
-    """Under each heading a bar for each timing, with its quartiles."""
+    """Under each heading a bar for each timing, with its spread."""
     timings = {f"{heading}, {name}": timing for heading, pair in groups.items() for name, timing in pair.items()}
     require_positive(caption, {name: timing.q1_us for name, timing in timings.items()})
     drawing = draw(
@@ -166,5 +166,5 @@ def timing_bars(
         data=(groups, axis),
     )
     rows = [[heading, name, *timing_cells(each)] for heading, pair in groups.items() for name, each in pair.items()]
-    head = ["variant", "timing", "median", "quartiles"]
+    head = ["variant", "timing", "median", "spread"]
     return framed(caption, drawing, table(numbers_caption(caption), head, rows, text_columns=2))

@@ -147,7 +147,7 @@ def pairs_height(groups: int, bars: int) -> float:
 
 
 def draw_pairs(figure: Figure, groups: Mapping[str, Mapping[str, Timing]], axis: str) -> None:
-    """Draw a bar for each timing under its heading, from zero, with its quartiles, and its name to the right."""
+    """Draw a bar for each timing under its heading, from zero, with its spread, and its name to the right."""
     timings = [timing for pair in groups.values() for timing in pair.values()]
     names = list(dict.fromkeys(name for pair in groups.values() for name in pair))
     scale = (ACROSS - BEHIND) / max(map(_reach, timings))
@@ -158,7 +158,8 @@ def draw_pairs(figure: Figure, groups: Mapping[str, Mapping[str, Timing]], axis:
         top += LINE
         for name, timing in pair.items():
             _box(axes, 0, top, timing.median_us * scale, THIN, names.index(name))
-            _quartiles(axes, (timing.q1_us * scale, timing.q3_us * scale), top + THIN / 2)
+            low_us, high_us = timing.spread_us
+            _spread(axes, (low_us * scale, high_us * scale), top + THIN / 2)
             text = f"{label(name, 10)} {format_value(timing.median_us, 'us')}"
             axes.text(_reach(timing) * scale + 7, top + THIN / 2, text, va="center")
             top += THIN + 4
@@ -167,11 +168,11 @@ def draw_pairs(figure: Figure, groups: Mapping[str, Mapping[str, Timing]], axis:
 
 
 def _reach(timing: Timing) -> float:
-    return max(timing.median_us, timing.q3_us)
+    return max(timing.median_us, *timing.spread_us)
 
 
-def _quartiles(axes: Axes, ends: tuple[float, float], middle: float) -> None:
-    """Draw a line from quartile to quartile with caps at both ends and a rim for contrast with the bar."""
+def _spread(axes: Axes, ends: tuple[float, float], middle: float) -> None:
+    """Draw a line over a spread with caps at both ends and a rim for contrast with the bar."""
     for color, thick in ((PAPER, 4.5), (INK, 1.5)):
         axes.hlines(middle, *ends, color=color, linewidth=thick)
         axes.vlines(ends, middle - 5, middle + 5, color=color, linewidth=thick)

@@ -64,7 +64,7 @@ def roofline_of(
         description=" ".join([*sentences, f"The roof is {roof}."]),
         data=(points, roof),
     )
-    head = ["step", "FLOP per byte", "rate", "of the roof", "time", "quartiles"]
+    head = ["step", "FLOP per byte", "rate", "of the roof", "time", "spread"]
     numbers = table(numbers_caption(caption), head, rows)
     return framed(caption, drawing, Html(f"{numbers}<p>The roof is {escape(str(roof))}.</p>"))
 

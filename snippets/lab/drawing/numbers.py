@@ -22,7 +22,7 @@ def figure_cell(figure: Figure) -> Html:
 
 
 def timing_cells(timing: Timing) -> tuple[str, str]:
-    """The median and the quartiles of a timing, as two cells."""
+    """The median and the spread of a timing, as two cells."""
     figure = Figure.from_timing(timing)
     return figure.text, figure.spread_text
 
