@@ -27,6 +27,7 @@ from snippets.lab.drawing.svg import (
     rows,
 )
 from snippets.lab.finding.figure import UNITS, format_value
+from snippets.lab.recording.ceilings import with_layout
 from snippets.lab.recording.schema import Timing
 
 if TYPE_CHECKING:
@@ -86,9 +87,9 @@ class RooflinePoint:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The least and the largest FLOP/s of the timing's spread."""
-        fast_us, slow_us = self.timing.spread_us
-        return self.flops / slow_us * 1e6, self.flops / fast_us * 1e6
+        """FLOP/s at the slower and the faster end of the timing's spread."""
+        fast, slow = self.timing.spread_us
+        return self.flops / slow * 1e6, self.flops / fast * 1e6
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,8 @@ class Roof:
 
     def __str__(self) -> str:
         memory, compute = format_value(self.bytes_per_s, "bytes/s"), format_value(self.flops_per_s, "flop/s")
-        return (
-            f"{memory} ({self.memory}) up to {format_value(self.ridge)} FLOP per byte, then {compute} ({self.compute})"
-        )
+        turn = f"up to {format_value(self.ridge)} FLOP per byte"
+        return f"{memory} ({self.memory}) {turn}, then {compute} ({with_layout(self.compute)})"
 
 
 LEFT, ASIDE = 44, 22
@@ -230,7 +230,7 @@ def regimes_height(panels: int) -> float:
 
 
 def draw_regimes(figure: Figure, sweeps: Mapping[str, Sweep], axis: str) -> None:
-    """Draw a panel for each sweep on the same scales: time over size, with a band over the spread of each."""
+    """Draw a panel for each sweep on the same scales: time over size, with a band as wide as the spread."""
     width = WIDTH - SIDE - 20
     sizes = sorted({size for sweep in sweeps.values() for size in sweep.sizes})
     bounds = [
@@ -272,8 +272,10 @@ def _lines(axes: Axes, sweep: Sweep, x: Scale, y: Scale) -> None:
     across = [x(size) for size in sweep.sizes]
     for index, (name, _) in reversed(list(enumerate(LINES))):
         timings: Sequence[Timing] = getattr(sweep, name)
-        spreads = [timing.spread_us for timing in timings]
-        around = [*(y(low) for low, _ in spreads), *(y(high) for _, high in reversed(spreads))]
+        around = [
+            *(y(timing.spread_us[0]) for timing in timings),
+            *(y(timing.spread_us[1]) for timing in reversed(timings)),
+        ]
         axes.fill([*across, *reversed(across)], around, color=SERIES[index], alpha=0.3, linewidth=0)
         axes.plot(across, [y(timing.median_us) for timing in timings], **_mark(index))
 

@@ -66,9 +66,7 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
         count = len(self.samples_us)
         lengths = self.rounds if len(self.rounds) > 1 else (count // 3, count // 3, count - count // 3 * 2)
         ends = tuple(itertools.accumulate(lengths))
-        return tuple(
-            self.samples_us[end - length : end] for end, length in zip(ends, lengths, strict=True) if length
-        )
+        return tuple(self.samples_us[end - length : end] for end, length in zip(ends, lengths, strict=True) if length)
 
     @property
     def spread_us(self) -> tuple[float, float]:

@@ -44,6 +44,8 @@ def device(tmp_path: Path) -> Device:
         ("mlp.eager.ops_per_step", "1", ""),
         ("mlp.eager.kernel_time_us", "20.0 µs", ""),
         ("mlp.eager.busy_us", "24.0 µs", ""),
+        ("mlp.eager.extent_us", "64.0 µs", ""),
+        ("mlp.eager.overlap_us", "0 µs", ""),
         ("mlp.eager.cpu_us", "80.0 µs", ""),
         ("mlp.eager.interleaved_us", "20.0 µs", "15.0 to 25.0 µs"),
         ("mlp.eager.cold_us", "50.0 µs", "45.0 to 55.0 µs"),
