@@ -125,7 +125,8 @@ CURE = (
         (
             [claim()],
             [claim(measure=doubtful)],
-            "inconclusive (the active steps of its trace disagree), but holds was accepted; see mlp's page and findings",
+            "inconclusive (the active steps of its trace disagree), but holds was accepted; "
+            "see mlp's page and findings",
         ),
         ([], [claim()], "holds, and was never accepted; see mlp's page"),
         ([claim(), claim(id="M2")], [claim()], ""),  # M2 is gone: nothing to read again
