@@ -10,7 +10,7 @@ from html import escape
 from pymdownx.inlinehilite import InlineHiliteException
 
 from snippets.lab.experiment import UnknownName
-from snippets.lab.finding.book import figure, find_claim, is_mismatch
+from snippets.lab.finding.book import doubt, figure, find_claim, is_mismatch
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.page.kernel_name import with_kernel_names
@@ -19,9 +19,17 @@ from snippets.lab.recording.device import default_device, recordings_root, sampl
 from snippets.lab.recording.schema import NotRecorded, NotTimed
 
 
-def figure_html(figure: Figure, name: str, attributes: str = "") -> str:
-    """A figure inside a sentence, with origin and spread on hover and as a description for screen readers."""
-    title = "; ".join(part for part in (figure.origin, figure.spread_text) if part)
+def figure_html(figure: Figure, name: str, attributes: str = "", doubt: str = "") -> str:
+    """A figure inside a sentence, with origin and spread on hover and as a description for screen readers.
+
+    Args:
+        figure: the figure.
+        name: its name.
+        attributes: more attributes of its element, as HTML.
+        doubt: why the claim that it belongs to is inconclusive; also on hover.
+    """
+    claim = f"the claim is inconclusive: {doubt}" if doubt else ""
+    title = "; ".join(part for part in (figure.origin, figure.spread_text, claim) if part)
     mark = "" if figure.conclusive else " inconclusive"
     return (
         f'<data class="fig{mark}" value="{escape(str(figure.value))}" data-figure="{escape(name)}" '
@@ -46,7 +54,7 @@ def fig_formatter(source: str, language: str, class_name: str, md: object) -> st
 
 def _inline(name: str, device: Device, attributes: str = "") -> str:
     try:
-        html = figure_html(figure(name, device), name, attributes)
+        html = figure_html(figure(name, device), name, attributes, doubt(name, device))
     except NotRecorded as error:
         return _left_out(name, "not recorded", error, attributes)
     except NotTimed as error:
