@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import Concatenate, ParamSpec
 
 from snippets.lab.experiment import experiments
 from snippets.lab.finding.accepted import status_of_text
 from snippets.lab.finding.book import Verdict, find_claim, is_mismatch, judge
-from snippets.lab.finding.device import Device, all_devices
+from snippets.lab.finding.device import Device, Reads, all_devices
 from snippets.lab.finding.spread import MISMATCHES
 from snippets.lab.html import Html, code
+from snippets.lab.page.disturbed import disturbed_banner, disturbed_line
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.sample import chapter_of, shown_devices, with_banner
 from snippets.lab.recording.device import (
@@ -57,8 +59,10 @@ def show(
 def _panel(
     device: Device, piece: Callable[Concatenate[Device, Options], str], *args: Options.args, **options: Options.kwargs
 ) -> str:
+    reads = Reads()
     try:
-        return piece(device, *args, **options)
+        panel = piece(replace(device, reads=reads), *args, **options)
+        return panel + disturbed_line(device, reads)
     except NotRecorded as error:
         return warning("Not recorded yet", escape(str(error)))
     except NotTimed as error:
@@ -112,6 +116,8 @@ def provenance(device: Device, chapter: str) -> Html:
         f'<span class="mode mode-{mode}">{mode}</span>',
     ]
     line = f'<p class="provenance">{" · ".join(parts)}</p>'
+    disturbed = disturbed_banner(recordings)
+    line += warning("Disturbed while it was recorded", disturbed) if disturbed else ""
     if not stale:
         return Html(line + missing)
     banner = warning(
