@@ -92,7 +92,7 @@ class Lengths:
     def rate(self, heading: str) -> Figure:
         """FLOP/s of a variant at the longest length."""
         point = self.point(heading, self.longest)
-        return Figure(point.rate, "flop/s", point.quartiles, f"{self.id}, {heading}")
+        return Figure(point.rate, "flop/s", point.spread, f"{self.id}, {heading}")
 
     def product_share(self, heading: str) -> Figure:
         """FLOP/s at the longest length, in percent of a large matmul's."""

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from snippets.lab.finding.book import judge
-from snippets.lab.recording.device import DEFAULT_DEVICE
 from tests.chapters.altered import RECORDED
 from tests.chapters.attention.bench import CLAIMS, FIGURES
 
@@ -21,14 +20,12 @@ def test_every_claim_of_the_series_and_of_ours_is_there_once() -> None:
 
 def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
     verdicts = [judge(claim, "attention", RECORDED) for claim in CLAIMS.values()]
-    assert [(each.claim.id, each.status, each.reason) for each in verdicts if not each.is_expected] == []
     assert [each.claim.id for each in verdicts if each.status != "holds"] == ["A5", "A10", "A4", "A11"]
     assert {each.status for each in verdicts} == {"holds", "differs"}
 
 
 def test_every_difference_is_explained_without_numbers() -> None:
     for claim in CLAIMS.values():
-        assert bool(claim.why) == (claim.expected.get(DEFAULT_DEVICE) == "differs"), claim.id
         assert not re.search(r"\d\s?(?:[mµn]s|us|[MGT]B|%|T?FLOP)", claim.why), claim.id
 
 
