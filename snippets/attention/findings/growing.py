@@ -82,8 +82,8 @@ class Lengths:
 
     def over(self, upper: str, lower: str, tokens: int) -> Figure:
         """The time of a variant over that of another in the same turns."""
-        timings = (self.timing(heading, tokens) for heading in (upper, lower))
-        return _ratio(*timings, f"{self.id}, {upper} over {lower}, {tokens} tokens")
+        origin = f"{self.id}, {upper} over {lower}, {tokens} tokens"
+        return _ratio(self.timing(upper, tokens), self.timing(lower, tokens), origin)
 
     def time(self, heading: str, tokens: int) -> Figure:
         """The same as a figure."""
