@@ -233,13 +233,13 @@ def race(*experiments: str, **parameters: Value) -> Race:
 def race_subjects(subjects: dict[str, Subject]) -> Race:
     """Time subjects interleaved by name, as `race` does."""
     from snippets.lab.capture.checking import relative_error
-    from snippets.lab.capture.timing import time_interleaved
+    from snippets.lab.capture.instruments import TorchInstruments
 
     errors = {name: relative_error(subject, _device())[0] for name, subject in subjects.items()}
     if not on_gpu():
         times_us = _cpu_us(subjects)
         return Race(times_us, times_us, errors)
-    timings = time_interleaved(subjects, lambda name: None)
+    timings = TorchInstruments().time_all(subjects)
     interleaved_us = {name: timing.interleaved.median_us for name, timing in timings.items()}
     return Race(interleaved_us, {name: timing.from_python.median_us for name, timing in timings.items()}, errors)
 

@@ -1,14 +1,19 @@
 """Measuring, with torch, on a GPU: nothing else writes recordings.
 
 selection.py     which experiments need recording, and on which GPU
-recorder.py      records them group by group: order, report, saving
+recorder.py      records them batch by batch: order, report, saving
 supervisor.py    one worker process: its events, its deadline, its end
-worker.py        that process: measures groups of experiments
+worker.py        that process: profiles or times groups of experiments
+merging.py       one recording from the parts of several processes
 checking.py      a subject and its answer, compared with the reference
 profiling.py     torch.profiler around an experiment's steps
 timing.py        GPU and CPU times, variants interleaved
-ceilings.py      a copy and bare matmuls, in the same session
+steady.py        GPU times, power and energy of each variant alone
+ceilings.py      a copy and bare matmuls, in the same turns
+gpu.py           NVML: clocks, power, energy, throttle reasons, who else is there
 instruments.py   what a probe is handed
+lock.py          one recorder per GPU, and nobody else on it
+cpu.py           model, cores, governor, virtual or not
 environment.py   machine, versions, clocks
 profile_here.py  one experiment profiled and checked in this process
 

@@ -1,40 +1,55 @@
 """Ceilings: what this device can do when nothing is in its way.
 
 A copy moves bytes and computes nothing; a large matrix product computes and hardly moves. Every "percent of peak" in
-the book is a percentage of one of these, measured in the same process as what it is compared with.
+the book is a percentage of one of these, timed in the same turns as what it is compared with, and a bare matmul in the
+layout and the type of the step.
 """
 
 from __future__ import annotations
 
-from snippets.lab.capture.timing import prepare, time_prepared
-from snippets.lab.experiment import Experiment, Work, copy_subject, matmul_subject
-from snippets.lab.recording.schema import Ceiling
+from collections.abc import Mapping
+
+from snippets.lab.capture.timing import Variant, prepare
+from snippets.lab.experiment import Experiment, Subject, Work, copy_subject, matmul_subject
+from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL, matmul_name
+from snippets.lab.recording.schema import Ceiling, Timing
 
 LARGE = 8192
 COPY_BYTES = 1 << 30
+SHARED: dict[str, Variant] = {}
+"""The copy and the large matmul, prepared once in a process: 6 GiB in all."""
 
 
-def measure_ceilings(group: tuple[Experiment, ...]) -> tuple[Ceiling, ...]:
-    """Copy bandwidth, a large matmul, and a bare matmul at every shape of the group, interleaved."""
-    subjects = {"copy": copy_subject("cuda", COPY_BYTES)}
-    works = {"copy": Work(bytes=2 * COPY_BYTES)}
-    for shape in matmul_shapes(group):
-        name = "matmul " + "x".join(map(str, shape))
-        subjects[name], works[name] = matmul_subject("cuda", *shape), matmul_work(*shape)
-    timings = time_prepared({name: prepare(subject) for name, subject in subjects.items()})
-    return tuple(Ceiling(name, works[name].bytes, works[name].flops, timings[name]) for name in subjects)
-
-
-def matmul_shapes(group: tuple[Experiment, ...]) -> list[tuple[int, int, int]]:
-    """The large shape, then every other (M, K, N) of the group's work, each once."""
-    shapes = {(LARGE,) * 3: None}
+def ceiling_works(group: tuple[Experiment, ...], index: int) -> dict[str, Work]:
+    """Name -> work: a copy, a large matmul, and a bare matmul of each product of the group's steps at one point."""
+    works = {COPY: Work(bytes=2 * COPY_BYTES), LARGE_MATMUL: matmul_work(LARGE, LARGE, LARGE, Work(bytes=0))}
     for experiment in group:
-        for parameters in experiment.points:
-            if experiment.work is not None:
-                shapes |= dict.fromkeys(experiment.work(**parameters).matmuls)
-    return list(shapes)
+        if experiment.work is not None:
+            step = experiment.work(**experiment.points[index])
+            works |= {matmul_name(*shape, step.layout, step.dtype): matmul_work(*shape, step) for shape in step.matmuls}
+    return works
 
 
-def matmul_work(m: int, k: int, n: int) -> Work:
-    """bf16: two bytes for each element of the two factors and of the product."""
-    return Work(bytes=2 * (m * k + k * n + m * n), matmuls=((m, k, n),))
+def matmul_work(m: int, k: int, n: int, step: Work) -> Work:
+    """A product in the layout and type of a step: both factors and the product move once."""
+    item_bytes = 4 if step.dtype == "float32" else 2
+    return Work(item_bytes * (m * k + k * n + m * n), ((m, k, n),), layout=step.layout, dtype=step.dtype)
+
+
+def prepare_ceilings(works: Mapping[str, Work]) -> dict[str, Variant]:
+    """Ceilings ready for timing, by name."""
+    for name in (COPY, LARGE_MATMUL):
+        if name not in SHARED:
+            SHARED[name] = prepare(_subject(name, works[name]))
+    return {name: SHARED.get(name) or prepare(_subject(name, work)) for name, work in works.items()}
+
+
+def _subject(name: str, work: Work) -> Subject:
+    if name == COPY:
+        return copy_subject("cuda", COPY_BYTES)
+    return matmul_subject("cuda", *work.matmuls[0], work.layout, work.dtype)
+
+
+def timed_ceilings(works: Mapping[str, Work], timings: Mapping[str, Timing]) -> tuple[Ceiling, ...]:
+    """What was timed, with its work."""
+    return tuple(Ceiling(name, work.bytes, work.flops, timings[name]) for name, work in works.items())

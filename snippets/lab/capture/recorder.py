@@ -1,26 +1,39 @@
 """Runs experiments and records them: nothing else writes recordings.
 
-Every chapter gets a process of its own; what needs a cold process gets one to itself. An experiment that raises, dies
-or runs past its time limit is reported with its cause and left out; the rest goes on in a fresh process. Recordings are
-written when a group is complete, so an interrupted capture loses nothing that was there before.
+The groups of a chapter share processes: one profiles them, then up to three others time them, because a process is
+slower after torch.profiler ran in it. What needs a cold process gets one to itself. An experiment that raises, dies or
+runs past its time limit is reported with its cause and left out; the rest goes on in a fresh process. A recording is
+written when its last process is done, so an interrupted capture loses nothing that was there before.
 """
 
 from __future__ import annotations
 
+import math
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
+from snippets.lab.capture.merging import merge
 from snippets.lab.capture.supervisor import Event, Group, run_worker
 from snippets.lab.experiment import Experiment
+from snippets.lab.recording.consistency import trace_contradiction
 from snippets.lab.recording.saving import save_recording
 from snippets.lab.recording.schema import Recording, RecordingError
+from snippets.lab.trace.events import TraceError
+from snippets.lab.trace.kineto import read_trace
+from snippets.lab.trace.queries import busy_us
 
-RunWorker = Callable[[list[Group], Path], Iterator[Event]]
+RunWorker = Callable[[list[Group], Path, int], Iterator[Event]]
+"""Groups, a folder for their parts and the number of the process -> its events."""
+Batch = list[Group]
+TRIES = 3
+"""How often a group is measured until its trace and its times fit each other."""
+replace = msgspec.structs.replace
 
 
 @dataclass(frozen=True)
@@ -30,38 +43,36 @@ class Outcome:
     experiment: Experiment
     failed: str = ""
     """The cause; empty when it was recorded."""
+    disturbed: str = ""
+    """Why the recording cannot be trusted; else empty."""
 
 
 def record_experiments(
-    root: Path, device: str, chosen: Iterable[Experiment], run: RunWorker = run_worker
+    root: Path,
+    device: str,
+    chosen: Iterable[Experiment],
+    run: RunWorker = run_worker,
+    cost_s: Callable[[Experiment], float] = lambda experiment: experiment.time_limit_s,
+    limit_s: float = math.inf,
 ) -> Iterator[Outcome]:
-    """Record experiments group by group; print each stage, how many are done and the time it took."""
-    pending = group_experiments(chosen)
-    count = sum(map(len, pending))
-    done = 0
-    begin = time.monotonic()
-    while pending:
-        with tempfile.TemporaryDirectory(prefix="profiling-pytorch-") as temporary:
-            folder = Path(temporary)
-            for event in run(sharing_a_process(pending), folder):
-                progress = f"{done}/{count} {_duration(time.monotonic() - begin):>12}"
-                if "failed" in event:
-                    failed = next(one for group in pending for one in group if one.id == event["experiment"])
-                    print(f"{progress}  {failed.id}: failed: {event['failed']}", flush=True)
-                    pending = [left for group in pending if (left := tuple(one for one in group if one is not failed))]
-                    done += 1
-                    yield Outcome(failed, event["failed"])
-                elif "finished" in event:
-                    for experiment in pending.pop(0):
-                        cause = _keep(root, device, experiment, folder)
-                        print(f"{progress}  {experiment.id}: {cause or 'recorded'}", flush=True)
-                        done += 1
-                        yield Outcome(experiment, cause)
-                else:
-                    print(f"{progress}  {event['experiment']}: {event['doing']}", flush=True)
+    """Record experiments, the cheapest batch first; print each stage, how many are done and the time it took.
+
+    Args:
+        root: the folder of all recordings.
+        device: the slug of this machine's GPU.
+        chosen: what to record.
+        run: starts one process; tests pass their own.
+        cost_s: about how long the group of an experiment takes.
+        limit_s: a batch that would probably end later is not started; its experiments have no outcome.
+    """
+    batches = sorted(make_batches(group_experiments(chosen)), key=lambda batch: batch_cost_s(batch, cost_s))
+    recorder = Recorder(root, device, run, sum(len(group) for batch in batches for group in batch))
+    for batch in batches:
+        if time.monotonic() - recorder.begin + batch_cost_s(batch, cost_s) <= limit_s:
+            yield from recorder.record(batch)
 
 
-def group_experiments(chosen: Iterable[Experiment]) -> list[Group]:
+def group_experiments(chosen: Iterable[Experiment]) -> Batch:
     """Experiments that are timed interleaved together; one without a group is a group of its own."""
     groups: dict[tuple[str, str], list[Experiment]] = {}
     for experiment in chosen:
@@ -69,26 +80,132 @@ def group_experiments(chosen: Iterable[Experiment]) -> list[Group]:
     return [tuple(group) for group in groups.values()]
 
 
-def sharing_a_process(pending: list[Group]) -> list[Group]:
-    """The leading groups of one chapter; one that needs a cold process, or has a probe, is alone."""
-    alone = [any(one.first_steps == 0 or one.probe is not None for one in group) for group in pending]
-    together = [pending[0]]
-    for group, is_alone in zip(pending[1:], alone[1:], strict=True):
-        if alone[0] or is_alone or group[0].chapter != pending[0][0].chapter:
-            break
-        together.append(group)
-    return together
+def make_batches(groups: Batch) -> list[Batch]:
+    """Groups that share processes: those of a chapter; a sweep, a probe, or what needs a cold process, is alone."""
+    shared: dict[str, Batch] = {}
+    batches: list[Batch] = []
+    for group in groups:
+        if any(one.first_steps == 0 or one.probe is not None or one.sweep for one in group):
+            batches.append([group])
+        else:
+            shared.setdefault(group[0].chapter, []).append(group)
+    return [*shared.values(), *batches]
 
 
-def _keep(root: Path, device: str, experiment: Experiment, folder: Path) -> str:
-    """Save a finished recording; return the cause when that fails, as on a full or read-only disk."""
-    trace_file = folder / f"{experiment.name}.trace.json"
+def batch_cost_s(batch: Batch, cost_s: Callable[[Experiment], float]) -> float:
+    """How long a batch takes: `cost_s` of an experiment is that of its whole group."""
+    return sum(max(cost_s(experiment) for experiment in group) for group in batch)
+
+
+def processes_of(group: Group) -> list[int]:
+    """Which processes measure a group: 0 profiles and probes; 1, 2 and 3 time."""
+    profiled = [0] if any(one.probe is not None or one.is_traced for one in group) else []
+    timed = range(1, group[0].processes + 1) if any(one.timed and one.make is not None for one in group) else ()
+    return [*profiled, *timed]
+
+
+@dataclass
+class Recorder:
+    """Records batch after batch and counts what is done."""
+
+    root: Path
+    device: str
+    run: RunWorker
+    count: int
+    done: int = 0
+    begin: float = field(default_factory=time.monotonic)
+
+    def record(self, batch: Batch) -> Iterator[Outcome]:
+        """Record the groups of a batch; those whose trace and times contradict each other once more."""
+        for attempt in range(1, TRIES + 1):
+            again: Batch = []
+            with tempfile.TemporaryDirectory(prefix="profiling-pytorch-") as temporary:
+                folder = Path(temporary)
+                for group, failed in self._measure(batch, folder):
+                    if failed is not None:
+                        yield self._report(failed)
+                        continue
+                    try:
+                        merged = _merged(group, folder)
+                    except (OSError, msgspec.MsgspecError) as error:
+                        yield from (self._report(Outcome(one, f"not saved: {error}")) for one in group)
+                        continue
+                    disturbed = next((point.disturbed for each in merged for point in each.points if point.disturbed), "")
+                    if disturbed and attempt < TRIES:
+                        self._print(group[0], f"disturbed, try {attempt} of {TRIES}: {disturbed}")
+                        again.append(group)
+                        continue
+                    for experiment, recording in zip(group, merged, strict=True):
+                        yield self._report(self._keep(experiment, recording, folder))
+            if not again:
+                return
+            batch = again
+
+    def _measure(self, batch: Batch, folder: Path) -> Iterator[tuple[Group, Outcome | None]]:
+        """Run the processes of a batch one after the other; yield groups that are complete, and failures."""
+        left = {number: [group for group in batch if number in processes_of(group)] for number in range(4)}
+        for number in left:
+            while left[number]:
+                for event in self.run(list(left[number]), folder, number):
+                    if "failed" in event:
+                        failed = next(one for group in left[number] for one in group if one.id == event["experiment"])
+                        for later in range(number, 4):
+                            left[later] = _without(left[later], failed)
+                        yield (failed,), Outcome(failed, event["failed"])
+                    elif "finished" in event:
+                        group = left[number].pop(0)
+                        if number == processes_of(group)[-1]:
+                            yield group, None
+                    else:
+                        self._print(event["experiment"], event["doing"])
+
+    def _keep(self, experiment: Experiment, recording: Recording, folder: Path) -> Outcome:
+        """Save a recording; the outcome has the cause when that fails, as on a full or read-only disk."""
+        trace_file = folder / f"{experiment.name}.trace.json"
+        try:
+            save_recording(self.root, self.device, recording, trace_file.read_bytes() if experiment.is_traced else None)
+        except (OSError, RecordingError, msgspec.MsgspecError) as error:
+            return Outcome(experiment, f"not saved: {error}")
+        return Outcome(experiment, "", recording.disturbed)
+
+    def _report(self, outcome: Outcome) -> Outcome:
+        self.done += 1
+        disturbed = f"recorded as disturbed: {outcome.disturbed}" if outcome.disturbed else "recorded"
+        self._print(outcome.experiment, f"failed: {outcome.failed}" if outcome.failed else disturbed)
+        return outcome
+
+    def _print(self, experiment: Experiment | str, doing: str) -> None:
+        name = experiment if isinstance(experiment, str) else experiment.id
+        progress = f"{self.done}/{self.count} {_duration(time.monotonic() - self.begin):>12}"
+        print(f"{progress}  {name}: {doing}", flush=True)
+
+
+def _without(groups: Batch, failed: Experiment) -> Batch:
+    return [left for group in groups if (left := tuple(one for one in group if one is not failed))]
+
+
+def _merged(group: Group, folder: Path) -> list[Recording]:
+    """The parts of each recording as one; one session for the whole group, because its samples are pairs."""
+    recordings = []
+    for experiment in group:
+        files = [folder / f"{experiment.name}.{number}.json" for number in processes_of((experiment,))]
+        recording = merge([msgspec.json.decode(file.read_bytes(), type=Recording) for file in files])
+        recordings.append(_with_trace(recording, folder / f"{experiment.name}.trace.json"))
+    return [replace(recording, session=recordings[0].session) for recording in recordings]
+
+
+def _with_trace(recording: Recording, trace_file: Path) -> Recording:
+    """The recording, disturbed if its times contradict its trace."""
+    if not recording.has_trace or recording.points[0].timings is None:
+        return recording
     try:
-        recording = msgspec.json.decode((folder / f"{experiment.name}.json").read_bytes(), type=Recording)
-        save_recording(root, device, recording, trace_file.read_bytes() if experiment.is_traced else None)
-    except (OSError, RecordingError, msgspec.MsgspecError) as error:
-        return f"not saved: {error}"
-    return ""
+        steps = read_trace(trace_file.read_bytes()).steps
+    except TraceError:  # whoever reads the saved trace gets this error
+        return recording
+    (point,) = recording.points
+    busy = statistics.median(busy_us(step.activities) for step in steps) if steps else 0.0
+    reasons = [point.disturbed, trace_contradiction(busy, recording.points[0].timings) if steps else ""]
+    return replace(recording, points=(replace(point, disturbed="; ".join(filter(None, reasons))),))
 
 
 def _duration(seconds: float) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
 
 from snippets.lab.experiment import Experiment, NeedsGpu, experiments, package_folder
-from snippets.lab.recording.device import DEFAULT_DEVICE, slug, this_device
+from snippets.lab.recording.device import DEFAULT_DEVICE, recorded_devices, slug, this_device
 from snippets.lab.recording.digest import is_stale
 from snippets.lab.recording.loading import load_recording, load_trace
 from snippets.lab.recording.schema import RecordingError
@@ -61,3 +61,17 @@ def _is_current(root: Path, device: str, experiment: Experiment, sources: Path) 
     except (RecordingError, TraceError):
         return False
     return not is_stale(recording, sources)
+
+
+def recorded_cost_s(root: Path, device: str) -> Callable[[Experiment], float]:
+    """About how long the group of an experiment takes: as recorded on this device, else on another, else its limit."""
+
+    def cost_s(experiment: Experiment) -> float:
+        for name in dict.fromkeys((device, *recorded_devices(root))):
+            try:
+                return load_recording(root, name, experiment.id).capture_s
+            except RecordingError:
+                continue
+        return float(experiment.time_limit_s)
+
+    return cost_s

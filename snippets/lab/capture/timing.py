@@ -1,4 +1,4 @@
-"""How long a step takes on the GPU, without the profiler: CUDA graph replays, variants interleaved.
+"""How long a step takes, in a process that has never profiled: CUDA graph replays, variants interleaved.
 
     interleaved  a graph of one step per input set, all sets together larger than the L2 cache; time / sets
     cold         the cache overwritten, then a graph of one step
@@ -6,27 +6,29 @@
     enqueue      the same loop, until the last launch has returned
 
 Variants are timed A B, B A, A B, ... so that clock and power drift hit them alike; sample i of one is the partner of
-sample i of the other.
+sample i of the other. steady.py times the same graphs in blocks of seconds.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
 
 import torch
 
+from snippets.lab.capture.gpu import Gpu, Reading
 from snippets.lab.experiment import Subject
 from snippets.lab.recording.schema import Timing, Timings
 
-Sample = TypeVar("Sample")
 ROUNDS = 41
 FROM_PYTHON_ROUNDS = 21
 FROM_PYTHON_STEPS = 20
 """Few enough that the launch queue (1024 entries on today's drivers) never makes the CPU wait for the GPU."""
+Timed = tuple[dict[str, Timings], dict[str, Timing]]
+"""The timings of variants, by name, and of the ceilings in the same turns, by name."""
 MIN_SETS, MAX_SETS = 4, 4096
 MIN_SAMPLE_US = 2_000.0
 """A shorter graph is replayed several times per sample, so that the event clock's 0.5 us do not matter."""
@@ -47,48 +49,54 @@ class Variant:
     replays: int = 1
 
 
-def timing_from_samples(samples_us: list[float]) -> Timing:
-    """Median and quartiles of at least two samples, in microseconds."""
-    q1, median, q3 = statistics.quantiles(samples_us, n=4, method="inclusive")
-    return Timing(round(median, 3), round(q1, 3), round(q3, 3), tuple(round(sample, 3) for sample in samples_us))
+@dataclass(frozen=True)
+class Sample:
+    """One sample of a variant, and what NVML said while it ran."""
+
+    us: float
+    reading: Reading
+    enqueue_us: float = 0.0
+
+
+def timing_of(samples: Sequence[Sample]) -> Timing:
+    """The timing of at least two samples, with the median clock and power, and every throttle reason."""
+    readings = [sample.reading for sample in samples]
+    return Timing.from_samples(
+        [sample.us for sample in samples],
+        clock_mhz=statistics.median(reading.clock_mhz for reading in readings),
+        watts=round(statistics.median(reading.watts for reading in readings), 1),
+        throttle=tuple(sorted({reason for reading in readings for reason in reading.throttle})),
+    )
 
 
 # --8<-- [start:interleaved]
-def time_interleaved(subjects: dict[str, Subject], progress: Callable[[str], None]) -> dict[str, Timings]:
-    """Time all subjects in one process, A B, B A. Each must have been run before, so that nothing is built here.
-
-    Call `progress(name)` before preparing each, which is where a step that cannot be timed fails.
-    """
-    variants = {}
-    for name, subject in subjects.items():
-        progress(name)
-        variants[name] = prepare(subject)
+def time_interleaved(variants: Mapping[str, Variant], ceilings: Mapping[str, Variant], gpu: Gpu) -> Timed:
+    """Time all variants A B, B A, in the same turns as the ceilings. Nothing is built or compiled here."""
     flush = torch.empty(max(256 << 20, 4 * l2_bytes()), dtype=torch.uint8, device="cuda")
-    interleaved = sample_interleaved(variants, ROUNDS, _interleaved_us)
-    cold = sample_interleaved(variants, ROUNDS, lambda variant: _cold_us(variant, flush))
-    from_python = sample_interleaved(variants, FROM_PYTHON_ROUNDS, _from_python_us)
-    return {
+    interleaved = sample_interleaved({**variants, **ceilings}, ROUNDS, partial(_interleaved, gpu=gpu))
+    cold = sample_interleaved(variants, ROUNDS, partial(_cold, flush=flush, gpu=gpu))
+    from_python = sample_interleaved(variants, FROM_PYTHON_ROUNDS, partial(_from_python, gpu=gpu))
+    steps = {
         name: Timings(
-            interleaved=timing_from_samples(interleaved[name]),
-            cold=timing_from_samples(cold[name]),
-            from_python=timing_from_samples([both[1] for both in from_python[name]]),
-            enqueue=timing_from_samples([both[0] for both in from_python[name]]),
+            interleaved=timing_of(interleaved[name]),
+            cold=timing_of(cold[name]),
+            from_python=timing_of(from_python[name]),
+            enqueue=Timing.from_samples([sample.enqueue_us for sample in from_python[name]]),
             input_sets=len(variant.input_sets),
             rotated_bytes=variant.rotated_bytes,
         )
         for name, variant in variants.items()
     }
+    return steps, {name: timing_of(interleaved[name]) for name in ceilings}
 
 
 # --8<-- [end:interleaved]
 
 
-def time_prepared(variants: dict[str, Variant], rounds: int = ROUNDS) -> dict[str, Timing]:
+def time_prepared(variants: Mapping[str, Variant], rounds: int, gpu: Gpu) -> dict[str, Timing]:
     """The interleaved time alone, of prepared variants; two rounds at least."""
-    return {
-        name: timing_from_samples(samples)
-        for name, samples in sample_interleaved(variants, rounds, _interleaved_us).items()
-    }
+    sampled = sample_interleaved(variants, rounds, partial(_interleaved, gpu=gpu))
+    return {name: timing_of(samples) for name, samples in sampled.items()}
 
 
 def l2_bytes() -> int:
@@ -115,7 +123,7 @@ def prepare(subject: Subject) -> Variant:
     rotating = _graph(all_sets) if subject.in_graph else _stream(all_sets, outputs)
     single = _graph(one_set) if subject.in_graph else _stream(one_set, outputs)
     variant = Variant(subject, input_sets, rotating, single, count * per_set, outputs)
-    once_us = _interleaved_us(variant) * count
+    once_us = replays_us(variant) * count
     variant.replays = max(1, round(MIN_SAMPLE_US / max(once_us, 1.0)))
     return variant
 
@@ -142,42 +150,44 @@ def _graph(work: Callable[[], None]) -> Callable[[], None]:
 
 
 def sample_interleaved(
-    variants: dict[str, Variant], rounds: int, sample: Callable[[Variant], Sample]
+    variants: Mapping[str, Variant], rounds: int, sample: Callable[[Variant], Sample]
 ) -> dict[str, list[Sample]]:
     """Discard one sample of each, then take `rounds` in the order A B, B A, A B, ..."""
     samples: dict[str, list[Sample]] = {name: [] for name in variants}
     for variant in variants.values():
         sample(variant)
     for turn in range(rounds):
-        order = list(variants) if turn % 2 == 0 else list(reversed(variants))
+        order = list(variants) if turn % 2 == 0 else list(variants)[::-1]
         for name in order:
             samples[name].append(sample(variants[name]))
     return samples
 
 
 # --8<-- [start:samples]
-def _interleaved_us(variant: Variant) -> float:
+def _interleaved(variant: Variant, gpu: Gpu) -> Sample:
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
     for _ in range(variant.replays):
         variant.rotating()
     end.record()
+    reading = gpu.reading(energy=False)  # while the GPU replays
     end.synchronize()
-    return float(start.elapsed_time(end)) * 1e3 / (variant.replays * len(variant.input_sets))
+    return Sample(float(start.elapsed_time(end)) * 1e3 / (variant.replays * len(variant.input_sets)), reading)
 
 
-def _cold_us(variant: Variant, flush: torch.Tensor) -> float:
+def _cold(variant: Variant, flush: torch.Tensor, gpu: Gpu) -> Sample:
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     flush.zero_()  # also keeps the GPU busy while the CPU enqueues the three calls below
     start.record()
     variant.single()
     end.record()
+    reading = gpu.reading(energy=False)
     end.synchronize()
-    return float(start.elapsed_time(end)) * 1e3
+    return Sample(float(start.elapsed_time(end)) * 1e3, reading)
 
 
-def _from_python_us(variant: Variant) -> tuple[float, float]:
-    """(CPU time to enqueue a step, wall time of a step until the GPU is done), in microseconds."""
+def _from_python(variant: Variant, gpu: Gpu) -> Sample:
+    """Wall time of a step until the GPU is done, and the CPU's time to enqueue it."""
     step, sets = variant.subject.step, variant.input_sets
     torch.cuda.synchronize()
     begin = time.perf_counter_ns()
@@ -186,7 +196,13 @@ def _from_python_us(variant: Variant) -> tuple[float, float]:
     enqueued = time.perf_counter_ns()
     torch.cuda.synchronize()
     done = time.perf_counter_ns()
-    return (enqueued - begin) / 1e3 / FROM_PYTHON_STEPS, (done - begin) / 1e3 / FROM_PYTHON_STEPS
+    us, enqueue_us = ((until - begin) / 1e3 / FROM_PYTHON_STEPS for until in (done, enqueued))
+    return Sample(us, gpu.reading(energy=False), enqueue_us)
 
 
 # --8<-- [end:samples]
+
+
+def replays_us(variant: Variant) -> float:
+    """The time of a step in one sample of replays, for choosing their number."""
+    return _interleaved(variant, Gpu()).us

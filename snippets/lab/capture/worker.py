@@ -1,120 +1,176 @@
-"""One process that measures groups of experiments and leaves finished recordings in a folder.
+"""One process that measures groups of experiments and leaves parts of their recordings in a folder.
 
-The supervisor starts it. Every line on the event pipe is JSON: {"experiment", "doing"}, {"finished": [ids of a group]}
-or {"experiment", "failed"}. The first failure ends the process, because an illegal access leaves the CUDA context
-unusable for the others.
+A process either profiles and probes, or times: torch.profiler leaves a process slower than it was. The supervisor
+starts it. Every line on the event pipe is JSON: {"experiment", "doing"}, {"finished": [ids of a group]} or
+{"experiment", "failed"}. The first failure ends the process, because an illegal access leaves the CUDA context unusable
+for the others.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 import msgspec
 import torch
 
-from snippets.lab.capture.ceilings import measure_ceilings
+from snippets.lab.capture.ceilings import ceiling_works, prepare_ceilings, timed_ceilings
 from snippets.lab.capture.checking import build_subject, relative_error
 from snippets.lab.capture.environment import environment, host_names, now
+from snippets.lab.capture.gpu import Gpu, open_gpu, others
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.capture.profiling import trace_of
-from snippets.lab.capture.timing import time_interleaved
-from snippets.lab.experiment import Experiment, Parameters, Subject, find, package_folder
+from snippets.lab.capture.steady import time_steady
+from snippets.lab.capture.timing import prepare, time_interleaved
+from snippets.lab.experiment import Experiment, Subject, find, package_folder
+from snippets.lab.recording.consistency import contradictions
 from snippets.lab.recording.digest import source_digest
-from snippets.lab.recording.schema import SCHEMA, Point, Recording, Timings
+from snippets.lab.recording.schema import SCHEMA, Ceiling, Environment, Point, Recording, Timings
 from snippets.lab.recording.scrub import scrub
 
 Progress = Callable[[Experiment, str], None]
+Group = tuple[Experiment, ...]
+STEADY_FROM_US = 10.0
+TRIES = 3
+"""How often a group is timed until the times of each step fit each other."""
 
 
-def measure_group(group: tuple[Experiment, ...], device: str, folder: Path, progress: Progress, sources: Path) -> None:
-    """Measure experiments that belong together and write `<name>.json` (and `.trace.json`) of each to `folder`."""
-    session = now()
-    started = time.monotonic()
-    points: dict[str, list[Point]] = {experiment.name: [] for experiment in group}
-    data: dict[str, dict[str, Any]] = {experiment.name: {} for experiment in group}
-    for index in range(len(group[0].points)):
-        torch._dynamo.reset()  # a function compiled at eight shapes would silently fall back to eager
-        for name, point in _measure_point(group, index, device, folder, progress, data).items():
-            points[name].append(point)
-    progress(group[0], "ceilings")
-    ceilings = measure_ceilings(group) if any(e.timed and e.make for e in group) and device == "cuda" else ()
-    place = environment(device)
-    for experiment in group:
-        recording = Recording(
-            schema=SCHEMA,
-            chapter=experiment.chapter,
-            experiment=experiment.name,
-            label=experiment.label,
-            digest=source_digest(experiment.chapter, sources),
-            session=session,
-            environment=place,
-            capture_s=round(time.monotonic() - started, 1),
-            schedule=(experiment.schedule.wait, experiment.schedule.warmup, experiment.schedule.active),
-            first_steps=experiment.first_steps,
-            points=tuple(points[experiment.name]),
-            ceilings=ceilings,
-            data=scrub(data[experiment.name], host_names()),
-            has_trace=experiment.is_traced,
-        )
-        (folder / f"{experiment.name}.json").write_bytes(msgspec.json.encode(recording))
+@dataclass(frozen=True)
+class Process:
+    """What one process does with every group."""
 
+    device: str
+    folder: Path
+    progress: Progress
+    sources: Path
+    number: int = 0
+    """0 profiles and probes; 1, 2 and 3 time."""
+    gpu: Gpu = field(default_factory=open_gpu)
 
-def _measure_point(
-    group: tuple[Experiment, ...],
-    index: int,
-    device: str,
-    folder: Path,
-    progress: Progress,
-    data: dict[str, dict[str, Any]],
-) -> dict[str, Point]:
-    """Build, profile and check each experiment at one of its points, then time them interleaved.
-
-    What a probe returns, or a subject notes, goes into `data`.
-    """
-    subjects: dict[str, Subject] = {}
-    checked: dict[str, tuple[float, str, int]] = {}
-    named = {experiment.name: experiment for experiment in group}
-    for experiment in group:
-        if experiment.probe is not None:
-            progress(experiment, "measuring")
-            data[experiment.name] = experiment.probe(
-                instruments=TorchInstruments(), device=device, **experiment.parameters
+    def measure(self, group: Group) -> None:
+        """Write the part `<name>.<number>.json` of each recording, and its trace if this process profiles."""
+        started = time.monotonic()
+        before = self.gpu.reading().throttle
+        measured = self._timed(group) if self.number else self._profiled(group)
+        place = self._environment(before)
+        for experiment in group:
+            points, data = measured[experiment.name]
+            part = Recording(
+                schema=SCHEMA,
+                chapter=experiment.chapter,
+                experiment=experiment.name,
+                label=experiment.label,
+                digest=source_digest(experiment.chapter, self.sources),
+                session=now(),
+                environment=place,
+                capture_s=round(time.monotonic() - started, 1),
+                schedule=(experiment.schedule.wait, experiment.schedule.warmup, experiment.schedule.active),
+                first_steps=experiment.first_steps,
+                points=tuple(points),
+                data=scrub(data, host_names()),
+                has_trace=experiment.is_traced and not self.number,
             )
-            continue
-        progress(experiment, f"building {' '.join(f'{k}={v}' for k, v in experiment.points[index].items())}")
-        subject = build_subject(experiment, device, experiment.points[index])
-        data[experiment.name] = dict(subject.notes)
-        if experiment.is_traced:
-            progress(experiment, "profiling")
-            (folder / f"{experiment.name}.trace.json").write_bytes(trace_of(experiment, subject, device))
-        progress(experiment, "checking")
-        checked[experiment.name] = relative_error(subject, device)
-        if experiment.timed and device == "cuda":
-            subjects[experiment.name] = subject
-    timings = time_interleaved(subjects, lambda name: progress(named[name], "timing")) if subjects else {}
-    return {
-        name: _point(named[name], named[name].points[index], check, timings.get(name))
-        for name, check in checked.items()
-    }
+            (self.folder / f"{experiment.name}.{self.number}.json").write_bytes(msgspec.json.encode(part))
+
+    def _environment(self, before: tuple[str, ...]) -> Environment:
+        place = environment(self.device)
+        if self.device != "cuda":
+            return place
+        throttle = {"before": before, "after": self.gpu.reading().throttle}
+        return msgspec.structs.replace(
+            place, throttle=throttle, other_processes=others(self.gpu, {os.getpid()})
+        )
+
+    def _profiled(self, group: Group) -> dict[str, tuple[list[Point], dict[str, Any]]]:
+        """Probe, or build, profile and check each experiment."""
+        torch._dynamo.reset()  # a function compiled at eight shapes would silently fall back to eager
+        measured: dict[str, tuple[list[Point], dict[str, Any]]] = {}
+        for experiment in group:
+            if experiment.probe is not None:
+                self.progress(experiment, "measuring")
+                instruments = TorchInstruments(self.gpu)
+                data = experiment.probe(instruments=instruments, device=self.device, **experiment.parameters)
+                measured[experiment.name] = [], data
+                continue
+            subject = self._built(experiment, 0)
+            self.progress(experiment, "profiling")
+            trace = trace_of(experiment, subject, self.device)
+            (self.folder / f"{experiment.name}.trace.json").write_bytes(trace)
+            measured[experiment.name] = [self._checked(experiment, subject, 0)], dict(subject.notes)
+        return measured
+
+    def _built(self, experiment: Experiment, index: int) -> Subject:
+        parameters = experiment.points[index]
+        self.progress(experiment, f"building {' '.join(f'{name}={value}' for name, value in parameters.items())}")
+        return build_subject(experiment, self.device, parameters)
+
+    def _checked(self, experiment: Experiment, subject: Subject, index: int) -> Point:
+        """The point of a subject that gave the right answer, not timed yet. Raises `WrongAnswer`."""
+        assert experiment.work is not None
+        self.progress(experiment, "checking")
+        parameters = experiment.points[index]
+        work = experiment.work(**parameters)
+        return Point(dict(parameters), work.flops, work.bytes, *relative_error(subject, self.device), None)
+
+    def _timed(self, group: Group) -> dict[str, tuple[list[Point], dict[str, Any]]]:
+        """Build, check and time all experiments of a group at each of their points."""
+        measured: dict[str, tuple[list[Point], dict[str, Any]]] = {one.name: ([], {}) for one in group}
+        for index in range(len(group[0].points)):
+            torch._dynamo.reset()  # as before profiling
+            subjects = {one.name: self._built(one, index) for one in group}
+            checked = {one.name: self._checked(one, subjects[one.name], index) for one in group}
+            timings, ceilings = self._times(group, index, subjects) if self.device == "cuda" else ({}, ())
+            for name, point in checked.items():
+                timing = timings.get(name)
+                reason = "; ".join(contradictions(timing)) if timing else ""
+                point = msgspec.structs.replace(point, timings=timing, ceilings=ceilings, disturbed=reason)
+                measured[name][0].append(point)
+                measured[name][1].update(subjects[name].notes)
+        return measured
+
+    def _times(
+        self, group: Group, index: int, subjects: Mapping[str, Subject]
+    ) -> tuple[dict[str, Timings], tuple[Ceiling, ...]]:
+        """The times of every step and ceiling; taken again while the times of one step contradict each other."""
+        variants = {}
+        for experiment in group:
+            self.progress(experiment, f"timing, process {self.number} of {experiment.processes}")
+            variants[experiment.name] = prepare(subjects[experiment.name])
+        works = ceiling_works(group, index)
+        ceilings = prepare_ceilings(works)
+        for attempt in range(1, TRIES + 1):
+            timings, rates = time_interleaved(variants, ceilings, self.gpu)
+            if not group[0].sweep:
+                hungry = {name: each for name, each in variants.items() if _draws_power(timings[name])}
+                steady = time_steady(hungry, self.gpu, rotate=self.number - 1)
+                timings = {
+                    name: msgspec.structs.replace(each, steady=steady.get(name)) for name, each in timings.items()
+                }
+            reasons = {name: reason for name, each in timings.items() for reason in contradictions(each)}
+            if not reasons:
+                break
+            name, reason = next(iter(reasons.items()))
+            experiment = next(one for one in group if one.name == name)
+            self.progress(experiment, f"disturbed, try {attempt} of {TRIES}: {reason}")
+        return timings, timed_ceilings(works, rates)
 
 
-def _point(
-    experiment: Experiment, parameters: Parameters, checked: tuple[float, str, int], timings: Timings | None
-) -> Point:
-    assert experiment.work is not None
-    work = experiment.work(**parameters)
-    return Point(dict(parameters), work.flops, work.bytes, *checked, timings)
+def _draws_power(timings: Timings) -> bool:
+    """Whether a step is long enough that its steady time is its own.
+
+    One of 4.11 us interleaved took 4.09 us steady at 128 W and full clock (NVIDIA H200).
+    """
+    return timings.interleaved.median_us >= STEADY_FROM_US
 
 
-def run_groups(groups: list[tuple[Experiment, ...]], device: str, folder: Path, events: TextIO, sources: Path) -> None:
+def run_groups(groups: list[Group], device: str, folder: Path, events: TextIO, sources: Path, number: int = 0) -> None:
     """Measure groups and write each stage to `events`; a failure names its experiment and ends the process."""
     current = groups[0][0]
 
@@ -126,40 +182,26 @@ def run_groups(groups: list[tuple[Experiment, ...]], device: str, folder: Path, 
     def fail(error: BaseException) -> NoReturn:
         lines = str(error).strip().splitlines() or [""]
         sys.__excepthook__(type(error), error, error.__traceback__)  # first: the supervisor prints it at the event
+        sys.stdout.flush()
         sys.stderr.flush()
         events.write(json.dumps({"experiment": current.id, "failed": f"{type(error).__name__}: {lines[0]}"}) + "\n")
         events.flush()
         os._exit(1)  # a poisoned CUDA context may hang in the interpreter's own clean-up
 
     try:
+        process = Process(device, folder, progress, sources, number)
         for group in groups:
             current = group[0]
             gc.collect()  # compiled functions of the last group hang in cycles and hold their graphs' memory
             if device == "cuda":
                 torch.cuda.empty_cache()
-            measure_group(group, device, folder, progress, sources)
+            process.measure(group)
             events.write(json.dumps({"finished": [experiment.id for experiment in group]}) + "\n")
     except BaseException as error:  # whatever it is, it is reported and the process ends
         fail(error)
 
 
-def main() -> None:
-    """`python -m snippets.lab.capture.worker --folder F --events FD EXPERIMENT,... ...`."""
-    parser = argparse.ArgumentParser(
-        prog="python -m snippets.lab.capture.worker",
-        description="Measure groups of experiments; snippets.lab.capture.supervisor starts this process.",
-    )
-    parser.add_argument("groups", nargs="+", metavar="EXPERIMENT,...", help="experiments of one group, by id")
-    parser.add_argument("--package", default="snippets", help="where the chapters are (default snippets)")
-    parser.add_argument("--device", default="cuda", help="torch device, cuda or cpu (default cuda)")
-    parser.add_argument("--folder", type=Path, required=True, help="where finished recordings are left")
-    parser.add_argument("--events", type=int, required=True, help="descriptor of the pipe for events")
-    arguments = parser.parse_args()
-    names = [group.split(",") for group in arguments.groups]
-    groups = [tuple(find(name, arguments.package)[0] for name in group) for group in names]
-    with os.fdopen(arguments.events, "w", encoding="utf-8", buffering=1) as events:
-        run_groups(groups, arguments.device, arguments.folder, events, package_folder(arguments.package))
-
-
-if __name__ == "__main__":
-    main()
+def work(ids: list[str], package: str, device: str, folder: Path, number: int, events: TextIO) -> None:
+    """Measure groups, each given as its experiments' ids joined by commas."""
+    groups = [tuple(find(name, package)[0] for name in group.split(",")) for group in ids]
+    run_groups(groups, device, folder, events, package_folder(package), number)

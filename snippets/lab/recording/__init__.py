@@ -6,7 +6,8 @@ loading.py    reads and checks recordings and traces
 saving.py     writes them atomically
 digest.py     whether a recording is stale: a hash of the measured code
 scrub.py      removes paths and host names
-ceilings.py   the rates of a session's ceilings
+ceilings.py   the names and rates of ceilings
+consistency.py  whether the times of one step fit each other
 
 Imports trace.
 """

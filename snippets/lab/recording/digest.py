@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from snippets.lab.recording.schema import Recording
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Part of every source digest: increase it when a change in snippets/lab/capture changes the measured values."""
 HASHED_FILES = ("model.py", "kernels.py", "experiments.py")
 SOURCES = Path(__file__).resolve().parents[2]

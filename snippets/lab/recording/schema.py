@@ -66,9 +66,7 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
         count = len(self.samples_us)
         lengths = self.rounds if len(self.rounds) > 1 else (count // 3, count // 3, count - count // 3 * 2)
         ends = tuple(itertools.accumulate(lengths))
-        return tuple(
-            self.samples_us[end - length : end] for end, length in zip(ends, lengths, strict=True) if length
-        )
+        return tuple(self.samples_us[end - length : end] for end, length in zip(ends, lengths, strict=True) if length)
 
     @property
     def spread_us(self) -> tuple[float, float]:
@@ -94,7 +92,7 @@ class Timings(msgspec.Struct, frozen=True, omit_defaults=True):
     rotated_bytes: int
     """Inputs and outputs of all sets; above the L2 size, or as close to it as `timing.MAX_SETS` allows."""
     steady: Timing | None = None
-    """GPU time without launches in blocks of at least 2 s for each variant, first half discarded; None for sweeps."""
+    """GPU time without launches in blocks of 2 s for each variant, first half discarded; None for sweeps and below 10 us."""
 
 
 class Point(msgspec.Struct, frozen=True):

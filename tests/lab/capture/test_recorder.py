@@ -5,39 +5,49 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from snippets.lab.capture.merging import merge
 from snippets.lab.capture.recorder import (
     Outcome,
     RunWorker,
     group_experiments,
+    make_batches,
+    processes_of,
     record_experiments,
-    sharing_a_process,
 )
 from snippets.lab.capture.supervisor import Event, Group
-from snippets.lab.experiment import Experiment, find
+from snippets.lab.experiment import find
 from snippets.lab.recording.loading import load_recording
+from snippets.lab.recording.schema import Recording
 from tests.lab import samples
 from tests.lab.capture.faults import FAULTS, PACKAGE, RIGHT
-from tests.lab.samples import DEVICE, as_dict, files, sample, save_all
+from tests.lab.samples import DEVICE, as_dict, files, point, sample, save_all, timings
 
 
 def worker(content: bytes, trace_json: bytes) -> RunWorker:
-    """A worker that is done at once and leaves these files."""
+    """A worker that is done at once and leaves these files, whichever process it is."""
 
-    def run(batch: list[Group], folder: Path) -> Iterator[Event]:
-        (folder / "right.json").write_bytes(content)
+    def run(batch: list[Group], folder: Path, number: int) -> Iterator[Event]:
+        (folder / f"right.{number}.json").write_bytes(content)
         (folder / "right.trace.json").write_bytes(trace_json)
-        yield {"experiment": "faults/right", "doing": "checking"}
+        yield {"experiment": "faults/right", "doing": f"process {number}"}
         yield {"finished": ["faults/right"]}
 
     return run
 
 
-DONE = worker(msgspec.json.encode(sample("faults/right")), samples.trace_json())
+def part(**changed: Any) -> Recording:
+    """What one process leaves."""
+    return sample("faults/right", **changed)
+
+
+DONE = worker(msgspec.json.encode(part()), samples.trace_json())
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -48,8 +58,15 @@ def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 def test_what_is_finished_is_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert list(record_experiments(tmp_path, DEVICE, RIGHT, DONE)) == [Outcome(RIGHT[0])]
-    assert load_recording(tmp_path, DEVICE, "faults/right") == sample("faults/right")
-    assert printed(capsys) == ["0/1 faults/right: checking", "0/1 faults/right: recorded"]
+    recording = load_recording(tmp_path, DEVICE, "faults/right")
+    assert recording == merge([part()] * 4)
+    assert printed(capsys) == [
+        "0/1 faults/right: process 0",
+        "0/1 faults/right: process 1",
+        "0/1 faults/right: process 2",
+        "0/1 faults/right: process 3",
+        "1/1 faults/right: recorded",
+    ]
 
 
 def test_a_failure_leaves_the_rest_of_its_group_to_the_next_process(
@@ -57,31 +74,62 @@ def test_a_failure_leaves_the_rest_of_its_group_to_the_next_process(
 ) -> None:
     batches: list[list[list[str]]] = []
 
-    def run(batch: list[Group], folder: Path) -> Iterator[Event]:
+    def run(batch: list[Group], folder: Path, number: int) -> Iterator[Event]:
         batches.append([[experiment.name for experiment in group] for group in batch])
         if len(batches) == 1:
             yield {"experiment": "faults/wrong", "failed": "WrongAnswer: relative error 5.00e-01"}
         else:
-            yield from DONE(batch, folder)
+            yield from DONE(batch, folder, number)
 
     outcomes = list(record_experiments(tmp_path, DEVICE, find("faults", PACKAGE)[:2], run))
     assert [(one.experiment.name, one.failed) for one in outcomes] == [
         ("wrong", "WrongAnswer: relative error 5.00e-01"),
         ("right", ""),
     ]
-    assert batches == [[["wrong", "right"]], [["right"]]]
+    assert batches == [[["wrong", "right"]], *[[["right"]]] * 4]
     assert printed(capsys) == [
-        "0/2 faults/wrong: failed: WrongAnswer: relative error 5.00e-01",
-        "1/2 faults/right: checking",
-        "1/2 faults/right: recorded",
+        "1/2 faults/wrong: failed: WrongAnswer: relative error 5.00e-01",
+        *(f"1/2 faults/right: process {number}" for number in range(4)),
+        "2/2 faults/right: recorded",
     ]
+
+
+def test_contradicting_times_are_measured_three_times_and_then_kept_as_disturbed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The trace's kernels take 20 us a step, the replays 500: somebody else used the GPU."""
+    slow = sample("faults/right", points=(point(timed=timings(500.0, 500.0, 500.0)),))
+    (outcome,) = record_experiments(
+        tmp_path, DEVICE, RIGHT, worker(msgspec.json.encode(slow), samples.trace_json(kernels=(2, 2, 2)))
+    )
+    reason = "busy for 24 us in the trace, but interleaved 500 us"
+    assert outcome == Outcome(RIGHT[0], disturbed=reason)
+    assert load_recording(tmp_path, DEVICE, "faults/right").disturbed == reason
+    assert [line for line in printed(capsys) if "process" not in line] == [
+        f"0/1 faults/right: disturbed, try 1 of 3: {reason}",
+        f"0/1 faults/right: disturbed, try 2 of 3: {reason}",
+        f"1/1 faults/right: recorded as disturbed: {reason}",
+    ]
+
+
+def test_the_cheapest_batch_is_first_and_what_would_take_too_long_is_left(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def run(batch: list[Group], folder: Path, number: int) -> Iterator[Event]:
+        order.append(batch[0][0].name)
+        yield {"experiment": batch[0][0].id, "failed": "stopped"}
+
+    chosen = [replace(RIGHT[0], name=name, chapter=name, group="") for name in ("dear", "cheap", "middling")]
+    costs = {"dear": 100.0, "cheap": 1.0, "middling": 10.0}
+    outcomes = record_experiments(tmp_path, DEVICE, chosen, run, lambda one: costs[one.name], limit_s=50)
+    assert [one.experiment.name for one in outcomes] == order == ["cheap", "middling"]
 
 
 def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / DEVICE).write_text("in the way")
     (outcome,) = record_experiments(tmp_path, DEVICE, RIGHT, DONE)
     assert outcome.failed.startswith("not saved: [Errno ")
-    assert f"faults/right: {outcome.failed}" in capsys.readouterr().out
+    assert f"faults/right: failed: {outcome.failed}" in capsys.readouterr().out
     assert files(tmp_path) == {DEVICE: b"in the way"}
 
 
@@ -122,20 +170,22 @@ def test_what_cannot_be_a_recording_is_reported(tmp_path: Path, content: bytes, 
 
 
 def test_who_shares_a_process() -> None:
-    """Profiled after first steps and of one chapter: together. A cold process, or a probe: alone."""
+    """Profiled after first steps and of one chapter: together. A cold process, a sweep, or a probe: alone."""
     warm, other = RIGHT[0], find("gpu_faults/first", PACKAGE)[0]
     probing = find("hang/hangs", PACKAGE)[0]
-    cold = Experiment(
-        chapter="faults", name="c", label="c", make=warm.make, work=warm.work, parameters={"size": 1}, first_steps=0
+    cold, swept = (
+        replace(warm, name="c", first_steps=0, group=""),
+        replace(warm, name="s", sweep=({"size": 2},), group=""),
     )
-    groups = group_experiments([*FAULTS, cold, other, probing])
-    assert [tuple(one.name for one in group) for group in groups] == [
-        ("wrong", "right"),
-        ("raises",),
-        ("hangs",),
-        ("aborts",),
-        ("c",),
-        ("first",),
-        ("hangs",),
+    batches = make_batches(group_experiments([*FAULTS, cold, swept, other, probing]))
+    assert [["+".join(one.name for one in group) for group in batch] for batch in batches] == [
+        ["wrong+right", "raises", "hangs", "aborts"],
+        ["first"],
+        ["c"],
+        ["s"],
+        ["hangs"],
     ]
-    assert [len(sharing_a_process(groups[index:])) for index in range(7)] == [4, 3, 2, 1, 1, 1, 1]
+    assert processes_of((warm,)) == [0, 1, 2, 3]
+    assert processes_of((swept,)) == [1]
+    assert processes_of((replace(warm, timed=False),)) == [0]
+    assert processes_of((probing,)) == [0]

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from snippets.lab.capture.gpu import Gpu, Reading
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.capture.profiling import read_activities
-from snippets.lab.capture.timing import ROUNDS, prepare, sample_interleaved, time_prepared, timing_from_samples
+from snippets.lab.capture.timing import ROUNDS, Sample, prepare, sample_interleaved, timing_of
 from snippets.lab.experiment import Instruments
 from snippets.lab.recording.schema import Timing
 
 
 def test_a_timing_keeps_its_samples() -> None:
-    assert timing_from_samples([5.0, 1.0, 2.0, 4.0, 3.0004]) == Timing(3.0, 2.0, 4.0, (5.0, 1.0, 2.0, 4.0, 3.0))
+    assert Timing.from_samples([5.0, 1.0, 2.0, 4.0, 3.0004]) == Timing(3.0, 2.0, 4.0, (5.0, 1.0, 2.0, 4.0, 3.0))
+
+
+def test_a_timing_has_the_middle_of_its_readings_and_every_reason() -> None:
+    readings = [Reading(1980, 300, 0), Reading(1500, 700, 0, ("power cap",)), Reading(1400, 690, 0, ("thermal",))]
+    timing = timing_of([Sample(us, reading) for us, reading in zip((1.0, 2.0, 3.0), readings, strict=True)])
+    assert (timing.clock_mhz, timing.watts, timing.joules, timing.throttle) == (1500, 690, 0, ("power cap", "thermal"))
+    assert timing.samples_us == (1.0, 2.0, 3.0)
 
 
 def test_variants_take_turns_and_their_first_sample_is_discarded() -> None:
@@ -28,7 +36,7 @@ def test_variants_take_turns_and_their_first_sample_is_discarded() -> None:
 
 
 def test_the_instruments_of_a_probe() -> None:
-    instruments: Instruments = TorchInstruments()
+    instruments: Instruments = TorchInstruments(Gpu())
     assert instruments.rounds == ROUNDS
-    assert (instruments.prepare, instruments.time_prepared) == (prepare, time_prepared)
+    assert instruments.prepare == prepare
     assert instruments.read_activities == read_activities
