@@ -17,7 +17,7 @@ import msgspec
 
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.book import MISMATCHES, judge
-from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.claim import Claim, Status
 from snippets.lab.recording.schema import Recording
 from snippets.lab.trace.events import Trace
 from tests.book import recording_changes, trace_changes
@@ -39,12 +39,18 @@ class _Asked(dict[str, Any]):
         return super().get(key, default)
 
 
-def status(claim: Claim, chapter: str, device: AlteredDevice) -> str:
-    """The verdict; `not measured` also where the altered recordings do not fit the measure."""
+def judged(claim: Claim, chapter: str, device: AlteredDevice) -> tuple[Status, str]:
+    """The verdict, and why nothing was measured: also if altered recordings do not fit the measure."""
     try:
-        return judge(claim, chapter, device).status
-    except (*MISMATCHES, UnknownName):
-        return "not measured"
+        verdict = judge(claim, chapter, device)
+    except (*MISMATCHES, UnknownName) as error:
+        return "not measured", str(error)
+    return verdict.status, verdict.reason
+
+
+def status(claim: Claim, chapter: str, device: AlteredDevice) -> Status:
+    """The verdict; see `judged`."""
+    return judged(claim, chapter, device)[0]
 
 
 def reads(claim: Claim, chapter: str) -> dict[str, bool]:
