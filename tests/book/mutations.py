@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 
 from snippets.lab.experiment import UnknownName
-from snippets.lab.finding.book import MISMATCHES, judge
+from snippets.lab.finding.book import judge
 from snippets.lab.finding.claim import Claim, Status
+from snippets.lab.finding.spread import MISMATCHES
 from snippets.lab.recording.schema import Recording
 from snippets.lab.trace.events import Trace
 from tests.book import recording_changes, trace_changes
@@ -39,18 +40,12 @@ class _Asked(dict[str, Any]):
         return super().get(key, default)
 
 
-def judged(claim: Claim, chapter: str, device: AlteredDevice) -> tuple[Status, str]:
-    """The verdict, and why nothing was measured: also if altered recordings do not fit the measure."""
-    try:
-        verdict = judge(claim, chapter, device)
-    except (*MISMATCHES, UnknownName) as error:
-        return "not measured", str(error)
-    return verdict.status, verdict.reason
-
-
 def status(claim: Claim, chapter: str, device: AlteredDevice) -> Status:
-    """The verdict; see `judged`."""
-    return judged(claim, chapter, device)[0]
+    """The verdict; `not measured` also where altered recordings do not fit the measure."""
+    try:
+        return judge(claim, chapter, device).status
+    except (*MISMATCHES, UnknownName):
+        return "not measured"
 
 
 def reads(claim: Claim, chapter: str) -> dict[str, bool]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from snippets.lab.finding.book import all_claims
+from snippets.lab.finding.book import all_claims, judge
 from snippets.lab.finding.claim import Claim
 from tests.book import trace_changes
-from tests.book.mutations import Mutant, directed, flips, generic, judged, reads, status
+from tests.book.mutations import Mutant, directed, flips, generic, reads, status
 from tests.chapters.altered import AlteredDevice
 
 CLAIMS = {claim_id: (chapter, claim) for claim_id, (chapter, claim) in all_claims().items()}
@@ -54,9 +54,9 @@ UNREAD: dict[str, str] = {
 def measured(claim_id: str) -> tuple[str, Claim]:
     """A claim and its chapter; the test is skipped where there is nothing to alter."""
     chapter, claim = CLAIMS[claim_id]
-    before, reason = judged(claim, chapter, AlteredDevice())
-    if before == "not measured":
-        pytest.skip(reason)
+    verdict = judge(claim, chapter, AlteredDevice())
+    if verdict.status == "not measured":
+        pytest.skip(verdict.reason)
     return chapter, claim
 
 
