@@ -20,11 +20,13 @@ COMPARATIVE = re.compile(
 )
 NO_COMPARISON = re.compile(
     r"\bno\s+longer\b|\bas\s+long\s+as\b(?=\s+(?:you|it|the|they|a)\b)|\bhigher\s+precision\b"
-    r"|\b(?:upper|lower)\s+(?:one|ones|two|half|left|right)\b",
+    r"|\b(?:upper|lower)\s+(?:one|ones|two|half|left|right)\b|\bin\s+more\s+than\b|\blower\s+(?=`)|\blower(?=\s{3})"
+    r"|\ba\s+(?:\w+\s+)?(?:faster|slower|smaller|larger)\s+[CG]PU\b|\bwhich(?:ever)?(?:\s+\w+){0,2}\s+faster\b"
+    r"|\bkeeps?\s+the\s+(?:fastest|faster|largest|smallest)\b",
     re.IGNORECASE,
 )
-NO_PARAGRAPH = re.compile(r"\s*(?:#|\?\?\?|!!!|===|---|description:)")
-"""The begin of a heading, of a folded block's title, of a tab: they ask, or name."""
+NO_PARAGRAPH = re.compile(r"\s*(?:#|\||\?\?\?|!!!|===|---|description:)")
+"""The begin of a heading, of a folded block's title, of a tab, of a table: they ask, or name."""
 SENTENCE_END = re.compile(r"[.!?][)\"'*]*\s+(?=\S)|\n(?=\s*(?:[-*]|\d+\.)\s)|\Z")
 
 

@@ -104,7 +104,9 @@ def _altered(value: Any, path: str = "") -> Iterator[tuple[str, Kind, Any]]:
             for name, inner_kind, new in _altered(inner, f"{path}/{key}"):
                 yield name, inner_kind, {**value, key: new}
     elif isinstance(value, list) and value:
-        for name, new in _altered_list(value):
+        for name, new in _other_lengths(value):
+            yield f"{name} {path}", "either", new
+        for name, new in _altered_numbers(value):
             yield f"{name} {path}", kind, new
         for place, inner in enumerate(value):
             for name, inner_kind, new in _altered(inner, f"{path}[{place}]"):
@@ -135,12 +137,12 @@ def _altered_rows(columns: Mapping[str, Any], path: str) -> Iterator[tuple[str, 
         yield f"all rows but one as row {one}, that as {other}: {path}", rows
 
 
-def _altered_list(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
+def _other_lengths(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
+    yield "nothing in", []
     yield "without the last of", values[:-1]
     yield "without the first of", values[1:]
     yield "the first twice in", [values[0], *values]
     yield "the last twice in", [*values, values[-1]]
-    yield from _altered_numbers(values)
 
 
 def _altered_numbers(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:

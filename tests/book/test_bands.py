@@ -26,10 +26,11 @@ NUMBER = rf"(?:\d+(?:\.\d+)?|{'|'.join(NUMBERS)})"
 TIMES = rf"twice|{NUMBER}(?: and a half)? times|half as long again"
 PART = rf"(?:an?|{'|'.join(NUMBERS)}) (?:{'|'.join(PARTS)})s?|half(?! a )|\d+(?:\.\d+)? %|\d\.\d+(?! times)"
 RELATION = (
-    "differ by at most|at least|no less than|at most|about|by less than|less than|no more than|more than|within|under"
+    "differ by at most|by at most|at least|no less than|at most|no more than|about|by less than|less than|more than"
+    "|within|under"
 )
 QUANTITY = re.compile(
-    rf"\b(?P<relation>{RELATION}) (?:(?P<times>{TIMES})|(?P<part>{PART}))(?!\w)"
+    rf"\b(?P<relation>{RELATION}) (?:(?P<times>{TIMES})|(?P<part>{PART}))(?!\w)(?! of it)"
     r"(?:,? (?P<more>longer|more|larger|slower|above|faster)|,? (?P<less>less|lower|shorter))?"
 )
 WORDS = {
@@ -80,7 +81,7 @@ def allowed(sentence: str) -> Iterator[tuple[str, tuple[Widest, ...]]]:
         elif relation in ("at most", "no more than", "under") or match["more"]:
             bands = ((-inf, ratio),)
         else:
-            is_change = relation in ("within", "differ by at most")
+            is_change = relation in ("within", "by at most", "differ by at most")
             bands = ((1 - value, 1 + value), *([] if is_change else [(-inf, value)]))
         yield match[0], bands
 
@@ -119,7 +120,7 @@ def test_most_sentences_are_understood() -> None:
     [
         ("It takes about twice as long.", (1.8, 2.2), (1.5, 2.2)),
         ("It takes about a tenth less time.", (8, 12), (4, 12)),
-        ("None takes more than a third of it.", (-inf, 33.4), (-inf, 40)),
+        ("None takes more than a third of the time.", (-inf, 33.4), (-inf, 40)),
         ("It takes at least a fifth longer.", (1.2, inf), (1.1, inf)),
         ("It takes at least half as long again.", (1.5, inf), (1.4, inf)),
         ("It takes at least one and a half times as long.", (1.5, inf), (1.4, inf)),
