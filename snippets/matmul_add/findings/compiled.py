@@ -36,7 +36,7 @@ def longest_to_shortest(device: Device) -> Figure:
 
     Within one trace the steps agree closely. The product does slow down when it is kept running, because the GPU then
     lowers its clock to stay within its power; a trace of three steps is over before that."""
-    times = product_4096(device)
+    times = product_4096(device.whole)
     low, high = times.bounds
     return Figure(high / low, "x", origin=times.origin, display=times.spread_text or times.text)
 

@@ -131,7 +131,7 @@ def holes(device: Device) -> Figure:
     The wide hole is in step #0, where add runs for the first time. Loading its kernel is a small part of it; what the
     CPU did in most of the rest, the trace does not tell. Every later step has a hole as well, because at this size the
     GPU is done long before the CPU reaches the next launch."""
-    run = device["matmul_add/unscheduled"]
+    run = device.whole["matmul_add/unscheduled"]
     first, second = (hole(step).duration_us for step in run.steps[:2])
     display = f"{format_value(first, 'us')} in step #0, {format_value(second, 'us')} in step #1"
     return Figure(second / first, "x", origin=run.origin, display=display)
