@@ -317,7 +317,8 @@ def tuned(
     trials: dict[str, Any] = {}
     for trial, (room, options) in TRIALS.items():
         found: dict[str, Any] = {"grid": [], "block": [], "fused_us": [], "benchmark_us": []}
-        for _ in range(max(1, times // 4) if options else times):
+        count = times // 4 if options else times // 2 if room else times
+        for _ in range(max(1, count)):
             with compiled_afresh(module, options, kept) as compiled_module:
                 subject = _subject(module, compiled_module, (batch, seq, dim), device)
                 x = subject.inputs()[0]

@@ -13,7 +13,6 @@ ceilings.py      a copy and bare matmuls, in the same turns
 gpu.py           NVML: clocks, power, energy, throttle reasons, who else is there
 instruments.py   what a probe is handed
 lock.py          one recorder per GPU, and nobody else on it
-gpu.py           NVML: clocks, power, energy, throttling, processes
 cpu.py           model, cores, governor, virtual or not
 environment.py   machine, versions, clocks
 profile_here.py  one experiment profiled and checked in this process

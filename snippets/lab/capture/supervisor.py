@@ -66,6 +66,7 @@ def _context(batch: list[Group]) -> BaseContext:
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))  # of the server, and of what a probe starts
     if any(experiment.first_steps == 0 for group in batch for experiment in group):
         return multiprocessing.get_context("spawn")
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # else asking for a GPU spoils CUDA for forked workers
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     return context

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import pytest
+import torch
 
 from snippets.lab.capture.cpu import cpu_circumstances
-from snippets.lab.capture.environment import commit, environment, gpu_circumstances, nvidia_smi
+from snippets.lab.capture.environment import commit, environment, gpu_circumstances, host_names, nvidia_smi
 from snippets.lab.capture.gpu import Gpu, open_gpu
 from tests.lab.capture.nvml import Card, FakeNvml
 
@@ -58,3 +61,26 @@ def test_nvidia_smi_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.Mon
     assert nvidia_smi("driver_version", "clocks.sm", uuid="abc") == {}
     monkeypatch.setenv("PATH", str(tmp_path / "none"))
     assert nvidia_smi("driver_version", "clocks.sm", uuid="abc") == {}
+
+
+def test_the_environment_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that torch, NVML and Linux say goes into its field; neither UUID nor host name does."""
+    properties = SimpleNamespace(
+        name="NVIDIA H100 80GB HBM3",
+        major=9,
+        minor=0,
+        multi_processor_count=132,
+        total_memory=85_000_000_000,
+        L2_cache_size=52_428_800,
+        uuid="abc-1",
+    )
+    gpu = open_gpu(FakeNvml(Card("GPU-abc-1")), "0", str)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
+    monkeypatch.setattr("snippets.lab.capture.environment.open_gpu", lambda: gpu)
+    place = environment("cuda")
+    assert (place.device, place.compute_capability, place.multiprocessors) == ("NVIDIA H100 80GB HBM3", "9.0", 132)
+    assert (place.memory_bytes, place.l2_bytes) == (85_000_000_000, 52_428_800)
+    found = msgspec.to_builtins(place)
+    assert {name: found[name] for name in gpu.circumstances()} == gpu.circumstances()
+    assert {name: found[name] for name in cpu_circumstances()} == cpu_circumstances()
+    assert not any(secret in str(found) for secret in ("abc-1", *host_names()))
