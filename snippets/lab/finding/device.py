@@ -83,11 +83,6 @@ class Device:
         return replace(self, index=index)
 
     @property
-    def whole(self) -> Device:
-        """The device without a choice of parts: for what tells one step, or the steps' variation, from the others."""
-        return replace(self, index=None)
-
-    @property
     def short_name(self) -> str:
         """The name on pages: `H200`."""
         return short_name(self.name)
