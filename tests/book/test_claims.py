@@ -16,11 +16,8 @@ DOCS = PROJECT / "docs"
 ACCEPTED = accepted_statuses(BOOK) or {}
 SERIES = [f"L{i}" for i in range(1, 13)] + [f"M{i}" for i in range(1, 14)] + [f"K{i}" for i in range(1, 6)]
 VERDICTS = [judge(claim, chapter, BOOK) for chapter, claim in all_claims().values()]
-ONE_TRACE, ONE_PROBE = "it adds up or compares the steps of one trace", "a probe measured it once"
-WITHOUT_SPREAD = {
-    **dict.fromkeys(("P3", "P4", "P6", "P7", "P24", "P25", "O-M6", "O-M7", "O-M13"), ONE_TRACE),
-    **dict.fromkeys(("F35", "F38", "F53", "F60", "F61", "F62", "F63", "O-P10"), ONE_PROBE),
-}
+ONE_PROBE = "a probe measured it once"
+WITHOUT_SPREAD = dict.fromkeys(("F35", "F38", "F53", "F60", "F61", "F62", "F63"), ONE_PROBE)
 """Claims about times that one number decides, and why."""
 
 
