@@ -28,7 +28,7 @@ from snippets.lab.tools.page_text import executed_fences
 from snippets.lab.tools.page_text import pages as page_texts
 
 ROOT = Path(__file__).resolve().parents[2]
-CLAIM_KEYS = {"id", "chapter", "sentence", "scope", "source", "device", "measured", "verdict", "expected"}
+CLAIM_KEYS = {"id", "chapter", "sentence", "scope", "source", "device", "measured", "verdict", "accepted", "reason"}
 
 LINKING = {("a", "href"), ("area", "href")}
 LOADING = {

@@ -33,8 +33,8 @@ from snippets.lab.drawing.svg import draw
 from snippets.lab.experiment import Parameters
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.finding.measure import LEAST_US
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.recording.ceilings import SHORTEST_SHARE_US
 from snippets.lab.recording.schema import Ceiling
 
 
@@ -88,7 +88,7 @@ def roofline_of(
 
 
 _NO_SHARE = (
-    f" A step below {SHORTEST_SHARE_US} µs has no percentage, because a ceiling's interval contains the gap between "
+    f" A step below {LEAST_US:g} µs has no percentage, because a ceiling's interval contains the gap between "
     "two kernels; nor has a step above the roof: its clock may have been higher, or the L2 cache may have served bytes."
 )
 
@@ -97,7 +97,7 @@ def _share(point: RooflinePoint, roof: Roof) -> str | None:
     """Percent of the roof, with both ends of the spread; None for a short time, and above the roof."""
     limit = roof(point.intensity)
     percent, low, high = (100 * rate / limit for rate in (point.rate, *point.spread))
-    if point.timing.median_us < SHORTEST_SHARE_US or percent > 100:
+    if point.timing.median_us < LEAST_US or percent > 100:
         return None
     return percent_text(low, high)
 

@@ -4,7 +4,10 @@ figure.py      a value with unit and spread, and its formatting
 device.py      the recordings of one GPU, and a run: one experiment on it
 measure.py     ratios, shares and extremes that chapters share
 quantities.py  the quantities that every run has, by name
+band.py        the values for which a claim holds
 claim.py       a sentence, its band and its source
+spread.py      a figure of the whole and of its parts: how far processes and steps differ
+accepted.py    the statuses that were accepted for a device
 book.py        all chapters' figures and claims; only this module imports the chapters' findings
 
 Imports recording, trace and experiment; never capture, drawing or page.

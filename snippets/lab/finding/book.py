@@ -11,7 +11,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -20,15 +20,15 @@ from typing import TypeGuard
 import snippets
 from snippets.lab.experiment import UnknownName, chapters, nearest
 from snippets.lab.finding.claim import Claim, Status
-from snippets.lab.finding.device import Device
+from snippets.lab.finding.device import Device, Reads
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
 from snippets.lab.finding.quantities import quantity
+from snippets.lab.finding.spread import MISMATCHES, measure_spread
 from snippets.lab.recording.schema import NotRecorded, RecordingError
 from snippets.lab.trace.events import TraceError
 
-MISMATCHES = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
-"""Exceptions that a computation may raise if a trace has other kernels than expected."""
+STEPS_DISAGREE = "the active steps of its trace disagree"
 
 _NAME = re.compile(r"([a-z0-9_]+)\.([a-z0-9_]+)\.([a-z0-9_]+)(?:\[([a-z_]+=[^\],]+(?:,[a-z_]+=[^\],]+)*)\])?")
 
@@ -113,7 +113,7 @@ def chapters_with_findings() -> tuple[str, ...]:
 
 
 def figure(name: str, device: Device) -> Figure:
-    """Compute one figure. Raises `UnknownName`, `NotRecorded`, `NotTimed`, `RecordingError`."""
+    """Compute one figure, with its spread. Raises `UnknownName`, `NotRecorded`, `NotTimed`, `RecordingError`."""
     match = _NAME.fullmatch(name)
     if match is not None:
         chapter, experiment, quantity_name, selector = match.groups()
@@ -123,7 +123,17 @@ def figure(name: str, device: Device) -> Figure:
     figures = findings(chapter).figures
     if measure_name not in figures:
         raise UnknownName(f"no figure {name!r}{nearest(name, (f'{chapter}.{known}' for known in figures))}")
-    return figures[measure_name](device)
+    measured = measure_spread(figures[measure_name], device).figure
+    low, high = measured.spread or (0.0, 0.0)
+    return replace(measured, spread=(low, high) if low < high else None)
+
+
+def doubt(name: str, device: Device) -> str:
+    """Why the claim whose figure has this name is inconclusive on a device; empty if it is conclusive or no claim."""
+    chapter, _, measure_name = name.partition(".")
+    measure = findings(chapter).figures.get(measure_name) if _NAME.fullmatch(name) is None else None
+    verdict = judge(measure, chapter, device) if isinstance(measure, Claim) and measure.scope == "timing" else None
+    return verdict.reason if verdict is not None and verdict.status == "inconclusive" else ""
 
 
 @dataclass(frozen=True)
@@ -135,16 +145,13 @@ class Verdict:
     device: Device
     status: Status
     measured: Figure | None
+    """With the spread that decided about a timing."""
     reason: str = ""
-    """Why there is no measurement; else empty."""
+    """Why there is no measurement, or why it is inconclusive; else empty."""
     is_pending: bool = False
     """Whether the reason is a missing recording."""
-
-    @property
-    def is_expected(self) -> bool:
-        """Whether the prose still fits. Another gate checks for missing recordings."""
-        expected = self.claim.expected_on(self.device.name)
-        return self.status == "not measured" or expected is None or self.status == expected
+    has_spread: bool = False
+    """Whether a spread decided: only a timing has one, and each should."""
 
 
 @lru_cache(maxsize=1)
@@ -167,11 +174,10 @@ def find_claim(claim_id: str) -> tuple[str, Claim]:
 
 
 def judge(claim: Claim, chapter: str, device: Device) -> Verdict:
-    """Measure a claim on a device and return the verdict."""
+    """Measure a claim on a device and return the verdict, which itself says what was disturbed."""
+    device = replace(device, reads=None)
     try:
-        measured = claim.measure(device)
-        holds = claim.band(measured)
-        status: Status = "inconclusive" if not measured.conclusive else "holds" if holds else "differs"
+        return _judge_timing(claim, chapter, device) if claim.scope == "timing" else _judge(claim, chapter, device)
     except (RecordingError, TraceError) as error:
         is_pending = isinstance(error, NotRecorded)
         return Verdict(claim, chapter, device, "not measured", None, str(error), is_pending)
@@ -179,7 +185,30 @@ def judge(claim: Claim, chapter: str, device: Device) -> Verdict:
         if not is_mismatch(error, device):
             raise
         return Verdict(claim, chapter, device, "not measured", None, f"this trace lacks the expected kernels: {error}")
+
+
+def _judge(claim: Claim, chapter: str, device: Device) -> Verdict:
+    measured = claim.measure(device)
+    status: Status = "holds" if claim.band(measured) else "differs"
+    if not measured.conclusive:
+        return Verdict(claim, chapter, device, "inconclusive", measured, STEPS_DISAGREE)
     return Verdict(claim, chapter, device, status, measured)
+
+
+def _judge_timing(claim: Claim, chapter: str, device: Device) -> Verdict:
+    """The verdict on the whole spread: processes, thirds of a sweep's samples, and steps of a trace may disagree."""
+    reads = Reads()
+    spread = measure_spread(claim.measure, replace(device, reads=reads))
+    is_in = spread.is_in(claim.band)
+    disturbed = {name: reason for name in reads.runs if (reason := device[name].disturbed)}
+    if not spread.figure.conclusive:
+        reason = STEPS_DISAGREE
+    elif disturbed:
+        reason = "; ".join(f"{name} was disturbed: {reason}" for name, reason in disturbed.items())
+    else:
+        reason = "" if is_in is not None else spread.contradiction(claim.band)
+    status: Status = "inconclusive" if reason else "holds" if is_in else "differs"
+    return Verdict(claim, chapter, device, status, spread.figure, reason, has_spread=spread.is_known)
 
 
 def verdicts(device: Device) -> Iterator[Verdict]:

@@ -8,32 +8,48 @@
 The docstring is the sentence. A second paragraph explains why the claim differs on the default device; only a claim
 that differs there has one. Statuses on a device:
 
-holds          the band contains the figure
-differs        the band does not contain it: a finding, shown beside the source's value
-inconclusive   the active steps of a trace disagree, so a count has no single value
+holds          the band contains the figure; of a timing, its whole spread
+differs        the band does not contain it, or nothing of its spread: a finding, shown beside the source's value
+inconclusive   the steps of a trace disagree about a count, the spread of a timing crosses a limit of the band, or a
+               recording was disturbed
 not measured   this device lacks a recording that the claim needs
+
+The statuses accepted for a device stand with its recordings (accepted.py).
 """
 
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from snippets.lab.experiment import UnknownName, nearest
+from snippets.lab.finding.band import Band, at_least, at_most, between, equals, matches
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
-from snippets.lab.recording.device import DEFAULT_DEVICE
+
+__all__ = [
+    "SCOPES",
+    "STATUSES",
+    "Band",
+    "Claim",
+    "Scope",
+    "Source",
+    "Status",
+    "at_least",
+    "at_most",
+    "between",
+    "claim",
+    "equals",
+    "matches",
+]
 
 Scope = Literal["every-gpu", "this-gpu", "timing"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 Status = Literal["holds", "differs", "inconclusive", "not measured"]
 STATUSES: tuple[Status, ...] = ("holds", "differs", "inconclusive", "not measured")
-Band = Callable[[Figure], bool]
-"""Whether a claim holds for a figure."""
 
 
 @dataclass(frozen=True)
@@ -57,20 +73,12 @@ class Claim:
     band: Band
     source: Source | None = None
     """None if the sentence is ours."""
-    expected: Mapping[str, Status] = field(default_factory=dict)
-    """Device, or `*` for all, -> status. Without an entry, `every-gpu` claims should hold and others may differ."""
     why: str = ""
     """How the claim differs on the default device and why it matters."""
 
     def __call__(self, device: Device) -> Figure:
         """Measure the figure on a device."""
         return self.measure(device)
-
-    def expected_on(self, device: str) -> Status | None:
-        """The status that the prose assumes; None if any status fits."""
-        if expected := self.expected.get(device) or self.expected.get("*"):
-            return expected
-        return "holds" if self.scope == "every-gpu" or device == DEFAULT_DEVICE else None
 
 
 def claim(
@@ -79,7 +87,6 @@ def claim(
     *,
     scope: Scope = "every-gpu",
     source: Source | None = None,
-    differs_on: str = DEFAULT_DEVICE,
 ) -> Callable[[Measure], Claim]:
     """Make a claim from the decorated function; its docstring is the sentence.
 
@@ -91,7 +98,6 @@ def claim(
         scope: `every-gpu`: it should hold on all; `this-gpu`: a name, a launch API or a tile; `timing`: a ratio or band
             of times. The last two may differ on another GPU.
         source: the source and its value; None if the sentence is ours.
-        differs_on: the device on which a claim with a second paragraph should differ; `*` for every device.
     """
 
     if scope not in SCOPES:
@@ -101,36 +107,10 @@ def claim(
         sentence, _, why = inspect.cleandoc(measure.__doc__ or "").partition("\n\n")
         if not sentence:
             raise ValueError(f"claim {identity}: its function needs a docstring, which is the sentence")
-        expected: Mapping[str, Status] = {differs_on: "differs"} if why else {}
-        return Claim(identity, _one_line(sentence), scope, measure, band, source, expected, _one_line(why))
+        return Claim(identity, _one_line(sentence), scope, measure, band, source, _one_line(why))
 
     return decorate
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def equals(*values: object) -> Band:
-    """The figure equals one of these values."""
-    return lambda figure: figure.value in values
-
-
-def at_least(limit: float) -> Band:
-    """The figure is at or above a limit."""
-    return lambda figure: figure.number >= limit
-
-
-def at_most(limit: float) -> Band:
-    """The figure is at or below a limit."""
-    return lambda figure: figure.number <= limit
-
-
-def between(low: float, high: float) -> Band:
-    """The figure is between two limits, inclusive."""
-    return lambda figure: low <= figure.number <= high
-
-
-def matches(expression: str) -> Band:
-    """The figure is a name that fully matches a regular expression."""
-    return lambda figure: re.fullmatch(expression, str(figure.value)) is not None

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from snippets.lab.experiment import Parameters, UnknownName, find, nearest
 from snippets.lab.finding.figure import Figure, per_step
@@ -29,7 +31,23 @@ from snippets.lab.recording.schema import (
     Timings,
 )
 from snippets.lab.trace.events import Step, Trace
-from snippets.lab.trace.queries import middle_step, require_steps
+from snippets.lab.trace.queries import require_steps
+
+KINDS = ("interleaved", "cold", "from_python", "enqueue", "steady")
+"""The fields of `Timings` that are timings."""
+
+
+Item = TypeVar("Item")
+
+
+@dataclass
+class Reads:
+    """What a measure has read of a device."""
+
+    runs: dict[str, None] = field(default_factory=dict)
+    """Experiments and points, `mlp/sweep_eager[batch=1,seq=1]`, in the order of reading."""
+    has_parts: bool = False
+    """Whether a part of a recording, instead of all, was read."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +58,10 @@ class Device:
     """The folder of all recordings."""
     name: str
     """`nvidia-h200`, the name of its folder."""
+    index: int | None = None
+    """The process whose samples are read, and the third of the active steps; None: all."""
+    reads: Reads | None = field(default=None, compare=False, repr=False)
+    """Notes what is read; None: nobody asks."""
 
     def __getitem__(self, experiment: str) -> Run:
         """One experiment, `mlp/eager`, or a point of it: `mlp/sweep_eager[batch=1,seq=1]`. Reads nothing yet.
@@ -51,6 +73,14 @@ class Device:
         if not (self.root / self.name / f"{path}.json").is_file():
             run.require_existence()
         return run
+
+    def part(self, index: int) -> Device:
+        """The same device, from which runs read only one process's samples and one third of the active steps.
+
+        Of a timing from one process they read a third of the samples; where there is no such part, all. `Run.trace`
+        and the data of probes stay whole.
+        """
+        return replace(self, index=index)
 
     @property
     def short_name(self) -> str:
@@ -90,11 +120,22 @@ class Run:
     @property
     def recording(self) -> Recording:
         """The recording, without the trace."""
+        if self.device.reads is not None:
+            self.device.reads.runs[f"{self.id}[{self.selector}]" if self.selector else self.id] = None
+        return self._load()
+
+    def _load(self) -> Recording:
         try:
             return load_recording(self.device.root, self.device.name, self.id)
         except NotRecorded:
             self.require_existence()
             raise
+
+    @property
+    def disturbed(self) -> str:
+        """Why the timings of the recording, or of the point that the selector names, cannot be trusted; else empty."""
+        points = (self.point,) if self.selector else self.points
+        return msgspec.structs.replace(self.recording, points=points).disturbed
 
     def require_existence(self) -> None:
         """Raise `UnknownName` if the experiment does not exist or has no point with this selector."""
@@ -153,12 +194,13 @@ class Run:
     def steps(self) -> tuple[Step, ...]:
         """The active steps. Raises `TraceError` if there is none."""
         require_steps(self.trace)
-        return self.trace.steps
+        return self._part(thirds(self.trace.steps)) or self.trace.steps
 
     @property
     def step(self) -> Step:
         """The middle step. Raises `TraceError` if there is none."""
-        return middle_step(self.trace)
+        steps = self.steps
+        return steps[len(steps) // 2]
 
     def per_step(self, of: Callable[[Step], float | int | str | bool], unit: str = "") -> Figure:
         """Evaluate every active step: return the median number, or the middle step's name or order.
@@ -192,23 +234,50 @@ class Run:
     @property
     def timings(self) -> Timings:
         """The timings of the point. Raises `NotTimed`."""
+        timings = self._timings()
+        if self.device.index is None:
+            return timings
+        kinds = {kind: timing for kind in KINDS if (timing := getattr(timings, kind)) is not None}
+        return msgspec.structs.replace(timings, **{kind: self._restrict(timing) for kind, timing in kinds.items()})
+
+    def _timings(self) -> Timings:
         if self.point.timings is None:
             raise NotTimed(f"{self.id} was recorded without timings; make record CHAPTER={self.recording.chapter}")
         return self.point.timings
 
     def timing(self, kind: str = "interleaved") -> Timing:
         """One timing of the point, by its field in `Timings`. Raises `NotTimed`."""
-        timing: Timing = getattr(self.timings, kind)
-        return timing
+        timing: Timing | None = getattr(self._timings(), kind)
+        if timing is None:
+            raise NotTimed(f"{self.id} has no {kind} timing; make record CHAPTER={self.recording.chapter}")
+        return self._restrict(timing)
 
     def time(self, kind: str = "interleaved") -> Figure:
-        """One timing of the point as a figure: median and quartiles. Raises `NotTimed`."""
+        """One timing of the point as a figure: median, and how far processes differ. Raises `NotTimed`."""
         return Figure.from_timing(self.timing(kind), self.origin)
+
+    def _restrict(self, timing: Timing) -> Timing:
+        samples_us = self._part(timing.parts) if self.device.index is not None else ()
+        if not samples_us:
+            return timing
+        part = timing_of_samples(samples_us)
+        return msgspec.structs.replace(
+            timing, median_us=part.median_us, q1_us=part.q1_us, q3_us=part.q3_us, samples_us=samples_us, rounds=()
+        )
+
+    def _part(self, parts: Sequence[tuple[Item, ...]]) -> tuple[Item, ...]:
+        """The part that the device reads; empty if it reads all or there is no such part."""
+        index, reads = self.device.index, self.device.reads
+        if index is None or not 1 < len(parts) > index:
+            return ()
+        if reads is not None:
+            reads.has_parts = True
+        return parts[index]
 
     @property
     def ceilings(self) -> CeilingRates:
         """The rates of the ceilings of its turns, by name; of a whole sweep, each name's first."""
-        return {ceiling.name: ceiling.rate for ceiling in self._ceilings()}
+        return {ceiling.name: self.ceiling(ceiling.name).rate for ceiling in self._ceilings()}
 
     def _ceilings(self) -> tuple[Ceiling, ...]:
         return self.point.ceilings if self.selector else self.recording.ceilings
@@ -217,8 +286,14 @@ class Run:
         """A ceiling of its session, `copy` or `matmul MxKxN`. Raises `NotTimed` if it was not measured."""
         for ceiling in self._ceilings():
             if ceiling.name == name:
-                return ceiling
+                return msgspec.structs.replace(ceiling, timing=self._restrict(ceiling.timing))
         raise NotTimed(f"{self.id} has no ceiling {name!r}; make record CHAPTER={self.recording.chapter}")
+
+
+def thirds(items: tuple[Item, ...]) -> tuple[tuple[Item, ...], ...]:
+    """Three consecutive parts of three or more items, the last the longest; of fewer, one part."""
+    third = len(items) // 3
+    return (items[:third], items[third : 2 * third], items[2 * third :]) if third else (items,)
 
 
 def select_point(experiment: str, points: Sequence[Parameters], selector: str) -> int:

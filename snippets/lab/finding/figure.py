@@ -18,7 +18,7 @@ class Figure:
     unit: str = ""
     """One of UNITS; empty for counts, names and truth values."""
     spread: tuple[float, float] | None = None
-    """Low and high in the same unit: of processes, of quartiles, or of steps."""
+    """The least and the largest of its processes or steps in the same unit; of one process, perhaps quartiles."""
     origin: str = ""
     conclusive: bool = True
     """False when the active steps of a trace disagree."""
@@ -55,7 +55,7 @@ class Figure:
 
     @classmethod
     def from_timing(cls, timing: Timing, origin: str = "") -> Figure:
-        """A figure from the median and the spread of a timing."""
+        """A figure from the median of a timing, and from the medians of its processes or its quartiles."""
         return cls(timing.median_us, "us", timing.spread_us, origin)
 
 
@@ -65,6 +65,9 @@ UNITS: Mapping[str, tuple[tuple[float, str], ...]] = {
     "flop": ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1.0, "FLOP")),
     "flop/s": ((1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1.0, "FLOP/s")),
     "bytes/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")),
+    "J": ((1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ")),
+    "W": ((1.0, "W"),),
+    "MHz": ((1.0, "MHz"),),
     "%": ((1.0, "%"),),
     "x": ((1.0, "x"),),
 }

@@ -5,25 +5,38 @@ A measure is a function from a `Device` to a `Figure`; its body calls these.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import msgspec
+
 from snippets.lab.finding.device import Device, Run
-from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.figure import Figure, format_value
 from snippets.lab.recording.schema import NotTimed, Timing
 
 Measure = Callable[[Device], Figure]
 
 
+LEAST_US = 10.0
+"""Below this time a step is mostly start-up, and a share of a ceiling means little."""
+
+
 def ratio_of_pairs(upper: Timing, lower: Timing, origin: str = "") -> Figure:
-    """`upper` / `lower`: the median and the quartiles of the ratios of paired samples.
+    """`upper` / `lower`: the median ratio of paired samples; its spread goes from the least median of a part to the
+    largest.
 
     Raises `ValueError` if the numbers of samples differ.
     """
-    pairs = [a / b for a, b in zip(upper.samples_us, lower.samples_us, strict=True)]
-    q1, median, q3 = statistics.quantiles(pairs, n=4, method="inclusive")
-    return Figure(median, "x", (q1, q3), origin)
+    return _of_pairs(lambda a, b: a / b, upper, lower, "x", origin)
+
+
+def _of_pairs(of: Callable[[float, float], float], upper: Timing, lower: Timing, unit: str, origin: str) -> Figure:
+    values = tuple(itertools.starmap(of, zip(upper.samples_us, lower.samples_us, strict=True)))
+    parts = msgspec.structs.replace(upper, samples_us=values).parts
+    medians = [statistics.median(part) for part in parts]
+    return Figure(statistics.median(values), unit, (min(medians), max(medians)), origin)
 
 
 def paired_ratio(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
@@ -44,9 +57,8 @@ def paired_ratio(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
 def paired_difference(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
     """Time of `upper` - time of `lower`, from paired samples. Raises `NotTimed` as `paired_ratio` does."""
     _require_one_session(upper, lower)
-    pairs = zip(upper.timing(kind).samples_us, lower.timing(kind).samples_us, strict=True)
-    q1, median, q3 = statistics.quantiles([a - b for a, b in pairs], n=4, method="inclusive")
-    return Figure(median, "us", (q1, q3), f"{upper.id} less {lower.id}, {kind}, in pairs")
+    origin = f"{upper.id} less {lower.id}, {kind}, in pairs"
+    return _of_pairs(lambda a, b: a - b, upper.timing(kind), lower.timing(kind), "us", origin)
 
 
 def _require_one_session(upper: Run, lower: Run) -> None:
@@ -64,9 +76,15 @@ def unpaired_ratio(upper: Figure, lower: Figure) -> Figure:
 
 
 def ratio_of_kinds(run: Run, upper: str, lower: str = "interleaved") -> Figure:
-    """Ratio of the medians of two timings of one run. Raises `NotTimed`."""
-    ratio = run.timing(upper).median_us / run.timing(lower).median_us
-    return Figure(ratio, "x", origin=f"{run.origin}, {upper} over {lower}")
+    """Ratio of two timings of one run, from paired samples if both have equally many. Raises `NotTimed`."""
+    return _ratio(run.timing(upper), run.timing(lower), f"{run.origin}, {upper} over {lower}")
+
+
+def _ratio(upper: Timing, lower: Timing, origin: str) -> Figure:
+    """Ratio of paired samples, or of the medians if two kinds of timing have different numbers of samples."""
+    if len(upper.samples_us) == len(lower.samples_us):
+        return ratio_of_pairs(upper, lower, origin)
+    return replace(unpaired_ratio(Figure.from_timing(upper), Figure.from_timing(lower)), origin=origin)
 
 
 def percent(ratio: Figure) -> Figure:
@@ -88,12 +106,19 @@ def point_difference(upper: Run, lower: Run, field: str) -> Figure:
 
 
 def share_of_ceiling(run: Run, name: str, kind: str = "interleaved") -> Figure:
-    """Percent of a ceiling of its session that a run reached: bytes/s for `copy`, else FLOP/s. Raises `NotTimed`."""
+    """Percent of a ceiling of its turns that a run reached: bytes/s for `copy`, else FLOP/s.
+
+    Sample by sample where both have equally many. Raises `NotTimed`, also below `LEAST_US`.
+    """
     ceiling, point, timing = run.ceiling(name), run.point, run.timing(kind)
+    if timing.median_us < LEAST_US:
+        time, least = format_value(timing.median_us, "us"), format_value(LEAST_US, "us")
+        raise NotTimed(f"{run.id} takes {time}; a share of {name} means little below {least}")
     work, limit = (point.flops, ceiling.flops) if ceiling.flops else (point.bytes, ceiling.bytes)
-    per_us = limit / ceiling.timing.median_us
-    median, low, high = (100 * work / us / per_us for us in (timing.median_us, timing.q3_us, timing.q1_us))
-    return Figure(median, "%", (low, high), f"{run.origin}, of {name}")
+    times = _ratio(ceiling.timing, timing, f"{run.origin}, of {name}")
+    low, high = times.bounds
+    percent = 100 * work / limit
+    return replace(times, value=percent * times.number, unit="%", spread=(percent * low, percent * high))
 
 
 def smallest(*figures: Figure) -> Figure:

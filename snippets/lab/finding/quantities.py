@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 
 from snippets.lab.experiment import UnknownName, nearest
-from snippets.lab.finding.device import Run
+from snippets.lab.finding.device import KINDS, Run
 from snippets.lab.finding.figure import Figure
+from snippets.lab.recording.schema import NotTimed
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import annotation_us, busy_us, count_launches, extent_us, kernel_time_us, overlaps_us
 
@@ -33,14 +34,25 @@ TIMES_US: Mapping[str, Callable[[Step], float]] = {
 `kernel_time_us` is a sum, in which overlapping kernels count twice. `busy_us` and `extent_us` count each moment once.
 """
 
-TIMINGS = ("interleaved", "cold", "from_python", "enqueue")
-
 
 def _rate(run: Run, work: int, unit: str) -> Figure:
     """Work divided by the interleaved time."""
     timing = run.timing()
-    rate, low, high = (work / us * 1e6 for us in (timing.median_us, timing.q3_us, timing.q1_us))
+    fast_us, slow_us = timing.spread_us
+    rate, low, high = (work / us * 1e6 for us in (timing.median_us, slow_us, fast_us))
     return Figure(rate, unit, (low, high), run.origin)
+
+
+def _sensor(kind: str, name: str, unit: str) -> Callable[[Run], Figure]:
+    """What NVML showed while a timing ran: one value without a spread."""
+
+    def measure(run: Run) -> Figure:
+        value: float = getattr(run.timing(kind), name)
+        if not value:
+            raise NotTimed(f"{run.id} has no {name} of its {kind} timing; make record CHAPTER={run.recording.chapter}")
+        return Figure(value, unit, origin=run.origin)
+
+    return measure
 
 
 OF_POINT: Mapping[str, Callable[[Run], Figure]] = {
@@ -52,7 +64,16 @@ OF_POINT: Mapping[str, Callable[[Run], Figure]] = {
     "relative_error": lambda run: Figure(run.point.relative_error, origin=run.origin),
 }
 
-QUANTITIES = (*COUNTS, *TIMES_US, "cpu_us", *(f"{kind}_us" for kind in TIMINGS), *OF_POINT)
+SENSORS: Mapping[str, Callable[[Run], Figure]] = {
+    "interleaved_clock_mhz": _sensor("interleaved", "clock_mhz", "MHz"),
+    "interleaved_watts": _sensor("interleaved", "watts", "W"),
+    "steady_clock_mhz": _sensor("steady", "clock_mhz", "MHz"),
+    "steady_watts": _sensor("steady", "watts", "W"),
+    "joules": _sensor("steady", "joules", "J"),
+}
+"""The clock and the power draw during a timing, and the energy of one steady step."""
+
+QUANTITIES = (*COUNTS, *TIMES_US, "cpu_us", *(f"{kind}_us" for kind in KINDS), *SENSORS, *OF_POINT)
 
 
 def quantity(run: Run, name: str) -> Figure:
@@ -61,7 +82,9 @@ def quantity(run: Run, name: str) -> Figure:
         raise UnknownName(f"no quantity {name!r}{nearest(name, QUANTITIES)}")
     if name in OF_POINT:
         return OF_POINT[name](run)
-    if name.removesuffix("_us") in TIMINGS:
+    if name in SENSORS:
+        return SENSORS[name](run)
+    if name.removesuffix("_us") in KINDS:
         return run.time(name.removesuffix("_us"))
     if run.selector:
         raise UnknownName(f"{run.id}[{run.selector}]: {name} needs a trace, and a point of a sweep has none")

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import Concatenate, ParamSpec
 
 from snippets.lab.experiment import experiments
-from snippets.lab.finding.book import MISMATCHES, Verdict, find_claim, is_mismatch, judge
-from snippets.lab.finding.device import Device, all_devices
+from snippets.lab.finding.accepted import status_of_text
+from snippets.lab.finding.book import Verdict, find_claim, is_mismatch, judge
+from snippets.lab.finding.device import Device, Reads, all_devices
+from snippets.lab.finding.spread import MISMATCHES
 from snippets.lab.html import Html, code
+from snippets.lab.page.disturbed import disturbed_banner, disturbed_line
 from snippets.lab.page.kernel_name import with_kernel_names
+from snippets.lab.page.machine import machine_fold
 from snippets.lab.page.sample import chapter_of, shown_devices, with_banner
 from snippets.lab.recording.device import (
+    DEFAULT_DEVICE,
     SAMPLE_DEVICE,
     default_device,
     recordings_root,
     sample_chapter,
+    short_name,
     this_device,
 )
 from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.loading import load_recording
-from snippets.lab.recording.schema import NotRecorded, NotTimed
+from snippets.lab.recording.schema import NotRecorded, NotTimed, Recording
 
 SIGNS = {"holds": "✓", "differs": "≠", "inconclusive": "?", "not measured": "–"}
 Options = ParamSpec("Options")
@@ -53,8 +60,10 @@ def show(
 def _panel(
     device: Device, piece: Callable[Concatenate[Device, Options], str], *args: Options.args, **options: Options.kwargs
 ) -> str:
+    reads = Reads()
     try:
-        return piece(device, *args, **options)
+        panel = piece(replace(device, reads=reads), *args, **options)
+        return panel + disturbed_line(device, reads)
     except NotRecorded as error:
         return warning("Not recorded yet", escape(str(error)))
     except NotTimed as error:
@@ -87,7 +96,10 @@ def warning(title: str, text: str) -> Html:
 
 
 def provenance(device: Device, chapter: str) -> Html:
-    """One line: device, versions, date, commit, and live, replayed or stale; banners for what is stale or missing."""
+    """One line: device, versions, date, commit, and live, replayed or stale. Below it the circumstances, folded.
+
+    Banners name what is stale, disturbed or missing.
+    """
     names = device.recorded_names(chapter)
     missing = _missing(device, [experiment.id for experiment in experiments(chapter) if experiment.name not in names])
     if not names:
@@ -108,14 +120,21 @@ def provenance(device: Device, chapter: str) -> Html:
         f'<span class="mode mode-{mode}">{mode}</span>',
     ]
     line = f'<p class="provenance">{" · ".join(parts)}</p>'
-    if not stale:
-        return Html(line + missing)
-    banner = warning(
-        "Recorded for an older version of this code",
-        f"{len(stale)} of {len(recordings)} recordings were made before the code on this page changed. "
-        f"On a machine with this GPU run <code>make record CHAPTER={chapter}</code>.",
-    )
-    return Html(line + banner + missing)
+    return Html(line + machine_fold(recordings) + _banners(chapter, recordings, len(stale)) + missing)
+
+
+def _banners(chapter: str, recordings: Sequence[Recording], stale: int) -> str:
+    """Warnings that recordings are older than the code, or disturbed; empty if none is."""
+    banners = ""
+    if stale:
+        banners += warning(
+            "Recorded for an older version of this code",
+            f"{stale} of {len(recordings)} recordings were made before the code on this page changed. "
+            f"On a machine with this GPU run <code>make record CHAPTER={chapter}</code>.",
+        )
+    if disturbed := disturbed_banner(recordings):
+        banners += warning("Disturbed while it was recorded", disturbed)
+    return banners
 
 
 def _missing(device: Device, ids: Sequence[str]) -> Html:
@@ -151,7 +170,20 @@ def _verdict(verdict: Verdict) -> str:
         f'<div class="verdict {verdict.status.replace(" ", "-")}" id="{escape(ident)}">'
         f'<p><span class="mark">{status_badge(verdict)}</span> {escape(claim.sentence)} '
         f'<a class="id" href="../claims/#{escape(row)}" title="this claim in the ledger">{escape(claim.id)}</a></p>'
-        f'<p class="values">{source} · <span class="ours">{where}{measured_html(verdict)}</span></p>{why}</div>'
+        f'<p class="values">{source} · <span class="ours">{where}{measured_html(verdict)}</span></p>'
+        f"{_other_text(verdict)}{why}</div>"
+    )
+
+
+def _other_text(verdict: Verdict) -> str:
+    """A line if the text describes another status: that of the default device, where it was accepted."""
+    status = status_of_text(verdict.claim.id, verdict.device.root)
+    if status in (None, verdict.status) or verdict.device.is_default or verdict.device.is_sample:
+        return ""
+    described = status if status in ("holds", "differs") else f"is {status}"
+    return (
+        f'<p class="elsewhere">{escape(verdict.device.short_name)}: {verdict.status}. On the '
+        f"{escape(short_name(DEFAULT_DEVICE))}, for which this text was written, it {described}.</p>"
     )
 
 
@@ -169,8 +201,9 @@ def status_badge(verdict: Verdict) -> Html:
 
 
 def measured_html(verdict: Verdict) -> Html:
-    """The measured figure with its spread, or the reason why there is none."""
+    """The measured figure with its spread, and the reason why there is none or why it is inconclusive."""
     if verdict.measured is None:
         return Html(escape(verdict.reason))
     spread = f" <small>({escape(verdict.measured.spread_text)})</small>" if verdict.measured.spread_text else ""
-    return Html(f"{with_kernel_names(verdict.measured.text)}{spread}")
+    reason = f"<small>: {escape(verdict.reason)}</small>" if verdict.reason else ""
+    return Html(f"{with_kernel_names(verdict.measured.text)}{spread}{reason}")

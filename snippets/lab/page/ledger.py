@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from snippets.lab.finding.accepted import accepted_statuses
 from snippets.lab.finding.book import Verdict, all_claims, findings, judge, verdicts
 from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
@@ -25,7 +26,7 @@ COUNTED: dict[Status, tuple[str, str]] = {
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
-    """A verdict as JSON: id, chapter, sentence, scope, source, device, measured, verdict, expected."""
+    """A verdict as JSON: id, chapter, sentence, scope, source, device, measured, verdict, why."""
     claim, measured = verdict.claim, verdict.measured
     source = claim.source and {"who": claim.source.who, "device": claim.source.device, "value": claim.source.value}
     return {
@@ -38,7 +39,8 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "measured": measured
         and {"value": measured.value, "unit": measured.unit, "spread": measured.spread, "text": measured.text},
         "verdict": verdict.status,
-        "expected": claim.expected_on(verdict.device.name),
+        "reason": verdict.reason,
+        "accepted": (accepted_statuses(verdict.device) or {}).get(claim.id),
         "why": claim.why if verdict.status == "differs" else "",
     }
 

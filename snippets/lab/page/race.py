@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
@@ -28,7 +27,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
 SENSORS: Mapping[str, Callable[[Timing], str | None]] = {
     "steady clock": lambda timing: f"{timing.clock_mhz:,.0f} MHz" if timing.clock_mhz else None,
     "steady power": lambda timing: f"{timing.watts:,.0f} W" if timing.watts else None,
-    "steady energy per step": lambda timing: f"{format_value(1e3 * timing.joules)} mJ" if timing.joules else None,
+    "steady energy per step": lambda timing: format_value(timing.joules, "J") if timing.joules else None,
 }
 RACE = ("interleaved", "steady", "from_python")
 
@@ -69,7 +68,7 @@ def race_table(
         rows.append(
             [heading, *(figure_cell(quantity(run, of)) if isinstance(of, str) else of(run) for run in runs.values())]
         )
-    return Html(table(caption, ["", *variants], rows) + _note(timed))
+    return Html(table(caption, ["", *variants], rows) + _note(timed, has_ratios=bool(over)))
 
 
 def race_bars(device: Device, variants: Mapping[str, str], caption: str, *, kinds: Sequence[str] = RACE) -> Html:
@@ -79,7 +78,7 @@ def race_bars(device: Device, variants: Mapping[str, str], caption: str, *, kind
         heading: {_short(kind): timing for kind, timings in timed.items() if (timing := timings[heading]) is not None}
         for heading in variants
     }
-    return Html(timing_bars(device, groups, caption) + _note(timed))
+    return Html(timing_bars(device, groups, caption) + _note(timed, has_ratios=False))
 
 
 def _timed(runs: Mapping[str, Run], kinds: Sequence[str]) -> dict[str, dict[str, Timing | None]]:
@@ -102,20 +101,14 @@ def _timing_cell(timing: Timing | None) -> Cell:
 
 
 def _ratio_cell(upper: Run, lower: Run, kind: str) -> Cell:
-    """The paired ratio, with the spread that the times above it have; nothing for the variant itself."""
-    if upper == lower:
-        return None
-    ratio, (top, bottom) = paired_ratio(upper, lower, kind), (run.timing(kind) for run in (upper, lower))
-    if len(top.rounds) < 2 or top.rounds != bottom.rounds:
-        return figure_cell(ratio)
-    parts = (zip(above, below, strict=True) for above, below in zip(top.parts, bottom.parts, strict=True))
-    medians = [statistics.median(a / b for a, b in pairs) for pairs in parts]
-    return figure_cell(Figure(ratio.number, "x", (min(medians), max(medians))))
+    return None if upper == lower else figure_cell(paired_ratio(upper, lower, kind))
 
 
-def _note(timed: Mapping[str, Mapping[str, Timing | None]]) -> Html:
+def _note(timed: Mapping[str, Mapping[str, Timing | None]], *, has_ratios: bool) -> Html:
     """The line below a race: what each time means, and what the small numbers are."""
     meanings = (f"{heading[0].upper()}{heading[1:]}: {meaning}." for heading, meaning in map(KINDS.__getitem__, timed))
     timings = [timing for row in timed.values() for timing in row.values() if timing is not None]
-    text = f"{' '.join(meanings)} Spreads: {spread_name(timings)}."
+    thirds = "; of a ratio, lowest and highest third of its pairs"
+    name = spread_name(timings) + (thirds if has_ratios and any(len(each.rounds) < 2 for each in timings) else "")
+    text = f"{' '.join(meanings)} Spreads: {name}."
     return Html(f'<p class="lab-note">{escape(text)}</p>')

@@ -10,12 +10,12 @@ from html import escape
 from snippets.lab.drawing.numbers import percent_text
 from snippets.lab.finding.device import Run
 from snippets.lab.finding.figure import format_value
+from snippets.lab.finding.measure import LEAST_US
 from snippets.lab.html import Html
 from snippets.lab.recording.ceilings import (
     COPY,
     LARGE_MATMUL,
     LINEAR,
-    SHORTEST_SHARE_US,
     layout_of,
     matmul_name,
     with_layout,
@@ -25,7 +25,7 @@ from snippets.lab.trace.work import ActivityWork
 
 TOO_SHORT, IN_L2, ABOVE = "too short", "in L2", "above the ceiling"
 WHY = {
-    TOO_SHORT: f"no percentage below {SHORTEST_SHARE_US} µs, because a ceiling's interval contains the gap between two "
+    TOO_SHORT: f"no percentage below {LEAST_US:g} µs, because a ceiling's interval contains the gap between two "
     "kernels",
     IN_L2: "the bytes fit into the L2 cache, so the memory's rate does not limit the kernel",
     ABOVE: "a short trace runs at a higher clock than the sustained turns of a ceiling",
@@ -65,7 +65,7 @@ class Rates:
             return Html(rate)
         ceiling = self.run.ceiling(name)
         low, middle, high = shares(amount, times_us, ceiling)
-        reason = TOO_SHORT if statistics.fmean(times_us) < SHORTEST_SHARE_US else reason
+        reason = TOO_SHORT if statistics.fmean(times_us) < LEAST_US else reason
         reason = reason or (ABOVE if middle > 100 else "")
         if reason:
             self.reasons[reason] = None

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 COPY, LARGE_MATMUL = "copy", "matmul 8192x8192x8192"
 LINEAR = "x @ weight.t()"
 """The layout of a matmul whose second factor is stored transposed, as `nn.Linear` stores its weight."""
-SHORTEST_SHARE_US = 10
-"""Shortest time that is a percentage of a ceiling: the interval of a ceiling contains the gaps between kernels."""
 CeilingRates = Mapping[str, float]
 """Name of a ceiling -> its rate: bytes/s for a copy, else FLOP/s."""
 

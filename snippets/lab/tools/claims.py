@@ -1,4 +1,4 @@
-"""The command `claims`: every claim with its verdict."""
+"""The command `claims`: every claim with its verdict, and whether it is still the accepted one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import argparse
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
+from snippets.lab.finding.accepted import NAME, accept_statuses, accepted_statuses
 from snippets.lab.finding.book import Verdict, verdicts
-from snippets.lab.finding.claim import STATUSES
-from snippets.lab.finding.device import all_devices
+from snippets.lab.finding.claim import STATUSES, Status
+from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.page.ledger import verdict_data
 from snippets.lab.recording.device import recordings_root
 from snippets.lab.tools.listing import known_device
@@ -20,39 +22,85 @@ DESCRIPTION = """\
 Print every claim of the book with its verdict on every recorded device: holds, differs, inconclusive or not measured.
 
   python -m snippets.lab claims --device nvidia-h200 --json
+
+The statuses accepted for a device stand with its recordings, in docs/recordings/<device>/accepted.json. After you
+record, read the text beside each claim that changed, then accept:
+
+  python -m snippets.lab claims --check
+  python -m snippets.lab claims --accept --device nvidia-h200
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `claims`."""
     parser.add_argument("--device", help="only this device, for example nvidia-h200")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--check", action="store_true", help="exit with 1 if a verdict is not the expected one")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--json", action="store_true", help="print JSON")
+    instead.add_argument("--accept", action="store_true", help="accept each verdict, and print which ones changed")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a verdict is not the accepted one")
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Print the ledger; with `--check`, return 1 if a verdict is not the expected one."""
+    """Print the ledger or accept it; with `--check`, return 1 if a verdict is not the accepted one."""
     root = recordings_root()
     devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
-    ledger = [verdict for device in devices for verdict in verdicts(device)]
-    if arguments.json:
-        print(json.dumps([verdict_data(verdict) for verdict in ledger], indent=1, ensure_ascii=False))
+    ledger = {device: list(verdicts(device)) for device in devices}
+    judged = [verdict for device in devices for verdict in ledger[device]]
+    if arguments.accept:
+        for device in devices:
+            _accept(device, ledger[device])
+    elif arguments.json:
+        print(json.dumps([verdict_data(verdict) for verdict in judged], indent=1, ensure_ascii=False))
     else:
-        _print_lines(ledger)
-    flipped = [verdict for verdict in ledger if not verdict.is_expected]
-    for verdict in flipped if arguments.check else ():
-        print(
-            f"{verdict.claim.id} on {verdict.device.name}: {verdict.status}, but the prose was written for "
-            f"{verdict.claim.expected_on(verdict.device.name)}; read {verdict.chapter}'s page and findings.py again",
-            file=sys.stderr,
-        )
-    return 1 if arguments.check and flipped else 0
+        _print_lines(judged)
+    return _check(ledger) if arguments.check else 0
 
 
-def _print_lines(ledger: list[Verdict]) -> None:
+def _print_lines(ledger: Sequence[Verdict]) -> None:
     for verdict in ledger:
         measured = printable(verdict.measured.text if verdict.measured else verdict.reason)
         name, claim = verdict.device.name, verdict.claim
         print(f"{name:14} {claim.id:5} {verdict.status:13} {measured:24}  {claim.sentence}")
     counts = Counter(verdict.status for verdict in ledger)
     print(", ".join(f"{counts[status]} {status}" for status in STATUSES))
+
+
+def _accept(device: Device, ledger: Sequence[Verdict]) -> None:
+    """Write the device's file; print each change, then the counts."""
+    before = accepted_statuses(device) or {}
+    now: dict[str, Status] = {verdict.claim.id: verdict.status for verdict in ledger}
+    for claim_id in sorted(before.keys() | now.keys()):
+        old, new = before.get(claim_id, "new"), now.get(claim_id, "no such claim any more")
+        if old != new:
+            print(f"{device.name}  {claim_id}: {old} -> {new}")
+    accept_statuses(device, now)
+    counts = Counter(now.values())
+    print(f"{device.name}: accepted {', '.join(f'{counts[status]} {status}' for status in STATUSES)}")
+
+
+def _check(ledger: Mapping[Device, Sequence[Verdict]]) -> int:
+    """1 if a device that has accepted verdicts now has other ones; a device without any is never wrong."""
+    is_red = False
+    for device, judged in ledger.items():
+        cure = f"python -m snippets.lab claims --accept --device {device.name}"
+        accepted = accepted_statuses(device)
+        if accepted is None:
+            print(f"{device.name} has no {NAME}: nothing to compare; to accept its verdicts: {cure}", file=sys.stderr)
+            continue
+        problems = list(_problems(judged, accepted))
+        for problem in problems:
+            print(problem, file=sys.stderr)
+        if problems:
+            print(f"Read the text beside these claims again. If it is right: {cure}", file=sys.stderr)
+        is_red = is_red or bool(problems)
+    return 1 if is_red else 0
+
+
+def _problems(judged: Sequence[Verdict], accepted: Mapping[str, Status]) -> Iterator[str]:
+    for verdict in judged:
+        before, name = accepted.get(verdict.claim.id), f"{verdict.claim.id} on {verdict.device.name}"
+        why = f" ({verdict.reason})" if verdict.reason else ""
+        if before is None:
+            yield f"{name}: {verdict.status}{why}, and was never accepted; see {verdict.chapter}'s page"
+        elif verdict.status != before:
+            yield f"{name}: {verdict.status}{why}, but {before} was accepted; see {verdict.chapter}'s page and findings"

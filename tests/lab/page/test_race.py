@@ -66,7 +66,7 @@ def test_each_kind_of_time_with_the_spread_between_processes_and_what_steady_cos
     assert "Steady" not in Markup(race_table(device, VARIANTS, "c", kinds=["interleaved"])).text
 
 
-def test_the_ratio_of_one_process_has_the_quartiles_of_its_pairs(tmp_path: Path) -> None:
+def test_the_ratio_of_one_process_has_the_spread_of_its_thirds(tmp_path: Path) -> None:
     slow, fast = ((10.0, 20.0, 30.0), (5.0, 16.0, 9.0))
     device = save_all(
         tmp_path,
@@ -76,9 +76,11 @@ def test_the_ratio_of_one_process_has_the_quartiles_of_its_pairs(tmp_path: Path)
     content = race_table(device, VARIANTS, "c", kinds=("interleaved",), over="eager")
     assert cells(content)[1:] == [
         ["GPU, interleaved", "20.0 µs15.0 to 25.0 µs", "9.00 µs7.00 to 12.5 µs"],
-        ["over eager", "–", "0.50x0.40x to 0.65x"],
+        ["over eager", "–", "0.50x0.30x to 0.80x"],
     ]
-    assert "Spreads: quartiles, one process." in Markup(content).text
+    thirds = "Spreads: quartiles, one process; of a ratio, lowest and highest third of its pairs."
+    assert thirds in Markup(content).text
+    assert "third" not in race_table(device, VARIANTS, "c")
 
 
 def test_an_old_recording_has_no_row_for_steady_times(tmp_path: Path) -> None:
