@@ -51,8 +51,8 @@ def probe_timing(run: Run, part: str, variant: str) -> Timing:
 
 def probe_ratio(run: Run, part: str, upper: str, lower: str) -> Figure:
     """Ratio of two variants that a probe timed interleaved, in pairs."""
-    timings = (probe_timing(run, part, name) for name in (upper, lower))
-    return ratio_of_pairs(*timings, f"{run.id}, {part}: {upper} over {lower}, interleaved, in pairs")
+    origin = f"{run.id}, {part}: {upper} over {lower}, interleaved, in pairs"
+    return ratio_of_pairs(probe_timing(run, part, upper), probe_timing(run, part, lower), origin)
 
 
 def step_ratio(device: Device, part: str, upper: str, lower: str) -> Figure:

@@ -98,9 +98,9 @@ def call_us(device: Device, case: str) -> Figure:
 @claim("F58", at_most(50), scope="timing")
 def operator_share(device: Device) -> Figure:
     """Without descriptors and launches, a call of our forward takes at most half of its CPU time."""
-    parts = ("without kernels and descriptors", WHOLE)
-    timings = (Timing.from_samples(probed(device["fused_mlp/enqueued"], case)) for case in parts)
-    return percent(ratio_of_pairs(*timings, "fused_mlp/enqueued, in pairs"))
+    run = device["fused_mlp/enqueued"]
+    part, whole = (Timing.from_samples(probed(run, case)) for case in ("without kernels and descriptors", WHOLE))
+    return percent(ratio_of_pairs(part, whole, f"{run.id}, in pairs"))
 
 
 def calls_table(device: Device) -> Html:
