@@ -16,8 +16,7 @@ DOCS = PROJECT / "docs"
 ACCEPTED = accepted_statuses(BOOK) or {}
 SERIES = [f"L{i}" for i in range(1, 13)] + [f"M{i}" for i in range(1, 14)] + [f"K{i}" for i in range(1, 6)]
 VERDICTS = [judge(claim, chapter, BOOK) for chapter, claim in all_claims().values()]
-ONE_PROBE = "a probe measured it once"
-WITHOUT_SPREAD = dict.fromkeys(("F35", "F38", "F53", "F60", "F61", "F62", "F63"), ONE_PROBE)
+WITHOUT_SPREAD = {"F53": "the tuner's choice, by name"}
 """Claims about times that one number decides, and why."""
 
 
