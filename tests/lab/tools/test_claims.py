@@ -129,6 +129,7 @@ CURE = (
             "see mlp's page and findings",
         ),
         ([], [claim()], "holds, and was never accepted; see mlp's page"),
+        ([], [claim(measure=no_steps)], ""),  # a new chapter without recordings
         ([claim(), claim(id="M2")], [claim()], ""),  # M2 is gone: nothing to read again
     ],
 )
