@@ -85,7 +85,8 @@ def _check(ledger: Mapping[Device, Sequence[Verdict]]) -> int:
         cure = f"python -m snippets.lab claims --accept --device {device.name}"
         accepted = accepted_statuses(device)
         if accepted is None:
-            print(f"{device.name} has no {NAME}: nothing to compare; to accept its verdicts: {cure}", file=sys.stderr)
+            if any(verdict.measured for verdict in judged):
+                print(f"{device.name} has no {NAME}: nothing to compare; to accept it: {cure}", file=sys.stderr)
             continue
         problems = list(_problems(judged, accepted))
         for problem in problems:
