@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from snippets.lab.drawing.numbers import chart_id
 from snippets.lab.drawing.timeline import draw_steps
 from snippets.lab.finding import Device, Figure, Run, Source, TraceError, at_least, at_most, claim, equals, format_value
-from snippets.lab.finding.device import timing_of_samples
 from snippets.lab.finding.measure import ratio_of_pairs, smallest
+from snippets.lab.finding.part import timing_of_samples
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import figure_cell, guess_choice
 from snippets.lab.page import show as show

@@ -37,9 +37,17 @@ def test_no_reason_has_a_number_with_a_unit_typed_into_it() -> None:
         assert not re.search(r"\d\s?(µs|us|ms|MB|GB|TB|%)", claim.why), claim.id
 
 
-@pytest.mark.parametrize("name", [name for name in POST if name != "P36"])
+@pytest.mark.parametrize("name", [name for name in POST if name not in ("P27", "P36")])
 def test_in_the_world_of_the_post_its_claims_hold(world: World, name: str) -> None:
     assert verdict(world, name).status == "holds", verdict(world, name)
+
+
+def test_there_the_time_of_the_product_varies_too_widely_for_one_number(world: World) -> None:
+    assert (verdict(world, "P27").status, verdict(world, "P28").status) == ("inconclusive", "holds")
+    world.trace("eager_4096", eager(gemm_us=(575, 590, 580)))
+    assert (verdict(world, "P27").status, verdict(world, "P28").status) == ("holds", "differs")
+    world.trace("eager_4096", eager(gemm_us=(174, 177, 170)))
+    assert (verdict(world, "P27").status, verdict(world, "P28").status) == ("differs", "differs")
 
 
 def test_even_there_the_kernels_are_fused(world: World) -> None:
@@ -57,7 +65,7 @@ TRACES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "P5": ("eager_64_cold", lambda: eager((0, 1, 2))),
     "P6": ("eager_64_cold", lambda: eager(gaps=(14, 6, 5))),
     "P7": ("eager_64", lambda: eager(gaps=(5, 5, 5), widths=(640, 400, 400))),
-    "P8": ("eager_64_cold", lambda: eager(delay=900)),
+    "P8": ("eager_64_cold", lambda: eager(delay=300)),
     "P9": ("unscheduled", lambda: eager(requests=(9000.0,))),
     "P10": ("unscheduled_20", lambda: eager(requests=(1.0, 9000.0))),
     "P11": ("unscheduled", lambda: eager(holes=(50, 40, 1))),
@@ -73,7 +81,6 @@ TRACES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "P24": ("eager_64_cold", lambda: eager(delay=200, gemm_us=(5, 5, 1000))),
     "P25": ("eager_64_cold", lambda: eager(wait_us=17)),
     "P26": ("eager_4096", lambda: eager(**HOPPER)),
-    "P27": ("eager_4096", lambda: eager(gemm_us=(174, 177, 170))),
     "P28": ("eager_4096", lambda: eager(gemm_us=(174, 177, 170))),
     "P29": ("compiled_4096", lambda: compiled(product="aten::mm")),
     "P30": ("compiled_4096", lambda: compiled(rows=("AOTDispatcher Runtime Wrapper Prologue",))),
