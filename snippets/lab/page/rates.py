@@ -11,7 +11,7 @@ from snippets.lab.drawing.numbers import percent_text
 from snippets.lab.finding.device import Run
 from snippets.lab.finding.figure import format_value
 from snippets.lab.finding.measure import LEAST_US
-from snippets.lab.html import Html
+from snippets.lab.html import Html, note
 from snippets.lab.recording.ceilings import (
     COPY,
     LARGE_MATMUL,
@@ -87,7 +87,7 @@ class Rates:
             listed = ", ".join(_named(ceiling) for ceiling in self.used.values())
             text += f" Percentages: of what this GPU kept up in the same session ({listed}), from low to high."
         text += "".join(f" {reason[0].upper()}{reason[1:]}: {WHY[reason]}." for reason in self.reasons)
-        return Html(f'<p class="lab-note">{escape(text)}</p>')
+        return note(text)
 
 
 def shares(amount: int, times_us: Sequence[float], ceiling: Ceiling) -> tuple[float, float, float]:
