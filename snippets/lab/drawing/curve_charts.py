@@ -147,7 +147,7 @@ def regimes(
     head = ["variant", unit, *(text for _, text in LINES)]
     timings = [timing for sweep in sweeps.values() for kind, _ in LINES for timing in getattr(sweep, kind)]
     numbers = table(numbers_caption(caption), head, rows)
-    return framed(caption, drawing, Html(numbers + note(spread_sentence(timings))))
+    return framed(caption, drawing, Html(numbers + note(f"On the GPU: interleaved. {spread_sentence(timings)}")))
 
 
 def _sweep(device: Device, experiment: str, caption: str, size: Callable[[Parameters], float]) -> Sweep:
