@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import statistics
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from snippets.lab.experiment import Experiment, Instruments, Schedule, Subject, Work
+from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Schedule, Subject, Work
 
 SMALL, LARGE, STACK = 64, 4096, 8
 
@@ -16,7 +18,7 @@ def product_work(size: int, stack: int = 1, weights: int = 1, bias_rows: int = 0
     """x, w, b and the result once each in bf16; `bias_rows` of b, or all of it when 0."""
     matrix = 2 * size * size
     bias = 2 * size * bias_rows if bias_rows else stack * matrix
-    return Work(bytes=(2 * stack + weights) * matrix + bias, matmuls=((stack * size, size, size),))
+    return Work(bytes=(2 * stack + weights) * matrix + bias, matmuls=((stack * size, size, size),), layout="x @ w")
 
 
 Shape = tuple[int, ...]
@@ -47,6 +49,13 @@ def compiled(device: str, size: int) -> Subject:
 
 
 # --8<-- [end:variants]
+
+
+def item(device: str, size: int) -> Subject:
+    """The step with a look at its result, for which the CPU has to wait."""
+    from snippets.matmul_add.model import checked
+
+    return _subject(checked, device, *[(size, size)] * 3)
 
 
 def stacked(device: str, size: int, stack: int) -> Subject:
@@ -121,6 +130,89 @@ def generated_code(instruments: Instruments, device: str, size: int) -> dict[str
     }
 
 
+# --8<-- [start:first_gap]
+def first_gap(instruments: Instruments, device: str, size: int, repeats: int) -> dict[str, Any]:
+    """Profile steps without a GPU, so that neither cuBLAS nor CUDA can lengthen one.
+
+    Returns, for short and long warm-ups in turn, with and without shapes, the time from entering the label to
+    `aten::matmul`: that of the first kept step of each profile, and the median of the four after it.
+    """
+    import torch
+    from torch.profiler import ProfilerActivity, profile, record_function, schedule
+
+    from snippets.matmul_add.model import matmul_add
+
+    inputs = [torch.randn(size, size) for _ in range(3)]
+    for _ in range(200):
+        matmul_add(*inputs)
+    variants: list[dict[str, Any]] = [
+        {"warmup": warmup, "shapes": shapes, "first_us": [], "next_us": []}
+        for warmup in (1, 50)
+        for shapes in (True, False)
+    ]
+    for _ in range(repeats):
+        for variant in variants:
+            warmup, shapes = variant["warmup"], variant["shapes"]
+            plan = schedule(wait=1, warmup=warmup, active=5, repeat=1)
+            with profile(
+                activities=[ProfilerActivity.CPU], schedule=plan, record_shapes=shapes, acc_events=True
+            ) as prof:
+                for _ in range(1 + warmup + 5):
+                    with record_function("matmul_add"):
+                        matmul_add(*inputs)
+                    prof.step()
+            starts: dict[str, list[float]] = {"matmul_add": [], "aten::matmul": []}
+            for event in prof.events():
+                starts.get(event.name, []).append(event.time_range.start)
+            first, *rest = (
+                inner - outer for outer, inner in zip(*(sorted(times) for times in starts.values()), strict=True)
+            )
+            variant["first_us"].append(round(first, 3))
+            variant["next_us"].append(round(statistics.median(rest), 3))
+    return {"variants": variants}
+
+
+# --8<-- [end:first_gap]
+
+
+def long_trace(instruments: Instruments, device: str, size: int, steps: int) -> dict[str, Any]:
+    """Profile many steps after one warm-up step.
+
+    Returns the kept steps, and the `Activity Buffer Request`s of the trace: how long each took, and how long after the
+    begin of the first kept step it came.
+    """
+    from torch.profiler import ProfilerActivity, profile, record_function, schedule
+
+    if device != "cuda":
+        raise NeedsGpu("the profiler requests these buffers for the records of a GPU")
+    subject = eager(device, size)
+    inputs = subject.inputs()
+    plan = schedule(wait=1, warmup=1, active=steps, repeat=1)
+    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    with profile(activities=activities, schedule=plan, acc_events=True) as prof:
+        for _ in range(steps + 2):
+            with record_function("matmul_add"):
+                subject.step(*inputs)
+            prof.step()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        prof.export_chrome_trace(str(path))
+        events = json.loads(path.read_bytes())["traceEvents"]
+    kept = [
+        event["ts"]
+        for event in events
+        if event.get("cat") == "user_annotation" and event["name"].startswith("ProfilerStep#")
+    ]
+    requests = sorted(
+        (event["ts"] - min(kept), event["dur"]) for event in events if event["name"] == "Activity Buffer Request"
+    )
+    return {
+        "kept_steps": len(kept),
+        "requests_us": [round(us, 3) for _, us in requests],
+        "after_us": [round(after, 3) for after, _ in requests],
+    }
+
+
 SIZES = tuple({"size": size} for size in (64, 128, 256, 512, 1024, 2048, 4096, 8192))
 
 
@@ -161,7 +253,10 @@ EXPERIMENTS = (
             ("row_bias", row_bias, row_bias_work),
         )
     ),
+    _profiled("item_4096", item, LARGE, timed=False),
     _profiled("sweep_eager", eager, SMALL, group="sweep", sweep=SIZES),
     _profiled("sweep_compiled", compiled, SMALL, group="sweep", sweep=SIZES),
     Experiment(chapter="matmul_add", name="generated_code", parameters={"size": LARGE}, probe=generated_code),
+    Experiment(chapter="matmul_add", name="first_gap", parameters={"size": SMALL, "repeats": 25}, probe=first_gap),
+    Experiment(chapter="matmul_add", name="long_trace", parameters={"size": SMALL, "steps": 20_000}, probe=long_trace),
 )

@@ -1,5 +1,7 @@
 """The smallest thing worth profiling: a matrix product and a sum."""
 
+import math
+
 import torch
 
 
@@ -19,3 +21,15 @@ def addmm(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 # --8<-- [end:addmm]
+
+
+# --8<-- [start:checked]
+def checked(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The same, and a look at one number of the result."""
+    y = matmul_add(x, w, b)
+    if math.isnan(y[0, 0].item()):
+        raise ArithmeticError("the result is not a number")
+    return y
+
+
+# --8<-- [end:checked]

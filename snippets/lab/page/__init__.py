@@ -1,6 +1,7 @@
 """The functions that pages call: pieces `piece(device, subject, caption, *, options)`, which `show` frames in a fence.
 
 frame.py        show, provenance, verdicts
+machine.py      CPU, settings of the GPU, throttling, other programs, what was disturbed
 tables.py       kernels of a step, the profiler's table, variants, sweeps, the dispatch tree
 race.py         a race of variants: interleaved, steady and from Python side by side
 rates.py        FLOP/s and bytes/s in a cell, as percentages of the ceilings

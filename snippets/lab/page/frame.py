@@ -15,6 +15,7 @@ from snippets.lab.finding.spread import MISMATCHES
 from snippets.lab.html import Html, code
 from snippets.lab.page.disturbed import disturbed_banner, disturbed_line
 from snippets.lab.page.kernel_name import with_kernel_names
+from snippets.lab.page.machine import machine_fold
 from snippets.lab.page.sample import chapter_of, shown_devices, with_banner
 from snippets.lab.recording.device import (
     DEFAULT_DEVICE,
@@ -27,7 +28,7 @@ from snippets.lab.recording.device import (
 )
 from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.loading import load_recording
-from snippets.lab.recording.schema import NotRecorded, NotTimed
+from snippets.lab.recording.schema import NotRecorded, NotTimed, Recording
 
 SIGNS = {"holds": "✓", "differs": "≠", "inconclusive": "?", "not measured": "–"}
 Options = ParamSpec("Options")
@@ -95,7 +96,10 @@ def warning(title: str, text: str) -> Html:
 
 
 def provenance(device: Device, chapter: str) -> Html:
-    """One line: device, versions, date, commit, and live, replayed or stale; banners for what is stale or missing."""
+    """One line: device, versions, date, commit, and live, replayed or stale. Below it the circumstances, folded.
+
+    Banners name what is stale, disturbed or missing.
+    """
     names = device.recorded_names(chapter)
     missing = _missing(device, [experiment.id for experiment in experiments(chapter) if experiment.name not in names])
     if not names:
@@ -116,16 +120,21 @@ def provenance(device: Device, chapter: str) -> Html:
         f'<span class="mode mode-{mode}">{mode}</span>',
     ]
     line = f'<p class="provenance">{" · ".join(parts)}</p>'
-    disturbed = disturbed_banner(recordings)
-    line += warning("Disturbed while it was recorded", disturbed) if disturbed else ""
-    if not stale:
-        return Html(line + missing)
-    banner = warning(
-        "Recorded for an older version of this code",
-        f"{len(stale)} of {len(recordings)} recordings were made before the code on this page changed. "
-        f"On a machine with this GPU run <code>make record CHAPTER={chapter}</code>.",
-    )
-    return Html(line + banner + missing)
+    return Html(line + machine_fold(recordings) + _banners(chapter, recordings, len(stale)) + missing)
+
+
+def _banners(chapter: str, recordings: Sequence[Recording], stale: int) -> str:
+    """Warnings that recordings are older than the code, or disturbed; empty if none is."""
+    banners = ""
+    if stale:
+        banners += warning(
+            "Recorded for an older version of this code",
+            f"{stale} of {len(recordings)} recordings were made before the code on this page changed. "
+            f"On a machine with this GPU run <code>make record CHAPTER={chapter}</code>.",
+        )
+    if disturbed := disturbed_banner(recordings):
+        banners += warning("Disturbed while it was recorded", disturbed)
+    return banners
 
 
 def _missing(device: Device, ids: Sequence[str]) -> Html:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from snippets.lab.experiment import Experiment, Schedule
+from snippets.lab.capture.instruments import TorchInstruments
+from snippets.lab.experiment import Experiment, NeedsGpu, Schedule
 from snippets.matmul_add import experiments, model
 
 BY_NAME = {experiment.name: experiment for experiment in experiments.EXPERIMENTS}
@@ -48,6 +49,7 @@ def test_addmm_takes_its_tensors_in_our_order(bias: tuple[int, ...]) -> None:
     ("name", "parameters", "shapes"),
     [
         ("eager_64", {"size": 5}, [(5, 5)] * 3),
+        ("item_4096", {"size": 5}, [(5, 5)] * 3),
         ("stacked", {"size": 5, "stack": 3}, [(3, 5, 5)] * 3),
         ("stacked_input", {"size": 5, "stack": 3}, [(3, 5, 5), (5, 5), (3, 5, 5)]),
         ("matrix_bias_64", {"size": 5}, [(5, 5)] * 3),
@@ -83,6 +85,7 @@ def test_work_is_every_tensor_once_and_one_product() -> None:
     work = experiments.product_work(4096)
     assert (work.bytes, work.flops) == (4 * 2 * 4096**2, 2 * 4096**3)
     assert work.matmuls == ((4096, 4096, 4096),)
+    assert work.layout == "x @ w", "what model.matmul_add computes"
 
 
 def test_work_of_stacks_counts_w_as_often_as_it_is_there() -> None:
@@ -126,3 +129,23 @@ def test_unscheduled_experiments_keep_every_step() -> None:
 def test_the_sweeps_have_the_same_sizes() -> None:
     sizes = [[point["size"] for point in BY_NAME[name].points] for name in ("sweep_eager", "sweep_compiled")]
     assert sizes[0] == sizes[1] == [64, 128, 256, 512, 1024, 2048, 4096, 8192]
+
+
+def test_a_result_that_is_not_a_number_is_noticed() -> None:
+    x, w, b = torch.full((2, 2), float("nan")), torch.ones(2, 2), torch.ones(2, 2)
+    with pytest.raises(ArithmeticError, match="not a number"):
+        model.checked(x, w, b)
+
+
+def test_the_first_gap_is_measured_without_a_gpu() -> None:
+    data = experiments.first_gap(TorchInstruments(), "cpu", 8, 2)
+    given = [(variant["warmup"], variant["shapes"]) for variant in data["variants"]]
+    assert given == [(1, True), (1, False), (50, True), (50, False)]
+    for variant in data["variants"]:
+        assert [len(variant[key]) for key in ("first_us", "next_us")] == [2, 2]
+        assert all(us > 0 for us in variant["first_us"] + variant["next_us"])
+
+
+def test_a_long_trace_needs_a_gpu() -> None:
+    with pytest.raises(NeedsGpu, match="GPU"):
+        experiments.long_trace(TorchInstruments(), "cpu", 8, 2)
