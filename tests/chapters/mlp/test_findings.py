@@ -454,7 +454,7 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
     ),
     "kernels": (
         lambda device: kernel_table(device, "mlp/eager"),
-        ("fill of memory", "aten::gelu", "cuLaunchKernelEx", "2x66x1", "% of bare"),
+        ("fill of memory", "aten::gelu", "cuLaunchKernelEx", "2x66x1", "bare x @ w"),
     ),
     "operators": (
         lambda device: profiler_table(device, "mlp/eager"),
