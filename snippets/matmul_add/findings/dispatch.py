@@ -148,7 +148,7 @@ def first_queries(device: Device) -> Figure:
     run = device["matmul_add/unscheduled"]
     first, *rest = (sum(map(is_query, step.calls)) for step in run.steps)
     asked = Counter(call.name for call in run.trace.steps[0].calls if is_query(call)).most_common()
-    by_name = " and ".join(f"{count} {name}" for name, count in asked) or "0"
+    by_name = ", ".join(f"{count} {name}" for name, count in asked) or "0"
     display = f"{by_name} in step #0, {sum(rest)} in the {len(rest)} steps after it"
     return Figure(0 if sum(rest) else first, origin=run.origin, display=display)
 
