@@ -78,9 +78,9 @@ format: $(READY)  ## rewrite the sources in the one style
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-record: $(READY)  ## measure on this machine's GPU what is stale or missing: CHAPTER=mlp for one chapter, FRESH=1 for all
+record: $(READY)  ## measure on this GPU what is stale or missing (CHAPTER=mlp; FRESH=1: all; WAIT=1, SHARED=1: if it is in use)
 	$(need)
-	$(PY) -m snippets.lab record $(if $(FRESH),--fresh) $${CHAPTER-}
+	$(PY) -m snippets.lab record $(if $(FRESH),--fresh) $(if $(WAIT),--wait) $(if $(SHARED),--shared) $${CHAPTER-}
 
 check:  ## what a change must pass: lint, docs, no stale recording, no flipped verdict, all tests (needs Chromium)
 	$(need) docs test lint

@@ -25,7 +25,7 @@ LOCK_HEAD = """\
 # Not pinned: what torch's build for this machine brings along (Triton, the CUDA libraries, setuptools). torch itself
 # names the versions that it needs of these, and they differ between its CPU and its CUDA builds.
 """
-NOT_LOCKED = re.compile(r"(triton|pytorch-triton|setuptools|pip|wheel|cuda-.*|nvidia-.*)$")
+NOT_LOCKED = re.compile(r"(triton|pytorch-triton|setuptools|pip|wheel|cuda-.*|nvidia-(?!ml-py$).*)$")
 
 
 def requirements(*extras: str) -> list[str]:

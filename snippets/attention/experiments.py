@@ -9,11 +9,9 @@ import gc
 import itertools
 import os
 import re
-import statistics
-import time
 from typing import TYPE_CHECKING, Any
 
-from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Subject, Work
+from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Subject, Work, matmul_subject
 from snippets.mlp.experiments import hub_reachable
 
 if TYPE_CHECKING:
@@ -33,9 +31,12 @@ HUB_VERSION = 1
 # Work: the least that has to be done
 
 
-def _products(rows: int, keys: int, head_dim: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """The scores and their sum over the values; `rows` are the queries of all heads."""
-    return (rows, head_dim, keys), (rows, keys, head_dim)
+def _product(rows: int, keys: int, head_dim: int) -> int:
+    """FLOP of the scores, or of their sum over the values; `rows` are the queries of all heads.
+
+    Each head has factors of its own, so no bare matmul does the same work and none is measured as a ceiling.
+    """
+    return 2 * rows * head_dim * keys
 
 
 def forward_work(batch: int, heads: int, tokens: int, head_dim: int) -> Work:
@@ -44,7 +45,7 @@ def forward_work(batch: int, heads: int, tokens: int, head_dim: int) -> Work:
     Half is how attention's rates are usually quoted; what computes all scores and then hides half does twice that.
     """
     rows = batch * heads * tokens
-    return Work(bytes=2 * 4 * rows * head_dim, matmuls=_products(rows, -(-tokens // 2), head_dim))
+    return Work(bytes=2 * 4 * rows * head_dim, other_flops=2 * _product(rows, -(-tokens // 2), head_dim))
 
 
 def training_work(batch: int, heads: int, tokens: int, head_dim: int) -> Work:
@@ -53,14 +54,13 @@ def training_work(batch: int, heads: int, tokens: int, head_dim: int) -> Work:
     A fused backward computes the scores once more instead of reading them: a seventh product, which is not counted.
     """
     rows = batch * heads * tokens
-    scores, values = _products(rows, -(-tokens // 2), head_dim)
-    return Work(bytes=2 * 7 * rows * head_dim, matmuls=(scores, values, scores, values, values, values))
+    return Work(bytes=2 * 7 * rows * head_dim, other_flops=6 * _product(rows, -(-tokens // 2), head_dim))
 
 
 def decode_work(batch: int, heads: int, keys: int, head_dim: int) -> Work:
     """All keys and values, one query and one result for each head; no two queries share a key."""
     rows = batch * heads
-    return Work(bytes=2 * 2 * rows * (keys + 1) * head_dim, matmuls=_products(rows, keys, head_dim))
+    return Work(bytes=2 * 2 * rows * (keys + 1) * head_dim, other_flops=2 * _product(rows, keys, head_dim))
 
 
 def _random(shape: Sequence[int], device: str, count: int) -> tuple[Tensor, ...]:
@@ -201,9 +201,11 @@ SWEPT = ("naive", "in_place", "math", "efficient", "flash", "cudnn", "compiled",
 SHORTEST = 128
 LONGEST_IN_GRAPH = 2048
 """Above this many tokens a step is far longer on the GPU than on the CPU, and a graph would keep its scores."""
-FEWEST_ROUNDS = 5
-TURNS_S = 5.0
-"""Time for the rounds at one length, unless that is fewer than `FEWEST_ROUNDS`."""
+SAMPLED_TOKENS = 40_960
+"""Samples times tokens, at most: a sample of the longest takes all variants together three seconds."""
+FEWEST_SAMPLES = 3
+PRODUCT = (8192, 8192, 8192)
+"""M, K, N of the bare matmul that is timed in the same turns, as a ceiling."""
 
 
 # --8<-- [start:lengths]
@@ -212,8 +214,9 @@ def lengths(
 ) -> dict[str, Any]:
     """Every variant, forward and causal, from 128 tokens up by powers of two; one that ran out of memory stays out.
 
-    Returns {tokens: {"auto": the backend that PyTorch picks, "variants": {variant: measured}}}; measured is
-    {"time_us": [q1, median, q3], "peak_bytes", "error"}, warm and in turns, or {"stopped": why}.
+    Returns {tokens: {"auto": the backend that PyTorch picks, "matmul": measured, "variants": {variant: measured}}};
+    `matmul` is a large bare product in the same turns, and measured is
+    {"samples_us", "peak_bytes", "error"}, interleaved, or {"stopped": why}.
     """
     if device != "cuda":
         raise NeedsGpu("its times are the GPU's own: attention/flash --tokens 128 runs here")
@@ -236,6 +239,7 @@ def _at_length(
     import torch
 
     torch._dynamo.reset()  # a function compiled at eight lengths would silently fall back to eager
+    _free_memory()
     tokens = shape[2]
     drawn = [_random(shape, device, 3)]
     expected = [_exact(device, *drawn[0])]
@@ -261,29 +265,32 @@ def _at_length(
             error, _, peak_bytes = instruments.relative_error(subject, device)
             found[variant] = {"peak_bytes": peak_bytes, "error": error}
             subjects[variant] = subject
-        _free_memory()
+        if variant not in subjects or tokens > LONGEST_IN_GRAPH:
+            _free_memory()
     expected.clear()  # the scores need its room
-    _time(instruments, subjects, found)
+    found["matmul"] = {}
+    _time(instruments, {"matmul": matmul_subject(device, *PRODUCT), **subjects}, found, tokens)
+    matmul = found.pop("matmul")
     for variant, one in found.items():
         if variant not in out_of_memory and one.get("stopped", "").startswith(OUT_OF_MEMORY):
             one["stopped"] = out_of_memory[variant] = f"{one['stopped']} at {tokens} tokens"
-    return {"auto": picked(drawn[0]), "variants": {variant: found[variant] for variant in SWEPT}}
+    return {"auto": picked(drawn[0]), "matmul": matmul, "variants": {variant: found[variant] for variant in SWEPT}}
 
 
-def _time(instruments: Instruments, subjects: Mapping[str, Subject], found: dict[str, dict[str, Any]]) -> None:
-    """Time all subjects in turns, as many rounds as there is time for, and note the quartiles in `found`."""
+def _time(
+    instruments: Instruments, subjects: Mapping[str, Subject], found: dict[str, dict[str, Any]], tokens: int
+) -> None:
+    """Time all subjects interleaved, and note the samples in `found`."""
     variants = {}
     for name, subject in subjects.items():
         with _noting(name, found):
             variants[name] = instruments.prepare(subject if subject.in_graph else _forgetting(subject))
-        _free_memory()
-    begin = time.perf_counter()
-    instruments.time_prepared(variants, 2)
-    a_round_s = (time.perf_counter() - begin) / 3  # each was run once before the two
-    rounds = int(TURNS_S / a_round_s)
-    timed = instruments.time_prepared(variants, max(FEWEST_ROUNDS, min(instruments.rounds, rounds)))
+        if name not in variants or not subject.in_graph:
+            _free_memory()
+    rounds = max(FEWEST_SAMPLES, min(instruments.rounds, SAMPLED_TOKENS // tokens))
+    timed = instruments.time_prepared(variants, rounds)
     for name, one in timed.items():
-        found[name]["time_us"] = [one.q1_us, one.median_us, one.q3_us]
+        found[name]["samples_us"] = list(one.samples_us)
 
 
 def _forgetting(subject: Subject) -> Subject:
@@ -316,15 +323,14 @@ def _noting(variant: str, found: dict[str, dict[str, Any]]) -> Iterator[None]:
 
 
 def _free_memory() -> None:
-    """Give back what nobody holds any more, so that the next variant meets an empty GPU."""
+    """Give back what nobody holds any more, so that the next variant meets an empty GPU.
+
+    Takes a quarter of a second with the compiler loaded, so short sequences go without.
+    """
     import torch
 
     gc.collect()
     torch.cuda.empty_cache()
-
-
-def _quartiles(samples: Sequence[float]) -> list[float]:
-    return statistics.quantiles(samples, n=4, method="inclusive")
 
 
 # What a profile cannot say: a kernel from the Hub, and the compiler's code
@@ -336,8 +342,7 @@ def hub_flash(
 ) -> dict[str, Any]:
     """The Hub's flash-attention beside PyTorch's, forward and causal, in turns, where that kernel can be had.
 
-    Returns {"version", variant: [q1, median, q3] in microseconds, "ratio": quartiles of the pairs, the Hub's over
-    PyTorch's, "errors": {variant: relative error}}; or {"missing": why}.
+    Returns {"version", "samples_us": {variant: interleaved}, "errors": {variant: relative error}}; or {"missing": why}.
     """
     from snippets.attention import model
 
@@ -359,14 +364,8 @@ def hub_flash(
     inputs = functools.partial(_random, (batch, tokens, heads, head_dim), device, 3)  # the Hub's layout
     subjects = {name: Subject(_without_gradients(step), inputs, reference) for name, step in steps.items()}
     errors = {name: instruments.relative_error(subject, device)[0] for name, subject in subjects.items()}
-    samples = {name: one.samples_us for name, one in instruments.time_interleaved(subjects).items()}
-    ratios = [hub / ours for hub, ours in zip(samples["hub"], samples["flash"], strict=True)]
-    return {
-        "version": HUB_VERSION,
-        **{name: _quartiles(one) for name, one in samples.items()},
-        "ratio": _quartiles(ratios),
-        "errors": errors,
-    }
+    samples_us = {name: list(one.samples_us) for name, one in instruments.time_interleaved(subjects).items()}
+    return {"version": HUB_VERSION, "samples_us": samples_us, "errors": errors}
 
 
 def hub_kernel() -> Any:

@@ -89,6 +89,24 @@ def flex(q: Tensor, k: Tensor, v: Tensor, blocks: BlockMask | None = None) -> Te
 # --8<-- [end:flex]
 
 
+# --8<-- [start:online]
+def online(q: Tensor, k: Tensor, v: Tensor, block: int = 128) -> Tensor:
+    """Attention that holds one block of scores at a time, without a mask; sums are scaled when a larger score comes."""
+    largest = torch.full_like(q[..., :1], float("-inf"))
+    divisor, result = torch.zeros_like(largest), torch.zeros_like(q)
+    for keys, values in zip(k.split(block, dim=-2), v.split(block, dim=-2), strict=True):
+        scores = q @ keys.transpose(-2, -1) * q.shape[-1] ** -0.5
+        larger = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
+        weights, shrink = (scores - larger).exp(), (largest - larger).exp()
+        divisor = divisor * shrink + weights.sum(dim=-1, keepdim=True)
+        result = result * shrink + weights @ values
+        largest = larger
+    return result / divisor
+
+
+# --8<-- [end:online]
+
+
 # --8<-- [start:all_masked]
 def nothing_to_see(keys: int) -> tuple[Tensor, Tensor]:
     """The softmax of a row of scores that is hidden wholly: the plain one, and the one in SDPA's math backend."""

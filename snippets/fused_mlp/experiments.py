@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import functools
-import statistics
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, StepTimes, Subject, Work
+from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Subject, Work
 from snippets.mlp.experiments import liger_layers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
 SERIES = {"tokens": 8192, "dim": 768, "hidden": 3072}
 """The shape of the series' MLP: 64 sequences of 128 tokens."""
 SHAPES = (
     (8192, 768, 3072),
-    (1024, 1024, 4096),
     (4096, 2048, 8192),
-    (16384, 4096, 14336),
-    (1, 4096, 14336),
-    (16, 4096, 14336),
-    (128, 4096, 14336),
     (1024, 4096, 14336),
     (65536, 256, 1024),
+    (128, 4096, 14336),
+    (1, 4096, 14336),
     (8192, 768, 3080),
 )
-"""(tokens, dim, hidden): the series', wide ones, few tokens, then tall and thin, and a width that no tile divides."""
+"""(tokens, dim, hidden): the series', two wide, one tall and thin, two of few tokens, a width that no tile divides."""
+FLOAT16_SHAPES = SHAPES[:4]
+TUNED = ((8192, 768, 3072), (128, 4096, 14336), (1, 4096, 14336))
+"""Where `chosen` tunes."""
+ORDERED = ((8192, 768, 3072), (4096, 2048, 8192), (1024, 4096, 14336))
+"""Where `steps` times two orders of the tiles: the longer the sum, the more an order matters."""
 PACKAGE = Path(__file__).parent / "geglu_kernels"
 
 
@@ -55,19 +56,16 @@ def gate_up_work(tokens: int, dim: int, hidden: int) -> Work:
 def forward_work(tokens: int, dim: int, hidden: int, dtype: str = "bfloat16") -> Work:
     """x, three weights and the result once each: the hidden tensor need not exist."""
     products = ((tokens, dim, 2 * hidden), (tokens, hidden, dim))
-    return Work(bytes=2 * (2 * tokens * dim + 3 * dim * hidden), matmuls=products)
+    return Work(bytes=2 * (2 * tokens * dim + 3 * dim * hidden), matmuls=products, dtype=dtype)
 
 
 def training_work(tokens: int, dim: int, hidden: int) -> Work:
-    """Forward, and twice as much backward: each product has a gradient for either operand."""
+    """Forward, and twice as much backward: each product has a gradient for either operand.
+
+    No bare matmul is timed for it: its products differ in layout.
+    """
     forward = forward_work(tokens, dim, hidden)
-    backward = (
-        (tokens, dim, hidden),
-        (hidden, tokens, dim),
-        (tokens, 2 * hidden, dim),
-        (2 * hidden, tokens, dim),
-    )
-    return Work(bytes=2 * forward.bytes, matmuls=forward.matmuls + backward)
+    return Work(bytes=2 * forward.bytes, other_flops=3 * forward.flops)
 
 
 def _random(*shape: int, scale: float = 1.0, device: str = "cuda", dtype: str = "bfloat16") -> Any:
@@ -351,7 +349,7 @@ def chosen(instruments: Instruments, device: str, tokens: int, dim: int, hidden:
 
     _need_gpu(device)
     found: dict[str, Any] = {}
-    for shape in SHAPES:
+    for shape in TUNED:
         model.CHOICES.clear()
         tokens, dim, hidden = shape
         module = model.FusedGeGLU(dim, hidden).to(device, dtype=torch.bfloat16)
@@ -409,7 +407,10 @@ def resources(instruments: Instruments, device: str, tokens: int, dim: int, hidd
 
 
 def generated(instruments: Instruments, device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
-    """The code that Inductor generates for the forward: what it launches, in order, and its Triton kernels' source."""
+    """The code that Inductor generates for the forward: what it launches, in order, and its Triton kernels' source.
+
+    "one_token" is that of max-autotune for a single token, at the widest shape of the table.
+    """
     import re
 
     import torch
@@ -419,14 +420,16 @@ def generated(instruments: Instruments, device: str, tokens: int, dim: int, hidd
 
     _need_gpu(device)
     found: dict[str, Any] = {}
-    plain = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16).eval()
-    x = _random(tokens, dim, device=device)
-    for variant in ("compiled", "max_autotune"):
+    series = (tokens, dim, hidden)
+    cases = {"compiled": series, "max_autotune": series, "one_token": (1, 4096, 14336)}
+    for case, (rows, width, wide) in cases.items():
+        plain = GeGLU(width, wide).to(device, dtype=torch.bfloat16).eval()
         torch._dynamo.reset()
         with fresh_cache(), torch.no_grad():
-            _, (code, *_) = run_and_get_code(torch.compile(plain, mode=COMPILED[variant]), x)
+            compiled = torch.compile(plain, mode=COMPILED.get(case, COMPILED["max_autotune"]))
+            _, (code, *_) = run_and_get_code(compiled, _random(rows, width, device=device))
         body = code[code.index("def call(") :]
-        found[variant] = {
+        found[case] = {
             "calls": re.findall(r"(extern_kernels\.\w+|triton_\w+)(?:\.run)?\(", body),
             "kernels": re.findall(r"@triton\.jit\n(def triton_.*?)\n'''", code, re.DOTALL),
         }
@@ -434,10 +437,10 @@ def generated(instruments: Instruments, device: str, tokens: int, dim: int, hidd
 
 
 def quack(instruments: Instruments, device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
-    """The forward and its first half beside QuACK's gemm_gated (CuTe DSL), in turns, where that package is there.
+    """The forward and its first half beside QuACK's gemm_gated (CuTe DSL), interleaved, where that package is there.
 
-    Returns {"version", "gate_up": {variant: [q1, median, q3]}, "forward": {...}} in microseconds and the quartiles of
-    the pairs' ratios, ours over QuACK's, as "gate_up_ratio" and "forward_ratio"; or {"missing": why}.
+    QuACK runs untuned, with its default tiles. Returns {"version", "gate_up": {variant: samples in microseconds},
+    "forward": {...}}, sample i of any two a pair; or {"missing": why}.
     """
     import importlib.metadata
 
@@ -485,48 +488,39 @@ def quack(instruments: Instruments, device: str, tokens: int, dim: int, hidden: 
             if not relative < 1e-2:
                 raise ArithmeticError(f"{part}/{name}: relative error {relative:.1e}")
             found[f"{part}_{name}_error"] = relative
-        times = _interleaved(instruments, steps, tokens, dim)
-        found[part] = {name: _quartiles(one.samples_us) for name, one in times.items()}
-        pairs = zip(times["fused"].samples_us, times["quack"].samples_us, strict=True)
-        found[f"{part}_ratio"] = _quartiles([ours / theirs for ours, theirs in pairs])
+        found[part] = _interleaved(instruments, steps, tokens, dim)
     return found
 
 
 def _interleaved(
     instruments: Instruments, steps: dict[str, Callable[..., Any]], tokens: int, dim: int
-) -> Mapping[str, StepTimes]:
-    """Interleaved times of steps that take x of (tokens, dim); sample i of one and of another are a pair."""
-    subjects = {
+) -> dict[str, list[float]]:
+    """Interleaved samples of steps that take x of (tokens, dim); sample i of one and of another are a pair."""
+    times = instruments.time_interleaved(_subjects(steps, tokens, dim))
+    return {name: list(one.samples_us) for name, one in times.items()}
+
+
+def _subjects(steps: dict[str, Callable[..., Any]], tokens: int, dim: int) -> dict[str, Subject]:
+    return {
         name: Subject(step=_without_gradients(step), inputs=lambda: (_random(tokens, dim),), reference=lambda x: x)
         for name, step in steps.items()
     }
-    return instruments.time_interleaved(subjects)
-
-
-def _quartiles(samples: Sequence[float]) -> list[float]:
-    return statistics.quantiles(samples, n=4, method="inclusive")
 
 
 # --8<-- [start:steps]
 def steps(instruments: Instruments, device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
-    """What each idea behind the ping-pong kernel is worth: the same work with one of them left out, in turns.
+    """What each idea behind the ping-pong kernel is worth: the same work with one of them left out, interleaved.
 
-    Returns {"gate_up": {variant: [q1, median, q3]}, "forward": {...}} in microseconds, warm.
+    Returns {"gate_up": {variant: samples in microseconds}, "forward": {...}, ...}, sample i of any two a pair.
     """
     from snippets.fused_mlp import kernels, model
 
     _need_gpu(device)
-    gate, up = (_random(hidden, dim, scale=dim**-0.5, device=device) for _ in range(2))
-    down = _random(dim, hidden, scale=hidden**-0.5, device=device)
-    first, second = model.PINGPONG_GATED[1], model.PINGPONG[1]
+    gate, up, down = _weights(dim, hidden)
+    first = model.PINGPONG_GATED[1]
 
     def half(tiles: Any) -> Callable[..., Any]:
         return lambda x: model.pingpong(x, gate, up, None, "gelu_tanh", tiles)[0]
-
-    def whole(one: Any, two: Any) -> Callable[..., Any]:
-        return lambda x: model.pingpong(half(one)(x), down, None, None, "none", two)[0]
-
-    alone = {"dependent": False}
 
     def with_activation(name: str) -> Callable[..., Any]:
         return lambda x: model.pingpong(x, gate, up, None, name, first)[0]
@@ -538,32 +532,179 @@ def steps(instruments: Instruments, device: str, tokens: int, dim: int, hidden: 
             "hand over at the end": half(first._replace(lead=1)),
             "hand over early": half(first),
             "four slots": half(first._replace(slots=4)),
-            "groups of eight": half(first._replace(group=8)),
         },
-        "forward": {
-            "cuBLAS down": lambda x: half(first)(x) @ down.t(),
-            "ours, one after the other": whole(first._replace(**alone), second._replace(**alone)),
-            "ours, launched early": whole(first, second),
-        },
+        "forward": {"cuBLAS down": lambda x: half(first)(x) @ down.t(), **two_launches(gate, up, down)},
     }
-    return {
-        part: {
-            name: _quartiles(one.samples_us) for name, one in _interleaved(instruments, variants, tokens, dim).items()
-        }
-        for part, variants in parts.items()
-    }
+    found = {part: _interleaved(instruments, variants, tokens, dim) for part, variants in parts.items()}
+    for shape in ORDERED:
+        tokens, dim, hidden = shape
+        gate, up, _ = _weights(dim, hidden)
+        orders = {f"group {group}": half(first._replace(group=group)) for group in (1, 8)}
+        found["x".join(map(str, shape))] = _interleaved(instruments, orders, tokens, dim)
+    return found
 
 
 # --8<-- [end:steps]
 
 
+def _weights(dim: int, hidden: int) -> tuple[Any, Any, Any]:
+    """Of gate, up and down, at the scale of a trained layer."""
+    gate, up = (_random(hidden, dim, scale=dim**-0.5) for _ in range(2))
+    return gate, up, _random(dim, hidden, scale=hidden**-0.5)
+
+
+# --8<-- [start:two_launches]
+def two_launches(gate: Any, up: Any, down: Any) -> dict[str, Callable[..., Any]]:
+    """Our two kernels with fixed tiles: either launched before the kernel ahead of it has ended, or after."""
+    from snippets.fused_mlp import model
+
+    def forward(dependent: bool) -> Callable[..., Any]:
+        first, second = (tiles._replace(dependent=dependent) for tiles in (model.PINGPONG_GATED[1], model.PINGPONG[1]))
+
+        def step(x: Any) -> Any:
+            hidden = model.pingpong(x, gate, up, None, "gelu_tanh", first)[0]
+            return model.pingpong(hidden, down, None, None, "none", second)[0]
+
+        return step
+
+    return {"launched early": forward(True), "one after the other": forward(False)}
+
+
+# --8<-- [end:two_launches]
+TRACED_STEPS = 5
+LOAD_S = 1.0
+
+
+def launches(instruments: Instruments, device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
+    """The two kernels with and without dependent launch: timed, then traced after a rest and behind a load.
+
+    Returns {"interleaved": {variant: samples_us}, "steady": {variant: {"samples_us", "clock_mhz", "watts"}},
+    "rested": {variant: steps}, "loaded": {variant: steps}}. A step is a list of its kernels, each as [launched,
+    started, ended], in microseconds from the start of its first. "first half alone" has only the first kernel.
+    """
+    from snippets.fused_mlp import model
+
+    _need_gpu(device)
+    gate, up, down = _weights(dim, hidden)
+    variants = {
+        **two_launches(gate, up, down),
+        "first half alone": lambda x: model.pingpong(x, gate, up, None, "gelu_tanh", model.PINGPONG_GATED[1])[0],
+    }
+    subjects = _subjects(variants, tokens, dim)
+    found: dict[str, Any] = {"interleaved": _interleaved(instruments, variants, tokens, dim)}
+    found["steady"] = {
+        name: {"samples_us": list(one.samples_us), "clock_mhz": one.clock_mhz, "watts": one.watts}
+        for name, one in instruments.time_steady(subjects).items()
+    }
+    for state, load_s in {"rested": 0.0, "loaded": LOAD_S}.items():
+        found[state] = {
+            name: _traced(instruments, subject, load_s, kernels=1 if name == "first half alone" else 2)
+            for name, subject in subjects.items()
+        }
+    return found
+
+
+def _traced(instruments: Instruments, subject: Subject, load_s: float, kernels: int) -> list[list[list[float]]]:
+    """The last steps of a profile, launched from Python behind a second of graph replays, of rest, or of both."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    (x,) = subject.inputs()
+    subject.step(x)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = [subject.step(x) for _ in range(50)]
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as finished:
+        time.sleep(LOAD_S - load_s)
+        until = time.perf_counter() + load_s
+        while time.perf_counter() < until:
+            graph.replay()
+            torch.cuda.synchronize()
+        for _ in range(TRACED_STEPS):
+            subject.step(x)
+        torch.cuda.synchronize()
+    del graph, results
+    traced = [one for one in instruments.read_activities(finished) if one.kind == "kernel"]
+    traced = sorted(traced, key=lambda kernel: kernel.start_us)[-kernels * TRACED_STEPS :]
+    steps = [traced[index : index + kernels] for index in range(0, len(traced), kernels)]
+    return [[_relative_us(kernel, step[0].start_us) for kernel in step] for step in steps]
+
+
+def _relative_us(kernel: Any, zero_us: float) -> list[float]:
+    """When a kernel was launched, started and ended."""
+    launched_us = kernel.launch.start_us if kernel.launch else kernel.start_us
+    return [round(us - zero_us, 3) for us in (launched_us, kernel.start_us, kernel.start_us + kernel.duration_us)]
+
+
+# --8<-- [start:enqueued]
+def enqueued(instruments: Instruments, device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
+    """What a call of our forward costs the CPU, part by part, by leaving parts out.
+
+    Returns {what is left of the call: microseconds of a call, a sample for each of many turns}.
+    """
+    from contextlib import nullcontext
+    from unittest.mock import patch
+
+    import torch
+
+    from snippets.fused_mlp import model
+
+    _need_gpu(device)
+    x, weights = _random(tokens, dim), _weights(dim, hidden)
+    kind = (model.bucket(tokens), hidden, dim, x.dtype, x.device.index)
+    model.CHOICES["gate_up", *kind] = {f"ping-pong {model.PINGPONG_GATED[0].name}": 0.0}
+    model.CHOICES["forward", *kind] = {f"ping-pong {model.PINGPONG[0].name}": 0.0}
+
+    class NoKernel:
+        def __getitem__(self, grid: object) -> Callable[..., None]:
+            return lambda *arguments, **options: None
+
+    def no_pingpong(x: torch.Tensor, weight: torch.Tensor, *_: object) -> tuple[torch.Tensor, ...]:
+        return (x.new_empty(x.shape[0], weight.shape[0]),)
+
+    schema = "(Tensor x, Tensor gate, Tensor up, Tensor down, str activation) -> Tensor"
+    nothing = torch.library.custom_op(
+        "fused_mlp_probe::nothing", lambda x, *_: torch.empty_like(x), mutates_args=(), schema=schema
+    )
+    cases: dict[str, tuple[Any, Any]] = {
+        "an empty operator": (nothing, nullcontext),
+        "without kernels and descriptors": (model.forward, lambda: patch.object(model, "pingpong", no_pingpong)),
+        "without kernels": (model.forward, lambda: patch.object(model, "pingpong_kernel", NoKernel())),
+        "the whole call": (model.forward, nullcontext),
+    }
+    found: dict[str, list[float]] = {name: [] for name in cases}
+    with torch.no_grad():
+        for _ in range(instruments.rounds):
+            for name, (call, leave_out) in cases.items():
+                with leave_out():
+                    found[name].append(_cpu_us(functools.partial(call, x, *weights, "gelu_tanh")))
+    return {name: samples[1:] for name, samples in found.items()}
+
+
+# --8<-- [end:enqueued]
+
+
+def _cpu_us(call: Callable[[], object]) -> float:
+    """Mean CPU time of twenty calls in a row, few enough that the GPU's queue is never full."""
+    import torch
+
+    torch.cuda.synchronize()
+    begin = time.perf_counter_ns()
+    for _ in range(20):
+        call()
+    return round((time.perf_counter_ns() - begin) / 20e3, 3)
+
+
 # --8<-- [start:new_shapes]
 def new_shapes(instruments: Instruments, device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
-    """Feed numbers of tokens never seen before, and take the time of each first call.
+    """Feed numbers of tokens never seen before, take the time of each first call, and count what has been built.
 
-    Returns {"tokens": [...], variant: {"first_call_ms": [...], "second_call_ms": [...]}}.
+    Returns {"tokens": [...], variant: {"first_call_ms": [...], "second_call_ms": [...], "built": [...]}}: "built" is
+    the number of graphs compiled so far, of ours the number of times that the forward has been tuned.
     """
     import torch
+    from torch._dynamo.utils import counters
     from torch._inductor.utils import fresh_cache
 
     from snippets.fused_mlp import kernels, model
@@ -581,9 +722,11 @@ def new_shapes(instruments: Instruments, device: str, tokens: int, dim: int, hid
     }
     for name, step in steps.items():
         torch._dynamo.reset()
+        counters.clear()
         model.CHOICES.clear()
         kernels.pingpong_kernel.device_caches.clear()
         milliseconds: dict[str, list[float]] = {"first_call_ms": [], "second_call_ms": []}
+        built: list[int] = []
         with fresh_cache(), torch.no_grad():
             for size in sizes:
                 x = _random(size, dim, device=device)
@@ -593,7 +736,9 @@ def new_shapes(instruments: Instruments, device: str, tokens: int, dim: int, hid
                     step(x)
                     torch.cuda.synchronize()
                     calls.append(round((time.perf_counter() - begin) * 1e3, 3))
-        found[name] = milliseconds
+                tuned = sum(key[0] == "forward" for key in model.CHOICES)
+                built.append(tuned if name == "fused" else counters["stats"]["unique_graphs"])
+        found[name] = {**milliseconds, "built": built}
     return found
 
 
@@ -621,13 +766,19 @@ SMALL, LARGE = ({"tokens": tokens, "dim": 1024, "outputs": 4096} for tokens in (
 LINEAR = ("eager", "compiled", "addmm", "fused")
 GATE_UP = ("bare", "eager", "stacked", "fused")
 PEERS = ("eager", "compiled", "max_autotune", "reduce_overhead", "liger", "fused")
+IN_TABLE = {
+    "bfloat16": (("eager", "compiled", "max_autotune", "liger", "fused"), SHAPES),
+    "float16": (("eager", "compiled", "liger", "fused"), FLOAT16_SHAPES),
+}
+"""Variants and shapes of each type; max-autotune takes the longest to build, so float16 does without."""
 TRAINING = ("eager", "compiled", "liger", "fused", "fused_recompute")
-TABLE = tuple({"tokens": tokens, "dim": dim, "hidden": hidden} for tokens, dim, hidden in SHAPES)
 
 
 def _table(dtype: str) -> Any:
+    names, shapes = IN_TABLE[dtype]
+    sweep = tuple({"tokens": tokens, "dim": dim, "hidden": hidden} for tokens, dim, hidden in shapes)
     parameters = {**SERIES, "dtype": dtype}
-    return _variants(f"{dtype}_", forward, forward_work, PEERS, parameters, sweep=TABLE, time_limit_s=90)
+    return _variants(f"{dtype}_", forward, forward_work, names, parameters, sweep=sweep, time_limit_s=90)
 
 
 EXPERIMENTS = (
@@ -641,6 +792,6 @@ EXPERIMENTS = (
     *_table("float16"),
     *(
         Experiment(chapter="fused_mlp", name=probe.__name__, parameters=SERIES, probe=probe, time_limit_s=180)
-        for probe in (chosen, resources, generated, quack, steps, new_shapes)
+        for probe in (chosen, resources, generated, quack, steps, launches, enqueued, new_shapes)
     ),
 )

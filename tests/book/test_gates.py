@@ -48,8 +48,10 @@ def test_a_lock_holds_nothing_of_one_machine() -> None:
         "PyYAML": "6.0.3",
         "markdown_exec": "1.12.6",
         "nvidia-cublas": "13.4",
+        "nvidia-ml-py": "13.615.71",
+        "nvidia-ml-py-extras": "1",
         "triton": "3.9.0",
     }
     report = {"install": [{"metadata": {"name": name, "version": version}} for name, version in names.items()]}
     pins = [line for line in environment.lock(json.dumps(report)).splitlines() if not line.startswith("#")]
-    assert pins == ["markdown-exec==1.12.6", "pyyaml==6.0.3", "torch==2.13.0"]
+    assert pins == ["markdown-exec==1.12.6", "nvidia-ml-py==13.615.71", "pyyaml==6.0.3", "torch==2.13.0"]

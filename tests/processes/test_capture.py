@@ -27,14 +27,14 @@ from tests.lab.capture.faults import FAULTS, PACKAGE, SOURCES
 from tests.lab.samples import DEVICE, files, sample, save_all
 
 
-def run_until_it_hangs(batch: list[Group], folder: Path) -> Iterator[Event]:
+def run_until_it_hangs(batch: list[Group], folder: Path, number: int) -> Iterator[Event]:
     """A worker on the CPU; the clock jumps past every limit as soon as faults/hangs has begun."""
     jump_s = 0.0
 
     def clock() -> float:
         return time.monotonic() + jump_s
 
-    for event in run_worker(batch, folder, package=PACKAGE, torch_device="cpu", clock=clock):
+    for event in run_worker(batch, folder, number, package=PACKAGE, torch_device="cpu", clock=clock):
         if event == {"experiment": "faults/hangs", "doing": "building size=16"}:
             jump_s = 1000.0
         yield event
@@ -65,7 +65,7 @@ def test_failures_are_named_and_the_others_go_on(
         f"{DEVICE}/faults/right.json",
         f"{DEVICE}/faults/right.trace.json.gz",
     }
-    assert list((tmp_path / "temporary").iterdir()) == []
+    assert list((tmp_path / "temporary").glob("profiling-pytorch-*")) == []
 
     out = capsys.readouterr().out
     for outcome in outcomes:
@@ -74,13 +74,13 @@ def test_failures_are_named_and_the_others_go_on(
         assert f"s  faults/right: {doing}\n" in out
     assert "\n    | about to raise\n" in out
     assert "    | the second line\n" in out, "the traceback is there when the failure is reported"
-    assert out.rstrip().splitlines()[-1].startswith("4/5 ")
+    assert out.rstrip().splitlines()[-1].startswith("5/5 ")
 
     check_recording_of_a_cpu(load_recording(root, DEVICE, "faults/right"), root)
 
 
 def check_recording_of_a_cpu(recording: Recording, root: Path) -> None:
-    assert (recording.schema, recording.label, recording.schedule, recording.first_steps) == (1, "f", (1, 1, 3), 3)
+    assert (recording.schema, recording.label, recording.schedule, recording.first_steps) == (2, "f", (1, 1, 3), 3)
     assert recording.digest == source_digest("faults", SOURCES)
     assert recording.data == {"origin": "right.py"}
     assert recording.ceilings == ()

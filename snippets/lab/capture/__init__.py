@@ -10,7 +10,10 @@ profiling.py     torch.profiler around an experiment's steps
 timing.py        GPU and CPU times, variants interleaved
 steady.py        GPU times, power and energy of each variant alone
 ceilings.py      a copy and bare matmuls, in the same turns
+gpu.py           NVML: clocks, power, energy, throttle reasons, who else is there
 instruments.py   what a probe is handed
+lock.py          one recorder per GPU, and nobody else on it
+cpu.py           model, cores, governor, virtual or not
 environment.py   machine, versions, clocks
 profile_here.py  one experiment profiled and checked in this process
 

@@ -1,4 +1,4 @@
-"""Where and when something was measured: machine, versions, clocks, commit."""
+"""Where and when something was measured: CPU, GPU, versions, clocks, commit."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import platform
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from snippets.lab.capture.cpu import cpu_circumstances
+from snippets.lab.capture.gpu import Gpu, open_gpu
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.recording.schema import Environment
 
@@ -30,16 +33,6 @@ def environment(device: str) -> Environment:
     """Machine, versions and clocks of this process."""
     cuda = device == "cuda"
     properties = torch.cuda.get_device_properties(0) if cuda else None
-    smi = nvidia_smi("driver_version", "clocks.sm", "clocks.mem", "power.draw", "temperature.gpu") if cuda else {}
-    names = ("torch", "triton", "kernels", "liger-kernel")
-    versions = {"python": platform.python_version()}
-    for name in names:
-        try:
-            versions[name] = str(torch.__version__) if name == "torch" else importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = "not installed"
-    clocks = {"clocks.sm": "sm_mhz", "clocks.mem": "memory_mhz"}
-    clocks |= {"power.draw": "power_w", "temperature.gpu": "temperature_c"}
     return Environment(
         date=now(),
         commit=commit(),
@@ -48,16 +41,39 @@ def environment(device: str) -> Environment:
         multiprocessors=properties.multi_processor_count if properties else 0,
         memory_bytes=properties.total_memory if properties else 0,
         l2_bytes=properties.L2_cache_size if properties else 0,
-        driver=smi.get("driver_version", ""),
         cuda=torch.version.cuda or "",
-        versions=versions,
-        clocks={short: float(smi[name]) for name, short in clocks.items() if _is_number(smi.get(name, ""))},
+        versions=versions(),
+        **cpu_circumstances(),
+        **gpu_circumstances(open_gpu() if cuda else Gpu(), str(properties.uuid) if properties else ""),
     )
 
 
-def nvidia_smi(*fields: str) -> dict[str, str]:
-    """Fields of `nvidia-smi --query-gpu` for the first GPU; empty where it does not answer."""
-    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+def versions() -> dict[str, str]:
+    """Versions of Python, torch, Triton and the kernel libraries."""
+    found = {"python": platform.python_version(), "torch": str(torch.__version__)}
+    for name in ("triton", "kernels", "liger-kernel"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def gpu_circumstances(gpu: Gpu, uuid: str) -> dict[str, Any]:
+    """NVML's fields of `Environment`; without NVML, driver and clocks of the card with this UUID, from nvidia-smi."""
+    found = gpu.circumstances()
+    if gpu or not uuid:
+        return found
+    smi = nvidia_smi("driver_version", "clocks.sm", "clocks.mem", "power.draw", "temperature.gpu", uuid=uuid)
+    names = {"clocks.sm": "sm_mhz", "clocks.mem": "memory_mhz"}
+    names |= {"power.draw": "power_w", "temperature.gpu": "temperature_c"}
+    clocks = {short: float(smi[name]) for name, short in names.items() if _is_number(smi.get(name, ""))}
+    return {**found, "driver": smi.get("driver_version", ""), "clocks": clocks}
+
+
+def nvidia_smi(*fields: str, uuid: str) -> dict[str, str]:
+    """Fields of `nvidia-smi --query-gpu` for one GPU; empty where it does not answer."""
+    command = ["nvidia-smi", f"--id=GPU-{uuid}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     try:
         reply = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -41,7 +41,7 @@ class Reading:
     """Of the multiprocessors."""
     watts: float = 0.0
     joules: float = 0.0
-    """Energy counter since the driver was loaded: subtract two readings."""
+    """Energy counter since the driver was loaded: subtract two readings. 0 if the reading left it out."""
     throttle: tuple[str, ...] = ()
     """Reasons for a lowered clock, such as `power cap`."""
 
@@ -60,14 +60,18 @@ class Gpu:
     def __bool__(self) -> bool:
         return bool(self.uuid)
 
-    def reading(self) -> Reading:
-        """Clock, power, energy and throttle reasons now: four calls of NVML, without CUDA."""
-        reasons = self._of_card(0, "nvmlDeviceGetCurrentClocksEventReasons")
-        reasons = reasons or self._of_card(0, "nvmlDeviceGetCurrentClocksThrottleReasons")
+    def reading(self, energy: bool = True) -> Reading:
+        """Clock, power, throttle reasons and energy now, without CUDA.
+
+        On an H200, the energy counter takes 3 ms and the others 20 us: between short samples, leave it out.
+        """
+        reasons = self._of_card(None, "nvmlDeviceGetCurrentClocksEventReasons")
+        if reasons is None:  # a driver before 535
+            reasons = self._of_card(0, "nvmlDeviceGetCurrentClocksThrottleReasons")
         return Reading(
             clock_mhz=float(self._of_card(0, "nvmlDeviceGetClockInfo", self._constant("NVML_CLOCK_SM"))),
             watts=self._milliwatts() / 1e3,
-            joules=self._of_card(0, "nvmlDeviceGetTotalEnergyConsumption") / 1e3,
+            joules=self._of_card(0, "nvmlDeviceGetTotalEnergyConsumption") / 1e3 if energy else 0.0,
             throttle=throttle_words(reasons),
         )
 
@@ -190,10 +194,11 @@ def state(value: int | None) -> str:
 
 
 def others_by_pid(gpu: Gpu, ours: set[int], alive: Callable[[int], bool] | None = None) -> dict[int, str]:
-    """Processes on the GPU that are neither `ours` nor started by ours, by pid.
+    """Processes on the GPU that are neither `ours` nor in a session that one of ours leads, by pid.
 
-    In a container, NVML may give the pids of the host. Such a pid does not exist here, so nobody can say whose it is:
-    as many of them are taken to be ours as there are of `ours` that NVML does not list, and the others are foreign.
+    `ours` are pids that use the GPU: none before the first worker starts. In a container, some drivers give pids of
+    the host. Such a pid does not exist here, so nobody can say whose it is: as many of them are taken to be ours as
+    there are of `ours` that NVML does not list, and only those above this number are others.
     """
     found = gpu.processes()
     foreign = {pid: name for pid, name in found.items() if pid not in ours and _session(pid) not in ours}

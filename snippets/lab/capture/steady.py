@@ -57,7 +57,7 @@ def _block(variant: Variant, gpu: Gpu) -> Timing:
         waiting.append(_enqueue(variant, rounds))
         if len(waiting) <= AHEAD:
             continue
-        reading = (time.perf_counter(), gpu.reading())
+        reading = (time.perf_counter(), gpu.reading(energy=True))
         chunk = waiting.popleft()
         chunk.end.synchronize()
         if elapsed_s > BLOCK_S / 2:

@@ -1,17 +1,22 @@
-"""One worker process: started, its events read, killed past its deadline."""
+"""One worker process: started, its events read, killed past its deadline.
+
+Workers are forked from a server that has imported torch and its compiler and has not touched CUDA: importing them takes
+10 s and a chapter needs a dozen processes (NVIDIA H200 machine). What needs a cold process gets a new interpreter.
+"""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import selectors
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import FileIO
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +27,8 @@ Group = tuple[Experiment, ...]
 Event = dict[str, Any]
 """`experiment` and `doing`, `experiment` and `failed`, or `finished` with the ids of a group."""
 Clock = Callable[[], float]
+WORKER = "snippets.lab.capture.worker"
+PRELOADED = ["torch.profiler", "torch._dynamo", "torch._inductor.compile_fx", WORKER]
 
 
 def run_worker(
@@ -37,31 +44,48 @@ def run_worker(
 
     Process `number` 0 profiles and probes; 1, 2 and 3 time.
     """
-    read_end, write_end = os.pipe()
-    command = [sys.executable, "-m", "snippets.lab.capture.worker", "--package", package, "--device", torch_device]
-    command += ["--process", str(number), "--folder", str(folder), "--events", str(write_end)]
-    command += [",".join(experiment.id for experiment in group) for group in batch]
-    with (folder / "log").open("wb") as log, os.fdopen(read_end, "rb", buffering=0) as pipe:
-        process = subprocess.Popen(
-            command,
-            cwd=PROJECT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(PROJECT), *_python_path()])},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            pass_fds=(write_end,),
-            start_new_session=True,
-        )
-        os.close(write_end)
+    context = _context(batch)
+    reader, writer = context.Pipe(duplex=False)
+    log = folder / "log"
+    log.write_bytes(b"")
+    ids = [",".join(experiment.id for experiment in group) for group in batch]
+    arguments = (writer, log, package, ids, torch_device, folder, number)
+    process: BaseProcess = context.Process(target=_work, args=arguments, daemon=False)  # type: ignore[attr-defined]
+    process.start()
+    writer.close()
+    with FileIO(os.dup(reader.fileno())) as pipe:
+        reader.close()
         try:
-            yield from _events(process, pipe, batch, folder / "log", clock)
+            yield from _events(process, pipe, batch, log, clock)
         finally:
             _end(process)
 
 
-def _events(
-    process: subprocess.Popen[bytes], pipe: FileIO, batch: list[Group], log: Path, clock: Clock
-) -> Iterator[Event]:
+def _context(batch: list[Group]) -> BaseContext:
+    paths = [str(PROJECT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))  # of the server, and of what a probe starts
+    if any(experiment.first_steps == 0 for group in batch for experiment in group):
+        return multiprocessing.get_context("spawn")
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # else asking for a GPU spoils CUDA for forked workers
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
+
+
+def _work(writer: Any, log: Path, package: str, ids: list[str], device: str, folder: Path, number: int) -> None:
+    """The worker's whole life: a session of its own, its output in the log, its events as lines in the pipe."""
+    os.setsid()
+    os.chdir(PROJECT)
+    for descriptor, path, flags in ((0, os.devnull, os.O_RDONLY), (1, log, os.O_WRONLY), (2, log, os.O_WRONLY)):
+        os.dup2(os.open(path, flags | os.O_APPEND), descriptor)
+    from snippets.lab.capture.worker import work
+
+    with os.fdopen(os.dup(writer.fileno()), "w", encoding="utf-8", buffering=1) as events:
+        writer.close()
+        work(ids, package, device, folder, number, events)
+
+
+def _events(process: BaseProcess, pipe: FileIO, batch: list[Group], log: Path, clock: Clock) -> Iterator[Event]:
     left = list(batch)
     current = left[0][0].id
     deadline = Deadline(left[0], clock)
@@ -81,11 +105,10 @@ def _events(
         yield event
         if "failed" in event:
             return
-    with suppress(subprocess.TimeoutExpired):  # a GPU's driver may hang when its process ends
-        process.wait(timeout=30)
+    process.join(timeout=30)  # a GPU's driver may hang when its process ends
     if left:
         last_line = _print_end(log)
-        yield {"experiment": current, "failed": f"{_death(process.returncode)}; last output: {last_line}"}
+        yield {"experiment": current, "failed": f"{_death(process.exitcode)}; last output: {last_line}"}
 
 
 class Deadline:
@@ -122,15 +145,13 @@ def _lines(pipe: FileIO, deadline: Deadline) -> Iterator[bytes | None]:
             yield from lines
 
 
-def _python_path() -> list[str]:
-    return [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: BaseProcess) -> None:
     """Kill a worker and everything it started, compilers included."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    if process.is_alive() and process.pid is not None:
+        with suppress(ProcessLookupError):  # it has not begun its session yet
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+    process.join()
 
 
 def _death(code: int | None) -> str:

@@ -170,7 +170,7 @@ def _interleaved(variant: Variant, gpu: Gpu) -> Sample:
     for _ in range(variant.replays):
         variant.rotating()
     end.record()
-    reading = gpu.reading()  # while the GPU replays
+    reading = gpu.reading(energy=False)  # while the GPU replays
     end.synchronize()
     return Sample(float(start.elapsed_time(end)) * 1e3 / (variant.replays * len(variant.input_sets)), reading)
 
@@ -181,7 +181,7 @@ def _cold(variant: Variant, flush: torch.Tensor, gpu: Gpu) -> Sample:
     start.record()
     variant.single()
     end.record()
-    reading = gpu.reading()
+    reading = gpu.reading(energy=False)
     end.synchronize()
     return Sample(float(start.elapsed_time(end)) * 1e3, reading)
 
@@ -197,7 +197,7 @@ def _from_python(variant: Variant, gpu: Gpu) -> Sample:
     torch.cuda.synchronize()
     done = time.perf_counter_ns()
     us, enqueue_us = ((until - begin) / 1e3 / FROM_PYTHON_STEPS for until in (done, enqueued))
-    return Sample(us, gpu.reading(), enqueue_us)
+    return Sample(us, gpu.reading(energy=False), enqueue_us)
 
 
 # --8<-- [end:samples]

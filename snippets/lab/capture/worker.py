@@ -8,7 +8,6 @@ for the others.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import os
@@ -38,6 +37,7 @@ from snippets.lab.recording.scrub import scrub
 
 Progress = Callable[[Experiment, str], None]
 Group = tuple[Experiment, ...]
+STEADY_FROM_US = 10.0
 TRIES = 3
 """How often a group is timed until the times of each step fit each other."""
 
@@ -85,11 +85,12 @@ class Process:
             return place
         throttle = {"before": before, "after": self.gpu.reading().throttle}
         return msgspec.structs.replace(
-            place, throttle=throttle, other_processes=others(self.gpu, {os.getpid(), os.getppid()})
+            place, throttle=throttle, other_processes=others(self.gpu, {os.getpid()})
         )
 
     def _profiled(self, group: Group) -> dict[str, tuple[list[Point], dict[str, Any]]]:
         """Probe, or build, profile and check each experiment."""
+        torch._dynamo.reset()  # a function compiled at eight shapes would silently fall back to eager
         measured: dict[str, tuple[list[Point], dict[str, Any]]] = {}
         for experiment in group:
             if experiment.probe is not None:
@@ -122,7 +123,7 @@ class Process:
         """Build, check and time all experiments of a group at each of their points."""
         measured: dict[str, tuple[list[Point], dict[str, Any]]] = {one.name: ([], {}) for one in group}
         for index in range(len(group[0].points)):
-            torch._dynamo.reset()  # a function compiled at eight shapes would silently fall back to eager
+            torch._dynamo.reset()  # as before profiling
             subjects = {one.name: self._built(one, index) for one in group}
             checked = {one.name: self._checked(one, subjects[one.name], index) for one in group}
             timings, ceilings = self._times(group, index, subjects) if self.device == "cuda" else ({}, ())
@@ -147,8 +148,11 @@ class Process:
         for attempt in range(1, TRIES + 1):
             timings, rates = time_interleaved(variants, ceilings, self.gpu)
             if not group[0].sweep:
-                steady = time_steady(variants, self.gpu, rotate=self.number - 1)
-                timings = {name: msgspec.structs.replace(each, steady=steady[name]) for name, each in timings.items()}
+                hungry = {name: each for name, each in variants.items() if _draws_power(timings[name])}
+                steady = time_steady(hungry, self.gpu, rotate=self.number - 1)
+                timings = {
+                    name: msgspec.structs.replace(each, steady=steady.get(name)) for name, each in timings.items()
+                }
             reasons = {name: reason for name, each in timings.items() for reason in contradictions(each)}
             if not reasons:
                 break
@@ -156,6 +160,14 @@ class Process:
             experiment = next(one for one in group if one.name == name)
             self.progress(experiment, f"disturbed, try {attempt} of {TRIES}: {reason}")
         return timings, timed_ceilings(works, rates)
+
+
+def _draws_power(timings: Timings) -> bool:
+    """Whether a step is long enough that its steady time is its own.
+
+    One of 4.11 us interleaved took 4.09 us steady at 128 W and full clock (NVIDIA H200).
+    """
+    return timings.interleaved.median_us >= STEADY_FROM_US
 
 
 def run_groups(groups: list[Group], device: str, folder: Path, events: TextIO, sources: Path, number: int = 0) -> None:
@@ -170,6 +182,7 @@ def run_groups(groups: list[Group], device: str, folder: Path, events: TextIO, s
     def fail(error: BaseException) -> NoReturn:
         lines = str(error).strip().splitlines() or [""]
         sys.__excepthook__(type(error), error, error.__traceback__)  # first: the supervisor prints it at the event
+        sys.stdout.flush()
         sys.stderr.flush()
         events.write(json.dumps({"experiment": current.id, "failed": f"{type(error).__name__}: {lines[0]}"}) + "\n")
         events.flush()
@@ -188,25 +201,7 @@ def run_groups(groups: list[Group], device: str, folder: Path, events: TextIO, s
         fail(error)
 
 
-def main() -> None:
-    """`python -m snippets.lab.capture.worker --folder F --events FD EXPERIMENT,... ...`."""
-    parser = argparse.ArgumentParser(
-        prog="python -m snippets.lab.capture.worker",
-        description="Measure groups of experiments; snippets.lab.capture.supervisor starts this process.",
-    )
-    parser.add_argument("groups", nargs="+", metavar="EXPERIMENT,...", help="experiments of one group, by id")
-    parser.add_argument("--package", default="snippets", help="where the chapters are (default snippets)")
-    parser.add_argument("--device", default="cuda", help="torch device, cuda or cpu (default cuda)")
-    parser.add_argument("--process", type=int, default=0, help="0 profiles and probes; 1, 2, 3 time (default 0)")
-    parser.add_argument("--folder", type=Path, required=True, help="where parts of recordings are left")
-    parser.add_argument("--events", type=int, required=True, help="descriptor of the pipe for events")
-    arguments = parser.parse_args()
-    names = [group.split(",") for group in arguments.groups]
-    groups = [tuple(find(name, arguments.package)[0] for name in group) for group in names]
-    with os.fdopen(arguments.events, "w", encoding="utf-8", buffering=1) as events:
-        sources = package_folder(arguments.package)
-        run_groups(groups, arguments.device, arguments.folder, events, sources, arguments.process)
-
-
-if __name__ == "__main__":
-    main()
+def work(ids: list[str], package: str, device: str, folder: Path, number: int, events: TextIO) -> None:
+    """Measure groups, each given as its experiments' ids joined by commas."""
+    groups = [tuple(find(name, package)[0] for name in group.split(",")) for group in ids]
+    run_groups(groups, device, folder, events, package_folder(package), number)

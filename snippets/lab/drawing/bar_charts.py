@@ -1,4 +1,4 @@
-"""Charts made of bars: kernels stacked, bytes, CPU beside GPU, timings with their quartiles.
+"""Charts made of bars: kernels stacked, bytes, CPU beside GPU, timings with their spread.
 
 Each is a page piece, `piece(device, subject, caption)`. An experiment is `chapter/experiment`, or a point of one:
 `mlp/sweep_eager[batch=1,seq=1]`. Data that cannot be drawn is a `ValueError`.
@@ -7,9 +7,11 @@ Each is a page piece, `piece(device, subject, caption)`. An experiment is `chapt
 from __future__ import annotations
 
 import math
+import operator
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from itertools import chain
 from string import ascii_uppercase
 
@@ -23,7 +25,7 @@ from snippets.lab.drawing.bars import (
     pairs_height,
     stacks_height,
 )
-from snippets.lab.drawing.numbers import chart_id, framed, numbers_caption, require_positive, timing_cells
+from snippets.lab.drawing.numbers import chart_id, framed, numbers_caption, require_positive, spread_name, timing_cells
 from snippets.lab.drawing.svg import draw
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import format_value
@@ -31,7 +33,7 @@ from snippets.lab.html import Cell, Html, table
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Trace
 from snippets.lab.trace.kernel_names import decode_kernel_name
-from snippets.lab.trace.queries import durations_us, middle_step, require_kernels
+from snippets.lab.trace.queries import durations_us, middle_step, require_kernels, step_overlaps_us
 
 MAX_KEYS = 12
 """Number of names with a letter of their own; a chart joins the smallest of the rest."""
@@ -50,20 +52,31 @@ LIKE = {
 def kernel_bars(device: Device, variants: Mapping[str, str], caption: str) -> Html:
     """GPU time of one step by kernel, a bar for each variant: heading -> experiment with a trace.
 
-    Kernels, copies and fills of the middle step; their times are means over all steps when these agree. Kernels of a
-    kind look alike. Raises `TraceError` for a trace without kernels.
+    Kernels, copies and fills of the middle step; their times are means over all steps when these agree. Time in which a
+    kernel overlaps the one before counts once, so that a bar is as long as the GPU was busy. Kernels of a kind look
+    alike. Raises `TraceError` for a trace without kernels.
     """
-    times = {heading: _mean_times(device[experiment].trace) for heading, experiment in variants.items()}
+    traces = {heading: device[experiment].trace for heading, experiment in variants.items()}
+    times = {heading: _mean_times(trace) for heading, trace in traces.items()}
     names = _short_names(name for name, _ in chain.from_iterable(times.values()))
     groups = {heading: [(names[name], us) for name, us in pairs] for heading, pairs in times.items()}
     kinds = {short: _kind(name) for name, short in names.items()}
-    return stacked_bars(device, groups, caption, axis="GPU time of one step", kinds=kinds)
+    chart = stacked_bars(device, groups, caption, axis="GPU time of one step", kinds=kinds)
+    return Html(chart + _overlap_note(traces))
+
+
+def _overlap_note(traces: Mapping[str, Trace]) -> str:
+    overlaps = {heading: math.fsum(map(statistics.fmean, step_overlaps_us(trace))) for heading, trace in traces.items()}
+    listed = ", ".join(f"{heading} {format_value(us, 'us')}" for heading, us in overlaps.items() if us)
+    text = f"Time in which a kernel overlaps the kernel before counts once, with the kernel before: {listed}."
+    return f'<p class="lab-note">{escape(text)}</p>' if listed else ""
 
 
 def _mean_times(trace: Trace) -> list[tuple[str, float]]:
     require_kernels(trace)
     names = (activity.name for activity in middle_step(trace).activities)
-    return list(zip(names, map(statistics.fmean, durations_us(trace)), strict=True))
+    times, overlaps = (map(statistics.fmean, each) for each in (durations_us(trace), step_overlaps_us(trace)))
+    return list(zip(names, map(operator.sub, times, overlaps), strict=True))
 
 
 def _short_names(names: Iterable[str]) -> dict[str, str]:
@@ -148,15 +161,15 @@ def cpu_gpu_bars(device: Device, variants: Mapping[str, str], caption: str) -> H
     """For each variant how long the GPU takes to run a step, and how long the CPU takes to enqueue it."""
     timings = {heading: device[experiment].timings for heading, experiment in variants.items()}
     groups = {heading: {"GPU": each.interleaved, "CPU": each.enqueue} for heading, each in timings.items()}
-    return timing_bars(device, groups, caption)
+    return timing_bars(device, groups, caption, axis="time of one step; GPU: interleaved")
 
 
 def timing_bars(
     device: Device, groups: Mapping[str, Mapping[str, Timing]], caption: str, *, axis: str = "time of one step"
 ) -> Html:
-    """Under each heading a bar for each timing, with its quartiles."""
+    """Under each heading a bar for each timing, with its spread."""
     timings = {f"{heading}, {name}": timing for heading, pair in groups.items() for name, timing in pair.items()}
-    require_positive(caption, {name: timing.q1_us for name, timing in timings.items()})
+    require_positive(caption, {name: timing.spread_us[0] for name, timing in timings.items()})
     drawing = draw(
         pairs_height(len(groups), len(timings)),
         lambda figure: draw_pairs(figure, groups, axis),
@@ -166,5 +179,5 @@ def timing_bars(
         data=(groups, axis),
     )
     rows = [[heading, name, *timing_cells(each)] for heading, pair in groups.items() for name, each in pair.items()]
-    head = ["variant", "timing", "median", "quartiles"]
+    head = ["variant", "timing", "median", spread_name(timings.values())]
     return framed(caption, drawing, table(numbers_caption(caption), head, rows, text_columns=2))

@@ -44,8 +44,8 @@ LINE = TEXT + 6
 BAR, THIN, GAP = 26, 22, 14
 AXIS = 44
 """Height of an axis's tick labels and title."""
-BEHIND = 110
-"""Width of the text to the right of a bar."""
+BEHIND, NAME = 110, 11
+"""Least width of the text to the right of a bar; letters of a timing's name in it."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,11 @@ def pairs_height(groups: int, bars: int) -> float:
 
 
 def draw_pairs(figure: Figure, groups: Mapping[str, Mapping[str, Timing]], axis: str) -> None:
-    """Draw a bar for each timing under its heading, from zero, with its quartiles, and its name to the right."""
+    """Draw a bar for each timing under its heading, from zero, with its spread, and its name to the right."""
     timings = [timing for pair in groups.values() for timing in pair.values()]
     names = list(dict.fromkeys(name for pair in groups.values() for name in pair))
-    scale = (ACROSS - BEHIND) / max(map(_reach, timings))
+    behind = max(BEHIND, (max(len(label(name, NAME)) for name in names) + 8) * LETTER + 7)
+    scale = (ACROSS - behind) / max(map(_reach, timings))
     axes = _axes(figure, pairs_height(len(groups), len(timings)) - AXIS)
     top = 0.0
     for heading, pair in groups.items():
@@ -158,8 +159,9 @@ def draw_pairs(figure: Figure, groups: Mapping[str, Mapping[str, Timing]], axis:
         top += LINE
         for name, timing in pair.items():
             _box(axes, 0, top, timing.median_us * scale, THIN, names.index(name))
-            _quartiles(axes, (timing.q1_us * scale, timing.q3_us * scale), top + THIN / 2)
-            text = f"{label(name, 10)} {format_value(timing.median_us, 'us')}"
+            low, high = timing.spread_us
+            _spread(axes, (low * scale, high * scale), top + THIN / 2)
+            text = f"{label(name, NAME)} {format_value(timing.median_us, 'us')}"
             axes.text(_reach(timing) * scale + 7, top + THIN / 2, text, va="center")
             top += THIN + 4
         top += GAP
@@ -167,11 +169,11 @@ def draw_pairs(figure: Figure, groups: Mapping[str, Mapping[str, Timing]], axis:
 
 
 def _reach(timing: Timing) -> float:
-    return max(timing.median_us, timing.q3_us)
+    return max(timing.median_us, timing.spread_us[1])
 
 
-def _quartiles(axes: Axes, ends: tuple[float, float], middle: float) -> None:
-    """Draw a line from quartile to quartile with caps at both ends and a rim for contrast with the bar."""
+def _spread(axes: Axes, ends: tuple[float, float], middle: float) -> None:
+    """Draw a line from end to end with caps at both ends and a rim for contrast with the bar."""
     for color, thick in ((PAPER, 4.5), (INK, 1.5)):
         axes.hlines(middle, *ends, color=color, linewidth=thick)
         axes.vlines(ends, middle - 5, middle + 5, color=color, linewidth=thick)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from snippets.lab.drawing.numbers import overlap_text
 from snippets.lab.finding.figure import format_value
 from snippets.lab.trace.events import GpuActivity
 from snippets.lab.trace.kernel_names import decode_kernel_name
@@ -119,10 +120,13 @@ class Canvas:
         ]
         title = escape("\n".join(lines), quote=False)
         text = fitted((full, short), piece.duration_us / self.span_us * _REFERENCE_PX)
+        percent = 100 * piece.overlap_us / piece.duration_us if piece.overlap_us else 0
+        overlap = f'<rect class="overlap" width="{percent:.1f}%" height="100%"/>' if percent else ""
         return (
             f'<svg class="slice {piece.kind}"{pair}{narrow} x="{self.x(piece.start_us)}" y="{y}" '
             f'width="{self.width(piece.duration_us)}" height="{height}"><title>{title}</title>'
-            f'<rect width="100%" height="100%"{fill}/><text x="3" y="{height // 2 + 4}">{escape(text)}</text></svg>'
+            f'<rect width="100%" height="100%"{fill}/>{overlap}'
+            f'<text x="3" y="{height // 2 + 4}">{escape(text)}</text></svg>'
         )
 
     def _arrow(self, call: Slice, bottom: int, work: Slice, top: int, pair: str) -> str:
@@ -171,5 +175,6 @@ def exact_time(time_us: float) -> str:
 
 
 def duration_text(piece: Slice) -> str:
-    """The duration of a slice as text."""
-    return format_value(piece.duration_us, "us")
+    """The duration of a slice as text, with the part that overlaps."""
+    lasts = format_value(piece.duration_us, "us")
+    return f"{lasts}, {overlap_text(piece.overlap_us)}" if piece.overlap_us else lasts

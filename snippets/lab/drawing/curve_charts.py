@@ -19,11 +19,21 @@ from snippets.lab.drawing.curves import (
     regimes_height,
     roofline_height,
 )
-from snippets.lab.drawing.numbers import chart_id, figure_cell, framed, numbers_caption, require_positive, timing_cells
+from snippets.lab.drawing.numbers import (
+    chart_id,
+    figure_cell,
+    framed,
+    numbers_caption,
+    percent_text,
+    require_positive,
+    spread_name,
+    timing_cells,
+)
 from snippets.lab.drawing.svg import draw
 from snippets.lab.experiment import Parameters
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.finding.measure import LEAST_US
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.recording.schema import Ceiling
 
@@ -45,15 +55,15 @@ def roofline_of(
     `ValueError` if either is missing, and for a point without work or time.
     """
     for name, point in points.items():
-        work = {"FLOP": point.flops, "bytes": point.bytes, "time": point.timing.q1_us}
+        work = {"FLOP": point.flops, "bytes": point.bytes, "time": point.timing.spread_us[0]}
         require_positive(caption, {f"{name}, {quantity}": amount for quantity, amount in work.items()})
     roof = _roof(caption, ceilings)
     rows: list[Sequence[Cell]] = []
     for name, point in points.items():
-        rate, share = format_value(point.rate, "flop/s"), format_value(100 * point.rate / roof(point.intensity), "%")
+        rate, share = format_value(point.rate, "flop/s"), _share(point, roof)
         rows.append([name, format_value(point.intensity), rate, share, *timing_cells(point.timing)])
     sentences = [
-        f"{name}: {rate} at {intensity} FLOP per byte, {share} of the roof."
+        f"{name}: {rate} at {intensity} FLOP per byte{f', {share} of the roof' if share else ''}."
         for name, intensity, rate, share, *_ in rows
     ]
     drawing = draw(
@@ -64,9 +74,32 @@ def roofline_of(
         description=" ".join([*sentences, f"The roof is {roof}."]),
         data=(points, roof),
     )
-    head = ["step", "FLOP per byte", "rate", "of the roof", "time", "quartiles"]
+    head = [
+        "step",
+        "FLOP per byte",
+        "rate",
+        "of the roof",
+        "time",
+        spread_name(point.timing for point in points.values()),
+    ]
     numbers = table(numbers_caption(caption), head, rows)
-    return framed(caption, drawing, Html(f"{numbers}<p>The roof is {escape(str(roof))}.</p>"))
+    missing = _NO_SHARE if any(row[3] is None for row in rows) else ""
+    return framed(caption, drawing, Html(f"{numbers}<p>The roof is {escape(str(roof))}.{missing}</p>"))
+
+
+_NO_SHARE = (
+    f" A step below {LEAST_US:g} µs has no percentage, because a ceiling's interval contains the gap between "
+    "two kernels; nor has a step above the roof: its clock may have been higher, or the L2 cache may have served bytes."
+)
+
+
+def _share(point: RooflinePoint, roof: Roof) -> str | None:
+    """Percent of the roof, with both ends of the spread; None for a short time, and above the roof."""
+    limit = roof(point.intensity)
+    percent, low, high = (100 * rate / limit for rate in (point.rate, *point.spread))
+    if point.timing.median_us < LEAST_US or percent > 100:
+        return None
+    return percent_text(low, high)
 
 
 def _roof(caption: str, ceilings: Iterable[Ceiling]) -> Roof:

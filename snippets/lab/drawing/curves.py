@@ -27,6 +27,7 @@ from snippets.lab.drawing.svg import (
     rows,
 )
 from snippets.lab.finding.figure import UNITS, format_value
+from snippets.lab.recording.ceilings import with_layout
 from snippets.lab.recording.schema import Timing
 
 if TYPE_CHECKING:
@@ -85,9 +86,10 @@ class RooflinePoint:
         return self.flops / self.timing.median_us * 1e6
 
     @property
-    def quartiles(self) -> tuple[float, float]:
-        """FLOP/s at the slower and the faster quartile."""
-        return self.flops / self.timing.q3_us * 1e6, self.flops / self.timing.q1_us * 1e6
+    def spread(self) -> tuple[float, float]:
+        """FLOP/s at the slower and the faster end of the timing's spread."""
+        fast, slow = self.timing.spread_us
+        return self.flops / slow * 1e6, self.flops / fast * 1e6
 
 
 @dataclass(frozen=True)
@@ -110,9 +112,8 @@ class Roof:
 
     def __str__(self) -> str:
         memory, compute = format_value(self.bytes_per_s, "bytes/s"), format_value(self.flops_per_s, "flop/s")
-        return (
-            f"{memory} ({self.memory}) up to {format_value(self.ridge)} FLOP per byte, then {compute} ({self.compute})"
-        )
+        turn = f"up to {format_value(self.ridge)} FLOP per byte"
+        return f"{memory} ({self.memory}) {turn}, then {compute} ({with_layout(self.compute)})"
 
 
 LEFT, ASIDE = 44, 22
@@ -127,7 +128,7 @@ def roofline_height(points: int) -> float:
 def draw_roofline(figure: Figure, points: Mapping[str, RooflinePoint], roof: Roof) -> None:
     """Draw FLOP/s over FLOP per byte: a roof that rises with the memory rate up to the compute rate, and the steps."""
     width, height = WIDTH - LEFT - EDGE, roofline_height(len(points)) - LINE - AXIS
-    rates = [rate for point in points.values() for rate in point.quartiles]
+    rates = [rate for point in points.values() for rate in point.spread]
     low = min(roof.ridge / 8, *(point.intensity for point in points.values())) / 2
     x = Scale(low, max(roof.ridge * 8, *(2 * point.intensity for point in points.values())), 0, width)
     y = Scale(min(*rates, roof(x.low)) / 2, max(*rates, roof.flops_per_s) * 4, height, 0)
@@ -156,7 +157,7 @@ def _named(name: str, point: RooflinePoint) -> str:
 
 
 def _points(axes: Axes, points: Mapping[str, RooflinePoint], x: Scale, y: Scale, under: float) -> None:
-    """Draw each step as a marker with its quartiles; name and rate have their own line below `under`, beside it."""
+    """Draw each step as a marker with its spread; name and rate have their own line below `under`, beside it."""
     ordered = sorted(enumerate(points.items()), key=lambda item: -item[1][1].rate)
     lines = _lines_apart([y(point.rate) for _, (_, point) in ordered], under + NAME, y.start)
     for (index, (name, point)), line in zip(ordered, lines, strict=True):
@@ -168,7 +169,7 @@ def _points(axes: Axes, points: Mapping[str, RooflinePoint], x: Scale, y: Scale,
             aside = across - ASIDE
         end = (aside + 4, line) if is_before else (aside - 4, line) if aside > across else (across, line - TEXT)
         axes.plot([across, end[0]], [down, end[1]], color=color, linewidth=1)
-        axes.plot([across, across], [y(rate) for rate in point.quartiles], color=color, linewidth=2)
+        axes.plot([across, across], [y(rate) for rate in point.spread], color=color, linewidth=2)
         axes.plot([across], [down], MARKERS[index % len(MARKERS)], color=color, markeredgecolor=PAPER, markersize=9)
         mark = axes.text(aside, line + TEXT / 3, text, ha="right" if is_before else "left")
         if is_before:  # the text may cover the roof
@@ -229,16 +230,11 @@ def regimes_height(panels: int) -> float:
 
 
 def draw_regimes(figure: Figure, sweeps: Mapping[str, Sweep], axis: str) -> None:
-    """Draw a panel for each sweep on the same scales: time over size, with bands from quartile to quartile."""
+    """Draw a panel for each sweep on the same scales: time over size, with a band as wide as the spread."""
     width = WIDTH - SIDE - 20
     sizes = sorted({size for sweep in sweeps.values() for size in sweep.sizes})
-    bounds = [
-        us
-        for sweep in sweeps.values()
-        for name, _ in LINES
-        for timing in getattr(sweep, name)
-        for us in (timing.q1_us, timing.q3_us)
-    ]
+    timings = [timing for sweep in sweeps.values() for name, _ in LINES for timing in getattr(sweep, name)]
+    bounds = [us for timing in timings for us in timing.spread_us]
     x = Scale(sizes[0], sizes[-1], 8, width - 8)
     y = Scale(min(bounds) / 1.4, max(bounds) * 1.4, PANEL, 0)
     _key(canvas(figure, 0, 2 * LINE))
@@ -271,7 +267,8 @@ def _lines(axes: Axes, sweep: Sweep, x: Scale, y: Scale) -> None:
     across = [x(size) for size in sweep.sizes]
     for index, (name, _) in reversed(list(enumerate(LINES))):
         timings: Sequence[Timing] = getattr(sweep, name)
-        around = [*(y(timing.q1_us) for timing in timings), *(y(timing.q3_us) for timing in reversed(timings))]
+        low, high = zip(*(timing.spread_us for timing in timings), strict=True)
+        around = [*map(y, low), *map(y, reversed(high))]
         axes.fill([*across, *reversed(across)], around, color=SERIES[index], alpha=0.3, linewidth=0)
         axes.plot(across, [y(timing.median_us) for timing in timings], **_mark(index))
 

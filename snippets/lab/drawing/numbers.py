@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 
 from snippets.lab.finding.device import Device
@@ -22,9 +22,29 @@ def figure_cell(figure: Figure) -> Html:
 
 
 def timing_cells(timing: Timing) -> tuple[str, str]:
-    """The median and the quartiles of a timing, as two cells."""
+    """The median and the spread of a timing, as two cells."""
     figure = Figure.from_timing(timing)
     return figure.text, figure.spread_text
+
+
+def spread_name(timings: Iterable[Timing]) -> str:
+    """What the spreads of timings are: `lowest and highest of 3 processes`, or `quartiles, one process`."""
+    processes = {max(1, len(timing.rounds)) for timing in timings}
+    several = " or ".join(map(str, sorted(processes - {1})))
+    names = [f"lowest and highest of {several} processes"] if several else []
+    return "; ".join([*names, "quartiles, one process"] if processes <= {1} or 1 in processes else names)
+
+
+def percent_text(low: float, high: float) -> str:
+    """Both ends of a percentage: `88 to 92 %`; once if they look the same."""
+    decimals = 0 if high >= 10 else 1
+    ends = dict.fromkeys((f"{low:.{decimals}f}", f"{high:.{decimals}f}"))
+    return f"{' to '.join(ends)} %"
+
+
+def overlap_text(us: float) -> str:
+    """The part of a kernel's duration that overlaps: `of it 7.05 µs overlapping the kernel before`."""
+    return f"of it {format_value(us, 'us')} overlapping the kernel before"
 
 
 def chart_id(kind: str, device: Device, caption: str) -> str:

@@ -37,6 +37,12 @@ _HINT = (
 )
 
 
+_OVERLAP_LEGEND = (
+    '<li class="overlap"><svg width="22" height="12" aria-hidden="true"><rect x="1" y="1" width="20" height="10"/>'
+    "</svg>the kernel before still runs: this one may only wait</li>"
+)
+
+
 def timeline(device: Device, variants: Mapping[str, str], caption: str, *, site_root: str = "..") -> Html:
     """The middle steps of recordings on one time scale, with buttons that open or download the whole traces.
 
@@ -92,6 +98,7 @@ def draw_steps(steps: Mapping[str, tuple[Step, str]], caption: str, *, ident: st
     parts = [caption, *(f"{heading}: {'; '.join(phrases)}" for heading, phrases in descriptions.items())]
     kinds = {each.kind for each in slices}
     legend = "".join(_legend(kind, ident) for kind in SLICE_KINDS if kind in kinds)
+    legend += _OVERLAP_LEGEND if any(each.overlap_us for each in slices) else ""
     tables = "".join(_tables(caption, heading, step_lanes) for heading, step_lanes in lanes_of.items())
     return Html(
         f'<figure class="lab-timeline" data-search-exclude><figcaption>{escape(caption)}</figcaption>{_TOOLS}'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from snippets.lab.experiment import UnknownName, nearest
@@ -9,7 +10,7 @@ from snippets.lab.finding.device import KINDS, Run
 from snippets.lab.finding.figure import Figure
 from snippets.lab.recording.schema import NotTimed
 from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import annotation_us, busy_us, count_launches, kernel_time_us
+from snippets.lab.trace.queries import annotation_us, busy_us, count_launches, extent_us, kernel_time_us, overlaps_us
 
 COUNTS: Mapping[str, Callable[[Step], int]] = {
     "kernels_per_step": lambda step: len(step.kernels),
@@ -25,8 +26,13 @@ COUNTS: Mapping[str, Callable[[Step], int]] = {
 TIMES_US: Mapping[str, Callable[[Step], float]] = {
     "kernel_time_us": lambda step: kernel_time_us(step.activities),
     "busy_us": lambda step: busy_us(step.activities),
+    "extent_us": lambda step: extent_us(step.activities),
+    "overlap_us": lambda step: math.fsum(overlaps_us(step)),
 }
-"""Times per step, in microseconds; `cpu_us` is that of the annotation with the run's label."""
+"""Times per step, in microseconds; `cpu_us` is that of the annotation with the run's label.
+
+`kernel_time_us` is a sum, in which overlapping kernels count twice. `busy_us` and `extent_us` count each moment once.
+"""
 
 
 def _rate(run: Run, work: int, unit: str) -> Figure:

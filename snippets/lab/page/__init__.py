@@ -1,10 +1,13 @@
 """The functions that pages call: pieces `piece(device, subject, caption, *, options)`, which `show` frames in a fence.
 
 frame.py        show, provenance, verdicts
+machine.py      CPU, settings of the GPU, throttling, other programs, what was disturbed
 tables.py       kernels of a step, the profiler's table, variants, sweeps, the dispatch tree
+race.py         a race of variants: interleaved, steady and from Python side by side
 rates.py        FLOP/s and bytes/s in a cell, as percentages of the ceilings
 diff.py         the differences between two steps
 guesses.py      questions with a measured answer
+disturbed.py    what was disturbed while it was timed: a line below pieces, a banner, a mark on figures
 sample.py       the banner above made-up numbers in a preview
 signatures.py   a table of the functions that a page can call
 inline.py       `#!fig` and `#!src` in a sentence
@@ -29,6 +32,7 @@ from snippets.lab.page.guesses import guess_choice, guess_number, guess_order
 from snippets.lab.page.kernel_name import kernel_name_html, with_kernel_names
 from snippets.lab.page.ledger import claims_table, ledger_table, status_counts
 from snippets.lab.page.nav import chapter_list
+from snippets.lab.page.race import race_bars, race_table
 from snippets.lab.page.signatures import finding_functions, page_functions
 from snippets.lab.page.tables import (
     Columns,
@@ -63,6 +67,8 @@ __all__ = [
     "page_functions",
     "profiler_table",
     "provenance",
+    "race_bars",
+    "race_table",
     "regimes",
     "roofline",
     "roofline_of",

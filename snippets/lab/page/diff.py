@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from snippets.lab.drawing.numbers import figure_cell
+from snippets.lab.drawing.numbers import figure_cell, overlap_text
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure, format_value, per_step
 from snippets.lab.html import Cell, Html, table
@@ -19,9 +19,11 @@ from snippets.lab.trace.queries import (
     busy_us,
     count_launches,
     durations_us,
+    extent_us,
     kernel_time_us,
     middle_step,
     require_kernels,
+    step_overlaps_us,
 )
 from snippets.lab.trace.work import KnownWork, step_work
 
@@ -75,19 +77,39 @@ def diff_of(
     return Html(f'<div class="lab-diff">{listed}{totals}</div>')
 
 
-def _times(trace: Trace) -> dict[GpuActivity, Figure]:
-    """Duration of each activity: the mean over the steps if they agree, with the shortest and longest as spread."""
-    durations = zip(middle_step(trace).activities, durations_us(trace), strict=True)
-    return {activity: Figure(statistics.fmean(us), "us", (min(us), max(us))) for activity, us in durations}
+@dataclass(frozen=True)
+class _Times:
+    """Mean times of each activity over the steps if they agree, with the shortest and longest as spread."""
+
+    duration: Mapping[GpuActivity, Figure]
+    overlap: Mapping[GpuActivity, Figure]
 
 
-def _row(change: Change, old: Mapping[GpuActivity, Figure], new: Mapping[GpuActivity, Figure]) -> list[Cell]:
-    before, after = _sum(old[activity] for activity in change.before), _sum(new[activity] for activity in change.after)
+def _times(trace: Trace) -> _Times:
+    activities = middle_step(trace).activities
+    return _Times(*(_means(activities, us) for us in (durations_us(trace), step_overlaps_us(trace))))
+
+
+def _means(activities: Sequence[GpuActivity], times_us: Sequence[Sequence[float]]) -> dict[GpuActivity, Figure]:
+    pairs = zip(activities, times_us, strict=True)
+    return {activity: Figure(statistics.fmean(us), "us", (min(us), max(us))) for activity, us in pairs}
+
+
+def _lasting(times: _Times, activities: Sequence[GpuActivity]) -> Cell:
+    if not activities:
+        return None
+    lasts, overlap = (_sum(each[activity] for activity in activities) for each in (times.duration, times.overlap))
+    return Html(f"{lasts.text}<small>{overlap_text(overlap.number)}</small>") if overlap.number else lasts.text
+
+
+def _row(change: Change, old: _Times, new: _Times) -> list[Cell]:
+    before = _sum(old.duration[activity] for activity in change.before)
+    after = _sum(new.duration[activity] for activity in change.after)
     names = [kernel_name_html(activity.name) for activity in change.before or change.after]
     if change.kind == "replaced":
         names += [Html(f'<span class="after">→ {kernel_name_html(activity.name)}</span>') for activity in change.after]
     badge = Html(f'<span class="change {change.kind}">{SIGNS[change.kind]} {change.kind}</span>')
-    times = (before.text if change.before else None, after.text if change.after else None)
+    times = [_lasting(old, change.before), _lasting(new, change.after)]
     return [badge, Html("<br>".join(names)), *times, _difference(before, after)]
 
 
@@ -103,8 +125,9 @@ def _totals(trace: Trace, label: str, known: StepWork) -> dict[str, Figure | Non
 
     steps = trace.steps
     return {
-        "kernel time": per_step(steps, lambda step: kernel_time_us(step.activities), "us"),
         "GPU busy": per_step(steps, lambda step: busy_us(step.activities), "us"),
+        "GPU, first start to last end": per_step(steps, lambda step: extent_us(step.activities), "us"),
+        "sum of kernel times": per_step(steps, lambda step: kernel_time_us(step.activities), "us"),
         "GPU activities": per_step(steps, lambda step: len(step.activities)),
         "CUDA calls that launch them": per_step(steps, count_launches),
         "CUDA calls in all": per_step(steps, lambda step: len(step.calls)),

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import Concatenate, ParamSpec
 
 from snippets.lab.experiment import experiments
 from snippets.lab.finding.accepted import status_of_text
 from snippets.lab.finding.book import Verdict, find_claim, is_mismatch, judge
-from snippets.lab.finding.device import Device, all_devices
+from snippets.lab.finding.device import Device, Reads, all_devices
 from snippets.lab.finding.spread import MISMATCHES
 from snippets.lab.html import Html, code
+from snippets.lab.page.disturbed import disturbed_banner, disturbed_line
 from snippets.lab.page.kernel_name import with_kernel_names
+from snippets.lab.page.machine import machine_fold
 from snippets.lab.page.sample import chapter_of, shown_devices, with_banner
 from snippets.lab.recording.device import (
     DEFAULT_DEVICE,
@@ -25,7 +28,7 @@ from snippets.lab.recording.device import (
 )
 from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.loading import load_recording
-from snippets.lab.recording.schema import NotRecorded, NotTimed
+from snippets.lab.recording.schema import NotRecorded, NotTimed, Recording
 
 SIGNS = {"holds": "✓", "differs": "≠", "inconclusive": "?", "not measured": "–"}
 Options = ParamSpec("Options")
@@ -57,8 +60,10 @@ def show(
 def _panel(
     device: Device, piece: Callable[Concatenate[Device, Options], str], *args: Options.args, **options: Options.kwargs
 ) -> str:
+    reads = Reads()
     try:
-        return piece(device, *args, **options)
+        panel = piece(replace(device, reads=reads), *args, **options)
+        return panel + disturbed_line(device, reads)
     except NotRecorded as error:
         return warning("Not recorded yet", escape(str(error)))
     except NotTimed as error:
@@ -91,7 +96,10 @@ def warning(title: str, text: str) -> Html:
 
 
 def provenance(device: Device, chapter: str) -> Html:
-    """One line: device, versions, date, commit, and live, replayed or stale; banners for what is stale or missing."""
+    """One line: device, versions, date, commit, and live, replayed or stale. Below it the circumstances, folded.
+
+    Banners name what is stale, disturbed or missing.
+    """
     names = device.recorded_names(chapter)
     missing = _missing(device, [experiment.id for experiment in experiments(chapter) if experiment.name not in names])
     if not names:
@@ -112,14 +120,21 @@ def provenance(device: Device, chapter: str) -> Html:
         f'<span class="mode mode-{mode}">{mode}</span>',
     ]
     line = f'<p class="provenance">{" · ".join(parts)}</p>'
-    if not stale:
-        return Html(line + missing)
-    banner = warning(
-        "Recorded for an older version of this code",
-        f"{len(stale)} of {len(recordings)} recordings were made before the code on this page changed. "
-        f"On a machine with this GPU run <code>make record CHAPTER={chapter}</code>.",
-    )
-    return Html(line + banner + missing)
+    return Html(line + machine_fold(recordings) + _banners(chapter, recordings, len(stale)) + missing)
+
+
+def _banners(chapter: str, recordings: Sequence[Recording], stale: int) -> str:
+    """Warnings that recordings are older than the code, or disturbed; empty if none is."""
+    banners = ""
+    if stale:
+        banners += warning(
+            "Recorded for an older version of this code",
+            f"{stale} of {len(recordings)} recordings were made before the code on this page changed. "
+            f"On a machine with this GPU run <code>make record CHAPTER={chapter}</code>.",
+        )
+    if disturbed := disturbed_banner(recordings):
+        banners += warning("Disturbed while it was recorded", disturbed)
+    return banners
 
 
 def _missing(device: Device, ids: Sequence[str]) -> Html:

@@ -1,66 +1,118 @@
-"""The rates of an activity, as percentages of the ceilings measured in the recording's session."""
+"""The rates of a step's activities, as percentages of the ceilings measured in the recording's session."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from html import escape
 
+from snippets.lab.drawing.numbers import percent_text
+from snippets.lab.finding.device import Run
 from snippets.lab.finding.figure import format_value
+from snippets.lab.finding.measure import LEAST_US
 from snippets.lab.html import Html
-from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL, CeilingRates, matmul_name
+from snippets.lab.recording.ceilings import (
+    COPY,
+    LARGE_MATMUL,
+    LINEAR,
+    layout_of,
+    matmul_name,
+    with_layout,
+)
+from snippets.lab.recording.schema import Ceiling
 from snippets.lab.trace.work import ActivityWork
 
+TOO_SHORT, IN_L2, ABOVE = "too short", "in L2", "above the ceiling"
+WHY = {
+    TOO_SHORT: f"no percentage below {LEAST_US:g} µs, because a ceiling's interval contains the gap between two "
+    "kernels",
+    IN_L2: "the bytes fit into the L2 cache, so the memory's rate does not limit the kernel",
+    ABOVE: "a short trace runs at a higher clock than the sustained turns of a ceiling",
+}
+"""Note in a cell without a percentage -> its reason."""
 
-def matmul_ceiling(work: ActivityWork, ceilings: CeilingRates) -> str | None:
-    """The ceiling for a matmul: the bare matmul with the same M x K x N if it was timed, else the large matmul.
 
-    A session times each shape in one layout, that of its steps.
+@dataclass
+class Rates:
+    """FLOP/s and bytes/s of a run's activities in cells; notes which ceilings and reasons they name."""
+
+    run: Run
+    used: dict[str, Ceiling] = field(default_factory=dict)
+    reasons: dict[str, None] = field(default_factory=dict)
+
+    def flops(self, work: ActivityWork | None, times_us: Sequence[float]) -> Html | None:
+        """FLOP/s, and the percentage of a matmul's rate; None if the work is not a matmul or took no time."""
+        if work is None or not work.flops or min(times_us) <= 0:
+            return None
+        name = matmul_ceiling(work, self.run.ceilings)
+        size = "large" if name == LARGE_MATMUL else "bare"
+        return self._cell(work.flops, "flop/s", times_us, name, f"{size} {layout_of(name)}" if name else "", "")
+
+    def bytes(self, work: ActivityWork | None, times_us: Sequence[float]) -> Html | None:
+        """Bytes/s, and the percentage of a copy's rate; None if the bytes are unknown or took no time."""
+        if work is None or min(times_us) <= 0:
+            return None
+        name = COPY if COPY in self.run.ceilings else None
+        reason = IN_L2 if work.bytes <= self.run.environment.l2_bytes else ""
+        return self._cell(work.bytes, "bytes/s", times_us, name, "copy", reason)
+
+    def _cell(
+        self, amount: int, unit: str, times_us: Sequence[float], name: str | None, label: str, reason: str
+    ) -> Html:
+        rate = format_value(amount / statistics.fmean(times_us) * 1e6, unit)
+        if name is None:
+            return Html(rate)
+        ceiling = self.run.ceiling(name)
+        low, middle, high = shares(amount, times_us, ceiling)
+        reason = TOO_SHORT if statistics.fmean(times_us) < LEAST_US else reason
+        reason = reason or (ABOVE if middle > 100 else "")
+        if reason:
+            self.reasons[reason] = None
+            return Html(f"{rate}<small>{reason}</small>")
+        if high > 100:
+            self.reasons[ABOVE] = None
+        self.used[name] = ceiling
+        if middle < 0.5:
+            return Html(f"<small>&lt;1 % of {label}</small>")
+        percent = percent_text(low, high)
+        return Html(f'{rate}<small title="of {escape(with_layout(name))}">{percent} of {label}</small>')
+
+    def note(self, works: Iterable[ActivityWork | None]) -> Html:
+        """The line below a table that explains rates, ceilings and missing percentages; empty without rates."""
+        if not any(works):
+            return Html("")
+        text = "Rates: the least that there was to do, by the shapes of the operator's inputs, over the time."
+        if self.used:
+            listed = ", ".join(_named(ceiling) for ceiling in self.used.values())
+            text += f" Percentages: of what this GPU kept up in the same session ({listed}), from low to high."
+        text += "".join(f" {reason[0].upper()}{reason[1:]}: {WHY[reason]}." for reason in self.reasons)
+        return Html(f'<p class="lab-note">{escape(text)}</p>')
+
+
+def shares(amount: int, times_us: Sequence[float], ceiling: Ceiling) -> tuple[float, float, float]:
+    """Percent of a ceiling: lowest, at the mean time, and highest, over the times and the ceiling's own spread."""
+    least_us, most_us = ceiling.timing.spread_us
+    share = 100 * amount / (ceiling.flops or ceiling.bytes)
+    middle = share * ceiling.timing.median_us / statistics.fmean(times_us)
+    return share * least_us / max(times_us), middle, share * most_us / min(times_us)
+
+
+def matmul_ceiling(work: ActivityWork, ceilings: Iterable[str]) -> str | None:
+    """The name of a matmul's ceiling: the same shape in its own layout, in any layout of its type, or the large one.
+
+    Work that the chapter states has no shape, and is compared with the large matmul.
     """
-    bare = matmul_name(*work.matmul) if work.matmul else LARGE_MATMUL
-    names = [name for name in ceilings if name == bare or name.startswith(f"{bare}, ")]
-    return next((name for name in (*names, LARGE_MATMUL) if name in ceilings), None)
+    names = list(ceilings)
+    large = [LARGE_MATMUL] if work.dtype in ("", "bfloat16") else []
+    if work.matmul is None:
+        return next((name for name in large if name in names), None)
+    own = [matmul_name(*work.matmul, layout, work.dtype) for layout in (work.layout, LINEAR, "x @ w") if layout]
+    return next((name for name in (*own, *large) if name in names), None)
 
 
-def flop_rate(work: ActivityWork | None, us: float, ceilings: CeilingRates) -> Html | None:
-    """FLOP/s, and the percentage of a matmul's rate; None if the work is not a matmul or took no time."""
-    if work is None or not work.flops or us <= 0:
-        return None
-    name = matmul_ceiling(work, ceilings)
-    label = "of large" if name == LARGE_MATMUL else "of bare"
-    return _cell(work.flops / us * 1e6, "flop/s", ceilings.get(name or ""), label)
-
-
-def byte_rate(work: ActivityWork | None, us: float, ceilings: CeilingRates) -> Html | None:
-    """Bytes/s, and the percentage of a copy's rate; None if the bytes are unknown or the activity took no time."""
-    if work is None or us <= 0:
-        return None
-    return _cell(work.bytes / us * 1e6, "bytes/s", ceilings.get(COPY), "of copy")
-
-
-def _cell(rate: float, unit: str, ceiling: float | None, of: str) -> Html:
-    if not ceiling:
-        return Html(format_value(rate, unit))
-    percent = 100 * rate / ceiling
-    if percent < 0.5:  # start-up dominates: the bytes/s of a memset of 4 bytes mean nothing
-        return Html(f"<small>&lt;1 % {of}</small>")
-    return Html(f"{format_value(rate, unit)}<small>{percent:.0f} % {of}</small>")
-
-
-def rates_note(works: Sequence[ActivityWork | None], ceilings: CeilingRates) -> Html:
-    """The line below a table that explains its rates and the ceilings of its percentages; empty without rates."""
-    known = [work for work in works if work is not None]
-    if not known:
-        return Html("")
-    text = "Rates: the least that there was to do, by the shapes of the operator's inputs, over the time."
-    matmuls = (matmul_ceiling(work, ceilings) for work in known if work.flops)
-    used = dict.fromkeys(name for name in (COPY, *matmuls) if name is not None and name in ceilings)
-    if used:
-        listed = ", ".join(_named(name, ceilings[name]) for name in used)
-        text += f" Percentages: of what this GPU kept up in the same session ({listed}), which a short trace can beat."
-    return Html(f'<p class="lab-note">{escape(text)}</p>')
-
-
-def _named(name: str, rate: float) -> str:
-    if name == COPY:
-        return f"copy {format_value(rate, 'bytes/s')}"
-    return f"{'large' if name == LARGE_MATMUL else 'bare'} {name} {format_value(rate, 'flop/s')}"
+def _named(ceiling: Ceiling) -> str:
+    if not ceiling.flops:
+        return f"{ceiling.name} {format_value(ceiling.rate, 'bytes/s')}"
+    size = "large" if ceiling.name == LARGE_MATMUL else "bare"
+    return f"{size} {with_layout(ceiling.name)} {format_value(ceiling.rate, 'flop/s')}"

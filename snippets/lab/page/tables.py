@@ -8,17 +8,17 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from snippets.lab.drawing.numbers import figure_cell
+from snippets.lab.drawing.numbers import figure_cell, overlap_text
 from snippets.lab.experiment import Parameters
 from snippets.lab.finding.device import Device, Run
 from snippets.lab.finding.figure import format_value
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, cell_html, code, details, table
 from snippets.lab.page.kernel_name import kernel_name_html
-from snippets.lab.page.rates import byte_rate, flop_rate, rates_note
+from snippets.lab.page.rates import Rates
 from snippets.lab.trace.averages import Average, key_averages
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
-from snippets.lab.trace.queries import durations_us, require_kernels
+from snippets.lab.trace.queries import durations_us, overlaps_us, require_kernels, step_overlaps_us
 from snippets.lab.trace.work import KnownWork, step_work
 
 RATES = ("FLOP/s", "bytes/s")
@@ -36,22 +36,24 @@ def kernel_table(
 ) -> Html:
     """The GPU activities of one step in order: name, time and share of it, who launched it and how, rates, footprint.
 
-    Shows the middle step; durations are means over all steps if they agree, else those of the middle step. A rate
+    Shows the middle step; durations are means over all steps if they agree, else those of the middle step. A share
+    counts the time in which two kernels of a stream overlap once. A rate
     needs the work of the activity, from the trace or from `work`: FLOPs and bytes by index in the step.
     """
-    run = device[experiment]
+    run, rates = device[experiment], Rates(device[experiment])
     require_kernels(run.trace)
-    activities = run.step.activities
-    times, works = tuple(map(statistics.fmean, durations_us(run.trace))), step_work(run.step, work)
-    whole = math.fsum(times) or 1.0
+    activities, durations, works = run.step.activities, durations_us(run.trace), step_work(run.step, work)
+    times, overlaps = ([*map(statistics.fmean, each)] for each in (durations, step_overlaps_us(run.trace)))
+    working = [us - overlap for us, overlap in zip(times, overlaps, strict=True)]
+    whole = math.fsum(working) or 1.0
     columns: dict[Cell, list[Cell]] = {
         "GPU activity": [kernel_name_html(activity.name) for activity in activities],
-        "time": [format_value(us, "us") for us in times],
-        "share": [_bar(100 * us / whole) for us in times],
+        "time": [_lasting(us, overlap) for us, overlap in zip(times, overlaps, strict=True)],
+        "share": [_bar(100 * us / whole) for us in working],
         _text("from operator, by call"): [_owners(activity) for activity in activities],
         "launch delay": [_us(activity.launch_delay_us) for activity in activities],
-        "FLOP/s": [flop_rate(*pair, run.ceilings) for pair in zip(works, times, strict=True)],
-        "bytes/s": [byte_rate(*pair, run.ceilings) for pair in zip(works, times, strict=True)],
+        "FLOP/s": [rates.flops(*pair) for pair in zip(works, durations, strict=True)],
+        "bytes/s": [rates.bytes(*pair) for pair in zip(works, durations, strict=True)],
         "grid, block": [_stacked(_triple(activity.grid), _triple(activity.block)) for activity in activities],
         "registers, shared bytes": [
             _stacked(activity.registers, _count(activity.shared_memory_bytes)) for activity in activities
@@ -59,7 +61,22 @@ def kernel_table(
     }
     filled = {head: cells for head, cells in columns.items() if head not in RATES or any(cells)}
     listed = table(caption or f"One step of {experiment}", list(filled), zip(*filled.values(), strict=True))
-    return Html(f'<div class="lab-kernels">{listed}{rates_note(works, run.ceilings)}</div>')
+    return Html(f'<div class="lab-kernels">{listed}{rates.note(works)}{_overlap_note(any(overlaps), _SHARED)}</div>')
+
+
+_SHARED = (
+    "A kernel that starts before the kernel before has ended may only wait. Shares count this time once, with the "
+    "kernel before; rates count it with both."
+)
+
+
+def _overlap_note(is_shown: bool, text: str) -> Html:
+    return Html(f'<p class="lab-note">{escape(text)}</p>' if is_shown else "")
+
+
+def _lasting(us: float, overlap_us: float) -> Cell:
+    text = format_value(us, "us")
+    return Html(f"{text}<small>{overlap_text(overlap_us)}</small>") if overlap_us else text
 
 
 def _count(number: int | None) -> str | None:
@@ -107,7 +124,9 @@ def profiler_table(device: Device, experiment: str, caption: str = "") -> Html:
     if idle:
         title = f"{len(idle)} operator{'s' * (len(idle) > 1)} that never reach{'es' * (len(idle) == 1)} the GPU"
         listed = Html(listed + details(title, table(title, head, idle)))
-    return Html(f'<div class="lab-averages">{listed}</div>')
+    overlap = math.fsum(us for step in run.steps for us in overlaps_us(step))
+    summed = f"GPU times are sums: {format_value(overlap, 'us')} count twice, because kernels of a stream overlap."
+    return Html(f'<div class="lab-averages">{listed}{_overlap_note(overlap > 0, summed)}</div>')
 
 
 def _averages(row: Average, whole_us: float) -> list[Cell]:
@@ -192,21 +211,19 @@ def sweep_table(
 def dispatch_tree(device: Device, experiment: str) -> Html:
     """The operators of the middle step, nested as they call each other, with the GPU work each one launches."""
     step = device[experiment].step
-    launched: dict[CpuOp, list[GpuActivity]] = defaultdict(list)
-    for activity in step.activities:
+    launched: dict[CpuOp, list[str]] = defaultdict(list)
+    for activity, overlap in zip(step.activities, overlaps_us(step), strict=True):
         if activity.op is not None:
-            launched[activity.op].append(activity)
+            lasts = f"{format_value(activity.duration_us, 'us')}{f', {overlap_text(overlap)}' if overlap else ''}"
+            launched[activity.op].append(f'<li class="gpu">GPU: {kernel_name_html(activity.name)} {lasts}</li>')
     roots = [op for op in step.ops if op.parent not in step.ops]
     return Html(f'<ul class="dispatch">{"".join(_branch(step, op, launched) for op in roots)}</ul>')
 
 
-def _branch(step: Step, op: CpuOp, launched: Mapping[CpuOp, Sequence[GpuActivity]]) -> str:
+def _branch(step: Step, op: CpuOp, launched: Mapping[CpuOp, Sequence[str]]) -> str:
     shapes = " · ".join("x".join(map(str, shape)) for shape in op.input_shapes if shape)
     listed = f' <span class="shapes">{escape(shapes)}</span>' if shapes else ""
-    gpu = "".join(
-        f'<li class="gpu">GPU: {kernel_name_html(activity.name)} {format_value(activity.duration_us, "us")}</li>'
-        for activity in launched.get(op, ())
-    )
+    gpu = "".join(launched.get(op, ()))
     inner = gpu + "".join(_branch(step, child, launched) for child in step.children(op))
     nested = f"<ul>{inner}</ul>" if inner else ""
     return f"<li>{code(op.name)} {format_value(op.duration_us, 'us')}{listed}{nested}</li>"

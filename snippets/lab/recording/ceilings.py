@@ -15,3 +15,16 @@ def matmul_name(m: int, k: int, n: int, layout: str = LINEAR, dtype: str = "bflo
     """The name of a bare matmul's ceiling: `matmul 64x64x64`, `matmul 64x64x64, x @ w, float16`."""
     other = [value for value, usual in ((layout, LINEAR), (dtype, "bfloat16")) if value != usual]
     return ", ".join([f"matmul {m}x{k}x{n}", *other])
+
+
+def layout_of(name: str) -> str:
+    """The layout of a bare matmul's ceiling: `matmul 64x64x64, x @ w, float16` -> `x @ w`."""
+    return next((part for part in name.split(", ")[1:] if "@" in part), LINEAR)
+
+
+def with_layout(name: str) -> str:
+    """A ceiling's name with its layout, also the usual one: `matmul 64x64x64, x @ weight.t()`; `copy` has none."""
+    if not name.startswith("matmul "):
+        return name
+    shape, *others = name.split(", ")
+    return ", ".join([shape, layout_of(name), *(part for part in others if "@" not in part)])

@@ -29,10 +29,9 @@ def _contradictions(timings: Timings) -> Iterator[str]:
         yield f"from Python {from_python:.0f} us, but enqueue {enqueue:.0f} us and interleaved {interleaved:.0f} us"
     if timings.steady is not None and not 0.75 < timings.steady.median_us / interleaved < 1.5:
         yield f"steady {timings.steady.median_us:.0f} us, but interleaved {interleaved:.0f} us"
-    for kind in ("interleaved", "cold", "from_python"):
+    for kind in ("interleaved", "cold"):
         if is_scattered(getattr(timings, kind)):
-            name = kind.replace("_p", " P")
-            yield f"more than {FEW_PERCENT} % of the {name} samples are over {FAR_PERCENT} % off their median"
+            yield f"more than {FEW_PERCENT} % of the {kind} samples are over {FAR_PERCENT} % off their median"
 
 
 def is_scattered(timing: Timing) -> bool:

@@ -78,13 +78,33 @@ def short_name(device: str) -> str:
 
 @lru_cache(maxsize=1)
 def this_device() -> str | None:
-    """The slug of this machine's first GPU, from nvidia-smi; None without a GPU."""
+    """The slug of the GPU that CUDA would use, from nvidia-smi and CUDA_VISIBLE_DEVICES; None without a GPU."""
     if shutil.which("nvidia-smi") is None:
         return None
-    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     try:
-        reply = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        reply = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    names = reply.stdout.strip().splitlines()
-    return slug(names[0]) if names else None
+    name = visible_gpu(reply.stdout, os.environ.get("CUDA_VISIBLE_DEVICES", "0"))
+    return slug(name) if name else None
+
+
+def visible_gpu(listing: str, visible: str) -> str:
+    """The name of the first GPU in CUDA_VISIBLE_DEVICES, from the output of `nvidia-smi -L`; empty if there is none.
+
+    A MIG slice is named as torch names it: `NVIDIA A100-SXM4-40GB MIG 1g.5gb`.
+    """
+    chosen = visible.split(",")[0].strip()
+    card, index = "", ""
+    named: dict[str, str] = {}
+    for line in listing.splitlines():
+        if match := re.match(r"GPU (\d+): (.+) \(UUID: (\S+)\)", line):
+            index, card = match[1], match[2]
+            named |= {index: card, match[3]: card}
+        elif match := re.match(r"\s+(MIG \S+)\s.*\(UUID: (\S+)\)", line):
+            named[match[2]] = f"{card} {match[1]}"
+            if named[index] == card:  # CUDA sees only slices of a card that is divided; the first one has its index
+                named[index] = named[match[2]]
+    if chosen.isdigit():
+        return named.get(chosen, "")
+    return next((name for key, name in named.items() if chosen and key.startswith(chosen)), "")

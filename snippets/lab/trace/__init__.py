@@ -4,7 +4,7 @@ events.py          the types: trace, step, op, CUDA call, GPU activity
 kineto.py          reads a profiler file
 kineto_events.py   decodes the event fields that the lab uses
 assembly.py        links events: nesting, launches, steps
-queries.py         busy and idle time, whether steps agree, which step to show
+queries.py         busy and idle time, overlapping kernels, whether steps agree, which step to show
 averages.py        what `key_averages()` computes
 occupancy.py       how many blocks of a kernel fit on a multiprocessor
 work.py            FLOPs and bytes of an activity, computed from its operator's inputs

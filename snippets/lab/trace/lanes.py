@@ -12,6 +12,7 @@ from typing import Literal
 
 from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
+from snippets.lab.trace.queries import overlaps_us
 
 Kind = Literal["label", "annotation", "op", "call", "gemm", "pointwise", "other", "copy", "fill"]
 _KIND_OF_OPERATION: Mapping[str, Kind] = {
@@ -37,6 +38,8 @@ class Slice:
     pair: int | None
     """A number shared by a call and the GPU work it launched; None if the trace has only one of them."""
     source: CpuOp | CudaCall | GpuActivity
+    overlap_us: float = 0.0
+    """Time from its start during which the activity before on its stream was still running."""
 
     @property
     def end_us(self) -> float:
@@ -115,16 +118,18 @@ def _on_thread(step: Step, thread: str, pairs: Mapping[int | None, int], marked:
 
 def _on_stream(step: Step, device: int, stream: int, pairs: Mapping[int | None, int]) -> tuple[Slice, ...]:
     rows = _Rows()
-    activities = (activity for activity in step.activities if (activity.device, activity.stream) == (device, stream))
     return tuple(
-        _slice(step, activity, _kind(activity), rows.place(activity), pairs.get(activity.correlation))
-        for activity in activities
+        _slice(step, activity, _kind(activity), rows.place(activity), pairs.get(activity.correlation), overlap_us)
+        for activity, overlap_us in zip(step.activities, overlaps_us(step), strict=True)
+        if (activity.device, activity.stream) == (device, stream)
     )
 
 
-def _slice(step: Step, source: CpuOp | CudaCall | GpuActivity, kind: Kind, row: int, pair: int | None) -> Slice:
+def _slice(
+    step: Step, source: CpuOp | CudaCall | GpuActivity, kind: Kind, row: int, pair: int | None, overlap_us: float = 0.0
+) -> Slice:
     start = round(source.start_us - step.start_us, 3)
-    return Slice(source.name, kind, row, start, source.duration_us, pair, source)
+    return Slice(source.name, kind, row, start, source.duration_us, pair, source, overlap_us)
 
 
 def _kind(activity: GpuActivity) -> Kind:

@@ -1,9 +1,9 @@
-"""Functions of any trace: how long the GPU was busy, whether the steps agree, which step to show."""
+"""Functions of any trace: how long the GPU was busy, which kernels overlap, whether the steps agree, which to show."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step, Trace, TraceError, by_start
 
@@ -31,8 +31,29 @@ def idle_us(activities: Sequence[GpuActivity]) -> float:
 
 
 def kernel_time_us(activities: Iterable[GpuActivity]) -> float:
-    """Sum of the kernel durations, without memcpys and memsets."""
+    """Sum of the kernel durations, without memcpys and memsets: time of two kernels at once counts twice."""
     return round(math.fsum(a.duration_us for a in activities if a.kind == "kernel"), 3)
+
+
+def overlaps_us(step: Step) -> tuple[float, ...]:
+    """For each activity of a step, the time during which an earlier one on its stream was still running.
+
+    Only programmatic dependent launch starts a kernel before its predecessor has ended. Such a kernel waits for its
+    inputs, so in this time it may only have waited.
+    """
+    reached: dict[tuple[int, int], float] = {}
+    overlaps = []
+    for activity in step.activities:
+        stream = activity.device, activity.stream
+        before = reached.get(stream, -math.inf)
+        overlaps.append(max(0.0, round(min(before, activity.end_us) - activity.start_us, 3)))
+        reached[stream] = max(before, activity.end_us)
+    return tuple(overlaps)
+
+
+def overlap_us(activity: GpuActivity, step: Step) -> float:
+    """The time during which an earlier activity on its stream was still running; see `overlaps_us`."""
+    return overlaps_us(step)[step.activities.index(activity)]
 
 
 def steps_agree(trace: Trace) -> bool:
@@ -112,5 +133,14 @@ def middle_step(trace: Trace) -> Step:
 
 def durations_us(trace: Trace) -> tuple[tuple[float, ...], ...]:
     """Durations of each activity of the middle step: in every step if they agree, else in the middle step only."""
+    return _by_activity(trace, lambda step: [activity.duration_us for activity in step.activities])
+
+
+def step_overlaps_us(trace: Trace) -> tuple[tuple[float, ...], ...]:
+    """Overlaps of each activity of the middle step, of the same steps as `durations_us`."""
+    return _by_activity(trace, overlaps_us)
+
+
+def _by_activity(trace: Trace, of: Callable[[Step], Sequence[float]]) -> tuple[tuple[float, ...], ...]:
     steps = trace.steps if steps_agree(trace) else (middle_step(trace),)
-    return tuple(zip(*([activity.duration_us for activity in step.activities] for step in steps), strict=True))
+    return tuple(zip(*map(of, steps), strict=True))

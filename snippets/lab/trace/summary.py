@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from json import dumps
 from operator import attrgetter
 from pathlib import Path
@@ -15,7 +16,15 @@ from msgspec import Struct
 
 from snippets.lab.trace.events import GpuActivity, Trace, Triple
 from snippets.lab.trace.kineto import no_collection, read_trace
-from snippets.lab.trace.queries import busy_us, extent_us, kernel_time_us, require_kernels, require_steps, steps_agree
+from snippets.lab.trace.queries import (
+    busy_us,
+    extent_us,
+    kernel_time_us,
+    overlaps_us,
+    require_kernels,
+    require_steps,
+    steps_agree,
+)
 from snippets.lab.trace.text import printable
 
 HELP = "kernels, launches and busy time of a Kineto trace, plain or gzip"
@@ -52,6 +61,7 @@ class KernelSummary(Struct, frozen=True):
     block: Triple | None
     registers: int | None  # per thread
     shared_memory_bytes: int | None
+    overlap_us: float = 0.0  # of the total, while the kernel before on its stream was still running
 
 
 class Summary(Struct, frozen=True):
@@ -64,7 +74,8 @@ class Summary(Struct, frozen=True):
     memcpy_per_step: int
     memset_per_step: int
     launches_per_step: int  # calls that start GPU work; no queries or waits
-    kernel_time_us_per_step: float
+    kernel_time_us_per_step: float  # a sum: overlapping kernels count twice
+    overlap_us_per_step: float  # of that sum, while the kernel before on the same stream was still running
     gpu_busy_us_per_step: float
     gpu_idle_us_per_step: float
     unattributed: int  # GPU activities outside all steps
@@ -88,6 +99,7 @@ def summarize(trace: Trace) -> Summary:
         memset_per_step=_median(kind["memset"] for kind in kinds),
         launches_per_step=_median(len(calls.intersection(map(attrgetter("correlation"), each))) for each in by_step),
         kernel_time_us_per_step=round(_mean(map(kernel_time_us, by_step)), 3),
+        overlap_us_per_step=round(_mean(math.fsum(overlaps_us(step)) for step in trace.steps), 3),
         gpu_busy_us_per_step=round(busy, 3),
         gpu_idle_us_per_step=round(max(0.0, _mean(map(extent_us, by_step)) - busy), 3),
         unattributed=len(trace.unattributed),
@@ -97,13 +109,16 @@ def summarize(trace: Trace) -> Summary:
 
 def _kernels(trace: Trace) -> tuple[KernelSummary, ...]:
     groups: dict[tuple[object, ...], list[GpuActivity]] = defaultdict(list)
+    overlaps: dict[tuple[object, ...], list[float]] = defaultdict(list)
     for step in trace.steps:
-        for kernel in step.kernels:
-            groups[_shape(kernel)].append(kernel)
-    return tuple(sorted((_kernel(calls) for calls in groups.values()), key=_order))
+        for activity, us in zip(step.activities, overlaps_us(step), strict=True):
+            if activity.kind == "kernel":
+                groups[_shape(activity)].append(activity)
+                overlaps[_shape(activity)].append(us)
+    return tuple(sorted((_kernel(calls, overlaps[shape]) for shape, calls in groups.items()), key=_order))
 
 
-def _kernel(calls: list[GpuActivity]) -> KernelSummary:
+def _kernel(calls: list[GpuActivity], overlaps: list[float]) -> KernelSummary:
     ops = Counter(None if call.op is None else call.op.name for call in calls)
     total_us = kernel_time_us(calls)
     first = calls[0]
@@ -117,6 +132,7 @@ def _kernel(calls: list[GpuActivity]) -> KernelSummary:
         block=first.block,
         registers=first.registers,
         shared_memory_bytes=first.shared_memory_bytes,
+        overlap_us=round(math.fsum(overlaps), 3),
     )
 
 
@@ -151,21 +167,31 @@ def summary_text(summary: Summary) -> str:
         f"active steps       {summary.steps} ({agreement})",
         f"work per step      {summary.kernels_per_step} kernels, {summary.memcpy_per_step} memcpy, "
         f"{summary.memset_per_step} memset, put there by {summary.launches_per_step} calls",
-        f"GPU time per step  {summary.kernel_time_us_per_step:,.3f} us in kernels; "
-        f"busy {summary.gpu_busy_us_per_step:,.3f} us, idle between {summary.gpu_idle_us_per_step:,.3f} us",
+        f"GPU time per step  busy {summary.gpu_busy_us_per_step:,.3f} us, "
+        f"idle between {summary.gpu_idle_us_per_step:,.3f} us; "
+        f"kernels add up to {summary.kernel_time_us_per_step:,.3f} us",
     ]
+    overlaps = summary.overlap_us_per_step > 0
+    if overlaps:
+        lines.append(
+            f"overlap per step   {summary.overlap_us_per_step:,.3f} us in which the kernel before on a stream still ran"
+        )
     if summary.unattributed:
         lines.append(f"unattributed       {summary.unattributed} GPU activities belong to no step and are not counted")
-    rows = [(str(k.calls), f"{k.total_us:,.3f}", f"{k.mean_us:,.3f}", k.op or "-", k.name) for k in summary.kernels]
-    rows.insert(0, ("calls", "total us", "mean us", "op", "kernel"))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    op_width = min(_OP_COLUMNS, max(len(printable(row[3])) for row in rows))
-    name_width = max(16, COLUMNS - sum(widths) - op_width - 8)
-    lines.append("")
-    for calls, total, mean, op, name in rows:
-        numbers = f"{calls:>{widths[0]}}  {total:>{widths[1]}}  {mean:>{widths[2]}}"
-        lines.append(f"{numbers}  {_shortened(op, op_width):<{op_width}}  {_shortened(name, name_width)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_kernel_lines(summary.kernels, overlaps)])
+
+
+def _kernel_lines(kernels: Sequence[KernelSummary], overlaps: bool) -> Iterator[str]:
+    """The table of kernels; a column of overlaps if there are any."""
+    numbers = [[str(k.calls), f"{k.total_us:,.3f}", f"{k.mean_us:,.3f}", f"{k.overlap_us:,.3f}"] for k in kernels]
+    numbers.insert(0, ["calls", "total us", "mean us", "overlap us"])
+    names = [("op", "kernel"), *((k.op or "-", k.name) for k in kernels)]
+    widths = [max(map(len, column)) for column in zip(*numbers, strict=True)][: 3 + overlaps]
+    op_width = min(_OP_COLUMNS, max(len(printable(op)) for op, _ in names))
+    name_width = max(16, COLUMNS - sum(widths) - op_width - 2 * len(widths) - 2)
+    for cells, (op, name) in zip(numbers, names, strict=True):
+        aligned = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=False))
+        yield f"{aligned}  {_shortened(op, op_width):<{op_width}}  {_shortened(name, name_width)}"
 
 
 def _shortened(name: str, columns: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
@@ -29,6 +29,10 @@ class ActivityWork:
     bytes: int
     matmul: MatmulShape | None = None
     """(M, K, N) of the matmul, with the batch folded into M."""
+    layout: str = field(default="", compare=False)
+    """How the matmul's factors are stored: `x @ w` or `x @ weight.t()`; empty for other layouts and other work."""
+    dtype: str = field(default="", compare=False)
+    """Type of the matmul's factors, such as `bfloat16`."""
 
 
 class _Tensor(NamedTuple):
@@ -70,7 +74,7 @@ _BYTES = {
     "float": 4,
     "double": 8,
 }
-_FLOATS = {"c10::Half", "c10::BFloat16", "float", "double"}
+_FLOATS = {"c10::Half": "float16", "c10::BFloat16": "bfloat16", "float": "float32", "double": "float64"}
 _NO_TENSORS = {"", "Scalar", "ScalarList"}
 _PRODUCTS = {
     "aten::mm": (0, 1, None, 2),
@@ -162,13 +166,21 @@ def _product(
         raise _Unknown
     written = _out(inputs[count:], shape, a.type)
     product = (math.prod(shape[:-1]), depth, columns)
-    return ActivityWork(2 * math.prod(product), _read((a, b, c)) + written, product)
+    layout = _layout(a, b, transposed)
+    return ActivityWork(2 * math.prod(product), _read((a, b, c)) + written, product, layout, _FLOATS[a.type])
+
+
+def _layout(left: _Tensor, right: _Tensor, transposed: bool) -> str:
+    """`x @ w` if the rows of both factors are stored in order, `x @ weight.t()` if the right one's columns are."""
+    stored = "weight.t()" if (right.strides[-1] == 1) == transposed else "w"
+    is_plain = left.strides[-1] == 1 and 1 in right.strides[-2:]
+    return f"x @ {stored}" if is_plain else ""
 
 
 def _pointwise(inputs: Sequence[_Tensor | None], count: int, *, in_place: bool) -> ActivityWork:
     """The work of an operator that broadcasts its first `count` inputs and writes one output of that shape."""
     read = [tensor for tensor in inputs[:count] if tensor is not None and tensor.shape]
-    if not read or {tensor.type for tensor in read} - _FLOATS or len({tensor.type for tensor in read}) > 1:
+    if not read or {tensor.type for tensor in read} - set(_FLOATS) or len({tensor.type for tensor in read}) > 1:
         raise _Unknown  # for mixed types or integers, the result's type depends on the operator
     shape = _broadcast(*(tensor.shape for tensor in read))
     if in_place and (inputs[0] is None or inputs[0].shape != shape):

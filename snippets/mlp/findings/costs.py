@@ -1,14 +1,23 @@
 """The costs of the kernels and the gain of fusion: the whole forward, from one token to many."""
 
 import itertools
+import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial
 
 from snippets.lab.drawing.bar_charts import cpu_gpu_bars, kernel_bars, timing_bars
 from snippets.lab.experiment import Parameters
 from snippets.lab.finding import Device, Figure, Measure, Source, format_value, timing_of_samples
-from snippets.lab.finding.claim import at_least, between, claim, equals, matches
-from snippets.lab.finding.measure import derived, paired_ratio, point_ratio, ratio_of_kinds, smallest, unpaired_ratio
+from snippets.lab.finding.claim import at_least, at_most, between, claim, equals, matches
+from snippets.lab.finding.measure import (
+    derived,
+    largest,
+    paired_ratio,
+    point_ratio,
+    ratio_of_kinds,
+    smallest,
+    unpaired_ratio,
+)
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import comparison_table, figure_cell, regimes, roofline, timeline
 from snippets.lab.page import show as show
@@ -38,12 +47,12 @@ def at_size(device: Device, upper: str, lower: str, size: str, kind: str = "from
     return paired_ratio(device[SWEEPS[upper] + size], device[SWEEPS[lower] + size], kind)
 
 
-def trace_and_sustained(device: Device) -> dict[str, dict[str, Timing]]:
-    """Eager's three matmuls, by name and shape: time in the trace, and sustained without others. Raises `NotTimed`."""
+def trace_and_replayed(device: Device) -> dict[str, dict[str, Timing]]:
+    """Eager's three matmuls, by name and shape: in the trace, and bare in interleaved replays. Raises `NotTimed`."""
     run, times = device["mlp/eager"], {}
     for index, shape in enumerate("x".join(map(str, sizes)) for sizes in matmul_shapes(run.step)):
         in_trace = timing_of_samples([gemms(step)[index].duration_us for step in run.steps])
-        times[f"{MATMULS[index]}, {shape}"] = {"trace": in_trace, "sustained": run.ceiling(f"matmul {shape}").timing}
+        times[f"{MATMULS[index]}, {shape}"] = {"trace": in_trace, "interleaved": run.ceiling(f"matmul {shape}").timing}
     return times
 
 
@@ -80,36 +89,37 @@ def memsets(device: Device) -> Figure:
     return derived("; ".join(values if len(set(values)) > 1 else values[:1]), *figures)
 
 
-@claim("O-P4", lambda figure: figure.number > 1.02, scope="timing")
-def sustained_over_trace(device: Device) -> Figure:
-    """In the short trace each GEMM is faster than the same product, bare but timed for long."""
-    ratios = [pair["sustained"].median_us / pair["trace"].median_us for pair in trace_and_sustained(device).values()]
-    return Figure(min(ratios), "x", (min(ratios), max(ratios)))
+@claim("O-P4", at_least(1.02), scope="timing")
+def replayed_over_trace(device: Device) -> Figure:
+    """In the short trace each GEMM takes less time than the same bare product in interleaved replays."""
+    pairs = trace_and_replayed(device).values()
+    return Figure(min(pair["interleaved"].median_us / pair["trace"].median_us for pair in pairs), "x")
 
 
-@claim("O-P5", between(0.85, 1.15), scope="timing")
+@claim("O-P5", between(0.9, 1.1), scope="timing")
 def fused_over_mul(device: Device) -> Figure:
     """The fused kernel takes about as long as eager's multiplication alone: GELU comes free."""
     return unpaired_ratio(pointwise_us(device["mlp/compiled"]), pointwise_us(device["mlp/eager"], 1))
 
 
-@claim("O-P6", at_least(1))
+@claim("O-P6", between(1.9, 2.1))
 def saved_memory(device: Device) -> Figure:
-    """The compiled forward peaks lower than eager by at least one tensor of the hidden size."""
+    """The compiled forward peaks lower than eager by two tensors of the hidden size."""
     eager, fused = (device[name].point.peak_memory_bytes for name in ("mlp/eager", "mlp/compiled"))
     saved, hidden = eager - fused, gate_bytes(device["mlp/eager"].step)
     return Figure(saved / hidden, display=f"{format_value(saved, 'bytes')} less")
 
 
-@claim("O-P7", equals("8192 blocks of 256 threads for 8192 rows of 3072"))
+@claim("O-P7", matches(r"(\d+) blocks for \1 rows of (?!(\d+);)\d+; \1 blocks for \1 rows of \d+"))
 def liger_launch(device: Device) -> Figure:
-    """Liger's launch follows from the shape alone: a block for each row, its threads from the number of columns."""
+    """Liger's kernel starts a block for each row, at both widths."""
 
     def launch(step: Step) -> str:
-        (blocks, threads), (rows, _, columns) = launch_size(pointwise(step)[0]), matmul_shapes(step)[0]
-        return f"{blocks} blocks of {threads} threads for {rows} rows of {columns}"
+        (rows, _, columns) = matmul_shapes(step)[0]
+        return f"{launch_size(pointwise(step)[0])[0]} blocks for {rows} rows of {columns}"
 
-    return device["mlp/liger"].per_step(launch)
+    narrow, wide = (device[name].per_step(launch) for name in ("mlp/liger", "mlp/liger_4096"))
+    return derived(f"{narrow.value}; {wide.value}", narrow, wide)
 
 
 @claim("O-P8", at_least(1.2), scope="timing")
@@ -125,9 +135,9 @@ def static_or_automatic(device: Device) -> Figure:
     return Figure(", ".join(f"{mode}: {recompiled(device, mode)}" for mode in ("static", "automatic")))
 
 
-@claim("O-P10", at_least(20), scope="timing")
+@claim("O-P10", at_least(300), scope="timing")
 def cost_of_compiling(device: Device) -> Figure:
-    """A call that compiles takes at least twenty times as long as one that does not."""
+    """A call that compiles takes hundreds of times as long as one that does not."""
     calls_ms: dict[bool, list[float]] = {True: [], False: []}
     for mode in ("static", "automatic"):
         changes = itertools.pairwise([0, *compilations(device, mode)])
@@ -135,7 +145,11 @@ def cost_of_compiling(device: Device) -> Figure:
             calls_ms[after > before].append(float(ms))
     if not calls_ms[False]:
         return Figure(0.0, "x", display="every call compiled", conclusive=False)
-    return Figure(min(calls_ms[True]) / max(calls_ms[False]), "x")
+    compiling, other = (
+        Figure(statistics.median(ms), spread=(min(ms), max(ms)), origin="mlp/new_shapes, first calls")
+        for ms in (calls_ms[True], calls_ms[False])
+    )
+    return unpaired_ratio(compiling, other)
 
 
 def by_cpu(device: Device) -> Figure:
@@ -146,7 +160,7 @@ def by_cpu(device: Device) -> Figure:
 
 @claim("O-P11", between(1.2, 1.43), scope="timing", source=Source(ARTICLE, "a 20–30 % wall-time speedup"))
 def compiled_speedup(device: Device) -> Figure:
-    """Fusion makes the whole forward 20 to 30 % faster.
+    """Fusion makes the whole forward 20 to 30 % faster; here: the compiled one, interleaved.
 
     Part 2 says no such thing; it never times a whole forward. Most of the time is in GEMMs that fusion does not touch,
     and the pointwise part shrinks by less than half. Ask what share of the time an optimization can reach before
@@ -154,10 +168,17 @@ def compiled_speedup(device: Device) -> Figure:
     return times_eager(device, "compiled")
 
 
-@claim("O-P12", lambda figure: figure.number > 1.02, scope="timing")
+@claim("O-P12", at_least(1.02), scope="timing")
 def fusion_pays(device: Device) -> Figure:
-    """Fusion does pay on the GPU: the compiled forward and Liger's both take less GPU time than eager's."""
+    """Fusion does pay on the GPU: interleaved, the compiled forward and Liger's both take less time than eager's."""
     return smallest(times_eager(device, "compiled"), times_eager(device, "Liger"))
+
+
+@claim("O-P29", at_most(0.9), scope="timing")
+def none_is_overhead_bound(device: Device) -> Figure:
+    """At this size no variant is overhead-bound: the CPU enqueues eager's, the compiled and Liger's forward in less
+    time than the GPU needs for it."""
+    return largest(*(ratio_of_kinds(device[experiment], "enqueue") for experiment in VARIANTS.values()))
 
 
 @claim("O-P13", between(60, 70), scope="this-gpu", source=Source(ARTICLE, "60–70 % less kernel launch overhead"))
@@ -185,7 +206,7 @@ def lower_error(device: Device) -> Figure:
     return point_ratio(device["mlp/eager"], device["mlp/compiled"], "relative_error")
 
 
-@claim("O-P15", lambda figure: figure.number > 1.02, scope="timing")
+@claim("O-P15", at_least(1.02), scope="timing")
 def faster_at_every_size(device: Device) -> Figure:
     """On the GPU alone the compiled forward is faster than eager's at every size from one token up."""
     return smallest(*(at_size(device, "eager", "compiled", size, "interleaved") for size in SIZES))
@@ -218,6 +239,8 @@ FIGURES: Mapping[str, Measure] = {
     ),
     "automatic_compilations": lambda device: Figure(compilations(device, "automatic")[-1], origin="mlp/new_shapes"),
     "liger_speedup": lambda device: times_eager(device, "Liger"),
+    "compiled_steady": lambda device: times_eager(device, "compiled", "steady"),
+    "liger_cpu_over_gpu": lambda device: ratio_of_kinds(device["mlp/liger"], "enqueue"),
     "compiled_from_python": lambda device: times_eager(device, "compiled", "from_python"),
     "one_token_compiled": lambda device: at_size(device, "compiled", "eager", ONE_TOKEN),
     "one_token_liger": lambda device: at_size(device, "Liger", "eager", ONE_TOKEN),
@@ -233,8 +256,8 @@ kernel_times = partial(kernel_bars, variants=VARIANTS)
 
 def gemm_times(device: Device) -> Html:
     """Eager's three matmuls: time in the trace, and sustained without other kernels."""
-    caption = "The three GEMMs in the trace, and the same products bare and sustained"
-    return timing_bars(device, trace_and_sustained(device), caption, axis="time of one product, M x K x N")
+    caption = "The three GEMMs in the trace, and the same products bare, in interleaved replays"
+    return timing_bars(device, trace_and_replayed(device), caption, axis="time of one product, M x K x N")
 
 
 def bought(device: Device) -> Html:

@@ -1,12 +1,19 @@
 """One eager forward: its kernels, their order and their operators."""
 
+import itertools
 import re
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import fsum, prod
 
-from snippets.lab.finding import Device, Figure, Measure, Run, between, claim, equals, matches
+from snippets.lab.finding import Device, Figure, Measure, NotTimed, Run, between, claim, equals, matches
+from snippets.lab.finding.claim import at_least, at_most
+from snippets.lab.finding.measure import largest, ratio_of_pairs
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import figure_cell
+from snippets.lab.page import show as show
+from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.averages import key_averages
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import op_name
@@ -131,9 +138,9 @@ def shapes(device: Device) -> Figure:
     )
 
 
-@claim("M7", between(4, 17), scope="timing", source=part_2("0.19 ms, 0.19 ms and 0.17 ms"))
+@claim("M7", between(8, 12), scope="timing", source=part_2("0.19 ms, 0.19 ms and 0.17 ms"))
 def down_is_faster(device: Device) -> Figure:
-    """Down is about a tenth faster than gate and up, which do the same amount of work."""
+    """In the trace, down takes about a tenth less time than gate and up, which do the same amount of work."""
 
     def percent(step: Step) -> float:
         gate, up, down = (kernel.duration_us for kernel in gemms(step))
@@ -150,10 +157,63 @@ def chain_over_mm(device: Device) -> Figure:
     return Figure(100 * idle / mm, "%", origin="mlp/eager, sums over its trace")
 
 
-def clock(device: Device) -> Figure:
-    """The clock of the multiprocessors just after timing."""
-    mhz = device["mlp/eager"].environment.clocks["sm_mhz"]
-    return Figure(mhz, display=f"{mhz:,.0f} MHz", origin="nvidia-smi, just after timing")
+def throttling(device: Device) -> Figure:
+    """NVML's reasons for a lowered clock while eager's interleaved samples ran."""
+    timing = device["mlp/eager"].timing()
+    if not timing.clock_mhz:
+        raise NotTimed("mlp/eager has no clock of its interleaved timing; make record CHAPTER=mlp")
+    return Figure(", ".join(timing.throttle) or "none", origin="NVML, while the samples ran")
+
+
+def up_us(run: Run) -> Figure:
+    """Time of the product of `up` in the trace."""
+    return run.per_step(lambda step: gemms(step)[1].duration_us, "us")
+
+
+def gap_before_up(run: Run) -> Figure:
+    """Time in the trace from the end of the product of `gate` to the start of that of `up`."""
+
+    def gap(step: Step) -> float:
+        gate, up, _ = gemms(step)
+        return up.start_us - gate.start_us - gate.duration_us
+
+    return run.per_step(gap, "us")
+
+
+def idle_times(device: Device, work: str, quantity: str = "up_us") -> list[Timing]:
+    """Times of `mlp/after_idle` after some work, the shortest gap first; a sample for each round."""
+    return [Timing.from_samples(times[quantity]) for times in device["mlp/after_idle"].data["after"][work]]
+
+
+def back_to_back(device: Device, work: str) -> Figure:
+    """Time of `up` right after some work over its time after the longest gap."""
+    first, *_, last = idle_times(device, work)
+    return ratio_of_pairs(first, last, f"mlp/after_idle, after {work}, in pairs")
+
+
+@claim("O-P27", at_least(1.05), scope="timing")
+def up_after_gate(device: Device) -> Figure:
+    """Right after the product of gate, that of up takes at least a twentieth longer than after the longest gap."""
+    return back_to_back(device, "gate")
+
+
+@claim("O-P28", at_most(1.01), scope="timing")
+def up_falls_with_the_gap(device: Device) -> Figure:
+    """The longer the gap after gate, the less time up takes: none of the longer gaps makes it slower."""
+    pairs = itertools.pairwise(idle_times(device, "gate"))
+    return largest(*(ratio_of_pairs(longer, shorter, "mlp/after_idle, in pairs") for shorter, longer in pairs))
+
+
+def after_idle(device: Device) -> Html:
+    """The time of `up` after three kinds of work, by the gap between them."""
+    works = {"gate": "gate", "small result": "a product with a small result", "fill": "a fill of memory"}
+    columns = {work: zip(idle_times(device, work, "gap_us"), idle_times(device, work), strict=True) for work in works}
+    rows: list[Sequence[Cell]] = [
+        list(itertools.chain(*((figure_cell(Figure.from_timing(time)) for time in pair) for pair in pairs)))
+        for pairs in zip(*columns.values(), strict=True)
+    ]
+    head = itertools.chain(*(("gap", f"up after {title}") for title in works.values()))
+    return table("The product of up after a gap, profiled in a CUDA graph", list(head), rows)
 
 
 FIGURES: Mapping[str, Measure] = {
@@ -163,6 +223,13 @@ FIGURES: Mapping[str, Measure] = {
     "working_op": lambda device: device["mlp/eager"].per_step(working_ops),
     "gate_us": lambda device: device["mlp/eager"].per_step(lambda step: gemms(step)[0].duration_us, "us"),
     "gelu_us": lambda device: pointwise_us(device["mlp/eager"], 0),
+    "up_eager_us": lambda device: up_us(device["mlp/eager"]),
+    "up_compiled_us": lambda device: up_us(device["mlp/compiled"]),
+    "gap_eager_us": lambda device: gap_before_up(device["mlp/eager"]),
+    "gap_compiled_us": lambda device: gap_before_up(device["mlp/compiled"]),
+    "longest_gap_us": lambda device: Figure.from_timing(idle_times(device, "gate", "gap_us")[-1]),
+    "up_after_small": lambda device: back_to_back(device, "small result"),
+    "up_after_fill": lambda device: back_to_back(device, "fill"),
     "gelu_of_gate": lambda device: device["mlp/eager"].per_step(
         lambda step: 100 * pointwise(step)[0].duration_us / gemms(step)[0].duration_us, "%"
     ),

@@ -50,15 +50,15 @@ def launch_size(kernel: GpuActivity) -> tuple[int, int]:
 
 
 def fused_work(step: Step) -> dict[int, tuple[int, int]]:
-    """Work that a trace lacks: a fused kernel reads the results of two matmuls and writes a factor of the third.
+    """Work that a trace lacks: a fused kernel reads the tensors it is launched with and writes a factor of `down`.
 
     No FLOPs, and these bytes, by the kernel's index in its step; nothing for a step with two pointwise kernels."""
     kernels = pointwise(step)
-    if len(kernels) != 1:
+    if len(kernels) != 1 or kernels[0].op is None:
         return {}
-    gate, up, down = matmul_shapes(step)
-    moved = BF16_BYTES * (gate[0] * gate[2] + up[0] * up[2] + down[0] * down[1])
-    return {step.activities.index(kernels[0]): (0, moved)}
+    rows, inner, _ = matmul_shapes(step)[-1]
+    read = sum(math.prod(shape) for shape in kernels[0].op.input_shapes if shape)
+    return {step.activities.index(kernels[0]): (0, BF16_BYTES * (read + rows * inner))}
 
 
 def pointwise_bytes(step: Step) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,8 +12,8 @@ import torch
 from snippets.attention import experiments, model
 from snippets.lab.capture.checking import relative_error
 from snippets.lab.capture.instruments import TorchInstruments
-from snippets.lab.capture.timing import timing_from_samples
 from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, StepTimes, Subject, find
+from snippets.lab.recording.schema import Timing
 
 VARIANTS = ("naive", "in_place", "math", "efficient", "flash", "cudnn", "compiled", "flex")
 SMALL = {"batch": 1, "heads": 2, "head_dim": 64}
@@ -64,34 +63,32 @@ def test_the_work_of_a_forward() -> None:
     """2 sequences, 3 heads, 8 tokens, head_dim 4: four tensors of 192 numbers; half of 8 keys for each of 48 rows."""
     work = experiments.forward_work(2, 3, 8, 4)
     assert work.bytes == 4 * 192 * 2
-    assert work.matmuls == ((48, 4, 4), (48, 4, 4))
     assert work.flops == 2 * (2 * 2 * 3 * 8 * 8 * 4) // 2
+    assert work.matmuls == ()  # batched products: no bare matmul is their ceiling
 
 
 def test_the_work_of_a_forward_at_the_series_shape() -> None:
     work = experiments.forward_work(**experiments.SHAPE)
     assert work.bytes == 67_108_864
-    assert work.matmuls == ((131072, 64, 512), (131072, 512, 64))
     assert work.flops == 17_179_869_184
 
 
 def test_the_work_of_one_token() -> None:
     """One query and one key: nothing to halve."""
-    assert experiments.forward_work(1, 1, 1, 4).matmuls == ((1, 4, 1), (1, 1, 4))
+    assert experiments.forward_work(1, 1, 1, 4).flops == 2 * (2 * 4)
 
 
 def test_the_work_of_training() -> None:
     work = experiments.training_work(2, 3, 8, 4)
     assert work.bytes == 7 * 192 * 2
     assert work.flops == 3 * experiments.forward_work(2, 3, 8, 4).flops
-    assert set(work.matmuls) == set(experiments.forward_work(2, 3, 8, 4).matmuls)
 
 
 def test_the_work_of_a_decode_step() -> None:
     """Keys and values of 2 * 3 heads of 8 tokens, 192 numbers each; a query and a result of 24 numbers."""
     work = experiments.decode_work(2, 3, 8, 4)
     assert work.bytes == 2 * (192 + 192 + 24 + 24)
-    assert work.matmuls == ((6, 4, 8), (6, 8, 4))
+    assert work.flops == 2 * (2 * 6 * 4 * 8)
 
 
 # Each experiment on a CPU
@@ -151,11 +148,12 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Nothing is timed, and what is compiled is run as it is; returns the variants that were to be timed."""
     timed: list[list[str]] = []
 
-    def noting(instruments: Instruments, subjects: Mapping[str, Subject], found: dict[str, dict[str, Any]]) -> None:
+    def noting(_: Instruments, subjects: Mapping[str, Subject], found: dict[str, dict[str, Any]], tokens: int) -> None:
         timed.append(list(subjects))
         for name in subjects:
-            found[name]["time_us"] = [1.0, 2.0, 3.0]
+            found[name]["samples_us"] = [1.0, 2.0, float(tokens)]
 
+    monkeypatch.setattr(experiments, "PRODUCT", (8, 8, 8))
     monkeypatch.setattr(experiments, "_time", noting)
     monkeypatch.setattr(torch, "compile", lambda function, dynamic: function)
     monkeypatch.setattr(model, "flex", lambda q, k, v, blocks: model.sdpa(q, k, v, "math"))
@@ -178,11 +176,12 @@ def test_a_length(on_cpu: list[list[str]]) -> None:
     for name in RUNS_HERE:
         one = found["variants"][name]
         assert 0 < one.pop("error") < 7e-3
-        assert one == {"peak_bytes": 0, "time_us": [1.0, 2.0, 3.0]}
+        assert one == {"peak_bytes": 0, "samples_us": [1.0, 2.0, 65.0]}
     for name in NO_CPU:
         why = f"NeedsGpu: the backend {name!r} has no kernel for a CPU: attention/math and attention/flash run here"
         assert found["variants"][name] == {"stopped": why}
-    assert on_cpu == [list(RUNS_HERE)]
+    assert on_cpu == [["matmul", *RUNS_HERE]]
+    assert found["matmul"] == {"samples_us": [1.0, 2.0, 65.0]}
     assert out_of_memory == {}
 
 
@@ -204,7 +203,7 @@ def test_what_ran_out_of_memory_stays_out(on_cpu: list[list[str]], monkeypatch: 
     why = "out of memory for 64.00 GiB more at 7 tokens"
     assert first["variants"]["in_place"] == {"stopped": why}
     assert out_of_memory == {"in_place": why}
-    assert on_cpu == [[name for name in RUNS_HERE if name != "in_place"]]
+    assert on_cpu == [["matmul", *(name for name in RUNS_HERE if name != "in_place")]]
 
 
 def test_it_is_not_tried_again(on_cpu: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +216,7 @@ def test_it_is_not_tried_again(on_cpu: list[list[str]], monkeypatch: pytest.Monk
 def test_out_of_memory_in_timing(monkeypatch: pytest.MonkeyPatch, on_cpu: list[list[str]]) -> None:
     """What was found before is gone with it: no time, no claim."""
 
-    def full(instruments: Instruments, subjects: Mapping[str, Subject], found: dict[str, dict[str, Any]]) -> None:
+    def full(_: Instruments, subjects: Mapping[str, Subject], found: dict[str, dict[str, Any]], tokens: int) -> None:
         with experiments._noting("naive", found):
             raise FULL
 
@@ -246,13 +245,11 @@ def test_an_unusable_gpu_ends_the_sweep(on_cpu: list[list[str]], monkeypatch: py
 
 
 class Bench(TorchInstruments):
-    """Instruments that move a clock instead of timing; `math` does not fit when it is prepared."""
+    """Instruments that note the rounds instead of timing; `math` does not fit when it is prepared."""
 
     rounds = 41
 
-    def __init__(self, sample_s: float) -> None:
-        self.sample_s = sample_s
-        self.now = 1.0
+    def __init__(self) -> None:
         self.asked: list[tuple[tuple[str, ...], int]] = []
 
     def prepare(self, subject: Subject) -> Subject:  # type: ignore[override]
@@ -262,21 +259,19 @@ class Bench(TorchInstruments):
 
     def time_prepared(self, variants: Mapping[str, Subject], rounds: int) -> dict[str, StepTimes]:  # type: ignore[override]
         self.asked.append((tuple(variants), rounds))
-        self.now += (rounds + 1) * len(variants) * self.sample_s / 2
-        return {name: timing_from_samples([1.0, 2.0, 3.0]) for name in variants}
+        return {name: Timing.from_samples([1.0, 2.0, 4.0]) for name in variants}
 
 
-@pytest.mark.parametrize(("sample_s", "rounds"), [(1e-9, 41), (0.7, 7), (4.0, 5)])
-def test_as_many_rounds_as_there_is_time_for(sample_s: float, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """41 at most and 5 at least; what does not fit when it is prepared is left out, the others keep their turns."""
-    bench = Bench(sample_s)
-    monkeypatch.setattr(time, "perf_counter", lambda: bench.now)
+@pytest.mark.parametrize(("tokens", "rounds"), [(128, 41), (2048, 20), (8192, 5), (16384, 3), (32768, 3)])
+def test_fewer_rounds_of_longer_sequences(tokens: int, rounds: int) -> None:
+    """What does not fit when it is prepared is left out, the others keep their turns."""
+    bench = Bench()
     subjects = {name: Subject(torch.clone, tuple, torch.clone, notes={"name": name}) for name in ("a", "math", "b")}
     found: dict[str, dict[str, Any]] = {name: {"error": 0.1} for name in subjects}
-    experiments._time(bench, subjects, found)
+    experiments._time(bench, subjects, found, tokens)
     assert found["math"] == {"stopped": "out of memory for 64.00 GiB more"}
-    assert bench.asked == [(("a", "b"), 2), (("a", "b"), rounds)]
-    assert [found[name]["time_us"] for name in ("a", "b")] == [[1.5, 2.0, 2.5]] * 2
+    assert bench.asked == [(("a", "b"), rounds)]
+    assert [found[name]["samples_us"] for name in ("a", "b")] == [[1.0, 2.0, 4.0]] * 2
 
 
 def test_the_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,6 +319,8 @@ def test_the_sweep_on_the_gpu() -> None:
     for tokens in (128, 2 * experiments.LONGEST_IN_GRAPH):
         found = experiments._at_length(TorchInstruments(), "cuda", (1, 2, tokens, 64), {})
         for name, one in found["variants"].items():
-            assert list(one) == ["peak_bytes", "error", "time_us"], (name, one)
-            assert 0 < one["time_us"][0] <= one["time_us"][1] <= one["time_us"][2]
+            assert list(one) == ["peak_bytes", "error", "samples_us"], (name, one)
+            assert len(found["matmul"]["samples_us"]) == len(one["samples_us"])
+            assert len(one["samples_us"]) >= 3
+            assert min(one["samples_us"]) > 0
         assert found["variants"]["naive"]["peak_bytes"] > found["variants"]["flash"]["peak_bytes"]

@@ -54,6 +54,17 @@ def check_gradients(step: Callable[..., Tensor], tokens: int, head_dim: int, dev
             assert error(one, expected) < 1e-2
 
 
+# Block by block
+
+
+@pytest.mark.parametrize("block", [1, 7, 64, 1000])
+def test_sums_that_are_scaled_give_the_same_attention(block: int) -> None:
+    """Blocks of one key, of an odd number, and one that holds all; scores that grow from block to block, too."""
+    q, k, v = (tensor.double() for tensor in drawn(65, 16))
+    k = k * torch.arange(65, dtype=torch.float64)[:, None]
+    assert error(model.online(q, k, v, block), model.reference(q, k, v)) < 1e-12
+
+
 # The reference
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import logging
 import sys
 import types
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -92,6 +94,68 @@ def test_new_batch_sizes_compile_each_time_or_once() -> None:
     assert result["automatic"]["compiled"] == [1, 2, 2, 2]
     assert all(ms > 0 for mode in ("static", "automatic") for ms in result[mode]["first_call_ms"])
     assert "liger" not in result
+    dynamo = result["dynamo"]
+    assert dynamo["one"]["batches"] == [8, 4, 2, 6, 1]
+    assert (dynamo["one"]["graphs"], dynamo["marked"]["graphs"]) == ([1, 2, 2, 2, 3], [1, 1, 1, 1])
+    assert dynamo["static"]["graphs"] == dynamo["static"]["in_graphs"] == [*range(1, 9), 8, 8, 8, 8]
+    assert [dynamo[name]["warnings"] for name in ("one", "marked", "static")] == [[0], [0], [1]]
+    assert result["reshape"]["contiguous"]["ops"] == ["aten::reshape", "aten::view"]
+    assert {"aten::clone", "aten::copy_"} < {*result["reshape"]["transposed"]["ops"]}
+
+
+def test_a_logger_is_as_before_after_its_lines_were_kept() -> None:
+    logger = logging.getLogger("tests.kept")
+    before = logger.level, logger.propagate, logger.handlers
+    with experiments.logged("tests.kept", logging.DEBUG) as lines:
+        logging.getLogger("tests.kept.below").debug("%d of %d", 2, 3)
+    assert lines == ["2 of 3"]
+    assert (logger.level, logger.propagate, logger.handlers) == before
+
+
+def test_what_inductor_measured_is_read_from_its_log() -> None:
+    config = "XBLOCK: {}, num_warps: {}, num_ctas: 1, num_stages: 1, maxnreg: None"
+    lines = [
+        "Benchmark all input configs for triton_poi_fused_0, get:",
+        f"{config.format(1024, 4)}: 0.076512, nreg 32, nspill 0, #shared-mem 0",
+        f"{config.format(512, 8)}: 0.937312, nreg 20, nspill 0, #shared-mem 0",
+        f"Best config for triton_poi_fused_0: {config.format(1024, 4)}: 0.076512, nreg 32, nspill 0, #shared-mem 0",
+        f"COORDESC: {config.format(2048, 4)}: 0.070000, nreg 40, nspill 0, #shared-mem 0",
+    ]
+    expected = {"1024 elements, 4 warps": 76.512, "512 elements, 8 warps": 937.312, "2048 elements, 4 warps": 70.0}
+    assert experiments.benchmarked(lines) == expected
+
+
+class Kernel(NamedTuple):
+    name: str
+    start_us: float
+    duration_us: float
+
+
+def replay(begin: float, cycles: int, up_us: float) -> list[Kernel]:
+    """Two kernels before of 10 us each and 1 us apart, a spin of `cycles` us if any, then `up`, each 1 us later."""
+    before = [Kernel("split", begin, 10), Kernel("reduce", begin + 11, 10)]
+    spin = [Kernel("spin_kernel(long)", begin + 22, cycles)] if cycles else []
+    return [*before, *spin, Kernel("gemm", begin + 22 + (cycles + 1 if cycles else 0), up_us)]
+
+
+def test_times_after_idle_by_hand() -> None:
+    kernels = [*replay(0, 0, 60), *replay(100, 0, 62), *replay(200, 7, 50), *replay(300, 7, 54), *replay(400, 0, 70)]
+    replays, lengths = [("a", 0), ("a", 7), ("a", 0)], {"a": 2, "up": 1}
+    assert experiments.idle_times([*kernels, *replay(500, 0, 74)], replays, lengths, repeats=2) == {
+        "a": [
+            {"before_us": [21.0, 21.0], "gap_us": [1.0, 1.0], "up_us": [61.0, 72.0]},
+            {"before_us": [21.0], "gap_us": [9.0], "up_us": [52.0]},
+        ]
+    }
+    for wrong in (kernels, [*kernels[:6], *kernels[7:], *replay(500, 0, 74)], [*kernels, *replay(500, 3, 74)]):
+        with pytest.raises(RuntimeError, match="kernels"):
+            experiments.idle_times(wrong, replays, lengths, repeats=2)
+
+
+@pytest.mark.parametrize(("probe", "more"), [("tuned", {"times": 2}), ("after_idle", {"rounds": 2})])
+def test_a_probe_of_kernels_says_that_it_needs_a_gpu(probe: str, more: dict[str, int]) -> None:
+    with pytest.raises(NeedsGpu, match="only on a GPU"):
+        getattr(experiments, probe)(TorchInstruments(), "cpu", **ODD, **more)
 
 
 def test_work_by_hand() -> None:

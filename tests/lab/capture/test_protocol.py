@@ -45,7 +45,7 @@ DIGESTS = {name: code_digest("", {name: text}) for name, text in measuring_code(
 
 
 def test_the_protocol_that_the_digests_belong_to() -> None:
-    assert PROTOCOL == 1
+    assert PROTOCOL == 2
 
 
 @pytest.mark.parametrize("name", DIGESTS)

@@ -102,7 +102,7 @@ def test_contradicting_times_are_measured_three_times_and_then_kept_as_disturbed
     (outcome,) = record_experiments(
         tmp_path, DEVICE, RIGHT, worker(msgspec.json.encode(slow), samples.trace_json(kernels=(2, 2, 2)))
     )
-    reason = "busy for 25 us in the trace, but interleaved 500 us"
+    reason = "busy for 24 us in the trace, but interleaved 500 us"
     assert outcome == Outcome(RIGHT[0], disturbed=reason)
     assert load_recording(tmp_path, DEVICE, "faults/right").disturbed == reason
     assert [line for line in printed(capsys) if "process" not in line] == [
@@ -129,7 +129,7 @@ def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path, capsys: pyte
     (tmp_path / DEVICE).write_text("in the way")
     (outcome,) = record_experiments(tmp_path, DEVICE, RIGHT, DONE)
     assert outcome.failed.startswith("not saved: [Errno ")
-    assert f"faults/right: {outcome.failed}" in capsys.readouterr().out
+    assert f"faults/right: failed: {outcome.failed}" in capsys.readouterr().out
     assert files(tmp_path) == {DEVICE: b"in the way"}
 
 

@@ -29,7 +29,7 @@ from snippets.lab.drawing.svg import HATCHES, MARKERS, SERIES, WIDTH, label
 from snippets.lab.finding.device import Device
 from snippets.lab.html import Html
 from snippets.lab.recording.device import PROJECT
-from snippets.lab.recording.schema import Ceiling, NotRecorded, NotTimed
+from snippets.lab.recording.schema import Ceiling, NotRecorded, NotTimed, Timing
 from snippets.lab.trace.events import TraceError
 from tests.lab import events, samples
 from tests.lab.drawing.drawings import boxes, description, drawing, texts
@@ -274,13 +274,39 @@ def test_times_of_kernels_are_means_where_the_steps_agree(device: Device) -> Non
         kernel_bars(device, {"e": "mlp/eager"}, "c")
 
 
+def test_a_bar_of_kernels_is_as_long_as_the_gpu_was_busy(device: Device) -> None:
+    overlapping = events.trace_bytes(
+        *(events.step(2, 0, 100), events.launch(1, 10), events.launch(2, 12)),
+        *(events.kernel("first", 1, 50, 20), events.kernel("second", 2, 65, 15)),
+    )
+    save_all(device.root, sample(), trace=overlapping)
+    content = kernel_bars(device, {"eager": "mlp/eager"}, "c")
+    assert [row[3] for row in cells(content)[1:]] == ["20.0 µs", "10.0 µs"]
+    assert description(content).startswith("eager: 30.0 µs")
+    assert "counts once, with the kernel before: eager 5.00 µs." in Markup(content).text
+    save_all(device.root, sample())
+    assert "overlap" not in kernel_bars(device, {"eager": "mlp/eager"}, "c")
+
+
+def test_whiskers_reach_from_the_lowest_to_the_highest_process() -> None:
+    samples_us = [99.0, 101.0, 79.0, 81.0, 119.0, 121.0]
+    three = Timing.from_samples(samples_us, (2, 2, 2))
+    assert timing_bars(ANY, {"a": {"b": three}}, "c") != timing_bars(ANY, {"a": {"b": timing(*samples_us)}}, "c")
+    unit = (WIDTH - 2 * EDGE - BEHIND) / 120
+    reached = re.findall(
+        r"M([\d.]+) [\d.]+L([\d.]+) [\d.]+", timing_bars(ANY, {"a": {"b": three}}, "c").split("</svg>")[0]
+    )
+    ends = {(round(float(left) - EDGE, 1), round(float(right) - EDGE, 1)) for left, right in reached}
+    assert (round(80 * unit, 1), round(120 * unit, 1)) in ends
+
+
 def test_cpu_beside_gpu(device: Device) -> None:
     points = tuple(point({"batch": n}, timings(1.0 * n, 2.0 * n, 3.0 * n)) for n in (1, 50))
     save_all(device.root, sample("mlp/sweep_eager", points=points, has_trace=False))
     variants = {"one": "mlp/eager", "fifty": "mlp/sweep_eager[batch=50]"}
     content = cpu_gpu_bars(device, variants, "c")
     assert cells(content) == [
-        ["variant", "timing", "median", "quartiles"],
+        ["variant", "timing", "median", "quartiles, one process"],
         ["one", "GPU", "20.0 µs", "15.0 to 25.0 µs"],
         ["one", "CPU", "6.00 µs", "5.50 to 6.50 µs"],
         ["fifty", "GPU", "100 µs", "75.0 to 125 µs"],

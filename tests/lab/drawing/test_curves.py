@@ -47,15 +47,28 @@ def test_steps_below_their_roof() -> None:
     slower = [Ceiling("slow copy", 1_000_000, 0, timing(1.0, 1.0, 1.0)), Ceiling("small", 1, 5, timing(1.0, 1.0, 1.0))]
     content = roofline_of(ANY, POINTS, "c", ceilings=[*slower, COPY, MATMUL])
     assert cells(content) == [
-        ["step", "FLOP per byte", "rate", "of the roof", "time", "quartiles"],
-        ["low", "40.0", "4.00 TFLOP/s", "2.50 %", "10.0 µs", "9.00 to 11.0 µs"],
-        ["high", "400", "1.00 TFLOP/s", "0.12 %", "40.0 µs", "30.0 to 50.0 µs"],
+        ["step", "FLOP per byte", "rate", "of the roof", "time", "quartiles, one process"],
+        ["low", "40.0", "4.00 TFLOP/s", "2.3 to 2.8 %", "10.0 µs", "9.00 to 11.0 µs"],
+        ["high", "400", "1.00 TFLOP/s", "0.1 to 0.2 %", "40.0 µs", "30.0 to 50.0 µs"],
     ]
     assert description(content).endswith(
-        "The roof is 4.00 TB/s (copy) up to 200 FLOP per byte, then 800 TFLOP/s (matmul 8x8x8)."
+        "The roof is 4.00 TB/s (copy) up to 200 FLOP per byte, then 800 TFLOP/s (matmul 8x8x8, x @ weight.t())."
     )
     assert {"TFLOP/s", "FLOP per byte", "copy: 4.00 TB/s", "matmul 8x8x8: 800 TFLOP/s"} <= set(texts(content))
     assert texts(content)[-2:] == ["low: 4.00 TFLOP/s", "high: 1.00 TFLOP/s"]
+
+
+def test_no_percentage_of_the_roof_for_a_short_time_or_above_it() -> None:
+    points = {
+        "short": RooflinePoint(40_000_000, 1_000_000, timing(9.9, 9.9, 9.9)),
+        "above": RooflinePoint(9_000_000_000, 1_000_000, timing(11.0, 11.0, 11.0)),
+        "around": RooflinePoint(9_000_000_000, 1_000_000, timing(11.0, 12.0, 13.0)),
+    }
+    content = roofline_of(ANY, points, "c", ceilings=[COPY, MATMUL])
+    assert [row[3] for row in cells(content)[1:]] == ["–", "–", "90 to 98 %"]
+    assert "A step below 10 µs has no percentage" in Markup(content).text
+    assert "short: 4.04 TFLOP/s at 40.0 FLOP per byte. above:" in description(content)
+    assert "no percentage" not in roofline_of(ANY, POINTS, "c", ceilings=[COPY, MATMUL])
 
 
 def test_names_of_steps_that_stand_together_do_not() -> None:
@@ -104,7 +117,7 @@ def test_a_roofline_of_experiments(device: Device) -> None:
     save_all(device.root, sample("mlp/liger", points=(work,), ceilings=(MATMUL,)))
     content = roofline(device, {"eager": "mlp/eager", "Liger": "mlp/liger"}, "c")
     assert cells(content)[1:] == [
-        [name, "40.0", "4.00 TFLOP/s", "2.50 %", "10.0 µs", "10.0 to 10.0 µs"] for name in ("eager", "Liger")
+        [name, "40.0", "4.00 TFLOP/s", "2.5 %", "10.0 µs", "10.0 to 10.0 µs"] for name in ("eager", "Liger")
     ]
 
 

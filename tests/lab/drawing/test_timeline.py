@@ -316,6 +316,29 @@ def test_the_tables_say_what_is_drawn_in_its_order() -> None:
     assert fill[-1] == "4"
 
 
+def test_the_part_of_a_kernel_that_overlaps_is_drawn_and_told() -> None:
+    overlapping = (
+        step(1, 0, 50),
+        launch(1, 5),
+        launch(2, 8),
+        kernel("first", 1, 10, 20),
+        kernel("second", 2, 26, 16),
+    )
+    content = drawn(*overlapping)
+    first, second = slices(content)[-2:]
+    assert [[(one.get("class"), one.get("width")) for one in each.iter("rect")] for each in (first, second)] == [
+        [(None, "100%")],
+        [(None, "100%"), ("overlap", "25.0%")],
+    ]
+    assert second[-1].tag == "text"  # the script's `lastChild`
+    lasts = "16.0 µs, of it 4.00 µs overlapping the kernel before"
+    assert (second.findtext("title") or "").split("\n")[-1] == f"{lasts}, begins after 26.0 µs"
+    assert [row[6] for row in rows(content)[-2:]] == ["20.0 µs", lasts]
+    assert "2 kernels, GPU busy 32.0 µs" in (svg(content).get("aria-label") or "")
+    assert content.count('<li class="overlap">') == 1
+    assert "overlap" not in drawn(*STEP)
+
+
 def test_its_name_tells_what_there_is_to_see() -> None:
     content = svg(drawn(*STEP))
     said = "A step. eager: 2 kernels, GPU busy 190 µs; GPU done after 250 µs, CPU after 200 µs"

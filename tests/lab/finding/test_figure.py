@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from snippets.lab.finding.figure import Figure, format_value, per_step
+from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.kineto import read_trace
 from tests.lab import samples
@@ -41,6 +42,11 @@ from tests.lab import samples
         (617.3e12, "flop/s", "617 TFLOP/s"),
         (4.237e12, "bytes/s", "4.24 TB/s"),
         (80e9, "bytes/s", "80.0 GB/s"),
+        (2.5, "J", "2.50 J"),
+        (0.0125, "J", "12.5 mJ"),
+        (3.2e-5, "J", "32.0 µJ"),
+        (652.5, "W", "652 W"),
+        (1980.0, "MHz", "1,980 MHz"),
         (12.34, "%", "12.3 %"),
         (0.5, "%", "0.50 %"),
         (100.0, "%", "100 %"),
@@ -84,7 +90,12 @@ def test_figures_as_a_reader_sees_them(figure: Figure, text: str, spread: str) -
     assert (figure.text, figure.spread_text) == (text, spread)
 
 
-def test_a_timing_is_its_median_with_its_quartiles() -> None:
+def test_a_timing_of_several_processes_has_the_spread_of_their_medians() -> None:
+    timing = Timing.from_samples((10.0, 12.0, 20.0, 22.0, 30.0, 32.0), (2, 2, 2))
+    assert Figure.from_timing(timing) == Figure(21.0, "us", (11.0, 31.0))
+
+
+def test_a_timing_of_one_process_is_its_median_with_its_quartiles() -> None:
     assert Figure.from_timing(samples.timing(10.0, 30.0, 20.0), "o") == Figure(20.0, "us", (15.0, 25.0), "o")
 
 

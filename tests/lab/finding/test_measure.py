@@ -24,7 +24,7 @@ from snippets.lab.finding.measure import (
     smallest,
     unpaired_ratio,
 )
-from snippets.lab.recording.schema import Ceiling, NotTimed
+from snippets.lab.recording.schema import Ceiling, NotTimed, Timing
 from tests.lab.samples import point, sample, save_all, timing, timings
 
 
@@ -48,19 +48,25 @@ def device(tmp_path: Path) -> Device:
 def test_a_ratio_is_that_of_pairs() -> None:
     """Not 40 / 20, the ratio of the medians: drift that hits both of a pair cancels."""
     upper, lower = timing(10.0, 90.0, 40.0, 80.0, 30.0), timing(10.0, 30.0, 20.0, 20.0, 20.0)
-    assert ratio_of_pairs(upper, lower, "o") == Figure(2.0, "x", (1.5, 3.0), "o")
+    assert ratio_of_pairs(upper, lower, "o") == Figure(2.0, "x", (1.0, 3.0), "o")  # thirds: 1; 3; 2, 4, 1.5
     with pytest.raises(ValueError, match="longer than argument 1"):
         ratio_of_pairs(timing(1.0, 2.0), timing(1.0, 2.0, 3.0))
+
+
+def test_the_spread_of_pairs_is_that_of_their_processes() -> None:
+    upper = Timing.from_samples((10.0, 20.0, 90.0, 30.0, 30.0, 40.0, 80.0), (3, 2, 2))
+    lower = Timing.from_samples((10.0,) * 7, (3, 2, 2))
+    assert ratio_of_pairs(upper, lower) == Figure(3.0, "x", (2.0, 6.0))  # 2, 3 and 6
 
 
 def test_ratio_and_difference_of_runs(device: Device) -> None:
     eager, compiled = device["mlp/eager"], device["mlp/compiled"]
     origin = "mlp/eager over mlp/compiled, interleaved, in pairs"
-    assert paired_ratio(eager, compiled) == Figure(2.0, "x", (1.5, 2.5), origin)
+    assert paired_ratio(eager, compiled) == Figure(2.0, "x", (1.0, 3.0), origin)
     assert paired_ratio(eager, compiled, "cold").value == 1.0
     difference = paired_difference(eager, compiled)
-    assert (difference.value, difference.unit, difference.spread) == (10.0, "us", (5.0, 15.0))
-    assert paired_difference(compiled, eager).spread == (-15.0, -5.0)
+    assert (difference.value, difference.unit, difference.spread) == (10.0, "us", (0.0, 20.0))
+    assert paired_difference(compiled, eager).spread == (-20.0, 0.0)
 
 
 def test_runs_of_two_sessions_are_no_pairs(device: Device) -> None:
@@ -90,11 +96,32 @@ def test_the_share_of_a_ceiling(device: Device) -> None:
     """Of 4 MB in 20 us, where a copy moves 1 MB in 1 us; of 2 MFLOP, where a matmul does 0.4 MFLOP in 1 us."""
     share = share_of_ceiling(device["mlp/eager"], "copy")
     assert (share.value, share.unit, share.origin) == (20.0, "%", "NVIDIA Sample, mlp/eager, of copy")
-    assert share.spread == pytest.approx((16.0, 400 / 15))
+    assert share.spread == pytest.approx((400 / 30, 40.0))  # in 30 us and in 10 us
     assert share_of_ceiling(device["mlp/eager"], "matmul 8x8x8").value == pytest.approx(25.0)
     assert share_of_ceiling(device["mlp/eager"], "copy", "cold").value == 8.0
     with pytest.raises(NotTimed, match="no ceiling 'matmul 1x1x1'"):
         share_of_ceiling(device["mlp/eager"], "matmul 1x1x1")
+
+
+def test_a_share_is_that_of_pairs_with_the_ceiling(tmp_path: Path) -> None:
+    """Where a lower clock slows both in the same turn, the share stays; of other counts, the medians are compared."""
+    step = point(bytes=1000, timed=timings(20.0, 40.0, 60.0))
+    drifting, shorter = Ceiling("copy", 1000, 0, timing(10.0, 20.0, 30.0)), Ceiling("copy", 1000, 0, timing(10.0, 30.0))
+    device = save_all(tmp_path, sample(points=(step,), ceilings=(drifting,)))
+    assert share_of_ceiling(device["mlp/eager"], "copy").spread == (50.0, 50.0)
+    save_all(tmp_path, sample(points=(step,), ceilings=(shorter,)))
+    share = share_of_ceiling(device["mlp/eager"], "copy")
+    assert (share.value, share.spread) == (50.0, pytest.approx((30.0, 250 / 3)))
+
+
+def test_a_share_of_a_short_step_means_little(device: Device) -> None:
+    short, long = (point(timed=timings(us, us, us)) for us in (9.99, 10.0))
+    save_all(device.root, sample("mlp/eager", points=(short,)))
+    message = r"^mlp/eager takes 9\.99 µs; a share of copy means little below 10\.0 µs$"
+    with pytest.raises(NotTimed, match=message):
+        share_of_ceiling(device["mlp/eager"], "copy")
+    save_all(device.root, sample("mlp/eager", points=(long,)))
+    assert share_of_ceiling(device["mlp/eager"], "copy").number > 0
 
 
 def test_extremes() -> None:
@@ -122,8 +149,15 @@ def test_fields_of_points_are_compared_without_a_spread(tmp_path: Path) -> None:
 
 def test_one_kind_of_timing_over_another(device: Device) -> None:
     """The CPU takes 6 us to launch what takes the GPU 20 us."""
-    assert ratio_of_kinds(device["mlp/eager"], "enqueue").value == 0.3
+    ratio = ratio_of_kinds(device["mlp/eager"], "enqueue")
+    assert (ratio.value, ratio.spread) == (0.3, (7 / 30, 0.5))
     assert ratio_of_kinds(device["mlp/eager"], "cold", "enqueue").value == 50 / 6
+
+
+def test_kinds_of_different_counts_are_no_pairs(tmp_path: Path) -> None:
+    uneven = timings(10.0, 20.0, 30.0, 40.0, 50.0)
+    ratio = ratio_of_kinds(save_all(tmp_path, sample(points=(point(timed=uneven),)))["mlp/eager"], "enqueue")
+    assert ratio == Figure(0.2, "x", (5.5 / 40, 6.5 / 20), "NVIDIA Sample, mlp/eager, enqueue over interleaved")
 
 
 def test_figures_are_listed_by_name_and_conclusive_when_all_are() -> None:

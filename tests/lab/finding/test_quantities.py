@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from snippets.lab.experiment import UnknownName
@@ -11,7 +12,7 @@ from snippets.lab.finding.book import figure
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.quantities import QUANTITIES
-from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError
+from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError, Timing
 from snippets.lab.trace.events import TraceError
 from tests.lab import samples
 from tests.lab.conftest import Book
@@ -24,7 +25,11 @@ def device(tmp_path: Path) -> Device:
     small = samples.point({"batch": 1, "seq": 1}, samples.timings(1.0, 2.0, 3.0))
     points = (small, samples.point({"batch": 64, "seq": 128}, samples.timings()))
     sweep = sample("mlp/sweep_eager", points=points, has_trace=False)
-    return save_all(tmp_path, sample(), sweep, sample("linear/eager", points=(samples.point(),), label="other"))
+    steady = Timing.from_samples((20.0, 22.0), (1, 1), clock_mhz=1755.0, watts=652.5, joules=0.01435)
+    turns = Timing.from_samples((10.0, 20.0, 30.0), clock_mhz=1980.0, watts=310.0)
+    timed = msgspec.structs.replace(samples.timings(), steady=steady, interleaved=turns)
+    eager = sample(points=(samples.point(timed=timed),))
+    return save_all(tmp_path, eager, sweep, sample("linear/eager", points=(samples.point(),), label="other"))
 
 
 @pytest.mark.parametrize(
@@ -39,11 +44,19 @@ def device(tmp_path: Path) -> Device:
         ("mlp.eager.ops_per_step", "1", ""),
         ("mlp.eager.kernel_time_us", "20.0 µs", ""),
         ("mlp.eager.busy_us", "24.0 µs", ""),
+        ("mlp.eager.extent_us", "64.0 µs", ""),
+        ("mlp.eager.overlap_us", "0 µs", ""),
         ("mlp.eager.cpu_us", "80.0 µs", ""),
         ("mlp.eager.interleaved_us", "20.0 µs", "15.0 to 25.0 µs"),
         ("mlp.eager.cold_us", "50.0 µs", "45.0 to 55.0 µs"),
         ("mlp.eager.from_python_us", "80.0 µs", "75.0 to 85.0 µs"),
         ("mlp.eager.enqueue_us", "6.00 µs", "5.50 to 6.50 µs"),
+        ("mlp.eager.steady_us", "21.0 µs", "20.0 to 22.0 µs"),
+        ("mlp.eager.interleaved_clock_mhz", "1,980 MHz", ""),
+        ("mlp.eager.interleaved_watts", "310 W", ""),
+        ("mlp.eager.steady_clock_mhz", "1,760 MHz", ""),
+        ("mlp.eager.steady_watts", "652 W", ""),
+        ("mlp.eager.joules", "14.3 mJ", ""),
         ("mlp.eager.flops", "2.00 MFLOP", ""),
         ("mlp.eager.bytes", "4.00 MB", ""),
         ("mlp.eager.flops_per_s", "100 GFLOP/s", "80.0 to 133 GFLOP/s"),
@@ -104,6 +117,13 @@ def test_a_figure_that_nothing_computes(book: Book, device: Device, name: str, m
     [
         ("mlp.compiled.interleaved_us", NotRecorded, "no recording 'mlp/compiled' for nvidia-sample; on a machine"),
         ("linear.eager.interleaved_us", NotTimed, "linear/eager was recorded without timings; make record"),
+        ("mlp.sweep_eager.steady_us[batch=1]", NotTimed, "mlp/sweep_eager has no steady timing; make record"),
+        ("mlp.sweep_eager.joules[batch=1]", NotTimed, "mlp/sweep_eager has no steady timing; make record"),
+        (
+            "mlp.sweep_eager.interleaved_watts[batch=1]",
+            NotTimed,
+            "mlp/sweep_eager has no watts of its interleaved timing; make record",
+        ),
         ("linear.eager.flops_per_s", NotTimed, "linear/eager was recorded without timings; make record"),
         ("linear.eager.cpu_us", TraceError, "ProfilerStep#2 has no annotation 'other'"),
     ],

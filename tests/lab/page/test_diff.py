@@ -67,8 +67,9 @@ def test_the_tables() -> None:
         ["− vanished", "mul (ATen, vectorized)", "20.0 µs", "–", "−20.0 µs"],
     ]
     assert cells(second) == [
-        ["kernel time", "60.0 µs", "40.5 µs", "−19.5 µs−32 %"],
         ["GPU busy", "60.0 µs", "40.5 µs", "−19.5 µs−32 %"],
+        ["GPU, first start to last end", "70.0 µs", "40.5 µs", "−29.5 µs−42 %"],
+        ["sum of kernel times", "60.0 µs", "40.5 µs", "−19.5 µs−32 %"],
         ["GPU activities", "2", "1", "−1"],
         ["CUDA calls that launch them", "2", "1", "−1"],
         ["CUDA calls in all", "2", "1", "−1"],
@@ -84,6 +85,17 @@ def test_a_group_is_one_row_with_its_sums() -> None:
     assert row[0] == "→ replaced"
     assert row[1].startswith("GELU (ATen, vectorized)mul (ATen, vectorized)→ ")
     assert row[2:] == ["24.0 µs", "12.0 µs", "−12.0 µs−50 %"]
+
+
+def test_a_kernel_that_overlaps_is_told_and_the_sum_is_not_the_busy_time() -> None:
+    overlapping = steps((GEMM, 60), (MUL, 20))  # the second starts 50 us after the first
+    first, second = diff_of({"one": steps((GEMM, 40), (MUL, 20)), "two": overlapping}, "c").split("</table>")[:2]
+    assert cells(first)[1][2:] == ["20.0 µs", "20.0 µsof it 10.0 µs overlapping the kernel before", "0"]
+    assert cells(second)[:3] == [
+        ["GPU busy", "60.0 µs", "70.0 µs", "+10.0 µs+17 %"],
+        ["GPU, first start to last end", "70.0 µs", "70.0 µs", "0"],
+        ["sum of kernel times", "60.0 µs", "80.0 µs", "+20.0 µs+33 %"],
+    ]
 
 
 def test_no_difference_is_made_by_arithmetic() -> None:
@@ -124,7 +136,7 @@ def test_a_difference_within_the_spread_is_called_so() -> None:
         ["= same", "cuBLAS GEMM bf16 · 64x8x64 · NNT", "20.0 µs", "27.0 µs", "+7.00 µswithin the spread"]
     ]
     assert cells(second)[0] == [
-        "kernel time",
+        "GPU busy",
         "20.0 µs10.0 to 30.0 µs",
         "27.0 µs26.0 to 28.0 µs",
         "+7.00 µswithin the spread",

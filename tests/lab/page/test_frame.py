@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from snippets.lab.experiment import UnknownName, experiments
-from snippets.lab.finding.claim import Source
+from snippets.lab.finding.accepted import accept_statuses
+from snippets.lab.finding.claim import Source, Status
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.page.frame import provenance, show, verdicts
@@ -231,7 +233,10 @@ def test_a_verdict_that_holds_and_one_that_differs(book: Book, device: Device) -
 @pytest.mark.parametrize(
     ("figure", "text"),
     [
-        (Figure(5, conclusive=False), "? inconclusive Five kernels. M1ours · T100: 5"),
+        (
+            Figure(5, conclusive=False),
+            "? inconclusive Five kernels. M1ours · T100: 5: the active steps of its trace disagree",
+        ),
         (Figure(21.5, "us", (21.0, 22.0)), "≠ differs Five kernels. M1ours · T100: 21.5 µs (21.0 to 22.0 µs)"),
         (None, "– not measured Five kernels. M1ours · nothing there"),
     ],
@@ -244,6 +249,28 @@ def test_what_a_verdict_shows(book: Book, device: Device, figure: Figure | None,
 
     book(mlp=samples.findings(claim(measure=measure)))
     assert Markup(verdicts(device, "M1")).text == text
+
+
+@pytest.mark.parametrize(
+    ("accepted", "value", "text"),
+    [
+        ({}, 4, ""),
+        ({"M1": "holds"}, 5, ""),
+        ({"M1": "holds"}, 4, "T100: differs. On the H200, for which this text was written, it holds."),
+        ({"M1": "differs"}, 5, "T100: holds. On the H200, for which this text was written, it differs."),
+        ({"M1": "inconclusive"}, 5, "T100: holds. On the H200, for which this text was written, it is inconclusive."),
+    ],
+)
+def test_a_verdict_says_where_the_text_was_written_for_another(
+    book: Book, device: Device, accepted: dict[str, Status], value: int, text: str
+) -> None:
+    default = save_all(device.root, sample(), device=DEFAULT_DEVICE)
+    accept_statuses(default, accepted)
+    book(mlp=samples.findings(claim(value, why="Because of fusion.")))
+    content = verdicts(device, "M1")
+    seen = re.findall(r'<p class="elsewhere">(.*?)</p>', content)
+    assert seen == ([text] if text else [])
+    assert "elsewhere" not in verdicts(default, "M1")
 
 
 def test_a_verdict_leads_to_the_ledger(book: Book, device: Device) -> None:

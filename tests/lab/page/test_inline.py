@@ -9,6 +9,7 @@ import pytest
 from pymdownx.inlinehilite import InlineHiliteException
 
 from snippets.lab.experiment import UnknownName
+from snippets.lab.finding.band import at_least
 from snippets.lab.finding.claim import Source
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
@@ -58,6 +59,19 @@ def test_an_inconclusive_figure_says_so(root: Path) -> None:
     content = fig("mlp.eager.kernels_per_step")
     assert 'class="fig inconclusive"' in content
     assert "1 to 2" in content
+
+
+def test_the_figure_of_an_inconclusive_claim_says_why_on_hover(book: Book, root: Path) -> None:
+    timed = claim(measure=lambda device: device["mlp/eager"].time(), band=at_least(20), scope="timing")
+    module = samples.findings(timed)
+    vars(module).update(eager_us=vars(module).pop("_0"))
+    book(mlp=module)
+    seen = Markup(fig("mlp.eager_us"))
+    assert seen.text == "20.0 µs"
+    assert dict(seen.attributes)["title"] == (
+        "NVIDIA Sample, mlp/eager; 10.0 to 30.0 µs; the claim is inconclusive: "
+        "only a part of the spread is in the band (at least 20.0 µs)"
+    )
 
 
 @pytest.mark.parametrize(

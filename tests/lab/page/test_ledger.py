@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from snippets.lab.finding.accepted import accept_statuses
+from snippets.lab.finding.band import at_least
 from snippets.lab.finding.book import judge
 from snippets.lab.finding.claim import Source
 from snippets.lab.finding.device import Device
@@ -50,6 +52,7 @@ def test_a_row_has_the_value_of_the_source_and_what_was_measured(book: Book, dev
             claim(id="M3", measure=lambda device: Figure(21.5, "us", (21.0, 22.0)), band=lambda figure: True),
             claim(id="M4", measure=missing),
             claim(id="M5", measure=lambda device: Figure(5, conclusive=False)),
+            claim(id="M6", measure=lambda device: device["mlp/eager"].time(), band=at_least(20), scope="timing"),
         )
     )
     content = ledger_table(device)
@@ -59,7 +62,14 @@ def test_a_row_has_the_value_of_the_source_and_what_was_measured(book: Book, dev
         ["M2", "≠ differs", "Not five.timing · mlpBecause of fusion.", "–", "21.5"],
         ["M3", "✓ holds", "Five kernels.every-gpu · mlp", "–", "21.5 µs (21.0 to 22.0 µs)"],
         ["M4", "– not measured", "Five kernels.every-gpu · mlp", "–", "nothing there"],
-        ["M5", "? inconclusive", "Five kernels.every-gpu · mlp", "–", "5"],
+        ["M5", "? inconclusive", "Five kernels.every-gpu · mlp", "–", "5: the active steps of its trace disagree"],
+        [
+            "M6",
+            "? inconclusive",
+            "Five kernels.timing · mlp",
+            "–",
+            "20.0 µs (10.0 to 30.0 µs): only a part of the spread is in the band (at least 20.0 µs)",
+        ],
     ]
 
 
@@ -173,9 +183,16 @@ def test_a_verdict_as_data(device: Device) -> None:
         ("device", DEVICE),
         ("measured", {"value": 21.5, "unit": "us", "spread": (21.0, 22.0), "text": "21.5 µs"}),
         ("verdict", "differs"),
-        ("expected", "holds"),
+        ("reason", ""),
+        ("accepted", None),
         ("why", "Because."),
     ]
     plain = verdict_data(judge(claim(measure=missing, scope="timing", why="Because."), "mlp", device))
     assert (plain["source"], plain["measured"], plain["verdict"]) == (None, None, "not measured")
-    assert (plain["expected"], plain["why"]) == (None, "")
+    assert (plain["reason"], plain["accepted"], plain["why"]) == ("nothing there", None, "")
+    accept_statuses(device, {"M1": "holds"})
+    timed = claim(measure=lambda device: device["mlp/eager"].time(), band=at_least(20), scope="timing")
+    doubtful = verdict_data(judge(timed, "mlp", device))
+    assert doubtful["measured"] == {"value": 20.0, "unit": "us", "spread": (10.0, 30.0), "text": "20.0 µs"}
+    assert (doubtful["verdict"], doubtful["accepted"]) == ("inconclusive", "holds")
+    assert doubtful["reason"] == "only a part of the spread is in the band (at least 20.0 µs)"

@@ -37,7 +37,7 @@ def test_kernels_of_a_step(device: Device) -> None:
     footprint = ["4x2x1384x1x1", "168164,308"]  # one below the other
     kernel = ["gemm", "10.0 µs", "41.7 %", "aten::mmcudaLaunchKernel", "50.0 µs", "–", *footprint]
     owner = "mlp_fwdcudaMemsetAsync"
-    fill = ["fill of memory (Device)", "4.00 µs", "16.7 %", owner, "55.0 µs", "<1 % of copy", "–", "–"]
+    fill = ["fill of memory (Device)", "4.00 µs", "16.7 %", owner, "55.0 µs", "16.0 MB/stoo short", "–", "–"]
     head = ["GPU activity", "time", "share", "from operator, by call", "launch delay", "bytes/s"]
     assert cells(content) == [[*head, "grid, block", "registers, shared bytes"], kernel, kernel, fill]
     assert "<caption>One step of mlp/eager</caption>" in content
@@ -65,66 +65,136 @@ def test_times_are_means_where_the_steps_agree_and_of_the_middle_step_where_not(
 
 
 def matmul_trace() -> bytes:
-    """A matmul of 512x256x128 in 4 us, and an addition of 512x128 numbers in 1 us."""
+    """A matmul of 512x256x128 in 40 us, and an addition of 512x128 numbers in 10 us."""
     dims, types = [[512, 256], [256, 128]], ["c10::BFloat16"] * 2
     added, kinds = [[512, 128], [512, 128], []], ["c10::BFloat16", "c10::BFloat16", "Scalar"]
     return events.trace_bytes(
         events.step(1, 0, 100),
         events.op("aten::mm", 10, 20, external=1, dims=dims, types=types, strides=[[256, 1], [128, 1]]),
         events.launch(1, 20, external=1),
-        events.kernel("product", 1, 50, 4),
+        events.kernel("product", 1, 50, 40),
         events.op("aten::add", 40, 20, external=2, dims=added, types=kinds, strides=[[128, 1], [128, 1], []]),
         events.launch(2, 50, external=2),
-        events.kernel("sum", 2, 60, 1),
+        events.kernel("sum", 2, 100, 10),
         events.op("fused", 70, 20, external=3),
         events.launch(3, 80, external=3),
-        events.kernel("fused", 3, 90, 2),
+        events.kernel("fused", 3, 120, 20),
     )
 
 
-COPY = Ceiling("copy", 1_000_000, 0, samples.timing(1.0, 2.0, 3.0))
-LARGE = Ceiling("matmul 8192x8192x8192", 3 * 2 * 8192**2, 40_000_000, samples.timing(1.0, 2.0, 3.0))
-BARE = Ceiling("matmul 512x256x128", 458_752, 2 * 512 * 256 * 128, samples.timing(2.0, 5.0, 8.0))
+COPY = Ceiling("copy", 100_000, 0, samples.timing(1.0, 2.0, 3.0))
+LARGE = Ceiling("matmul 8192x8192x8192", 3 * 2 * 8192**2, 4_000_000, samples.timing(1.0, 2.0, 3.0))
+BARE = Ceiling("matmul 512x256x128", 458_752, 2 * 512 * 256 * 128, samples.timing(20.0, 35.0, 50.0))
+OWN = Ceiling("matmul 512x256x128, x @ w", 458_752, 2 * 512 * 256 * 128, samples.timing(36.0, 36.0, 36.0))
+FAST = Ceiling("matmul 512x256x128, x @ w", 458_752, 2 * 512 * 256 * 128, samples.timing(40.8, 40.8, 40.8))
+WIDE = Ceiling("matmul 512x256x128, x @ w", 458_752, 2 * 512 * 256 * 128, samples.timing(36.0, 38.0, 46.0))
+SMALL_L2 = samples.environment(l2_bytes=400_000)
+SHORT_TEXT, L2_TEXT, ABOVE_TEXT = "Too short: no percentage below", "In L2: the bytes fit", "Above the ceiling: a short"
 
 
 @pytest.mark.parametrize(
-    ("ceilings", "of_matmul", "of_copy", "note"),
+    ("ceilings", "of_matmul", "of_copy", "notes"),
     [
-        ((), "", "", ""),
-        ((COPY,), "", "23 % of copy", "copy 500 GB/s"),
-        ((COPY, LARGE), "42 % of large", "23 % of copy", "copy 500 GB/s, large matmul 8192x8192x8192 20.0 TFLOP/s"),
+        ((), "", "", []),
+        ((COPY,), "", "17 to 29 % of copy", ["copy 50.0 GB/s"]),
+        (
+            (COPY, LARGE),
+            "31 to 52 % of large x @ weight.t()",
+            "17 to 29 % of copy",
+            ["large matmul 8192x8192x8192, x @ weight.t() 2.00 TFLOP/s, copy 50.0 GB/s"],
+        ),
         (
             (BARE, COPY, LARGE),
-            "125 % of bare",
-            "23 % of copy",
-            "copy 500 GB/s, bare matmul 512x256x128 6.71 TFLOP/s",
+            "69 to 106 % of bare x @ weight.t()",
+            "17 to 29 % of copy",
+            ["bare matmul 512x256x128, x @ weight.t() 959 GFLOP/s, copy 50.0 GB/s", ABOVE_TEXT],
         ),
+        (
+            (BARE, OWN, LARGE),
+            "90 % of bare x @ w",
+            "",
+            ["bare matmul 512x256x128, x @ w 932 GFLOP/s)"],
+        ),
+        ((FAST,), "above the ceiling", "", [ABOVE_TEXT]),
+        ((WIDE,), "92 to 105 % of bare x @ w", "", ["bare matmul 512x256x128, x @ w 883 GFLOP/s", ABOVE_TEXT]),
     ],
 )
 def test_rates_beside_the_ceilings_of_the_session(
-    device: Device, ceilings: tuple[Ceiling, ...], of_matmul: str, of_copy: str, note: str
+    device: Device, ceilings: tuple[Ceiling, ...], of_matmul: str, of_copy: str, notes: list[str]
 ) -> None:
-    save_all(device.root, sample(ceilings=ceilings), trace=matmul_trace())
+    save_all(device.root, sample(ceilings=ceilings, environment=SMALL_L2), trace=matmul_trace())
     content = kernel_table(device, "mlp/eager")
     table = cells(content)
     assert table[0][5:7] == ["FLOP/s", "bytes/s"]
+    in_l2 = "in L2" if of_copy else ""
     assert [row[5:7] for row in table[1:]] == [
-        [f"8.39 TFLOP/s{of_matmul}", f"115 GB/s{of_copy}"],
-        ["–", "393 GB/s" + ("79 % of copy" if of_copy else "")],
+        [f"839 GFLOP/s{of_matmul}", f"11.5 GB/s{of_copy}"],
+        ["–", f"39.3 GB/s{in_l2}"],
         ["–", "–"],
     ]
     text = Markup(content).text
     assert text.count("Rates: the least that there was to do") == 1
-    assert ("Percentages" in text) == bool(note)
-    assert note in text
+    assert ("Percentages" in text) == bool(of_matmul + of_copy != "above the ceiling" and ceilings)
+    assert all(note in text for note in notes)
+    assert (ABOVE_TEXT in text) == (ABOVE_TEXT in notes)
+    assert (L2_TEXT in text) == bool(in_l2)
+    assert SHORT_TEXT not in text
+
+
+def test_no_percentage_of_what_takes_less_than_ten_microseconds(device: Device) -> None:
+    short = matmul_trace().replace(b'"dur": 40', b'"dur": 9.99').replace(b'"dur": 10,', b'"dur": 9.99,')
+    save_all(device.root, sample(ceilings=(COPY, LARGE, OWN), environment=SMALL_L2), trace=short)
+    content = kernel_table(device, "mlp/eager")
+    assert [row[5:7] for row in cells(content)[1:3]] == [
+        ["3.36 TFLOP/stoo short", "45.9 GB/stoo short"],
+        ["–", "39.4 GB/stoo short"],
+    ]
+    assert SHORT_TEXT in Markup(content).text
+    assert "Percentages" not in content
+
+
+def test_a_ceiling_of_another_type_is_none(device: Device) -> None:
+    half = matmul_trace().replace(b"c10::BFloat16", b"c10::Half")
+    save_all(device.root, sample(ceilings=(LARGE, OWN)), trace=half)
+    assert cells(kernel_table(device, "mlp/eager"))[1][5] == "839 GFLOP/s"
+    own = Ceiling("matmul 512x256x128, x @ w, float16", OWN.bytes, OWN.flops, OWN.timing)
+    save_all(device.root, sample(ceilings=(LARGE, own)), trace=half)
+    content = kernel_table(device, "mlp/eager")
+    assert cells(content)[1][5] == "839 GFLOP/s90 % of bare x @ w"
+    assert "bare matmul 512x256x128, x @ w, float16 932 GFLOP/s" in Markup(content).text
 
 
 def test_work_that_only_the_chapter_knows(device: Device) -> None:
-    save_all(device.root, sample(ceilings=(COPY, LARGE, BARE)), trace=matmul_trace())
+    save_all(device.root, sample(ceilings=(COPY, LARGE, BARE), environment=SMALL_L2), trace=matmul_trace())
     for work in ({2: (20_000_000, 500_000)}, lambda step: {len(step.kernels) - 1: (20_000_000, 500_000)}):
         table = cells(kernel_table(device, "mlp/eager", work=work))
-        assert table[3][5:7] == ["10.0 TFLOP/s50 % of large", "250 GB/s50 % of copy"]
-        assert table[2][5:7] == ["–", "393 GB/s79 % of copy"]
+        assert table[3][5:7] == ["1.00 TFLOP/s38 to 62 % of large x @ weight.t()", "25.0 GB/s38 to 62 % of copy"]
+        assert table[2][5:7] == ["–", "39.3 GB/sin L2"]
+
+
+def overlapping_trace() -> bytes:
+    """Three steps of two kernels; the second starts 4, 5 and 6 us before the first has ended."""
+    listed = []
+    for place, lasts in enumerate((24, 25, 26)):
+        start, number = 1000.0 * place, 10 * place
+        listed += [events.step(place, start, 100), events.op("aten::mm", start + 5, 30, external=number)]
+        listed += [events.launch(number + 1, start + 10, external=number)]
+        listed += [events.launch(number + 2, start + 12, external=number)]
+        listed += [events.kernel("first", number + 1, start + 50, lasts)]
+        listed += [events.kernel("second", number + 2, start + 70, 15)]
+    return events.trace_bytes(*listed)
+
+
+def test_kernels_that_overlap_share_the_busy_time_and_say_so(device: Device) -> None:
+    save_all(device.root, sample(), trace=overlapping_trace())
+    overlap = "of it 5.00 µs overlapping the kernel before"
+    content = kernel_table(device, "mlp/eager")
+    assert [row[1:3] for row in cells(content)[1:]] == [["25.0 µs", "71.4 %"], [f"15.0 µs{overlap}", "28.6 %"]]
+    assert "Shares count this time once" in Markup(content).text
+    assert f" 15.0 µs, {overlap}" in Markup(dispatch_tree(device, "mlp/eager")).text
+    assert "GPU times are sums: 15.0 µs count twice" in Markup(profiler_table(device, "mlp/eager")).text
+    save_all(device.root, sample())
+    assert "overlap" not in kernel_table(device, "mlp/eager") + profiler_table(device, "mlp/eager")
 
 
 def test_a_table_without_any_rate(device: Device) -> None:

@@ -18,6 +18,7 @@ from snippets.lab.recording.device import (
     short_name,
     slug,
     this_device,
+    visible_gpu,
 )
 from snippets.lab.recording.loading import load_recordings
 from snippets.lab.recording.schema import NotRecorded
@@ -81,11 +82,48 @@ def _forget_the_device() -> Any:
         ("exit 9", None),
         ("echo 'NVIDIA-SMI has failed'; exit 1", None),
         ("true", None),
-        ("echo 'NVIDIA H200'; echo 'NVIDIA T4'", "nvidia-h200"),
+        ("test $1 = -L && echo 'GPU 0: NVIDIA H200 (UUID: GPU-a1)'", "nvidia-h200"),
     ],
 )
 def test_this_device(nvidia_smi: Callable[[str], str | None], script: str, expected: str | None) -> None:
     assert nvidia_smi(script) == expected
+
+
+def test_this_device_is_the_one_that_cuda_would_use(
+    nvidia_smi: Callable[[str], str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = "echo 'GPU 0: NVIDIA H200 (UUID: GPU-a1)'; echo 'GPU 1: NVIDIA T4 (UUID: GPU-b2)'"
+    assert nvidia_smi(script) == "nvidia-h200"
+    for visible, expected in (("1", "nvidia-t4"), ("GPU-b2", "nvidia-t4"), ("", None), ("2", None)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert nvidia_smi(script) == expected
+
+
+LISTING = """\
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-a1)
+  MIG 3g.20gb     Device  0: (UUID: MIG-c3)
+  MIG 1g.5gb      Device  1: (UUID: MIG-d4)
+GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-b2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        ("0", "NVIDIA A100-SXM4-40GB MIG 3g.20gb"),
+        ("1", "NVIDIA H100 80GB HBM3"),
+        ("1,0", "NVIDIA H100 80GB HBM3"),
+        (" 1 ", "NVIDIA H100 80GB HBM3"),
+        ("GPU-b", "NVIDIA H100 80GB HBM3"),
+        ("MIG-d4", "NVIDIA A100-SXM4-40GB MIG 1g.5gb"),
+        ("2", ""),
+        ("-1", ""),
+        ("", ""),
+        ("GPU-x", ""),
+    ],
+)
+def test_the_gpu_that_cuda_would_use(visible: str, expected: str) -> None:
+    assert visible_gpu(LISTING, visible) == expected
 
 
 def test_a_driver_that_hangs_is_no_device(

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from snippets.lab.recording.device import chapter_folder
 from snippets.lab.recording.loading import load_recording, load_trace, trace_path
-from snippets.lab.recording.schema import NotRecorded, RecordingError
-from tests.lab.samples import DEVICE, as_dict, sample, save_all
+from snippets.lab.recording.schema import NotRecorded, RecordingError, parse_recording
+from tests.lab.samples import DEVICE, as_dict, point, sample, save_all, timings
 
 AGAIN = "on a machine with this GPU run make record CHAPTER=mlp"
 
@@ -55,9 +56,9 @@ def with_value(value: Any, *path: str | int) -> Callable[[dict[str, Any]], None]
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (with_value(2, "schema"), "has schema 2 and this version reads 1"),
-        (with_value("1", "schema"), "has schema '1' and this version reads 1"),
-        (without("schema"), "has schema None and this version reads 1"),
+        (with_value(3, "schema"), "has schema 3 and this version reads 2"),
+        (with_value("1", "schema"), "has schema '1' and this version reads 2"),
+        (without("schema"), "has schema None and this version reads 2"),
         (without("digest"), "is damaged: Object missing required field `digest`"),
         (without("circumstances", "driver"), "missing required field `driver` - at `$.circumstances`"),
         (with_value("4", "circumstances", "multiprocessors"), "Expected `int`, got `str`"),
@@ -67,7 +68,15 @@ def with_value(value: Any, *path: str | int) -> Callable[[dict[str, Any]], None]
             "Expected `float`, got `null` - at `$.points[0].relative_error`",
         ),
         (with_value("no", "has_trace"), "Expected `bool`, got `str` - at `$.has_trace`"),
-        (with_value([1.5, "x"], "ceilings", 0, "timing", "samples_us"), "Expected `float`, got `str`"),
+        (with_value([1.5, "x"], "points", 0, "ceilings", 0, "timing", "samples_us"), "Expected `float`, got `str`"),
+        (
+            with_value(21.0, "points", 0, "timings", "warm", "median_us"),
+            "is damaged: interleaved of point 0 contradicts its own samples",
+        ),
+        (
+            with_value([2, 2], "points", 0, "ceilings", 0, "timing", "rounds"),
+            "is damaged: ceiling copy of point 0 contradicts its own samples",
+        ),
         (with_value("compiled", "experiment"), "is a recording of 'mlp/compiled', not of 'mlp/eager'"),
         (with_value("../../x", "chapter"), "is a recording of '../../x/eager', not of 'mlp/eager'"),
     ],
@@ -124,3 +133,16 @@ def test_a_recording_that_was_repaired_is_read_anew(tmp_path: Path) -> None:
         load_recording(tmp_path, DEVICE, "mlp/eager")
     save_all(tmp_path, sample(label="repaired"))
     assert load_recording(tmp_path, DEVICE, "mlp/eager").label == "repaired"
+
+
+def test_a_recording_of_schema_1_has_its_ceilings_at_every_timed_point() -> None:
+    """Schema 1 timed them once, after all points; it knows no steady times and nothing of the machine's CPU."""
+    old = as_dict(sample(points=(point(timed=timings()), point(), point(timed=timings()))))
+    old["schema"], old["ceilings"] = 1, old["points"][0]["ceilings"]
+    for each in old["points"]:
+        del each["ceilings"]
+    recording = parse_recording(msgspec.json.encode(old), "eager.json")
+    assert [len(each.ceilings) for each in recording.points] == [1, 0, 1]
+    assert (recording.schema, recording.ceilings, recording.disturbed) == (2, sample().ceilings, "")
+    assert recording.points[0].timings is not None
+    assert recording.points[0].timings.steady is None

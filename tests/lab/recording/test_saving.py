@@ -38,7 +38,7 @@ def test_the_same_recording_is_the_same_bytes(tmp_path: Path) -> None:
     save_all(tmp_path / "b", sample(data=dict(reversed(one.data.items()))))
     assert files(tmp_path / "a") == files(tmp_path / "b")
     text = files(tmp_path / "a")[f"{DEVICE}/mlp/eager.json"].decode()
-    assert text.startswith('{\n "schema": 1,\n "chapter": "mlp",\n')
+    assert text.startswith('{\n "schema": 2,\n "chapter": "mlp",\n')
     assert text.endswith("}\n")
 
 

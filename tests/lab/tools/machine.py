@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from snippets.lab.capture.lock import GpuInUse
 from snippets.lab.capture.recorder import Outcome
 from snippets.lab.experiment import Experiment
 from snippets.lab.notebooks.cells import NotebookRun, NotebookRuns
@@ -40,9 +42,22 @@ class FakeMachine:
     """Of what is chosen; None for all."""
     recorded: list[str] = field(default_factory=list)
     notebooks: list[str] = field(default_factory=list)
+    reserved: list[tuple[bool, bool]] = field(default_factory=list)
+    """`wait` and `shared` of each reservation of the GPU."""
+    released: int = 0
+    in_use: str = ""
+    """Who uses the GPU, unless `wait` or `shared`."""
 
     def build(self) -> Machine:
-        return Machine(lambda: self.device, self.select, self.record, self.run_notebooks)
+        return Machine(lambda: self.device, self.select, self.record, self.run_notebooks, self.reserve)
+
+    @contextmanager
+    def reserve(self, wait: bool, shared: bool) -> Iterator[None]:
+        self.reserved.append((wait, shared))
+        if self.in_use and not wait and not shared:
+            raise GpuInUse(f"{self.in_use} uses this GPU")
+        yield
+        self.released += 1
 
     def select(self, root: Path, device: str, chosen: Sequence[Experiment], fresh: bool) -> list[Experiment]:
         return [one for one in chosen if self.pending is None or one.id in self.pending or fresh]

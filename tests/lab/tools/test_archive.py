@@ -214,7 +214,7 @@ def changed(**fields: object) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
         (changed(has_trace=False), f"{JSON} does not match its name, or its trace is missing"),
         (lambda members: {JSON: members[JSON]}, f"{JSON} does not match its name, or its trace is missing"),
         (lambda members: {TRACE: members[TRACE]}, f"{TRACE} has no recording beside it; nothing was unpacked"),
-        (changed(schema=9), "has schema 9 and this version reads 1; record it again; nothing was unpacked"),
+        (changed(schema=9), "has schema 9 and this version reads 2; record it again; nothing was unpacked"),
         (changed(points=3), "is damaged: Expected `array`, got `int` - at `$.points`"),
         (lambda members: {**members, JSON: b"{"}, "is not a recording (Input data was truncated)"),
         (lambda members: {**members, JSON: b"[" * 100_000}, "is not a recording ("),

@@ -1,14 +1,14 @@
-"""The command `claims`: its lines, its JSON, and the exit code and message of `--check`."""
+"""The command `claims`: its lines, its JSON, and the exit code and messages of `--accept` and `--check`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from snippets.lab.__main__ import main
+from snippets.lab.finding.claim import Claim
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.trace.events import TraceError
@@ -59,38 +59,116 @@ def test_claims_prints_json(book: Book, capsys: pytest.CaptureFixture[str]) -> N
     assert [row["measured"]["value"] for row in ledger[2:]] == list(EVIL)
 
 
+def accepted(root: Path, device: str = DEVICE) -> dict[str, str]:
+    loaded: dict[str, str] = json.loads((root / device / "accepted.json").read_bytes())
+    return loaded
+
+
+def test_accept_writes_what_changed(book: Book, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_all(root, sample())
+    book(mlp=findings(claim(), claim(4, id="M2"), claim(measure=no_steps, id="M3")))
+    assert main(["claims", "--accept"]) == 0
+    assert accepted(root) == {"M1": "holds", "M2": "differs", "M3": "not measured"}
+    assert capsys.readouterr().out.splitlines() == [
+        f"{DEVICE}  M1: new -> holds",
+        f"{DEVICE}  M2: new -> differs",
+        f"{DEVICE}  M3: new -> not measured",
+        f"{DEVICE}: accepted 1 holds, 1 differs, 0 inconclusive, 1 not measured",
+    ]
+    book(mlp=findings(claim(), claim(5, id="M2")))
+    assert main(["claims", "--accept"]) == 0
+    assert accepted(root) == {"M1": "holds", "M2": "holds"}
+    assert capsys.readouterr().out.splitlines() == [
+        f"{DEVICE}  M2: differs -> holds",
+        f"{DEVICE}  M3: not measured -> no such claim any more",
+        f"{DEVICE}: accepted 2 holds, 0 differs, 0 inconclusive, 0 not measured",
+    ]
+
+
+def test_accept_writes_for_the_named_device_only(book: Book, root: Path) -> None:
+    save_all(root, sample())
+    save_all(root, sample(), device="nvidia-a")
+    book(mlp=findings(claim()))
+    assert main(["claims", "--accept", "--device", "nvidia-a"]) == 0
+    assert accepted(root, "nvidia-a") == {"M1": "holds"}
+    assert not (root / DEVICE / "accepted.json").exists()
+
+
+def test_nothing_is_accepted_where_nothing_is_recorded(book: Book, capsys: pytest.CaptureFixture[str]) -> None:
+    book(mlp=findings(claim()))
+    assert main(["claims", "--accept"]) == 2
+    assert "nothing is recorded for nvidia-h200" in capsys.readouterr().err
+
+
+def doubtful(device: Device) -> Figure:
+    return Figure(5, conclusive=False)
+
+
+CURE = (
+    f"Read the text beside these claims again. If it is right: python -m snippets.lab claims --accept --device {DEVICE}"
+)
+
+
 @pytest.mark.parametrize("options", [[], ["--json"]])
 @pytest.mark.parametrize(
-    ("value", "expected", "message"),
+    ("before", "now", "message"),
     [
-        (5, {}, ""),
-        (4, {}, "differs, but the prose was written for holds"),
-        (4, {"*": "differs"}, ""),
-        (5, {"*": "differs"}, "holds, but the prose was written for differs"),
+        ([claim()], [claim()], ""),
+        ([claim(4)], [claim(4)], ""),
+        ([claim()], [claim(4)], "differs, but holds was accepted; see mlp's page and findings"),
+        ([claim(4)], [claim()], "holds, but differs was accepted; see mlp's page and findings"),
+        (
+            [claim()],
+            [claim(measure=no_steps)],
+            "not measured (no steps), but holds was accepted; see mlp's page and findings",
+        ),
+        (
+            [claim()],
+            [claim(measure=doubtful)],
+            "inconclusive (the active steps of its trace disagree), but holds was accepted; "
+            "see mlp's page and findings",
+        ),
+        ([], [claim()], "holds, and was never accepted; see mlp's page"),
+        ([claim(), claim(id="M2")], [claim()], ""),  # M2 is gone: nothing to read again
     ],
 )
-def test_check_fails_on_a_flipped_verdict(
+def test_check_fails_on_a_verdict_that_was_not_accepted(
     book: Book,
+    root: Path,
     capsys: pytest.CaptureFixture[str],
     options: list[str],
-    value: int,
-    expected: dict[str, Any],
+    before: list[Claim],
+    now: list[Claim],
     message: str,
 ) -> None:
-    book(mlp=findings(claim(value, expected=expected)))
+    save_all(root, sample())
+    book(mlp=findings(*before))
+    assert main(["claims", "--accept"]) == 0
+    book(mlp=findings(*now))
+    capsys.readouterr()
     assert main(["claims", *options]) == 0
     without_check = capsys.readouterr()
     assert without_check.err == ""
     assert main(["claims", "--check", *options]) == (1 if message else 0)
     out, err = capsys.readouterr()
     assert out == without_check.out
-    assert err == (f"M1 on nvidia-h200: {message}; read mlp's page and findings.py again\n" if message else "")
+    assert err == (f"M1 on {DEVICE}: {message}\n{CURE}\n" if message else "")
 
 
-def test_check_passes_a_claim_that_is_not_measured(book: Book, capsys: pytest.CaptureFixture[str]) -> None:
-    book(mlp=findings(claim(measure=no_steps)))
+def test_a_device_without_accepted_verdicts_is_not_wrong(
+    book: Book, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A new GPU differs, and nobody has read a text beside it."""
+    save_all(root, sample())
+    save_all(root, sample(), device="nvidia-a")
+    book(mlp=findings(claim(measure=lambda device: Figure(5 if device.name == DEVICE else 4))))
+    assert main(["claims", "--accept", "--device", DEVICE]) == 0
+    capsys.readouterr()
     assert main(["claims", "--check"]) == 0
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == (
+        "nvidia-a has no accepted.json: nothing to compare; to accept its verdicts: "
+        "python -m snippets.lab claims --accept --device nvidia-a\n"
+    )
 
 
 def test_claims_covers_all_devices_or_the_named_one(book: Book, root: Path, capsys: pytest.CaptureFixture[str]) -> None:

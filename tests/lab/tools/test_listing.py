@@ -10,7 +10,7 @@ from typing import NoReturn
 import pytest
 
 from snippets.lab.__main__ import main
-from snippets.lab.experiment import chapters, experiments, find
+from snippets.lab.experiment import NeedsGpu, chapters, experiments, find
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.tools.prepare import prepare
 from tests.lab.samples import environment, recordings, sample, save_all
@@ -148,3 +148,10 @@ def test_prepare_records_on_a_gpu(root: Path, capsys: pytest.CaptureFixture[str]
     assert machine.recorded == [one.id for one in find("linear")]
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["linear/compiled", "live", DEFAULT_DEVICE] in lines
+
+
+def test_prepare_refuses_a_gpu_in_use(root: Path) -> None:
+    machine = FakeMachine(in_use="python3 (pid 4)")
+    with pytest.raises(NeedsGpu, match=r"^python3 \(pid 4\) uses this GPU$"):
+        prepare(root, fresh=True, here=DEFAULT_DEVICE, machine=machine.build)
+    assert prepare(root, fresh=False, here=DEFAULT_DEVICE, machine=FakeMachine(in_use="x", pending=()).build) == 0

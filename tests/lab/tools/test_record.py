@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,39 @@ def test_a_notebook_that_fails_is_named_with_its_cause(root: Path, capsys: pytes
 def test_no_such_notebook(root: Path) -> None:
     with pytest.raises(Exception, match=r"^no notebook 'labs/mpl'; did you mean labs/mlp\?$"):
         record(root, ["labs/mpl"], machine=FakeMachine().build())
+
+
+def test_the_gpu_is_reserved_while_something_is_measured(root: Path) -> None:
+    machine = FakeMachine(pending=("linear/eager",))
+    for options in ({}, {"wait": True}, {"shared": True}):
+        assert record(root, ["linear"], machine=machine.build(), **options) == 0
+    assert machine.reserved == [(False, False), (True, False), (False, True)]
+    assert machine.released == 3
+    assert record(root, ["linear/compiled"], machine=machine.build()) == 0
+    assert len(machine.reserved) == 3, "nothing to record"
+    assert record(root, ["labs/mlp"], machine=machine.build()) == 0
+    assert len(machine.reserved) == 4, "a notebook runs on the GPU too"
+
+
+def test_a_gpu_in_use_is_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = FakeMachine(in_use="python3 (pid 4)")
+    monkeypatch.setattr("snippets.lab.tools.record.this_machine", machine.build)
+    assert main(["record", "linear/eager"]) == 2
+    assert capsys.readouterr().err == "error: python3 (pid 4) uses this GPU\n"
+    assert machine.recorded == []
+    for option in ("--wait", "--shared"):
+        assert main(["record", "linear/eager", option]) == 0
+    assert machine.recorded == ["linear/eager"] * 2
+
+
+def test_what_a_recorder_that_was_waited_for_has_recorded_is_not_recorded_again(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = FakeMachine()
+    built = machine.build()
+    answers = iter([["linear/eager", "linear/compiled"], ["linear/compiled"]])
+    select = lambda *_: [one for id in next(answers) for one in find(id)]  # noqa: E731
+    assert record(root, ["linear"], wait=True, machine=replace(built, select_pending=select)) == 0
+    assert machine.recorded == ["linear/compiled"]

@@ -60,6 +60,7 @@ class TestSummary:
             memset_per_step=1,
             launches_per_step=2,
             kernel_time_us_per_step=14.0,
+            overlap_us_per_step=0.0,
             gpu_busy_us_per_step=14.0,
             gpu_idle_us_per_step=17.0,
             unattributed=1,
@@ -138,7 +139,7 @@ class TestOutput:
         text = summary_json(found)
         assert json.loads(text)["kernels"][0] == {
             "name": "gemm", "calls": 4, "total_us": 20.0, "mean_us": 5.0, "op": "aten::mm", "grid": [4, 2, 1],
-            "block": [384, 1, 1], "registers": 168, "shared_memory_bytes": 164308,
+            "block": [384, 1, 1], "registers": 168, "shared_memory_bytes": 164308, "overlap_us": 0.0,
         }  # fmt: skip
         assert list(json.loads(text))[:6] == [
             "device", "steps", "steps_agree", "kernels_per_step", "memcpy_per_step", "memset_per_step",
@@ -150,13 +151,26 @@ class TestOutput:
             "device             NVIDIA H200",
             "active steps       2 (all steps agree)",
             "work per step      3 kernels, 0 memcpy, 1 memset, put there by 2 calls",
-            "GPU time per step  14.000 us in kernels; busy 14.000 us, idle between 17.000 us",
+            "GPU time per step  busy 14.000 us, idle between 17.000 us; kernels add up to 14.000 us",
             "unattributed       1 GPU activities belong to no step and are not counted",
             "",
             "calls  total us  mean us  op        kernel",
             "    4    20.000    5.000  aten::mm  gemm",
             "    2     8.000    4.000  aten::mm  gemm",
         ]
+
+    def test_text_of_kernels_that_overlap(self) -> None:
+        events = [step(2, 0, 50), launch(1, 5), launch(2, 8), launch(3, 9)]
+        events += [kernel("first", 1, 10, 20), kernel("second", 2, 26, 10), kernel("second", 3, 36, 5.5)]
+        assert summary_text(summarized(*events)).splitlines()[3:] == [
+            "GPU time per step  busy 31.500 us, idle between 0.000 us; kernels add up to 35.500 us",
+            "overlap per step   4.000 us in which the kernel before on a stream still ran",
+            "",
+            "calls  total us  mean us  overlap us  op              kernel",
+            "    1    20.000   20.000       0.000  ProfilerStep#2  first",
+            "    2    15.500    7.750       4.000  ProfilerStep#2  second",
+        ]
+        assert json.loads(summary_json(summarized(*events)))["overlap_us_per_step"] == 4.0
 
     def test_text_says_when_steps_differ(self) -> None:
         assert "steps DIFFER" in summary_text(summarized(*two_steps(), step(4, 200, 80)))

@@ -26,8 +26,11 @@ from snippets.lab.trace.queries import (
     kernel_time_us,
     longest_kernel,
     op_name,
+    overlap_us,
+    overlaps_us,
     require_kernels,
     require_steps,
+    step_overlaps_us,
     steps_agree,
 )
 from tests.lab.events import (
@@ -310,6 +313,30 @@ class TestTime:
         assert extent_us(trace.activities) == 32.0
         assert idle_us(trace.activities) == 13.75
         assert kernel_time_us(trace.activities) == 22.25
+
+    def test_a_kernel_overlaps_what_is_still_running_before_it_on_its_stream(self) -> None:
+        trace = read(
+            step(2, 0, 100), *(launch(number, number) for number in range(1, 8)),
+            kernel("a", 1, 10, 20), kernel("b", 2, 24.5, 10), kernel("inside both", 3, 26, 2),
+            kernel("next to a", 4, 25, 9, stream=13), kernel("another device", 5, 25, 9, device=1),
+            kernel("after b", 6, 34.5, 5), memset(7, 39, 3, 4),
+        )  # fmt: skip
+        (only,) = trace.steps
+        assert dict(zip([a.name for a in only.activities], overlaps_us(only), strict=True)) == {
+            "a": 0, "b": 5.5, "next to a": 0, "another device": 0, "inside both": 2, "after b": 0,
+            "Memset (Device)": 0.5,
+        }  # fmt: skip
+        assert [overlap_us(a, only) for a in only.activities] == list(overlaps_us(only))
+        assert overlaps_us(read(step(2, 0, 10)).steps[0]) == ()
+
+    def test_overlaps_of_a_real_step_with_programmatic_dependent_launch(self) -> None:
+        trace = real("fused_mlp_forward")
+        assert [overlaps_us(active) for active in trace.steps] == [(0, 7.04), (0, 7.232), (0, 6.88)]
+        assert step_overlaps_us(trace) == ((0, 0, 0), (7.04, 7.232, 6.88))
+        for active in trace.steps:
+            summed, union = kernel_time_us(active.activities), busy_us(active.activities)
+            assert summed - union == pytest.approx(sum(overlaps_us(active)), abs=1e-6)
+            assert union == extent_us(active.activities)
 
     def test_nothing_takes_no_time(self) -> None:
         assert (busy_us(()), idle_us(()), kernel_time_us(())) == (0.0, 0.0, 0.0)

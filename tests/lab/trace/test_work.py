@@ -75,6 +75,24 @@ def test_products(name: str, dims: Any, types: Any, product: tuple[int, int, int
     assert work(name, dims, types) == ActivityWork(2 * m * k * n, size, product)
 
 
+@pytest.mark.parametrize(
+    ("name", "dims", "strides", "layout"),
+    [
+        ("aten::mm", [A, B], None, "x @ w"),
+        ("aten::mm", [A, B], [[16, 1], [1, 16]], "x @ weight.t()"),
+        ("aten::mm", [A, B], [[1, 8], [4, 1]], ""),
+        ("aten::bmm", [[3, *A], [3, *B]], [[128, 16, 1], [64, 1, 16]], "x @ weight.t()"),
+        ("aten::linear", [A, [4, 16], []], None, "x @ weight.t()"),
+        ("aten::linear", [A, [4, 16], []], [[16, 1], [1, 4], []], "x @ w"),
+    ],
+)
+def test_layout_and_type_of_a_product(name: str, dims: Any, strides: Any, layout: str) -> None:
+    for kind, dtype in ((BF16, "bfloat16"), (HALF, "float16"), (FLOAT, "float32"), (DOUBLE, "float64")):
+        found = work(name, dims, [kind, kind, ""][: len(dims)], strides)
+        assert found is not None
+        assert (found.layout, found.dtype) == (layout, dtype)
+
+
 def test_what_an_expanded_dimension_repeats_is_read_once() -> None:
     types = [BF16] * 3 + ["Scalar"] * 2
     row = work("aten::addmm", [C, A, B, [], []], types, [[0, 1], [16, 1], [1, 16], [], []])

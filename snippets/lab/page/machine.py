@@ -1,0 +1,79 @@
+"""Under which circumstances a chapter was measured: machine, settings, throttling, others on the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+
+from snippets.lab.html import Html, code, details, table
+from snippets.lab.recording.schema import Environment, Recording
+
+SUMMARY = "The machine, and what held its clock down"
+
+
+def _cores(place: Environment) -> str:
+    return f"{place.cpu_affinity} of {place.cpu_cores}" if place.cpu_cores else ""
+
+
+def _watts(value: float) -> str:
+    return f"{value:.0f} W" if value else ""
+
+
+def _clocks(prefix: str) -> Callable[[Environment], str]:
+    """`1980 MHz, memory 2619 MHz`; empty if a recording has neither."""
+
+    def text(place: Environment) -> str:
+        named = {"": f"{prefix}_sm_mhz", "memory ": f"{prefix}_memory_mhz"}
+        return ", ".join(f"{name}{place.clocks[key]:.0f} MHz" for name, key in named.items() if key in place.clocks)
+
+    return text
+
+
+FIELDS: Mapping[str, Callable[[Environment], str]] = {
+    "CPU": lambda place: place.cpu,
+    "cores that the process may use": _cores,
+    "CPU frequency governor": lambda place: place.cpu_governor,
+    "virtual machine": lambda place: place.virtualized,
+    "GPU power limit": lambda place: _watts(place.power_limit_w),
+    "maximum clock": _clocks("max"),
+    "application clock": _clocks("application"),
+    "MIG": lambda place: place.mig,
+    "ECC": lambda place: place.ecc,
+    "persistence mode": lambda place: place.persistence,
+}
+"""Row -> its text; empty if the recording does not have it."""
+
+
+def machine_fold(recordings: Sequence[Recording]) -> Html:
+    """A folded table of what these recordings say about their machines; empty if they say nothing."""
+    newest_first = sorted((each.environment for each in recordings), key=lambda place: place.date, reverse=True)
+    rows = {name: _distinct(map(text, newest_first)) for name, text in FIELDS.items()}
+    for when in ("before", "during", "after"):
+        rows[f"clock lowered {when} timing"] = _reasons(newest_first, when)
+    rows["other programs on the GPU"] = _distinct(name for place in newest_first for name in place.other_processes)
+    said = [[name, text] for name, text in rows.items() if text]
+    return (
+        details(SUMMARY, table("Circumstances of the recordings", ["", "recorded"], said, text_columns=2))
+        if said
+        else Html("")
+    )
+
+
+def _distinct(texts: Iterable[str]) -> str:
+    """What the recordings say, the newest first, each once: they may be from several machines."""
+    return "; ".join(dict.fromkeys(filter(None, texts)))
+
+
+def _reasons(places: Sequence[Environment], when: str) -> str:
+    """Every reason of any recording; `no` if all say none, empty if none was asked."""
+    asked = [place.throttle[when] for place in places if when in place.throttle]
+    return ", ".join(sorted({reason for reasons in asked for reason in reasons})) or ("no" if asked else "")
+
+
+def disturbed_text(recordings: Sequence[Recording]) -> str:
+    """The recordings whose timings cannot be trusted, with the reasons, as HTML; empty if there are none."""
+    reasons: dict[str, list[str]] = {}
+    for recording in recordings:
+        if recording.disturbed:
+            reasons.setdefault(recording.disturbed, []).append(recording.id)
+    return " ".join(f"{', '.join(map(code, ids))}: {escape(reason)}." for reason, ids in reasons.items())

@@ -1,0 +1,114 @@
+"""A race: variants of one step, each kind of time side by side with its spread; clock, power and energy when steady."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+
+from snippets.lab.drawing.bar_charts import timing_bars
+from snippets.lab.drawing.numbers import figure_cell, spread_name
+from snippets.lab.experiment import UnknownName, nearest
+from snippets.lab.finding.device import Device, Run
+from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.finding.measure import paired_ratio
+from snippets.lab.finding.quantities import quantity
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page.tables import Columns
+from snippets.lab.recording.schema import Timing
+
+KINDS: Mapping[str, tuple[str, str]] = {
+    "interleaved": ("GPU, interleaved", "the variants take turns, so each runs at the clock that the mix leaves it"),
+    "steady": ("GPU, steady", "each variant runs alone for seconds, at the clock that its own power leaves it"),
+    "cold": ("GPU, cold cache", "each replay finds an overwritten L2 cache"),
+    "from_python": ("from Python", "a Python loop until the GPU is done"),
+    "enqueue": ("of it the CPU's", "the same loop until the last launch returns"),
+}
+"""Field of `Timings` -> its heading, and what it means."""
+SENSORS: Mapping[str, Callable[[Timing], str | None]] = {
+    "steady clock": lambda timing: f"{timing.clock_mhz:,.0f} MHz" if timing.clock_mhz else None,
+    "steady power": lambda timing: f"{timing.watts:,.0f} W" if timing.watts else None,
+    "steady energy per step": lambda timing: format_value(timing.joules, "J") if timing.joules else None,
+}
+RACE = ("interleaved", "steady", "from_python")
+
+
+def race_table(
+    device: Device,
+    variants: Mapping[str, str],
+    caption: str,
+    *,
+    kinds: Sequence[str] = RACE,
+    over: str = "",
+    more: Columns | None = None,
+) -> Html:
+    """Variants side by side: a row for each kind of time, below it the ratio to one variant; steady clock and energy.
+
+    Args:
+        device: whose recordings.
+        variants: heading of a column -> `chapter/experiment`, or a point: `mlp/sweep_eager[batch=1,seq=1]`.
+        caption: what the table shows.
+        kinds: which times, fields of `Timings`. A recording without steady times has no such row.
+        over: heading of the variant that the ratios divide by; empty for no ratios.
+        more: further rows: heading -> name of a quantity, or a function of a run.
+    """
+    runs = {heading: device[experiment] for heading, experiment in variants.items()}
+    if over and over not in runs:
+        raise UnknownName(f"no variant {over!r}{nearest(over, runs)}")
+    timed = _timed(runs, kinds)
+    rows: list[list[Cell]] = []
+    for kind, timings in timed.items():
+        rows.append([KINDS[kind][0], *map(_timing_cell, timings.values())])
+        if over and timings[over] is not None:
+            ratios = (_ratio_cell(run, runs[over], kind) if timings[name] else None for name, run in runs.items())
+            rows.append([Html(f"<small>over {escape(over)}</small>"), *ratios])
+    for heading, sensor in SENSORS.items():
+        values = [None if timing is None else sensor(timing) for timing in timed.get("steady", {}).values()]
+        rows += [[heading, *values]] if any(values) else []
+    for heading, of in (more or {}).items():
+        rows.append(
+            [heading, *(figure_cell(quantity(run, of)) if isinstance(of, str) else of(run) for run in runs.values())]
+        )
+    return Html(table(caption, ["", *variants], rows) + _note(timed, has_ratios=bool(over)))
+
+
+def race_bars(device: Device, variants: Mapping[str, str], caption: str, *, kinds: Sequence[str] = RACE) -> Html:
+    """A bar for each kind of time below each variant, with its spread; arguments as in `race_table`."""
+    timed = _timed({heading: device[experiment] for heading, experiment in variants.items()}, kinds)
+    groups = {
+        heading: {_short(kind): timing for kind, timings in timed.items() if (timing := timings[heading]) is not None}
+        for heading in variants
+    }
+    return Html(timing_bars(device, groups, caption) + _note(timed, has_ratios=False))
+
+
+def _timed(runs: Mapping[str, Run], kinds: Sequence[str]) -> dict[str, dict[str, Timing | None]]:
+    """Kind -> variant -> its timing; a kind that no variant has is left out."""
+    timed: dict[str, dict[str, Timing | None]] = {}
+    for kind in kinds:
+        if kind not in KINDS:
+            raise UnknownName(f"no kind of time {kind!r}{nearest(kind, KINDS)}")
+        timings = {heading: getattr(run.timings, kind) for heading, run in runs.items()}
+        timed |= {kind: timings} if any(timings.values()) else {}
+    return timed
+
+
+def _short(kind: str) -> str:
+    return KINDS[kind][0].removeprefix("GPU, ").removeprefix("of it ")
+
+
+def _timing_cell(timing: Timing | None) -> Cell:
+    return None if timing is None else figure_cell(Figure.from_timing(timing))
+
+
+def _ratio_cell(upper: Run, lower: Run, kind: str) -> Cell:
+    return None if upper == lower else figure_cell(paired_ratio(upper, lower, kind))
+
+
+def _note(timed: Mapping[str, Mapping[str, Timing | None]], *, has_ratios: bool) -> Html:
+    """The line below a race: what each time means, and what the small numbers are."""
+    meanings = (f"{heading[0].upper()}{heading[1:]}: {meaning}." for heading, meaning in map(KINDS.__getitem__, timed))
+    timings = [timing for row in timed.values() for timing in row.values() if timing is not None]
+    thirds = "; of a ratio, lowest and highest third of its pairs"
+    name = spread_name(timings) + (thirds if has_ratios and any(len(each.rounds) < 2 for each in timings) else "")
+    text = f"{' '.join(meanings)} Spreads: {name}."
+    return Html(f'<p class="lab-note">{escape(text)}</p>')

@@ -1,0 +1,84 @@
+"""Under which circumstances a chapter was measured: only what its recordings say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snippets.lab.page.frame import provenance
+from snippets.lab.page.machine import SUMMARY, machine_fold
+from tests.lab import samples
+from tests.lab.samples import EVIL, Markup, assert_only_text, sample, save_all
+
+FULL: dict[str, Any] = {
+    "cpu": "Xeon 8480",
+    "cpu_cores": 32,
+    "cpu_affinity": 16,
+    "cpu_governor": "performance",
+    "virtualized": "no",
+    "power_limit_w": 700.0,
+    "mig": "disabled",
+    "ecc": "enabled",
+    "persistence": "enabled",
+    "clocks": {"sm_mhz": 1650.0, "max_sm_mhz": 1980.0, "max_memory_mhz": 2619.0, "application_sm_mhz": 1755.0},
+    "throttle": {"before": ("idle",), "during": ("power cap",), "after": ()},
+    "other_processes": ("python3", "Xorg"),
+}
+
+
+def rows(*environments: dict[str, Any]) -> dict[str, str]:
+    """The fold's rows for recordings with these environments."""
+    recordings = [sample(f"mlp/e{i}", environment=samples.environment(**each)) for i, each in enumerate(environments)]
+    cells = [list(row) for row in samples.cells(machine_fold(recordings))]
+    return dict(cells[1:])
+
+
+def test_all_fields() -> None:
+    assert rows(FULL) == {
+        "CPU": "Xeon 8480",
+        "cores that the process may use": "16 of 32",
+        "CPU frequency governor": "performance",
+        "virtual machine": "no",
+        "GPU power limit": "700 W",
+        "maximum clock": "1980 MHz, memory 2619 MHz",
+        "application clock": "1755 MHz",
+        "MIG": "disabled",
+        "ECC": "enabled",
+        "persistence mode": "enabled",
+        "clock lowered before timing": "idle",
+        "clock lowered during timing": "power cap",
+        "clock lowered after timing": "no",
+        "other programs on the GPU": "python3; Xorg",
+    }
+
+
+def test_only_what_a_recording_has() -> None:
+    assert rows({"virtualized": "yes"}) == {"virtual machine": "yes"}
+    assert machine_fold([sample()]) == "", "an old recording says none of this"
+    assert machine_fold([]) == ""
+
+
+def test_recordings_of_several_machines() -> None:
+    """Every value, the newest first; a reason once."""
+    old = {"date": "2026-01-01", "cpu": "Old", "throttle": {"during": ()}}
+    new = {"date": "2026-02-01", "cpu": "New", "throttle": {"during": ("thermal", "power cap")}}
+    also = {"date": "2026-01-15", "cpu": "Old", "throttle": {"during": ("power cap",)}}
+    assert rows(old, new, also) == {"CPU": "New; Old", "clock lowered during timing": "power cap, thermal"}
+    assert rows(old)["clock lowered during timing"] == "no"
+
+
+def test_the_page_shows_it_below_the_line(tmp_path: Path) -> None:
+    device = save_all(tmp_path, sample(environment=samples.environment(cpu="Xeon 8480")))
+    content = provenance(device, "mlp")
+    assert f'</p><details class="lab-details"><summary>{SUMMARY}</summary>' in content
+    assert "Xeon 8480" in Markup(content).text
+    assert "Disturbed" not in content
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_untrusted_names(name: str) -> None:
+    environment = samples.environment(cpu=name, mig=name, throttle={"during": (name,)}, other_processes=(name,))
+    recordings = [sample(environment=environment)]
+    assert_only_text(machine_fold(recordings), name)
