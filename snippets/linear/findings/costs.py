@@ -73,7 +73,8 @@ def same_gpu_time(device: Device) -> Figure:
 
 @claim("O-L6", at_least(2), scope="timing")
 def overhead_bound(device: Device) -> Figure:
-    """Both shapes are overhead-bound: a call takes the CPU at least twice as long as its work takes the GPU."""
+    """On this host, both shapes are overhead-bound, eager and compiled: the CPU takes at least twice as long to enqueue
+    a call as the GPU to run it."""
     ratios = {experiment: ratio_of_kinds(device[experiment], "enqueue") for experiment in LAYERS}
     return deciding(ratios, min(ratio.number for ratio in ratios.values()))
 
@@ -116,7 +117,7 @@ def rows_bound(run: Run) -> int:
 
 @claim("O-L10", at_least(2), scope="timing")
 def rows_of_both(device: Device) -> Figure:
-    """The compiled wide layer stays overhead-bound to at least twice as many rows as the eager one."""
+    """On this host, the compiled wide layer stays overhead-bound to at least twice as many rows as the eager one."""
     eager, compiled = (rows_bound(device[sweep]) for sweep in SWEEPS.values())
     display = f"eager up to {eager:,} rows, compiled up to {compiled:,}"
     return Figure(compiled / eager, "x", origin=", ".join(SWEEPS.values()), display=display)
@@ -124,7 +125,7 @@ def rows_of_both(device: Device) -> Figure:
 
 @claim("O-L11", at_least(1.5), scope="timing")
 def loop_of_both(device: Device) -> Figure:
-    """With 4096 rows, a Python loop over the wide layer takes at least half as long again when it is compiled."""
+    """On this host, a Python loop over the wide layer with 4096 rows takes at least half as long again if compiled."""
     eager, compiled = (device[f"{sweep}[batch=4096]"] for sweep in SWEEPS.values())
     return paired_ratio(compiled, eager, "from_python")
 
@@ -179,7 +180,7 @@ def biases(device: Device) -> Html:
         shape = "x".join(map(str, find_op(run.step, "aten::addmm").input_shapes[0]))
         listed = Html("<br>".join(kernel_name_html(activity.name) for activity in run.step.activities))
         rows.append([heading, shape, listed, figure_cell(run.time())])
-    head = ["what runs", "bias", "GPU work of a step, in order", "GPU time, warm"]
+    head = ["what runs", "bias", "GPU work of a step, in order", "GPU time, interleaved"]
     return table("One operator, two kinds of GPU work", head, rows, text_columns=3)
 
 
