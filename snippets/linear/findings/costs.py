@@ -150,6 +150,10 @@ def idle_share(run: Run) -> Figure:
 
 
 FIGURES = {
+    "compiled_gpu": lambda device: compiled_to_eager(device, "1024x32→64", "interleaved"),
+    "matrix_bias_bytes": lambda device: device["matmul_add/matrix_bias_64"].per_step(
+        lambda step: step.memcpys[0].moved_bytes or 0, "bytes"
+    ),
     "compiled_cpu": lambda device: compiled_to_eager(device, "1024x32→64", "enqueue"),
     "replay": lambda device: ratio_of_kinds(device["linear/eager"], "from_python"),
     "idle": lambda device: idle_share(device["linear/eager"]),

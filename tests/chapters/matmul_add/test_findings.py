@@ -19,13 +19,7 @@ from snippets.matmul_add.findings.costs import (
     graph_gain,
     least_bytes,
 )
-from snippets.matmul_add.findings.dispatch import (
-    busy_within_us,
-    calls,
-    stacks,
-    wait_busy,
-    waits,
-)
+from snippets.matmul_add.findings.dispatch import busy_within_us, calls, stacks, wait_busy, waits, with_item
 from snippets.matmul_add.findings.overhead import (
     by_size,
     closing_wait,
@@ -213,6 +207,8 @@ def test_pictures_show_the_steps_they_are_about(world: World) -> None:
     device = world.device
     assert headings(one_step(device, caption=CAPTION)) == ["Eager, 64x64"]
     assert slices(one_step(device, caption=CAPTION))[:4] == ["matmul_add", "aten::matmul", "aten::mm", "aten::add"]
+    assert headings(with_item(device, caption=CAPTION)) == ["Without", "With .item()"]
+    assert "cudaStreamSynchronize" in slices(with_item(device, caption=CAPTION))
     assert headings(two_sizes(device, caption=CAPTION)) == ["64x64", "4096x4096"]
     assert "Torch-Compiled Region: 0/0" in slices(entering(device, caption=CAPTION))
     assert headings(entering(device, caption=CAPTION)) == ["Eager", "Compiled"]
