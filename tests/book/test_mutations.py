@@ -46,7 +46,6 @@ VARIANTS = {
 """A variant, as sentences name it -> the recordings that show it."""
 UNREAD: dict[str, str] = {
     "K2": "compiled calls: which rows they add is a claim of its own, L7, and the names are in the measure",
-    "L12": "the eager layer: size 64 of Part 1 is checked instead, as the sentence says",
 }
 """Claim -> the variant that it names and does not read, and why."""
 
