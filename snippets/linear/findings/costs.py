@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from functools import partial
 
-from snippets.lab.finding import Device, Figure, Run, at_least, at_most, between, claim, equals, format_value, matches
+from snippets.lab.finding import Device, Figure, Run, at_least, at_most, between, claim, equals, matches
 from snippets.lab.finding.measure import derived, paired_ratio, ratio_of_kinds
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import cpu_gpu_bars, figure_cell, guess_choice, kernel_name_html, regimes, roofline, timeline
 from snippets.lab.page import show as show
-from snippets.lab.trace.queries import busy_us, find_op
+from snippets.lab.trace.queries import find_op
 from snippets.linear.findings.layer import ending, input_strides, one_and_the_same, same_work
 
 PAIRS = {
@@ -212,22 +212,3 @@ def layouts(device: Device) -> Html:
 
 
 wide_regimes = partial(regimes, variants=SWEEPS, size=lambda at: int(at["batch"]), unit="rows")
-
-
-def copies(device: Device) -> Html:
-    """The copy of a matrix of bias: bytes, rate, share of its step, and how much longer that step takes."""
-    columns = []
-    for size in (64, 4096):
-        matrix, row = (device[f"matmul_add/{kind}_bias_{size}"] for kind in ("matrix", "row"))
-        (copy,) = matrix.step.memcpys
-        moved, us = 2 * (copy.moved_bytes or 0), copy.duration_us
-        column: dict[str, Cell] = {
-            "read and written": format_value(moved, "bytes"),
-            "time of the copy": format_value(us, "us"),
-            "rate": format_value(moved / us * 1e6, "bytes/s"),
-            "share of the step in GPU time": format_value(100 * us / busy_us(matrix.step.activities), "%"),
-            "step with a matrix over one with a row": figure_cell(paired_ratio(matrix, row)),
-        }
-        columns.append(column)
-    rows = [[heading, *(column[heading] for column in columns)] for heading in columns[0]]
-    return table("The copy that a matrix of bias costs", ["", "64", "4096"], rows)

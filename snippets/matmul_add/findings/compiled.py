@@ -29,8 +29,7 @@ GEMM_OF_THE_POST = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nn"
 def large_matmul(device: Device) -> Figure:
     """At 4096 the product is an ampere_bf16_s16816gemm kernel with a tile of 128x256.
 
-    cuBLAS has kernels of its own for each generation; on this one their names begin with nvjet. Tools and habits that
-    look for gemm in a name find nothing here."""
+    cuBLAS has kernels of its own for each generation; on this one their names begin with nvjet, without a gemm."""
     return device["matmul_add/eager_4096"].per_step(lambda step: matmul(step)[0].name)
 
 
@@ -38,7 +37,7 @@ def large_matmul(device: Device) -> Figure:
 def product_4096(device: Device) -> Figure:
     """At 4096 the product takes about 580 µs.
 
-    A newer GPU with faster Tensor Cores, that is all. Between GPUs compare rates and shares of a ceiling, not times."""
+    This GPU is a newer and faster one. Between GPUs compare rates and shares of a ceiling, not times."""
     return device["matmul_add/eager_4096"].per_step(lambda step: matmul(step)[0].duration_us, "us")
 
 
@@ -111,8 +110,8 @@ def graph_names(device: Device) -> Figure:
 def matmul_names(device: Device) -> Figure:
     """The compiled step's product is the very kernel that the eager step runs.
 
-    The names differ in one part, bz against badd. NVIDIA does not document it, but it fits that one ignores what the
-    output held and the other adds to it. So this GPU shows in the name what on the other one has to be inferred."""
+    The names differ in one part, bz against badd. NVIDIA doesn't document it. Our guess: the second adds to what the
+    output held, and the first ignores it."""
     return across(device, lambda step: matmul(step)[0].name, "eager_4096", "compiled_4096")
 
 
@@ -121,8 +120,7 @@ def kernels_left(device: Device) -> Figure:
     """The fusion is at the level of the dispatcher, not of kernels.
 
     The kernel of aten::add is gone. What is left is a copy, which cannot add, and one product; the result is checked
-    against a reference, so the product adds. The post says so too, further on. What nothing removed is the traffic: b
-    is copied, then read again."""
+    against a reference, so the product adds. The traffic stays: b is copied, then read again."""
     return across(device, lambda step: len(step.kernels), "eager_4096", "compiled_4096")
 
 
@@ -141,8 +139,7 @@ def small_work(device: Device) -> Figure:
 def large_work(device: Device) -> Figure:
     """At 4096 a compiled step puts two activities on the GPU, a copy and the product.
 
-    A third one stands between them, the memset that this product needs at this size, compiled or not. Count kernels,
-    copies and fills apart, or an eager and a compiled step cannot be compared."""
+    A third one comes between them, the memset that this product needs at this size, compiled or not."""
     return device["matmul_add/compiled_4096"].per_step(kinds)
 
 
