@@ -698,11 +698,13 @@ def _cpu_us(call: Callable[[], object]) -> float:
 
 # --8<-- [start:new_shapes]
 def new_shapes(instruments: Instruments, device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
-    """Feed numbers of tokens never seen before, and take the time of each first call.
+    """Feed numbers of tokens never seen before, take the time of each first call, and count what has been built.
 
-    Returns {"tokens": [...], variant: {"first_call_ms": [...], "second_call_ms": [...]}}.
+    Returns {"tokens": [...], variant: {"first_call_ms": [...], "second_call_ms": [...], "built": [...]}}: "built" is
+    the number of graphs compiled so far, of ours the number of times that the forward has been tuned.
     """
     import torch
+    from torch._dynamo.utils import counters
     from torch._inductor.utils import fresh_cache
 
     from snippets.fused_mlp import kernels, model
@@ -720,9 +722,11 @@ def new_shapes(instruments: Instruments, device: str, tokens: int, dim: int, hid
     }
     for name, step in steps.items():
         torch._dynamo.reset()
+        counters.clear()
         model.CHOICES.clear()
         kernels.pingpong_kernel.device_caches.clear()
         milliseconds: dict[str, list[float]] = {"first_call_ms": [], "second_call_ms": []}
+        built: list[int] = []
         with fresh_cache(), torch.no_grad():
             for size in sizes:
                 x = _random(size, dim, device=device)
@@ -732,7 +736,9 @@ def new_shapes(instruments: Instruments, device: str, tokens: int, dim: int, hid
                     step(x)
                     torch.cuda.synchronize()
                     calls.append(round((time.perf_counter() - begin) * 1e3, 3))
-        found[name] = milliseconds
+                tuned = sum(key[0] == "forward" for key in model.CHOICES)
+                built.append(tuned if name == "fused" else counters["stats"]["unique_graphs"])
+        found[name] = {**milliseconds, "built": built}
     return found
 
 

@@ -113,7 +113,7 @@ def product_types(device: Device) -> Figure:
 
 @claim("O-A8", at_least(4), scope="timing")
 def product_in_float32(device: Device) -> Figure:
-    """The first product takes at least four times as long in float32."""
+    """In the traces, the first product takes at least four times as long in float32 as in bf16."""
     return unpaired_ratio(first_us(device[MATH], "aten::bmm"), first_us(device[NAIVE], "aten::bmm"))
 
 
@@ -139,7 +139,7 @@ def mask_operators(device: Device) -> Figure:
 
 @claim("O-A9", at_most(1), scope="timing")
 def mask_built(device: Device) -> Figure:
-    """Building the mask anew takes at most a hundredth of the math backend's time on the GPU."""
+    """Building the mask takes at most a hundredth of the math backend's kernel time."""
     return purpose_percent(device, "building the mask")
 
 
@@ -160,7 +160,7 @@ def softmax_operators(device: Device) -> Figure:
 
 @claim("O-A10", at_least(1.5), scope="timing")
 def row_check_over_softmax(device: Device) -> Figure:
-    """Looking for rows without a key takes at least one and a half times as long as the softmax itself."""
+    """In math's trace, looking for rows without a key takes at least one and a half times as long as the softmax."""
     return unpaired_ratio(purpose_us(device, ROW_CHECK), purpose_us(device, "softmax"))
 
 
@@ -172,7 +172,7 @@ def large_kernels(device: Device) -> Figure:
 
 @claim("O-A15", at_most(100 / 12), scope="timing")
 def small_percent(device: Device) -> Figure:
-    """The math backend's other kernels together take at most a twelfth of its time on the GPU."""
+    """The math backend's twelve other kernels together take at most a twelfth of its kernel time."""
     return math_percent(device, lambda kernel: not is_large(kernel))
 
 
@@ -183,7 +183,7 @@ def purposes_table(device: Device) -> Html:
     rows: list[Sequence[Cell]] = [[name, *_cells(naive.get(name)), *_cells(math.get(name))] for name in by_time]
     rows.append(["all", *_cells(_sum(naive)), *_cells(_sum(math))])
     head = ["", "naive", "time", "math", "time"]
-    return table("Kernels and copies of one forward, by what they are there for", head, rows)
+    return table("Kernels and copies of one forward, by purpose", head, rows)
 
 
 def _sum(by_purpose: Mapping[str, tuple[int, float]]) -> tuple[int, float]:

@@ -62,13 +62,6 @@ def count_and_names(step: Step) -> str:
     return f"{len(step.kernels)} kernel{'s' * (len(step.kernels) != 1)}: {names}"
 
 
-def longest_kernel(step: Step) -> GpuActivity:
-    """The longest kernel of a step. Raises `TraceError` for a step without kernels."""
-    if not step.kernels:
-        raise TraceError(f"{step.name} has no kernel; make record CHAPTER=attention")
-    return max(step.kernels, key=lambda kernel: kernel.duration_us)
-
-
 def per_variant(device: Device, headings: Iterable[str], of: Callable[[Step], int | str]) -> Figure:
     """A value of the steps of several variants, as `math X; naive Y`."""
     return listed({heading: device[VARIANTS[heading]].per_step(of) for heading in headings}, "; ")
@@ -117,7 +110,7 @@ def one_fill(device: Device) -> Figure:
 
 @claim("O-A3", at_least(75), scope="timing")
 def not_products(device: Device) -> Figure:
-    """What is not a product takes three quarters of the forward's time on the GPU, or more."""
+    """In a naive forward, everything but the two products takes at least three quarters of the kernel time."""
 
     def percent(step: Step) -> float:
         activities = kernels_and_copies(step)
@@ -129,7 +122,7 @@ def not_products(device: Device) -> Figure:
 
 @claim("O-A4", at_least(2), scope="timing")
 def masking_over_scaling(device: Device) -> Figure:
-    """The masking kernel takes at least twice as long as the scaling kernel, which moves as many bytes."""
+    """In the trace, the masking kernel takes at least twice as long as the scaling kernel."""
     return unpaired_ratio(first_us(device[NAIVE], "aten::masked_fill_"), first_us(device[NAIVE], "aten::mul"))
 
 
@@ -146,7 +139,7 @@ def templates(device: Device) -> Figure:
 
 @claim("O-A6", at_least(1.1), scope="timing")
 def in_place_speedup(device: Device) -> Figure:
-    """Masking in place makes the forward faster by a tenth or more."""
+    """The naive forward takes at least 1.1 times as long as the forward that masks in place."""
     return paired_ratio(device[NAIVE], device[IN_PLACE])
 
 

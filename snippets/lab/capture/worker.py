@@ -85,7 +85,7 @@ class Process:
             return place
         throttle = {"before": before, "after": self.gpu.reading().throttle}
         return msgspec.structs.replace(
-            place, throttle=throttle, other_processes=others(self.gpu, {os.getpid(), os.getppid()})
+            place, throttle=throttle, other_processes=others(self.gpu, {os.getpid()})
         )
 
     def _profiled(self, group: Group) -> dict[str, tuple[list[Point], dict[str, Any]]]:

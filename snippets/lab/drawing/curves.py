@@ -233,13 +233,8 @@ def draw_regimes(figure: Figure, sweeps: Mapping[str, Sweep], axis: str) -> None
     """Draw a panel for each sweep on the same scales: time over size, with a band as wide as the spread."""
     width = WIDTH - SIDE - 20
     sizes = sorted({size for sweep in sweeps.values() for size in sweep.sizes})
-    bounds = [
-        us
-        for sweep in sweeps.values()
-        for name, _ in LINES
-        for timing in getattr(sweep, name)
-        for us in timing.spread_us
-    ]
+    timings = [timing for sweep in sweeps.values() for name, _ in LINES for timing in getattr(sweep, name)]
+    bounds = [us for timing in timings for us in timing.spread_us]
     x = Scale(sizes[0], sizes[-1], 8, width - 8)
     y = Scale(min(bounds) / 1.4, max(bounds) * 1.4, PANEL, 0)
     _key(canvas(figure, 0, 2 * LINE))
@@ -272,10 +267,8 @@ def _lines(axes: Axes, sweep: Sweep, x: Scale, y: Scale) -> None:
     across = [x(size) for size in sweep.sizes]
     for index, (name, _) in reversed(list(enumerate(LINES))):
         timings: Sequence[Timing] = getattr(sweep, name)
-        around = [
-            *(y(timing.spread_us[0]) for timing in timings),
-            *(y(timing.spread_us[1]) for timing in reversed(timings)),
-        ]
+        low, high = zip(*(timing.spread_us for timing in timings), strict=True)
+        around = [*map(y, low), *map(y, reversed(high))]
         axes.fill([*across, *reversed(across)], around, color=SERIES[index], alpha=0.3, linewidth=0)
         axes.plot(across, [y(timing.median_us) for timing in timings], **_mark(index))
 

@@ -7,6 +7,7 @@ race.py         a race of variants: interleaved, steady and from Python side by 
 rates.py        FLOP/s and bytes/s in a cell, as percentages of the ceilings
 diff.py         the differences between two steps
 guesses.py      questions with a measured answer
+disturbed.py    what was disturbed while it was timed: a line below pieces, a banner, a mark on figures
 sample.py       the banner above made-up numbers in a preview
 signatures.py   a table of the functions that a page can call
 inline.py       `#!fig` and `#!src` in a sentence

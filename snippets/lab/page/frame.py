@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import Concatenate, ParamSpec
 
 from snippets.lab.experiment import experiments
 from snippets.lab.finding.accepted import status_of_text
 from snippets.lab.finding.book import Verdict, find_claim, is_mismatch, judge
-from snippets.lab.finding.device import Device, all_devices
+from snippets.lab.finding.device import Device, Reads, all_devices
 from snippets.lab.finding.spread import MISMATCHES
 from snippets.lab.html import Html, code
+from snippets.lab.page.disturbed import disturbed_banner, disturbed_line
 from snippets.lab.page.kernel_name import with_kernel_names
-from snippets.lab.page.machine import disturbed_text, machine_fold
+from snippets.lab.page.machine import machine_fold
 from snippets.lab.page.sample import chapter_of, shown_devices, with_banner
 from snippets.lab.recording.device import (
     DEFAULT_DEVICE,
@@ -58,8 +60,10 @@ def show(
 def _panel(
     device: Device, piece: Callable[Concatenate[Device, Options], str], *args: Options.args, **options: Options.kwargs
 ) -> str:
+    reads = Reads()
     try:
-        return piece(device, *args, **options)
+        panel = piece(replace(device, reads=reads), *args, **options)
+        return panel + disturbed_line(device, reads)
     except NotRecorded as error:
         return warning("Not recorded yet", escape(str(error)))
     except NotTimed as error:
@@ -128,8 +132,8 @@ def _banners(chapter: str, recordings: Sequence[Recording], stale: int) -> str:
             f"{stale} of {len(recordings)} recordings were made before the code on this page changed. "
             f"On a machine with this GPU run <code>make record CHAPTER={chapter}</code>.",
         )
-    if disturbed := disturbed_text(recordings):
-        banners += warning("Disturbed while it was recorded", f"{disturbed} Claims about these times are inconclusive.")
+    if disturbed := disturbed_banner(recordings):
+        banners += warning("Disturbed while it was recorded", disturbed)
     return banners
 
 

@@ -5,21 +5,23 @@ pymdownx.inlinehilite calls the two formatters. An unknown name fails the build.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html import escape
 
 from pymdownx.inlinehilite import InlineHiliteException
 
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.book import doubt, figure, find_claim, is_mismatch
-from snippets.lab.finding.device import Device
+from snippets.lab.finding.device import Device, Reads
 from snippets.lab.finding.figure import Figure
+from snippets.lab.page.disturbed import UNTIMED, disturbed_runs, disturbed_text
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.sample import SAMPLE_TEXT, shown_devices
 from snippets.lab.recording.device import default_device, recordings_root, sample_chapter
 from snippets.lab.recording.schema import NotRecorded, NotTimed
 
 
-def figure_html(figure: Figure, name: str, attributes: str = "", doubt: str = "") -> str:
+def figure_html(figure: Figure, name: str, attributes: str = "", doubt: str = "", disturbed: str = "") -> str:
     """A figure inside a sentence, with origin and spread on hover and as a description for screen readers.
 
     Args:
@@ -27,10 +29,11 @@ def figure_html(figure: Figure, name: str, attributes: str = "", doubt: str = ""
         name: its name.
         attributes: more attributes of its element, as HTML.
         doubt: why the claim that it belongs to is inconclusive; also on hover.
+        disturbed: which recordings of it were disturbed, and why; also on hover.
     """
     claim = f"the claim is inconclusive: {doubt}" if doubt else ""
-    title = "; ".join(part for part in (figure.origin, figure.spread_text, claim) if part)
-    mark = "" if figure.conclusive else " inconclusive"
+    title = "; ".join(part for part in (figure.origin, figure.spread_text, claim, disturbed) if part)
+    mark = " inconclusive" if disturbed or not figure.conclusive else ""
     return (
         f'<data class="fig{mark}" value="{escape(str(figure.value))}" data-figure="{escape(name)}" '
         f'title="{escape(title)}"{attributes}>{with_kernel_names(figure.text)}</data>'
@@ -54,7 +57,10 @@ def fig_formatter(source: str, language: str, class_name: str, md: object) -> st
 
 def _inline(name: str, device: Device, attributes: str = "") -> str:
     try:
-        html = figure_html(figure(name, device), name, attributes, doubt(name, device))
+        reads = Reads()
+        found = figure(name, replace(device, reads=reads))
+        disturbed = disturbed_text(disturbed_runs(device, reads) if found.unit not in UNTIMED else {})
+        html = figure_html(found, name, attributes, doubt(name, device), disturbed)
     except NotRecorded as error:
         return _left_out(name, "not recorded", error, attributes)
     except NotTimed as error:

@@ -1,14 +1,26 @@
 """The matmul's times, and the compiled step: its one operator, the rows on the way into it, and its GPU work."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from snippets.lab.finding import Device, Figure, Source, at_least, between, claim, equals, format_value
+from snippets.lab.finding import Claim, Device, Figure, Run, Source, at_least, between, claim, equals, format_value
+from snippets.lab.finding.measure import unpaired_ratio
+from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import diff_table, guess_choice, timeline
 from snippets.lab.page import show as show
+from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
-from snippets.matmul_add.findings.overhead import MATMULS, across, is_unchanged, matmul, names
+from snippets.matmul_add.findings.overhead import (
+    LARGE,
+    MATMULS,
+    PRODUCT_4096,
+    across,
+    is_unchanged,
+    matmul,
+    names,
+    of_traces,
+)
 
 GEMM_OF_THE_POST = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nn"
 
@@ -22,7 +34,7 @@ def large_matmul(device: Device) -> Figure:
     return device["matmul_add/eager_4096"].per_step(lambda step: matmul(step)[0].name)
 
 
-@claim("P27", between(500, 660), scope="timing", source=Source("Part 1", "580 µs"))
+@claim("P27", between(520, 640), scope="timing", source=Source("Part 1", "580 µs"))
 def product_4096(device: Device) -> Figure:
     """At 4096 the product takes about 580 µs.
 
@@ -34,11 +46,15 @@ def product_4096(device: Device) -> Figure:
 def longest_to_shortest(device: Device) -> Figure:
     """Its time varies widely from step to step.
 
-    Within one trace the steps agree closely. The product does slow down when it is kept running, because the GPU then
-    lowers its clock to stay within its power; a trace of three steps is over before that."""
-    times = product_4096(device)
-    low, high = times.bounds
-    return Figure(high / low, "x", origin=times.origin, display=times.spread_text or times.text)
+    Within one trace the steps agree closely. The step slows down when it is kept running, and a trace of three steps is
+    over before that."""
+
+    def longest_to_shortest_of(run: Run) -> Figure:
+        times = sorted(matmul(step)[0].duration_us for step in run.trace.steps)
+        display = f"{format_value(times[0], 'us')} to {format_value(times[-1], 'us')}"
+        return Figure(times[-1] / times[0], "x", origin=run.origin, display=display)
+
+    return of_traces(device, longest_to_shortest_of, *reversed(LARGE))
 
 
 def rate(us: float) -> float:
@@ -66,33 +82,21 @@ def only_addmm(device: Device) -> Figure:
     )
 
 
-def rows_named(name: str) -> Callable[[Step], int]:
-    """How many rows of a step begin with a name."""
-    return lambda step: sum(op.name.startswith(name) for op in step.ops)
+def one_row(identity: str, name: str) -> Claim:
+    """The claim that each compiled step has one row with this name, or one that begins with it."""
+
+    def measure(device: Device) -> Figure:
+        run = device["matmul_add/compiled_4096"]
+        return run.per_step(lambda step: sum(op.name.startswith(name) for op in step.ops))
+
+    measure.__doc__ = f"Each compiled step has one row {name}."
+    return claim(identity, equals(1), source=Source("Part 1", "one a step"))(measure)
 
 
-@claim("P30", equals(1), source=Source("Part 1", "one a step"))
-def cache_lookup(device: Device) -> Figure:
-    """Each compiled step has one row TorchDynamo Cache Lookup."""
-    return device["matmul_add/compiled_4096"].per_step(rows_named("TorchDynamo Cache Lookup"))
-
-
-@claim("P31", equals(1), source=Source("Part 1", "one a step"))
-def compiled_region(device: Device) -> Figure:
-    """Each compiled step has one row Torch-Compiled Region: 0/0."""
-    return device["matmul_add/compiled_4096"].per_step(rows_named("Torch-Compiled Region: 0/0"))
-
-
-@claim("P32", equals(1), source=Source("Part 1", "one a step"))
-def wrapper_prologue(device: Device) -> Figure:
-    """Each compiled step has one row AOTDispatcher Runtime Wrapper Prologue."""
-    return device["matmul_add/compiled_4096"].per_step(rows_named("AOTDispatcher Runtime Wrapper Prologue"))
-
-
-@claim("P33", equals(1), source=Source("Part 1", "one a step"))
-def graph_call(device: Device) -> Figure:
-    """Each compiled step has one row ## Call CompiledFxGraph."""
-    return device["matmul_add/compiled_4096"].per_step(rows_named(GRAPH_CALL))
+cache_lookup = one_row("P30", "TorchDynamo Cache Lookup")
+compiled_region = one_row("P31", "Torch-Compiled Region: 0/0")
+wrapper_prologue = one_row("P32", "AOTDispatcher Runtime Wrapper Prologue")
+graph_call = one_row("P33", GRAPH_CALL)
 
 
 @claim("P34", equals(1), source=Source("Part 1", "the same in 3 steps"))
@@ -166,6 +170,12 @@ def entry(step: Step) -> str:
 
 
 FIGURES = {
+    "kept_running": lambda device: unpaired_ratio(
+        device["matmul_add/eager_4096"].time("steady"), quantity(device["matmul_add/eager_4096"], "busy_us")
+    ),
+    "clock_reasons": lambda device: Figure(
+        ", ".join(device["matmul_add/eager_4096"].timing("steady").throttle) or "none"
+    ),
     "product_rate_4096": lambda device: Figure(rate(product_4096(device).number), "flop/s"),
     "entry": lambda device: device["matmul_add/compiled_64_cold"].per_step(entry),
 }
@@ -177,22 +187,25 @@ def guess_spread(device: Device) -> Html:
 
 
 def product_runs(device: Device) -> Html:
-    """The matmul at 4096 step by step, and a bare one replayed, with the clock after it."""
+    """The product at 4096 step by step, the same product replayed in turns, and the step kept running, with clocks."""
     rows: list[Sequence[Cell]] = []
     for name in ("eager_4096_cold", "eager_4096"):
         for step in device[f"matmul_add/{name}"].steps:
-            rows.append([f"trace {name}, {step.name}", *_time_and_rate(matmul(step)[0].duration_us), None, None])
-    for name in ("sweep_eager", "eager_4096", "matrix_bias_4096"):
-        run = device[f"matmul_add/{name}"]
-        clocks, bare = run.environment.clocks, run.ceiling("matmul 4096x4096x4096")
-        state = (f"{clocks['sm_mhz']:.0f} MHz", f"{clocks['power_w']:.0f} W") if len(clocks) > 1 else (None, None)
-        rows.append([f"replayed, session of {name}", *_time_and_rate(bare.timing.median_us), *state])
-    head = ["4096x4096 by 4096x4096", "time", "rate", "clock after it", "power after it"]
-    return table("One product, many runs", head, rows)
+            rows.append([f"product, trace {name}, {step.name}", *_time_and_clock(matmul(step)[0].duration_us)])
+    for name in ("sweep_eager[size=4096]", "eager_4096", "matrix_bias_4096"):
+        bare = device[f"matmul_add/{name}"].ceiling(PRODUCT_4096).timing
+        rows.append([f"product, in turns with {name}", *_time_and_clock(bare.median_us, bare)])
+    for kind, words in (("interleaved", "in turns"), ("steady", "steady")):
+        timing = device["matmul_add/eager_4096"].timing(kind)
+        rows.append([f"product and add, {words}", *_time_and_clock(timing.median_us, timing)])
+    head = ["4096x4096 by 4096x4096", "time", "rate", "clock", "power"]
+    return table("One product in one layout, x @ w, many runs", head, rows)
 
 
-def _time_and_rate(us: float) -> tuple[str, str]:
-    return format_value(us, "us"), format_value(rate(us), "flop/s")
+def _time_and_clock(us: float, during: Timing | None = None) -> Sequence[Cell]:
+    clock = f"{during.clock_mhz:.0f} MHz" if during and during.clock_mhz else None
+    power = f"{during.watts:.0f} W" if during and during.watts else None
+    return format_value(us, "us"), format_value(rate(us), "flop/s"), clock, power
 
 
 fused = partial(diff_table, variants={"eager": "matmul_add/eager_4096", "compiled": "matmul_add/compiled_4096"})

@@ -14,7 +14,7 @@ from snippets.lab.recording.ceilings import COPY
 from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.queries import gpu_names
 from snippets.lab.trace.work import step_work
-from snippets.matmul_add.findings.overhead import SWEEPS, across, is_unchanged
+from snippets.matmul_add.findings.overhead import PRODUCT_4096, SWEEPS, across, is_unchanged
 
 WAYS = {"Eager": "eager", "Compiled": "compiled", "addmm, b a matrix": "matrix_bias", "addmm, b a row": "row_bias"}
 """Way to compute the step -> prefix of its recordings' names."""
@@ -42,7 +42,7 @@ def copy_bytes_4096(device: Device) -> Figure:
     return of_copy(device, lambda copy: copy.moved_bytes or 0, "bytes")
 
 
-@claim("P43", between(25, 41), scope="timing", source=Source("Part 1", "33 µs"))
+@claim("P43", between(30, 36), scope="timing", source=Source("Part 1", "33 µs"))
 def copy_4096(device: Device) -> Figure:
     """That copy takes about 33 µs.
 
@@ -51,9 +51,9 @@ def copy_4096(device: Device) -> Figure:
     return of_copy(device, lambda copy: copy.duration_us, "us")
 
 
-@claim("P44", at_least(80), scope="timing", source=Source("Part 1", "2.03 of 2.04 TB/s, by our arithmetic"))
+@claim("P44", at_least(95), scope="timing", source=Source("Part 1", "2.03 of 2.04 TB/s, by our arithmetic"))
 def copy_share(device: Device) -> Figure:
-    """The copy runs at the full speed of the memory, bytes read and written counted."""
+    """The copy runs at the full speed of the memory: at least 95 % of a large copy's rate, bytes read and written."""
     rate, ceiling = of_copy(device, copy_rate, "bytes/s"), device["matmul_add/compiled_4096"].ceiling(COPY).rate
     display = f"{rate.text}; the copy ceiling is {format_value(ceiling, 'bytes/s')}"
     return Figure(100 * rate.number / ceiling, "%", origin=rate.origin, display=display)
@@ -64,7 +64,7 @@ def compiled_to_eager(device: Device, size: int, kind: str) -> Figure:
     return paired_ratio(device[f"matmul_add/compiled_{size}"], device[f"matmul_add/eager_{size}"], kind)
 
 
-@claim("P45", between(1.5, 3.5), scope="timing", source=Source("Part 1", "0.2, 0.1, 0.1 ms against 0.1, 0.07, 0.07 ms"))
+@claim("P45", between(1.8, 2.2), scope="timing", source=Source("Part 1", "0.2, 0.1, 0.1 ms against 0.1, 0.07, 0.07 ms"))
 def compiled_enqueue_4096(device: Device) -> Figure:
     """A compiled step costs the CPU about twice as much time as an eager one."""
     return compiled_to_eager(device, 4096, "enqueue")
@@ -122,28 +122,27 @@ def matrix_copied(device: Device) -> Figure:
     return across(device, lambda step: len(step.memcpys), "matrix_bias_64", "matrix_bias_4096", by=" and ")
 
 
-@claim("O-M17", equals("0 and 0"))
-def row_not_copied(device: Device) -> Figure:
-    """addmm with one row as b copies nothing."""
-    return across(device, lambda step: len(step.memcpys), "row_bias_64", "row_bias_4096", by=" and ")
-
-
-@claim("O-M18", equals("1 and 1"))
+@claim("O-M17", equals("1 kernel, 0 copies and 1 kernel, 0 copies"))
 def row_in_one_kernel(device: Device) -> Figure:
-    """addmm with one row as b is one kernel, at 64 as at 4096."""
-    return across(device, lambda step: len(step.kernels), "row_bias_64", "row_bias_4096", by=" and ")
+    """addmm with one row as b is one kernel and no copy, at 64 as at 4096."""
+    return across(
+        device,
+        lambda step: f"{len(step.kernels)} kernel, {len(step.memcpys)} copies",
+        *("row_bias_64", "row_bias_4096"),
+        by=" and ",
+    )
 
 
 @claim("O-M19", at_least(1.03), scope="timing")
 def matrix_to_row_4096(device: Device) -> Figure:
-    """At 4096 a matrix b takes the GPU longer than a row b."""
+    """At 4096 a matrix b takes the GPU at least 3 % longer than a row b."""
     return paired_ratio(device["matmul_add/matrix_bias_4096"], device["matmul_add/row_bias_4096"])
 
 
-@claim("O-M20", between(85, 120), scope="timing")
+@claim("O-M20", at_least(90), scope="timing")
 def row_bias_share_4096(device: Device) -> Figure:
-    """A row b is nearly free: at 4096 the step keeps at least 85 % of the rate of a bare product."""
-    return share_of_ceiling(device["matmul_add/row_bias_4096"], "matmul 4096x4096x4096")
+    """A row b is nearly free: at 4096 the step keeps at least 90 % of the rate of a bare product in its layout."""
+    return share_of_ceiling(device["matmul_add/row_bias_4096"], PRODUCT_4096)
 
 
 @claim("O-M21", equals(True))
@@ -156,6 +155,7 @@ def same_gpu_work(device: Device) -> Figure:
 FIGURES = {
     "copy_rate_4096": lambda device: of_copy(device, copy_rate, "bytes/s"),
     "copy_share_4096": lambda device: replace(copy_share(device), display=""),
+    "compiled_launched_4096": lambda device: compiled_to_eager(device, 4096, "from_python"),
     "compiled_enqueue_64": lambda device: compiled_to_eager(device, 64, "enqueue"),
     "row_bytes_4096": lambda device: across(device, least_bytes, "matrix_bias_4096", "row_bias_4096", unit="bytes"),
     "matrix_to_row_64": lambda device: paired_ratio(
@@ -177,17 +177,13 @@ cpu_and_gpu = partial(
 by_kernel = partial(kernel_bars, variants={way: f"matmul_add/{name}_4096" for way, name in WAYS.items()})
 by_hand = partial(
     comparison_table,
-    variants={
-        "eager": "matmul_add/eager_64",
-        "compiled": "matmul_add/compiled_64",
-        "addmm by hand": "matmul_add/matrix_bias_64",
-    },
+    variants={way: f"matmul_add/{name}_64" for way, name in list(WAYS.items())[:3]},
     quantities={
         "kernels": "kernels_per_step",
         "copies": "memcpys_per_step",
         "operators": "ops_per_step",
         "CPU time to enqueue": "enqueue_us",
-        "GPU time, warm": "interleaved_us",
+        "GPU time, interleaved": "interleaved_us",
         "peak memory": "peak_memory_bytes",
     },
 )

@@ -11,7 +11,7 @@ from snippets.lab.finding.measure import derived, ratio_of_kinds, share_of_ceili
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import regimes, roofline, timeline
 from snippets.lab.page import show as show
-from snippets.lab.recording.ceilings import LARGE_MATMUL
+from snippets.lab.recording.ceilings import LARGE_MATMUL, matmul_name
 from snippets.lab.trace.averages import key_averages
 from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace
 
@@ -20,6 +20,10 @@ MATMULS = ("aten::mm", "aten::bmm", "aten::addmm")
 SWEEPS = {"Eager": "matmul_add/sweep_eager", "Compiled": "matmul_add/sweep_compiled"}
 COLD = {f"{size}x{size}": f"matmul_add/eager_{size}_cold" for size in (64, 4096)}
 """Size -> the eager step in a new process."""
+SMALL, LARGE = ("eager_64_cold", "eager_64", "unscheduled"), ("eager_4096_cold", "eager_4096")
+"""Traces of the eager step at 64 and at 4096, that of the cold process first."""
+PRODUCT_4096 = matmul_name(4096, 4096, 4096, "x @ w")
+"""The ceiling in the layout of the steps."""
 
 
 def matmul(step: Step) -> tuple[GpuActivity, CpuOp]:
@@ -60,6 +64,13 @@ def across(
     figures = [device[f"matmul_add/{name}"].per_step(of) for name in experiments]
     display = by.join(format_value(figure.number, unit) for figure in figures) if unit else ""
     return derived(by.join(str(figure.value) if unit else figure.text for figure in figures), *figures, display=display)
+
+
+def of_traces(device: Device, of: Callable[[Run], Figure], *experiments: str) -> Figure:
+    """A number of the first trace, whose spread is that of all traces."""
+    figures = [of(device[f"matmul_add/{name}"]) for name in experiments]
+    numbers = [figure.number for figure in figures]
+    return replace(figures[0], spread=(min(numbers), max(numbers)), origin="; ".join(one.origin for one in figures))
 
 
 def is_unchanged(figure: Figure) -> bool:
@@ -106,40 +117,39 @@ def two_kernels(device: Device) -> Figure:
 
 @claim("P2", equals("aten::mm, aten::add"), source=Source("Part 1", "GEMM, then add"))
 def matmul_then_add(device: Device) -> Figure:
-    """The first kernel is the matrix product, the second the elementwise add."""
+    """The first kernel is the matrix product, the second the pointwise add."""
     return device["matmul_add/eager_64"].per_step(lambda step: names(kernel.op for kernel in step.kernels))
 
 
 @claim("P3", at_most(5), scope="timing", source=Source("Part 1", "1.0 %: 23.104 µs of 2.314 ms"))
 def idle_at_64(device: Device) -> Figure:
-    """At 64 the GPU's time is a few hundredths of the CPU's."""
-    return busy_share(device["matmul_add/eager_64_cold"])
+    """At 64 the profiler's GPU total is at most 5 % of its CPU total."""
+    return of_traces(device, busy_share, *SMALL)
 
 
-@claim("P4", between(60, 110), scope="timing", source=Source("Part 1", "92 %: 4.495 ms of 4.908 ms"))
+@claim("P4", between(90, 110), scope="timing", source=Source("Part 1", "92 %: 4.495 ms of 4.908 ms"))
 def totals_meet(device: Device) -> Figure:
-    """At 4096 the two totals nearly meet."""
-    return busy_share(device["matmul_add/eager_4096_cold"])
+    """At 4096 the two totals nearly meet: they differ by at most 10 %."""
+    return of_traces(device, busy_share, *LARGE)
 
 
 @claim("O-M1", at_least(3), scope="timing")
 def overhead_bound(device: Device) -> Figure:
-    """At 64 a step is overhead-bound: enqueuing it takes the CPU at least three times as long as running it takes the
-    GPU."""
+    """On this host, a step at 64 is overhead-bound: the CPU takes at least three times as long to enqueue it as the GPU
+    to run it."""
     return enqueue_to_work(device["matmul_add/eager_64"])
 
 
 @claim("O-M2", at_most(0.5), scope="timing")
 def cpu_done_early(device: Device) -> Figure:
-    """At 4096 it is not: the CPU is done in less than half the time that the GPU needs."""
+    """A step at 4096 isn't overhead-bound on this host, as its CPU time is under half its GPU time."""
     return enqueue_to_work(device["matmul_add/eager_4096"])
 
 
-@claim("O-M3", between(70, 120), scope="timing")
+@claim("O-M3", at_least(70), scope="timing")
 def product_share_4096(device: Device) -> Figure:
-    """At 4096 it is compute-bound: product and add together keep at least seven tenths of the rate of a bare product of
-    that shape."""
-    return share_of_ceiling(device["matmul_add/eager_4096"], "matmul 4096x4096x4096")
+    """At 4096, product and add together reach at least 70 % of the rate of a bare product of that shape and layout."""
+    return share_of_ceiling(device["matmul_add/eager_4096"], PRODUCT_4096)
 
 
 @claim("O-M4", at_most(2), scope="timing")
@@ -151,17 +161,20 @@ def growth(device: Device) -> Figure:
 
 @claim("O-M5", equals(True), scope="timing")
 def crossings(device: Device) -> Figure:
-    """A compiled step stays overhead-bound up to the same size as an eager one, or beyond."""
+    """On this host, a compiled step stays overhead-bound up to the same size as an eager one, or beyond."""
     eager, compiled = sizes = [crossing(device[name]) for name in SWEEPS.values()]
     is_later = eager.number > 0 and (compiled.number == 0 or eager.number <= compiled.number)
     return derived(is_later, *sizes, display=f"eager from {eager.value}, compiled from {compiled.value}")
 
 
-@claim("O-M6", between(10, 100), scope="timing")
+@claim("O-M6", at_least(25), scope="timing")
 def wait_share_4096(device: Device) -> Figure:
-    """At 4096 at least a tenth of the profiler's CPU total is no work, but waiting for the GPU."""
-    run = device["matmul_add/eager_4096_cold"]
-    return Figure(100 * closing_wait(run.trace).duration_us / self_cpu_us(run.trace), "%", origin=run.origin)
+    """At 4096 the CPU waits for the GPU in at least a quarter of the profiler's CPU total."""
+
+    def share(run: Run) -> Figure:
+        return Figure(100 * closing_wait(run.trace).duration_us / self_cpu_us(run.trace), "%", origin=run.origin)
+
+    return of_traces(device, share, *LARGE)
 
 
 def busiest_op(device: Device) -> Figure:
@@ -179,6 +192,9 @@ FIGURES = {
     "growth_512": lambda device: replace(growth(device), display=""),
     "large_product_share_4096": lambda device: share_of_ceiling(device["matmul_add/eager_4096"], LARGE_MATMUL),
     "crossing_eager": lambda device: crossing(device["matmul_add/sweep_eager"]),
+    "crossing_ratio": lambda device: ratio_of_kinds(
+        device["matmul_add/sweep_eager"].at(size=int(crossing(device["matmul_add/sweep_eager"]).number)), "enqueue"
+    ),
     "crossing_compiled": lambda device: crossing(device["matmul_add/sweep_compiled"]),
     "graph_until_eager": lambda device: worth_a_graph(device["matmul_add/sweep_eager"]),
     "graph_until_compiled": lambda device: worth_a_graph(device["matmul_add/sweep_compiled"]),

@@ -45,11 +45,20 @@ def test_a_claim_on_a_ratio_can_fail(altered: AlteredDevice, claim_id: str, head
 
 
 def test_blocks_are_those_of_the_longest_kernel(altered: AlteredDevice) -> None:
-    assert measured(altered, "O-A47").value == "2 kernels, 256 blocks"
+    assert judged(RECORDED, "O-A47").status == "holds"
     altered.activities(DECODE["flash"], without_combining, only=0)
     assert verdict(altered, "O-A47") == "inconclusive"
     altered.activities(DECODE["flash"], without_combining)
     assert verdict(altered, "O-A47") == "differs"
+    assert measured(altered, "O-A47").value == "flash_fwd_splitkv_kernel (1, 2, 128)"
+    altered.traces.clear()
+    altered.activities(DECODE["flash"], lambda kernel: replace(kernel, grid=(1, 3, 128)))
+    assert verdict(altered, "O-A47") == "differs"
+
+
+def test_a_kernel_of_this_generation_for_decoding(altered: AlteredDevice) -> None:
+    altered.activities(DECODE["cuDNN"], lambda kernel: replace(kernel, name=kernel.name.replace("sm80", "sm90")))
+    assert verdict(altered, "O-A61") == "differs"
 
 
 def test_another_grid(altered: AlteredDevice) -> None:
@@ -149,6 +158,8 @@ def test_errors_of_wider_heads(altered: AlteredDevice) -> None:
     data["1024"]["variants"]["naive"]["error"] = 2 * narrow
     altered.record("attention/lengths_128", data=data)
     assert FIGURES["error_wide_naive"](altered).value == pytest.approx(2)
+    assert verdict(altered, "O-A59") == "holds"
+    data["1024"]["variants"]["naive"]["error"] = 1.1 * data["1024"]["variants"]["compiled"]["error"]
     assert verdict(altered, "O-A59") == "differs"
 
 
@@ -162,7 +173,8 @@ def test_tables_of_training_and_errors() -> None:
 
 def test_the_hubs_kernel_or_why_it_is_missing(altered: AlteredDevice) -> None:
     assert "cannot be reached" in steps.hub(RECORDED)
-    measured = {"version": 1, "hub": [1, 2, 3], "flash": [4, 5, 6], "errors": {"hub": 2e-3, "flash": 1e-3}}
+    samples_us = {"hub": [1, 2, 3], "flash": [4, 5, 6]}
+    measured = {"version": 1, "samples_us": samples_us, "errors": {"hub": 2e-3, "flash": 1e-3}}
     altered.record("attention/hub_flash", data=measured)
     table = steps.hub(altered)
     assert table.count("<tr>") == 3

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from snippets.lab.page.frame import provenance
-from snippets.lab.page.machine import SUMMARY, disturbed_text, machine_fold
+from snippets.lab.page.machine import SUMMARY, machine_fold
 from tests.lab import samples
 from tests.lab.samples import EVIL, Markup, assert_only_text, sample, save_all
 
@@ -78,21 +77,8 @@ def test_the_page_shows_it_below_the_line(tmp_path: Path) -> None:
     assert "Disturbed" not in content
 
 
-def test_what_was_disturbed_is_named_with_its_reason(tmp_path: Path) -> None:
-    shared = samples.environment(other_processes=("python3",))
-    recordings = [sample("mlp/a", environment=shared), sample("mlp/b", environment=shared), sample("mlp/c")]
-    text = "mlp/a, mlp/b: python3 used the GPU too."
-    assert Markup(disturbed_text(recordings)).text == text
-    content = Markup(provenance(save_all(tmp_path, *recordings), "mlp")).text
-    assert f"Disturbed while it was recorded{text} Claims about these times are inconclusive." in content
-    point = msgspec.structs.replace(samples.point(), disturbed="cold is shorter than warm")
-    alone = sample("mlp/d", points=(point,))
-    assert Markup(disturbed_text([alone, *recordings])).text == f"mlp/d: cold is shorter than warm. {text}"
-
-
 @pytest.mark.parametrize("name", EVIL)
 def test_untrusted_names(name: str) -> None:
     environment = samples.environment(cpu=name, mig=name, throttle={"during": (name,)}, other_processes=(name,))
     recordings = [sample(environment=environment)]
     assert_only_text(machine_fold(recordings), name)
-    assert_only_text(disturbed_text(recordings), name)

@@ -1,0 +1,49 @@
+"""What was disturbed while it was timed: a line below every piece that reads it, and a banner on the chapter's page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from html import escape
+
+from snippets.lab.finding.device import Device, Reads
+from snippets.lab.html import Html, code
+from snippets.lab.recording.schema import Recording
+
+UNTIMED = ("", "bytes", "flop")
+"""Units of figures that are no times: a disturbed recording counts and adds up as any other."""
+
+
+def disturbed_runs(device: Device, reads: Reads) -> dict[str, str]:
+    """The experiments and points among those read whose times cannot be trusted, and why."""
+    return {name: reason for name in reads.runs if (reason := device[name].disturbed)}
+
+
+def disturbed_line(device: Device, reads: Reads) -> str:
+    """A line below a table or a chart; empty if nothing that it read was disturbed."""
+    runs = disturbed_runs(device, reads)
+    return f'<p class="lab-disturbed"><strong>Disturbed</strong>: don\'t trust {_listed(runs)}.</p>' if runs else ""
+
+
+def disturbed_text(runs: Mapping[str, str]) -> str:
+    """The same as plain text, for a figure in a sentence."""
+    return "; ".join(f"{name} was disturbed: {reason}" for name, reason in runs.items())
+
+
+def disturbed_banner(recordings: Iterable[Recording]) -> str:
+    """What of a chapter was disturbed, as the content of a warning; empty if nothing was."""
+    runs = {recording.id: recording.disturbed for recording in recordings if recording.disturbed}
+    return (
+        f"Something else used the GPU, or times contradict each other. Don't trust {_listed(runs)}. Claims about these "
+        "times are inconclusive."
+        if runs
+        else ""
+    )
+
+
+def _listed(runs: Mapping[str, str]) -> Html:
+    """`the times of a, b (reason) and of c (reason)`: experiments by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in runs.items():
+        by_reason.setdefault(reason, []).append(code(name))
+    texts = [f"of {', '.join(names)} ({escape(reason)})" for reason, names in by_reason.items()]
+    return Html(f"the times {' and '.join(texts)}")

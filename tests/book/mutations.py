@@ -1,0 +1,196 @@
+"""Recordings altered in memory, to see which claims notice.
+
+`reads` names the recordings that a claim reads; `mutants` lists altered copies of one recording, and `directed` more of
+them, toward what a claim says. A mutant alters times, or the structure: kernels, operators, calls, launches, bytes,
+errors, names, text. trace_changes.py and recording_changes.py have what can happen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from snippets.lab.experiment import UnknownName
+from snippets.lab.finding.book import MISMATCHES, judge
+from snippets.lab.finding.claim import Claim
+from snippets.lab.recording.schema import Recording
+from snippets.lab.trace.events import Trace
+from tests.book import recording_changes, trace_changes
+from tests.book.trace_changes import Kind
+from tests.chapters.altered import RECORDED, AlteredDevice
+
+replace = msgspec.structs.replace
+
+
+class _Asked(dict[str, Any]):
+    """A dict that remembers the keys it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys_asked: dict[str, None] = {}
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.keys_asked[key] = None
+        return super().get(key, default)
+
+
+def status(claim: Claim, chapter: str, device: AlteredDevice) -> str:
+    """The verdict; `not measured` also where the altered recordings do not fit the measure."""
+    try:
+        return judge(claim, chapter, device).status
+    except (*MISMATCHES, UnknownName):
+        return "not measured"
+
+
+def reads(claim: Claim, chapter: str) -> dict[str, bool]:
+    """The recordings that a claim reads, and whether it reads the trace of each."""
+    recordings, traces = _Asked(), _Asked()
+    status(claim, chapter, AlteredDevice(recordings=recordings, traces=traces))
+    return {name: name in traces.keys_asked for name in (*recordings.keys_asked, *traces.keys_asked)}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One recording of the default device, altered; `of_trace` or `of_recording` alters it."""
+
+    id: str
+    name: str
+    kind: Kind
+    of_trace: Callable[[Trace], Trace] | None = None
+    of_recording: Callable[[Recording], Recording] | None = None
+    made: list[AlteredDevice] = field(default_factory=list)
+
+    @property
+    def device(self) -> AlteredDevice:
+        """The default device with this recording in place of its own. Kept, for other claims that read it."""
+        if not self.made:
+            self.made.append(AlteredDevice())
+            self.alter(self.made[0])
+        return self.made[0]
+
+    def alter(self, device: AlteredDevice) -> None:
+        """Put the altered recording in place of the device's own."""
+        if self.of_trace:
+            device.traces[self.id] = self.of_trace(RECORDED[self.id].trace)
+        if self.of_recording:
+            device.recordings[self.id] = self.of_recording(RECORDED[self.id].recording)
+
+    def fits(self, claim: Claim) -> bool:
+        """Whether it alters what claims of this scope are about: times, or the structure."""
+        return self.kind in ("either", "time" if claim.scope == "timing" else "structure")
+
+
+def flips(claim: Claim, chapter: str, mutant: Mutant, before: str) -> bool:
+    """Whether the claim gets another verdict. Steps that disagree make any count inconclusive: that is none."""
+    after = status(claim, chapter, mutant.device)
+    return after not in (before, "not measured") and not (mutant.kind == "structure" and after == "inconclusive")
+
+
+@lru_cache(maxsize=256)
+def mutants(experiment: str, with_trace: bool) -> tuple[Mutant, ...]:
+    """The mutants of one recording that every claim can try; with those of its trace, or without."""
+    run = RECORDED[experiment]
+    return (
+        *(Mutant(experiment, *each) for each in (trace_changes.generic(run.trace) if with_trace else ())),
+        *(
+            Mutant(experiment, name, kind, None, change)
+            for name, kind, change in recording_changes.generic(run.recording)
+        ),
+    )
+
+
+def generic(claim: Claim, experiments: Mapping[str, bool]) -> list[Mutant]:
+    """The mutants of all recordings that a claim reads, first those whose name has a name of the claim in it."""
+    names = names_in(claim)
+    found = [mutant for experiment, with_trace in experiments.items() for mutant in mutants(experiment, with_trace)]
+    return sorted(found, key=lambda mutant: not any(name in mutant.name for name in names))
+
+
+def directed(claim: Claim, experiments: Mapping[str, bool]) -> Iterator[Mutant]:
+    """Mutants toward what the claim says: its names and numbers, the other recordings it reads, a single step.
+
+    Those of the same name in all recordings come last, as one mutant.
+    """
+    together: dict[str, list[Mutant]] = {}
+    for experiment, with_trace in experiments.items():
+        recording = RECORDED[experiment].recording
+        found = [
+            Mutant(experiment, f"as {other}", "either", *_as_other(other, with_trace and of_other))
+            for other, of_other in experiments.items()
+            if other != experiment
+        ]
+        if with_trace:
+            changes = trace_changes.directed(RECORDED[experiment].trace, names_in(claim), _numbers_in(claim))
+            found += [Mutant(experiment, *each) for each in changes]
+        changed = recording_changes.directed(recording, names_in(claim))
+        found += [Mutant(experiment, name, kind, None, change) for name, kind, change in changed]
+        for mutant in found:
+            together.setdefault(mutant.name, []).append(mutant)
+            yield mutant
+    for same in together.values():
+        if len(same) == len(experiments) > 1:
+            yield _joined(same)
+
+
+def _joined(same: list[Mutant]) -> Mutant:
+    device = AlteredDevice()
+    for mutant in same:
+        mutant.alter(device)
+    return Mutant("all", same[0].name, same[0].kind, made=[device])
+
+
+def _as_other(other: str, has_trace: bool) -> tuple[Callable[[Trace], Trace] | None, Callable[[Recording], Recording]]:
+    """A recording with the trace, the points and the data of another."""
+
+    def recording(own: Recording) -> Recording:
+        new = RECORDED[other].recording
+        return replace(own, points=new.points, data=new.data)
+
+    return (lambda own: RECORDED[other].trace) if has_trace else None, recording
+
+
+def names_in(claim: Claim) -> tuple[str, ...]:
+    """Names in the sentence, in the source's value and in the code of the measure."""
+    source = claim.source.value if claim.source else ""
+    words = [word.strip(".,;:()…") for word in f"{claim.sentence} {source}".split()]
+    named = [word for word in words if "_" in word or "::" in word]
+    return tuple(dict.fromkeys([*([source] if source else []), *named, *_strings(claim.measure)]))
+
+
+def _numbers_in(claim: Claim) -> tuple[int, ...]:
+    text = f"{claim.sentence} {claim.source.value if claim.source else ''}"
+    return tuple(dict.fromkeys(int(digits) for digits in re.findall(r"\d+", text)))
+
+
+def _strings(measure: Any) -> Iterator[str]:
+    """String constants of a function, of the functions in it, and of those of chapters that it calls."""
+    seen = set[int]()
+    waiting = [(measure.__code__, measure.__globals__)]
+    while waiting:
+        code, known = waiting.pop()
+        if id(code) in seen:
+            continue
+        seen.add(id(code))
+        for constant in code.co_consts:
+            yield from _flat(constant)
+            if hasattr(constant, "co_consts"):
+                waiting.append((constant, known))
+        for name in code.co_names:
+            yield from _flat(known.get(name))
+            function = getattr(known.get(name), "measure", known.get(name))
+            module = getattr(function, "__module__", None) or ""
+            if hasattr(function, "__code__") and module.startswith("snippets.") and ".lab." not in module:
+                waiting.append((function.__code__, function.__globals__))
+
+
+def _flat(value: Any) -> Iterator[str]:
+    if isinstance(value, str) and 1 < len(value) < 120 and "\n" not in value:
+        yield value
+    elif isinstance(value, tuple | list | set | frozenset):
+        for each in value:
+            yield from _flat(each)

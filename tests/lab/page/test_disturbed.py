@@ -1,0 +1,102 @@
+"""What was disturbed while it was timed: marked below every piece that reads it, on its page, and in sentences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from snippets.lab.finding.claim import at_least, equals
+from snippets.lab.finding.device import Device
+from snippets.lab.finding.figure import Figure
+from snippets.lab.html import Html
+from snippets.lab.page.frame import provenance, show, verdicts
+from snippets.lab.page.inline import fig_formatter
+from snippets.lab.page.ledger import ledger_table
+from snippets.lab.page.race import race_table
+from snippets.lab.page.tables import kernel_table
+from tests.lab import samples
+from tests.lab.conftest import Book
+from tests.lab.samples import EVIL, Markup, assert_only_text, claim, environment, point, sample, save_all, timings
+
+REASON = "interleaved 513 us, but cold 270 us"
+EAGER, OTHERS = sample(points=(point(timed=timings(), disturbed=REASON),)), environment(other_processes=("python3",))
+
+
+@pytest.fixture
+def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Device:
+    monkeypatch.setattr("snippets.lab.recording.device.this_device", lambda: None)
+    samples.recordings(monkeypatch, tmp_path)
+    liger = sample("mlp/liger", environment=OTHERS)
+    return save_all(tmp_path, EAGER, sample("mlp/compiled"), liger)
+
+
+def lines(content: str) -> list[str]:
+    return [Markup(part).text for part in content.split('<p class="lab-disturbed">')[1:]]
+
+
+@pytest.mark.usefixtures("device")
+def test_a_line_below_a_piece_that_reads_a_disturbed_recording() -> None:
+    content = show("a", kernel_table, "mlp/eager")
+    assert lines(content) == [f"Disturbed: don't trust the times of mlp/eager ({REASON})."]
+    assert content.endswith("</p></div>")
+    variants = {"a": "mlp/eager", "b": "mlp/compiled", "c": "mlp/liger"}
+    assert lines(show("b", race_table, variants, "c")) == [
+        f"Disturbed: don't trust the times of mlp/eager ({REASON}) and of mlp/liger (python3 used the GPU too)."
+    ]
+
+
+@pytest.mark.usefixtures("device")
+def test_no_line_where_nothing_was_disturbed() -> None:
+    assert lines(show("a", kernel_table, "mlp/compiled")) == []
+    assert lines(show("b", lambda device: Html(device["mlp/eager"].id))) == []  # reads nothing
+
+
+def test_only_the_point_that_is_read(device: Device) -> None:
+    points = (point({"size": 1}, timings()), point({"size": 2}, timings(), disturbed=REASON))
+    save_all(device.root, sample("mlp/sweep_eager", points=points, has_trace=False))
+    calm, disturbed = ({"a": f"mlp/sweep_eager[size={size}]"} for size in (1, 2))
+    assert lines(show("a", race_table, calm, "c")) == []
+    assert "mlp/sweep_eager[size=2]" in lines(show("b", race_table, disturbed, "c"))[0]
+
+
+def test_only_the_device_that_was_disturbed(device: Device) -> None:
+    save_all(device.root, sample(), device="nvidia-t100")
+    content = show("a", kernel_table, "mlp/eager")
+    assert len(lines(content)) == 1
+    assert content.index("nvidia-sample") < content.index("lab-disturbed")
+
+
+def test_a_banner_on_the_page(device: Device) -> None:
+    text = Markup(provenance(device, "mlp")).text
+    assert "Disturbed while it was recorded" in text
+    assert f"Don't trust the times of mlp/eager ({REASON}) and of mlp/liger (python3 used the GPU too)." in text
+    assert lines(show("a", provenance, "mlp")) == []
+    calm = save_all(device.root, sample(), device="nvidia-t100")
+    assert "Disturbed" not in provenance(calm, "mlp")
+
+
+@pytest.mark.usefixtures("device")
+def test_verdicts_say_it_themselves(book: Book) -> None:
+    time = claim(id="M1", scope="timing", measure=lambda device: device["mlp/eager"].time(), band=at_least(1.0))
+    count = claim(id="M2", measure=lambda device: Figure(len(device["mlp/eager"].step.kernels)), band=equals(2))
+    book(mlp=samples.findings(time, count))
+    content = show("a", verdicts, "M1", "M2")
+    assert f"mlp/eager was disturbed: {REASON}" in Markup(content).text
+    assert lines(content) == lines(show("b", ledger_table)) == []
+
+
+@pytest.mark.usefixtures("device")
+def test_a_time_in_a_sentence_is_marked_and_a_count_is_not() -> None:
+    time = fig_formatter("mlp.eager.interleaved_us", "", "", None)
+    assert '<data class="fig inconclusive"' in time
+    assert f"mlp/eager was disturbed: {REASON}" in time
+    for calm in ("mlp.eager.kernels_per_step", "mlp.eager.peak_memory_bytes", "mlp.compiled.interleaved_us"):
+        assert "disturbed" not in fig_formatter(calm, "", "", None)
+
+
+@pytest.mark.parametrize("name", EVIL)
+def test_reasons_stay_text(device: Device, name: str) -> None:
+    save_all(device.root, sample(environment=environment(other_processes=(name,))))
+    assert_only_text(show("a", kernel_table, "mlp/eager"), name)
+    assert_only_text(provenance(device, "mlp"), name)
