@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+import msgspec
 import pytest
 
 from snippets.lab.finding.book import all_claims
@@ -12,6 +14,15 @@ from snippets.lab.finding.claim import Claim
 from tests.book import trace_changes
 from tests.book.mutations import Mutant, directed, flips, generic, reads, status
 from tests.chapters.altered import AlteredDevice
+
+replace = msgspec.structs.replace
+
+
+def _fastest_choices(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Of `mlp/tuned`: all compilations launch as the one with the fastest kernel."""
+    fastest = min(range(len(data["fused_us"])), key=data["fused_us"].__getitem__)
+    return {name: [data[name][fastest]] * len(data[name]) for name in ("grid", "block")}
+
 
 CLAIMS = {claim_id: (chapter, claim) for claim_id, (chapter, claim) in all_claims().items()}
 IMMUNE: dict[str, str] = {
@@ -29,7 +40,13 @@ SEVERAL_CHANGES: Mapping[str, Mutant] = {
                 "nvjet_sm90_tst_192x128": "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn",
             }
         ),
-    )
+    ),
+    "O-P19": Mutant(
+        "mlp/tuned",
+        "the same choice by every compilation",
+        "structure",
+        of_recording=lambda recording: replace(recording, data=recording.data | _fastest_choices(recording.data)),
+    ),
 }
 """Claim that flips only if several things change at once -> these."""
 VARIANTS = {
