@@ -89,7 +89,7 @@ def order_at_series(device: Device) -> Figure:
     return order_ratio(device, SERIES)
 
 
-@claim("F35", at_least(1.2), scope="timing")
+@claim("F79", at_least(1.2), scope="timing")
 def order_at_long_sums(device: Device) -> Figure:
     """With sums of 2048 and of 4096 numbers, groups of one tile take at least 20 % longer than groups of eight."""
     return smallest(*(order_ratio(device, shape) for shape in LONG_SUMS))

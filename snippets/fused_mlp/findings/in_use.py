@@ -7,7 +7,7 @@ from snippets.fused_mlp.findings.shapes import DTYPES, PEERS_OF, SERIES, both_ty
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals
 from snippets.lab.finding.measure import derived, largest, paired_ratio, point_difference, point_ratio, ratio_of_kinds
 from snippets.lab.html import Html, bold, table
-from snippets.lab.page import Columns, figure_cell, kernel_bars, kernel_table, race_table
+from snippets.lab.page import Columns, figure_cell, kernel_bars, race_table
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import kernel_names, op_name
@@ -194,12 +194,6 @@ def cheap_activations(device: Device) -> Figure:
 def erf_over_tanh(device: Device) -> Figure:
     """The kernel takes at least 10 % longer with GELU by erf than with GELU by tanh."""
     return step_ratio(device, "activation", "gelu", "gelu_tanh")
-
-
-def packaged_kernels(device: Device) -> Html:
-    """The GPU work of one forward of the packaged module."""
-    caption = "One forward of the plain module with the package's forward, on the GPU"
-    return kernel_table(device, "fused_mlp/kernelized", caption)
 
 
 def handed_over(device: Device) -> Html:

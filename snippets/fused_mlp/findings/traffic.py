@@ -11,7 +11,7 @@ from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import bytes_moved, figure_cell
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
-from snippets.lab.recording.schema import RecordingError
+from snippets.lab.recording.schema import NotTimed
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.work import ActivityWork, step_work
 from snippets.mlp.findings.steps import fused_work
@@ -22,11 +22,11 @@ INSTRUCTION_ROWS = 64
 
 
 def probed(run: Run, *keys: str) -> Any:
-    """The value that a probe returned below these keys. Raises `RecordingError` if a key is missing."""
+    """The value that a probe returned below these keys. Raises `NotTimed` if a key is missing."""
     value: Any = run.data
     for key in keys:
         if key not in value:
-            raise RecordingError(f"{run.id} has no {key!r}; make record CHAPTER=fused_mlp")
+            raise NotTimed(f"{run.id} has no {key!r}; make record CHAPTER=fused_mlp")
         value = value[key]
     return value
 
