@@ -19,7 +19,7 @@ VERDICTS = [judge(claim, chapter, BOOK) for chapter, claim in all_claims().value
 ONE_TRACE, ONE_PROBE = "it adds up or compares the steps of one trace", "a probe measured it once"
 WITHOUT_SPREAD = {
     **dict.fromkeys(("P3", "P4", "P6", "P7", "P24", "P25", "O-M6", "O-M7", "O-M13"), ONE_TRACE),
-    **dict.fromkeys(("F35", "F38", "F53", "F60", "F61", "F62", "F63", "O-P10"), ONE_PROBE),
+    **dict.fromkeys(("F53", "O-P10"), ONE_PROBE),
 }
 """Claims about times that one number decides, and why."""
 
