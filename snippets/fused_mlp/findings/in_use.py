@@ -7,7 +7,7 @@ from snippets.fused_mlp.findings.shapes import DTYPES, PEERS_OF, SERIES, both_ty
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals
 from snippets.lab.finding.measure import derived, largest, paired_ratio, point_difference, point_ratio, ratio_of_kinds
 from snippets.lab.html import Html, bold, table
-from snippets.lab.page import Columns, figure_cell, kernel_bars, race_table
+from snippets.lab.page import Columns, figure_cell, race_table
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import kernel_names, op_name
@@ -155,12 +155,6 @@ def training_table(device: Device) -> Html:
         "relative error of x's gradient": "relative_error",
     }
     return race_table(device, TRAINING, "Forward and backward, five ways", more=quantities)
-
-
-def training_kernels(device: Device) -> Html:
-    """GPU time of a training step by kernel."""
-    variants = {name: TRAINING[name] for name in ("eager", "compiled", "ours, saving", "ours, recomputing")}
-    return kernel_bars(device, variants, "Where the GPU's time goes in forward and backward")
 
 
 @claim("F80", equals(True), scope="this-gpu")

@@ -135,9 +135,16 @@ def test_sums_of_the_result_in_registers(device: AlteredDevice) -> None:
     assert value(device, "result_in_registers") == 25
 
 
-def test_floor_at_the_rate_of_our_first_kernel(device: AlteredDevice) -> None:
-    device.time("fused_mlp/gate_up_fused", 100.0)  # two of the three products
-    assert value(device, "best_arithmetic_us") == pytest.approx(150)
+def test_floor_at_the_highest_rate_of_any_product(device: AlteredDevice) -> None:
+    flops = device["fused_mlp/eager"].point.flops
+    large = device["fused_mlp/eager"].ceiling("matmul 8192x8192x8192")
+    copy = replace(large, name="copy", flops=0)
+    ms = Timing.from_samples([1e3] * 3)
+    slow, fast = (replace(large, name=name, flops=work, timing=ms) for name, work in (("a", flops), ("b", 10 * flops)))
+    device.record("fused_mlp/bfloat16_eager", ceilings=(copy, slow, fast))
+    device.time("fused_mlp/fused", 150.0)
+    assert value(device, "best_arithmetic_us") == pytest.approx(100)
+    assert value(device, "over_best_arithmetic") == pytest.approx(1.5)
 
 
 MM, TEMPLATE, POINTWISE = "extern_kernels.mm", "triton_tem_fused_mm_1", "triton_poi_fused_gelu_mul_0"
