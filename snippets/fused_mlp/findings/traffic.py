@@ -5,13 +5,13 @@ from html import escape
 from typing import Any
 
 from snippets.lab.finding import Device, Figure, Measure, Run, TraceError, at_least, at_most, claim, equals, matches
-from snippets.lab.finding.measure import derived, listed, share_of_ceiling, unpaired_ratio
+from snippets.lab.finding.measure import derived, listed, ratio_of_pairs, share_of_ceiling, unpaired_ratio
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import bytes_moved, figure_cell
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
-from snippets.lab.recording.schema import NotTimed
+from snippets.lab.recording.schema import NotRecorded, NotTimed, Timing
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.work import ActivityWork, step_work
 from snippets.mlp.findings.steps import fused_work
@@ -29,6 +29,19 @@ def probed(run: Run, *keys: str) -> Any:
             raise NotTimed(f"{run.id} has no {key!r}; make record CHAPTER=fused_mlp")
         value = value[key]
     return value
+
+
+def probe_timing(run: Run, part: str, variant: str) -> Timing:
+    """The samples that a probe returned. Raises `NotRecorded` if the machine lacked a required package."""
+    if "missing" in run.data:
+        raise NotRecorded(f"{run.id} was recorded without a package that it compares with: {run.data['missing']}")
+    return Timing.from_samples(probed(run, part, variant))
+
+
+def probe_ratio(run: Run, part: str, upper: str, lower: str) -> Figure:
+    """Ratio of two variants that a probe timed interleaved, in pairs."""
+    origin = f"{run.id}, {part}: {upper} over {lower}, interleaved, in pairs"
+    return ratio_of_pairs(probe_timing(run, part, upper), probe_timing(run, part, lower), origin)
 
 
 def kernel_work(step: Step) -> tuple[ActivityWork, ...]:

@@ -72,7 +72,6 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
         in_use.training_table,
         ("ours, recomputing", "peak memory of a step", "of it the CPU's", "GPU, interleaved"),
     ),
-    "hand over": (in_use.handed_over, ("with the last block",)),
     "activations": (in_use.activations, ("GELU by erf", "SiLU")),
 }
 
