@@ -52,9 +52,9 @@ SEVERAL_CHANGES: Mapping[str, Mutant] = {
 VARIANTS = {
     r"eager": r"eager|naive|bare",
     r"[Cc]ompiled (?:form|forward|step|layer|function|call)": r"compiled|generated|sweep|tuned|lengths|new_",
-    r"max-autotune": r"max_autotune|generated|chosen",
+    r"max-autotune": r"max_autotune|generated|chosen|bfloat16_",
     r"Liger": r"liger|new_shapes",
-    r"[Oo]urs?": r"fused|kernelized|resources|chosen|steps|new_shapes",
+    r"[Oo]urs?": r"fused|kernelized|resources|chosen|steps|new_shapes|launches|enqueued",
     r"QuACK": r"quack",
     r"cuDNN": r"cudnn|lengths",
     r"[Ff]lash": r"flash|lengths",

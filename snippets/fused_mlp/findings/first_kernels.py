@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from snippets.fused_mlp.findings.traffic import BF16_BYTES
-from snippets.lab.finding import Device, Figure, Measure, Run, format_value, share_of_ceiling, unpaired_ratio
+from snippets.lab.finding import Device, Figure, Measure, NotTimed, Run, format_value, share_of_ceiling, unpaired_ratio
 from snippets.lab.finding.claim import at_least, at_most, between, claim, equals
 from snippets.lab.finding.measure import (
     derived,
@@ -18,7 +18,7 @@ from snippets.lab.finding.measure import (
 )
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import Columns, comparison_table, diff_table, figure_cell, variants_table
+from snippets.lab.page import Columns, figure_cell, race_table, variants_table
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
 from snippets.lab.trace.queries import kernel_names
@@ -188,22 +188,9 @@ def linear_few_from_python(device: Device) -> Figure:
 def linear_compared(device: Device, rows: int) -> Html:
     """A Linear with GELU, four ways, for an input of that many rows."""
     variants = {heading: linear(device, rows, variant).id for heading, variant in LINEAR.items()}
-    quantities = {
-        "kernels": "kernels_per_step",
-        "kernel time in the trace": "kernel_time_us",
-        "GPU time, interleaved": "interleaved_us",
-        "GPU time, cold cache": "cold_us",
-        "from Python, until the GPU is done": "from_python_us",
-        "CPU's share of it": "enqueue_us",
-        "relative error": "relative_error",
-    }
-    return comparison_table(device, variants, f"A Linear with GELU, {rows:,} rows", quantities=quantities)
-
-
-def linear_diff(device: Device) -> Html:
-    """The kernels that the fused Linear changes in a step of many rows."""
-    variants = {"eager": f"fused_mlp/linear_{MANY}_eager", "ours": f"fused_mlp/linear_{MANY}_fused"}
-    return diff_table(device, variants, "From the eager Linear and GELU to one kernel")
+    kinds = ("interleaved", "steady", "cold", "from_python", "enqueue")
+    more: Columns = {"kernel time in the trace": "kernel_time_us", "relative error": "relative_error"}
+    return race_table(device, variants, f"A Linear with GELU, {rows:,} rows", kinds=kinds, more=more)
 
 
 HALVES = {
@@ -264,9 +251,18 @@ def halves(device: Device) -> Html:
     return Html(f'{compared}<p class="lab-note">{note}</p>')
 
 
+def large_clock_mhz(device: Device) -> Figure:
+    """The clock during the large product in the turns of the ping-pong kernel. Raises `NotTimed`."""
+    run = device[HALVES["ping-pong"]]
+    if not (clock := run.ceiling(LARGE_MATMUL).timing.clock_mhz):
+        raise NotTimed(f"{run.id} was recorded without clocks; make record CHAPTER=fused_mlp")
+    return Figure(clock, "MHz", origin=f"{run.origin}, large product")
+
+
 FIGURES: Mapping[str, Measure] = {
     "pointwise_of_large_copy": lambda device: share_of_ceiling(device[OURS], COPY, "cold"),
     "pointwise_of_large_copy_warm": lambda device: share_of_ceiling(device[OURS], COPY),
+    "large_clock_mhz": large_clock_mhz,
     "linear_over_addmm": lambda device: over_addmm(device, MANY),
     "linear_over_addmm_in_trace": lambda device: over_addmm_in_trace(device, MANY),
     "linear_kernel_few": lambda device: linear(device, FEW).per_step(kernel_names),

@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from snippets.fused_mlp.findings.traffic import BF16_BYTES, probed
-from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Run, format_value
+from snippets.fused_mlp.findings.traffic import BF16_BYTES, probe_ratio, probe_timing
+from snippets.lab.finding import Device, Figure, Measure, format_value
 from snippets.lab.finding.claim import at_least, at_most, between, claim, equals
 from snippets.lab.finding.measure import (
     listed,
     paired_ratio,
     point_difference,
     ratio_of_kinds,
-    ratio_of_pairs,
     smallest,
     unpaired_ratio,
 )
@@ -18,7 +17,6 @@ from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import Columns, figure_cell, kernel_table, race_table, timeline
 from snippets.lab.page import show as show
-from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import op_name
 
@@ -40,19 +38,6 @@ SERIES = "8192x768x3072"
 LONG_SUMS = ("4096x2048x8192", "1024x4096x14336")
 ORDERED = (SERIES, *LONG_SUMS)
 """Where `steps` times two orders of the tiles."""
-
-
-def probe_timing(run: Run, part: str, variant: str) -> Timing:
-    """The samples that a probe returned. Raises `NotRecorded` if the machine lacked a required package."""
-    if "missing" in run.data:
-        raise NotRecorded(f"{run.id} was recorded without a package that it compares with: {run.data['missing']}")
-    return Timing.from_samples(probed(run, part, variant))
-
-
-def probe_ratio(run: Run, part: str, upper: str, lower: str) -> Figure:
-    """Ratio of two variants that a probe timed interleaved, in pairs."""
-    origin = f"{run.id}, {part}: {upper} over {lower}, interleaved, in pairs"
-    return ratio_of_pairs(probe_timing(run, part, upper), probe_timing(run, part, lower), origin)
 
 
 def step_ratio(device: Device, part: str, upper: str, lower: str) -> Figure:
@@ -89,16 +74,10 @@ def order_at_series(device: Device) -> Figure:
     return order_ratio(device, SERIES)
 
 
-@claim("F35", at_least(1.2), scope="timing")
+@claim("F79", at_least(1.2), scope="timing")
 def order_at_long_sums(device: Device) -> Figure:
     """With sums of 2048 and of 4096 numbers, groups of one tile take at least 20 % longer than groups of eight."""
     return smallest(*(order_ratio(device, shape) for shape in LONG_SUMS))
-
-
-def worst_half(device: Device) -> Figure:
-    """The slowest candidate of the first product over the fastest."""
-    fastest, *_, slowest = tuned(device, "gate_up").values()
-    return Figure(slowest / fastest, "x", origin="fused_mlp/chosen, the slowest candidate over the fastest")
 
 
 @claim("F36", between(0.95, 1.05), scope="timing")
@@ -111,13 +90,6 @@ def worth_of_early_launch(device: Device) -> Figure:
 def cublas_down_over_ours(device: Device) -> Figure:
     """The forward takes as long with cuBLAS's second product as with ours, within 6 %."""
     return step_ratio(device, "forward", "cuBLAS down", "launched early")
-
-
-def cublas_over_ours(device: Device) -> Figure:
-    """For the second product, tuning's time with cuBLAS's kernel over that with the best of ours."""
-    times = tuned(device, "forward")
-    ours = min(time_us for name, time_us in times.items() if name != "cuBLAS")
-    return Figure(times["cuBLAS"] / ours, "x", origin="fused_mlp/chosen, medians")
 
 
 def steps_table(device: Device) -> Html:
@@ -205,15 +177,10 @@ def forward_over_liger(device: Device) -> Figure:
     return forward_ratio(device, "ours", "Liger")
 
 
-def over_quack(device: Device, part: str) -> Figure:
-    """Our time over QuACK's, in pairs."""
-    return probe_ratio(device["fused_mlp/quack"], part, "fused", "quack")
-
-
 @claim("F43", between(0.97, 1.03), scope="timing")
 def forward_over_quack(device: Device) -> Figure:
     """Our forward takes as long as QuACK's untuned kernel followed by cuBLAS, within 3 %."""
-    return over_quack(device, "forward")
+    return probe_ratio(device["fused_mlp/quack"], "forward", "fused", "quack")
 
 
 @claim("F44", at_most(1.0), scope="timing")
@@ -223,7 +190,7 @@ def half_over_quack(device: Device) -> Figure:
     QuACK's kernel is a few percent faster. It shares loads between two multiprocessors and cuts tiles of 128x192. The
     tiles of Triton 3.6 are powers of two.
     """
-    return over_quack(device, "gate_up")
+    return probe_ratio(device["fused_mlp/quack"], "gate_up", "fused", "quack")
 
 
 @claim("F45", equals("eager 5, compiled 4, Liger 4, ours 2"), scope="this-gpu")
@@ -329,7 +296,5 @@ FIGURES: Mapping[str, Measure] = {
     ),
     "over_compiled_from_python": lambda device: forward_ratio(device, "compiled", "ours", "from_python"),
     "long_sums": lambda device: order_ratio(device, LONG_SUMS[1]),
-    "worst_half": worst_half,
-    "cublas_over_ours": cublas_over_ours,
     "over_liger": lambda device: forward_ratio(device, "Liger", "ours"),
 }

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
-from snippets.fused_mlp.findings.forward import probe_timing, step_ratio
+from snippets.fused_mlp.findings.forward import step_ratio
 from snippets.fused_mlp.findings.shapes import DTYPES, PEERS_OF, SERIES, both_types, row_run, shape_name, shapes_in
+from snippets.fused_mlp.findings.traffic import probe_timing
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals
 from snippets.lab.finding.measure import derived, largest, paired_ratio, point_difference, point_ratio, ratio_of_kinds
 from snippets.lab.html import Html, bold, table
-from snippets.lab.page import Columns, figure_cell, kernel_bars, kernel_table, race_table
+from snippets.lab.page import Columns, figure_cell, race_table
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import kernel_names, op_name
@@ -157,12 +158,6 @@ def training_table(device: Device) -> Html:
     return race_table(device, TRAINING, "Forward and backward, five ways", more=quantities)
 
 
-def training_kernels(device: Device) -> Html:
-    """GPU time of a training step by kernel."""
-    variants = {name: TRAINING[name] for name in ("eager", "compiled", "ours, saving", "ours, recomputing")}
-    return kernel_bars(device, variants, "Where the GPU's time goes in forward and backward")
-
-
 @claim("F80", equals(True), scope="this-gpu")
 def same_kernels(device: Device) -> Figure:
     """The plain module with the package's forward begins with our own module's kernel, and runs as many."""
@@ -196,29 +191,13 @@ def erf_over_tanh(device: Device) -> Figure:
     return step_ratio(device, "activation", "gelu", "gelu_tanh")
 
 
-def packaged_kernels(device: Device) -> Html:
-    """The GPU work of one forward of the packaged module."""
-    caption = "One forward of the plain module with the package's forward, on the GPU"
-    return kernel_table(device, "fused_mlp/kernelized", caption)
-
-
-def handed_over(device: Device) -> Html:
-    """The gated kernel: a consumer hands over with the last block of its tile, or with the block before it."""
-    variants = {"with the last block": "hand over at the end", "with the block before it": "hand over early"}
-    return _steps(device, "gate_up", variants, "When the other consumer may begin")
-
-
 def activations(device: Device) -> Html:
     """The gated kernel with each activation."""
     variants = {"none": "none", "SiLU": "silu", "GELU by tanh": "gelu_tanh", "GELU by erf": "gelu"}
-    return _steps(device, "activation", variants, "The same kernel with another activation")
-
-
-def _steps(device: Device, part: str, variants: Mapping[str, str], caption: str) -> Html:
     run = device["fused_mlp/steps"]
-    times = {heading: Figure.from_timing(probe_timing(run, part, name)) for heading, name in variants.items()}
-    rows = [[heading, figure_cell(time)] for heading, time in times.items()]
-    return table(caption, ["", "gate, up and activation, interleaved"], rows)
+    times = {name: Figure.from_timing(probe_timing(run, "activation", key)) for name, key in variants.items()}
+    rows = [[name, figure_cell(time)] for name, time in times.items()]
+    return table("The same kernel with another activation", ["", "gate, up and activation, interleaved"], rows)
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -3,8 +3,7 @@
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
-from snippets.fused_mlp.findings.forward import probe_timing
-from snippets.fused_mlp.findings.traffic import probed
+from snippets.fused_mlp.findings.traffic import probe_timing, probed
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, format_value
 from snippets.lab.finding.measure import percent, ratio_of_pairs, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
@@ -110,7 +109,5 @@ def calls_table(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "first_rested_us": lambda device: traced(device, "rested", EARLY, first_us),
-    "first_loaded_us": lambda device: traced(device, "loaded", EARLY, first_us),
     "second_waits_us": lambda device: traced(device, "loaded", EARLY, overlap_us),
 }

@@ -241,15 +241,6 @@ def tuned_tile(device: Device, part: str) -> tuple[int, int]:
     return int(rows), int(columns)
 
 
-def round_us(device: Device) -> Figure:
-    """The mean time of a multiprocessor for one tile of the hidden tensor."""
-    run = device["fused_mlp/gate_up_fused"]
-    timing = run.timing()
-    number, _ = rounds(hidden_tiles(device, "pingpong_kernel"), run.environment.multiprocessors)
-    spread = (timing.q1_us / number, timing.q3_us / number)
-    return Figure(timing.median_us / number, "us", spread, f"{run.origin}, by rounds")
-
-
 def residency(device: Device) -> Html:
     """The three kernels' use of a multiprocessor, the programs that fit, and their share of the tiles."""
     footprints = [compiled(device, kernel) for kernel in FOOTPRINTS]

@@ -26,7 +26,7 @@ PEERS_OF = {
 }
 """Type -> its columns: in float16 max-autotune, the slowest to build, is not recorded."""
 DTYPES = tuple(PEERS_OF)
-TALL_AND_THIN, ONE_TOKEN = (65536, 256, 1024), (1, 4096, 14336)
+TALL_AND_THIN, WIDEST, ONE_TOKEN = (65536, 256, 1024), (1024, 4096, 14336), (1, 4096, 14336)
 FEW_TOKENS = (1, 128)
 ROOFLINE_TOKENS = (1, 128, 1024)
 SERIES, ODD_WIDTH = (8192, 768, 3072), (8192, 768, 3080)
@@ -250,6 +250,7 @@ FIGURES: Mapping[str, Measure] = {
     "rows_lost_float16": lambda device: rows_lost(device, "float16"),
     "tall_and_thin": lambda device: over_fastest_other(device, "bfloat16", TALL_AND_THIN),
     "one_token_from_python": lambda device: over(device, "bfloat16", "eager", ONE_TOKEN, "from_python"),
+    "widest": lambda device: over_fastest_other(device, "bfloat16", WIDEST),
     "odd_width_ours": lambda device: odd_width(device, "fused"),
     "odd_width_eager": lambda device: odd_width(device, "eager"),
     "pauses": lambda device: Figure(len(pauses(device, "fused")), origin="fused_mlp/new_shapes"),

@@ -5,13 +5,13 @@ from html import escape
 from typing import Any
 
 from snippets.lab.finding import Device, Figure, Measure, Run, TraceError, at_least, at_most, claim, equals, matches
-from snippets.lab.finding.measure import derived, listed, share_of_ceiling
+from snippets.lab.finding.measure import derived, listed, ratio_of_pairs, share_of_ceiling, unpaired_ratio
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import bytes_moved, figure_cell
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
-from snippets.lab.recording.schema import RecordingError
+from snippets.lab.recording.schema import NotRecorded, NotTimed, Timing
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.work import ActivityWork, step_work
 from snippets.mlp.findings.steps import fused_work
@@ -22,13 +22,26 @@ INSTRUCTION_ROWS = 64
 
 
 def probed(run: Run, *keys: str) -> Any:
-    """The value that a probe returned below these keys. Raises `RecordingError` if a key is missing."""
+    """The value that a probe returned below these keys. Raises `NotTimed` if a key is missing."""
     value: Any = run.data
     for key in keys:
         if key not in value:
-            raise RecordingError(f"{run.id} has no {key!r}; make record CHAPTER=fused_mlp")
+            raise NotTimed(f"{run.id} has no {key!r}; make record CHAPTER=fused_mlp")
         value = value[key]
     return value
+
+
+def probe_timing(run: Run, part: str, variant: str) -> Timing:
+    """The samples that a probe returned. Raises `NotRecorded` if the machine lacked a required package."""
+    if "missing" in run.data:
+        raise NotRecorded(f"{run.id} was recorded without a package that it compares with: {run.data['missing']}")
+    return Timing.from_samples(probed(run, part, variant))
+
+
+def probe_ratio(run: Run, part: str, upper: str, lower: str) -> Figure:
+    """Ratio of two variants that a probe timed interleaved, in pairs."""
+    origin = f"{run.id}, {part}: {upper} over {lower}, interleaved, in pairs"
+    return ratio_of_pairs(probe_timing(run, part, upper), probe_timing(run, part, lower), origin)
 
 
 def kernel_work(step: Step) -> tuple[ActivityWork, ...]:
@@ -99,10 +112,16 @@ def floor_us(device: Device, work: Figure) -> Figure:
 
 
 def best_arithmetic_us(device: Device) -> Figure:
-    """The time of the arithmetic at the rate of the first fused kernel."""
-    rate, flops = quantity(device["fused_mlp/gate_up_fused"], "flops_per_s"), device["fused_mlp/eager"].point.flops
-    low, high = rate.bounds
-    return Figure(1e6 * flops / rate.number, "us", (1e6 * flops / high, 1e6 * flops / low), rate.origin)
+    """The time of the arithmetic at the highest rate of a bare product at any shape of the table."""
+    rates = {name: rate for name, rate in device["fused_mlp/bfloat16_eager"].ceilings.items() if name != COPY}
+    best = max(rates, key=rates.__getitem__)
+    flops = quantity(device["fused_mlp/eager"], "flops").number
+    return Figure(1e6 * flops / rates[best], "us", origin=f"at the rate of {best}")
+
+
+def over_best_arithmetic(device: Device) -> Figure:
+    """Our forward's interleaved time over that of its arithmetic at the highest rate."""
+    return unpaired_ratio(device["fused_mlp/fused"].time(), best_arithmetic_us(device))
 
 
 def arithmetic_us(device: Device) -> Figure:
@@ -231,5 +250,8 @@ def generated_kernel(device: Device) -> Html:
 
 FIGURES: Mapping[str, Measure] = {
     "eager_bytes": forward_bytes,
+    "best_arithmetic_us": best_arithmetic_us,
+    "over_best_arithmetic": over_best_arithmetic,
+    "result_in_registers": result_in_registers,
     "saved_by_two": lambda device: saved_percent(device, fused_bytes(device)),
 }
