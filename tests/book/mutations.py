@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 
 from snippets.lab.experiment import UnknownName
-from snippets.lab.finding.book import MISMATCHES, judge
-from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.book import judge
+from snippets.lab.finding.claim import Claim, Status
+from snippets.lab.finding.spread import MISMATCHES
 from snippets.lab.recording.schema import Recording
 from snippets.lab.trace.events import Trace
 from tests.book import recording_changes, trace_changes
@@ -39,8 +40,8 @@ class _Asked(dict[str, Any]):
         return super().get(key, default)
 
 
-def status(claim: Claim, chapter: str, device: AlteredDevice) -> str:
-    """The verdict; `not measured` also where the altered recordings do not fit the measure."""
+def status(claim: Claim, chapter: str, device: AlteredDevice) -> Status:
+    """The verdict; `not measured` also where altered recordings do not fit the measure."""
     try:
         return judge(claim, chapter, device).status
     except (*MISMATCHES, UnknownName):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -97,12 +98,15 @@ def _altered(value: Any, path: str = "") -> Iterator[tuple[str, Kind, Any]]:
     if isinstance(value, dict):
         for name, numbers in _altered_numbers(list(value.values())):
             yield f"{name} {path}", kind, dict(zip(value, numbers, strict=True))
+        yield from ((name, "either", {**value, **rows}) for name, rows in _altered_rows(value, path))
         for key, inner in value.items():
             yield f"without {path}/{key}", "structure", {k: v for k, v in value.items() if k != key}
             for name, inner_kind, new in _altered(inner, f"{path}/{key}"):
                 yield name, inner_kind, {**value, key: new}
     elif isinstance(value, list) and value:
-        for name, new in _altered_list(value):
+        for name, new in _other_lengths(value):
+            yield f"{name} {path}", "either", new
+        for name, new in _altered_numbers(value):
             yield f"{name} {path}", kind, new
         for place, inner in enumerate(value):
             for name, inner_kind, new in _altered(inner, f"{path}[{place}]"):
@@ -121,12 +125,24 @@ def _altered(value: Any, path: str = "") -> Iterator[tuple[str, Kind, Any]]:
             yield f"without {line.strip()[:50]!r} in {path}", "structure", less
 
 
-def _altered_list(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
+def _altered_rows(columns: Mapping[str, Any], path: str) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    """Lists of one length are the columns of a table: all its rows are as one of them, but for one."""
+    lists = {key: value for key, value in columns.items() if isinstance(value, list) and len(value) > 2}
+    if len({len(value) for value in lists.values()}) != 1:
+        return
+    count = len(next(iter(lists.values())))
+    for one, other in itertools.permutations(range(min(count, 6)), 2):
+        places = [other] + [one] * (count - 1)
+        rows = {key: [value[place] for place in places] for key, value in lists.items()}
+        yield f"all rows but one as row {one}, that as {other}: {path}", rows
+
+
+def _other_lengths(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
+    yield "nothing in", []
     yield "without the last of", values[:-1]
     yield "without the first of", values[1:]
     yield "the first twice in", [values[0], *values]
     yield "the last twice in", [*values, values[-1]]
-    yield from _altered_numbers(values)
 
 
 def _altered_numbers(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:

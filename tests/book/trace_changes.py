@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace
+from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace, by_start
 
 replace = msgspec.structs.replace
 FACTORS = (2.0, 0.5, 10.0, 0.1)
@@ -76,6 +76,8 @@ def directed(trace: Trace, names: Sequence[str], numbers: Sequence[int]) -> Iter
             yield f"{factor:.2f} times as long: GPU work {index}", "time", activities(index, _longer(factor))
         for call in call_names:
             yield f"during call {call}: GPU work {index}", "time", _during(call, index)
+    for call in call_names:
+        yield f"first of all: call {call}", "structure", _first_of_all(call)
     for op in op_names:
         for call in call_names:
             yield f"at the start of op {op}: call {call}", "structure", _call_in_op(call, op)
@@ -216,7 +218,7 @@ def _with_activities(trace: Trace, new: Mapping[int, Sequence[GpuActivity]]) -> 
 
 def _with_calls(trace: Trace, more: Mapping[int, list[CudaCall]]) -> Trace:
     def merged(old: tuple[CudaCall, ...], new: list[CudaCall]) -> tuple[CudaCall, ...]:
-        return tuple(sorted([*old, *new], key=lambda call: call.start_us)) if new else old
+        return tuple(sorted([*old, *new], key=by_start)) if new else old
 
     steps = tuple(replace(step, calls=merged(step.calls, more.get(n, []))) for n, step in enumerate(trace.steps))
     return replace(trace, steps=steps, calls=merged(trace.calls, [call for new in more.values() for call in new]))
@@ -310,9 +312,20 @@ def _call_in_op(call: str, op: str) -> Change:
             if start is None:
                 return step
             began = (replace(each, start_us=start) if each.name == call else each for each in step.calls)
-            return replace(step, calls=tuple(sorted(began, key=lambda each: each.start_us)))
+            return replace(step, calls=tuple(sorted(began, key=by_start)))
 
         return replace(trace, steps=tuple(map(moved, trace.steps)))
+
+    return changed
+
+
+def _first_of_all(name: str) -> Change:
+    """The last call of a name begins with the first step."""
+
+    def changed(trace: Trace) -> Trace:
+        last = [call for call in trace.calls if call.name == name][-1]
+        first = replace(last, start_us=trace.steps[0].start_us)
+        return replace(trace, calls=tuple(sorted((c if c is not last else first for c in trace.calls), key=by_start)))
 
     return changed
 
