@@ -4,30 +4,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+import msgspec
 import pytest
 
 from snippets.lab.finding.book import all_claims, judge
-from snippets.lab.finding.claim import Claim
+from snippets.lab.finding.claim import Band, Claim, Scope, at_least, between, equals
+from snippets.lab.finding.device import Device
+from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.measure import Measure
 from tests.book import trace_changes
 from tests.book.mutations import Mutant, directed, flips, generic, reads, status
 from tests.chapters.altered import AlteredDevice
+from tests.lab import samples
+
+replace = msgspec.structs.replace
+
+
+def _fastest_choices(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Of `mlp/tuned`: all compilations launch as the one with the fastest kernel."""
+    fastest = min(range(len(data["fused_us"])), key=data["fused_us"].__getitem__)
+    return {name: [data[name][fastest]] * len(data[name]) for name in ("grid", "block")}
+
 
 CLAIMS = {claim_id: (chapter, claim) for claim_id, (chapter, claim) in all_claims().items()}
-IMMUNE: dict[str, str] = {}
+IMMUNE: dict[str, str] = {
+    "O-M25": "it counts the times in its probe's data, and mutants that alter times are for claims about times",
+}
 """Claim that no mutant flips -> why it cannot fail."""
 SEVERAL_CHANGES: Mapping[str, Mutant] = {
-    "M2": Mutant(
-        "mlp/eager",
-        "the kernels of an A100",
+    "O-P19": Mutant(
+        "mlp/tuned",
+        "the same choice by every compilation",
         "structure",
-        trace_changes.renamed_work(
-            {
-                "nvjet_sm90_tst_256x128": "ampere_bf16_s16816gemm_bf16_128x128_ldg8_relu_f2f_stages_32x5_tn",
-                "nvjet_sm90_tst_192x128": "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn",
-            }
-        ),
-    )
+        of_recording=lambda recording: replace(recording, data=recording.data | _fastest_choices(recording.data)),
+    ),
+    "M2": Mutant("mlp/eager", "the products have the names of an A100's", "structure", trace_changes.as_on_a100),
 }
 """Claim that flips only if several things change at once -> these."""
 VARIANTS = {
@@ -46,7 +59,6 @@ VARIANTS = {
 """A variant, as sentences name it -> the recordings that show it."""
 UNREAD: dict[str, str] = {
     "K2": "compiled calls: which rows they add is a claim of its own, L7, and the names are in the measure",
-    "L12": "the eager layer: size 64 of Part 1 is checked instead, as the sentence says",
 }
 """Claim -> the variant that it names and does not read, and why."""
 
@@ -69,21 +81,20 @@ def candidates(claim: Claim, chapter: str) -> Iterator[Mutant]:
     yield from (mutant for mutant in directed(claim, experiments) if mutant.fits(claim))
 
 
-def flipping(claim_id: str) -> Mutant | None:
+def flipping(claim: Claim, chapter: str) -> Mutant | None:
     """The first mutant that flips a claim."""
-    chapter, claim = CLAIMS[claim_id]
     before = status(claim, chapter, AlteredDevice())
     return next((mutant for mutant in candidates(claim, chapter) if flips(claim, chapter, mutant, before)), None)
 
 
 @pytest.mark.parametrize("claim_id", CLAIMS)
 def test_a_claim_can_fail(claim_id: str) -> None:
-    _, claim = measured(claim_id)
+    chapter, claim = measured(claim_id)
     if claim_id in IMMUNE:
-        assert flipping(claim_id) is None, "it can fail: remove it from IMMUNE"
+        assert flipping(claim, chapter) is None, "it can fail: remove it from IMMUNE"
         assert len(IMMUNE[claim_id]) > 20, "say why"
     else:
-        assert flipping(claim_id) is not None, f"no altered recording flips {claim_id}: {claim.sentence}"
+        assert flipping(claim, chapter) is not None, f"no altered recording flips {claim_id}: {claim.sentence}"
 
 
 @pytest.mark.parametrize("claim_id", SEVERAL_CHANGES)
@@ -116,10 +127,53 @@ def test_a_claim_reads_the_variants_that_it_names(claim_id: str) -> None:
         assert missing == [], f"{claim.sentence} reads only {', '.join(reads(claim, chapter))}"
 
 
-# -- the mutants themselves: claims made for the purpose
+# -- the mutants themselves, and claims made for the purpose
 
 
 def test_mutants_alter_only_their_recording() -> None:
     for mutant in generic(CLAIMS["L1"][1], {"linear/eager": True}):
         device = mutant.device
         assert {*device.recordings, *device.traces} == {"linear/eager"}, mutant.name
+
+
+def kernels(device: Device) -> Figure:
+    return device["linear/eager"].per_step(lambda step: len(step.kernels))
+
+
+def time(device: Device) -> Figure:
+    return device["linear/eager"].time()
+
+
+def nothing(device: Device) -> Figure:
+    return Figure(1)
+
+
+def unheeded(device: Device) -> Figure:
+    return Figure(1 + 0 * device["linear/eager"].time().number + 0 * len(device["linear/compiled"].step.kernels))
+
+
+@pytest.mark.parametrize(
+    ("measure", "band", "scope", "read", "can_fail"),
+    [
+        (kernels, equals(1), "every-gpu", {"linear/eager": True}, True),
+        (kernels, equals(1), "timing", {"linear/eager": True}, False),
+        (kernels, at_least(0), "every-gpu", {"linear/eager": True}, False),
+        (time, between(1, 9), "timing", {"linear/eager": False}, True),
+        (time, between(1, 9), "every-gpu", {"linear/eager": False}, False),
+        (time, at_least(0.001), "timing", {"linear/eager": False}, False),
+        (nothing, equals(1), "every-gpu", {}, False),
+        (unheeded, equals(1), "timing", {"linear/eager": False, "linear/compiled": True}, False),
+    ],
+)
+def test_claims_that_can_and_cannot_fail(
+    measure: Measure, band: Band, scope: Scope, read: dict[str, bool], can_fail: bool
+) -> None:
+    made = samples.claim(measure=measure, band=band, scope=scope)
+    assert judge(made, "linear", AlteredDevice()).status == "holds"
+    assert reads(made, "linear") == read
+    assert (flipping(made, "linear") is not None) is can_fail
+
+
+def test_a_claim_that_does_not_read_what_it_names() -> None:
+    made = samples.claim(measure=kernels, sentence="The eager layer has a kernel less than Liger's.")
+    assert unread(made, "linear") == ["Liger"]

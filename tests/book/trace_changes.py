@@ -377,11 +377,11 @@ def _only(place: int, change: Change) -> Change:
     return changed
 
 
-def renamed_work(names: Mapping[str, str]) -> Change:
-    """Give GPU work whose name begins with a key the name beside it."""
-
-    def named(activity: GpuActivity) -> Sequence[GpuActivity]:
-        new = next((name for begin, name in names.items() if activity.name.startswith(begin)), activity.name)
-        return (replace(activity, name=new),)
-
-    return activities(None, named)
+def as_on_a100(trace: Trace) -> Trace:
+    """The first kernels, all of one name, and the last one, of another, have the names of Part 2's trace."""
+    first, last = (trace.steps[0].kernels[index].name for index in (0, -1))
+    names = {
+        first: "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn",
+        last: "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn",
+    }
+    return activities(None, lambda activity: (replace(activity, name=names.get(activity.name, activity.name)),))(trace)
