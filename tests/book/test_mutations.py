@@ -54,7 +54,7 @@ VARIANTS = {
     r"[Cc]ompiled (?:form|forward|step|layer|function|call)": r"compiled|generated|sweep|tuned|lengths|new_",
     r"max-autotune": r"max_autotune|generated|chosen|bfloat16_",
     r"Liger": r"liger|new_shapes",
-    r"[Oo]urs?": r"fused|kernelized|resources|chosen|steps|new_shapes|launches|enqueued",
+    r"[Oo]urs?": r"fused|kernelized|resources|chosen|steps|new_shapes|launches|enqueued|quack",
     r"QuACK": r"quack",
     r"cuDNN": r"cudnn|lengths",
     r"[Ff]lash": r"flash|lengths",
