@@ -1,10 +1,10 @@
 """Dependent launch: traced, interleaved and steady times of the same two kernels; and the CPU's part of a call."""
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from snippets.fused_mlp.findings.traffic import probe_timing, probed
-from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, format_value
+from snippets.lab.finding import Device, Figure, at_least, at_most, between, claim, format_value
 from snippets.lab.finding.measure import percent, ratio_of_pairs, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell
@@ -106,8 +106,3 @@ def calls_table(device: Device) -> Html:
     """CPU time of a call of our forward, part by part."""
     rows = [[heading, figure_cell(call_us(device, case))] for case, heading in CALLS.items()]
     return table("What a call of our forward costs the CPU", ["", "CPU time"], rows)
-
-
-FIGURES: Mapping[str, Measure] = {
-    "second_waits_us": lambda device: traced(device, "loaded", EARLY, overlap_us),
-}

@@ -97,7 +97,7 @@ def won_in_bfloat16(device: Device) -> Figure:
 
 @claim("F51", at_least(TWO_THIRDS), scope="timing")
 def won_in_float16(device: Device) -> Figure:
-    """In float16, without max-autotune, ours is the fastest or within 2 % of it in at least two thirds of the rows."""
+    """In float16 ours is the fastest of four or within 2 % of it in at least two thirds of the rows."""
     return share_won(device, "float16")
 
 
