@@ -251,7 +251,7 @@ def _at_longest(lengths: Lengths) -> Html:
 def climbing(device: Device) -> Html:
     """The shortest and the longest timed sequence below this GPU's roofs: written out, and cuDNN's kernel."""
     lengths = Lengths(device, 64)
-    points = {}
+    points: dict[str, RooflinePoint] = {}
     for heading in ("cuDNN", "naive"):
         timed = [tokens for tokens in lengths.data if lengths.is_timed(heading, tokens)]
         points |= {f"{heading}, {each:,} tokens": lengths.point(heading, each) for each in (min(timed), max(timed))}
