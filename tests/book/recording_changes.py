@@ -108,7 +108,8 @@ def _altered(value: Any, path: str = "") -> Iterator[tuple[str, Kind, Any]]:
             yield f"{name} {path}", "either", new
         for name, new in _altered_numbers(value):
             yield f"{name} {path}", kind, new
-        for place, inner in enumerate(value):
+        is_sample = all(isinstance(each, float) for each in value)
+        for place, inner in enumerate(() if is_sample else value):
             for name, inner_kind, new in _altered(inner, f"{path}[{place}]"):
                 yield name, inner_kind, [*value[:place], new, *value[place + 1 :]]
     elif isinstance(value, bool):
@@ -128,7 +129,7 @@ def _altered(value: Any, path: str = "") -> Iterator[tuple[str, Kind, Any]]:
 def _altered_rows(columns: Mapping[str, Any], path: str) -> Iterator[tuple[str, dict[str, list[Any]]]]:
     """Lists of one length are the columns of a table: all its rows are as one of them, but for one."""
     lists = {key: value for key, value in columns.items() if isinstance(value, list) and len(value) > 2}
-    if len({len(value) for value in lists.values()}) != 1:
+    if len(lists) < 2 or len({len(value) for value in lists.values()}) != 1:
         return
     count = len(next(iter(lists.values())))
     for one, other in itertools.permutations(range(min(count, 6)), 2):
