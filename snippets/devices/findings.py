@@ -1,4 +1,4 @@
-"""The tables of the pages devices and measuring: recorded GPUs, their ceilings, and the book's steps beside them."""
+"""The pages devices and measuring: recorded GPUs, their ceilings, the book's steps, and what changes a time."""
 
 import math
 import statistics
@@ -6,14 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from snippets.lab.finding import Device, Figure, NotRecorded, at_least, claim, format_value, paired_ratio
+from snippets.lab.finding import Device, Figure, Measure, NotRecorded, NotTimed, at_least, claim, equals, format_value
+from snippets.lab.finding.measure import largest, paired_ratio, ratio_of_pairs, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import cpu_gpu_bars, roofline
+from snippets.lab.page import cpu_gpu_bars, figure_cell, roofline
+from snippets.lab.page import race_table as race_table
 from snippets.lab.page import show as show
+from snippets.lab.page.machine import FIELDS
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
+from snippets.lab.recording.consistency import contradictions
 from snippets.lab.recording.device import recorded_devices
 from snippets.lab.recording.loading import load_recordings
-from snippets.lab.recording.schema import Environment
+from snippets.lab.recording.schema import Environment, Timing, Timings
 
 PAGE = "measuring"
 STEPS = {
@@ -23,12 +27,150 @@ STEPS = {
     "MLP": "mlp/eager",
 }
 """Steps of the book, one or two of each chapter."""
+RACE = {"eager": "fused_mlp/eager", "compiled": "fused_mlp/compiled", "ours": "fused_mlp/fused"}
+NUMBERS = {"random": "devices/matmul", "ones": "devices/matmul_ones"}
+LINEAR, PLAIN = "devices/layout_linear", "devices/layout_plain"
+PROFILED, SHARED = "devices/after_profiling", "devices/shared"
+KINDS = {"interleaved": "interleaved", "cold": "cold", "from_python": "from Python", "enqueue": "enqueue"}
+"""Field of `Timings` -> its name on the page."""
 
 
 @claim("D1", at_least(1.1), scope="timing")
 def copy_in_graph_over_stream(device: Device) -> Figure:
     """A large device-to-device copy takes longer as a node of a CUDA graph than in the stream."""
     return paired_ratio(device["devices/copy_in_graph"], device["devices/copy"])
+
+
+@claim("D2", at_least(1.05), scope="timing")
+def random_over_ones(device: Device) -> Figure:
+    """By steady time, a large product of random numbers takes at least 5 % longer than a product of ones."""
+    return paired_ratio(device[NUMBERS["random"]], device[NUMBERS["ones"]], "steady")
+
+
+def layout_ratios(device: Device) -> Mapping[str, Figure]:
+    """Each product by its sizes: the interleaved time of `x @ w` over that of `x @ weight.t()`."""
+    sizes = [point.parameters for point in device[LINEAR].points]
+    return {
+        " x ".join(str(each[name]) for name in "mkn"): paired_ratio(device[PLAIN].at(**each), device[LINEAR].at(**each))
+        for each in sizes
+    }
+
+
+def layout_difference(device: Device) -> Figure:
+    """The largest difference between the two layouts."""
+    apart = [Figure(100 * abs(ratio.number - 1), "%", origin=ratio.origin) for ratio in layout_ratios(device).values()]
+    return largest(*apart)
+
+
+def layouts(device: Device) -> Html:
+    """Bare products with the second factor stored in two ways."""
+    rows: list[list[Cell]] = []
+    for (name, ratio), point in zip(layout_ratios(device).items(), device[LINEAR].points, strict=True):
+        times = (figure_cell(device[each].at(**point.parameters).time()) for each in (LINEAR, PLAIN))
+        rows.append([name, *times, figure_cell(ratio)])
+    head = ["M x K x N", "x @ weight.t()", "x @ w", "x @ w over x @ weight.t()"]
+    return table("Bare products in two layouts, interleaved", head, rows)
+
+
+@claim("D6", at_least(1.02), scope="timing")
+def share_steady_over_interleaved(device: Device) -> Figure:
+    """Steady, the fused forward's share of the compiled forward's time is at least 2 % larger than interleaved."""
+    return unpaired_ratio(_ours_over_compiled(device, "steady"), _ours_over_compiled(device, "interleaved"))
+
+
+def _ours_over_compiled(device: Device, kind: str) -> Figure:
+    return paired_ratio(device[RACE["ours"]], device[RACE["compiled"]], kind)
+
+
+@claim("D3", at_least(1.02), scope="timing")
+def enqueue_after_profiling(device: Device) -> Figure:
+    """After the first profiler session of a process, enqueueing a small step takes at least 2 % longer than before."""
+    return _probed_ratio(device[PROFILED].data["after"], device[PROFILED].data["again"], "enqueue", PROFILED)
+
+
+@claim("D4", at_least(1.5), scope="timing")
+def large_when_shared(device: Device) -> Figure:
+    """With a neighbor on the GPU, the interleaved time of a large product is at least 1.5 times as long."""
+    alone, shared = (device[SHARED].data[when]["large product"] for when in ("alone", "shared"))
+    return _probed_ratio(shared, alone, "interleaved", SHARED)
+
+
+@claim("D5", equals("alone: none; shared: large product, small step"), scope="this-gpu")
+def contradicted(device: Device) -> Figure:
+    """With a neighbor on the GPU, the times of both steps contradict each other; alone, the times of neither do."""
+    found = (f"{when}: {', '.join(_contradicted(steps)) or 'none'}" for when, steps in device[SHARED].data.items())
+    return Figure("; ".join(found), origin=SHARED)
+
+
+def _contradicted(steps: Mapping[str, Mapping[str, Sequence[float]]]) -> Mapping[str, str]:
+    """Step -> why its times contradict each other, for those that do."""
+    reasons = {}
+    for name, samples_us in steps.items():
+        kinds = {kind: Timing.from_samples(each) for kind, each in samples_us.items()}
+        reasons[name] = "; ".join(contradictions(Timings(**kinds, input_sets=0, rotated_bytes=0)))
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def shared_reason(device: Device) -> Figure:
+    """What contradicts what in the small step with a neighbor."""
+    return Figure(_contradicted(device[SHARED].data["shared"]).get("small step", "nothing"), origin=SHARED)
+
+
+Samples = Mapping[str, Sequence[float]]
+
+
+def _probed_ratio(upper: Samples, lower: Samples, kind: str, origin: str) -> Figure:
+    return ratio_of_pairs(Timing.from_samples(upper[kind]), Timing.from_samples(lower[kind]), f"{origin}, {kind}")
+
+
+def _probed_rows(columns: Sequence[Samples], prefix: str = "") -> list[list[Cell]]:
+    """A row for each kind of time: its median in each column, and the last column over the one before."""
+    rows: list[list[Cell]] = []
+    for kind, heading in KINDS.items():
+        times = (figure_cell(Figure.from_timing(Timing.from_samples(each[kind]))) for each in columns)
+        rows.append([prefix + heading, *times, figure_cell(_probed_ratio(columns[-1], columns[-2], kind, ""))])
+    return rows
+
+
+def profiled(device: Device) -> Html:
+    """The times of a small step before and after the first profiler session of its process."""
+    rows = _probed_rows([device[PROFILED].data[when] for when in ("first", "again", "after")])
+    head = ["", "before", "before, again", "after", "after over before, again"]
+    return table("A product of 64 x 64 and a sum, in one process", head, rows)
+
+
+def shared(device: Device) -> Html:
+    """The times of two steps, with the GPU to themselves and with a neighbor."""
+    data = device[SHARED].data
+    rows = [
+        row for step in data["alone"] for row in _probed_rows([data["alone"][step], data["shared"][step]], f"{step}, ")
+    ]
+    return table("Two steps alone, and with a second process on the GPU", ["", "alone", "shared", "ratio"], rows)
+
+
+def apart(device: Device, step: str, kind: str) -> tuple[Figure, Figure]:
+    """How far the processes of a step are apart, and the quartiles within the median process, in percent.
+
+    Raises `NotTimed` for a timing of one process.
+    """
+    run = device[step]
+    timing = run.timing(kind)
+    if len(timing.rounds) < 2:
+        raise NotTimed(f"{run.id} was timed in one process; make record CHAPTER={run.recording.chapter}")
+    low, high = timing.spread_us
+    quartiles = [statistics.quantiles(part, n=4, method="inclusive") for part in timing.parts]
+    within = statistics.median(100 * (q3 - q1) / middle for q1, middle, q3 in quartiles)
+    return Figure(100 * (high - low) / timing.median_us, "%", origin=run.origin), Figure(within, "%", origin=run.origin)
+
+
+def processes(device: Device) -> Html:
+    """How far three processes are apart, and the samples within one, for steps of the book."""
+    rows: list[list[Cell]] = []
+    for name, step in STEPS.items():
+        cells = (figure.text for kind in ("interleaved", "enqueue") for figure in apart(device, step, kind))
+        rows.append([name, *cells])
+    head = ["", "GPU: processes apart", "quartiles apart", "enqueue: processes apart", "quartiles apart"]
+    return table("Medians of three processes, and quartiles within one", head, rows)
 
 
 def capture_us(device: Device) -> Figure:
@@ -64,6 +206,7 @@ def circumstances(device: Device) -> Html:
         "driver": lambda latest: latest.driver,
         "CUDA": lambda latest: latest.cuda,
         **{name: _version(name) for name in ("python", "torch", "triton", "kernels", "liger-kernel")},
+        **FIELDS,
         "last recorded": lambda latest: latest.date[:10],
         "at commit": lambda latest: latest.commit,
     }
@@ -72,7 +215,9 @@ def circumstances(device: Device) -> Html:
         "power under load": ("power_w", "W"),
         "temperature": ("temperature_c", "°C"),
     }
-    rows: list[list[Cell]] = [[name, *(cell(sessions[-1]) for sessions in columns)] for name, cell in of_latest.items()]
+    rows: list[list[Cell]] = [
+        [name, *(cell(sessions[-1]) or None for sessions in columns)] for name, cell in of_latest.items()
+    ]
     rows += [[name, *(_bounds(sessions, *clock) for sessions in columns)] for name, clock in of_sessions.items()]
     return table("Recorded devices", ["", *(sessions[-1].device for sessions in columns)], rows)
 
@@ -106,8 +251,14 @@ def ceilings(device: Device) -> Html:
 
 
 def _sizes(name: str) -> tuple[int, ...]:
-    return tuple(int(size) for size in name.rpartition(" ")[2].split("x") if size.isdigit())
+    return tuple(int(size) for size in name.partition(",")[0].rpartition(" ")[2].split("x") if size.isdigit())
 
 
+FIGURES: Mapping[str, Measure] = {
+    **{f"ours_{kind}": partial(_ours_over_compiled, kind=kind) for kind in ("interleaved", "steady", "from_python")},
+    "enqueue_processes": lambda device: largest(*(apart(device, step, "enqueue")[0] for step in STEPS.values())),
+    "enqueue_quartiles": lambda device: largest(*(apart(device, step, "enqueue")[1] for step in STEPS.values())),
+    "gpu_processes": lambda device: largest(*(apart(device, step, "interleaved")[0] for step in STEPS.values())),
+}
 steps_below_roof = partial(roofline, variants=STEPS)
 gpu_and_cpu = partial(cpu_gpu_bars, variants={"a linear layer": "linear/eager", "an MLP": "mlp/eager"})

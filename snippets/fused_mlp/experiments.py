@@ -553,7 +553,6 @@ def _weights(dim: int, hidden: int) -> tuple[Any, Any, Any]:
     return gate, up, _random(dim, hidden, scale=hidden**-0.5)
 
 
-# --8<-- [start:two_launches]
 def two_launches(gate: Any, up: Any, down: Any) -> dict[str, Callable[..., Any]]:
     """Our two kernels with fixed tiles: either launched before the kernel ahead of it has ended, or after."""
     from snippets.fused_mlp import model
@@ -570,7 +569,6 @@ def two_launches(gate: Any, up: Any, down: Any) -> dict[str, Callable[..., Any]]
     return {"launched early": forward(True), "one after the other": forward(False)}
 
 
-# --8<-- [end:two_launches]
 TRACED_STEPS = 5
 LOAD_S = 1.0
 
@@ -637,7 +635,6 @@ def _relative_us(kernel: Any, zero_us: float) -> list[float]:
     return [round(us - zero_us, 3) for us in (launched_us, kernel.start_us, kernel.start_us + kernel.duration_us)]
 
 
-# --8<-- [start:enqueued]
 def enqueued(instruments: Instruments, device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
     """What a call of our forward costs the CPU, part by part, by leaving parts out.
 
@@ -680,9 +677,6 @@ def enqueued(instruments: Instruments, device: str, tokens: int, dim: int, hidde
                 with leave_out():
                     found[name].append(_cpu_us(functools.partial(call, x, *weights, "gelu_tanh")))
     return {name: samples[1:] for name, samples in found.items()}
-
-
-# --8<-- [end:enqueued]
 
 
 def _cpu_us(call: Callable[[], object]) -> float:

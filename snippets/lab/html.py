@@ -73,6 +73,11 @@ def bold(text: str, is_best: bool) -> str:
     return Html(f"<strong>{escape(text)}</strong>") if is_best else text
 
 
+def note(text: str) -> Html:
+    """A line below a table or a chart that explains its numbers; nothing for an empty text."""
+    return Html(f'<p class="lab-note">{escape(text)}</p>' if text else "")
+
+
 def details(summary: str, content: str) -> Html:
     """Content folded under a summary line."""
     return Html(f'<details class="lab-details"><summary>{escape(summary)}</summary>{content}</details>')

@@ -239,7 +239,6 @@ def logged(name: str, level: int) -> Iterator[list[str]]:
         logger.propagate, logger.handlers = propagate, handlers
 
 
-# --8<-- [start:reshapes]
 def reshapes(instruments: Instruments, device: str, rows: int, columns: int) -> dict[str, Any]:
     """The operators under `reshape(-1)` of a contiguous tensor and of a transposed one, and its GPU activities."""
     import torch
@@ -257,9 +256,6 @@ def reshapes(instruments: Instruments, device: str, rows: int, columns: int) -> 
         on_gpu = instruments.read_activities(finished) if device == "cuda" else ()
         found[name] = {"ops": ops, "activities": [activity.name for activity in on_gpu]}
     return found
-
-
-# --8<-- [end:reshapes]
 
 
 def _first_calls(step: Any, batches: list[int], seq: int, dim: int, device: str, count: Any) -> dict[str, list[float]]:

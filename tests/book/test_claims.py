@@ -16,11 +16,7 @@ DOCS = PROJECT / "docs"
 ACCEPTED = accepted_statuses(BOOK) or {}
 SERIES = [f"L{i}" for i in range(1, 13)] + [f"M{i}" for i in range(1, 14)] + [f"K{i}" for i in range(1, 6)]
 VERDICTS = [judge(claim, chapter, BOOK) for chapter, claim in all_claims().values()]
-ONE_TRACE, ONE_PROBE = "it adds up or compares the steps of one trace", "a probe measured it once"
-WITHOUT_SPREAD = {
-    **dict.fromkeys(("P3", "P4", "P6", "P7", "P24", "P25", "O-M6", "O-M7", "O-M13"), ONE_TRACE),
-    **dict.fromkeys(("F35", "F38", "F53", "F60", "F61", "F62", "F63", "O-P10"), ONE_PROBE),
-}
+WITHOUT_SPREAD = {"F53": "the tuner's choice, by name"}
 """Claims about times that one number decides, and why."""
 
 
@@ -36,7 +32,7 @@ def test_every_claim_of_the_series_is_there_with_its_source() -> None:
 
 @pytest.mark.parametrize("verdict", VERDICTS, ids=lambda verdict: verdict.claim.id)
 def test_a_verdict_on_the_default_device_is_the_accepted_one(verdict: Verdict) -> None:
-    assert verdict.status == ACCEPTED.get(verdict.claim.id), verdict.reason
+    assert verdict.status == ACCEPTED.get(verdict.claim.id, "not measured"), verdict.reason
     assert bool(verdict.measured and verdict.measured.text) == (verdict.status != "not measured")
     assert bool(verdict.reason) == (verdict.status in ("inconclusive", "not measured"))
 

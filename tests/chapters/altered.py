@@ -78,9 +78,7 @@ class AlteredDevice(Device):
 
         def scaled(point: Point) -> Point:
             old: Timing = getattr(point.timings, kind)
-            samples = tuple(factor * sample for sample in old.samples_us)
-            timing = Timing(factor * old.median_us, factor * old.q1_us, factor * old.q3_us, samples)
-            return replace(point, timings=replace(point.timings, **{kind: timing}))
+            return replace(point, timings=replace(point.timings, **{kind: scaled_timing(old, factor)}))
 
         self.record(experiment, points=tuple(map(scaled, self[experiment].points)))
 
@@ -127,6 +125,14 @@ class AlteredDevice(Device):
         self.activities(
             experiment, lambda activity: replace(activity, launch=activity.launch and change(activity.launch))
         )
+
+
+def scaled_timing(timing: Timing, factor: float) -> Timing:
+    """A timing, each sample of it longer or shorter."""
+    times = (timing.median_us, timing.q1_us, timing.q3_us)
+    median, q1, q3 = (factor * us for us in times)
+    samples = tuple(factor * sample for sample in timing.samples_us)
+    return replace(timing, median_us=median, q1_us=q1, q3_us=q3, samples_us=samples)
 
 
 def constant(us: float) -> Timing:

@@ -47,10 +47,11 @@ MAX_LINES, MAX_FUNCTION_LINES = 300, 60
 _HASHED = "hashed into every recording of its chapter: parted, all would have to be recorded anew"
 LONG_FILES: Mapping[str, tuple[int, str]] = {
     "snippets/attention/experiments.py": (460, _HASHED),
-    "snippets/fused_mlp/experiments.py": (660, _HASHED),
+    "snippets/fused_mlp/experiments.py": (800, _HASHED),
     "snippets/fused_mlp/kernels.py": (320, _HASHED),
     "snippets/fused_mlp/model.py": (510, _HASHED),
     "snippets/mlp/experiments.py": (570, _HASHED),
+    "snippets/lab/experiment.py": (370, "the one file of the lab that experiments.py imports; a leaf imports no other"),
 }
 """Path -> how many lines it may have, and why."""
 COPIED = re.compile(r"snippets/\w+/\w+_kernels/")

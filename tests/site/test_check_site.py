@@ -113,7 +113,7 @@ def test_a_style_sheet_that_loads_from_elsewhere(built: tuple[Path, Path]) -> No
         ("{}", "claims.json: not a list of claims"),
         ("[1]", "claims.json: not a list of claims"),
         (json.dumps([{**CLAIM, "id": "M3"} | {"extra": 1}]), None),
-        (json.dumps([{"id": "M3"}]), "claims.json: claim 'M3' lacks chapter, device, "),
+        (json.dumps([{"id": "M3"}]), "claims.json: claim 'M3' lacks accepted, chapter, device, "),
     ],
 )
 def test_claims_for_machines(built: tuple[Path, Path], text: str, problem: str | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from snippets.attention.findings.variants import EIGHT, ONE_KERNEL, VARIANTS
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals, format_value
-from snippets.lab.finding.measure import ratio_of_pairs, smallest, unpaired_ratio
+from snippets.lab.finding.measure import ratio_of_pairs, unpaired_ratio
 from snippets.lab.html import Cell, Html, bold, details, table
 from snippets.lab.page import RooflinePoint, roofline_of
 from snippets.lab.page import show as show
@@ -82,8 +82,8 @@ class Lengths:
 
     def over(self, upper: str, lower: str, tokens: int) -> Figure:
         """The time of a variant over that of another in the same turns."""
-        timings = (self.timing(heading, tokens) for heading in (upper, lower))
-        return _ratio(*timings, f"{self.id}, {upper} over {lower}, {tokens} tokens")
+        origin = f"{self.id}, {upper} over {lower}, {tokens} tokens"
+        return _ratio(self.timing(upper, tokens), self.timing(lower, tokens), origin)
 
     def time(self, heading: str, tokens: int) -> Figure:
         """The same as a figure."""
@@ -146,7 +146,7 @@ def cudnn_lead(device: Device) -> Figure:
         for heading in SWEPT
         if tokens >= 256 and heading != "cuDNN" and lengths.is_timed(heading, tokens)
     ]
-    return smallest(*leads)
+    return min(leads, key=lambda lead: lead.bounds[0])
 
 
 @claim("O-A36", equals(16), scope="this-gpu")
@@ -157,13 +157,11 @@ def picked_everywhere(device: Device) -> Figure:
     return Figure(count, origin="attention/lengths_*, picked", display=f"{count} of {len(picks)}")
 
 
-@claim("O-A37", between(3.7, 4.1), scope="timing")
+@claim("O-A37", between(3.6, 4.4), scope="timing")
 def fused_growth(device: Device) -> Figure:
-    """At the last doubling of the tokens every fused way takes 3.7 to 4.1 times as long."""
+    """From 8,192 to 16,384 tokens, every fused way takes about four times as long."""
     factors = [lengths.growth(heading, lengths.longest) for lengths in sweeps(device) for heading in ONE_KERNEL]
-    lows, highs = zip(*(factor.bounds for factor in factors), strict=True)
-    origin = "the last doubling, fused ways, both head dimensions"
-    return Figure(max(factor.number for factor in factors), "x", (min(lows), max(highs)), origin)
+    return max(factors, key=lambda factor: max(abs(bound - 4) for bound in factor.bounds))
 
 
 @claim("O-A38", at_most(1.8), scope="timing")

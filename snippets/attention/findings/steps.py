@@ -164,8 +164,8 @@ def training_kernels(device: Device) -> Figure:
 @claim("O-A52", at_most(0.125), scope="this-gpu")
 def fused_peaks(device: Device) -> Figure:
     """No fused way needs more than an eighth of naive attention's memory."""
-    bytes_of = peaks(device)
-    ratios = [bytes_of[heading] / bytes_of["naive"] for heading in ONE_KERNEL]
+    naive = device[TRAINING["naive"]].point.peak_memory_bytes
+    ratios = [device[TRAINING[heading]].point.peak_memory_bytes / naive for heading in ONE_KERNEL]
     return Figure(max(ratios), "x", (min(ratios), max(ratios)), "peak memory of a step, fused over naive")
 
 

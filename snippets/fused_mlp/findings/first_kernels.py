@@ -4,12 +4,21 @@ import math
 from collections.abc import Mapping, Sequence
 
 from snippets.fused_mlp.findings.traffic import BF16_BYTES
-from snippets.lab.finding import Device, Figure, Measure, Run, format_value, share_of_ceiling, unpaired_ratio
+from snippets.lab.finding import Device, Figure, Measure, NotTimed, Run, format_value, share_of_ceiling, unpaired_ratio
 from snippets.lab.finding.claim import at_least, at_most, between, claim, equals
-from snippets.lab.finding.measure import derived, largest, listed, paired_ratio, percent, point_ratio, smallest
+from snippets.lab.finding.measure import (
+    derived,
+    largest,
+    listed,
+    paired_ratio,
+    percent,
+    point_ratio,
+    ratio_of_pairs,
+    smallest,
+)
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import Columns, comparison_table, diff_table, figure_cell, variants_table
+from snippets.lab.page import Columns, figure_cell, race_table, variants_table
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
 from snippets.lab.trace.queries import kernel_names
@@ -31,32 +40,31 @@ def warm_and_cold(upper: Run, lower: Run) -> tuple[Figure, Figure]:
 
 @claim("F7", at_least(95), scope="timing")
 def pointwise_of_copy(device: Device) -> Figure:
-    """With a cold cache our pointwise kernel reaches at least nineteen twentieths of the rate of a copy that moves as
-    many bytes."""
+    """With a cold cache our pointwise kernel reaches at least 95 % of the rate of an equally large copy."""
     return percent(paired_ratio(device[POINTWISE["copy"]], device[OURS], "cold"))
 
 
 @claim("F8", at_most(1.02), scope="timing")
 def pointwise_over_compiled(device: Device) -> Figure:
-    """Our pointwise kernel is not slower than Inductor's, warm or cold."""
+    """Our pointwise kernel takes at most 2 % longer than Inductor's, interleaved and cold."""
     return largest(*warm_and_cold(device[OURS], device[POINTWISE["compiled"]]))
 
 
 @claim("F9", at_least(1.6), scope="timing")
 def eager_over_ours(device: Device) -> Figure:
-    """Eager's two kernels take at least three fifths longer than our one, warm and cold."""
+    """Eager's two kernels take at least 60 % longer than our one, interleaved and cold."""
     return smallest(*warm_and_cold(device[POINTWISE["eager"]], device[OURS]))
 
 
 @claim("F10", at_least(1.1), scope="timing")
 def liger_over_ours(device: Device) -> Figure:
-    """Liger's kernel takes at least a tenth longer than ours, warm and cold."""
+    """Liger's kernel takes at least 10 % longer than ours, interleaved and cold."""
     return smallest(*warm_and_cold(device[POINTWISE["Liger"]], device[OURS]))
 
 
 @claim("F11", at_most(1.01), scope="this-gpu")
 def error_over_compiled(device: Device) -> Figure:
-    """The one-instruction tanh costs no accuracy that bf16 could show: our error is at most a hundredth above that of
+    """The one-instruction tanh costs no accuracy that bf16 could show: our error is at most 1 % above that of
     Inductor's kernel, which computes tanh in full."""
     return point_ratio(device[OURS], device[POINTWISE["compiled"]], "relative_error")
 
@@ -66,7 +74,7 @@ def pointwise_compared(device: Device) -> Html:
     runs = [device[experiment] for experiment in POINTWISE.values()]
     copied = device[POINTWISE["copy"]]
     rows: list[Sequence[Cell]] = [
-        ["GPU time, warm", *(figure_cell(run.time()) for run in runs)],
+        ["GPU time, interleaved", *(figure_cell(run.time()) for run in runs)],
         ["GPU time, cold cache", *(figure_cell(run.time("cold")) for run in runs)],
         ["cold, of the copy's rate", *(figure_cell(percent(paired_ratio(copied, run, "cold"))) for run in runs)],
     ]
@@ -124,45 +132,43 @@ def _kernel_counts(device: Device, variant: str) -> Figure:
 
 @claim("F13", at_most(0.95), scope="timing")
 def many_over_addmm(device: Device) -> Figure:
-    """At 8192 rows ours takes at least a twentieth less time than cuBLAS's own epilogue, warm and cold."""
+    """At 8192 rows ours takes at least 5 % less time than cuBLAS's own epilogue, interleaved and cold."""
     return largest(*warm_and_cold(linear(device, MANY), linear(device, MANY, "addmm")))
 
 
 @claim("F14", at_most(1.0), scope="timing")
 def over_bare_matmul(device: Device) -> Figure:
-    """At 8192 rows ours, bias and GELU included, takes no longer than cuBLAS's bare product of that shape."""
+    """At 8192 rows ours, bias and GELU included, takes no longer than cuBLAS's bare product in the same turns."""
     ours = linear(device, MANY)
-    bare = ours.ceiling(f"matmul {MANY}x1024x4096")
-    return unpaired_ratio(ours.time(), Figure(bare.timing.median_us, "us", origin="cuBLAS's bare product"))
+    return ratio_of_pairs(ours.timing(), ours.ceiling(f"matmul {MANY}x1024x4096").timing, "ours over the bare product")
 
 
 @claim("F15", at_most(1.0), scope="timing")
 def few_over_addmm(device: Device) -> Figure:
-    """At 64 rows ours is not slower than cuBLAS's epilogue in a row of replays."""
+    """At 64 rows ours takes no longer than cuBLAS's epilogue in back-to-back replays."""
     return over_addmm(device, FEW)
 
 
 @claim("F16", at_most(1.0), scope="timing")
 def few_over_addmm_cold(device: Device) -> Figure:
-    """At 64 rows ours is not slower than cuBLAS's epilogue with a cold cache, alone.
+    """At 64 rows ours takes no longer than cuBLAS's epilogue alone, with a cold cache.
 
     Alone, a kernel has no other to hide its start behind, and both have to fetch the weight from memory. cuBLAS's
-    kernel is the faster one then; in a row of them ours wins only because they overlap. Ask where a small kernel will
-    stand before choosing it.
+    kernel is the faster one then. In back-to-back replays ours wins only because its kernels overlap.
     """
     return over_addmm(device, FEW, "cold")
 
 
-@claim("F17", lambda figure: figure.number > 1.02, scope="timing")
+@claim("F17", at_least(1.02), scope="timing")
 def in_trace_over_replays(device: Device) -> Figure:
-    """In a row of replays at 64 rows a step of ours takes less time than its own kernel in the trace."""
+    """At 64 rows our kernel takes at least 2 % longer in the trace than a step of back-to-back replays."""
     ours = linear(device, FEW)
     return unpaired_ratio(quantity(ours, "kernel_time_us"), ours.time())
 
 
 @claim("F19", at_least(1.05), scope="timing")
 def few_over_addmm_in_trace(device: Device) -> Figure:
-    """At 64 rows our kernel, by itself in the trace, takes at least a twentieth longer than cuBLAS's."""
+    """At 64 rows our kernel, by itself in the trace, takes at least 5 % longer than cuBLAS's."""
     return over_addmm_in_trace(device, FEW)
 
 
@@ -182,22 +188,9 @@ def linear_few_from_python(device: Device) -> Figure:
 def linear_compared(device: Device, rows: int) -> Html:
     """A Linear with GELU, four ways, for an input of that many rows."""
     variants = {heading: linear(device, rows, variant).id for heading, variant in LINEAR.items()}
-    quantities = {
-        "kernels": "kernels_per_step",
-        "kernel time in the trace": "kernel_time_us",
-        "GPU time, warm": "interleaved_us",
-        "GPU time, cold cache": "cold_us",
-        "from Python, until the GPU is done": "from_python_us",
-        "CPU's share of it": "enqueue_us",
-        "relative error": "relative_error",
-    }
-    return comparison_table(device, variants, f"A Linear with GELU, {rows:,} rows", quantities=quantities)
-
-
-def linear_diff(device: Device) -> Html:
-    """The kernels that the fused Linear changes in a step of many rows."""
-    variants = {"eager": f"fused_mlp/linear_{MANY}_eager", "ours": f"fused_mlp/linear_{MANY}_fused"}
-    return diff_table(device, variants, "From the eager Linear and GELU to one kernel")
+    kinds = ("interleaved", "steady", "cold", "from_python", "enqueue")
+    more: Columns = {"kernel time in the trace": "kernel_time_us", "relative error": "relative_error"}
+    return race_table(device, variants, f"A Linear with GELU, {rows:,} rows", kinds=kinds, more=more)
 
 
 HALVES = {
@@ -223,13 +216,13 @@ def pingpong_over_bare(device: Device) -> Figure:
 
 @claim("F21", at_least(88), scope="timing")
 def of_large_matmul(device: Device) -> Figure:
-    """It keeps up at least 88 % of the rate of a large matrix product of the same session."""
+    """The ping-pong kernel reaches at least 88 % of the rate of a large product in the same turns."""
     return share_of_ceiling(device[HALVES["ping-pong"]], LARGE_MATMUL)
 
 
-@claim("F22", between(0.93, 1.05), scope="timing")
+@claim("F22", between(0.95, 1.05), scope="timing")
 def stacked_over_bare(device: Device) -> Figure:
-    """The stacked kernel alone, without turns, takes about as long as the bare product."""
+    """The stacked kernel takes as long as the bare product, within 5 %."""
     return over_bare(device, "stacked")
 
 
@@ -248,19 +241,28 @@ def halves(device: Device) -> Html:
     columns: Columns = {
         "kernels": "kernels_per_step",
         "kernel time in the trace": lambda run: figure_cell(quantity(run, "kernel_time_us")),
-        "timed in turns, warm": lambda run: figure_cell(run.time()),
+        "interleaved": lambda run: figure_cell(run.time()),
         "over bare": lambda run: None if run == bare else figure_cell(paired_ratio(run, bare)),
         "rate": "flops_per_s",
         "of large": lambda run: figure_cell(share_of_ceiling(run, LARGE_MATMUL)),
     }
     compared = variants_table(device, HALVES, "From x to the hidden tensor, four ways", columns=columns)
-    note = "Over bare: time over the bare product's. Of large: of the rate of 8192x8192x8192, repeated in this session."
+    note = "Over bare: time over the bare product's. Of large: of the rate of 8192x8192x8192 in the same turns."
     return Html(f'{compared}<p class="lab-note">{note}</p>')
+
+
+def large_clock_mhz(device: Device) -> Figure:
+    """The clock during the large product in the turns of the ping-pong kernel. Raises `NotTimed`."""
+    run = device[HALVES["ping-pong"]]
+    if not (clock := run.ceiling(LARGE_MATMUL).timing.clock_mhz):
+        raise NotTimed(f"{run.id} was recorded without clocks; make record CHAPTER=fused_mlp")
+    return Figure(clock, "MHz", origin=f"{run.origin}, large product")
 
 
 FIGURES: Mapping[str, Measure] = {
     "pointwise_of_large_copy": lambda device: share_of_ceiling(device[OURS], COPY, "cold"),
     "pointwise_of_large_copy_warm": lambda device: share_of_ceiling(device[OURS], COPY),
+    "large_clock_mhz": large_clock_mhz,
     "linear_over_addmm": lambda device: over_addmm(device, MANY),
     "linear_over_addmm_in_trace": lambda device: over_addmm_in_trace(device, MANY),
     "linear_kernel_few": lambda device: linear(device, FEW).per_step(kernel_names),

@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping
 
-from snippets.fused_mlp.findings.forward import probe_time, step_ratio
-from snippets.fused_mlp.findings.shapes import DTYPES, PEERS, Shape, both_types, row_run, shape_name, shapes_in
+from snippets.fused_mlp.findings.forward import step_ratio
+from snippets.fused_mlp.findings.shapes import DTYPES, PEERS_OF, SERIES, both_types, row_run, shape_name, shapes_in
+from snippets.fused_mlp.findings.traffic import probe_timing
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals
 from snippets.lab.finding.measure import derived, largest, paired_ratio, point_difference, point_ratio, ratio_of_kinds
 from snippets.lab.html import Html, bold, table
-from snippets.lab.page import comparison_table, figure_cell, kernel_bars, kernel_table
+from snippets.lab.page import Columns, figure_cell, race_table
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import kernel_names, op_name
-
-SERIES: Shape = (8192, 768, 3072)
 
 
 def error_ratio(device: Device, upper: str, lower: str) -> Figure:
@@ -49,10 +48,13 @@ def error_of_bfloat16_over_float16(device: Device) -> Figure:
     return point_ratio(bfloat16, float16, "relative_error")
 
 
-@claim("F68", between(0.82, 0.98), scope="this-gpu")
+@claim("F68", between(0.5, 0.99), scope="this-gpu")
 def error_of_compiled(device: Device) -> Figure:
     """The compiled forward's error lies between ours and eager's, nearer to eager's."""
-    return error_ratio(device, "compiled", "eager")
+    ours, compiled, eager = (
+        device[f"fused_mlp/{name}"].point.relative_error for name in ("fused", "compiled", "eager")
+    )
+    return Figure((compiled - ours) / (eager - ours), origin="its place on the way from our error to eager's")
 
 
 def errors_table(device: Device) -> Html:
@@ -61,9 +63,9 @@ def errors_table(device: Device) -> Html:
     def errors_in(dtype: str) -> Html:
         rows = []
         for shape in shapes_in(device, dtype):
-            errors = [row_run(device, dtype, name, shape).point.relative_error for name in PEERS.values()]
+            errors = [row_run(device, dtype, name, shape).point.relative_error for name in PEERS_OF[dtype].values()]
             rows.append([shape_name(shape), *(bold(f"{error:.2e}", error == min(errors)) for error in errors)])
-        return table(f"Relative error against float64, {dtype}", ["tokens x dim x hidden", *PEERS], rows)
+        return table(f"Relative error against float64, {dtype}", ["tokens x dim x hidden", *PEERS_OF[dtype]], rows)
 
     return both_types(errors_in)
 
@@ -78,45 +80,49 @@ TRAINING = {
 SAVING, RECOMPUTING = TRAINING["ours, saving"], TRAINING["ours, recomputing"]
 
 
+FEW_BYTES = 1024
+
+
 def zero_fills(step: Step) -> int:
-    """The number of kernels that only write zeros."""
-    return sum(op_name(kernel) in ("aten::fill_", "aten::zero_") for kernel in step.kernels)
+    """The number of kernels and memsets that only write zeros; a counter of a few bytes is none."""
+    fills = sum(op_name(kernel) in ("aten::fill_", "aten::zero_") for kernel in step.kernels)
+    return fills + sum((memset.moved_bytes or 0) > FEW_BYTES for memset in step.memsets)
 
 
-@claim("F70", lambda figure: figure.number < 0.99, scope="timing")
+@claim("F70", at_most(0.99), scope="timing")
 def over_every_other(device: Device) -> Figure:
-    """Forward and backward take ours less GPU time than eager, compiled or Liger."""
+    """Interleaved, forward and backward take ours less GPU time than eager, compiled or Liger."""
     others = ("eager", "compiled", "Liger")
     return largest(*(paired_ratio(device[SAVING], device[TRAINING[other]]) for other in others))
 
 
 @claim("F71", at_most(0.9), scope="timing")
 def over_eager(device: Device) -> Figure:
-    """Against eager it is at least a tenth less."""
+    """Interleaved, forward and backward take ours at least 10 % less GPU time than eager."""
     return paired_ratio(device[SAVING], device[TRAINING["eager"]])
 
 
 @claim("F72", between(1.08, 1.25), scope="timing")
 def recomputing_over_saving(device: Device) -> Figure:
-    """Recomputing instead of saving takes between 8 and 25 % more GPU time."""
+    """Interleaved, recomputing instead of saving takes between 8 and 25 % more GPU time."""
     return paired_ratio(device[RECOMPUTING], device[SAVING])
 
 
 @claim("F73", at_most(0.8), scope="this-gpu")
 def peak_of_recomputing(device: Device) -> Figure:
-    """Recomputing lowers the peak by at least a fifth."""
+    """Recomputing lowers the peak of a training step by at least 20 %."""
     return point_ratio(device[RECOMPUTING], device[SAVING], "peak_memory_bytes")
 
 
 @claim("F74", lambda figure: figure.number < 1, scope="this-gpu")
 def peak_of_saving(device: Device) -> Figure:
-    """Saving, ours has a lower peak than eager."""
+    """A training step of ours that saves has a lower peak than eager's."""
     return point_ratio(device[SAVING], device[TRAINING["eager"]], "peak_memory_bytes")
 
 
 @claim("F75", at_least(1.2), scope="timing")
 def from_python_over_eager(device: Device) -> Figure:
-    """Launched from Python, a training step of ours takes at least a fifth longer than eager's."""
+    """From Python, a training step of ours takes at least 20 % longer than eager's."""
     return paired_ratio(device[SAVING], device[TRAINING["eager"]], "from_python")
 
 
@@ -128,7 +134,7 @@ def error_of_gradient(device: Device) -> Figure:
 
 @claim("F77", equals("0 and 0"), scope="this-gpu")
 def zero_fill_counts(device: Device) -> Figure:
-    """Saving or recomputing, no kernel of a step only writes zeros."""
+    """Saving or recomputing, no kernel or memset of a step only writes zeros."""
     saving, recomputing = (device[experiment].per_step(zero_fills) for experiment in (SAVING, RECOMPUTING))
     return derived(f"{saving.value} and {recomputing.value}", saving, recomputing)
 
@@ -144,21 +150,12 @@ def training_by_memory(device: Device) -> Figure:
 
 def training_table(device: Device) -> Html:
     """Forward and backward of five variants: times, peak memory, error of the gradient of x."""
-    quantities = {
-        "GPU time, warm": "interleaved_us",
-        "GPU time, cold cache": "cold_us",
-        "from Python, until the GPU is done": "from_python_us",
+    quantities: Columns = {
         "of it the CPU's": "enqueue_us",
         "peak memory of a step": "peak_memory_bytes",
         "relative error of x's gradient": "relative_error",
     }
-    return comparison_table(device, TRAINING, "Forward and backward, five ways", quantities=quantities)
-
-
-def training_kernels(device: Device) -> Html:
-    """GPU time of a training step by kernel."""
-    variants = {name: TRAINING[name] for name in ("eager", "compiled", "ours, saving", "ours, recomputing")}
-    return kernel_bars(device, variants, "Where the GPU's time goes in forward and backward")
+    return race_table(device, TRAINING, "Forward and backward, five ways", more=quantities)
 
 
 @claim("F80", equals(True), scope="this-gpu")
@@ -172,50 +169,35 @@ def same_kernels(device: Device) -> Figure:
 
 @claim("F81", between(0.97, 1.03), scope="timing")
 def packaged_over_module(device: Device) -> Figure:
-    """And it takes as much GPU time, within 3 %."""
+    """Interleaved, the packaged forward takes as much GPU time as our module, within 3 %."""
     return paired_ratio(device["fused_mlp/kernelized"], device["fused_mlp/fused"])
 
 
 @claim("F85", between(1.01, 1.09), scope="timing")
 def late_hand_over(device: Device) -> Figure:
-    """Handing over with the last block instead of the one before it takes 1 to 9 % longer."""
+    """The kernel that hands over with the last block takes 1 to 9 % longer."""
     return step_ratio(device, "gate_up", "hand over at the end", "hand over early")
 
 
 @claim("F86", between(0.97, 1.08), scope="timing")
 def cheap_activations(device: Device) -> Figure:
-    """GELU by tanh and SiLU take at most 8 % longer than no activation at all."""
+    """The kernel takes at most 8 % longer with GELU by tanh or SiLU than without an activation."""
     return largest(*(step_ratio(device, "activation", name, "none") for name in ("gelu_tanh", "silu")))
 
 
-@claim("F87", between(1.1, 1.35), scope="timing")
+@claim("F87", at_least(1.1), scope="timing")
 def erf_over_tanh(device: Device) -> Figure:
-    """GELU by erf takes at least a tenth longer than GELU by tanh."""
+    """The kernel takes at least 10 % longer with GELU by erf than with GELU by tanh."""
     return step_ratio(device, "activation", "gelu", "gelu_tanh")
-
-
-def packaged_kernels(device: Device) -> Html:
-    """The GPU work of one forward of the packaged module."""
-    caption = "One forward of the plain module with the package's forward, on the GPU"
-    return kernel_table(device, "fused_mlp/kernelized", caption)
-
-
-def handed_over(device: Device) -> Html:
-    """The gated kernel: a consumer hands over with the last block of its tile, or with the block before it."""
-    variants = {"with the last block": "hand over at the end", "with the block before it": "hand over early"}
-    return _steps(device, "gate_up", variants, "When the other consumer may begin")
 
 
 def activations(device: Device) -> Html:
     """The gated kernel with each activation."""
     variants = {"none": "none", "SiLU": "silu", "GELU by tanh": "gelu_tanh", "GELU by erf": "gelu"}
-    return _steps(device, "activation", variants, "The same kernel with another activation")
-
-
-def _steps(device: Device, part: str, variants: Mapping[str, str], caption: str) -> Html:
-    times = {heading: probe_time(device["fused_mlp/steps"], part, name) for heading, name in variants.items()}
-    rows = [[heading, figure_cell(time)] for heading, time in times.items()]
-    return table(caption, ["", "gate, up and activation, warm"], rows)
+    run = device["fused_mlp/steps"]
+    times = {name: Figure.from_timing(probe_timing(run, "activation", key)) for name, key in variants.items()}
+    rows = [[name, figure_cell(time)] for name, time in times.items()]
+    return table("The same kernel with another activation", ["", "gate, up and activation, interleaved"], rows)
 
 
 FIGURES: Mapping[str, Measure] = {

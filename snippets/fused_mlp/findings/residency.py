@@ -1,13 +1,13 @@
 """The schedule of the kernels' warps; their use of a multiprocessor, the programs that fit, and the tiles."""
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from snippets.fused_mlp.findings.forward import tuned
 from snippets.lab.cache import code_key
 from snippets.lab.drawing.svg import HATCHES, PAPER, SERIES, TEXT, WIDTH, canvas, draw
 from snippets.lab.finding import Device, Figure, Measure, TraceError, claim, equals, format_value
@@ -34,9 +34,6 @@ FOOTPRINTS = {
 """Kernel -> the experiment whose trace shows it."""
 TILES = {"gate_up_kernel": (128, 128), "pingpong_kernel": (128, 64)}
 """Rows and columns of the hidden tensor that a program computes in one tile."""
-DOWN_TILE = (128, 128)
-ROLE_REGISTERS = (240, 240, 24)
-"""For a thread of consumer 0, of consumer 1, and of the producer."""
 LIMITS = ("registers", "threads", "shared memory")
 
 
@@ -171,14 +168,6 @@ def programs_that_fit(device: Device) -> Figure:
     return Figure(min(counts.values()), display=display, origin="fused_mlp/resources")
 
 
-@claim("F25", equals(True), scope="this-gpu")
-def registers_of_roles(device: Device) -> Figure:
-    """The kernel starts with as many registers for each thread as its three roles then have on average."""
-    started, mean = compiled(device, "pingpong_kernel").registers, statistics.fmean(ROLE_REGISTERS)
-    display = f"{started} at the start, {mean:g} on average"
-    return Figure(started == mean, display=display, origin="fused_mlp/resources")
-
-
 @claim("F26", equals(3), scope="this-gpu")
 def launched_as_compiled(device: Device) -> Figure:
     """All three kernels were launched with the registers, shared memory and threads they were compiled with, and none
@@ -194,12 +183,13 @@ def launched_as_compiled(device: Device) -> Figure:
 
 @claim("F27", equals(True), scope="this-gpu")
 def estimated_occupancies(device: Device) -> Figure:
-    """The profiler estimates an occupancy of zero for the stacked and the ping-pong kernel, which cannot be."""
+    """The profiler estimates an occupancy of zero for the stacked and the ping-pong kernel. Computed, it is not."""
     estimates = [launched(device, kernel).occupancy_percent for kernel in TILES]
+    computed = [occupancy(device, kernel) for kernel in TILES]
+    is_wrong = all(estimate == 0 for estimate in estimates) and all(figure.number > 0 for figure in computed)
     estimated = " and ".join(_percent(estimate) or "none" for estimate in estimates)
-    computed = " and ".join(occupancy(device, kernel).text for kernel in TILES)
-    is_zero = all(estimate == 0 for estimate in estimates)
-    return Figure(is_zero, display=f"{estimated}, computed {computed}", origin="two traces")
+    display = f"{estimated}, computed {' and '.join(figure.text for figure in computed)}"
+    return Figure(is_wrong, display=display, origin="two traces, fused_mlp/resources")
 
 
 def _percent(value: float | None) -> str | None:
@@ -228,22 +218,27 @@ def rounds_of_forward(device: Device) -> Figure:
     """In neither product is the last round of tiles full: of 132 programs, 36 work in the last of the first one's 24,
     and 120 in the last of the second one's 3."""
     run = device["fused_mlp/fused"]
-    count = run.environment.multiprocessors
-    tokens, dim = (int(run.point.parameters[name]) for name in ("tokens", "dim"))
-    parts = []
-    for tiles in (hidden_tiles(device, "pingpong_kernel"), tiles_of(tokens, dim, DOWN_TILE)):
-        number, last = rounds(tiles, count)
-        parts.append(f"{tiles} tiles in {number} rounds, {last} of {count} in the last")
-    return Figure("; ".join(parts), origin="shapes, tiles and multiprocessors")
+    rows, dim, hidden = (int(run.point.parameters[name]) for name in ("tokens", "dim", "hidden"))
+    tiles = [
+        tiles_of(rows, columns, tuned_tile(device, part)) for part, columns in (("gate_up", hidden), ("forward", dim))
+    ]
+
+    def texts(step: Step) -> str:
+        parts = []
+        for count, kernel in zip(tiles, step.kernels, strict=True):
+            programs = math.prod(kernel.grid or (1,))
+            number, last = rounds(count, programs)
+            parts.append(f"{count} tiles in {number} rounds, {last} of {programs} in the last")
+        return "; ".join(parts)
+
+    return replace(run.per_step(texts), origin="tiles of fused_mlp/chosen, programs of the trace of fused_mlp/fused")
 
 
-def round_us(device: Device) -> Figure:
-    """The mean time of a multiprocessor for one tile of the hidden tensor."""
-    run = device["fused_mlp/gate_up_fused"]
-    timing = run.timing()
-    number, _ = rounds(hidden_tiles(device, "pingpong_kernel"), run.environment.multiprocessors)
-    spread = (timing.q1_us / number, timing.q3_us / number)
-    return Figure(timing.median_us / number, "us", spread, f"{run.origin}, by rounds")
+def tuned_tile(device: Device, part: str) -> tuple[int, int]:
+    """Rows and columns of a tile of the fastest ping-pong candidate at the series' shape."""
+    name = next(name for name in tuned(device, part) if name.startswith("ping-pong"))
+    rows, columns = name.removeprefix("ping-pong ").partition(",")[0].split("x")
+    return int(rows), int(columns)
 
 
 def residency(device: Device) -> Html:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from snippets.fused_mlp.findings.forward import tuned
 from snippets.fused_mlp.findings.traffic import probed
 from snippets.lab.finding import Device, Figure, Measure, Run, at_least, claim, equals, format_value
-from snippets.lab.finding.measure import paired_ratio, share_of_ceiling
+from snippets.lab.finding.measure import paired_ratio, share_of_ceiling, unpaired_ratio
 from snippets.lab.html import Html, bold, details, table
 from snippets.lab.page import figure_cell, roofline
 from snippets.lab.page import show as show
@@ -16,16 +16,20 @@ PEERS = {
     "eager": "eager",
     "compiled": "compiled",
     "max-autotune": "max_autotune",
-    "reduce-overhead": "reduce_overhead",
     "Liger": "liger",
     "ours": "fused",
 }
 """Heading of a column -> suffix of its experiments' names."""
-OTHERS = tuple(name for name in PEERS.values() if name != "fused")
-DTYPES = ("bfloat16", "float16")
-TALL_AND_THIN, ONE_TOKEN = (65536, 256, 1024), (1, 4096, 14336)
-FEW_TOKENS = (1, 16, 128)
-ROOFLINE_TOKENS = (1, 16, 128, 1024, 16384)
+PEERS_OF = {
+    "bfloat16": PEERS,
+    "float16": {heading: PEERS[heading] for heading in ("eager", "compiled", "Liger", "ours")},
+}
+"""Type -> its columns: in float16 max-autotune, the slowest to build, is not recorded."""
+DTYPES = tuple(PEERS_OF)
+TALL_AND_THIN, WIDEST, ONE_TOKEN = (65536, 256, 1024), (1024, 4096, 14336), (1, 4096, 14336)
+FEW_TOKENS = (1, 128)
+ROOFLINE_TOKENS = (1, 128, 1024)
+SERIES, ODD_WIDTH = (8192, 768, 3072), (8192, 768, 3080)
 WIDE = (4096, 14336)
 """dim and hidden of the block whose rows go from one token to many."""
 NEAR = 1.02
@@ -54,13 +58,14 @@ def row_run(device: Device, dtype: str, variant: str, shape: Shape) -> Run:
 
 def medians_us(device: Device, dtype: str, shape: Shape, kind: str = "interleaved") -> dict[str, float]:
     """Median of each variant in a row of the table."""
-    return {name: row_run(device, dtype, name, shape).timing(kind).median_us for name in PEERS.values()}
+    return {name: row_run(device, dtype, name, shape).timing(kind).median_us for name in PEERS_OF[dtype].values()}
 
 
 def over_fastest_other(device: Device, dtype: str, shape: Shape, kind: str = "interleaved") -> Figure:
     """Our time in a row over that of the fastest other variant."""
     medians = medians_us(device, dtype, shape, kind)
-    return over(device, dtype, min(OTHERS, key=medians.__getitem__), shape, kind)
+    others = [name for name in medians if name != "fused"]
+    return over(device, dtype, min(others, key=medians.__getitem__), shape, kind)
 
 
 def over(device: Device, dtype: str, other: str, shape: Shape, kind: str) -> Figure:
@@ -78,34 +83,27 @@ def rows_won(device: Device, dtype: str = "bfloat16") -> Figure:
     return Figure(len(shapes_in(device, dtype)) - len(lost(device, dtype)), origin="medians, interleaved")
 
 
-def share_won(device: Device, *dtypes: str) -> Figure:
+def share_won(device: Device, dtype: str) -> Figure:
     """`rows_won` in percent of the rows."""
-    rows = sum(len(shapes_in(device, dtype)) for dtype in dtypes)
-    won = sum(int(rows_won(device, dtype).value) for dtype in dtypes)
+    rows, won = len(shapes_in(device, dtype)), int(rows_won(device, dtype).value)
     return Figure(100 * won / rows, "%", origin="medians, interleaved", display=f"{won} of {rows}")
 
 
 @claim("F50", at_least(TWO_THIRDS), scope="timing")
 def won_in_bfloat16(device: Device) -> Figure:
-    """In bfloat16 ours is the fastest or within 2 % of it in at least two thirds of the rows."""
+    """In bf16 ours is the fastest or within 2 % of it in at least two thirds of the rows."""
     return share_won(device, "bfloat16")
 
 
 @claim("F51", at_least(TWO_THIRDS), scope="timing")
 def won_in_float16(device: Device) -> Figure:
-    """In float16, too."""
+    """In float16 ours is the fastest of four or within 2 % of it in at least two thirds of the rows."""
     return share_won(device, "float16")
 
 
-@claim("F52", at_least(TWO_THIRDS), scope="timing")
-def won_in_both(device: Device) -> Figure:
-    """In both types together, too."""
-    return share_won(device, *DTYPES)
-
-
-@claim("F53", equals("1: two products; 16: two products; 128: ping-pong"), scope="timing")
+@claim("F53", equals("1: two products; 128: ping-pong"), scope="timing")
 def choice_for_few_tokens(device: Device) -> Figure:
-    """For 1 and 16 tokens tuning takes cuBLAS's products and our pointwise kernel, for 128 the ping-pong kernel."""
+    """For one token tuning takes cuBLAS's products and our pointwise kernel, for 128 tokens the ping-pong kernel."""
     chosen = {tokens: next(iter(tuned(device, "gate_up", shape_name((tokens, *WIDE))))) for tokens in FEW_TOKENS}
     kinds = {tokens: "ping-pong" if name.startswith("ping-pong") else name for tokens, name in chosen.items()}
     return Figure("; ".join(f"{tokens}: {kind}" for tokens, kind in kinds.items()), origin="fused_mlp/chosen")
@@ -113,21 +111,21 @@ def choice_for_few_tokens(device: Device) -> Figure:
 
 @claim("F54", at_least(75), scope="timing")
 def copy_share_at_one_token(device: Device) -> Figure:
-    """At one token our forward moves its weights at three quarters of a plain copy's rate or more."""
+    """At one token our forward moves its weights at 75 % of a large copy's rate or more, interleaved."""
     return share_of_ceiling(row_run(device, "bfloat16", "fused", ONE_TOKEN), COPY)
 
 
 @claim("F56", equals("max-autotune", "nobody"), scope="timing")
 def beaten_by(device: Device) -> Figure:
-    """Where ours loses, in whichever type, max-autotune is the fastest."""
-    rows = [medians_us(device, dtype, row) for dtype in DTYPES for row in lost(device, dtype)]
+    """In bf16, max-autotune is the fastest wherever ours loses, interleaved."""
+    rows = [medians_us(device, "bfloat16", row) for row in lost(device, "bfloat16")]
     winners = {heading for heading, name in PEERS.items() for medians in rows if medians[name] == min(medians.values())}
     return Figure(", ".join(sorted(winners)) or "nobody", origin="medians, interleaved")
 
 
 @claim("F57", equals(shape_name(TALL_AND_THIN)), scope="timing")
 def greatest_gain(device: Device) -> Figure:
-    """Of the rows in bfloat16 the tall and thin one is where ours gains the most."""
+    """Of the rows in bf16, ours gains the most in the tall and thin one, interleaved."""
     rows = shapes_in(device, "bfloat16")
     best = min(rows, key=lambda row: over_fastest_other(device, "bfloat16", row).number)
     return Figure(shape_name(best), origin="medians, interleaved")
@@ -139,6 +137,11 @@ def cpu_over_eager(device: Device) -> Figure:
     return paired_ratio(device["fused_mlp/fused"], device["fused_mlp/eager"], "enqueue")
 
 
+def odd_width(device: Device, variant: str) -> Figure:
+    """The time of a variant at the width that no tile divides over that at the series' width."""
+    return unpaired_ratio(*(row_run(device, "bfloat16", variant, shape).time() for shape in (ODD_WIDTH, SERIES)))
+
+
 def rows_lost(device: Device, dtype: str) -> Figure:
     """The rows in which ours loses."""
     return Figure(", ".join(map(shape_name, lost(device, dtype))) or "none", origin=f"medians in {dtype}, interleaved")
@@ -147,7 +150,7 @@ def rows_lost(device: Device, dtype: str) -> Figure:
 def shape_table(device: Device, kind: str) -> Html:
     """Medians of one kind of timing in every row, ours over the fastest other, the fastest in bold; float16 folded.
 
-    For `from_python`, also the CPU time of each of our calls.
+    Interleaved times also get the ratio with a cold cache, times from Python the CPU time of each of our calls.
     """
     return both_types(lambda dtype: _times(device, dtype, kind))
 
@@ -159,19 +162,26 @@ def both_types(table_of: Callable[[str], Html]) -> Html:
 
 
 def _times(device: Device, dtype: str, kind: str) -> Html:
-    is_python = kind == "from_python"
     rows = []
+    peers = PEERS_OF[dtype]
+    others = [name for name in peers.values() if name != "fused"]
     for shape in shapes_in(device, dtype):
         medians = medians_us(device, dtype, shape, kind)
         best = min(medians, key=medians.__getitem__)
-        ours, *others = (bold(format_value(medians[name], "us"), name == best) for name in ("fused", *OTHERS))
+        ours, *times = (bold(format_value(medians[name], "us"), name == best) for name in ("fused", *others))
+        if kind == "from_python":
+            more = [row_run(device, dtype, "fused", shape).time("enqueue").text]
+        else:
+            more = [f"{over_fastest_other(device, dtype, shape, 'cold').number:.3f}x"]
         ratio = over_fastest_other(device, dtype, shape, kind)
         precise = replace(ratio, display=f"{ratio.value:.3f}x")  # 2 % decide the winner
-        enqueue = [row_run(device, dtype, "fused", shape).time("enqueue").text] if is_python else []
-        rows.append([shape_name(shape), ours, figure_cell(precise), *others, *enqueue])
-    headings = [heading for heading, name in PEERS.items() if name in OTHERS]
-    head = ["tokens x dim x hidden", "ours", "over the fastest other", *headings, *(["ours, CPU"] if is_python else [])]
-    when = "from Python, until the GPU is done" if is_python else "on the GPU, warm"
+        rows.append([shape_name(shape), ours, figure_cell(precise), *more, *times])
+    headings = [heading for heading, name in peers.items() if name in others]
+    when, column = {
+        "interleaved": ("on the GPU, interleaved", "the same, cold"),
+        "from_python": ("from Python, until the GPU is done", "ours, CPU"),
+    }[kind]
+    head = ["tokens x dim x hidden", "ours", "over the fastest other", column, *headings]
     return table(f"One forward in {dtype}, {when}", head, rows)
 
 
@@ -185,20 +195,17 @@ def shape_roofline(device: Device) -> Html:
     return roofline(device, variants, "Our forward at 4096x14336, from one token to many")
 
 
-LONG = 20
-"""A first call that takes at least this many times as long as the second has compiled or tuned."""
-
-
 def pauses(device: Device, variant: str) -> list[int]:
-    """Numbers of tokens whose first call took at least `LONG` times as long as their second, in order."""
+    """Numbers of tokens whose first call compiled a graph, or tuned our forward, in order."""
     run = device["fused_mlp/new_shapes"]
-    times = probed(run, variant)
-    calls = zip(run.data["tokens"], times["first_call_ms"], times["second_call_ms"], strict=True)
-    return [tokens for tokens, first, second in calls if first >= LONG * second]
+    built = probed(run, variant, "built")
+    return [
+        tokens for tokens, before, after in zip(run.data["tokens"], [0, *built], built, strict=False) if after > before
+    ]
 
 
 def pauses_at(device: Device, variant: str) -> Figure:
-    """The numbers of tokens at which a variant pauses."""
+    """The numbers of tokens at which a variant compiles or tunes."""
     return Figure(", ".join(map(str, pauses(device, variant))), origin="fused_mlp/new_shapes")
 
 
@@ -208,29 +215,22 @@ def first_call_us(device: Device, variant: str, index: int) -> Figure:
     return Figure(1e3 * times_ms[index], "us", origin=f"fused_mlp/new_shapes, {variant}")
 
 
-@claim("F60", equals("8192, 8184, 6144, 4096, 3996"), scope="timing")
+@claim("F60", equals("8192, 8184, 6144, 4096, 3996"), scope="this-gpu")
 def static_pauses(device: Device) -> Figure:
     """With dynamic=False each of the five numbers of tokens compiles."""
     return pauses_at(device, "static")
 
 
-@claim("F61", equals("8192, 8184"), scope="timing")
+@claim("F61", equals("8192, 8184"), scope="this-gpu")
 def automatic_pauses(device: Device) -> Figure:
     """By default torch.compile compiles twice, at the first number of tokens and at the second."""
     return pauses_at(device, "automatic")
 
 
-@claim("F62", equals("8192, 4096"), scope="timing")
+@claim("F62", equals("8192, 4096"), scope="this-gpu")
 def our_pauses(device: Device) -> Figure:
-    """Ours pauses twice: at the first call, and at the first of another power of two."""
+    """Ours tunes twice: at the first call, and at the first of another power of two."""
     return pauses_at(device, "fused")
-
-
-@claim("F63", lambda figure: figure.number > 1, scope="timing")
-def first_call_over_compiled(device: Device) -> Figure:
-    """The very first call of ours takes longer than that of a compiled forward."""
-    ours, static = (first_call_us(device, variant, 0).number for variant in ("fused", "static"))
-    return Figure(ours / static, "x", origin="fused_mlp/new_shapes, the first call of each")
 
 
 def first_calls(device: Device) -> Html:
@@ -250,6 +250,9 @@ FIGURES: Mapping[str, Measure] = {
     "rows_lost_float16": lambda device: rows_lost(device, "float16"),
     "tall_and_thin": lambda device: over_fastest_other(device, "bfloat16", TALL_AND_THIN),
     "one_token_from_python": lambda device: over(device, "bfloat16", "eager", ONE_TOKEN, "from_python"),
+    "widest": lambda device: over_fastest_other(device, "bfloat16", WIDEST),
+    "odd_width_ours": lambda device: odd_width(device, "fused"),
+    "odd_width_eager": lambda device: odd_width(device, "eager"),
     "pauses": lambda device: Figure(len(pauses(device, "fused")), origin="fused_mlp/new_shapes"),
     "new_bucket_us": lambda device: first_call_us(device, "fused", 3),
     "very_first_us": lambda device: first_call_us(device, "fused", 0),

@@ -4,29 +4,44 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from snippets.lab.finding import Device, Figure, Measure, Run, TraceError, claim, equals, matches
-from snippets.lab.finding.measure import derived, listed, share_of_ceiling
+from snippets.lab.finding import Device, Figure, Measure, Run, TraceError, at_least, at_most, claim, equals, matches
+from snippets.lab.finding.measure import derived, listed, ratio_of_pairs, share_of_ceiling, unpaired_ratio
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import bytes_moved, figure_cell
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
-from snippets.lab.recording.schema import RecordingError
+from snippets.lab.recording.schema import NotRecorded, NotTimed, Timing
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.work import ActivityWork, step_work
 from snippets.mlp.findings.steps import fused_work
 
 BF16_BYTES = 2
+INSTRUCTION_ROWS = 64
+"""Rows of a matrix instruction of Hopper."""
 
 
 def probed(run: Run, *keys: str) -> Any:
-    """The value that a probe returned below these keys. Raises `RecordingError` if a key is missing."""
+    """The value that a probe returned below these keys. Raises `NotTimed` if a key is missing."""
     value: Any = run.data
     for key in keys:
         if key not in value:
-            raise RecordingError(f"{run.id} has no {key!r}; make record CHAPTER=fused_mlp")
+            raise NotTimed(f"{run.id} has no {key!r}; make record CHAPTER=fused_mlp")
         value = value[key]
     return value
+
+
+def probe_timing(run: Run, part: str, variant: str) -> Timing:
+    """The samples that a probe returned. Raises `NotRecorded` if the machine lacked a required package."""
+    if "missing" in run.data:
+        raise NotRecorded(f"{run.id} was recorded without a package that it compares with: {run.data['missing']}")
+    return Timing.from_samples(probed(run, part, variant))
+
+
+def probe_ratio(run: Run, part: str, upper: str, lower: str) -> Figure:
+    """Ratio of two variants that a probe timed interleaved, in pairs."""
+    origin = f"{run.id}, {part}: {upper} over {lower}, interleaved, in pairs"
+    return ratio_of_pairs(probe_timing(run, part, upper), probe_timing(run, part, lower), origin)
 
 
 def kernel_work(step: Step) -> tuple[ActivityWork, ...]:
@@ -50,8 +65,11 @@ def hidden_size_bytes(step: Step) -> int:
     raise TraceError(f"{step.name} has no matmul; make record CHAPTER=fused_mlp")
 
 
-def hidden_trips(step: Step) -> int:
-    """The number of times that a step's kernels read or write a tensor of the hidden size."""
+def hidden_trips(step: Step, accesses: int | None = None) -> int:
+    """The number of times that a step's kernels read or write a tensor of the hidden size.
+
+    `accesses` are the loads and stores of a kernel that is not a matmul; None takes its operator's tensors.
+    """
     hidden = hidden_size_bytes(step)
     trips = 0
     for work in kernel_work(step):
@@ -59,7 +77,7 @@ def hidden_trips(step: Step) -> int:
             m, k, n = work.matmul
             trips += sum(BF16_BYTES * elements == hidden for elements in (m * k, k * n, m * n))
         else:
-            trips += work.bytes // hidden
+            trips += work.bytes // hidden if accesses is None else accesses
     return trips
 
 
@@ -93,6 +111,19 @@ def floor_us(device: Device, work: Figure) -> Figure:
     return Figure(work.number / rate * 1e6, "us", origin=f"at the rate of {name}")
 
 
+def best_arithmetic_us(device: Device) -> Figure:
+    """The time of the arithmetic at the highest rate of a bare product at any shape of the table."""
+    rates = {name: rate for name, rate in device["fused_mlp/bfloat16_eager"].ceilings.items() if name != COPY}
+    best = max(rates, key=rates.__getitem__)
+    flops = quantity(device["fused_mlp/eager"], "flops").number
+    return Figure(1e6 * flops / rates[best], "us", origin=f"at the rate of {best}")
+
+
+def over_best_arithmetic(device: Device) -> Figure:
+    """Our forward's interleaved time over that of its arithmetic at the highest rate."""
+    return unpaired_ratio(device["fused_mlp/fused"].time(), best_arithmetic_us(device))
+
+
 def arithmetic_us(device: Device) -> Figure:
     """The time of the arithmetic at the rate of the session's large matmul."""
     return floor_us(device, quantity(device["fused_mlp/eager"], "flops"))
@@ -102,25 +133,29 @@ def arithmetic_us(device: Device) -> Figure:
 def trips_of_hidden_tensors(device: Device) -> Figure:
     """The kernels of an eager forward read or write a tensor of the hidden size eight times, those of a compiled one
     six times."""
-    return listed({name: device[f"fused_mlp/{name}"].per_step(hidden_trips) for name in ("eager", "compiled")})
+    (source,) = probed(device["fused_mlp/generated"], "compiled", "kernels")
+    accesses = source.count("tl.load(") + source.count("tl.store(")
+    eager = device["fused_mlp/eager"].per_step(hidden_trips)
+    compiled = device["fused_mlp/compiled"].per_step(lambda step: hidden_trips(step, accesses))
+    return listed({"eager": eager, "compiled": compiled})
 
 
-@claim("F2", lambda figure: figure.number > 90)
+@claim("F2", at_least(90))
 def avoidable(device: Device) -> Figure:
-    """More than nine tenths of the bytes that an eager forward moves need not be moved."""
+    """At least 90 % of the bytes that an eager forward moves need not be moved."""
     return saved_percent(device, least_bytes(device))
 
 
-@claim("F3", lambda figure: figure.number < 10, scope="timing")
+@claim("F3", at_most(10), scope="timing")
 def bytes_over_arithmetic(device: Device) -> Figure:
-    """At this session's ceilings the least bytes take less than a tenth of the time of the arithmetic."""
+    """At these ceilings the least bytes take at most 10 % of the time of the arithmetic."""
     copied, arithmetic = floor_us(device, least_bytes(device)), arithmetic_us(device)
-    return Figure(100 * copied.number / arithmetic.number, "%", origin="each at its ceiling, of one session")
+    return Figure(100 * copied.number / arithmetic.number, "%", origin="each at its ceiling, of the same turns")
 
 
-@claim("F4", lambda figure: figure.number > 50, scope="timing")
+@claim("F4", at_least(50), scope="timing")
 def arithmetic_of_eager(device: Device) -> Figure:
-    """At the rate of a large product the arithmetic alone takes more than half of the eager forward's time."""
+    """At the rate of a large product the arithmetic alone takes at least half of the eager forward's time."""
     return share_of_ceiling(device["fused_mlp/eager"], LARGE_MATMUL)
 
 
@@ -131,10 +166,20 @@ def generated_calls(device: Device, mode: str) -> list[str]:
 
 @claim("F5", matches(r"(extern_kernels\.mm, ){2}triton_poi_\w+, extern_kernels\.mm"), scope="this-gpu")
 def calls_of_both_modes(device: Device) -> Figure:
-    """By default and with max-autotune Inductor's code is the same: two products by cuBLAS, one pointwise kernel in
-    Triton, one product by cuBLAS."""
-    default, tuned = (", ".join(generated_calls(device, mode)) for mode in ("compiled", "max_autotune"))
-    return Figure(default if default == tuned else f"{default}; max-autotune: {tuned}", origin="fused_mlp/generated")
+    """By default and with max-autotune Inductor generates the same calls and the same kernel: two products by cuBLAS,
+    one pointwise kernel in Triton, one product by cuBLAS."""
+    modes = ("compiled", "max_autotune")
+    default, tuned = (", ".join(generated_calls(device, mode)) for mode in modes)
+    one, other = (probed(device["fused_mlp/generated"], mode, "kernels") for mode in modes)
+    is_same = (default, one) == (tuned, other)
+    return Figure(default if is_same else f"{default}; max-autotune: {tuned}", origin="fused_mlp/generated")
+
+
+@claim("F78", at_most(1), scope="this-gpu")
+def one_token_products(device: Device) -> Figure:
+    """For one token max-autotune leaves at most one of the three products to cuBLAS."""
+    calls = generated_calls(device, "one_token")
+    return Figure(calls.count("extern_kernels.mm"), display=", ".join(calls), origin="fused_mlp/generated")
 
 
 @claim("F6", equals(True), scope="this-gpu")
@@ -154,11 +199,11 @@ def own_products(device: Device) -> Figure:
     return Figure(len(own), origin="fused_mlp/generated")
 
 
-def rows_that_fit(device: Device) -> Figure:
-    """Rows of the hidden tensor that fit into one multiprocessor's shared memory."""
-    shared_bytes = int(device["fused_mlp/resources"].data["device"]["shared_bytes"])
-    hidden = int(device["fused_mlp/eager"].point.parameters["hidden"])
-    return Figure(shared_bytes // (BF16_BYTES * hidden), origin="fused_mlp/resources")
+def result_in_registers(device: Device) -> Figure:
+    """The share of a multiprocessor's registers that the float32 sums of `INSTRUCTION_ROWS` rows of the result fill."""
+    registers = int(probed(device["fused_mlp/resources"], "device", "registers"))
+    dim = int(device["fused_mlp/eager"].point.parameters["dim"])
+    return Figure(100 * INSTRUCTION_ROWS * dim / registers, "%", origin="fused_mlp/resources")
 
 
 FORWARDS: Mapping[str, tuple[Measure, tuple[str, ...]]] = {
@@ -193,7 +238,7 @@ def floors(device: Device) -> Html:
         moved = measure(device)
         measured = figure_cell(device[f"fused_mlp/{heading}"].time()) if heading in ("eager", "compiled") else None
         rows.append([heading, moved.text, floor_us(device, moved).text, arithmetic_us(device).text, measured])
-    caption = "One forward: bytes at a large copy's rate, arithmetic at a large product's, and the measured time, warm"
+    caption = "One forward: bytes at a large copy's rate, arithmetic at a large product's, and the time, interleaved"
     return table(caption, ["", "bytes", "as a copy", "arithmetic", "measured"], rows)
 
 
@@ -205,5 +250,8 @@ def generated_kernel(device: Device) -> Html:
 
 FIGURES: Mapping[str, Measure] = {
     "eager_bytes": forward_bytes,
+    "best_arithmetic_us": best_arithmetic_us,
+    "over_best_arithmetic": over_best_arithmetic,
+    "result_in_registers": result_in_registers,
     "saved_by_two": lambda device: saved_percent(device, fused_bytes(device)),
 }

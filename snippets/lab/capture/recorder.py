@@ -130,7 +130,9 @@ class Recorder:
                     except (OSError, msgspec.MsgspecError) as error:
                         yield from (self._report(Outcome(one, f"not saved: {error}")) for one in group)
                         continue
-                    disturbed = next((point.disturbed for each in merged for point in each.points if point.disturbed), "")
+                    disturbed = next(
+                        (point.disturbed for each in merged for point in each.points if point.disturbed), ""
+                    )
                     if disturbed and attempt < TRIES:
                         self._print(group[0], f"disturbed, try {attempt} of {TRIES}: {disturbed}")
                         again.append(group)

@@ -84,9 +84,7 @@ class Process:
         if self.device != "cuda":
             return place
         throttle = {"before": before, "after": self.gpu.reading().throttle}
-        return msgspec.structs.replace(
-            place, throttle=throttle, other_processes=others(self.gpu, {os.getpid()})
-        )
+        return msgspec.structs.replace(place, throttle=throttle, other_processes=others(self.gpu, {os.getpid()}))
 
     def _profiled(self, group: Group) -> dict[str, tuple[list[Point], dict[str, Any]]]:
         """Probe, or build, profile and check each experiment."""

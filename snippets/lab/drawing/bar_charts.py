@@ -11,7 +11,6 @@ import operator
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from itertools import chain
 from string import ascii_uppercase
 
@@ -29,7 +28,7 @@ from snippets.lab.drawing.numbers import chart_id, framed, numbers_caption, requ
 from snippets.lab.drawing.svg import draw
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import format_value
-from snippets.lab.html import Cell, Html, table
+from snippets.lab.html import Cell, Html, note, table
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Trace
 from snippets.lab.trace.kernel_names import decode_kernel_name
@@ -62,14 +61,14 @@ def kernel_bars(device: Device, variants: Mapping[str, str], caption: str) -> Ht
     groups = {heading: [(names[name], us) for name, us in pairs] for heading, pairs in times.items()}
     kinds = {short: _kind(name) for name, short in names.items()}
     chart = stacked_bars(device, groups, caption, axis="GPU time of one step", kinds=kinds)
-    return Html(chart + _overlap_note(traces))
+    return Html(chart + note(_overlap_text(traces)))
 
 
-def _overlap_note(traces: Mapping[str, Trace]) -> str:
+def _overlap_text(traces: Mapping[str, Trace]) -> str:
     overlaps = {heading: math.fsum(map(statistics.fmean, step_overlaps_us(trace))) for heading, trace in traces.items()}
     listed = ", ".join(f"{heading} {format_value(us, 'us')}" for heading, us in overlaps.items() if us)
     text = f"Time in which a kernel overlaps the kernel before counts once, with the kernel before: {listed}."
-    return f'<p class="lab-note">{escape(text)}</p>' if listed else ""
+    return text if listed else ""
 
 
 def _mean_times(trace: Trace) -> list[tuple[str, float]]:

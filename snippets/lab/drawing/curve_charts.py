@@ -27,6 +27,7 @@ from snippets.lab.drawing.numbers import (
     percent_text,
     require_positive,
     spread_name,
+    spread_sentence,
     timing_cells,
 )
 from snippets.lab.drawing.svg import draw
@@ -34,7 +35,7 @@ from snippets.lab.experiment import Parameters
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure, format_value
 from snippets.lab.finding.measure import LEAST_US
-from snippets.lab.html import Cell, Html, table
+from snippets.lab.html import Cell, Html, note, table
 from snippets.lab.recording.schema import Ceiling
 
 
@@ -144,7 +145,9 @@ def regimes(
         for index, at in enumerate(sweep.sizes)
     ]
     head = ["variant", unit, *(text for _, text in LINES)]
-    return framed(caption, drawing, table(numbers_caption(caption), head, rows))
+    timings = [timing for sweep in sweeps.values() for kind, _ in LINES for timing in getattr(sweep, kind)]
+    numbers = table(numbers_caption(caption), head, rows)
+    return framed(caption, drawing, Html(numbers + note(f"On the GPU: interleaved. {spread_sentence(timings)}")))
 
 
 def _sweep(device: Device, experiment: str, caption: str, size: Callable[[Parameters], float]) -> Sweep:

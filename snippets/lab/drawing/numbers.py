@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from html import escape
 
 from snippets.lab.finding.device import Device
@@ -35,6 +35,11 @@ def spread_name(timings: Iterable[Timing]) -> str:
     return "; ".join([*names, "quartiles, one process"] if processes <= {1} or 1 in processes else names)
 
 
+def spread_sentence(timings: Collection[Timing]) -> str:
+    """`Spread of times: lowest and highest of 3 processes.`; empty without timings."""
+    return f"Spread of times: {spread_name(timings)}." if timings else ""
+
+
 def percent_text(low: float, high: float) -> str:
     """Both ends of a percentage: `88 to 92 %`; once if they look the same."""
     decimals = 0 if high >= 10 else 1
@@ -45,6 +50,12 @@ def percent_text(low: float, high: float) -> str:
 def overlap_text(us: float) -> str:
     """The part of a kernel's duration that overlaps: `of it 7.05 µs overlapping the kernel before`."""
     return f"of it {format_value(us, 'us')} overlapping the kernel before"
+
+
+def duration_cell(us: float, overlap_us: float) -> Html:
+    """A kernel's duration, with the part that overlaps in small type below it."""
+    small = f'<small class="overlap">{escape(overlap_text(overlap_us))}</small>' if overlap_us else ""
+    return Html(f"{format_value(us, 'us')}{small}")
 
 
 def chart_id(kind: str, device: Device, caption: str) -> str:

@@ -2,6 +2,7 @@
 
 figure.py      a value with unit and spread, and its formatting
 device.py      the recordings of one GPU, and a run: one experiment on it
+part.py        one process's samples, or one active step
 measure.py     ratios, shares and extremes that chapters share
 quantities.py  the quantities that every run has, by name
 band.py        the values for which a claim holds
@@ -14,7 +15,7 @@ Imports recording, trace and experiment; never capture, drawing or page.
 """
 
 from snippets.lab.finding.claim import Claim, Source, at_least, at_most, between, claim, equals, matches
-from snippets.lab.finding.device import Device, Run, timing_of_samples
+from snippets.lab.finding.device import Device, Run
 from snippets.lab.finding.figure import Figure, format_value
 from snippets.lab.finding.measure import (
     Measure,
@@ -33,6 +34,7 @@ from snippets.lab.finding.measure import (
     smallest,
     unpaired_ratio,
 )
+from snippets.lab.finding.part import timing_of_samples
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.recording.schema import NotRecorded, NotTimed
 from snippets.lab.trace.events import TraceError

@@ -20,9 +20,10 @@ from typing import TypeGuard
 import snippets
 from snippets.lab.experiment import UnknownName, chapters, nearest
 from snippets.lab.finding.claim import Claim, Status
-from snippets.lab.finding.device import Device, Reads
+from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
+from snippets.lab.finding.part import Reads
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.finding.spread import MISMATCHES, measure_spread
 from snippets.lab.recording.schema import NotRecorded, RecordingError

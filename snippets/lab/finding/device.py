@@ -7,16 +7,17 @@ thing has its exception: `UnknownName` for a name that does not exist, with the 
 
 from __future__ import annotations
 
-import statistics
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from snippets.lab.experiment import Parameters, UnknownName, find, nearest
 from snippets.lab.finding.figure import Figure, per_step
+from snippets.lab.finding.part import Reads, part_of, part_of_timing, thirds, timing_of_samples
 from snippets.lab.recording.ceilings import CeilingRates
 from snippets.lab.recording.device import DEFAULT_DEVICE, SAMPLE_DEVICE, recorded_devices, recorded_names, short_name
 from snippets.lab.recording.loading import load_recording, load_trace, trace_path
@@ -35,19 +36,6 @@ from snippets.lab.trace.queries import require_steps
 
 KINDS = ("interleaved", "cold", "from_python", "enqueue", "steady")
 """The fields of `Timings` that are timings."""
-
-
-Item = TypeVar("Item")
-
-
-@dataclass
-class Reads:
-    """What a measure has read of a device."""
-
-    runs: dict[str, None] = field(default_factory=dict)
-    """Experiments and points, `mlp/sweep_eager[batch=1,seq=1]`, in the order of reading."""
-    has_parts: bool = False
-    """Whether a part of a recording, instead of all, was read."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +58,8 @@ class Device:
         """
         path, bracket, selector = experiment.partition("[")
         run = Run(self, path, selector.removesuffix("]") if bracket else "")
-        if not (self.root / self.name / f"{path}.json").is_file():
+        # not pathlib: a build asks 30,000 times
+        if not os.path.isfile(f"{self.root}/{self.name}/{path}.json"):
             run.require_existence()
         return run
 
@@ -194,7 +183,7 @@ class Run:
     def steps(self) -> tuple[Step, ...]:
         """The active steps. Raises `TraceError` if there is none."""
         require_steps(self.trace)
-        return self._part(thirds(self.trace.steps)) or self.trace.steps
+        return part_of(thirds(self.trace.steps), self.device.index, self.device.reads) or self.trace.steps
 
     @property
     def step(self) -> Step:
@@ -237,8 +226,8 @@ class Run:
         timings = self._timings()
         if self.device.index is None:
             return timings
-        kinds = {kind: timing for kind in KINDS if (timing := getattr(timings, kind)) is not None}
-        return msgspec.structs.replace(timings, **{kind: self._restrict(timing) for kind, timing in kinds.items()})
+        parts = {kind: self.timing(kind) for kind in KINDS if getattr(timings, kind) is not None}
+        return msgspec.structs.replace(timings, **parts)
 
     def _timings(self) -> Timings:
         if self.point.timings is None:
@@ -250,29 +239,11 @@ class Run:
         timing: Timing | None = getattr(self._timings(), kind)
         if timing is None:
             raise NotTimed(f"{self.id} has no {kind} timing; make record CHAPTER={self.recording.chapter}")
-        return self._restrict(timing)
+        return part_of_timing(timing, self.device.index, self.device.reads)
 
     def time(self, kind: str = "interleaved") -> Figure:
         """One timing of the point as a figure: median, and how far processes differ. Raises `NotTimed`."""
         return Figure.from_timing(self.timing(kind), self.origin)
-
-    def _restrict(self, timing: Timing) -> Timing:
-        samples_us = self._part(timing.parts) if self.device.index is not None else ()
-        if not samples_us:
-            return timing
-        part = timing_of_samples(samples_us)
-        return msgspec.structs.replace(
-            timing, median_us=part.median_us, q1_us=part.q1_us, q3_us=part.q3_us, samples_us=samples_us, rounds=()
-        )
-
-    def _part(self, parts: Sequence[tuple[Item, ...]]) -> tuple[Item, ...]:
-        """The part that the device reads; empty if it reads all or there is no such part."""
-        index, reads = self.device.index, self.device.reads
-        if index is None or not 1 < len(parts) > index:
-            return ()
-        if reads is not None:
-            reads.has_parts = True
-        return parts[index]
 
     @property
     def ceilings(self) -> CeilingRates:
@@ -286,14 +257,10 @@ class Run:
         """A ceiling of its session, `copy` or `matmul MxKxN`. Raises `NotTimed` if it was not measured."""
         for ceiling in self._ceilings():
             if ceiling.name == name:
-                return msgspec.structs.replace(ceiling, timing=self._restrict(ceiling.timing))
+                return msgspec.structs.replace(
+                    ceiling, timing=part_of_timing(ceiling.timing, self.device.index, self.device.reads)
+                )
         raise NotTimed(f"{self.id} has no ceiling {name!r}; make record CHAPTER={self.recording.chapter}")
-
-
-def thirds(items: tuple[Item, ...]) -> tuple[tuple[Item, ...], ...]:
-    """Three consecutive parts of three or more items, the last the longest; of fewer, one part."""
-    third = len(items) // 3
-    return (items[:third], items[third : 2 * third], items[2 * third :]) if third else (items,)
 
 
 def select_point(experiment: str, points: Sequence[Parameters], selector: str) -> int:
@@ -310,10 +277,3 @@ def select_point(experiment: str, points: Sequence[Parameters], selector: str) -
     if selector and not indices:
         raise UnknownName(f"{experiment} has no point {selector!r}{nearest(selector, known)}")
     raise UnknownName(f"{experiment} has {len(points)} points; pick one, such as [{known[0] if known else ''}]")
-
-
-def timing_of_samples(samples_us: Sequence[float]) -> Timing:
-    """A timing with median and quartiles from one or more samples in microseconds."""
-    several = samples_us if len(samples_us) > 1 else [*samples_us, *samples_us]
-    q1, median, q3 = statistics.quantiles(several, n=4, method="inclusive")
-    return Timing(median, q1, q3, tuple(samples_us))

@@ -50,15 +50,23 @@ def paired_ratio(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
     Raises `NotTimed` if the sessions differ or a run has no such timing.
     """
     _require_one_session(upper, lower)
-    origin = f"{upper.id} over {lower.id}, {kind}, in pairs"
-    return ratio_of_pairs(upper.timing(kind), lower.timing(kind), origin)
+    return _compared(lambda a, b: a / b, upper, lower, "x", kind, f"{upper.id} over {lower.id}, {kind}")
 
 
 def paired_difference(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
     """Time of `upper` - time of `lower`, from paired samples. Raises `NotTimed` as `paired_ratio` does."""
     _require_one_session(upper, lower)
-    origin = f"{upper.id} less {lower.id}, {kind}, in pairs"
-    return _of_pairs(lambda a, b: a - b, upper.timing(kind), lower.timing(kind), "us", origin)
+    return _compared(lambda a, b: a - b, upper, lower, "us", kind, f"{upper.id} less {lower.id}, {kind}")
+
+
+def _compared(of: Callable[[float, float], float], upper: Run, lower: Run, unit: str, kind: str, origin: str) -> Figure:
+    """Sample by sample; steady samples of two variants are no pairs, so theirs process by process."""
+    timings = upper.timing(kind), lower.timing(kind)
+    if kind != "steady":
+        return _of_pairs(of, *timings, unit, f"{origin}, in pairs")
+    medians = (map(statistics.median, timing.parts) for timing in timings)
+    values = list(itertools.starmap(of, zip(*medians, strict=False)))
+    return Figure(of(*(timing.median_us for timing in timings)), unit, (min(values), max(values)), origin)
 
 
 def _require_one_session(upper: Run, lower: Run) -> None:

@@ -6,9 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from snippets.lab.finding.band import Band, Interval, agreed, contains_spread
-from snippets.lab.finding.device import Device, Reads
+from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
+from snippets.lab.finding.part import Reads
 from snippets.lab.recording.schema import RecordingError
 
 MISMATCHES = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from snippets.lab.drawing.numbers import figure_cell, overlap_text
+from snippets.lab.drawing.numbers import duration_cell, figure_cell
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure, format_value, per_step
 from snippets.lab.html import Cell, Html, table
@@ -99,7 +99,7 @@ def _lasting(times: _Times, activities: Sequence[GpuActivity]) -> Cell:
     if not activities:
         return None
     lasts, overlap = (_sum(each[activity] for activity in activities) for each in (times.duration, times.overlap))
-    return Html(f"{lasts.text}<small>{overlap_text(overlap.number)}</small>") if overlap.number else lasts.text
+    return duration_cell(lasts.number, overlap.number)
 
 
 def _row(change: Change, old: _Times, new: _Times) -> list[Cell]:

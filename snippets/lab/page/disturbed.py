@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from html import escape
 
-from snippets.lab.finding.device import Device, Reads
+from snippets.lab.finding.device import Device
+from snippets.lab.finding.part import Reads
 from snippets.lab.html import Html, code
 from snippets.lab.recording.schema import Recording
 

@@ -10,7 +10,8 @@ from typing import Concatenate, ParamSpec
 from snippets.lab.experiment import experiments
 from snippets.lab.finding.accepted import status_of_text
 from snippets.lab.finding.book import Verdict, find_claim, is_mismatch, judge
-from snippets.lab.finding.device import Device, Reads, all_devices
+from snippets.lab.finding.device import Device, all_devices
+from snippets.lab.finding.part import Reads
 from snippets.lab.finding.spread import MISMATCHES
 from snippets.lab.html import Html, code
 from snippets.lab.page.disturbed import disturbed_banner, disturbed_line

@@ -18,7 +18,8 @@ TERMS = "assets/terms.txt"
 """Below docs/."""
 _SECTION = re.compile(r"^--8<-- \[start:(\w+)\]\n(.*?)^--8<-- \[end:\1\]$", re.MULTILINE | re.DOTALL)
 _TERM = re.compile(r"\*\[([^]\n]+)\]: (\S.*)\n\[\1\]: (\w+)\.md#([\w-]+)")
-_HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,6} +(.+?)(?: *\{ *#([\w-]+) *\})? *$", re.MULTILINE)
+"""Text, and the address that it kept from an earlier text."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,8 @@ def heading(term: Term, docs: Path) -> str:
     """The heading that teaches a term, as plain text. Raises `ValueError` if it does not exist."""
     page = docs / f"{term.page}.md"
     headings = _HEADING.findall(page.read_text(encoding="utf-8")) if page.is_file() else []
-    for text in headings:
-        if heading_slug(text) == term.anchor:
+    for text, address in headings:
+        if (address or heading_slug(text)) == term.anchor:
             return re.sub("[`*]", "", text)
     raise ValueError(f"docs/{TERMS}: {term.name} links to {term.page}.md#{term.anchor}, which does not exist")
 

@@ -26,7 +26,7 @@ from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import UNITS, Figure
 from snippets.lab.html import Html
 from snippets.lab.page.kernel_name import with_kernel_names
-from snippets.lab.recording.schema import NotRecorded
+from snippets.lab.recording.schema import NotRecorded, NotTimed
 
 CLAIM = "claim:"
 CLAIM_OPTIONS = ("holds=It is so", "differs=It is not")
@@ -64,7 +64,8 @@ def guess_choice(device: Device, figure_or_claim: str, *options: str) -> Html:
         figure_or_claim: a figure, or `claim:M2` with the options `holds` and `differs`.
         options: each a printed value of the figure, or `value=label`; for a claim `holds=...`, `differs=...`.
 
-    Raises `ValueError` for fewer than two options, or if the measured value is not an option.
+    Raises `ValueError` for fewer than two options, or if the measured value is not an option; `NotTimed` for an
+    inconclusive claim, unless that is an option.
     """
     is_claim = figure_or_claim.startswith(CLAIM)
     labels = dict(_option(option) for option in options or (CLAIM_OPTIONS if is_claim else ()))
@@ -75,6 +76,8 @@ def guess_choice(device: Device, figure_or_claim: str, *options: str) -> Html:
         raise ValueError(f"a choice of {figure_or_claim} has the options {listed}; write {' and '.join(CLAIM_OPTIONS)}")
     measured, answers = _of_claim(device, figure_or_claim) if is_claim else _of_figure(device, figure_or_claim)
     answer = next((answer for answer in answers if answer in labels), None)
+    if answers == ("inconclusive",) and answer is None:
+        raise NotTimed(f"{figure_or_claim} is inconclusive on {device.name}")
     if answer is None:
         listed = ", ".join(map(repr, labels))
         raise ValueError(f"{figure_or_claim} is {answers[0]!r} on {device.name}, which is none of {listed}")

@@ -12,8 +12,9 @@ from pymdownx.inlinehilite import InlineHiliteException
 
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.book import doubt, figure, find_claim, is_mismatch
-from snippets.lab.finding.device import Device, Reads
+from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.part import Reads
 from snippets.lab.page.disturbed import UNTIMED, disturbed_runs, disturbed_text
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.sample import SAMPLE_TEXT, shown_devices

@@ -12,7 +12,7 @@ from snippets.lab.finding.device import Device, Run
 from snippets.lab.finding.figure import Figure, format_value
 from snippets.lab.finding.measure import paired_ratio
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.html import Cell, Html, table
+from snippets.lab.html import Cell, Html, note, table
 from snippets.lab.page.tables import Columns
 from snippets.lab.recording.schema import Timing
 
@@ -41,34 +41,31 @@ def race_table(
     over: str = "",
     more: Columns | None = None,
 ) -> Html:
-    """Variants side by side: a row for each kind of time, below it the ratio to one variant; steady clock and energy.
+    """A row for each variant: its kinds of time side by side, each with its ratio to one variant; clock, power, energy.
 
     Args:
         device: whose recordings.
-        variants: heading of a column -> `chapter/experiment`, or a point: `mlp/sweep_eager[batch=1,seq=1]`.
+        variants: heading of a row -> `chapter/experiment`, or a point: `mlp/sweep_eager[batch=1,seq=1]`.
         caption: what the table shows.
-        kinds: which times, fields of `Timings`. A recording without steady times has no such row.
+        kinds: which times, fields of `Timings`. Without steady times there is no such column.
         over: heading of the variant that the ratios divide by; empty for no ratios.
-        more: further rows: heading -> name of a quantity, or a function of a run.
+        more: further columns: heading -> name of a quantity, or a function of a run.
     """
     runs = {heading: device[experiment] for heading, experiment in variants.items()}
     if over and over not in runs:
         raise UnknownName(f"no variant {over!r}{nearest(over, runs)}")
     timed = _timed(runs, kinds)
-    rows: list[list[Cell]] = []
+    columns: dict[Cell, list[Cell]] = {"": list(runs)}
     for kind, timings in timed.items():
-        rows.append([KINDS[kind][0], *map(_timing_cell, timings.values())])
-        if over and timings[over] is not None:
-            ratios = (_ratio_cell(run, runs[over], kind) if timings[name] else None for name, run in runs.items())
-            rows.append([Html(f"<small>over {escape(over)}</small>"), *ratios])
+        base = runs[over] if over and timings[over] else None
+        columns[KINDS[kind][0]] = [_cell(run, timings[name], base, kind, over) for name, run in runs.items()]
     for heading, sensor in SENSORS.items():
         values = [None if timing is None else sensor(timing) for timing in timed.get("steady", {}).values()]
-        rows += [[heading, *values]] if any(values) else []
+        columns |= {heading: list(values)} if any(values) else {}
     for heading, of in (more or {}).items():
-        rows.append(
-            [heading, *(figure_cell(quantity(run, of)) if isinstance(of, str) else of(run) for run in runs.values())]
-        )
-    return Html(table(caption, ["", *variants], rows) + _note(timed, has_ratios=bool(over)))
+        columns[heading] = [figure_cell(quantity(run, of)) if isinstance(of, str) else of(run) for run in runs.values()]
+    listed = table(caption, list(columns), zip(*columns.values(), strict=True))
+    return Html(f'<div class="lab-race">{listed}</div>{_note(timed, over)}')
 
 
 def race_bars(device: Device, variants: Mapping[str, str], caption: str, *, kinds: Sequence[str] = RACE) -> Html:
@@ -78,7 +75,7 @@ def race_bars(device: Device, variants: Mapping[str, str], caption: str, *, kind
         heading: {_short(kind): timing for kind, timings in timed.items() if (timing := timings[heading]) is not None}
         for heading in variants
     }
-    return Html(timing_bars(device, groups, caption) + _note(timed, has_ratios=False))
+    return Html(timing_bars(device, groups, caption) + _note(timed))
 
 
 def _timed(runs: Mapping[str, Run], kinds: Sequence[str]) -> dict[str, dict[str, Timing | None]]:
@@ -96,19 +93,26 @@ def _short(kind: str) -> str:
     return KINDS[kind][0].removeprefix("GPU, ").removeprefix("of it ")
 
 
-def _timing_cell(timing: Timing | None) -> Cell:
-    return None if timing is None else figure_cell(Figure.from_timing(timing))
+def _cell(run: Run, timing: Timing | None, base: Run | None, kind: str, over: str) -> Cell:
+    """A time with its spread, and below it the paired ratio to the variant that the ratios divide by."""
+    if timing is None:
+        return None
+    time = figure_cell(Figure.from_timing(timing))
+    if base is None or run == base:
+        return time
+    ratio = paired_ratio(run, base, kind)
+    spread = f"<small>{ratio.spread_text}</small>" if len({*map(_ratio_text, ratio.bounds)}) > 1 else ""
+    return Html(f"{time}<small>{_ratio_text(ratio.number)} of {escape(over)}</small>{spread}")
 
 
-def _ratio_cell(upper: Run, lower: Run, kind: str) -> Cell:
-    return None if upper == lower else figure_cell(paired_ratio(upper, lower, kind))
+def _ratio_text(ratio: float) -> str:
+    return format_value(ratio, "x")
 
 
-def _note(timed: Mapping[str, Mapping[str, Timing | None]], *, has_ratios: bool) -> Html:
+def _note(timed: Mapping[str, Mapping[str, Timing | None]], over: str = "") -> Html:
     """The line below a race: what each time means, and what the small numbers are."""
     meanings = (f"{heading[0].upper()}{heading[1:]}: {meaning}." for heading, meaning in map(KINDS.__getitem__, timed))
     timings = [timing for row in timed.values() for timing in row.values() if timing is not None]
     thirds = "; of a ratio, lowest and highest third of its pairs"
-    name = spread_name(timings) + (thirds if has_ratios and any(len(each.rounds) < 2 for each in timings) else "")
-    text = f"{' '.join(meanings)} Spreads: {name}."
-    return Html(f'<p class="lab-note">{escape(text)}</p>')
+    name = spread_name(timings) + (thirds if over and any(len(each.rounds) < 2 for each in timings) else "")
+    return note(f"{' '.join(meanings)} Spreads: {name}.")

@@ -11,7 +11,7 @@ from snippets.lab.drawing.numbers import percent_text
 from snippets.lab.finding.device import Run
 from snippets.lab.finding.figure import format_value
 from snippets.lab.finding.measure import LEAST_US
-from snippets.lab.html import Html
+from snippets.lab.html import Html, note
 from snippets.lab.recording.ceilings import (
     COPY,
     LARGE_MATMUL,
@@ -23,14 +23,14 @@ from snippets.lab.recording.ceilings import (
 from snippets.lab.recording.schema import Ceiling
 from snippets.lab.trace.work import ActivityWork
 
-TOO_SHORT, IN_L2, ABOVE = "too short", "in L2", "above the ceiling"
+TOO_SHORT, IN_L2, ABOVE = "too short", "in L2", "above a ceiling"
 WHY = {
     TOO_SHORT: f"no percentage below {LEAST_US:g} µs, because a ceiling's interval contains the gap between two "
     "kernels",
     IN_L2: "the bytes fit into the L2 cache, so the memory's rate does not limit the kernel",
-    ABOVE: "a short trace runs at a higher clock than the sustained turns of a ceiling",
+    ABOVE: "a short trace runs at a higher clock than sustained turns, and the L2 cache may hold a part of the bytes",
 }
-"""Note in a cell without a percentage -> its reason."""
+"""Why a cell has no percentage, or one above 100 -> the reason."""
 
 
 @dataclass
@@ -66,13 +66,14 @@ class Rates:
         ceiling = self.run.ceiling(name)
         low, middle, high = shares(amount, times_us, ceiling)
         reason = TOO_SHORT if statistics.fmean(times_us) < LEAST_US else reason
-        reason = reason or (ABOVE if middle > 100 else "")
         if reason:
             self.reasons[reason] = None
             return Html(f"{rate}<small>{reason}</small>")
+        self.used[name] = ceiling
         if high > 100:
             self.reasons[ABOVE] = None
-        self.used[name] = ceiling
+        if middle > 100:
+            return Html(f"{rate}<small>above {label}</small>")
         if middle < 0.5:
             return Html(f"<small>&lt;1 % of {label}</small>")
         percent = percent_text(low, high)
@@ -87,7 +88,7 @@ class Rates:
             listed = ", ".join(_named(ceiling) for ceiling in self.used.values())
             text += f" Percentages: of what this GPU kept up in the same session ({listed}), from low to high."
         text += "".join(f" {reason[0].upper()}{reason[1:]}: {WHY[reason]}." for reason in self.reasons)
-        return Html(f'<p class="lab-note">{escape(text)}</p>')
+        return note(text)
 
 
 def shares(amount: int, times_us: Sequence[float], ceiling: Ceiling) -> tuple[float, float, float]:

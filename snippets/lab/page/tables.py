@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from snippets.lab.drawing.numbers import figure_cell, overlap_text
+from snippets.lab.drawing.numbers import duration_cell, figure_cell, overlap_text, spread_sentence
 from snippets.lab.experiment import Parameters
-from snippets.lab.finding.device import Device, Run
+from snippets.lab.finding.device import KINDS, Device, Run
 from snippets.lab.finding.figure import format_value
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.html import Cell, Html, cell_html, code, details, table
+from snippets.lab.html import Cell, Html, cell_html, code, details, note, table
 from snippets.lab.page.kernel_name import kernel_name_html
 from snippets.lab.page.rates import Rates
 from snippets.lab.trace.averages import Average, key_averages
@@ -48,7 +48,7 @@ def kernel_table(
     whole = math.fsum(working) or 1.0
     columns: dict[Cell, list[Cell]] = {
         "GPU activity": [kernel_name_html(activity.name) for activity in activities],
-        "time": [_lasting(us, overlap) for us, overlap in zip(times, overlaps, strict=True)],
+        "time": [duration_cell(us, overlap) for us, overlap in zip(times, overlaps, strict=True)],
         "share": [_bar(100 * us / whole) for us in working],
         _text("from operator, by call"): [_owners(activity) for activity in activities],
         "launch delay": [_us(activity.launch_delay_us) for activity in activities],
@@ -61,22 +61,13 @@ def kernel_table(
     }
     filled = {head: cells for head, cells in columns.items() if head not in RATES or any(cells)}
     listed = table(caption or f"One step of {experiment}", list(filled), zip(*filled.values(), strict=True))
-    return Html(f'<div class="lab-kernels">{listed}{rates.note(works)}{_overlap_note(any(overlaps), _SHARED)}</div>')
+    return Html(f'<div class="lab-kernels">{listed}{rates.note(works)}{note(_SHARED if any(overlaps) else "")}</div>')
 
 
 _SHARED = (
     "A kernel that starts before the kernel before has ended may only wait. Shares count this time once, with the "
     "kernel before; rates count it with both."
 )
-
-
-def _overlap_note(is_shown: bool, text: str) -> Html:
-    return Html(f'<p class="lab-note">{escape(text)}</p>' if is_shown else "")
-
-
-def _lasting(us: float, overlap_us: float) -> Cell:
-    text = format_value(us, "us")
-    return Html(f"{text}<small>{overlap_text(overlap_us)}</small>") if overlap_us else text
 
 
 def _count(number: int | None) -> str | None:
@@ -126,7 +117,7 @@ def profiler_table(device: Device, experiment: str, caption: str = "") -> Html:
         listed = Html(listed + details(title, table(title, head, idle)))
     overlap = math.fsum(us for step in run.steps for us in overlaps_us(step))
     summed = f"GPU times are sums: {format_value(overlap, 'us')} count twice, because kernels of a stream overlap."
-    return Html(f'<div class="lab-averages">{listed}{_overlap_note(overlap > 0, summed)}</div>')
+    return Html(f'<div class="lab-averages">{listed}{note(summed if overlap else "")}</div>')
 
 
 def _averages(row: Average, whole_us: float) -> list[Cell]:
@@ -152,7 +143,9 @@ def comparison_table(
         [heading, *(figure_cell(quantity(device[experiment], name)) for experiment in variants.values())]
         for heading, name in quantities.items()
     ]
-    return table(caption, ["", *variants], rows)
+    kinds = [name.removesuffix("_us") for name in quantities.values() if name.removesuffix("_us") in KINDS]
+    timings = [device[experiment].timing(kind) for kind in kinds for experiment in variants.values()]
+    return Html(table(caption, ["", *variants], rows) + note(spread_sentence(timings)))
 
 
 def variants_table(

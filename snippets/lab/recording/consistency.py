@@ -15,6 +15,7 @@ FAR_PERCENT, FEW_PERCENT = 20, 20
 """A timing is scattered when more than `FEW_PERCENT` of its samples are more than `FAR_PERCENT` off its median."""
 
 
+# --8<-- [start:contradictions]
 def contradictions(timings: Timings) -> tuple[str, ...]:
     """What does not fit, one reason each; empty when the times of a step agree."""
     return tuple(_contradictions(timings))
@@ -32,6 +33,9 @@ def _contradictions(timings: Timings) -> Iterator[str]:
     for kind in ("interleaved", "cold"):
         if is_scattered(getattr(timings, kind)):
             yield f"more than {FEW_PERCENT} % of the {kind} samples are over {FAR_PERCENT} % off their median"
+
+
+# --8<-- [end:contradictions]
 
 
 def is_scattered(timing: Timing) -> bool:

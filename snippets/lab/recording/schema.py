@@ -92,7 +92,7 @@ class Timings(msgspec.Struct, frozen=True, omit_defaults=True):
     rotated_bytes: int
     """Inputs and outputs of all sets; above the L2 size, or as close to it as `timing.MAX_SETS` allows."""
     steady: Timing | None = None
-    """GPU time without launches in blocks of 2 s for each variant, first half discarded; None for sweeps and below 10 us."""
+    """GPU time without launches in blocks of 2 s for each variant, half of it kept; None for sweeps and below 10 us."""
 
 
 class Point(msgspec.Struct, frozen=True):

@@ -85,7 +85,8 @@ def _check(ledger: Mapping[Device, Sequence[Verdict]]) -> int:
         cure = f"python -m snippets.lab claims --accept --device {device.name}"
         accepted = accepted_statuses(device)
         if accepted is None:
-            print(f"{device.name} has no {NAME}: nothing to compare; to accept its verdicts: {cure}", file=sys.stderr)
+            if any(verdict.measured for verdict in judged):
+                print(f"{device.name} has no {NAME}: nothing to compare; to accept it: {cure}", file=sys.stderr)
             continue
         problems = list(_problems(judged, accepted))
         for problem in problems:
@@ -97,9 +98,13 @@ def _check(ledger: Mapping[Device, Sequence[Verdict]]) -> int:
 
 
 def _problems(judged: Sequence[Verdict], accepted: Mapping[str, Status]) -> Iterator[str]:
+    """A line for each verdict that is not the accepted one; a new claim need not be accepted before it is measured."""
     for verdict in judged:
-        before, name = accepted.get(verdict.claim.id), f"{verdict.claim.id} on {verdict.device.name}"
+        before: Status | None = accepted.get(verdict.claim.id)
+        name = f"{verdict.claim.id} on {verdict.device.name}"
         why = f" ({verdict.reason})" if verdict.reason else ""
+        if before is None and verdict.status == "not measured":
+            continue
         if before is None:
             yield f"{name}: {verdict.status}{why}, and was never accepted; see {verdict.chapter}'s page"
         elif verdict.status != before:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from functools import partial
 
-from snippets.lab.finding import Device, Figure, Run, at_least, at_most, between, claim, equals, format_value, matches
+from snippets.lab.finding import Device, Figure, Run, at_least, at_most, between, claim, equals, matches
 from snippets.lab.finding.measure import derived, paired_ratio, ratio_of_kinds
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import cpu_gpu_bars, figure_cell, guess_choice, kernel_name_html, regimes, roofline, timeline
 from snippets.lab.page import show as show
-from snippets.lab.trace.queries import busy_us, find_op
+from snippets.lab.trace.queries import find_op
 from snippets.linear.findings.layer import ending, input_strides, one_and_the_same, same_work
 
 PAIRS = {
@@ -73,7 +73,8 @@ def same_gpu_time(device: Device) -> Figure:
 
 @claim("O-L6", at_least(2), scope="timing")
 def overhead_bound(device: Device) -> Figure:
-    """Both shapes are overhead-bound: a call takes the CPU at least twice as long as its work takes the GPU."""
+    """On this host, both shapes are overhead-bound, eager and compiled: the CPU takes at least twice as long to enqueue
+    a call as the GPU to run it."""
     ratios = {experiment: ratio_of_kinds(device[experiment], "enqueue") for experiment in LAYERS}
     return deciding(ratios, min(ratio.number for ratio in ratios.values()))
 
@@ -116,7 +117,7 @@ def rows_bound(run: Run) -> int:
 
 @claim("O-L10", at_least(2), scope="timing")
 def rows_of_both(device: Device) -> Figure:
-    """The compiled wide layer stays overhead-bound to at least twice as many rows as the eager one."""
+    """On this host, the compiled wide layer stays overhead-bound to at least twice as many rows as the eager one."""
     eager, compiled = (rows_bound(device[sweep]) for sweep in SWEEPS.values())
     display = f"eager up to {eager:,} rows, compiled up to {compiled:,}"
     return Figure(compiled / eager, "x", origin=", ".join(SWEEPS.values()), display=display)
@@ -124,7 +125,7 @@ def rows_of_both(device: Device) -> Figure:
 
 @claim("O-L11", at_least(1.5), scope="timing")
 def loop_of_both(device: Device) -> Figure:
-    """With 4096 rows, a Python loop over the wide layer takes at least half as long again when it is compiled."""
+    """On this host, a Python loop over the wide layer with 4096 rows takes at least half as long again if compiled."""
     eager, compiled = (device[f"{sweep}[batch=4096]"] for sweep in SWEEPS.values())
     return paired_ratio(compiled, eager, "from_python")
 
@@ -149,6 +150,10 @@ def idle_share(run: Run) -> Figure:
 
 
 FIGURES = {
+    "compiled_gpu": lambda device: compiled_to_eager(device, "1024x32→64", "interleaved"),
+    "matrix_bias_bytes": lambda device: device["matmul_add/matrix_bias_64"].per_step(
+        lambda step: step.memcpys[0].moved_bytes or 0, "bytes"
+    ),
     "compiled_cpu": lambda device: compiled_to_eager(device, "1024x32→64", "enqueue"),
     "replay": lambda device: ratio_of_kinds(device["linear/eager"], "from_python"),
     "idle": lambda device: idle_share(device["linear/eager"]),
@@ -179,7 +184,7 @@ def biases(device: Device) -> Html:
         shape = "x".join(map(str, find_op(run.step, "aten::addmm").input_shapes[0]))
         listed = Html("<br>".join(kernel_name_html(activity.name) for activity in run.step.activities))
         rows.append([heading, shape, listed, figure_cell(run.time())])
-    head = ["what runs", "bias", "GPU work of a step, in order", "GPU time, warm"]
+    head = ["what runs", "bias", "GPU work of a step, in order", "GPU time, interleaved"]
     return table("One operator, two kinds of GPU work", head, rows, text_columns=3)
 
 
@@ -207,22 +212,3 @@ def layouts(device: Device) -> Html:
 
 
 wide_regimes = partial(regimes, variants=SWEEPS, size=lambda at: int(at["batch"]), unit="rows")
-
-
-def copies(device: Device) -> Html:
-    """The copy of a matrix of bias: bytes, rate, share of its step, and how much longer that step takes."""
-    columns = []
-    for size in (64, 4096):
-        matrix, row = (device[f"matmul_add/{kind}_bias_{size}"] for kind in ("matrix", "row"))
-        (copy,) = matrix.step.memcpys
-        moved, us = 2 * (copy.moved_bytes or 0), copy.duration_us
-        column: dict[str, Cell] = {
-            "read and written": format_value(moved, "bytes"),
-            "time of the copy": format_value(us, "us"),
-            "rate": format_value(moved / us * 1e6, "bytes/s"),
-            "share of the step in GPU time": format_value(100 * us / busy_us(matrix.step.activities), "%"),
-            "step with a matrix over one with a row": figure_cell(paired_ratio(matrix, row)),
-        }
-        columns.append(column)
-    rows = [[heading, *(column[heading] for column in columns)] for heading in columns[0]]
-    return table("The copy that a matrix of bias costs", ["", "64", "4096"], rows)

@@ -29,8 +29,7 @@ GEMM_OF_THE_POST = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nn"
 def large_matmul(device: Device) -> Figure:
     """At 4096 the product is an ampere_bf16_s16816gemm kernel with a tile of 128x256.
 
-    cuBLAS has kernels of its own for each generation; on this one their names begin with nvjet. Tools and habits that
-    look for gemm in a name find nothing here."""
+    cuBLAS has kernels of its own for each generation; on this one their names begin with nvjet, without a gemm."""
     return device["matmul_add/eager_4096"].per_step(lambda step: matmul(step)[0].name)
 
 
@@ -38,7 +37,7 @@ def large_matmul(device: Device) -> Figure:
 def product_4096(device: Device) -> Figure:
     """At 4096 the product takes about 580 µs.
 
-    A newer GPU with faster Tensor Cores, that is all. Between GPUs compare rates and shares of a ceiling, not times."""
+    This GPU is a newer and faster one. Between GPUs compare rates and shares of a ceiling, not times."""
     return device["matmul_add/eager_4096"].per_step(lambda step: matmul(step)[0].duration_us, "us")
 
 
@@ -111,8 +110,8 @@ def graph_names(device: Device) -> Figure:
 def matmul_names(device: Device) -> Figure:
     """The compiled step's product is the very kernel that the eager step runs.
 
-    The names differ in one part, bz against badd. NVIDIA does not document it, but it fits that one ignores what the
-    output held and the other adds to it. So this GPU shows in the name what on the other one has to be inferred."""
+    The names differ in one part, bz against badd. NVIDIA doesn't document it. Our guess: the second adds to what the
+    output held, and the first ignores it."""
     return across(device, lambda step: matmul(step)[0].name, "eager_4096", "compiled_4096")
 
 
@@ -121,8 +120,7 @@ def kernels_left(device: Device) -> Figure:
     """The fusion is at the level of the dispatcher, not of kernels.
 
     The kernel of aten::add is gone. What is left is a copy, which cannot add, and one product; the result is checked
-    against a reference, so the product adds. The post says so too, further on. What nothing removed is the traffic: b
-    is copied, then read again."""
+    against a reference, so the product adds. The traffic stays: b is copied, then read again."""
     return across(device, lambda step: len(step.kernels), "eager_4096", "compiled_4096")
 
 
@@ -141,8 +139,7 @@ def small_work(device: Device) -> Figure:
 def large_work(device: Device) -> Figure:
     """At 4096 a compiled step puts two activities on the GPU, a copy and the product.
 
-    A third one stands between them, the memset that this product needs at this size, compiled or not. Count kernels,
-    copies and fills apart, or an eager and a compiled step cannot be compared."""
+    A third one comes between them, the memset that this product needs at this size, compiled or not."""
     return device["matmul_add/compiled_4096"].per_step(kinds)
 
 
@@ -187,17 +184,17 @@ def guess_spread(device: Device) -> Html:
 
 
 def product_runs(device: Device) -> Html:
-    """The product at 4096 step by step, the same product replayed in turns, and the step kept running, with clocks."""
+    """The product at 4096 step by step, the same product replayed, and the step kept running, with clocks."""
     rows: list[Sequence[Cell]] = []
     for name in ("eager_4096_cold", "eager_4096"):
         for step in device[f"matmul_add/{name}"].steps:
             rows.append([f"product, trace {name}, {step.name}", *_time_and_clock(matmul(step)[0].duration_us)])
     for name in ("sweep_eager[size=4096]", "eager_4096", "matrix_bias_4096"):
         bare = device[f"matmul_add/{name}"].ceiling(PRODUCT_4096).timing
-        rows.append([f"product, in turns with {name}", *_time_and_clock(bare.median_us, bare)])
-    for kind, words in (("interleaved", "in turns"), ("steady", "steady")):
+        rows.append([f"product, interleaved with {name}", *_time_and_clock(bare.median_us, bare)])
+    for kind in ("interleaved", "steady"):
         timing = device["matmul_add/eager_4096"].timing(kind)
-        rows.append([f"product and add, {words}", *_time_and_clock(timing.median_us, timing)])
+        rows.append([f"product and add, {kind}", *_time_and_clock(timing.median_us, timing)])
     head = ["4096x4096 by 4096x4096", "time", "rate", "clock", "power"]
     return table("One product in one layout, x @ w, many runs", head, rows)
 

@@ -14,6 +14,7 @@ from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import LARGE_MATMUL, matmul_name
 from snippets.lab.trace.averages import key_averages
 from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace
+from snippets.lab.trace.queries import kernel_time_us
 
 LABEL = "matmul_add"
 MATMULS = ("aten::mm", "aten::bmm", "aten::addmm")
@@ -192,6 +193,9 @@ FIGURES = {
     "growth_512": lambda device: replace(growth(device), display=""),
     "large_product_share_4096": lambda device: share_of_ceiling(device["matmul_add/eager_4096"], LARGE_MATMUL),
     "crossing_eager": lambda device: crossing(device["matmul_add/sweep_eager"]),
+    "add_share_4096": lambda device: device["matmul_add/eager_4096"].per_step(
+        lambda step: 100 * step.kernels[-1].duration_us / kernel_time_us(step.activities), "%"
+    ),
     "crossing_ratio": lambda device: ratio_of_kinds(
         device["matmul_add/sweep_eager"].at(size=int(crossing(device["matmul_add/sweep_eager"]).number)), "enqueue"
     ),

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from snippets.lab.drawing.numbers import chart_id
 from snippets.lab.drawing.timeline import draw_steps
 from snippets.lab.finding import Device, Figure, Run, Source, TraceError, at_least, at_most, claim, equals, format_value
-from snippets.lab.finding.device import timing_of_samples
 from snippets.lab.finding.measure import ratio_of_pairs, smallest
+from snippets.lab.finding.part import timing_of_samples
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import figure_cell, guess_choice
 from snippets.lab.page import show as show
@@ -129,9 +129,8 @@ def offset_us(step: Step) -> float:
 def offset(device: Device) -> Figure:
     """The GPU lane lags behind the CPU lane by milliseconds.
 
-    The offset here is that of a launch: the time for the CPU to reach it and for the GPU to take it up. Something as
-    long as the post's offset exists, the profiler's request for a buffer, but it falls into the warm-up step and is not
-    kept."""
+    The offset here is that of a launch: the time for the CPU to reach it and for the GPU to take it up. The profiler's
+    request for a buffer falls into the warm-up step, which is not kept."""
     return device["matmul_add/eager_64_cold"].per_step(offset_us, "us")
 
 
@@ -154,9 +153,8 @@ def one_request(device: Device) -> Figure:
 def holes(device: Device) -> Figure:
     """The kernels of step #0 follow each other closely; a hole opens between those of step #1.
 
-    The wide hole is in step #0, where add runs for the first time. Loading its kernel is a small part of it; what the
-    CPU did in most of the rest, the trace does not tell. Every later step has a hole as well, because at this size the
-    GPU is done long before the CPU reaches the next launch."""
+    The wide hole is in step #0, where add runs for the first time. Every later step has a hole as well, because at this
+    size the GPU is done before the CPU reaches the next launch."""
 
     def second_to_first(run: Run) -> Figure:
         first, second = (hole(step).duration_us for step in run.trace.steps[:2])
@@ -170,8 +168,7 @@ def holes(device: Device) -> Figure:
 def request_in_second_hole(device: Device) -> Figure:
     """The hole of step #1 is one more buffer request.
 
-    No buffer request falls into that hole. It is the time that the CPU took to reach the second launch, and the steps
-    after it have shorter ones. Look at what overlaps a gap before you name it."""
+    No buffer request falls into that hole. Look at what overlaps a gap before you name it."""
     run = device["matmul_add/unscheduled"]
     second = hole(run.steps[1])
     return Figure(len(requests(run.trace, second.start_us, second.end_us)), origin=run.origin)

@@ -2,7 +2,7 @@
 
 import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 from snippets.lab.drawing.bar_charts import cpu_gpu_bars, kernel_bars, timing_bars
@@ -15,18 +15,20 @@ from snippets.lab.finding.measure import (
     paired_ratio,
     point_ratio,
     ratio_of_kinds,
+    share_of_ceiling,
     smallest,
     unpaired_ratio,
 )
-from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import comparison_table, figure_cell, regimes, roofline, timeline
+from snippets.lab.html import Html
+from snippets.lab.page import race_table, regimes, roofline, timeline
 from snippets.lab.page import show as show
+from snippets.lab.recording.ceilings import LARGE_MATMUL
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import kernel_time_us
 from snippets.mlp.findings.eager import gemm_kernels, pointwise_us
 from snippets.mlp.findings.fusion import compilations, recompiled
-from snippets.mlp.findings.steps import VARIANTS, gate_bytes, gemms, launch_size, matmul_shapes, pointwise
+from snippets.mlp.findings.steps import BF16_BYTES, VARIANTS, gate_bytes, gemms, launch_size, matmul_shapes, pointwise
 
 MATMULS = ("gate", "up", "down")
 SWEEPS = {"eager": "mlp/sweep_eager", "compiled": "mlp/sweep_compiled", "Liger": "mlp/sweep_liger"}
@@ -110,7 +112,7 @@ def saved_memory(device: Device) -> Figure:
     return Figure(saved / hidden, display=f"{format_value(saved, 'bytes')} less")
 
 
-@claim("O-P7", matches(r"(\d+) blocks for \1 rows of (?!(\d+);)\d+; \1 blocks for \1 rows of \d+"))
+@claim("O-P7", matches(r"(\d+) blocks for \1 rows of 3072; \1 blocks for \1 rows of 4096"))
 def liger_launch(device: Device) -> Figure:
     """Liger's kernel starts a block for each row, at both widths."""
 
@@ -245,6 +247,11 @@ FIGURES: Mapping[str, Measure] = {
     "one_token_compiled": lambda device: at_size(device, "compiled", "eager", ONE_TOKEN),
     "one_token_liger": lambda device: at_size(device, "Liger", "eager", ONE_TOKEN),
     "one_token_gpu": lambda device: at_size(device, "eager", "compiled", ONE_TOKEN, "interleaved"),
+    "weight_bytes": lambda device: device["mlp/eager"].per_step(
+        lambda step: sum(BF16_BYTES * k * n for _, k, n in matmul_shapes(step)), "bytes"
+    ),
+    "l2_bytes": lambda device: Figure(device["mlp/eager"].environment.l2_bytes, "bytes", origin="torch"),
+    "most_tokens_share": lambda device: share_of_ceiling(device[SWEEPS["compiled"] + SIZES[-1]], LARGE_MATMUL),
     "one_token_replayed": lambda device: ratio_of_kinds(device[SWEEPS["compiled"] + ONE_TOKEN], "from_python"),
 }
 
@@ -252,30 +259,20 @@ FIGURES: Mapping[str, Measure] = {
 side_by_side = partial(timeline, variants=VARIANTS)
 cpu_and_gpu = partial(cpu_gpu_bars, variants=VARIANTS)
 kernel_times = partial(kernel_bars, variants=VARIANTS)
+bought = partial(
+    race_table,
+    variants=VARIANTS,
+    caption="One forward, three ways",
+    kinds=("interleaved", "steady", "cold", "from_python"),
+    over="eager",
+    more={"peak memory of a call": "peak_memory_bytes", "relative error": "relative_error"},
+)
 
 
 def gemm_times(device: Device) -> Html:
     """Eager's three matmuls: time in the trace, and sustained without other kernels."""
     caption = "The three GEMMs in the trace, and the same products bare, in interleaved replays"
     return timing_bars(device, trace_and_replayed(device), caption, axis="time of one product, M x K x N")
-
-
-def bought(device: Device) -> Html:
-    """The three variants end to end: time on the GPU, from Python, ratios to eager, memory, error."""
-    quantities = {
-        "GPU time, warm": "interleaved_us",
-        "GPU time, cold cache": "cold_us",
-        "from Python, until the GPU is done": "from_python_us",
-        "peak memory of a call": "peak_memory_bytes",
-        "relative error": "relative_error",
-    }
-    kinds = {"GPU time, warm": "interleaved", "GPU time, cold cache": "cold", "from Python": "from_python"}
-    rows: list[Sequence[Cell]] = [
-        [title, *(figure_cell(times_eager(device, variant, kind)) for variant in ("compiled", "Liger"))]
-        for title, kind in kinds.items()
-    ]
-    compared = comparison_table(device, VARIANTS, "One forward, three ways", quantities=quantities)
-    return Html(compared + table("How many times as fast as eager (paired timings)", ["", "compiled", "Liger"], rows))
 
 
 def _tokens(parameters: Parameters) -> int:

@@ -30,7 +30,7 @@ def test_bytes_and_share_by_hand(altered: AlteredDevice) -> None:
     run = RECORDED[DECODE["flash"]]
     assert quantity(RECORDED[DECODE["cuDNN"]], "bytes").value == run.point.bytes == 2 * 2 * 128 * (8192 + 1) * 64
     altered.time(run.id, 2 * run.point.bytes / run.ceilings["copy"] * 1e6)
-    altered.time(DECODE["cuDNN"], 1.0)
+    altered.time(DECODE["cuDNN"], 20.0)
     assert measured(altered, "O-A43").value == pytest.approx(50)
     assert verdict(altered, "O-A43") == "differs"
 

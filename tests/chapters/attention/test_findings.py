@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from snippets.lab.finding.book import judge
 from tests.chapters.altered import RECORDED
 from tests.chapters.attention.bench import CLAIMS, FIGURES
 
@@ -16,12 +15,6 @@ def test_every_claim_of_the_series_and_of_ours_is_there_once() -> None:
     ours = {f"O-A{number}" for number in range(1, 62)}
     assert set(CLAIMS) == series | ours
     assert {claim.id for claim in CLAIMS.values() if claim.source is not None} == series
-
-
-def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
-    verdicts = [judge(claim, "attention", RECORDED) for claim in CLAIMS.values()]
-    assert [each.claim.id for each in verdicts if each.status != "holds"] == ["A5", "A10", "A4", "A11"]
-    assert {each.status for each in verdicts} == {"holds", "differs"}
 
 
 def test_every_difference_is_explained_without_numbers() -> None:

@@ -13,7 +13,7 @@ from snippets.attention.findings.variants import VARIANTS
 from snippets.lab.finding.device import Device
 from snippets.lab.recording.schema import NotRecorded
 from snippets.lab.trace.events import TraceError
-from tests.chapters.altered import RECORDED, AlteredDevice
+from tests.chapters.altered import RECORDED, AlteredDevice, constant
 from tests.chapters.attention.bench import CLAIMS, judged, measured, text_of, verdict, verdicts
 
 HEAD_TENSOR, SCORES, MASK = 2 * 128 * 1024 * 64, 2 * 128 * 1024 * 1024, 1024 * 1024
@@ -75,7 +75,7 @@ def test_more_memory_than_the_scores_need(altered: AlteredDevice) -> None:
 def test_a_slower_copy_makes_memory_the_limit(altered: AlteredDevice) -> None:
     for variant in ("naive", "cuDNN"):
         ceilings = tuple(
-            replace(ceiling, timing=replace(ceiling.timing, median_us=2 * ceiling.timing.median_us))
+            replace(ceiling, timing=constant(2 * ceiling.timing.median_us))
             for ceiling in RECORDED[VARIANTS[variant]].recording.ceilings
         )
         altered.record(VARIANTS[variant], ceilings=ceilings)

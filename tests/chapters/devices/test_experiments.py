@@ -103,13 +103,13 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.filterwarnings("ignore:CUDA is not available")
 def test_a_small_step_twice_before_the_profiler_and_once_after(on_cpu: None) -> None:
-    found = experiments.after_profiling(Noting(), "cuda", 2)  # type: ignore[arg-type]
+    found = experiments.after_profiling(Noting(), "cuda", 2)
     assert found == {"first": times_at(1), "again": times_at(2), "after": times_at(3)}
 
 
 def test_with_the_gpu_to_itself_and_then_with_a_neighbor(on_cpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments, "NEIGHBOR", "print('busy', flush=True); import time; time.sleep(100)")
-    found = experiments.shared(Noting(), "cuda", 8)  # type: ignore[arg-type]
+    found = experiments.shared(Noting(), "cuda", 8)
     steps = ("large product", "small step")
     assert found == {"alone": {one: times_at(1) for one in steps}, "shared": {one: times_at(2) for one in steps}}
 

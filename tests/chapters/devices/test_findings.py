@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from snippets.devices import findings
+from snippets.devices.experiments import PRODUCTS
 from snippets.devices.findings import (
     STEPS,
     capture_us,
@@ -17,10 +21,10 @@ from snippets.devices.findings import (
     sessions_of,
     steps_below_roof,
 )
-from snippets.lab.finding import Device, NotRecorded, format_value
+from snippets.lab.finding import Device, NotRecorded, NotTimed, format_value
 from snippets.lab.finding.book import judge
 from snippets.lab.recording.loading import load_recordings
-from snippets.lab.recording.schema import Ceiling, Recording
+from snippets.lab.recording.schema import Ceiling, Recording, Timing
 from tests.lab import samples
 from tests.lab.samples import BOOK
 
@@ -43,11 +47,13 @@ def test_ceilings_by_size_with_their_median_and_bounds_over_sessions(tmp_path: P
         copy = Ceiling("copy", gigabytes * 1_000_000_000, 0, ONE_MS)
         save_session(tmp_path, session, session, copy, large, small)
     device = save_session(tmp_path, "d", "d", Ceiling("matmul 8192x8192x8192", 600, 4_000_000, ONE_MS))
+    save_session(tmp_path, "e", "e", Ceiling("matmul 64x64x64, x @ w", 600, 2_000_000, ONE_MS))
     assert cells(ceilings(device)) == [
         ["ceiling", "median", "lowest session", "highest session", "sessions"],
         ["copy", "2.00 TB/s", "1.00 TB/s", "3.00 TB/s", "3"],
         ["matmul 8192x8192x8192", *["4.00 GFLOP/s"] * 3, "1"],
         ["matmul 64x64x64", *["2.00 GFLOP/s"] * 3, "3"],
+        ["matmul 64x64x64, x @ w", *["2.00 GFLOP/s"] * 3, "1"],
         ["matmul 1024x32x64", *["2.00 GFLOP/s"] * 3, "3"],
     ]
 
@@ -125,3 +131,101 @@ def test_a_group_took_its_time_once(tmp_path: Path) -> None:
         recording = samples.sample(f"devices/{name}", session=session, capture_s=capture_s, has_trace=False)
         device = samples.save_all(tmp_path, recording)
     assert (capture_us(device).value, capture_us(device).text) == (12.5e6, "12.5 s")
+
+
+# What changes a time
+
+
+def probe(root: Path, name: str, data: dict[str, Any]) -> Device:
+    return samples.save_all(root, samples.sample(f"devices/{name}", data=data, points=(), has_trace=False))
+
+
+def kinds(interleaved: float, cold: float, from_python: float, enqueue: float) -> dict[str, list[float]]:
+    """Six equal samples of each kind."""
+    given = {"interleaved": interleaved, "cold": cold, "from_python": from_python, "enqueue": enqueue}
+    return {kind: [us] * 6 for kind, us in given.items()}
+
+
+@pytest.mark.parametrize(("after_us", "status"), [(20.1, "differs"), (24.0, "holds")])
+def test_enqueue_before_and_after_the_profiler(tmp_path: Path, after_us: float, status: str) -> None:
+    """The control counts, not the first time; three parts of the samples all have to agree."""
+    data = {
+        "first": kinds(5.0, 6.0, 31.0, 30.0),
+        "again": kinds(5.0, 6.0, 21.0, 20.0),
+        "after": kinds(5.0, 6.0, after_us + 1, after_us),
+    }
+    device = probe(tmp_path, "after_profiling", data)
+    assert judge(findings.enqueue_after_profiling, "devices", device).status == status
+    data["after"]["enqueue"] = [24.0] * 4 + [20.0] * 2
+    device = probe(tmp_path / "part", "after_profiling", data)
+    assert judge(findings.enqueue_after_profiling, "devices", device).status == "inconclusive"
+    rows = cells(findings.profiled(device))
+    assert [row[0] for row in rows] == ["", "interleaved", "cold", "from Python", "enqueue"]
+    assert [cell.split(" µs")[0] for cell in rows[4][1:4]] == ["30.0", "20.0", "24.0"]
+    assert rows[4][4].startswith("1.20x")
+
+
+def test_a_neighbor_on_the_gpu(tmp_path: Path) -> None:
+    """Alone all fits. With a neighbor the product takes twice the cold time, and Python waits 2 ms for its turn."""
+    alone = {"large product": kinds(200, 200, 205, 10), "small step": kinds(3, 4, 16, 15)}
+    shared = {"large product": kinds(400, 200, 405, 10), "small step": kinds(4, 4, 2015, 15)}
+    device = probe(tmp_path, "shared", {"alone": alone, "shared": shared})
+    assert judge(findings.large_when_shared, "devices", device).status == "holds"
+    assert judge(findings.contradicted, "devices", device).status == "holds"
+    assert findings.shared_reason(device).text == "from Python 2015 us, but enqueue 15 us and interleaved 4 us"
+    rows = cells(findings.shared(device))
+    assert [row[0] for row in rows[1:3]] == ["large product, interleaved", "large product, cold"]
+    assert [row[3][:5] for row in rows[1:]] == ["2.00x", "1.00x", "1.98x", "1.00x", "1.33x", "1.00x", "126x", "1.00x"]
+
+
+def test_a_neighbor_that_nobody_notices(tmp_path: Path) -> None:
+    same = {"large product": kinds(200, 200, 205, 10), "small step": kinds(3, 4, 16, 15)}
+    device = probe(tmp_path, "shared", {"alone": same, "shared": same})
+    assert judge(findings.large_when_shared, "devices", device).status == "differs"
+    assert judge(findings.contradicted, "devices", device).status == "differs"
+    assert findings.shared_reason(device).text == "nothing"
+
+
+def test_layouts_point_by_point(tmp_path: Path) -> None:
+    """Twice as long at the last of four sizes, equal at the others."""
+    for name, last_us in (("layout_linear", 10.0), ("layout_plain", 20.0)):
+        points = [samples.point(dict(sizes), samples.timings(10.0, 10.0, 10.0)) for sizes in PRODUCTS]
+        points[-1] = samples.point(dict(PRODUCTS[-1]), samples.timings(last_us, last_us, last_us))
+        recording = samples.sample(f"devices/{name}", points=tuple(points), has_trace=False)
+        device = samples.save_all(tmp_path, recording)
+    assert (findings.layout_difference(device).value, findings.layout_difference(device).text) == (100, "100 %")
+    rows = cells(findings.layouts(device))
+    assert [row[0] for row in rows[1:]] == [
+        "8192 x 8192 x 8192",
+        "4096 x 4096 x 4096",
+        "8192 x 768 x 3072",
+        "64 x 64 x 64",
+    ]
+    assert [row[3][:5] for row in rows[1:]] == ["1.00x", "1.00x", "1.00x", "2.00x"]
+
+
+@pytest.mark.parametrize(("random_us", "status"), [(1500.0, "holds"), (1410.0, "differs")])
+def test_random_numbers_take_longer_than_ones(tmp_path: Path, random_us: float, status: str) -> None:
+    """By steady time, of which two variants have different numbers of samples."""
+    times = {"matmul": [random_us] * 6, "matmul_ones": [1400.0] * 7}
+    for name, samples_us in times.items():
+        steady = Timing.from_samples(samples_us, (2, 2, len(samples_us) - 4))
+        points = (samples.point(timed=msgspec.structs.replace(samples.timings(), steady=steady)),)
+        device = samples.save_all(tmp_path, samples.sample(f"devices/{name}", points=points, has_trace=False))
+    assert judge(findings.random_over_ones, "devices", device).status == status
+
+
+def test_processes_and_quartiles_apart(tmp_path: Path) -> None:
+    """Medians 10, 11 and 12: 2 of 11. Within the processes the quartiles are 0, 1 of 11 and 2 of 12 apart."""
+    timing = Timing.from_samples((10, 10, 10, 10, 11, 12, 10, 12, 14), (3, 3, 3))
+    between, within = 100 * 2 / timing.median_us, 100 * 1 / 11
+    points = (samples.point(timed=msgspec.structs.replace(samples.timings(), enqueue=timing, interleaved=timing)),)
+    for step in STEPS.values():
+        device = samples.save_all(tmp_path, samples.sample(step, points=points))
+    found = [figure.value for figure in findings.apart(device, "mlp/eager", "enqueue")]
+    assert found == pytest.approx([between, within])
+    assert len(cells(findings.processes(device))) == 1 + len(STEPS)
+    assert findings.FIGURES["enqueue_processes"](device).value == pytest.approx(between)
+    one = samples.save_all(tmp_path / "one", samples.sample("mlp/eager"))
+    with pytest.raises(NotTimed, match=r"mlp/eager was timed in one process; make record CHAPTER=mlp"):
+        findings.apart(one, "mlp/eager", "enqueue")

@@ -130,9 +130,21 @@ def test_floors_follow_the_ceilings(device: AlteredDevice) -> None:
     assert status(device, "F3") == "not measured"
 
 
-def test_rows_of_the_hidden_tensor_in_shared_memory(device: AlteredDevice) -> None:
-    device.record("fused_mlp/resources", data={"device": {"shared_bytes": 6144 * 5 + 6143}})
-    assert value(device, "rows_that_fit") == 5
+def test_sums_of_the_result_in_registers(device: AlteredDevice) -> None:
+    device.record("fused_mlp/resources", data={"device": {"registers": 4 * 64 * 768}})
+    assert value(device, "result_in_registers") == 25
+
+
+def test_floor_at_the_highest_rate_of_any_product(device: AlteredDevice) -> None:
+    flops = device["fused_mlp/eager"].point.flops
+    large = device["fused_mlp/eager"].ceiling("matmul 8192x8192x8192")
+    copy = replace(large, name="copy", flops=0)
+    ms = Timing.from_samples([1e3] * 3)
+    slow, fast = (replace(large, name=name, flops=work, timing=ms) for name, work in (("a", flops), ("b", 10 * flops)))
+    device.record("fused_mlp/bfloat16_eager", ceilings=(copy, slow, fast))
+    device.time("fused_mlp/fused", 150.0)
+    assert value(device, "best_arithmetic_us") == pytest.approx(100)
+    assert value(device, "over_best_arithmetic") == pytest.approx(1.5)
 
 
 MM, TEMPLATE, POINTWISE = "extern_kernels.mm", "triton_tem_fused_mm_1", "triton_poi_fused_gelu_mul_0"
@@ -151,13 +163,45 @@ MM, TEMPLATE, POINTWISE = "extern_kernels.mm", "triton_tem_fused_mm_1", "triton_
 def test_f5_reads_the_calls(
     default: list[str], tuned: list[str], expected: Status, own: int, device: AlteredDevice
 ) -> None:
-    data = {"compiled": {"calls": default}, "max_autotune": {"calls": tuned}}
+    data = {"compiled": {"calls": default, "kernels": ["a"]}, "max_autotune": {"calls": tuned, "kernels": ["a"]}}
     device.record("fused_mlp/generated", data=data)
     assert (status(device, "F5"), value(device, "own_products")) == (expected, own)
 
 
+def test_f5_reads_the_code(device: AlteredDevice) -> None:
+    assert status(device, "F5") == "holds"
+    tuned = device["fused_mlp/generated"].data["max_autotune"]
+    device.data("fused_mlp/generated", max_autotune={**tuned, "kernels": ["another"]})
+    assert status(device, "F5") == "differs"
+
+
+@pytest.mark.parametrize(
+    ("calls", "expected"),
+    [(["triton_red_fused_0", MM], "holds"), (["triton_tem_fused_1"], "holds"), ([MM, MM, POINTWISE, MM], "differs")],
+)
+def test_f78_counts_cublas_at_one_token(calls: list[str], expected: Status, device: AlteredDevice) -> None:
+    device.data("fused_mlp/generated", one_token={"calls": calls, "kernels": []})
+    assert (status(device, "F78"), measured(device, "F78").text) == (expected, ", ".join(calls))
+
+
+def test_f1_counts_what_the_generated_kernel_touches(device: AlteredDevice) -> None:
+    compiled = device["fused_mlp/generated"].data["compiled"]
+    more = compiled["kernels"][0] + "tl.store(out_ptr1 + (x0), tmp1, None)"
+    device.data("fused_mlp/generated", compiled={**compiled, "kernels": [more]})
+    assert (status(device, "F1"), measured(device, "F1").value) == ("differs", "eager 8, compiled 7")
+
+
+def test_f14_compares_with_the_bare_product_in_pairs(device: AlteredDevice) -> None:
+    run = device["fused_mlp/linear_8192_fused"]
+    bare = run.ceiling("matmul 8192x1024x4096")
+    for factor, expected in ((0.99, "holds"), (1.01, "differs")):
+        samples = tuple(factor * us for us in bare.timing.samples_us)
+        device.point(run.id, timings=replace(run.timings, interleaved=Timing.from_samples(samples)))
+        assert (measured(device, "F14").value, status(device, "F14")) == (pytest.approx(factor, rel=1e-4), expected)
+
+
 def test_f5_without_a_mode_is_not_measured(device: AlteredDevice) -> None:
-    device.record("fused_mlp/generated", data={"compiled": {"calls": [MM]}})
+    device.record("fused_mlp/generated", data={"compiled": {"calls": [MM], "kernels": []}})
     verdict = judge(CLAIMS["F5"], "fused_mlp", device)
     expected = "fused_mlp/generated has no 'max_autotune'; make record CHAPTER=fused_mlp"
     assert (verdict.status, verdict.reason) == ("not measured", expected)

@@ -11,8 +11,21 @@ import pytest
 
 from snippets.lab.finding.book import Verdict, findings, judge
 from snippets.lab.recording.schema import Recording
-from tests.chapters.matmul_add.world import CODE, HOPPER, QUERY, World, compiled, eager, edited, point, recorded
-from tests.lab import samples
+from snippets.matmul_add.findings.overhead import LARGE, SMALL
+from snippets.matmul_add.findings.steps import COLD, WARMED
+from tests.chapters.matmul_add.world import (
+    CODE,
+    HOPPER,
+    LONG,
+    QUERY,
+    World,
+    compiled,
+    eager,
+    edited,
+    first_gaps,
+    point,
+    recorded,
+)
 
 CLAIMS = {claim.id: claim for claim in findings("matmul_add").claims}
 
@@ -27,7 +40,7 @@ OURS = [name for name in CLAIMS if name.startswith("O-")]
 
 def test_every_claim_of_the_post_has_its_source_and_ours_have_none() -> None:
     assert [f"P{number}" for number in range(1, 48)] == POST
-    assert sorted(OURS, key=lambda name: int(name[3:])) == [f"O-M{number}" for number in range(1, 23)]
+    assert sorted(OURS, key=lambda name: int(name[3:])) == [f"O-M{number}" for number in range(1, 29) if number != 18]
     assert all(CLAIMS[name].source is not None for name in POST)
     assert all(CLAIMS[name].source is None for name in OURS)
 
@@ -37,9 +50,16 @@ def test_no_reason_has_a_number_with_a_unit_typed_into_it() -> None:
         assert not re.search(r"\d\s?(µs|us|ms|MB|GB|TB|%)", claim.why), claim.id
 
 
-@pytest.mark.parametrize("name", [name for name in POST if name != "P36"])
+@pytest.mark.parametrize("name", [name for name in POST if name not in ("P27", "P36")])
 def test_in_the_world_of_the_post_its_claims_hold(world: World, name: str) -> None:
     assert verdict(world, name).status == "holds", verdict(world, name)
+
+
+def test_a_product_that_varies_has_no_single_time(world: World) -> None:
+    assert verdict(world, "P27").status == "inconclusive", "580 us usually, once 1084"
+    for us, status in ((580, "holds"), (170, "differs")):
+        world.trace("eager_4096", eager(gemm_us=(us, us, us)))
+        assert verdict(world, "P27").status == status
 
 
 def test_even_there_the_kernels_are_fused(world: World) -> None:
@@ -49,18 +69,19 @@ def test_even_there_the_kernels_are_fused(world: World) -> None:
     assert verdict(world, "P36").status == "holds"
 
 
-TRACES: dict[str, tuple[str, Callable[[], bytes]]] = {
+UNSCHEDULED = ("unscheduled", "unscheduled_20")
+TRACES: dict[str, tuple[str | tuple[str, ...], Callable[[], bytes]]] = {
     "P1": ("eager_4096", lambda: eager(extra_kernel=True)),
     "P2": ("eager_64", lambda: eager(product="aten::addmm")),
-    "P3": ("eager_64_cold", lambda: eager(gemm_us=(100, 100, 100), wait_us=100)),
-    "P4": ("eager_4096_cold", eager),
+    "P3": (SMALL, lambda: eager(gemm_us=(100, 100, 100), wait_us=100)),
+    "P4": (LARGE, eager),
     "P5": ("eager_64_cold", lambda: eager((0, 1, 2))),
-    "P6": ("eager_64_cold", lambda: eager(gaps=(14, 6, 5))),
-    "P7": ("eager_64", lambda: eager(gaps=(5, 5, 5), widths=(640, 400, 400))),
-    "P8": ("eager_64_cold", lambda: eager(delay=900)),
+    "P6": (COLD, lambda: eager(gaps=(14, 6, 5))),
+    "P7": (WARMED, lambda: eager(gaps=(5, 5, 5), widths=(640, 400, 400))),
+    "P8": ("eager_64_cold", lambda: eager(delay=500)),
     "P9": ("unscheduled", lambda: eager(requests=(9000.0,))),
     "P10": ("unscheduled_20", lambda: eager(requests=(1.0, 9000.0))),
-    "P11": ("unscheduled", lambda: eager(holes=(50, 40, 1))),
+    "P11": (UNSCHEDULED, lambda: eager(holes=(50, 40, 1))),
     "P12": ("unscheduled", lambda: eager(holes=(1, 60, 1), requests=(1.0,))),
     "P13": ("eager_64", lambda: eager(product="aten::bmm")),
     "P15": ("stacked", lambda: eager(product="aten::mm")),
@@ -70,11 +91,10 @@ TRACES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "P19": ("eager_64", lambda: eager(**HOPPER)),
     "P21": ("row_bias_4096", lambda: compiled(bias="row", queries=0)),
     "P22": ("eager_64", lambda: eager(registers=34)),
-    "P24": ("eager_64_cold", lambda: eager(delay=200, gemm_us=(5, 5, 1000))),
-    "P25": ("eager_64_cold", lambda: eager(wait_us=17)),
+    "P24": (SMALL, lambda: eager(delay=200, gemm_us=(5, 5, 1000))),
+    "P25": (SMALL, lambda: eager(wait_us=17)),
     "P26": ("eager_4096", lambda: eager(**HOPPER)),
-    "P27": ("eager_4096", lambda: eager(gemm_us=(174, 177, 170))),
-    "P28": ("eager_4096", lambda: eager(gemm_us=(174, 177, 170))),
+    "P28": (LARGE, lambda: eager(gemm_us=(174, 177, 170))),
     "P29": ("compiled_4096", lambda: compiled(product="aten::mm")),
     "P30": ("compiled_4096", lambda: compiled(rows=("AOTDispatcher Runtime Wrapper Prologue",))),
     "P32": ("compiled_4096", lambda: compiled(rows=("TorchDynamo Cache Lookup",))),
@@ -89,12 +109,14 @@ TRACES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "P43": ("compiled_4096", lambda: compiled(copy_us=15.3)),
     "P44": ("compiled_4096", lambda: compiled(copy_us=60)),
     "O-M9": ("eager_64_cold", lambda: eager(requests=(1.0,))),
-    "O-M6": ("eager_4096_cold", lambda: eager(wait_us=10)),
+    "O-M6": (LARGE, lambda: eager(wait_us=10)),
     "O-M10": ("stacked_input", lambda: eager(product="aten::bmm")),
-    "O-M13": ("eager_4096_cold", eager),
+    "O-M13": (LARGE, eager),
     "O-M16": ("matrix_bias_64", lambda: compiled(bias="row")),
     "O-M17": ("row_bias_64", compiled),
-    "O-M18": ("row_bias_64", lambda: compiled(bias="kernel")),
+    "O-M26": ("eager_4096", lambda: eager(call="cudaDeviceSynchronize")),
+    "O-M27": ("item_4096", lambda: edited(eager(item=True), lambda event: event["name"] != "cudaStreamSynchronize")),
+    "O-M28": ("item_4096", lambda: eager(gemm_us=(580, 580, 580), item=True, apart=650)),
     "O-M21": ("compiled_4096", lambda: compiled(memset=True)),
     "O-M22": ("compiled_4096", lambda: compiled(size=4096, moved=4096)),
 }
@@ -103,8 +125,9 @@ TRACES: dict[str, tuple[str, Callable[[], bytes]]] = {
 @pytest.mark.parametrize("name", TRACES)
 def test_a_claim_fails_on_a_trace_in_which_it_is_false(world: World, name: str) -> None:
     before = verdict(world, name).status
-    experiment, make = TRACES[name]
-    world.trace(experiment, make())
+    experiments, make = TRACES[name]
+    for experiment in [experiments] if isinstance(experiments, str) else experiments:
+        world.trace(experiment, make())
     assert (before, verdict(world, name).status) == ("holds", "differs")
 
 
@@ -120,6 +143,9 @@ TIMES: dict[str, Callable[[], Recording]] = {
     "O-M19": lambda: recorded("matrix_bias_4096", point(4096, 500, 40, 615)),
     "O-M20": lambda: recorded("row_bias_4096", point(4096, 600, 40, 615)),
     "P46": lambda: recorded("generated_code", data={**CODE, "fxgraph_exists": False}),
+    "O-M23": lambda: recorded("first_gap", data=first_gaps(12, 5)),
+    "O-M24": lambda: recorded("first_gap", data=first_gaps(left_out=28)),
+    "O-M25": lambda: recorded("long_trace", data={**LONG, "after_us": [-500.0, -400.0, -300.0]}),
     "P47": lambda: recorded("generated_code", data={**CODE, "calls": ["extern_kernels.addmm(1)"]}),
 }
 
@@ -132,8 +158,11 @@ def test_a_claim_fails_on_a_recording_in_which_it_is_false(world: World, name: s
 
 
 def test_this_gpus_habits_are_claims_of_their_own(world: World) -> None:
+    for name in WARMED:
+        world.trace(name, eager(gaps=(8, 7, 6)))
     assert verdict(world, "O-M7").status == "differs", "the post's warm-up cured the first step"
-    world.trace("eager_64", eager(gaps=(60, 8, 7)))
+    for name in WARMED:
+        world.trace(name, eager(gaps=(60, 8, 7)))
     assert verdict(world, "O-M7").status == "holds"
     assert verdict(world, "O-M12").status == "differs", "the post's product has no memset"
     world.trace("eager_4096", eager(memset=True, **HOPPER))
@@ -148,7 +177,10 @@ def test_queries_count_where_only_the_first_step_has_them(world: World) -> None:
     asks_once = verdict(world, "O-M11")
     assert asks_once.status == "holds"
     assert asks_once.measured is not None
-    assert (asks_once.measured.value, asks_once.measured.text) == (2, "2 in step #0, 0 in the 2 steps after it")
+    assert (asks_once.measured.value, asks_once.measured.text) == (
+        2,
+        f"2 {QUERY} in step #0, 0 in the 2 steps after it",
+    )
 
 
 def test_a_cuda_call_in_the_gap_is_seen(world: World) -> None:
@@ -177,9 +209,3 @@ def test_what_is_missing_is_not_measured(world: World) -> None:
     world.trace("compiled_4096", compiled(bias="kernel"))
     names = ("P15", "O-M1", "O-M2", "P6", "P24", "O-M22")
     assert [verdict(world, name).status for name in names] == ["not measured"] * 6
-
-
-@pytest.mark.parametrize("name", CLAIMS)
-def test_on_the_default_device_each_claim_is_as_the_page_was_written(name: str) -> None:
-    claim = CLAIMS[name]
-    assert judge(claim, "matmul_add", samples.BOOK).status == ("differs" if claim.why else "holds")

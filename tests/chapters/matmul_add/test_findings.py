@@ -19,7 +19,7 @@ from snippets.matmul_add.findings.costs import (
     graph_gain,
     least_bytes,
 )
-from snippets.matmul_add.findings.dispatch import busy_percent_of_wait, busy_within_us, calls, stacks, waits
+from snippets.matmul_add.findings.dispatch import busy_within_us, calls, stacks, wait_busy, waits, with_item
 from snippets.matmul_add.findings.overhead import (
     by_size,
     closing_wait,
@@ -34,10 +34,12 @@ from snippets.matmul_add.findings.overhead import (
     worth_a_graph,
 )
 from snippets.matmul_add.findings.steps import (
+    WARMED,
     first_kept,
     first_steps,
     first_to_rest,
     gap_us,
+    gaps_without_gpu,
     guess_warmup,
     hole,
     offset_us,
@@ -56,13 +58,15 @@ def test_totals_are_the_profilers() -> None:
     assert self_gpu_us(trace) == 5 + 6 + 7 + 3 * 2
 
 
-def test_busy_time_of_a_wait_is_cut_to_the_wait() -> None:
+def test_busy_time_of_a_wait_is_cut_to_the_wait(world: World) -> None:
     # the last step starts at 20_000; its product runs from 20_015 + 500 for 40, its add 1 later for 2
-    trace = parsed(eager(gaps=(5, 5, 5), delay=500, gemm_us=(5, 5, 40), wait_us=30))
+    content = eager(gaps=(5, 5, 5), delay=500, gemm_us=(5, 5, 40), wait_us=30)
+    trace = parsed(content)
     wait = closing_wait(trace)
     assert (wait.start_us, wait.end_us) == (20_500, 20_530)
     assert busy_within_us(trace, wait) == 15
-    assert busy_percent_of_wait(trace) == 50
+    world.trace("eager_64", content)
+    assert wait_busy(world.device["matmul_add/eager_64"]).value == 50
 
 
 def test_gaps_offsets_and_holes_are_exact(world: World) -> None:
@@ -151,8 +155,15 @@ def test_figures_are_exact(world: World) -> None:
         "copy_rate_4096": "2.03 TB/s",
         "copy_share_4096": "102 %",
         "steps_kept": "3",
+        "kept_running": "1.29x",  # 750 us against 582
+        "clock_reasons": "power cap",
+        "crossing_ratio": "0.05x",  # 30 us against 600 at 4096
+        "idle_with_item": "9.30 ms",
+        "later_requests": "2 in 20,000 steps",
+        "gap_without_shapes": "0.52x",
+        "gap_without_gpu": "3.10x",
         "chain": "ProfilerStep#N > matmul_add > aten::matmul > aten::mm",
-        "wait_busy_4096": "86.8 %",  # of 250 us all but 33 when the work is done, and the hole of 1
+        "wait_busy_4096": "73.9 %",  # 515 and 2 of 700 us
         "compiled_bytes_4096": "201 MB → 201 MB",
         "row_bytes_4096": "201 MB → 101 MB",
     }
@@ -174,8 +185,10 @@ def test_the_tables_have_what_was_measured(world: World) -> None:
     assert [row[2] for row in rows] == ["1.00 µs", "60.0 µs", "1.00 µs", "1.00 µs", "1.00 µs"], "as the claims have it"
     assert ["stacked", "aten::bmm", QUERY * 4 + LAUNCH] in cells(calls(device))
     runs = cells(product_runs(device))
-    assert runs[4][0] == "trace eager_4096, ProfilerStep#2"
-    assert runs[-1][1:3] == ["500 µs", "275 TFLOP/s"]
+    assert runs[4][0] == "product, trace eager_4096, ProfilerStep#2"
+    assert runs[8] == ["product, interleaved with eager_4096", "500 µs", "275 TFLOP/s", "–", "–"]
+    assert runs[-1] == ["product and add, steady", "750 µs", "183 TFLOP/s", "1300 MHz", "700 W"]
+    assert cells(gaps_without_gpu(device))[2] == ["1", "no", "16.0 µs15.5 to 16.5 µs", "10.0 µs"]
 
 
 def slices(drawing: str) -> list[str]:
@@ -194,6 +207,8 @@ def test_pictures_show_the_steps_they_are_about(world: World) -> None:
     device = world.device
     assert headings(one_step(device, caption=CAPTION)) == ["Eager, 64x64"]
     assert slices(one_step(device, caption=CAPTION))[:4] == ["matmul_add", "aten::matmul", "aten::mm", "aten::add"]
+    assert headings(with_item(device, caption=CAPTION)) == ["Without", "With .item()"]
+    assert "cudaStreamSynchronize" in slices(with_item(device, caption=CAPTION))
     assert headings(two_sizes(device, caption=CAPTION)) == ["64x64", "4096x4096"]
     assert "Torch-Compiled Region: 0/0" in slices(entering(device, caption=CAPTION))
     assert headings(entering(device, caption=CAPTION)) == ["Eager", "Compiled"]
@@ -234,7 +249,7 @@ def test_lists_of_one_step_name_what_is_in_it(world: World) -> None:
     assert "aten::mm" in samples.Markup(dispatch_tree(device, "matmul_add/eager_64")).text
     assert "aten::mm" in samples.Markup(profiler_table(device, "matmul_add/eager_64")).text
     assert "extern_kernels.addmm(arg0_1, out=buf0)" in samples.Markup(generated(device)).text
-    assert cells(by_hand(device, caption=CAPTION))[0] == ["", "eager", "compiled", "addmm by hand"]
+    assert cells(by_hand(device, caption=CAPTION))[0] == ["", "Eager", "Compiled", "addmm, b a matrix"]
     assert cells(by_hand(device, caption=CAPTION))[2] == ["copies", "0", "1", "1"]
 
 
@@ -248,7 +263,8 @@ def test_further_traces_are_those_that_are_recorded(world: World) -> None:
 
 def test_the_guess_about_warming_up_is_answered_by_the_claim(world: World) -> None:
     assert "<strong>Yes, all kept steps then take about as long</strong>" in guess_warmup(world.device)
-    world.trace("eager_64", eager(gaps=(5, 5, 5), widths=(640, 400, 400)))
+    for name in WARMED:
+        world.trace(name, eager(gaps=(5, 5, 5), widths=(640, 400, 400)))
     assert "<strong>No, the first kept step stays the longest</strong>" in guess_warmup(world.device)
 
 

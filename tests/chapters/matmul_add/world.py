@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from snippets.lab.finding import Device
-from snippets.lab.recording.schema import Ceiling, Point, Recording, Timings
+from snippets.lab.recording.schema import Ceiling, Point, Recording, Timing, Timings
 from snippets.lab.trace.events import Trace
 from snippets.lab.trace.kineto import read_trace
 from tests.lab import events, samples
@@ -29,6 +29,20 @@ CODE = {
     "default_folder_is_torchinductor_user": True,
     "fxgraph_exists": True,
 }
+
+
+LONG = {"kept_steps": 20_000, "requests_us": [900.0, 800.0, 700.0], "after_us": [-500.0, 100.0, 9_000.0]}
+
+
+def first_gaps(recorded: float = 30.0, left_out: float = 15.0, after: float = 10.0) -> dict[str, Any]:
+    """Gaps in profiles without a GPU, with shapes and without."""
+    return {
+        "variants": [
+            {"warmup": warmup, "shapes": shapes, "first_us": [us, us + 1, us + 2], "next_us": [after] * 3}
+            for warmup in (1, 50)
+            for shapes, us in ((True, recorded), (False, left_out))
+        ]
+    }
 
 
 class Events(list[dict[str, Any]]):
@@ -84,11 +98,13 @@ def eager(
     extra_kernel: bool = False,
     memset: bool = False,
     size: int = 64,
+    apart: float = 10_000,
+    item: bool = False,
 ) -> bytes:
-    """Steps of matmul and add, 10 ms apart, as the post saw them unless said otherwise."""
+    """Steps of matmul and add, as the post saw them unless said otherwise; with `item`, the CPU waits for each."""
     found, two = Events(), matrices(2, size)
     for index, number in enumerate(numbers):
-        step = 10_000.0 * index
+        step = apart * index
         start = step + 10 + gaps[index]
         found += [
             events.step(number, step, widths[index]),
@@ -106,8 +122,12 @@ def eager(
         end = found.put(LAUNCH, start + 70, "elementwise add", end + holes[index], 2, **adds)
         if extra_kernel:
             found.put(LAUNCH, start + 75, "another", end + 1, 2)
+        if item:
+            found.append(events.op("aten::item", start + 90, 60, external=100 * index + 4))
+            found.put("cudaMemcpyAsync", start + 95, "memcpy", end + 3, moved=2)
+            found.put("cudaStreamSynchronize", start + 100)
     found += [events.overhead("Activity Buffer Request", at, 100) for at in requests]
-    found.append(events.launch(999_999, 10_000.0 * (len(numbers) - 1) + 500, wait_us, name="cudaDeviceSynchronize"))
+    found.append(events.launch(999_999, apart * (len(numbers) - 1) + 500, wait_us, name="cudaDeviceSynchronize"))
     return found.content()
 
 
@@ -167,6 +187,7 @@ def timed(interleaved: float, enqueue: float, from_python: float) -> Timings:
         samples.timings(*[interleaved] * 3),
         enqueue=samples.timing(*[enqueue] * 3),
         from_python=samples.timing(*[from_python] * 3),
+        steady=Timing.from_samples([1.25 * interleaved] * 3, clock_mhz=1300, watts=700, throttle=("power cap",)),
     )
 
 
@@ -178,7 +199,8 @@ def point(size: int, interleaved: float, enqueue: float, from_python: float) -> 
 def recorded(name: str, *points: Point, **changed: Any) -> Recording:
     copy = Ceiling("copy", 2_000_000, 0, samples.timing(1, 1, 1))  # 2 TB/s
     sizes = {4096: 500, 8192: 500} | {int(at.parameters["size"]): 1 for at in points if at.parameters["size"] < 4096}
-    bare = [Ceiling(f"matmul {n}x{n}x{n}", 1, 2 * n**3, samples.timing(us, us, us)) for n, us in sizes.items()]
+    shapes = {f"matmul {n}x{n}x{n}{layout}": (n, us) for n, us in sizes.items() for layout in ("", ", x @ w")}
+    bare = [Ceiling(name, 1, 2 * n**3, samples.timing(us, us, us)) for name, (n, us) in shapes.items()]
     given = {"label": "matmul_add", "points": points, "ceilings": (copy, *bare)}
     return samples.sample(f"matmul_add/{name}", **given | changed)
 
@@ -189,8 +211,9 @@ def traces_of_the_post() -> dict[str, bytes]:
     return {
         "eager_64": eager(gaps=(8, 7, 6)),
         "eager_64_cold": eager(),
-        "eager_4096": eager(gemm_us=(580, 1084, 580), wait_us=5000, size=4096),
-        "eager_4096_cold": eager(gemm_us=(500, 500, 500), delay=200, wait_us=250),
+        "eager_4096": eager(gemm_us=(580, 580, 1084), delay=200, wait_us=1050, size=4096, apart=1200),
+        "item_4096": eager(gemm_us=(580, 580, 580), size=4096, item=True),
+        "eager_4096_cold": eager(gemm_us=(400, 700, 800), delay=200, wait_us=700),
         "compiled_64": compiled(moved=8192),
         "compiled_64_cold": compiled(moved=8192),
         "compiled_4096": compiled(size=4096),
@@ -222,7 +245,10 @@ def recordings_of_the_post() -> list[Recording]:
         *map(recorded, ("eager_64_cold", "compiled_64_cold", "eager_4096_cold", "unscheduled", "unscheduled_20")),
         recorded("stacked", point(64, 10, 50, 60)),
         recorded("stacked_input", point(64, 10, 50, 60)),
+        recorded("item_4096", samples.point({"size": 4096})),
         recorded("generated_code", data=CODE, has_trace=False),
+        recorded("first_gap", data=first_gaps(), has_trace=False),
+        recorded("long_trace", data=LONG, has_trace=False),
     ]
 
 

@@ -20,10 +20,10 @@ from snippets.lab.html import Html
 from snippets.lab.page import kernel_table, profiler_table, show, timeline
 from snippets.lab.page.frame import measured_html
 from snippets.lab.recording.device import DEFAULT_DEVICE
-from snippets.lab.recording.schema import Timing
+from snippets.lab.recording.schema import NotRecorded, Timing
 from snippets.lab.trace.averages import key_averages
 from snippets.lab.trace.events import CudaCall, GpuActivity, Step
-from snippets.mlp.findings import choices, costs, fusion
+from snippets.mlp.findings import choices, costs, eager, fusion
 from snippets.mlp.findings.steps import fused_work
 from tests.chapters.altered import AlteredDevice
 from tests.lab.samples import BOOK
@@ -276,7 +276,10 @@ def test_the_cost_of_compiling_by_hand(device: AlteredDevice) -> None:
         static={"compiled": [1, 2], "first_call_ms": [900.0, 300.0]},
         automatic={"compiled": [1, 2, 2], "first_call_ms": [400.0, 500.0, 2.0]},
     )
-    assert measured("O-P10", device).value == 150.0
+    assert (measured("O-P10", device).value, measured("O-P10", device).spread) == (225.0, (150.0, 450.0))
+    assert status("O-P10", device) == "inconclusive"
+    change_data(device, "mlp/new_shapes", automatic={"compiled": [1, 2, 2], "first_call_ms": [400.0, 500.0, 0.5]})
+    assert status("O-P10", device) == "holds"
     change_data(device, "mlp/new_shapes", automatic={"compiled": [1, 2, 2], "first_call_ms": [400.0, 500.0, 30.0]})
     assert status("O-P10", device) == "differs"
     change_data(device, "mlp/new_shapes", automatic={"compiled": [1, 2], "first_call_ms": [400.0, 500.0]})
@@ -305,48 +308,181 @@ def test_memory_error_and_launch_of_liger(device: AlteredDevice) -> None:
     device.point("mlp/compiled", peak_memory_bytes=eager.peak_memory_bytes, relative_error=eager.relative_error)
     change_kernels(device, "mlp/liger", lambda kernel: replace(kernel, grid=(132, 1, 1)))
     assert [status(name, device) for name in ("O-P6", "O-P7", "O-P16")] == ["differs"] * 3
-    assert measured("O-P7", device).value == "132 blocks of 256 threads for 8192 rows of 3072"
+    assert measured("O-P7", device).value == "132 blocks for 8192 rows of 3072; 8192 blocks for 8192 rows of 4096"
 
 
-def compile_anew(device: AlteredDevice, *launches: tuple[int, int, float]) -> None:
-    """Make these (blocks, threads, microseconds) the compilations of `mlp/tuned`."""
-    blocks, threads, us = zip(*launches, strict=True)
-    changed = {"grid": [[count, 1, 1] for count in blocks], "block": [[count, 1, 1] for count in threads]}
-    change_data(device, "mlp/tuned", **changed, fused_us=list(us))
+FAST, SLOW = (24576, 128), (49152, 256)
 
 
-def test_configurations_by_hand(device: AlteredDevice) -> None:
-    compile_anew(device, (49152, 256, 60.0), (24576, 128, 40.0), (49152, 256, 62.0), (49152, 256, 61.0))
-    configs = choices.configs(device)
-    assert {name: (timing.median_us, timing.samples_us) for name, timing in configs.items()} == {
-        "1024 elements to 128 threads": (40.0, (40.0,)),
-        "512 elements to 256 threads": (61.0, (60.0, 62.0, 61.0)),
+def trial(*compilations: tuple[tuple[int, int], float], logs: Mapping[str, float] | None = None) -> dict[str, Any]:
+    """What `tuned` returns of a trial, from (blocks, threads) and microseconds of each compilation."""
+    return {
+        "grid": [[launch[0], 1, 1] for launch, _ in compilations],
+        "block": [[launch[1], 1, 1] for launch, _ in compilations],
+        "fused_us": [us for _, us in compilations],
+        "benchmark_us": [logs or {} for _ in compilations],
     }
-    assert list(configs) == ["1024 elements to 128 threads", "512 elements to 256 threads"]
+
+
+LOGS = {"1024 elements, 4 warps": 1000.0, "512 elements, 8 warps": 90.0}
+DEFAULT = ((SLOW, 60.0), (FAST, 40.0), (SLOW, 62.0), (SLOW, 61.0))
+TUNED = {
+    **trial(*DEFAULT, logs=LOGS),
+    "trials": {
+        "room": trial((FAST, 40.0), (FAST, 41.0), logs={"1024 elements, 4 warps": 65.0, "512 elements, 8 warps": 85.0}),
+        "coordinate_descent_tuning": trial((SLOW, 60.0), ((12288, 128), 39.0)),
+    },
+    "while_tuning": {
+        "default": {"Memcpy HtoD (Pinned -> Device)": {"count": 57, "median_us": 950.0}},
+        "room": {"triton_poi_fused_0": {"count": 57, "median_us": 40.0}},
+    },
+    "forward_us": {
+        "24576x1x1, 128x1x1": [200.0, 202.0, 204.0],
+        "49152x1x1, 256x1x1": [220.0, 222.0, 224.0],
+        "eager": [240.0, 242.4, 244.8],
+        "Liger": [210.0, 212.0, 214.0],
+    },
+}
+IDLE = {
+    "cycles": [0, 500],
+    "after": {
+        work: [
+            {"before_us": [60.0, 60.0, 60.0], "gap_us": [1.0, 1.0, 1.0], "up_us": [us, us + 2, us + 1]},
+            {"before_us": [60.0, 60.0, 60.0], "gap_us": [50.0, 50.0, 50.0], "up_us": [50.0, 51.0, 52.0]},
+        ]
+        for work, us in (("gate", 60.0), ("small result", 58.0), ("fill", 50.0))
+    },
+}
+SHAPES = {
+    "dynamo": {
+        "one": {
+            "batches": [64, 32, 16, 48, 1],
+            "graphs": [1, 2, 2, 2, 3],
+            "in_graphs": [1, 2, 3, 4, 5],
+            "warnings": [0],
+        },
+        "marked": {"batches": [64, 32], "graphs": [1, 1], "in_graphs": [1, 2], "warnings": [0]},
+        "static": {
+            "batches": [*range(2, 14)],
+            "graphs": [*range(1, 9), 8, 8, 8, 8],
+            "in_graphs": [*range(1, 9), 8, 8, 8, 8],
+            "warnings": [1],
+        },
+    },
+    "reshape": {
+        "contiguous": {"ops": ["aten::reshape", "aten::view"], "activities": []},
+        "transposed": {"ops": ["aten::reshape", "aten::clone", "aten::copy_"], "activities": ["copy"]},
+    },
+}
+
+
+def probed() -> AlteredDevice:
+    """The device with hand-made results of its probes, and with a clock beside eager's timing."""
+    device = AlteredDevice()
+    device.record("mlp/tuned", data=TUNED)
+    device.data("mlp/new_shapes", **SHAPES)
+    device.recordings["mlp/after_idle"] = replace(device["mlp/tuned"].recording, experiment="after_idle", data=IDLE)
+    for name in ("eager", "compiled", "liger"):
+        timings = device[f"mlp/{name}"].timings
+        slowed = replace(timings.interleaved, clock_mhz=1700.0, watts=690.0, throttle=("power cap",))
+        device.point(f"mlp/{name}", timings=replace(timings, interleaved=slowed, steady=timings.interleaved))
+    return device
+
+
+def test_configurations_by_hand() -> None:
+    device = probed()
+    assert {launch: (timing.median_us, timing.samples_us) for launch, timing in choices.draws(device).items()} == {
+        FAST: (40.0, (40.0, 40.0, 41.0)),
+        SLOW: (61.0, (60.0, 62.0, 61.0)),
+    }
+    assert measured("O-P17", device).value == "1024 elements to 128 threads, 512 elements to 256 threads"
     assert measured("O-P18", device).value == pytest.approx(61 / 40)
-    assert measured("O-P18", device).spread == pytest.approx((60 / 40, 62 / 40))
+    assert measured("O-P18", device).spread == pytest.approx((60 / 41, 62 / 40))
     assert (figure("slow_choices", device).value, measured("O-P19", device).text) == (3, "3 of 4")
     slow = figure("slow_us", device)
     assert (slow.value, slow.spread) == (61.0, (60.0, 62.0))
-    eager, fused = (device[f"mlp/{name}"].timing().median_us for name in ("eager", "compiled"))
-    assert figure("slow_speedup", device).value == pytest.approx(eager / (fused + 21))
-    assert [status(f"O-P{number}", device) for number in (17, 18, 19, 20, 21)] == ["holds"] * 5
-    assert "4 512 256 2 61.0 µs" in text_of(choices.choices(device))
+    assert figure("fast_speedup", device).value == pytest.approx(1.2)
+    assert figure("slow_speedup", device).value == pytest.approx(242.4 / 222)
+    assert (measured("O-P24", device).text, measured("O-P25", device).text) == ("0 of 2", "57 copies, with room 0")
+    assert (measured("O-P26", device).value, figure("benchmark_slow_us", device).value) == (25.0, 90.0)
+    assert figure("coordinate_slow", device).text == "2 of 2"
+    assert [status(f"O-P{number}", device) for number in (17, 18, 19, 20, 24, 25, 26)] == ["holds"] * 7
 
 
-def test_a_compiler_that_always_chooses_the_same(device: AlteredDevice) -> None:
-    compile_anew(device, (24576, 128, 40.0), (24576, 128, 41.0))
+def test_what_tuning_does_is_judged_by_its_recording() -> None:
+    device = probed()
+    device.data("mlp/tuned", trials={"room": trial((SLOW, 60.0))}, while_tuning={"default": {}, "room": {}})
+    device.data("mlp/tuned", benchmark_us=[{"1024 elements, 4 warps": 70.0}] * 4)
+    assert [status(f"O-P{number}", device) for number in (24, 25, 26)] == ["differs"] * 3
+    device.data("mlp/tuned", trials={})
+    assert (status("O-P24", device), "no trial 'room'" in verdict("O-P24", device).reason) == ("not measured", True)
+    for missing in ("forward_us", "while_tuning", "benchmark_us"):
+        device.record("mlp/tuned", data={key: of for key, of in device["mlp/tuned"].data.items() if key != missing})
+    assert [status(f"O-P{number}", device) for number in (25, 26)] == ["not measured"] * 2
+    with pytest.raises(NotRecorded, match="no forwards"):
+        figure("slow_speedup", device)
+
+
+def test_a_compiler_that_always_chooses_the_same() -> None:
+    device = probed()
+    device.record("mlp/tuned", data=trial((FAST, 40.0), (FAST, 41.0)))
     assert (figure("slow_choices", device).value, measured("O-P19", device).value) == (0, 0)
-    assert [status(f"O-P{number}", device) for number in (17, 18, 19)] == ["differs"] * 3
-    assert figure("slow_speedup", device).value == pytest.approx(1.14, abs=0.01)
+    assert [status(f"O-P{number}", device) for number in (17, 18, 19)] == ["differs", "not measured", "differs"]
+    assert "chose the same configuration" in verdict("O-P18", device).reason
 
 
-def test_an_unlucky_forward_is_noticed(device: AlteredDevice) -> None:
+def test_an_unlucky_forward_is_noticed() -> None:
+    device = probed()
     change_kernels(device, "mlp/compiled", lambda kernel: replace(kernel, grid=(49152, 1, 1), block=(256, 1, 1)))
     assert status("O-P20", device) == "differs"
     assert measured("O-P20", device).text == "512 elements to 256 threads, not the fastest"
+    assert status("O-P21", device) == "holds"
+    change_kernels(device, "mlp/liger", lasting("geglu", 58.0))
+    assert status("O-P21", device) == "inconclusive"
     change_kernels(device, "mlp/liger", lasting("geglu", 60.0))
     assert status("O-P21", device) == "differs"
+
+
+def test_idle_time_by_hand() -> None:
+    device = probed()
+    assert figure("up_after_gate", device).value == 60 / 50
+    assert figure("up_after_fill", device).value == pytest.approx(1.0, abs=0.03)
+    assert figure("longest_gap_us", device).value == 50.0
+    assert (status("O-P27", device), status("O-P28", device)) == ("holds", "holds")
+    turned = {work: times[::-1] for work, times in IDLE["after"].items()}
+    device.data("mlp/after_idle", after=turned)
+    assert (status("O-P27", device), status("O-P28", device)) == ("differs", "differs")
+
+
+def test_gaps_before_up_come_from_the_traces() -> None:
+    gate, up = BOOK["mlp/eager"].step.kernels[:2]
+    steps = [step.kernels[:2] for step in BOOK["mlp/eager"].steps]
+    gaps = sorted(b.start_us - a.start_us - a.duration_us for a, b in steps)
+    assert figure("gap_eager_us", BOOK).value == pytest.approx(gaps[1])
+    assert gate.start_us < up.start_us
+    assert figure("up_eager_us", BOOK).value == sorted(b.duration_us for _, b in steps)[1]
+
+
+def test_dynamo_and_reshape_by_hand() -> None:
+    device = probed()
+    numbers = (30, 31, 32, 33)
+    assert [status(f"O-P{number}", device) for number in numbers] == ["holds"] * 4
+    more = {name: {**counts, "graphs": [*counts["graphs"][:-1], 9]} for name, counts in SHAPES["dynamo"].items()}
+    views = {name: SHAPES["reshape"]["contiguous"] for name in SHAPES["reshape"]}
+    device.data("mlp/new_shapes", dynamo=more, reshape=views)
+    assert [status(f"O-P{number}", device) for number in numbers] == ["differs"] * 4
+    device.data("mlp/new_shapes", dynamo={}, reshape={})
+    assert [status(f"O-P{number}", device) for number in numbers] == ["not measured"] * 4
+
+
+def test_a_cpu_that_needs_longer_than_the_gpu_is_noticed() -> None:
+    device = probed()
+    for name in ("eager", "compiled", "liger"):
+        device.time(f"mlp/{name}", 200.0)
+        device.time(f"mlp/{name}", 100.0, "enqueue")
+    assert (status("O-P29", device), figure("liger_cpu_over_gpu", device).value) == ("holds", 0.5)
+    device.time("mlp/liger", 210.0, "enqueue")
+    assert (status("O-P29", device), measured("O-P29", device).value) == ("differs", pytest.approx(1.05))
 
 
 def test_the_power_of_two_is_judged_by_both_kernels(device: AlteredDevice) -> None:
@@ -432,8 +568,9 @@ def test_the_work_of_a_fused_kernel_is_known_only_where_it_is_alone() -> None:
 
 @pytest.mark.parametrize("name", FINDINGS.figures)
 def test_every_figure_has_a_text(name: str) -> None:
-    assert figure(name, BOOK).text
-    assert figure(name, BOOK).conclusive
+    device = probed()
+    assert figure(name, device).text
+    assert figure(name, device).conclusive
 
 
 def text_of(content: str) -> str:
@@ -454,13 +591,14 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
     ),
     "kernels": (
         lambda device: kernel_table(device, "mlp/eager"),
-        ("fill of memory", "aten::gelu", "cuLaunchKernelEx", "2x66x1", "% of bare"),
+        ("fill of memory", "aten::gelu", "cuLaunchKernelEx", "2x66x1"),
     ),
     "operators": (
         lambda device: profiler_table(device, "mlp/eager"),
         ("aten::matmul", "6 operators that never reach the GPU", "aten::as_strided"),
     ),
-    "gemms": (costs.gemm_times, ("gate, 8192x768x3072", "down, 8192x3072x768", "sustained")),
+    "gemms": (costs.gemm_times, ("gate, 8192x768x3072", "down, 8192x3072x768", "interleaved")),
+    "after idle": (eager.after_idle, ("up after a fill of memory", "61.0 µs", "50.0 µs")),
     "compiled": (captioned(fusion.compiled_step), ("eager, CPU", "compiled, CPU", "TorchDynamo Cache Lookup")),
     "compiled diff": (
         captioned(fusion.compiled_diff),
@@ -469,30 +607,39 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
     "Liger diff": (fusion.liger_diff, ("The layer came from", "replaced", "operators and regions 29 33 +4")),
     "traffic": (fusion.traffic, ("eager: 252 MB", "compiled: 151 MB", "GELU's result, read again")),
     "footprints": (fusion.footprints, ("24,576", "8,192", "Inductor's")),
-    "choices": (choices.choices, ("1024 elements to 128 threads: 6 of 12", "12 1024 128 8 37.1 µs")),
+    "choices": (
+        choices.choices,
+        (
+            "1024 elements to 128 threads: 3 of 6",
+            "default 2 1024 elements to 128 threads 40.0 µs 1024 elements, 4 warps",
+        ),
+    ),
+    "conditions": (choices.conditions, ("as in a new process 3 of 4 60.5 µs", "coordinate_descent_tuning 2 of 2")),
+    "forwards": (choices.forwards, ("compiled, slow draw", "222 µs", "Liger")),
     "side by side": (
         captioned(costs.side_by_side),
         ("AOTDispatcher Runtime Wrapper Prologue", "LigerGELUMulFunction"),
     ),
-    "CPU and GPU": (captioned(costs.cpu_and_gpu), ("eager, GPU 253 µs", "Liger, CPU 241 µs")),
+    "CPU and GPU": (captioned(costs.cpu_and_gpu), ("eager, GPU", "Liger, CPU")),
     "new shapes": (fusion.new_shapes, ("dynamic=False first call", "64", "48")),
-    "bought": (costs.bought, ("GPU time, warm", "paired timings", "from Python")),
-    "kernel times": (captioned(costs.kernel_times), ("eager: 233 µs", "compiled: 206 µs", "Liger: 211 µs")),
-    "regimes": (captioned(costs.regimes_by_tokens), ("16,384", "compiled: overhead-bound up to 2,048 tokens")),
+    "bought": (costs.bought, ("GPU, interleaved", "GPU, steady", "over eager", "from Python", "relative error")),
+    "kernel times": (captioned(costs.kernel_times), ("eager: ", "compiled: ", "Liger: ")),
+    "regimes": (captioned(costs.regimes_by_tokens), ("16,384", "compiled: overhead-bound up to")),
     "roofline": (costs.roofline_by_tokens, ("1 token:", "16,384 tokens:", "copy")),
-    "widths": (choices.widths, ("3072 columns, Inductor 38.0 µs", "4096 columns, Liger 50.5 µs")),
-    "replayed": (costs.replayed, ("Liger, CUDA graph 19.6 µs", "eager, Python 104 µs")),
+    "widths": (choices.widths, ("3072 columns, Inductor", "4096 columns, Liger")),
+    "replayed": (costs.replayed, ("Liger, CUDA graph", "eager, Python")),
 }
 
 
 @pytest.mark.parametrize("name", PIECES)
 def test_a_piece_shows_what_it_promises(name: str) -> None:
     piece, expected = PIECES[name]
-    text = text_of(piece(BOOK))
+    text = text_of(piece(probed()))
     assert [words for words in expected if words not in text] == []
 
 
-def test_a_hostile_name_stays_text(device: AlteredDevice) -> None:
+def test_a_hostile_name_stays_text() -> None:
+    device = probed()
     for variant in ("eager", "compiled", "liger"):
         change_kernels(device, f"mlp/{variant}", renamed("_", "<script>"))
     change_data(device, "mlp/liger", liger="<script>")

@@ -12,18 +12,23 @@ from snippets.lab.recording.digest import PROTOCOL, SOURCES, code_digest
 MEASURED_OF_EXPERIMENT = ("Work", "Subject", "copy_subject", "matmul_subject", "Schedule")
 PINNED = {
     "capture/__init__.py": "3d0780d27efe5b45",
-    "capture/ceilings.py": "3f7c0be628c86a84",
+    "capture/ceilings.py": "5063e2917509188a",
     "capture/checking.py": "8f0b2b2135296491",
-    "capture/environment.py": "9234c98ba84a0beb",
-    "capture/instruments.py": "11dbb07a8581a58d",
+    "capture/cpu.py": "8bcf580adb6fc1cc",
+    "capture/environment.py": "ada798d737c7f266",
+    "capture/gpu.py": "b3b1ab0825baa2ef",
+    "capture/instruments.py": "abbdbe7a28c123bc",
+    "capture/lock.py": "09ab1c6aa4688e34",
+    "capture/merging.py": "4c7506a1e58e5655",
     "capture/profile_here.py": "8ec0712f73320c40",
     "capture/profiling.py": "5cc0516f3e5bd5fe",
-    "capture/recorder.py": "e2c3a845c2be1579",
-    "capture/selection.py": "7d25084e2b3133fa",
-    "capture/supervisor.py": "3509423f4d56f0fa",
-    "capture/timing.py": "3359e129c02dde56",
-    "capture/worker.py": "2f8b1f3099166a7b",
-    "experiment.py": "a95a04ae7d146d3d",
+    "capture/recorder.py": "b552df7991109316",
+    "capture/selection.py": "59d1b774878b0d93",
+    "capture/steady.py": "ecb657f04f417f68",
+    "capture/supervisor.py": "ad46f5bdf04a6f7b",
+    "capture/timing.py": "2bbd15fe33194f05",
+    "capture/worker.py": "d5889942d6cbd927",
+    "experiment.py": "b06c0b02df098935",
 }
 CURE = (
     "snippets/lab/{name} changed. If what is measured changed, raise PROTOCOL in snippets/lab/recording/digest.py and "

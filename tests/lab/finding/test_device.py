@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from snippets.lab.experiment import UnknownName
-from snippets.lab.finding.device import Device, Run, all_devices, select_point, timing_of_samples
+from snippets.lab.finding.device import Device, Run, all_devices, select_point
 from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.part import timing_of_samples
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError, Timing
 from snippets.lab.trace.events import TraceError

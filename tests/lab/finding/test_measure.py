@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from snippets.lab.finding.device import Device
@@ -67,6 +68,21 @@ def test_ratio_and_difference_of_runs(device: Device) -> None:
     difference = paired_difference(eager, compiled)
     assert (difference.value, difference.unit, difference.spread) == (10.0, "us", (0.0, 20.0))
     assert paired_difference(compiled, eager).spread == (-20.0, 0.0)
+
+
+def test_steady_samples_are_compared_process_by_process(tmp_path: Path) -> None:
+    """Blocks of a second have as many samples as fit: no pairs. Processes: 30 over 10, 20 over 10, 50 over 10."""
+    upper = Timing.from_samples((30.0, 30.0, 20.0, 50.0, 50.0), (2, 1, 2))
+    lower = Timing.from_samples((10.0,) * 4, (1, 2, 1))
+    points = (point(timed=msgspec.structs.replace(timings(), steady=steady)) for steady in (upper, lower))
+    names = ("mlp/eager", "mlp/compiled")
+    device = save_all(tmp_path, *(sample(name, points=(one,)) for name, one in zip(names, points, strict=True)))
+    runs = [device[name] for name in names]
+    origin = "mlp/eager over mlp/compiled, steady"
+    assert paired_ratio(*runs, "steady") == Figure(3.0, "x", (2.0, 5.0), origin)
+    assert paired_difference(*runs, "steady").spread == (10.0, 40.0)
+    second = [device.part(1)[name] for name in names]
+    assert paired_ratio(*second, "steady").value == 2.0
 
 
 def test_runs_of_two_sessions_are_no_pairs(device: Device) -> None:

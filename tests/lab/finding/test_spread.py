@@ -9,9 +9,10 @@ import pytest
 
 from snippets.lab.finding.band import Band, at_least, at_most, between, equals
 from snippets.lab.finding.book import Verdict, doubt, figure, judge
-from snippets.lab.finding.device import Device, Reads, thirds
+from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure, paired_ratio
+from snippets.lab.finding.part import Reads, thirds
 from snippets.lab.finding.spread import measure_spread
 from snippets.lab.recording.schema import Ceiling, NotTimed, Timing, Timings
 from tests.lab import samples

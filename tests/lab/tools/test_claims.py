@@ -129,6 +129,7 @@ CURE = (
             "see mlp's page and findings",
         ),
         ([], [claim()], "holds, and was never accepted; see mlp's page"),
+        ([], [claim(measure=no_steps)], ""),  # a new chapter without recordings
         ([claim(), claim(id="M2")], [claim()], ""),  # M2 is gone: nothing to read again
     ],
 )
@@ -166,9 +167,15 @@ def test_a_device_without_accepted_verdicts_is_not_wrong(
     capsys.readouterr()
     assert main(["claims", "--check"]) == 0
     assert capsys.readouterr().err == (
-        "nvidia-a has no accepted.json: nothing to compare; to accept its verdicts: "
+        "nvidia-a has no accepted.json: nothing to compare; to accept it: "
         "python -m snippets.lab claims --accept --device nvidia-a\n"
     )
+
+
+def test_where_nothing_is_recorded_there_is_nothing_to_say(book: Book, capsys: pytest.CaptureFixture[str]) -> None:
+    book(mlp=findings(claim(measure=no_steps)))
+    assert main(["claims", "--check"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_claims_covers_all_devices_or_the_named_one(book: Book, root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,108 @@
+"""Dependent launch: traced, interleaved and steady times of the same two kernels; and the CPU's part of a call."""
+
+import statistics
+from collections.abc import Callable, Sequence
+
+from snippets.fused_mlp.findings.traffic import probe_timing, probed
+from snippets.lab.finding import Device, Figure, at_least, at_most, between, claim, format_value
+from snippets.lab.finding.measure import percent, ratio_of_pairs, unpaired_ratio
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import figure_cell
+from snippets.lab.page import show as show
+from snippets.lab.recording.schema import Timing
+
+EARLY, LATE, ALONE = "launched early", "one after the other", "first half alone"
+LAUNCHED, STARTED, ENDED = range(3)
+Traced = Sequence[Sequence[float]]
+"""The kernels of a step, each [launched, started, ended] in microseconds."""
+
+
+def first_us(step: Traced) -> float:
+    """The duration of the first kernel."""
+    return step[0][ENDED] - step[0][STARTED]
+
+
+def extent_us(step: Traced) -> float:
+    """From the start of the first kernel to the end of the last."""
+    return step[-1][ENDED] - step[0][STARTED]
+
+
+def overlap_us(step: Traced) -> float:
+    """How long the last kernel ran before the first had ended."""
+    return max(0.0, step[0][ENDED] - step[-1][STARTED]) if len(step) > 1 else 0.0
+
+
+def traced(device: Device, state: str, variant: str, of: Callable[[Traced], float]) -> Figure:
+    """A time of the traced steps: median, least and largest. `state` is "rested" or "loaded"."""
+    times = [of(step) for step in probed(device["fused_mlp/launches"], state, variant)]
+    return Figure(statistics.median(times), "us", (min(times), max(times)), f"fused_mlp/launches, {state}: {variant}")
+
+
+def steady(device: Device, variant: str) -> Figure:
+    """The steady time of a variant."""
+    samples_us = probed(device["fused_mlp/launches"], "steady", variant, "samples_us")
+    return Figure.from_timing(Timing.from_samples(samples_us), f"fused_mlp/launches, steady: {variant}")
+
+
+@claim("F33", at_least(1.05), scope="timing")
+def load_over_rest(device: Device) -> Figure:
+    """Traced right after a second of load, our first kernel takes at least 5 % longer than traced after a rest."""
+    return unpaired_ratio(*(traced(device, state, EARLY, first_us) for state in ("loaded", "rested")))
+
+
+@claim("F34", between(0.95, 1.05), scope="timing")
+def early_over_alone(device: Device) -> Figure:
+    """Traced after a rest, our first kernel takes as long with the second launched early as alone, within 5 %."""
+    return unpaired_ratio(*(traced(device, "rested", variant, first_us) for variant in (EARLY, ALONE)))
+
+
+@claim("F39", between(0.95, 1.05), scope="timing")
+def traced_over_steady(device: Device) -> Figure:
+    """Traced right after a load, our two kernels take as long as a steady step, within 5 %."""
+    return unpaired_ratio(traced(device, "loaded", EARLY, extent_us), steady(device, EARLY))
+
+
+def launches_table(device: Device) -> Html:
+    """The same kernels traced after a rest and after a load, interleaved and steady."""
+    run = device["fused_mlp/launches"]
+    rows: list[Sequence[Cell]] = []
+    for state, heading in {"rested": "traced after a rest", "loaded": "traced after a load"}.items():
+        for name, of in {"first kernel": first_us, "overlap": overlap_us, "first start to last end": extent_us}.items():
+            cells = (figure_cell(traced(device, state, variant, of)) for variant in (EARLY, LATE, ALONE))
+            rows.append([f"{heading}: {name}", *cells])
+    variants = (EARLY, LATE, ALONE)
+    interleaved = (Figure.from_timing(probe_timing(run, "interleaved", variant)) for variant in variants)
+    rows.append(["interleaved", *map(figure_cell, interleaved)])
+    rows.append(["steady", *(figure_cell(steady(device, variant)) for variant in variants)])
+    clocks = (float(probed(run, "steady", variant, "clock_mhz")) for variant in variants)
+    rows.append(["clock, steady", *(format_value(clock, "MHz") for clock in clocks)])
+    return table("Two kernels, launched early or one after the other, and the first alone", ["", *variants], rows)
+
+
+WHOLE = "the whole call"
+CALLS = {
+    "an empty operator": "an operator that only allocates its result",
+    "without kernels and descriptors": "our operator without descriptors and launches",
+    "without kernels": "our operator without launches",
+    WHOLE: "our operator",
+}
+"""What `enqueued` leaves of a call -> its name on the page."""
+
+
+def call_us(device: Device, case: str) -> Figure:
+    """CPU time of a call, or of what is left of it."""
+    return Figure.from_timing(Timing.from_samples(probed(device["fused_mlp/enqueued"], case)), "fused_mlp/enqueued")
+
+
+@claim("F58", at_most(50), scope="timing")
+def operator_share(device: Device) -> Figure:
+    """Without descriptors and launches, a call of our forward takes at most half of its CPU time."""
+    run = device["fused_mlp/enqueued"]
+    part, whole = (Timing.from_samples(probed(run, case)) for case in ("without kernels and descriptors", WHOLE))
+    return percent(ratio_of_pairs(part, whole, f"{run.id}, in pairs"))
+
+
+def calls_table(device: Device) -> Html:
+    """CPU time of a call of our forward, part by part."""
+    rows = [[heading, figure_cell(call_us(device, case))] for case, heading in CALLS.items()]
+    return table("What a call of our forward costs the CPU", ["", "CPU time"], rows)
