@@ -99,6 +99,7 @@ def _altered(value: Any, path: str = "") -> Iterator[tuple[str, Kind, Any]]:
         for name, numbers in _altered_numbers(list(value.values())):
             yield f"{name} {path}", kind, dict(zip(value, numbers, strict=True))
         yield from ((name, "either", {**value, **rows}) for name, rows in _altered_rows(value, path))
+        yield from ((f"{name} {path}", "either", {**value, **new}) for name, new in _as_others(value))
         for key, inner in value.items():
             yield f"without {path}/{key}", "structure", {k: v for k, v in value.items() if k != key}
             for name, inner_kind, new in _altered(inner, f"{path}/{key}"):
@@ -136,6 +137,22 @@ def _altered_rows(columns: Mapping[str, Any], path: str) -> Iterator[tuple[str, 
         places = [other] + [one] * (count - 1)
         rows = {key: [value[place] for place in places] for key, value in lists.items()}
         yield f"all rows but one as row {one}, that as {other}: {path}", rows
+
+
+def _as_others(value: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """One part as another; only one with a key that some have; the lists of the whole as those of a part's part."""
+    parts = {key: part for key, part in value.items() if isinstance(part, dict)}
+    for key, other in itertools.permutations(parts, 2):
+        yield f"{key} as {other} of", {key: parts[other]}
+    for name in dict.fromkeys(name for part in parts.values() for name in part):
+        having = [key for key, part in parts.items() if name in part]
+        lacking = [part for part in parts.values() if name not in part]
+        for only in having if lacking and len(having) > 1 else ():
+            yield f"only {only} has {name} of", {key: lacking[0] for key in having if key != only}
+    for key, part in parts.items():
+        for inner, trial in part.items():
+            if isinstance(trial, dict) and (shared := {name: trial[name] for name in trial if name in value}):
+                yield f"as {key}/{inner}", shared
 
 
 def _other_lengths(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
