@@ -18,7 +18,7 @@ from snippets.lab.recording.schema import Timing
 
 NAME = "nvidia-t100"
 DEVICE = "NVIDIA T100"
-MHZ = 1234.0
+MHZ = 1230.0
 """Its clock: where a device decides, it can be told which one did."""
 MISSING = ("attention/*", "fused_mlp/*fused*", "mlp/sweep_liger.*", "devices/after_profiling.*")
 DISTURBED = "linear/eager"
