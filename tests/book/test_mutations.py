@@ -32,14 +32,6 @@ CLAIMS = {claim_id: (chapter, claim) for claim_id, (chapter, claim) in all_claim
 IMMUNE: dict[str, str] = {}
 """Claim that no mutant flips -> why it cannot fail."""
 SEVERAL_CHANGES: Mapping[str, Mutant] = {
-    "O-M25": Mutant(
-        "matmul_add/long_trace",
-        "every request before the first kept step",
-        "structure",
-        of_recording=lambda recording: replace(
-            recording, data={**recording.data, "after_us": [-abs(us) for us in recording.data["after_us"]]}
-        ),
-    ),
     "O-P19": Mutant(
         "mlp/tuned",
         "the same choice by every compilation",

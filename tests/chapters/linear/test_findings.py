@@ -12,8 +12,8 @@ from snippets.lab.finding import TraceError, ratio_of_kinds
 from snippets.lab.finding.book import findings
 from snippets.linear.findings.costs import (
     biases,
-    cheaper,
     both_layers,
+    cheaper,
     guess_cheaper,
     layouts,
     row_and_matrix,
