@@ -507,7 +507,6 @@ def _subjects(steps: dict[str, Callable[..., Any]], tokens: int, dim: int) -> di
     }
 
 
-# --8<-- [start:steps]
 def steps(instruments: Instruments, device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
     """What each idea behind the ping-pong kernel is worth: the same work with one of them left out, interleaved.
 
@@ -542,9 +541,6 @@ def steps(instruments: Instruments, device: str, tokens: int, dim: int, hidden: 
         orders = {f"group {group}": half(first._replace(group=group)) for group in (1, 8)}
         found["x".join(map(str, shape))] = _interleaved(instruments, orders, tokens, dim)
     return found
-
-
-# --8<-- [end:steps]
 
 
 def _weights(dim: int, hidden: int) -> tuple[Any, Any, Any]:
@@ -690,7 +686,6 @@ def _cpu_us(call: Callable[[], object]) -> float:
     return round((time.perf_counter_ns() - begin) / 20e3, 3)
 
 
-# --8<-- [start:new_shapes]
 def new_shapes(instruments: Instruments, device: str, tokens: int, dim: int, hidden: int) -> dict[str, Any]:
     """Feed numbers of tokens never seen before, take the time of each first call, and count what has been built.
 
@@ -734,9 +729,6 @@ def new_shapes(instruments: Instruments, device: str, tokens: int, dim: int, hid
                 built.append(tuned if name == "fused" else counters["stats"]["unique_graphs"])
         found[name] = {**milliseconds, "built": built}
     return found
-
-
-# --8<-- [end:new_shapes]
 
 
 def _variants(prefix: str, make: Any, work: Any, names: tuple[str, ...], parameters: Any, **more: Any) -> Any:

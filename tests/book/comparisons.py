@@ -10,7 +10,7 @@ from snippets.lab.tools.page_text import Fence, fences, prose
 
 COMPARATIVE = re.compile(
     r"""\b(?:
-    (?:fast|slow|quick|long|short|cheap|larg|small|high|low|great|wid|narrow|bigg|dear|few)(?:er|r|est|st)
+    (?:fast|slow|quick|long|short|cheap|small|high|low|great|narrow|few)(?:er|est) | (?:large|wide)(?:r|st)
     | (?:more|less|better|worse)\s+than | (?:more|less)\s+(?:time|memory|expensive|accurate)
     | most(?:ly)? | twice | half | (?:a|one|two|three|four)\s+(?:third|quarter|fifth|sixth|eighth|tenth|twentieth)s?
     | hardly | barely | scarcely | nearly | almost | a\s+few\s+percent

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
@@ -66,6 +66,11 @@ class Mutant:
     of_recording: Callable[[Recording], Recording] | None = None
     made: list[AlteredDevice] = field(default_factory=list)
 
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The words of its name: the names, numbers and keys of what it alters."""
+        return frozenset(re.findall(r"[\w:]+", self.name.lower()))
+
     @property
     def device(self) -> AlteredDevice:
         """The default device with this recording in place of its own. Kept, for other claims that read it."""
@@ -106,10 +111,11 @@ def mutants(experiment: str, with_trace: bool) -> tuple[Mutant, ...]:
 
 
 def generic(claim: Claim, experiments: Mapping[str, bool]) -> list[Mutant]:
-    """The mutants of all recordings that a claim reads, first those whose name has a name of the claim in it."""
-    names = names_in(claim)
+    """The mutants of all recordings that a claim reads, first those whose name shares most words with its sentence."""
+    words = {word.replace(",", "").lower() for word in re.findall(r"[\w,]{3,}", claim.sentence)}
+    words |= {name.lower() for name in names_in(claim)}
     found = [mutant for experiment, with_trace in experiments.items() for mutant in mutants(experiment, with_trace)]
-    return sorted(found, key=lambda mutant: not any(name in mutant.name for name in names))
+    return sorted(found, key=lambda mutant: -sum(word in mutant.words for word in words))
 
 
 def directed(claim: Claim, experiments: Mapping[str, bool]) -> Iterator[Mutant]:

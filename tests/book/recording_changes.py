@@ -99,6 +99,7 @@ def _altered(value: Any, path: str = "") -> Iterator[tuple[str, Kind, Any]]:
         for name, numbers in _altered_numbers(list(value.values())):
             yield f"{name} {path}", kind, dict(zip(value, numbers, strict=True))
         yield from ((name, "either", {**value, **rows}) for name, rows in _altered_rows(value, path))
+        yield from ((f"{name} {path}", "either", {**value, **new}) for name, new in _as_others(value))
         for key, inner in value.items():
             yield f"without {path}/{key}", "structure", {k: v for k, v in value.items() if k != key}
             for name, inner_kind, new in _altered(inner, f"{path}/{key}"):
@@ -108,7 +109,8 @@ def _altered(value: Any, path: str = "") -> Iterator[tuple[str, Kind, Any]]:
             yield f"{name} {path}", "either", new
         for name, new in _altered_numbers(value):
             yield f"{name} {path}", kind, new
-        for place, inner in enumerate(value):
+        is_sample = all(isinstance(each, float) for each in value)
+        for place, inner in enumerate(() if is_sample else value):
             for name, inner_kind, new in _altered(inner, f"{path}[{place}]"):
                 yield name, inner_kind, [*value[:place], new, *value[place + 1 :]]
     elif isinstance(value, bool):
@@ -128,13 +130,29 @@ def _altered(value: Any, path: str = "") -> Iterator[tuple[str, Kind, Any]]:
 def _altered_rows(columns: Mapping[str, Any], path: str) -> Iterator[tuple[str, dict[str, list[Any]]]]:
     """Lists of one length are the columns of a table: all its rows are as one of them, but for one."""
     lists = {key: value for key, value in columns.items() if isinstance(value, list) and len(value) > 2}
-    if len({len(value) for value in lists.values()}) != 1:
+    if len(lists) < 2 or len({len(value) for value in lists.values()}) != 1:
         return
     count = len(next(iter(lists.values())))
     for one, other in itertools.permutations(range(min(count, 6)), 2):
         places = [other] + [one] * (count - 1)
         rows = {key: [value[place] for place in places] for key, value in lists.items()}
         yield f"all rows but one as row {one}, that as {other}: {path}", rows
+
+
+def _as_others(value: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """One part as another; only one with a key that some have; the lists of the whole as those of a part's part."""
+    parts = {key: part for key, part in value.items() if isinstance(part, dict)}
+    for key, other in itertools.permutations(parts, 2):
+        yield f"{key} as {other} of", {key: parts[other]}
+    for name in dict.fromkeys(name for part in parts.values() for name in part):
+        having = [key for key, part in parts.items() if name in part]
+        lacking = [part for part in parts.values() if name not in part]
+        for only in having if lacking and len(having) > 1 else ():
+            yield f"only {only} has {name} of", {key: lacking[0] for key in having if key != only}
+    for key, part in parts.items():
+        for inner, trial in part.items():
+            if isinstance(trial, dict) and (shared := {name: trial[name] for name in trial if name in value}):
+                yield f"as {key}/{inner}", shared
 
 
 def _other_lengths(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:

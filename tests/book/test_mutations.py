@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-import msgspec
 import pytest
 
 from snippets.lab.finding.book import all_claims, judge
@@ -19,25 +17,10 @@ from tests.book.mutations import Mutant, directed, flips, generic, reads, status
 from tests.chapters.altered import AlteredDevice
 from tests.lab import samples
 
-replace = msgspec.structs.replace
-
-
-def _fastest_choices(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Of `mlp/tuned`: all compilations launch as the one with the fastest kernel."""
-    fastest = min(range(len(data["fused_us"])), key=data["fused_us"].__getitem__)
-    return {name: [data[name][fastest]] * len(data[name]) for name in ("grid", "block")}
-
-
 CLAIMS = {claim_id: (chapter, claim) for claim_id, (chapter, claim) in all_claims().items()}
 IMMUNE: dict[str, str] = {}
 """Claim that no mutant flips -> why it cannot fail."""
 SEVERAL_CHANGES: Mapping[str, Mutant] = {
-    "O-P19": Mutant(
-        "mlp/tuned",
-        "the same choice by every compilation",
-        "structure",
-        of_recording=lambda recording: replace(recording, data=recording.data | _fastest_choices(recording.data)),
-    ),
     "M2": Mutant("mlp/eager", "the products have the names of an A100's", "structure", trace_changes.as_on_a100),
 }
 """Claim that flips only if several things change at once -> these."""

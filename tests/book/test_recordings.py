@@ -98,8 +98,6 @@ def test_errors_are_within_what_the_experiment_allows() -> None:
             assert point.reference_dtype in ("float64", "float32") or "copy" in recording.experiment
 
 
-LOST = {"082a07629b1b": "linear was recorded from a commit that never reached this repository"}
-"""Commit -> why it is missing. Recording anew is the cure; then the entry has no effect and can go."""
 COMMITS = {
     recording.environment.commit: recording.id
     for device in all_devices(BOOK.root)
@@ -112,10 +110,8 @@ def git(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("commit", COMMITS)
-def test_the_commit_of_a_recording_is_in_the_history(commit: str, request: pytest.FixtureRequest) -> None:
+def test_the_commit_of_a_recording_is_in_the_history(commit: str) -> None:
     if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
         pytest.skip("no git history here")
-    if commit in LOST:
-        request.applymarker(pytest.mark.xfail(reason=LOST[commit], strict=True))
     known = git("merge-base", "--is-ancestor", commit.removesuffix("+"), "HEAD")
     assert known.returncode == 0, f"{COMMITS[commit]} was recorded from {commit}, which is not in the history"

