@@ -181,7 +181,7 @@ def wait_idle(device: Device) -> Figure:
 def wait_to_work_64(device: Device) -> Figure:
     """At 64 that wait is many times as long as all the work that it waits for.
 
-    With nothing left to wait for, the call returns immediately. In the post's trace the GPU began late."""
+    With nothing left to wait for, the call takes only its own time. In the post's trace the GPU began late."""
 
     def wait_to_work(run: Run) -> Figure:
         wait, work = closing_wait(run.trace).duration_us, self_gpu_us(run.trace)
