@@ -186,3 +186,8 @@ def test_untrusted_sources(book: Book, name: str) -> None:
     content = src("M1")
     assert_only_text(content, name)
     assert Markup(content).text == name
+
+
+def test_a_long_figure_may_break_into_lines() -> None:
+    assert 'class="fig"' in figure_html(Figure("x" * 24), "mlp.name")
+    assert 'class="fig long"' in figure_html(Figure("x" * 25), "mlp.name")
