@@ -21,7 +21,6 @@ from snippets.lab.page.sample import SAMPLE_TEXT, shown_devices
 from snippets.lab.recording.device import default_device, recordings_root, sample_chapter
 from snippets.lab.recording.schema import NotRecorded, NotTimed
 
-
 LONG = 24
 """Characters above which a figure may break into lines; on a phone a line has about 40."""
 
