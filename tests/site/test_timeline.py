@@ -9,9 +9,9 @@ from playwright.sync_api import Locator, Page, expect
 
 from snippets.lab.recording.device import DEFAULT_DEVICE, short_name
 from tests.lab.samples import BOOK
+from tests.second_device import NAME as OTHER
 from tests.site.conftest import Opened
 from tests.site.serving import ROOT
-from tests.site.two_devices import OTHER
 
 ON_GPU = ("gemm", "pointwise", "fill")
 TOO_LONG = """(drawing) => [...drawing.querySelectorAll(".slice")].flatMap((slice) => {
