@@ -223,7 +223,8 @@ def test_a_verdict_that_holds_and_one_that_differs(book: Book, device: Device) -
     content = verdicts(device, "M2", "M1")
     assert content.index('id="claim-m2"') < content.index('id="claim-m1"')
     assert Markup(content).text == (
-        "≠ differs Not four. M2ours · T100: 4On the H200: Because of fusion.✓ holds Five kernels. M1Part 2: 5 kernels · T100: 5"
+        "≠ differs Not four. M2ours · T100: 4On the H200: Because of fusion."
+        "✓ holds Five kernels. M1Part 2: 5 kernels · T100: 5"
     )
     assert 'class="verdict differs"' in content
     with pytest.raises(UnknownName, match=r"^no claim 'M9'; did you mean"):
