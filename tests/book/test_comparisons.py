@@ -63,7 +63,6 @@ ALLOWED: dict[str, dict[str, str]] = {
         "Our guess: that is why its rate is higher": GUESS,
         "A row has 3072 columns": SHAPES,
         "no peak is higher than what is allocated now": WORDS,
-        "Running something larger first": CASES,
         "Liger's kernel wins the race above": NEXT_TO_IT,
         "at a lower clock": "the linked section shows both clocks",
         "does a faster kernel shorten anyone's wait": CASES,

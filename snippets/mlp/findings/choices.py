@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Run, format_value, timing_of_samples
-from snippets.lab.finding.claim import at_least, between, claim, equals
+from snippets.lab.finding.claim import at_least, at_most, between, claim, equals
 from snippets.lab.finding.measure import derived, paired_ratio, ratio_of_pairs, unpaired_ratio
 from snippets.lab.html import Cell, Html, details, table
 from snippets.lab.page import figure_cell, timing_bars
@@ -115,10 +115,18 @@ def slow_share(device: Device) -> Figure:
     return replace(slow, value=100 * slow.number / len(compiled_anew(device)), unit="%")
 
 
-@claim("O-P24", equals(0), scope="this-gpu")
+@claim("O-P24", at_most(49), scope="this-gpu")
 def slow_with_room(device: Device) -> Figure:
-    """With a gigabyte of room below the peak of allocated memory, every compilation gets the faster configuration."""
-    return slow_in(device, "room")
+    """With a gigabyte of room below the peak of allocated memory, most compilations get the faster configuration."""
+    slow = slow_in(device, "room")
+    return replace(slow, value=100 * slow.number / len(compiled_anew(device, "room")), unit="%")
+
+
+@claim("O-P5", between(0.9, 1.1), scope="timing")
+def fused_over_mul(device: Device) -> Figure:
+    """With the faster configuration, the fused kernel takes about as long as eager's multiplication alone: GELU comes
+    free."""
+    return unpaired_ratio(drawn_us(device, fast_and_slow(device)[0]), pointwise_us(device["mlp/eager"], 1))
 
 
 @claim("O-P25", equals(True), scope="this-gpu")
@@ -153,9 +161,9 @@ def benchmark_us(device: Device, trial: str, launch: Launch) -> Figure:
     return Figure(statistics.median(samples), "us", (min(samples), max(samples)), f"Inductor's log, {trial}")
 
 
-@claim("O-P20", equals(True), scope="this-gpu")
+@claim("O-P20", equals(False), scope="this-gpu")
 def has_the_fastest(device: Device) -> Figure:
-    """The compiled forward that this page shows got the faster one."""
+    """The compiled forward that this page shows got the slower one."""
     fast = next(iter(draws(device)))
     is_fast = device["mlp/compiled"].per_step(lambda step: launch_size(pointwise(step)[0]) == fast)
     return replace(is_fast, display=f"{shown_launch(device).value}, {'the' if is_fast.value else 'not the'} fastest")
@@ -188,10 +196,10 @@ def eager_over(device: Device, variant: str) -> Figure:
     return ratio_of_pairs(timings["eager"], timings[variant], "mlp/tuned, interleaved, in pairs")
 
 
-@claim("O-P22", between(0.9, 1.1), scope="timing")
-def wide_ratio(device: Device) -> Figure:
-    """At a hidden size of 4096, a power of two, Liger's kernel takes about as long as Inductor's."""
-    return unpaired_ratio(pointwise_us(device["mlp/liger_4096"]), pointwise_us(device["mlp/compiled_4096"]))
+@claim("O-P22", at_least(1.05), scope="timing")
+def wide_rate(device: Device) -> Figure:
+    """At 4096 columns, a power of two, Liger's kernel reaches a larger share of a copy's rate than at 3072."""
+    return unpaired_ratio(copy_share(device["mlp/liger_4096"]), copy_share(device["mlp/liger"]))
 
 
 @claim("O-P23", lambda figure: len({*str(figure.value).split("; ")}) == 1, scope="this-gpu")
@@ -209,7 +217,9 @@ def same_footprint(device: Device) -> Figure:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "fast_us": lambda device: drawn_us(device, fast_and_slow(device)[0]),
     "slow_us": lambda device: drawn_us(device, fast_and_slow(device)[1]),
+    "slow_by_default": lambda device: slow_in(device, "default"),
     "fast_speedup": lambda device: eager_over(device, "compiled, fast draw"),
     "slow_speedup": lambda device: eager_over(device, "compiled, slow draw"),
     "benchmark_fast_us": lambda device: benchmark_us(device, "default", fast_and_slow(device)[0]),
