@@ -224,7 +224,6 @@ FIGURES: Mapping[str, Measure] = {
     "slow_speedup": lambda device: eager_over(device, "compiled, slow draw"),
     "benchmark_fast_us": lambda device: benchmark_us(device, "default", fast_and_slow(device)[0]),
     "benchmark_slow_us": lambda device: benchmark_us(device, "default", fast_and_slow(device)[1]),
-    "coordinate_slow": lambda device: slow_in(device, "coordinate_descent_tuning"),
     "wide_over_narrow": lambda device: unpaired_ratio(
         pointwise_us(device["mlp/liger_4096"]), pointwise_us(device["mlp/liger"])
     ),
