@@ -98,12 +98,6 @@ def replayed_over_trace(device: Device) -> Figure:
     return Figure(min(pair["interleaved"].median_us / pair["trace"].median_us for pair in pairs), "x")
 
 
-@claim("O-P5", between(0.9, 1.1), scope="timing")
-def fused_over_mul(device: Device) -> Figure:
-    """The fused kernel takes about as long as eager's multiplication alone: GELU comes free."""
-    return unpaired_ratio(pointwise_us(device["mlp/compiled"]), pointwise_us(device["mlp/eager"], 1))
-
-
 @claim("O-P6", between(1.9, 2.1))
 def saved_memory(device: Device) -> Figure:
     """The compiled forward peaks lower than eager by two tensors of the hidden size."""
@@ -177,10 +171,10 @@ def fusion_pays(device: Device) -> Figure:
 
 
 @claim("O-P29", at_most(0.9), scope="timing")
-def none_is_overhead_bound(device: Device) -> Figure:
-    """At this size no variant is overhead-bound: the CPU enqueues eager's, the compiled and Liger's forward in less
-    time than the GPU needs for it."""
-    return largest(*(ratio_of_kinds(device[experiment], "enqueue") for experiment in VARIANTS.values()))
+def not_overhead_bound(device: Device) -> Figure:
+    """At this size neither eager's forward nor the compiled one is overhead-bound: the CPU enqueues each in at most
+    90 % of the time that the GPU needs for it."""
+    return largest(*(ratio_of_kinds(device[VARIANTS[name]], "enqueue") for name in ("eager", "compiled")))
 
 
 @claim("O-P13", between(60, 70), scope="this-gpu", source=Source(ARTICLE, "60–70 % less kernel launch overhead"))
@@ -243,6 +237,9 @@ FIGURES: Mapping[str, Measure] = {
     "liger_speedup": lambda device: times_eager(device, "Liger"),
     "compiled_steady": lambda device: times_eager(device, "compiled", "steady"),
     "liger_cpu_over_gpu": lambda device: ratio_of_kinds(device["mlp/liger"], "enqueue"),
+    "liger_cpu_slowest": lambda device: Figure(
+        ratio_of_kinds(device["mlp/liger"], "enqueue").bounds[1], "x", origin="mlp/liger, its slowest process"
+    ),
     "compiled_from_python": lambda device: times_eager(device, "compiled", "from_python"),
     "one_token_compiled": lambda device: at_size(device, "compiled", "eager", ONE_TOKEN),
     "one_token_liger": lambda device: at_size(device, "Liger", "eager", ONE_TOKEN),

@@ -92,7 +92,11 @@ def saved_bytes(device: Device) -> Figure:
 @claim("M13", at_least(75), scope="timing", source=part_2("89.4 µs, which makes 1.69 TB/s"))
 def fused_share_of_copy(device: Device) -> Figure:
     """The fused kernel is limited by memory: it moves its three tensors at three quarters of a plain copy's rate
-    or more."""
+    or more.
+
+    This compilation got the slower of two launch configurations, in which a thread loads two neighboring elements where
+    it could load eight. With the faster one, the kernel is near a copy's rate. Look at how a kernel was launched before
+    you blame memory for its time."""
     return copy_share(device["mlp/compiled"])
 
 
@@ -117,10 +121,9 @@ def pre_ops(device: Device) -> Figure:
 def liger_over_inductor(device: Device) -> Figure:
     """Liger's kernel is a few percent slower than Inductor's.
 
-    The gap is wider here, for two reasons. This width is not a power of two, so Liger's blocks mask off a quarter of
-    their positions. And this compilation got the faster of two launch configurations, which Inductor does not always
-    choose; with the other one, Liger's kernel would be the faster. Measure at your width, and compile more than once.
-    """
+    Here it is the faster, because this compilation got the slower of Inductor's two launch configurations. With the
+    other one, Inductor's kernel is ahead, and by more than a few percent: this width is not a power of two, so Liger's
+    blocks mask off a quarter of their positions. Measure at your width, and compile under more than one condition."""
     return unpaired_ratio(pointwise_us(device["mlp/liger"]), pointwise_us(device["mlp/compiled"]))
 
 
