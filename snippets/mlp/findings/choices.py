@@ -38,8 +38,9 @@ def compiled_anew(device: Device, trial: str = "default") -> list[Compilation]:
 
 
 def trials(device: Device) -> dict[str, list[Compilation]]:
-    """All trials of `mlp/tuned`, by name."""
-    names = ("default", *device["mlp/tuned"].data.get("trials", {}))
+    """All trials of `mlp/tuned`, by name, first those without options."""
+    found = device["mlp/tuned"].data.get("trials", {})
+    names = ("default", *sorted(found, key=lambda name: name != "room"))
     return {name: compiled_anew(device, name) for name in names}
 
 
@@ -53,10 +54,14 @@ def draws(device: Device) -> dict[Launch, Timing]:
     return dict(sorted(timings, key=lambda pair: pair[1].median_us))
 
 
+def block_elements(device: Device, launch: Launch, experiment: str = "mlp/compiled") -> int:
+    """Elements of the result that each block of a launch computes."""
+    return math.ceil(gate_bytes(device[experiment].step) / BF16_BYTES / (launch[0] or 1))
+
+
 def config_name(device: Device, launch: Launch, experiment: str = "mlp/compiled") -> str:
     """A launch configuration of the fused kernel: elements of the result for each block, threads of a block."""
-    elements = gate_bytes(device[experiment].step) / BF16_BYTES
-    return f"{math.ceil(elements / (launch[0] or 1))} elements to {launch[1]} threads"
+    return f"{block_elements(device, launch, experiment)} elements to {launch[1]} threads"
 
 
 def fast_and_slow(device: Device) -> tuple[Launch, Launch]:
@@ -161,11 +166,10 @@ def benchmark_over_parts(device: Device) -> Figure:
 
 def benchmark_us(device: Device, trial: str, launch: Launch) -> Figure:
     """Inductor's own time for a configuration, from its log. Raises `NotRecorded` without one."""
-    warps = f", {launch[1] // 32} warps"
-    logs = [each.benchmark_us for each in compiled_anew(device, trial)]
-    samples = [us for log in logs for name, us in log.items() if name.endswith(warps)]
+    name = f"{block_elements(device, launch)} elements, {launch[1] // 32} warps"
+    samples = [each.benchmark_us[name] for each in compiled_anew(device, trial) if name in each.benchmark_us]
     if not samples:
-        raise NotRecorded(f"mlp/tuned has no log of {trial!r} for{warps[1:]}; make record CHAPTER=mlp")
+        raise NotRecorded(f"mlp/tuned has no log of {trial!r} for {name}; make record CHAPTER=mlp")
     return Figure(statistics.median(samples), "us", (min(samples), max(samples)), f"Inductor's log, {trial}")
 
 
@@ -220,7 +224,12 @@ def conditions(device: Device) -> Html:
         us = timing_of_samples([each.us for each in compilations])
         cells = [figure_cell(Figure.from_timing(us)), *(_benchmark_cell(device, name, launch) for launch in launches)]
         rows.append([titles.get(name, name), chosen(device, name, fastest=False).text, *cells])
-    head = ["trial", "not the fastest", "fused kernel", *(f"Inductor's time, {each[1]} threads" for each in launches)]
+    head = [
+        "trial",
+        "not the fastest",
+        "fused kernel",
+        *(f"Inductor's time, {config_name(device, each)}" for each in launches),
+    ]
     return table("Compiled under several conditions", head, rows)
 
 

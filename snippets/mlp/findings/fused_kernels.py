@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, format_value, timing_of_samples
 from snippets.lab.finding.claim import at_least, between, claim, equals
-from snippets.lab.finding.measure import derived, paired_ratio, percent, ratio_of_pairs, unpaired_ratio
+from snippets.lab.finding.measure import derived, paired_ratio, percent, ratio_of_pairs, smallest, unpaired_ratio
 from snippets.lab.html import Html
 from snippets.lab.page import show as show
 from snippets.lab.page import timing_bars
@@ -18,7 +18,7 @@ from snippets.mlp.findings.eager import copy_share, moved_bytes, pointwise_us
 from snippets.mlp.findings.steps import launch_size, pointwise
 
 
-def shown_launch(device: Device, experiment: str = "mlp/compiled") -> Figure:
+def launch_of(device: Device, experiment: str) -> Figure:
     """The configuration that a compiled forward of this page got."""
     run = device[experiment]
     return run.per_step(lambda step: config_name(device, launch_size(pointwise(step)[0]), experiment))
@@ -42,7 +42,7 @@ def fast_percent(device: Device) -> Figure:
 @claim("O-P20", equals(True), scope="this-gpu")
 def shows_the_slowest(device: Device) -> Figure:
     """The compiled forwards that this page shows got the slower configuration, at both hidden sizes."""
-    shown = [shown_launch(device, name) for name in ("mlp/compiled", "mlp/compiled_4096")]
+    shown = [launch_of(device, name) for name in ("mlp/compiled", "mlp/compiled_4096")]
     slow = config_name(device, fast_and_slow(device)[1])
     values = [str(figure.value) for figure in shown]
     return derived({*values} == {slow}, *shown, display="; ".join(values))
@@ -88,6 +88,17 @@ def eager_over(device: Device, variant: str) -> Figure:
     return ratio_of_pairs(timings["eager"], timings[variant], "mlp/tuned, interleaved, in pairs")
 
 
+@claim("O-P38", at_least(1.02), scope="timing")
+def kernel_decides(device: Device) -> Figure:
+    """Interleaved, the compiled forward takes less time than Liger's with the faster kernel, and more with the slower
+    one."""
+    of = forward_timings(device)
+    pairs = (("Liger", "compiled, faster kernel"), ("compiled, slower kernel", "Liger"))
+    return smallest(
+        *(ratio_of_pairs(of[upper], of[lower], f"mlp/tuned, {upper} over {lower}") for upper, lower in pairs)
+    )
+
+
 @claim("O-P22", at_least(1.1), scope="timing")
 def wide_rate(device: Device) -> Figure:
     """Liger's kernel moves its bytes at least a tenth faster at 4096 columns, a power of two, than at 3072."""
@@ -120,7 +131,8 @@ FIGURES: Mapping[str, Measure] = {
     "fast_saved_us": lambda device: saved_us(device, "compiled, faster kernel"),
     "fast_speedup": lambda device: eager_over(device, "compiled, faster kernel"),
     "slow_speedup": lambda device: eager_over(device, "compiled, slower kernel"),
-    "wide_launch": lambda device: shown_launch(device, "mlp/compiled_4096"),
+    "shown_launch": lambda device: launch_of(device, "mlp/compiled"),
+    "wide_launch": lambda device: launch_of(device, "mlp/compiled_4096"),
     "liger_percent": lambda device: copy_share(device["mlp/liger"]),
     "wide_over_narrow": lambda device: unpaired_ratio(
         pointwise_us(device["mlp/liger_4096"]), pointwise_us(device["mlp/liger"])
