@@ -212,7 +212,7 @@ def choices(device: Device) -> Html:
 
 def _log_text(compilation: Compilation) -> str:
     logged = (f"{name}: {format_value(us, 'us')}" for name, us in compilation.benchmark_us.items())
-    return "; ".join(logged) or "not recorded"
+    return "; ".join(logged) or "nothing"
 
 
 def conditions(device: Device) -> Html:
