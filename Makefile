@@ -78,9 +78,10 @@ format: $(READY)  ## rewrite the sources in the one style
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-record: $(READY)  ## measure on this GPU what is stale or missing (CHAPTER=mlp; FRESH=1: all; WAIT=1, SHARED=1: if it is in use)
+record: $(READY)  ## measure on this GPU what is stale or missing (CHAPTER=mlp, MINUTES=9, FRESH=1, WAIT=1, SHARED=1)
 	$(need)
-	$(PY) -m snippets.lab record $(if $(FRESH),--fresh) $(if $(WAIT),--wait) $(if $(SHARED),--shared) $${CHAPTER-}
+	$(PY) -m snippets.lab record $(if $(FRESH),--fresh) $(if $(MINUTES),--minutes $(MINUTES)) \
+		$(if $(WAIT),--wait) $(if $(SHARED),--shared) $${CHAPTER-}
 
 check:  ## what a change must pass: lint, docs, no stale recording, no flipped verdict, all tests (needs Chromium)
 	$(need) docs test lint

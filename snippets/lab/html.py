@@ -75,7 +75,7 @@ def bold(text: str, is_best: bool) -> str:
 
 def note(text: str) -> Html:
     """A line below a table or a chart that explains its numbers; nothing for an empty text."""
-    return Html(f'<p class="lab-note">{escape(text)}</p>' if text else "")
+    return Html(f'<p class="lab-note" data-search-exclude>{escape(text)}</p>' if text else "")
 
 
 def details(summary: str, content: str) -> Html:

@@ -46,9 +46,7 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "linear.md": {"Steps further up do it faster": WORDS, "On a smaller GPU expect": CASES},
     "matmul_add.md": {
-        "therefore mostly a fixed cost": NEXT_TO_IT,
         "The smallest steps reach neither limit": NEXT_TO_IT,
-        "If the copy of b is the faster one": CASES,
         "The longer bar of each pair": CASES,
         "On a smaller GPU expect": CASES,
     },

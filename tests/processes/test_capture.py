@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from snippets.devices.experiments import neighbor
 from snippets.lab.capture.recorder import record_experiments
 from snippets.lab.capture.supervisor import Event, Group, run_worker
 from snippets.lab.experiment import find
+from snippets.lab.recording.consistency import contradictions
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.loading import load_recording, load_trace, trace_path
@@ -191,6 +194,7 @@ def check_recordings_of_a_gpu(root: Path) -> None:
         pair = [getattr(timings(recording), name) for recording in (first, second)]
         assert len(pair[0].samples_us) == len(pair[1].samples_us) >= 20
         for one in pair:
+            assert len(one.rounds) == 3, "a process each"
             assert 0 < one.q1_us <= one.median_us <= one.q3_us
             assert min(one.samples_us) <= one.q1_us
             assert max(one.samples_us) >= one.q3_us
@@ -199,8 +203,28 @@ def check_recordings_of_a_gpu(root: Path) -> None:
     assert timings(first).rotated_bytes == timings(first).input_sets * 3 * 2 * 256 * 256
     assert [one.name for one in first.ceilings] == ["copy", "matmul 8192x8192x8192", "matmul 256x256x256"]
     assert all(one.timing.median_us > 0 for one in first.ceilings)
+    assert {one.timing.rounds for one in first.ceilings} == {timings(first).interleaved.rounds}, "in the same turns"
     trace = load_trace(root, DEVICE, "gpu_faults/first")
     assert len(trace.steps) == 3
     assert steps_agree(trace)
     assert all(len(step.kernels) >= 1 for step in trace.steps)
     assert read_trace(trace_path(root, DEVICE, first)).device == trace.device == first.environment.device
+
+
+def timed_part(folder: Path) -> Recording:
+    """What the first process that times leaves of a small step."""
+    folder.mkdir()
+    events = list(run_worker([find("gpu_faults/first", PACKAGE)], folder, 1, package=PACKAGE))
+    assert events[-1] == {"finished": ["gpu_faults/first"]}, events
+    return msgspec.json.decode((folder / "first.1.json").read_bytes(), type=Recording)
+
+
+@pytest.mark.gpu
+def test_a_second_job_on_the_gpu_is_noticed(tmp_path: Path) -> None:
+    """By its name, or by times that contradict each other; the same step alone has neither."""
+    alone = timed_part(tmp_path / "alone")
+    with neighbor():
+        shared = timed_part(tmp_path / "shared")
+    assert (alone.disturbed, alone.environment.other_processes) == ("", ())
+    assert contradictions(timings(shared)) or shared.environment.other_processes
+    assert shared.disturbed != ""

@@ -8,10 +8,12 @@ from playwright.sync_api import Locator, Page, expect
 from snippets.lab.finding.book import figure
 from snippets.lab.recording.device import DEFAULT_DEVICE, short_name
 from tests.lab.samples import BOOK
+from tests.second_device import MHZ as OTHER_MHZ
+from tests.second_device import NAME as OTHER
 from tests.site.conftest import Opened
-from tests.site.two_devices import OTHER, OTHER_MHZ
 
-MHZ = {DEFAULT_DEVICE: figure("mlp.clock", BOOK).text, OTHER: f"{OTHER_MHZ:,.0f} MHz"}
+CLOCK = "mlp.eager.interleaved_clock_mhz"
+MHZ = {DEFAULT_DEVICE: figure(CLOCK, BOOK).text, OTHER: f"{OTHER_MHZ:,.0f} MHz"}
 
 
 def choose(page: Page, device: str) -> None:
@@ -21,7 +23,7 @@ def choose(page: Page, device: str) -> None:
 
 def sentence(page: Page) -> Locator:
     """The computed value in a sentence."""
-    return page.locator("[data-figure='mlp.clock']").filter(visible=True)
+    return page.locator(f"[data-figure='{CLOCK}']").filter(visible=True)
 
 
 def expect_everything_of(page: Page, device: str) -> None:

@@ -9,9 +9,9 @@ from playwright.sync_api import Locator, Page, expect
 
 from snippets.lab.recording.device import DEFAULT_DEVICE, short_name
 from tests.lab.samples import BOOK
+from tests.second_device import NAME as OTHER
 from tests.site.conftest import Opened
 from tests.site.serving import ROOT
-from tests.site.two_devices import OTHER
 
 ON_GPU = ("gemm", "pointwise", "fill")
 TOO_LONG = """(drawing) => [...drawing.querySelectorAll(".slice")].flatMap((slice) => {
@@ -157,7 +157,7 @@ def width(figure: Locator) -> float:
 
 def test_keys_zoom_and_names_follow(figure: Locator) -> None:
     whole, frame = width(figure), figure.locator(".frame")
-    names = "(figure) => [...figure.querySelectorAll('.slice text')].map((text) => text.textContent).join('').length"
+    names = "(figure) => [...figure.querySelectorAll('.slice text')].map((text) => text.textContent.length)"
     before = figure.evaluate(names)
     slices(figure).first.focus()
     for key, factor in (("+", 1.5), ("+", 2.25), ("-", 1.5), ("0", 1)):
@@ -167,7 +167,8 @@ def test_keys_zoom_and_names_follow(figure: Locator) -> None:
     for _ in range(6):
         figure.page.keyboard.press("+")
     figure.page.wait_for_function(
-        f"([figure, before]) => ({names})(figure) > before", arg=[figure.element_handle(), before]
+        f"([figure, before]) => ({names})(figure).some((letters, place) => letters > before[place])",
+        arg=[figure.element_handle(), before],
     )
     assert frame.evaluate("(frame) => frame.scrollWidth > 5 * frame.clientWidth")
     figure.get_by_role("button", name="Whole step").press("Enter")

@@ -30,6 +30,8 @@ from snippets.lab.trace.queries import busy_us
 
 RunWorker = Callable[[list[Group], Path, int], Iterator[Event]]
 """Groups, a folder for their parts and the number of the process -> its events."""
+CostOf = Callable[[Experiment], float]
+"""About how long the group of an experiment takes, in seconds."""
 Batch = list[Group]
 TRIES = 3
 """How often a group is measured until its trace and its times fit each other."""
@@ -52,7 +54,7 @@ def record_experiments(
     device: str,
     chosen: Iterable[Experiment],
     run: RunWorker = run_worker,
-    cost_s: Callable[[Experiment], float] = lambda experiment: experiment.time_limit_s,
+    cost_s: CostOf = lambda experiment: experiment.time_limit_s,
     limit_s: float = math.inf,
 ) -> Iterator[Outcome]:
     """Record experiments, the cheapest batch first; print each stage, how many are done and the time it took.
@@ -65,7 +67,7 @@ def record_experiments(
         cost_s: about how long the group of an experiment takes.
         limit_s: a batch that would probably end later is not started; its experiments have no outcome.
     """
-    batches = sorted(make_batches(group_experiments(chosen)), key=lambda batch: batch_cost_s(batch, cost_s))
+    batches = cheapest_first(chosen, cost_s)
     recorder = Recorder(root, device, run, sum(len(group) for batch in batches for group in batch))
     for batch in batches:
         if time.monotonic() - recorder.begin + batch_cost_s(batch, cost_s) <= limit_s:
@@ -92,7 +94,17 @@ def make_batches(groups: Batch) -> list[Batch]:
     return [*shared.values(), *batches]
 
 
-def batch_cost_s(batch: Batch, cost_s: Callable[[Experiment], float]) -> float:
+def cheapest_first(chosen: Iterable[Experiment], cost_s: CostOf) -> list[Batch]:
+    """The batches of experiments in the order in which they are recorded."""
+    return sorted(make_batches(group_experiments(chosen)), key=lambda batch: batch_cost_s(batch, cost_s))
+
+
+def batch_costs_s(chosen: Iterable[Experiment], cost_s: CostOf) -> list[float]:
+    """How long each batch of experiments takes, the cheapest first."""
+    return [batch_cost_s(batch, cost_s) for batch in cheapest_first(chosen, cost_s)]
+
+
+def batch_cost_s(batch: Batch, cost_s: CostOf) -> float:
     """How long a batch takes: `cost_s` of an experiment is that of its whole group."""
     return sum(max(cost_s(experiment) for experiment in group) for group in batch)
 

@@ -75,9 +75,11 @@ UNITS: Mapping[str, tuple[tuple[float, str], ...]] = {
 
 
 def format_value(value: float | int | str, unit: str = "") -> str:
-    """Format a value with three significant digits and a scaled unit: (1455.2, "us") -> `1.46 ms`."""
+    """Format a value with three significant digits and a scaled unit: (1455.2, "us") -> `1.46 ms`; a clock to 1 MHz."""
     if isinstance(value, str):
         return value
+    if unit == "MHz":
+        return f"{value:,.0f} MHz"
     if not unit:
         return f"{value:,}" if isinstance(value, int) else _three_digits(value)
     steps = UNITS[unit]

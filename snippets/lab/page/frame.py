@@ -120,7 +120,7 @@ def provenance(device: Device, chapter: str) -> Html:
         f"commit {code(newest.commit)}",
         f'<span class="mode mode-{mode}">{mode}</span>',
     ]
-    line = f'<p class="provenance">{" · ".join(parts)}</p>'
+    line = f'<p class="provenance" data-search-exclude>{" · ".join(parts)}</p>'
     return Html(line + machine_fold(recordings) + _banners(chapter, recordings, len(stale)) + missing)
 
 
@@ -165,15 +165,23 @@ def _verdict(verdict: Verdict) -> str:
         else '<span class="said">ours</span>'
     )
     where = f"{escape(device.short_name)}: " if verdict.measured else ""
-    why = f'<p class="why">{escape(claim.why)}</p>' if claim.why and verdict.status != "holds" else ""
+    why = why_text(verdict)
+    why = f'<p class="why">{escape(why)}</p>' if why else ""
     ident, row = claim_anchor("claim", claim.id, device), claim_anchor("ledger", claim.id, device)
     return (
         f'<div class="verdict {verdict.status.replace(" ", "-")}" id="{escape(ident)}">'
         f'<p><span class="mark">{status_badge(verdict)}</span> {escape(claim.sentence)} '
         f'<a class="id" href="../claims/#{escape(row)}" title="this claim in the ledger">{escape(claim.id)}</a></p>'
-        f'<p class="values">{source} · <span class="ours">{where}{measured_html(verdict)}</span></p>'
+        f'<p class="values" data-search-exclude>{source} · '
+        f'<span class="ours">{where}{measured_html(verdict)}</span></p>'
         f"{_other_text(verdict)}{why}</div>"
     )
+
+
+def why_text(verdict: Verdict) -> str:
+    """Why a claim differs on the default device, which is named where another one is shown; empty where it holds."""
+    why = "" if verdict.status == "holds" else verdict.claim.why
+    return f"On the {short_name(DEFAULT_DEVICE)}: {why}" if why and not verdict.device.is_default else why
 
 
 def _other_text(verdict: Verdict) -> str:
@@ -183,7 +191,7 @@ def _other_text(verdict: Verdict) -> str:
         return ""
     described = status if status in ("holds", "differs") else f"is {status}"
     return (
-        f'<p class="elsewhere">{escape(verdict.device.short_name)}: {verdict.status}. On the '
+        f'<p class="elsewhere" data-search-exclude>{escape(verdict.device.short_name)}: {verdict.status}. On the '
         f"{escape(short_name(DEFAULT_DEVICE))}, for which this text was written, it {described}.</p>"
     )
 

@@ -21,6 +21,9 @@ from snippets.lab.page.sample import SAMPLE_TEXT, shown_devices
 from snippets.lab.recording.device import default_device, recordings_root, sample_chapter
 from snippets.lab.recording.schema import NotRecorded, NotTimed
 
+LONG = 24
+"""Characters above which a figure may break into lines; on a phone a line has about 40."""
+
 
 def figure_html(figure: Figure, name: str, attributes: str = "", doubt: str = "", disturbed: str = "") -> str:
     """A figure inside a sentence, with origin and spread on hover and as a description for screen readers.
@@ -35,6 +38,7 @@ def figure_html(figure: Figure, name: str, attributes: str = "", doubt: str = ""
     claim = f"the claim is inconclusive: {doubt}" if doubt else ""
     title = "; ".join(part for part in (figure.origin, figure.spread_text, claim, disturbed) if part)
     mark = " inconclusive" if disturbed or not figure.conclusive else ""
+    mark += " long" if len(figure.text) > LONG else ""
     return (
         f'<data class="fig{mark}" value="{escape(str(figure.value))}" data-figure="{escape(name)}" '
         f'title="{escape(title)}"{attributes}>{with_kernel_names(figure.text)}</data>'

@@ -12,7 +12,7 @@ from snippets.lab.finding.book import Verdict, all_claims, findings, judge, verd
 from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.page.frame import claim_anchor, measured_html, status_badge
+from snippets.lab.page.frame import claim_anchor, measured_html, status_badge, why_text
 from snippets.lab.page.kernel_name import with_kernel_names
 
 HEAD = ("id", "verdict", "claim", "the source's value", "ours")
@@ -41,7 +41,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "verdict": verdict.status,
         "reason": verdict.reason,
         "accepted": (accepted_statuses(verdict.device) or {}).get(claim.id),
-        "why": claim.why if verdict.status == "differs" else "",
+        "why": why_text(verdict) if verdict.status == "differs" else "",
     }
 
 
@@ -87,7 +87,7 @@ def _row(verdict: Verdict, *, whole: bool) -> list[Cell]:
     claim, page = verdict.claim, findings(verdict.chapter).page
     link = f"../{page}/#{claim_anchor('claim', claim.id, verdict.device)}"
     where = f' · <a href="{escape(link)}">{escape(verdict.chapter)}</a>' if whole else ""
-    why = f"<small>{escape(claim.why)}</small>" if whole and claim.why and verdict.status != "holds" else ""
+    why = f"<small>{escape(why_text(verdict))}</small>" if whole and why_text(verdict) else ""
     return [
         _id(verdict),
         status_badge(verdict),

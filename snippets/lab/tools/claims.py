@@ -6,9 +6,9 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from snippets.lab.finding.accepted import NAME, accept_statuses, accepted_statuses
+from snippets.lab.finding.accepted import accept_statuses, accepted_statuses
 from snippets.lab.finding.book import Verdict, verdicts
 from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
@@ -23,8 +23,9 @@ Print every claim of the book with its verdict on every recorded device: holds, 
 
   python -m snippets.lab claims --device nvidia-h200 --json
 
-The statuses accepted for a device stand with its recordings, in docs/recordings/<device>/accepted.json. After you
-record, read the text beside each claim that changed, then accept:
+The statuses accepted for a device are in docs/recordings/<device>/accepted.json. --check compares with them. A device
+without this file is new: it differs where it differs, and --check passes. After you record, read the text beside each
+claim that changed, then accept:
 
   python -m snippets.lab claims --check
   python -m snippets.lab claims --accept --device nvidia-h200
@@ -52,17 +53,26 @@ def command(arguments: argparse.Namespace) -> int:
     elif arguments.json:
         print(json.dumps([verdict_data(verdict) for verdict in judged], indent=1, ensure_ascii=False))
     else:
-        _print_lines(judged)
+        _print_lines(ledger)
     return _check(ledger) if arguments.check else 0
 
 
-def _print_lines(ledger: Sequence[Verdict]) -> None:
-    for verdict in ledger:
-        measured = printable(verdict.measured.text if verdict.measured else verdict.reason)
-        name, claim = verdict.device.name, verdict.claim
-        print(f"{name:14} {claim.id:5} {verdict.status:13} {measured:24}  {claim.sentence}")
-    counts = Counter(verdict.status for verdict in ledger)
-    print(", ".join(f"{counts[status]} {status}" for status in STATUSES))
+def _print_lines(ledger: Mapping[Device, Sequence[Verdict]]) -> None:
+    """A line for each verdict, then the counts of each device."""
+    width = max(len(device.name) for device in ledger)
+    for device, judged in ledger.items():
+        for verdict in judged:
+            measured = printable(verdict.measured.text if verdict.measured else verdict.reason)
+            claim = verdict.claim
+            print(f"{device.name:{width}}  {claim.id:5} {verdict.status:13} {measured:24}  {claim.sentence}")
+    for device, judged in ledger.items():
+        print(f"{device.name}: {_counts(verdict.status for verdict in judged)}")
+
+
+def _counts(statuses: Iterable[Status]) -> str:
+    """`255 holds, 44 differs, 6 inconclusive, 2 not measured`."""
+    counts = Counter(statuses)
+    return ", ".join(f"{counts[status]} {status}" for status in STATUSES)
 
 
 def _accept(device: Device, ledger: Sequence[Verdict]) -> None:
@@ -74,8 +84,7 @@ def _accept(device: Device, ledger: Sequence[Verdict]) -> None:
         if old != new:
             print(f"{device.name}  {claim_id}: {old} -> {new}")
     accept_statuses(device, now)
-    counts = Counter(now.values())
-    print(f"{device.name}: accepted {', '.join(f'{counts[status]} {status}' for status in STATUSES)}")
+    print(f"{device.name}: accepted {_counts(now.values())}")
 
 
 def _check(ledger: Mapping[Device, Sequence[Verdict]]) -> int:
@@ -86,7 +95,7 @@ def _check(ledger: Mapping[Device, Sequence[Verdict]]) -> int:
         accepted = accepted_statuses(device)
         if accepted is None:
             if any(verdict.measured for verdict in judged):
-                print(f"{device.name} has no {NAME}: nothing to compare; to accept it: {cure}", file=sys.stderr)
+                print(f"{device.name} is new: no verdict was accepted yet. To accept them: {cure}", file=sys.stderr)
             continue
         problems = list(_problems(judged, accepted))
         for problem in problems:

@@ -36,20 +36,21 @@ def command(arguments: argparse.Namespace) -> int:
     """Print the state of every experiment by device."""
     root = recordings_root()
     devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
-    pending = faults = 0
+    is_red = False
     for device in devices:
         print(device.name)
-        for name, state in states(device):
+        found = list(states(device))
+        for name, state in found:
             print(f"  {name:40} {state}")
-            if device.is_default:
-                pending += state == "missing"
-                faults += state not in ("missing", "recorded")
-    cure = f"for {DEFAULT_DEVICE}: on a machine with that GPU run make record"
-    if pending:
-        print(f"{pending} not recorded yet {cure}")
-    if faults:
-        print(f"{faults} not current {cure}")
-    return 1 if faults and arguments.check else 0
+        pending = sum(state == "missing" for _, state in found)
+        faults = sum(state not in ("missing", "recorded") for _, state in found)
+        cure = f"for {device.name}: on a machine with that GPU run make record"
+        if pending:
+            print(f"{pending} not recorded yet {cure}")
+        if faults:
+            print(f"{faults} not current {cure}")
+        is_red = is_red or (device.is_default and faults > 0)
+    return 1 if is_red and arguments.check else 0
 
 
 def known_device(root: Path, name: str) -> Device:

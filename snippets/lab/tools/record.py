@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -12,12 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from snippets.lab.experiment import Experiment, chapters, find
-from snippets.lab.notebooks.files import Notebook, RunNotebooks, find_notebooks, is_notebook, record_notebook
+from snippets.lab.notebooks.files import (
+    TIME_LIMIT_S,
+    Notebook,
+    NotebookError,
+    RunNotebooks,
+    find_notebooks,
+    is_notebook,
+    record_notebook,
+)
 from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root
 from snippets.lab.tools.archive import pack_archive
 
 if TYPE_CHECKING:
-    from snippets.lab.capture.recorder import Outcome
+    from snippets.lab.capture.recorder import CostOf, Outcome
 
 HELP = "record experiments on this machine's GPU"
 DESCRIPTION = """\
@@ -25,9 +35,14 @@ Measure stale or missing experiments on this machine's GPU and save them below d
 its cause is printed, its earlier recording is kept, and the others are still recorded. The GPU is the first one of
 CUDA_VISIBLE_DEVICES. Recording refuses to start while another recorder or any other program uses it.
 
+How long it will take is estimated from earlier recordings, of another GPU if this one has none. The shortest comes
+first. With --minutes, nothing is started that would probably end too late; run the same command again to go on.
+
   python -m snippets.lab record mlp linear/eager
+  python -m snippets.lab record --minutes 9
   CUDA_VISIBLE_DEVICES=1 python -m snippets.lab record --wait
 """
+GO_ON = "run the same command again to go on"
 
 
 @dataclass(frozen=True)
@@ -37,20 +52,32 @@ class Machine:
     require_gpu: Callable[[], str]
     """The slug of the GPU. Raises `NeedsGpu`."""
     select_pending: Callable[[Path, str, Sequence[Experiment], bool], Sequence[Experiment]]
-    record_experiments: Callable[[Path, str, Sequence[Experiment]], Iterable[Outcome]]
+    record_experiments: Callable[[Path, str, Sequence[Experiment], CostOf, float], Iterable[Outcome]]
+    """Starts nothing that would probably end later than these seconds."""
     run_notebooks: RunNotebooks
     reserve_gpu: Callable[[bool, bool], AbstractContextManager[None]]
     """Keeps others off the GPU: wait for them, go on beside them, or raise `NeedsGpu`."""
+    recorded_cost_s: Callable[[Path, str], CostOf]
+    batch_costs_s: Callable[[Sequence[Experiment], CostOf], Sequence[float]]
+    """How long each thing takes that is started on its own, the shortest first."""
+    clock: Callable[[], float] = time.monotonic
 
 
 def this_machine() -> Machine:
     """The machine that this process runs on."""
     from snippets.lab.capture.lock import reserve_gpu
-    from snippets.lab.capture.recorder import record_experiments
-    from snippets.lab.capture.selection import require_gpu, select_pending
+    from snippets.lab.capture.recorder import batch_costs_s, record_experiments
+    from snippets.lab.capture.selection import recorded_cost_s, require_gpu, select_pending
     from snippets.lab.notebooks.cells import run_notebooks
 
-    return Machine(require_gpu, select_pending, record_experiments, run_notebooks, reserve_gpu)
+    def record_until(
+        root: Path, device: str, pending: Sequence[Experiment], cost_s: CostOf, limit_s: float
+    ) -> Iterable[Outcome]:
+        return record_experiments(root, device, pending, cost_s=cost_s, limit_s=limit_s)
+
+    return Machine(
+        require_gpu, select_pending, record_until, run_notebooks, reserve_gpu, recorded_cost_s, batch_costs_s
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +88,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CHAPTER[/EXPERIMENT]",
         help="default: all chapters and notebooks; a notebook alone is labs/CHAPTER",
     )
-    parser.add_argument("--fresh", action="store_true", help="record everything, even what is current")
+    which = parser.add_mutually_exclusive_group()  # a fresh start has nothing to go on with
+    which.add_argument("--fresh", action="store_true", help="record everything, even what is current")
+    which.add_argument(
+        "--minutes",
+        type=_minutes,
+        default=math.inf,
+        metavar="N",
+        help="start nothing that would probably end later than in N minutes",
+    )
     parser.add_argument(
         "--archive", type=Path, metavar="FILE", help="then pack all recordings of this device, old and new, as .tar.gz"
     )
@@ -71,6 +106,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not minutes > 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0")
+    return minutes
+
+
 def command(arguments: argparse.Namespace) -> int:
     """Record on this machine's GPU; with `--archive`, then pack an archive."""
     return record(
@@ -78,6 +123,7 @@ def command(arguments: argparse.Namespace) -> int:
         arguments.experiments,
         arguments.fresh,
         arguments.archive,
+        minutes=arguments.minutes,
         wait=arguments.wait,
         shared=arguments.shared,
         machine=this_machine(),
@@ -90,6 +136,7 @@ def record(
     fresh: bool = False,
     archive: Path | None = None,
     *,
+    minutes: float = math.inf,
     wait: bool = False,
     shared: bool = False,
     machine: Machine,
@@ -100,23 +147,63 @@ def record(
     device = machine.require_gpu()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: ends the worker and removes its folder
     pending = machine.select_pending(root, device, chosen, fresh)
-    pending_notebooks = select_notebooks(chosen_notebooks, device, fresh)
-    with machine.reserve_gpu(wait, shared) if pending or pending_notebooks else nullcontext():
+    notebooks = select_notebooks(chosen_notebooks, device, fresh)
+    with machine.reserve_gpu(wait, shared) if pending or notebooks else nullcontext():
         if wait:  # a recorder that was waited for may have recorded some
             pending = machine.select_pending(root, device, chosen, fresh)
-        print(f"{device}: {len(pending)} to record, {len(chosen)} chosen", flush=True)
-        outcomes = list(machine.record_experiments(root, device, pending))
+        cost_s = machine.recorded_cost_s(root, device)
+        print(
+            f"{device}: {len(pending)} to record, {len(chosen)} chosen"
+            + _estimate(_costs_s(machine, pending, cost_s, notebooks), len(notebooks)),
+            flush=True,
+        )
+        end = machine.clock() + 60 * minutes
+        outcomes = list(machine.record_experiments(root, device, pending, cost_s, 60 * minutes))
         causes = {outcome.experiment.id: outcome.failed for outcome in outcomes if outcome.failed}
         failed = len(causes)
-        causes |= record_notebooks(pending_notebooks, device, machine.run_notebooks)
+        ran = record_notebooks(notebooks, device, machine.run_notebooks, lambda: end - machine.clock())
+        causes |= {name: cause for name, cause in ran.items() if cause}
     print(f"{device}: {len(outcomes) - failed} recorded, {failed} failed")
     for name, cause in causes.items():
         print(f"  {name}: {cause}")
+    done = {*ran, *(outcome.experiment.id for outcome in outcomes)}
+    left = [experiment for experiment in pending if experiment.id not in done]
+    left_notebooks = [notebook for notebook in notebooks if notebook.id not in done]
+    is_stuck = _print_left(
+        device, len(left) + len(left_notebooks), _costs_s(machine, left, cost_s, left_notebooks), minutes
+    )
     if archive is not None:
         count = pack_archive(root, device, archive)
         print(f"{archive}: all recordings of {device}, {count} files; on a machine that can commit, run: ", end="")
         print(f"python -m snippets.lab import {archive.name}")
-    return 1 if causes else 0
+    return 1 if causes or is_stuck else 0
+
+
+def _costs_s(
+    machine: Machine, pending: Sequence[Experiment], cost_s: CostOf, notebooks: Sequence[Notebook]
+) -> list[float]:
+    """How long each thing takes that is started on its own."""
+    return [*machine.batch_costs_s(pending, cost_s), *map(notebook_cost_s, notebooks)]
+
+
+def _estimate(costs_s: Sequence[float], notebooks: int) -> str:
+    labs = f", {notebooks} lab{'s' if notebooks > 1 else ''} to run" if notebooks else ""
+    return f"{labs}, about {_minutes_text(sum(costs_s))}" if costs_s else ""
+
+
+def _print_left(device: str, count: int, costs_s: Sequence[float], minutes: float) -> bool:
+    """Print what was not started in time and how to go on; return whether the minutes are too few for any of it."""
+    if not costs_s:
+        return False
+    is_stuck = min(costs_s) > 60 * minutes
+    cure = f"the shortest takes about {_minutes_text(min(costs_s))}, so allow more" if is_stuck else GO_ON
+    print(f"{device}: {count} left, about {_minutes_text(sum(costs_s))}; {cure}")
+    return is_stuck
+
+
+def _minutes_text(seconds: float) -> str:
+    """`17 min`, rounded up, so that as many are enough."""
+    return f"{max(1, math.ceil(seconds / 60))} min"
 
 
 def select_notebooks(chosen: Sequence[Notebook], device: str, fresh: bool) -> list[Notebook]:
@@ -127,12 +214,22 @@ def select_notebooks(chosen: Sequence[Notebook], device: str, fresh: bool) -> li
     return [each for each in chosen if device == DEFAULT_DEVICE and (fresh or each.state != "recorded")]
 
 
-def record_notebooks(pending: Sequence[Notebook], device: str, run_notebooks: RunNotebooks) -> dict[str, str]:
-    """Run notebooks; return the causes of failures by id."""
+def notebook_cost_s(notebook: Notebook) -> float:
+    """How long a notebook took when it was recorded, else its limit."""
+    try:
+        return notebook.run_info.seconds if notebook.run_info else TIME_LIMIT_S
+    except NotebookError:
+        return TIME_LIMIT_S
+
+
+def record_notebooks(
+    pending: Sequence[Notebook], device: str, run_notebooks: RunNotebooks, left_s: Callable[[], float]
+) -> dict[str, str]:
+    """Run notebooks that probably end in time; return the cause of each one's failure, empty where it was recorded."""
     causes: dict[str, str] = {}
-    for notebook in pending:
-        cause = record_notebook(notebook, device, run_notebooks)
-        print(f"{notebook.id}: {cause.partition(chr(10))[0] or 'recorded'}", flush=True)
-        if cause:
-            causes[notebook.id] = cause
+    for notebook in sorted(pending, key=notebook_cost_s):
+        if notebook_cost_s(notebook) > left_s():
+            break
+        causes[notebook.id] = record_notebook(notebook, device, run_notebooks)
+        print(f"{notebook.id}: {causes[notebook.id].partition(chr(10))[0] or 'recorded'}", flush=True)
     return causes

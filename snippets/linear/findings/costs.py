@@ -6,7 +6,7 @@ from functools import partial
 from snippets.lab.finding import Device, Figure, Run, at_least, at_most, between, claim, equals, matches
 from snippets.lab.finding.measure import derived, paired_ratio, ratio_of_kinds
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import cpu_gpu_bars, figure_cell, guess_choice, kernel_name_html, regimes, roofline, timeline
+from snippets.lab.page import figure_cell, guess_choice, kernel_name_html, race_bars, regimes, roofline, timeline
 from snippets.lab.page import show as show
 from snippets.lab.trace.queries import find_op
 from snippets.linear.findings.layer import ending, input_strides, one_and_the_same, same_work
@@ -155,6 +155,7 @@ FIGURES = {
         lambda step: step.memcpys[0].moved_bytes or 0, "bytes"
     ),
     "compiled_cpu": lambda device: compiled_to_eager(device, "1024x32→64", "enqueue"),
+    "compiled_loop": lambda device: compiled_to_eager(device, "1024x32→64", "from_python"),
     "replay": lambda device: ratio_of_kinds(device["linear/eager"], "from_python"),
     "idle": lambda device: idle_share(device["linear/eager"]),
     "idle_wide": lambda device: idle_share(device["linear/eager_wide"]),
@@ -164,9 +165,10 @@ FIGURES = {
 row_and_matrix = partial(
     timeline, variants={f"addmm, a {kind} of bias": f"matmul_add/{kind}_bias_64" for kind in ("row", "matrix")}
 )
-gpu_and_cpu = partial(
-    cpu_gpu_bars,
+both_layers = partial(
+    race_bars,
     variants={f"{how}, {at}": name for at, pair in PAIRS.items() for how, name in zip(SWEEPS, pair, strict=True)},
+    kinds=("interleaved", "steady", "from_python", "enqueue"),
 )
 wide_roofline = partial(roofline, variants=ROWS)
 

@@ -244,5 +244,4 @@ FIGURES: Mapping[str, Measure] = {
     "mul_us": lambda device: pointwise_us(device["mlp/eager"], 1),
     "gemm_flops": lambda device: device["mlp/eager"].per_step(lambda step: 2 * prod(matmul_shapes(step)[0]), "flop"),
     "eager_bytes": lambda device: moved_bytes(device["mlp/eager"]),
-    "gelu_percent": lambda device: copy_share(device["mlp/eager"]),
 }

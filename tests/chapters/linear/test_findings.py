@@ -12,8 +12,8 @@ from snippets.lab.finding import TraceError, ratio_of_kinds
 from snippets.lab.finding.book import findings
 from snippets.linear.findings.costs import (
     biases,
+    both_layers,
     cheaper,
-    gpu_and_cpu,
     guess_cheaper,
     layouts,
     row_and_matrix,
@@ -34,7 +34,7 @@ from tests.chapters.linear.copies import Copies, Event, always, second_kernel
 from tests.lab.samples import BOOK
 
 FIGURES = findings("linear").figures
-FIGURES_OF_TIMES = ("idle", "replay", "compiled_cpu", "compiled_gpu", "matrix_bias_bytes")
+FIGURES_OF_TIMES = ("idle", "replay", "compiled_cpu", "compiled_gpu", "compiled_loop", "matrix_bias_bytes")
 CAPTION = "What the page says"
 
 
@@ -48,12 +48,13 @@ def numbers(*cells: str) -> str:
 
 def test_figures_are_the_arithmetic_of_the_timings(copies: Copies) -> None:
     copies.retime("linear/eager", interleaved=always(4.0), enqueue=always(36.0, 21), from_python=always(40.0, 21))
-    copies.retime("linear/compiled", interleaved=always(8.0), enqueue=always(90.0, 21))
+    copies.retime("linear/compiled", interleaved=always(8.0), enqueue=always(90.0, 21), from_python=always(92.0, 21))
     assert {name: FIGURES[name](copies.device).text for name in FIGURES_OF_TIMES} == {
         "idle": "90.0 %",
         "replay": "10.0x",
         "compiled_cpu": "2.50x",
         "compiled_gpu": "2.00x",
+        "compiled_loop": "2.30x",
         "matrix_bias_bytes": "8.19 kB",
     }
     assert ratio_of_kinds(copies.device["linear/eager"], "enqueue").text == "9.00x"
@@ -128,9 +129,9 @@ def test_compiling_changes_no_kernel_unless_it_does(copies: Copies) -> None:
 
 def test_charts_are_of_the_timings(copies: Copies) -> None:
     copies.retime("linear/compiled_wide", interleaved=always(7.0), enqueue=always(70.0, 21))
-    bars = flat(gpu_and_cpu(copies.device, caption=CAPTION))
-    assert f"<td>compiled, 64x1024→4096</td><td>GPU</td>{numbers('7.00 µs', '7.00 to 7.00 µs')}" in bars
-    assert f"<td>compiled, 64x1024→4096</td><td>CPU</td>{numbers('70.0 µs', '70.0 to 70.0 µs')}" in bars
+    bars = flat(both_layers(copies.device, caption=CAPTION))
+    assert f"<td>compiled, 64x1024→4096</td><td>interleaved</td>{numbers('7.00 µs', '7.00 to 7.00 µs')}" in bars
+    assert f"<td>compiled, 64x1024→4096</td><td>the CPU&#x27;s</td>{numbers('70.0 µs', '70.0 to 70.0 µs')}" in bars
     flops = copies.device["linear/eager_wide"].points[0].flops
     copies.retime("linear/sweep_eager", 64, interleaved=always(flops / 1e6))
     roofline = flat(wide_roofline(copies.device, caption=CAPTION))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 
 from snippets.lab.finding import Figure, TraceError
 from snippets.lab.finding.book import findings
 from snippets.lab.page import dispatch_tree, kernel_table, profiler_table
+from snippets.lab.recording.schema import NotTimed
 from snippets.matmul_add.findings.compiled import entering, entry, fused, product_runs
 from snippets.matmul_add.findings.costs import (
     by_hand,
@@ -18,6 +20,8 @@ from snippets.matmul_add.findings.costs import (
     generated,
     graph_gain,
     least_bytes,
+    race,
+    race_of_biases,
 )
 from snippets.matmul_add.findings.dispatch import busy_within_us, calls, stacks, wait_busy, waits, with_item
 from snippets.matmul_add.findings.overhead import (
@@ -139,7 +143,20 @@ def test_the_busiest_operator_has_the_most_time_of_its_own(world: World) -> None
         busiest(world.device)
 
 
-@pytest.mark.parametrize("name", FIGURES)
+def test_the_power_limit_is_the_recordings(world: World) -> None:
+    recording = recorded("eager_4096", point(4096, 600, 70, 610))
+    world.recording(
+        msgspec.structs.replace(
+            recording, environment=msgspec.structs.replace(recording.environment, power_limit_w=650.0)
+        )
+    )
+    assert FIGURES["power_limit"](world.device).text == "650 W"
+    world.recording(recording)
+    with pytest.raises(NotTimed, match="no power limit"):
+        FIGURES["power_limit"](world.device)
+
+
+@pytest.mark.parametrize("name", [name for name in FIGURES if name != "power_limit"])
 def test_every_figure_is_conclusive_and_has_a_text(world: World, name: str) -> None:
     figure = FIGURES[name](world.device)
     assert figure.text
@@ -157,11 +174,20 @@ def test_figures_are_exact(world: World) -> None:
         "steps_kept": "3",
         "kept_running": "1.29x",  # 750 us against 582
         "clock_reasons": "power cap",
+        "clock_reasons_64": "none",
         "crossing_ratio": "0.05x",  # 30 us against 600 at 4096
-        "idle_with_item": "9.30 ms",
+        "idle_with_item": "9.41 ms",
+        "idle_without_item": "556 µs",  # 616 in the warmed process, 496 in the cold one
+        "idle_after_first": "395 µs",
+        "lead_4096": "428 µs",
+        "compiled_steady_4096": "1.01x",
+        "matrix_to_row_steady": "1.20x",
         "later_requests": "2 in 20,000 steps",
         "gap_without_shapes": "0.52x",
         "gap_without_gpu": "3.10x",
+        "gap_left": "1.60x",
+        "gap_after_fifty": "1.00x",
+        "first_profile_gap": "30.0 µs",
         "chain": "ProfilerStep#N > matmul_add > aten::matmul > aten::mm",
         "wait_busy_4096": "73.9 %",  # 515 and 2 of 700 us
         "compiled_bytes_4096": "201 MB → 201 MB",
@@ -228,6 +254,11 @@ def test_charts_have_a_step_for_each_recording(world: World) -> None:
     assert cells(roof(device))[3][1:3] == ["1,020", "229 TFLOP/s"], "2n^3 FLOP over 8n^2 bytes; in 600 us"
     assert cells(cpu_and_gpu(device, caption=CAPTION))[1][:3] == ["Eager, 64x64", "GPU", "10.0 µs"]
     assert cells(cpu_and_gpu(device, caption=CAPTION))[4][:3] == ["Compiled, 64x64", "CPU", "80.0 µs"]
+    timed = [row[1:4] for row in cells(race(device, caption=CAPTION, over="Eager"))[1:]]
+    assert timed[0] == ["600 µs", "750 µs", "610 µs"]
+    assert [text.endswith("1.01x of Eager") for text in timed[1]] == [True, True, True]
+    biases = cells(race_of_biases(device, caption=CAPTION, over="addmm, b a row"))
+    assert biases[1][1].endswith("1.20x of addmm, b a row")
     parts = [(row[0], row[2]) for row in cells(by_kernel(device, caption=CAPTION))[1:]]
     assert [part for variant, part in parts if variant == "addmm, b a row"] == ["cuBLAS GEMM bf16 · 128x256x64 · nn"]
     assert [variant for variant, part in parts if part == "copy device to device"] == ["Compiled", "addmm, b a matrix"]

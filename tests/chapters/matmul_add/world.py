@@ -213,7 +213,7 @@ def traces_of_the_post() -> dict[str, bytes]:
         "eager_64_cold": eager(),
         "eager_4096": eager(gemm_us=(580, 580, 1084), delay=200, wait_us=1050, size=4096, apart=1200),
         "item_4096": eager(gemm_us=(580, 580, 580), size=4096, item=True),
-        "eager_4096_cold": eager(gemm_us=(400, 700, 800), delay=200, wait_us=700),
+        "eager_4096_cold": eager(gemm_us=(400, 700, 800), delay=200, wait_us=700, apart=1200),
         "compiled_64": compiled(moved=8192),
         "compiled_64_cold": compiled(moved=8192),
         "compiled_4096": compiled(size=4096),

@@ -378,15 +378,11 @@ SHAPES = {
 
 
 def probed() -> AlteredDevice:
-    """The device with hand-made results of its probes, and with a clock beside eager's timing."""
+    """The device with hand-made results of its probes."""
     device = AlteredDevice()
     device.record("mlp/tuned", data=TUNED)
     device.data("mlp/new_shapes", **SHAPES)
-    device.recordings["mlp/after_idle"] = replace(device["mlp/tuned"].recording, experiment="after_idle", data=IDLE)
-    for name in ("eager", "compiled", "liger"):
-        timings = device[f"mlp/{name}"].timings
-        slowed = replace(timings.interleaved, clock_mhz=1700.0, watts=690.0, throttle=("power cap",))
-        device.point(f"mlp/{name}", timings=replace(timings, interleaved=slowed, steady=timings.interleaved))
+    device.record("mlp/after_idle", data=IDLE)
     return device
 
 
@@ -411,6 +407,25 @@ def test_configurations_by_hand() -> None:
     assert (figure("coordinate_slowest_us", device).value, measured("O-P34", device).text) == (60.0, "1 of 1")
     assert measured("O-P38", device).value == pytest.approx(222 / 212)
     assert [status(f"O-P{number}", device) for number in (17, 18, 19, 24, 25, 26, 34, 38)] == ["holds"] * 8
+
+
+@pytest.mark.parametrize(
+    ("slow", "share", "expected"),
+    [(0, 100.0, "holds"), (2, 60.0, "holds"), (3, 40.0, "differs"), (5, 0.0, "differs")],
+)
+def test_room_is_judged_by_most_compilations(slow: int, share: float, expected: Status) -> None:
+    device = probed()
+    device.data("mlp/tuned", trials={"room": trial(*(slow * [(SLOW, 60.0)] + (5 - slow) * [(FAST, 40.0)]))})
+    assert (status("O-P24", device), measured("O-P24", device).value) == (expected, share)
+    assert measured("O-P24", device).text == f"{5 - slow} of 5"
+
+
+@pytest.mark.parametrize(("mul_us", "expected"), [(40.0, "holds"), (32.0, "differs"), (61.0, "differs")])
+def test_gelu_is_free_if_the_faster_kernel_takes_as_long_as_the_product(mul_us: float, expected: Status) -> None:
+    device = probed()
+    change_kernels(device, "mlp/eager", lasting("MulFunctor", mul_us))
+    free = measured("O-P5", device)
+    assert (status("O-P5", device), free.value, free.spread) == (expected, 40 / mul_us, (40 / mul_us, 41 / mul_us))
 
 
 def test_the_time_of_a_configuration_is_not_that_of_another_with_as_many_warps() -> None:

@@ -16,6 +16,7 @@ from snippets.lab.capture.merging import merge
 from snippets.lab.capture.recorder import (
     Outcome,
     RunWorker,
+    batch_costs_s,
     group_experiments,
     make_batches,
     processes_of,
@@ -121,7 +122,9 @@ def test_the_cheapest_batch_is_first_and_what_would_take_too_long_is_left(tmp_pa
 
     chosen = [replace(RIGHT[0], name=name, chapter=name, group="") for name in ("dear", "cheap", "middling")]
     costs = {"dear": 100.0, "cheap": 1.0, "middling": 10.0}
-    outcomes = record_experiments(tmp_path, DEVICE, chosen, run, lambda one: costs[one.name], limit_s=50)
+    cost_s = lambda one: costs[one.name]  # noqa: E731
+    assert batch_costs_s(chosen, cost_s) == [1, 10, 100]
+    outcomes = record_experiments(tmp_path, DEVICE, chosen, run, cost_s, limit_s=50)
     assert [one.experiment.name for one in outcomes] == order == ["cheap", "middling"]
 
 

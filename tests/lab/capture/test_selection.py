@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from snippets.lab.capture.selection import NoGpu, select_pending, usable_gpu
+from snippets.lab.capture.selection import NoGpu, recorded_cost_s, select_pending, usable_gpu
 from snippets.lab.experiment import Experiment
 from snippets.lab.recording.device import chapter_folder
 from snippets.lab.recording.loading import trace_path
@@ -76,3 +76,13 @@ def test_without_a_gpu_nothing_is_recorded() -> None:
         usable_gpu(None, None)
     with pytest.raises(NoGpu, match=r"^this machine has a GPU \(nvidia-t4\), but torch .* cannot use it"):
         usable_gpu(None, "nvidia-t4")
+
+
+def test_what_an_experiment_costs_is_known_from_this_gpu_else_another_else_its_limit(tmp_path: Path) -> None:
+    (right,) = RIGHT
+    assert recorded_cost_s(tmp_path, DEVICE)(right) == right.time_limit_s
+    save_all(tmp_path, current("faults/right", capture_s=40.0), device="nvidia-other")
+    assert recorded_cost_s(tmp_path, DEVICE)(right) == 40
+    save_all(tmp_path, current("faults/right", capture_s=12.5))
+    assert recorded_cost_s(tmp_path, DEVICE)(right) == 12.5
+    assert recorded_cost_s(tmp_path, "nvidia-other")(right) == 40

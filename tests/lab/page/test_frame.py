@@ -148,7 +148,7 @@ def record_all(device: Device) -> None:
 def test_provenance(device: Device) -> None:
     record_all(device)
     assert provenance(device, "mlp") == (
-        '<p class="provenance"><strong>NVIDIA Sample</strong> · driver 580.1, CUDA 13.0 · '
+        '<p class="provenance" data-search-exclude><strong>NVIDIA Sample</strong> · driver 580.1, CUDA 13.0 · '
         "python 3.12.3, torch 2.11.0 · "
         '<time datetime="2026-10-01T12:00:00Z">2026-10-01</time> · commit <code>0123abc</code> · '
         '<span class="mode mode-replayed">replayed</span></p>'
@@ -200,7 +200,7 @@ def test_provenance_of_what_is_not_recorded(device: Device) -> None:
 def test_provenance_of_what_is_recorded_in_part(device: Device) -> None:
     ids = ", ".join(experiment.id for experiment in experiments("mlp") if experiment.id != "mlp/eager")
     content = provenance(device, "mlp")
-    assert content.startswith('<p class="provenance"><strong>NVIDIA Sample</strong>')
+    assert content.startswith('<p class="provenance" data-search-exclude><strong>NVIDIA Sample</strong>')
     assert f"For the T100 there is no recording of {ids}. On a machine" in Markup(content).text
     record_all(device)
     assert "Not recorded yet" not in provenance(device, "mlp")
@@ -223,7 +223,8 @@ def test_a_verdict_that_holds_and_one_that_differs(book: Book, device: Device) -
     content = verdicts(device, "M2", "M1")
     assert content.index('id="claim-m2"') < content.index('id="claim-m1"')
     assert Markup(content).text == (
-        "≠ differs Not four. M2ours · T100: 4Because of fusion.✓ holds Five kernels. M1Part 2: 5 kernels · T100: 5"
+        "≠ differs Not four. M2ours · T100: 4On the H200: Because of fusion."
+        "✓ holds Five kernels. M1Part 2: 5 kernels · T100: 5"
     )
     assert 'class="verdict differs"' in content
     with pytest.raises(UnknownName, match=r"^no claim 'M9'; did you mean"):
@@ -268,7 +269,7 @@ def test_a_verdict_says_where_the_text_was_written_for_another(
     accept_statuses(default, accepted)
     book(mlp=samples.findings(claim(value, why="Because of fusion.")))
     content = verdicts(device, "M1")
-    seen = re.findall(r'<p class="elsewhere">(.*?)</p>', content)
+    seen = re.findall(r'<p class="elsewhere" data-search-exclude>(.*?)</p>', content)
     assert seen == ([text] if text else [])
     assert "elsewhere" not in verdicts(default, "M1")
 

@@ -14,7 +14,7 @@ from snippets.lab.finding.claim import Source
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
-from snippets.lab.page.inline import fig_formatter, figure_html, src_formatter
+from snippets.lab.page.inline import LONG, fig_formatter, figure_html, src_formatter
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from tests.lab import samples
 from tests.lab.conftest import Book
@@ -165,7 +165,8 @@ def test_untrusted_figures(name: str) -> None:
     assert_only_text(content, name)
     seen = Markup(content)
     assert (seen.elements, seen.text) == (["data"], name)
-    assert dict(seen.attributes) == {"class": "fig", "value": name, "data-figure": name, "title": name}
+    kind = "fig long" if len(name) > LONG else "fig"
+    assert dict(seen.attributes) == {"class": kind, "value": name, "data-figure": name, "title": name}
 
 
 def test_the_value_of_a_source(book: Book) -> None:
@@ -186,3 +187,8 @@ def test_untrusted_sources(book: Book, name: str) -> None:
     content = src("M1")
     assert_only_text(content, name)
     assert Markup(content).text == name
+
+
+def test_a_long_figure_may_break_into_lines() -> None:
+    assert 'class="fig"' in figure_html(Figure("x" * 24), "mlp.name")
+    assert 'class="fig long"' in figure_html(Figure("x" * 25), "mlp.name")

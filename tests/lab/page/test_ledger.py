@@ -59,7 +59,7 @@ def test_a_row_has_the_value_of_the_source_and_what_was_measured(book: Book, dev
     assert "<caption>Claims on SAMPLE</caption>" in content
     assert rows(content) == [
         ["M1", "✓ holds", "Five kernels.every-gpu · mlp", "5 kernels", "5"],
-        ["M2", "≠ differs", "Not five.timing · mlpBecause of fusion.", "–", "21.5"],
+        ["M2", "≠ differs", "Not five.timing · mlpOn the H200: Because of fusion.", "–", "21.5"],
         ["M3", "✓ holds", "Five kernels.every-gpu · mlp", "–", "21.5 µs (21.0 to 22.0 µs)"],
         ["M4", "– not measured", "Five kernels.every-gpu · mlp", "–", "nothing there"],
         ["M5", "? inconclusive", "Five kernels.every-gpu · mlp", "–", "5: the active steps of its trace disagree"],
@@ -185,7 +185,7 @@ def test_a_verdict_as_data(device: Device) -> None:
         ("verdict", "differs"),
         ("reason", ""),
         ("accepted", None),
-        ("why", "Because."),
+        ("why", "On the H200: Because."),
     ]
     plain = verdict_data(judge(claim(measure=missing, scope="timing", why="Because."), "mlp", device))
     assert (plain["source"], plain["measured"], plain["verdict"]) == (None, None, "not measured")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from snippets.lab.capture.lock import GpuInUse
-from snippets.lab.capture.recorder import Outcome
+from snippets.lab.capture.recorder import CostOf, Outcome, batch_costs_s
 from snippets.lab.experiment import Experiment
 from snippets.lab.notebooks.cells import NotebookRun, NotebookRuns
 from snippets.lab.recording.device import DEFAULT_DEVICE
@@ -47,9 +47,21 @@ class FakeMachine:
     released: int = 0
     in_use: str = ""
     """Who uses the GPU, unless `wait` or `shared`."""
+    cost_s: float = 20.0
+    """What each experiment takes, and what a notebook takes; known before."""
+    now_s: float = 1000.0
 
     def build(self) -> Machine:
-        return Machine(lambda: self.device, self.select, self.record, self.run_notebooks, self.reserve)
+        return Machine(
+            lambda: self.device,
+            self.select,
+            self.record,
+            self.run_notebooks,
+            self.reserve,
+            lambda root, device: lambda experiment: self.cost_s,
+            batch_costs_s,
+            lambda: self.now_s,
+        )
 
     @contextmanager
     def reserve(self, wait: bool, shared: bool) -> Iterator[None]:
@@ -62,9 +74,14 @@ class FakeMachine:
     def select(self, root: Path, device: str, chosen: Sequence[Experiment], fresh: bool) -> list[Experiment]:
         return [one for one in chosen if self.pending is None or one.id in self.pending or fresh]
 
-    def record(self, root: Path, device: str, chosen: Sequence[Experiment]) -> Iterator[Outcome]:
-        where = environment(device=device.replace("-", " ").upper())
+    def record(
+        self, root: Path, device: str, chosen: Sequence[Experiment], cost_s: CostOf, limit_s: float
+    ) -> Iterator[Outcome]:
+        where, begin_s = environment(device=device.replace("-", " ").upper()), self.now_s
         for experiment in chosen:
+            if self.now_s + cost_s(experiment) > begin_s + limit_s:
+                return
+            self.now_s += cost_s(experiment)
             self.recorded.append(experiment.id)
             if experiment.id == self.failing:
                 yield Outcome(experiment, "ValueError: no")

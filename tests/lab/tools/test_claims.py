@@ -35,11 +35,11 @@ def test_claims_prints_a_line_for_each_claim_and_counts_them(book: Book, capsys:
     out, err = capsys.readouterr()
     assert err == ""
     assert out.splitlines() == [
-        "nvidia-h200    M1    holds         5                         Five kernels.",
-        "nvidia-h200    M2    differs       4                         Five kernels.",
-        "nvidia-h200    M3    not measured  no steps                  Five kernels.",
-        "nvidia-h200    L1    inconclusive  5                         Five kernels.",
-        "1 holds, 1 differs, 1 inconclusive, 1 not measured",
+        "nvidia-h200  M1    holds         5                         Five kernels.",
+        "nvidia-h200  M2    differs       4                         Five kernels.",
+        "nvidia-h200  M3    not measured  no steps                  Five kernels.",
+        "nvidia-h200  L1    inconclusive  5                         Five kernels.",
+        "nvidia-h200: 1 holds, 1 differs, 1 inconclusive, 1 not measured",
     ]
 
 
@@ -167,7 +167,7 @@ def test_a_device_without_accepted_verdicts_is_not_wrong(
     capsys.readouterr()
     assert main(["claims", "--check"]) == 0
     assert capsys.readouterr().err == (
-        "nvidia-a has no accepted.json: nothing to compare; to accept it: "
+        "nvidia-a is new: no verdict was accepted yet. To accept them: "
         "python -m snippets.lab claims --accept --device nvidia-a\n"
     )
 
@@ -185,3 +185,16 @@ def test_claims_covers_all_devices_or_the_named_one(book: Book, root: Path, caps
     for options, devices in ([], [DEVICE, "nvidia-a"]), (["--device", "nvidia-a"], ["nvidia-a"]):
         assert main(["claims", "--json", *options]) == 0
         assert sorted(row["device"] for row in json.loads(capsys.readouterr().out)) == sorted(devices)
+
+
+def test_each_device_has_its_counts(book: Book, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    book(mlp=findings(claim(measure=lambda device: Figure(5 if device.name == DEVICE else 4)), claim(id="M2")))
+    save_all(root, sample())
+    save_all(root, sample(), device="nvidia-a100-sxm4-80gb")
+    assert main(["claims"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len({line.index("M") for line in lines[:4]}) == 1, "columns, however long a device's name is"
+    assert lines[4:] == [
+        "nvidia-a100-sxm4-80gb: 1 holds, 1 differs, 0 inconclusive, 0 not measured",
+        f"{DEVICE}: 2 holds, 0 differs, 0 inconclusive, 0 not measured",
+    ]

@@ -102,8 +102,8 @@ def test_usage_errors(call: Call, arguments: list[str], message: str) -> None:
         (["run", "labs/mlp"], f"labs/mlp is a notebook: open {Path('docs/labs/mlp.ipynb')}\n"),
         (["run", "labs/mpl"], "no notebook 'labs/mpl'; did you mean labs/mlp"),
         (["record", "labs/mpl"], "no notebook 'labs/mpl'; did you mean labs/mlp"),
-        (["list", "--device", "h200"], "no recordings for 'h200'; known: nvidia-h200\n"),
-        (["claims", "--device", "h200"], "no recordings for 'h200'; known: nvidia-h200\n"),
+        (["list", "--device", "h200"], "no recordings for 'h200'; known: nvidia-h200"),
+        (["claims", "--device", "h200"], "no recordings for 'h200'; known: nvidia-h200"),
         (["summary", str(PROJECT / "README.md")], f"{PROJECT / 'README.md'} is not a .json or .json.gz trace\n"),
     ],
 )

@@ -34,7 +34,7 @@ def test_record_prints_what_failed_and_packs_the_rest(
     assert record(root, names, fresh=True, archive=file, machine=machine.build()) == 1
     assert machine.recorded == names
     assert capsys.readouterr().out.splitlines() == [
-        f"{DEFAULT_DEVICE}: 2 to record, 2 chosen",
+        f"{DEFAULT_DEVICE}: 2 to record, 2 chosen, about 1 min",
         f"{DEFAULT_DEVICE}: 1 recorded, 1 failed",
         "  linear/compiled: ValueError: no",
         f"{file}: all recordings of {DEFAULT_DEVICE}, 2 files; on a machine that can commit, run: "
@@ -50,7 +50,7 @@ def test_record_without_failures(root: Path, capsys: pytest.CaptureFixture[str])
     ids = [experiment.id for experiment in find("linear")]
     assert machine.recorded == ids
     assert capsys.readouterr().out.splitlines() == [
-        f"{DEFAULT_DEVICE}: {len(ids)} to record, {len(ids)} chosen",
+        f"{DEFAULT_DEVICE}: {len(ids)} to record, {len(ids)} chosen, about 2 min",
         f"{DEFAULT_DEVICE}: {len(ids)} recorded, 0 failed",
     ]
 
@@ -91,7 +91,7 @@ def test_a_notebook_that_fails_is_named_with_its_cause(root: Path, capsys: pytes
     machine = FakeMachine(pending=(), failing_notebook="mlp, code cell 2: no\nTraceback")
     assert record(root, ["labs/mlp"], machine=machine.build()) == 1
     assert capsys.readouterr().out.splitlines() == [
-        f"{DEFAULT_DEVICE}: 0 to record, 0 chosen",
+        f"{DEFAULT_DEVICE}: 0 to record, 0 chosen, 1 lab to run, about 5 min",
         "labs/mlp: mlp, code cell 2: no",
         f"{DEFAULT_DEVICE}: 0 recorded, 0 failed",
         "  labs/mlp: mlp, code cell 2: no",
@@ -138,3 +138,64 @@ def test_what_a_recorder_that_was_waited_for_has_recorded_is_not_recorded_again(
     select = lambda *_: [one for id in next(answers) for one in find(id)]  # noqa: E731
     assert record(root, ["linear"], wait=True, machine=replace(built, select_pending=select)) == 0
     assert machine.recorded == ["linear/compiled"]
+
+
+CHEAP, DEAR = ["linear/new_strides", "linear/sweep_eager", "mlp/tuned"], ["mlp/new_shapes", "mlp/sweep_eager"]
+"""Experiments that are started one by one: probes and sweeps."""
+
+
+def test_minutes_start_nothing_that_would_end_later(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    machine = FakeMachine(pending=[*CHEAP, *DEAR])
+    assert record(root, [*CHEAP, *DEAR, "labs"], minutes=1, machine=machine.build()) == 0
+    assert (machine.recorded, machine.notebooks) == (CHEAP, [])
+    assert capsys.readouterr().out.splitlines() == [
+        f"{DEFAULT_DEVICE}: 5 to record, 5 chosen, 1 lab to run, about 7 min",
+        f"{DEFAULT_DEVICE}: 3 recorded, 0 failed",
+        f"{DEFAULT_DEVICE}: 3 left, about 6 min; run the same command again to go on",
+    ]
+
+
+def test_the_same_command_goes_on_until_nothing_is_left(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    machine = FakeMachine(pending=[*CHEAP, *DEAR])
+    for expected in (CHEAP, [*CHEAP, *DEAR]):
+        assert record(root, [*CHEAP, *DEAR], minutes=1, machine=machine.build()) == 0
+        assert machine.recorded == expected
+        machine.pending = DEAR
+    assert "left" not in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_notebook_is_run_when_it_probably_ends_in_time(root: Path) -> None:
+    machine = FakeMachine(pending=CHEAP)
+    assert record(root, [*CHEAP, "labs"], minutes=5.9, machine=machine.build()) == 0
+    assert (machine.recorded, machine.notebooks) == (CHEAP, [])
+    assert record(root, [*CHEAP, "labs"], minutes=6, machine=machine.build()) == 0
+    assert machine.notebooks == ["mlp"]
+
+
+def test_too_few_minutes_for_anything_say_how_many_it_takes(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    machine = FakeMachine(pending=CHEAP, cost_s=200)
+    assert record(root, ["linear", "mlp/tuned"], minutes=3, machine=machine.build()) == 1
+    assert machine.recorded == []
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        f"{DEFAULT_DEVICE}: 0 recorded, 0 failed",
+        f"{DEFAULT_DEVICE}: 3 left, about 10 min; the shortest takes about 4 min, so allow more",
+    ]
+
+
+def test_what_failed_is_not_left(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    machine = FakeMachine(pending=CHEAP, failing=CHEAP[0])
+    assert record(root, ["linear", "mlp/tuned"], minutes=0.7, machine=machine.build()) == 1
+    assert f"{DEFAULT_DEVICE}: 1 left, about 1 min; run the same" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "soon"])
+def test_minutes_are_a_number_above_0(minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["record", f"--minutes={minutes}"])
+    assert f"argument --minutes: '{minutes}' is not a number of minutes above 0" in capsys.readouterr().err
+
+
+def test_a_fresh_start_has_nothing_to_go_on_with(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["record", "--fresh", "--minutes=9"])
+    assert "not allowed with argument --fresh" in capsys.readouterr().err

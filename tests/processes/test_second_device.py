@@ -1,0 +1,135 @@
+"""The whole book with a second device that differs in every way: it builds, is green, and says of whom it speaks."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from snippets.lab.finding.accepted import accept_statuses
+from snippets.lab.finding.book import verdicts
+from snippets.lab.finding.claim import STATUSES
+from snippets.lab.finding.device import Device
+from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
+from snippets.lab.tools.archive import pack_archive, unpack_archive
+from tests.lab.samples import BOOK
+from tests.second_device import DISTURBED, NAME, make_up
+
+AS_MANY = re.compile(r"On the (\w+), of (\d+) claims (\d+) holds?, (\d+) differs?, (\d+) (?:is|are) inconclusive")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The book's recordings, whose verdicts are the accepted ones, and those of the made-up device."""
+    folder = tmp_path_factory.mktemp("project") / "recordings"
+    shutil.copytree(BOOK.root / DEFAULT_DEVICE, folder / DEFAULT_DEVICE)
+    default = Device(folder, DEFAULT_DEVICE)
+    accept_statuses(default, {verdict.claim.id: verdict.status for verdict in verdicts(default)})
+    make_up(folder)
+    return folder
+
+
+def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"RECORDINGS": str(root), "DEVICE": "", "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", *arguments], cwd=PROJECT, env=env, capture_output=True, text=True, check=False
+    )
+
+
+def lab(root: Path, *arguments: str) -> tuple[int, list[str], list[str]]:
+    """Exit code, lines, and lines of the errors of a command."""
+    done = run(root, "snippets.lab", *arguments)
+    return done.returncode, done.stdout.splitlines(), done.stderr.splitlines()
+
+
+ACCEPT = f"python -m snippets.lab claims --accept --device {NAME}"
+
+
+def test_it_is_new_then_accepted_then_a_flip_is_reported(root: Path) -> None:
+    code, lines, errors = lab(root, "claims", "--check")
+    assert (code, errors) == (0, [f"{NAME} is new: no verdict was accepted yet. To accept them: {ACCEPT}"])
+    counts = Counter(verdict.status for verdict in verdicts(Device(root, NAME)))
+    assert min(counts[status] for status in STATUSES) > 0, "made up so that every verdict occurs"
+    counted = ", ".join(f"{counts[status]} {status}" for status in STATUSES)
+    assert [line.partition(":")[0] for line in lines[-2:]] == [DEFAULT_DEVICE, NAME]
+    assert lines[-1] == f"{NAME}: {counted}"
+
+    code, lines, errors = lab(root, "claims", "--accept", "--device", NAME)
+    assert (code, errors, lines[-1]) == (0, [], f"{NAME}: accepted {counted}")
+    assert lab(root, "claims", "--check")[::2] == (0, [])
+
+    path = root / NAME / "accepted.json"
+    accepted = json.loads(path.read_text())
+    claim_id = next(claim_id for claim_id, status in accepted.items() if status == "holds")
+    path.write_text(json.dumps(accepted | {claim_id: "differs"}))
+    code, _, errors = lab(root, "claims", "--check")
+    path.unlink()
+    assert code == 1
+    assert errors[0].startswith(f"{claim_id} on {NAME}: holds, but differs was accepted; see ")
+    assert errors[1:] == [f"Read the text beside these claims again. If it is right: {ACCEPT}"]
+
+
+def test_it_is_listed_and_never_red(root: Path) -> None:
+    code, lines, errors = lab(root, "list", "--check")
+    assert (code, errors) == (0, [])
+    mine = lines[lines.index(NAME) :]
+    missing = sum(line.split()[-1] == "missing" for line in mine)
+    assert missing > 0
+    assert mine[-1] == f"{missing} not recorded yet for {NAME}: on a machine with that GPU run make record"
+
+
+def test_its_recordings_travel(root: Path, tmp_path: Path) -> None:
+    count = pack_archive(root, NAME, tmp_path / "recordings.tar.gz")
+    written, kept = unpack_archive(tmp_path / "there" / "recordings", tmp_path / "recordings.tar.gz")
+    assert kept == []
+    assert len(written) == len(list((root / NAME).glob("*/*.json")))
+    assert count == len(list((root / NAME).glob("*/*.*")))
+
+
+@pytest.fixture(scope="module")
+def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = run(root, "mkdocs", "build", "--strict", "--site-dir", str(folder))
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def page(site: Path, name: str) -> str:
+    return (site / name / "index.html").read_text(encoding="utf-8")
+
+
+def test_its_pages_are_built_beside_the_default_ones(site: Path) -> None:
+    mlp = page(site, "mlp")
+    tabs = Counter(re.findall(r'<input type="radio"[^>]* data-device="([^"]+)"', mlp))
+    assert tabs[NAME] == tabs[DEFAULT_DEVICE] > 30
+    assert "there is no recording of <code>attention/naive</code>" in page(site, "attention")
+    linear = page(site, "linear")
+    assert linear.count("Disturbed while it was recorded") == 1
+    assert f"<code>{DISTURBED}</code>" in linear.split("Disturbed while it was recorded")[1][:1000]
+
+
+def test_a_verdict_that_differs_names_both_devices(root: Path, site: Path) -> None:
+    by_id = {verdict.claim.id: verdict for verdict in verdicts(Device(root, NAME))}
+    pages = "".join(path.read_text(encoding="utf-8") for path in site.glob("*/index.html"))
+    boxes = re.findall(rf'id="claim-([^"]+)-{NAME}">.*?</div>', pages)
+    assert len(boxes) == len(by_id)
+    for verdict in verdicts(Device(root, DEFAULT_DEVICE)):
+        there = by_id[verdict.claim.id]
+        (box,) = re.findall(rf'id="claim-{verdict.claim.id.lower()}-{NAME}">(.*?)</div>', pages)
+        told = f"T100: {there.status}. On the H200, for which this text was written, it "
+        assert (told in box) == (there.status != verdict.status), verdict.claim.id
+
+
+def test_the_ledger_counts_each_device(root: Path, site: Path) -> None:
+    text = re.sub(r"<[^>]+>", "", page(site, "claims"))
+    found = {short: tuple(map(int, counts)) for short, *counts in AS_MANY.findall(text)}
+    for short, name in (("H200", DEFAULT_DEVICE), ("T100", NAME)):
+        counts = Counter(verdict.status for verdict in verdicts(Device(root, name)))
+        assert found[short] == (counts.total(), counts["holds"], counts["differs"], counts["inconclusive"])
