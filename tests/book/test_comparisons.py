@@ -62,8 +62,6 @@ ALLOWED: dict[str, dict[str, str]] = {
         "Part 1 of the series noticed": GUESS,
         "Our guess: that is why its rate is higher": GUESS,
         "A row has 3072 columns": SHAPES,
-        "no peak is higher than what is allocated now": WORDS,
-        "Liger's kernel wins the race above": NEXT_TO_IT,
         "at a lower clock": "the linked section shows both clocks",
         "does a faster kernel shorten anyone's wait": CASES,
         "Our guess: kernels so short": GUESS,

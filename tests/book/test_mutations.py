@@ -40,6 +40,7 @@ VARIANTS = {
 """A variant, as sentences name it -> the recordings that show it."""
 UNREAD: dict[str, str] = {
     "K2": "compiled calls: which rows they add is a claim of its own, L7, and the names are in the measure",
+    "O-P38": "Liger's forward is timed in the probe mlp/tuned, in turns with the compiled ones",
 }
 """Claim -> the variant that it names and does not read, and why."""
 

@@ -171,10 +171,10 @@ def fusion_pays(device: Device) -> Figure:
 
 
 @claim("O-P29", at_most(0.9), scope="timing")
-def cpu_over_gpu(device: Device) -> Figure:
-    """At this size eager's forward and the compiled one aren't overhead-bound: the CPU enqueues each in less time
-    than the GPU needs for it."""
-    return largest(*(ratio_of_kinds(device[VARIANTS[variant]], "enqueue") for variant in ("eager", "compiled")))
+def not_overhead_bound(device: Device) -> Figure:
+    """At this size neither eager's forward nor the compiled one is overhead-bound: the CPU enqueues each in at most
+    90 % of the time that the GPU needs for it."""
+    return largest(*(ratio_of_kinds(device[VARIANTS[name]], "enqueue") for name in ("eager", "compiled")))
 
 
 @claim("O-P13", between(60, 70), scope="this-gpu", source=Source(ARTICLE, "60–70 % less kernel launch overhead"))
@@ -237,6 +237,9 @@ FIGURES: Mapping[str, Measure] = {
     "liger_speedup": lambda device: times_eager(device, "Liger"),
     "compiled_steady": lambda device: times_eager(device, "compiled", "steady"),
     "liger_cpu_over_gpu": lambda device: ratio_of_kinds(device["mlp/liger"], "enqueue"),
+    "liger_cpu_slowest": lambda device: Figure(
+        ratio_of_kinds(device["mlp/liger"], "enqueue").bounds[1], "x", origin="mlp/liger, its slowest process"
+    ),
     "compiled_from_python": lambda device: times_eager(device, "compiled", "from_python"),
     "one_token_compiled": lambda device: at_size(device, "compiled", "eager", ONE_TOKEN),
     "one_token_liger": lambda device: at_size(device, "Liger", "eager", ONE_TOKEN),

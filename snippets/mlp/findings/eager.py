@@ -8,8 +8,8 @@ from dataclasses import replace
 from math import fsum, prod
 
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, Run, between, claim, equals, matches
-from snippets.lab.finding.claim import at_most
-from snippets.lab.finding.measure import ratio_of_pairs
+from snippets.lab.finding.claim import at_least, at_most
+from snippets.lab.finding.measure import largest, ratio_of_pairs, smallest
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
@@ -192,10 +192,22 @@ def back_to_back(device: Device, work: str) -> Figure:
 
 
 @claim("O-P27", at_most(1), scope="timing")
-def up_after_gate(device: Device) -> Figure:
-    """Idle time doesn't speed up the product of up: right after that of gate it takes no longer than after the
-    longest gap."""
-    return back_to_back(device, "gate")
+def up_after_work(device: Device) -> Figure:
+    """In CUDA graphs, up takes no longer right after other work than after the longest gap: not after gate, nor after
+    a product with a small result, nor after a fill."""
+    return largest(*(back_to_back(device, work) for work in ("gate", "small result", "fill")))
+
+
+@claim("O-P37", at_least(1.05), scope="timing")
+def up_over_gate(device: Device) -> Figure:
+    """In the traces of the compiled forward and of Liger's, up takes at least a twentieth longer than gate, the same
+    kernel on inputs of the same size."""
+
+    def ratio(step: Step) -> float:
+        gate, up, _ = gemms(step)
+        return up.duration_us / gate.duration_us
+
+    return smallest(*(device[name].per_step(ratio, "x") for name in ("mlp/compiled", "mlp/liger")))
 
 
 def after_idle(device: Device) -> Html:
@@ -222,6 +234,8 @@ FIGURES: Mapping[str, Measure] = {
     "gap_eager_us": lambda device: gap_before_up(device["mlp/eager"]),
     "gap_compiled_us": lambda device: gap_before_up(device["mlp/compiled"]),
     "longest_gap_us": lambda device: Figure.from_timing(idle_times(device, "gate", "gap_us")[-1]),
+    "up_after_gate": lambda device: back_to_back(device, "gate"),
+    "gate_compiled_us": lambda device: device["mlp/compiled"].per_step(lambda step: gemms(step)[0].duration_us, "us"),
     "up_after_small": lambda device: back_to_back(device, "small result"),
     "up_after_fill": lambda device: back_to_back(device, "fill"),
     "gelu_of_gate": lambda device: device["mlp/eager"].per_step(

@@ -94,8 +94,9 @@ def fused_share_of_copy(device: Device) -> Figure:
     """The fused kernel is limited by memory: it moves its three tensors at three quarters of a plain copy's rate
     or more.
 
-    This compilation got the slower of two launch configurations, in which a thread asks for less memory at a time. The
-    faster one takes two thirds of the time. Look which one yours got before you call a kernel limited by memory."""
+    This compilation got the slower of two launch configurations, in which a thread loads two neighboring elements where
+    it could load eight. With the faster one, the kernel is near a copy's rate. Look at how a kernel was launched before
+    you blame memory for its time."""
     return copy_share(device["mlp/compiled"])
 
 
@@ -120,9 +121,9 @@ def pre_ops(device: Device) -> Figure:
 def liger_over_inductor(device: Device) -> Figure:
     """Liger's kernel is a few percent slower than Inductor's.
 
-    Here it is the faster one, because this compilation got the slower of Inductor's two launch configurations. With
-    the other one Inductor's kernel wins: at this width Liger's blocks mask off a quarter of their positions. Measure at
-    your width, and compile more than once."""
+    Here it is the faster, because this compilation got the slower of Inductor's two launch configurations. With the
+    other one, Inductor's kernel is ahead, and by more than a few percent: this width is not a power of two, so Liger's
+    blocks mask off a quarter of their positions. Measure at your width, and compile under more than one condition."""
     return unpaired_ratio(pointwise_us(device["mlp/liger"]), pointwise_us(device["mlp/compiled"]))
 
 
