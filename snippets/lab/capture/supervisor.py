@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import selectors
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -28,6 +29,8 @@ Event = dict[str, Any]
 """`experiment` and `doing`, `experiment` and `failed`, or `finished` with the ids of a group."""
 Clock = Callable[[], float]
 WORKER = "snippets.lab.capture.worker"
+LONGEST_TEMPORARY_FOLDER = 60
+"""The server listens at a socket there, and a socket's path has at most 107 characters."""
 PRELOADED = ["torch.profiler", "torch._dynamo", "torch._inductor.compile_fx", WORKER]
 
 
@@ -64,7 +67,8 @@ def run_worker(
 def _context(batch: list[Group]) -> BaseContext:
     paths = [str(PROJECT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))  # of the server, and of what a probe starts
-    if any(experiment.first_steps == 0 for group in batch for experiment in group):
+    is_cold = any(experiment.first_steps == 0 for group in batch for experiment in group)
+    if is_cold or len(tempfile.gettempdir()) > LONGEST_TEMPORARY_FOLDER:
         return multiprocessing.get_context("spawn")
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # else asking for a GPU spoils CUDA for forked workers
     context = multiprocessing.get_context("forkserver")

@@ -25,7 +25,7 @@ PINNED = {
     "capture/recorder.py": "04a7a176f382417a",
     "capture/selection.py": "59d1b774878b0d93",
     "capture/steady.py": "ecb657f04f417f68",
-    "capture/supervisor.py": "ad46f5bdf04a6f7b",
+    "capture/supervisor.py": "440f10e300df5b22",
     "capture/timing.py": "2bbd15fe33194f05",
     "capture/worker.py": "d5889942d6cbd927",
     "experiment.py": "b06c0b02df098935",

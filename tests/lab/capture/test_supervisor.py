@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from dataclasses import replace
 from io import FileIO
+from pathlib import Path
 
 import pytest
 
-from snippets.lab.capture.supervisor import Deadline, _lines
+from snippets.lab.capture.supervisor import Deadline, _context, _lines
 from tests.lab.capture.faults import FAULTS
 
 
@@ -58,3 +61,13 @@ def test_lines_end_with_the_deadline(pipe: tuple[FileIO, int]) -> None:
         clock.seconds += 120
         assert list(lines) == [None]
     os.close(write_end)
+
+
+def test_workers_are_forked_unless_they_need_a_new_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cold process needs one; so does a temporary folder whose path leaves no room for the server's socket."""
+    warm = (FAULTS[1],)
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")
+    assert _context([warm]).get_start_method() == "forkserver"
+    assert _context([warm, (replace(FAULTS[1], first_steps=0),)]).get_start_method() == "spawn"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 60)))
+    assert _context([warm]).get_start_method() == "spawn"
