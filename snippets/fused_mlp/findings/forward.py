@@ -95,9 +95,7 @@ def steps_table(device: Device) -> Html:
     }
     orders = {shape: {"group 8": f"{shape}, groups of eight tiles", "group 1": "groups of one"} for shape in ORDERED}
     changed = [_changed(device, part, STEPS[part], caption) for part, caption in parts.items()]
-    changed += [
-        _changed(device, shape, variants, f"The order of the tiles, {shape}") for shape, variants in orders.items()
-    ]
+    changed += [_changed(device, shape, each, f"The order of the tiles, {shape}") for shape, each in orders.items()]
     return Html("".join(changed))
 
 
