@@ -138,15 +138,12 @@ class Recorder:
                         yield self._report(failed)
                         continue
                     try:
-                        merged = _merged(group, folder)
+                        merged, contradiction = _merged(group, folder)
                     except (OSError, msgspec.MsgspecError) as error:
                         yield from (self._report(Outcome(one, f"not saved: {error}")) for one in group)
                         continue
-                    disturbed = next(
-                        (point.disturbed for each in merged for point in each.points if point.disturbed), ""
-                    )
-                    if disturbed and attempt < TRIES:
-                        self._print(group[0], f"disturbed, try {attempt} of {TRIES}: {disturbed}")
+                    if contradiction and attempt < TRIES:
+                        self._print(group[0], f"disturbed, try {attempt} of {TRIES}: {contradiction}")
                         again.append(group)
                         continue
                     for experiment, recording in zip(group, merged, strict=True):
@@ -198,28 +195,35 @@ def _without(groups: Batch, failed: Experiment) -> Batch:
     return [left for group in groups if (left := tuple(one for one in group if one is not failed))]
 
 
-def _merged(group: Group, folder: Path) -> list[Recording]:
-    """The parts of each recording as one; one session for the whole group, because its samples are pairs."""
-    recordings = []
+def _merged(group: Group, folder: Path) -> tuple[list[Recording], str]:
+    """The parts of each recording as one, and how a trace contradicts its times; a worker has judged the times alone.
+
+    All have one session, because samples of a group are pairs.
+    """
+    recordings, found = [], ""
     for experiment in group:
         files = [folder / f"{experiment.name}.{number}.json" for number in processes_of((experiment,))]
         recording = merge([msgspec.json.decode(file.read_bytes(), type=Recording) for file in files])
-        recordings.append(_with_trace(recording, folder / f"{experiment.name}.trace.json"))
-    return [replace(recording, session=recordings[0].session) for recording in recordings]
+        contradiction = _trace_contradiction(recording, folder / f"{experiment.name}.trace.json")
+        if contradiction:
+            (point,) = recording.points
+            reasons = "; ".join(filter(None, (point.disturbed, contradiction)))
+            recording = replace(recording, points=(replace(point, disturbed=reasons),))
+        recordings.append(recording)
+        found = found or contradiction
+    return [replace(recording, session=recordings[0].session) for recording in recordings], found
 
 
-def _with_trace(recording: Recording, trace_file: Path) -> Recording:
-    """The recording, disturbed if its times contradict its trace."""
-    if not recording.has_trace or recording.points[0].timings is None:
-        return recording
+def _trace_contradiction(recording: Recording, trace_file: Path) -> str:
+    """How a recording's trace contradicts its times; empty if it has no trace or no times."""
+    timings = recording.points[0].timings if recording.has_trace else None
+    if timings is None:
+        return ""
     try:
         steps = read_trace(trace_file.read_bytes()).steps
     except TraceError:  # whoever reads the saved trace gets this error
-        return recording
-    (point,) = recording.points
-    busy = statistics.median(busy_us(step.activities) for step in steps) if steps else 0.0
-    reasons = [point.disturbed, trace_contradiction(busy, recording.points[0].timings) if steps else ""]
-    return replace(recording, points=(replace(point, disturbed="; ".join(filter(None, reasons))),))
+        return ""
+    return trace_contradiction(statistics.median(busy_us(step.activities) for step in steps), timings) if steps else ""
 
 
 def _duration(seconds: float) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
 
-from snippets.lab.html import Html, code, details, table
-from snippets.lab.recording.schema import Environment, Recording
+from snippets.lab.html import Html, details, table
+from snippets.lab.recording.schema import Environment, Recording, timings_of
 
 SUMMARY = "The machine, and what held its clock down"
 
@@ -48,8 +47,13 @@ def machine_fold(recordings: Sequence[Recording]) -> Html:
     """A folded table of what these recordings say about their machines; empty if they say nothing."""
     newest_first = sorted((each.environment for each in recordings), key=lambda place: place.date, reverse=True)
     rows = {name: _distinct(map(text, newest_first)) for name, text in FIELDS.items()}
-    for when in ("before", "during", "after"):
-        rows[f"clock lowered {when} timing"] = _reasons(newest_first, when)
+    asked: dict[str, list[tuple[str, ...]]] = {"before": [], "during": [], "after": []}
+    for recording in recordings:
+        for when, reasons in recording.environment.throttle.items():
+            asked[when].append(reasons)
+        asked["during"] += [timing.throttle for _, timing in timings_of(recording) if timing.clock_mhz]
+    for when, answers in asked.items():
+        rows[f"clock lowered {when} timing"] = _reasons(answers)
     rows["other programs on the GPU"] = _distinct(name for place in newest_first for name in place.other_processes)
     said = [[name, text] for name, text in rows.items() if text]
     return (
@@ -64,16 +68,6 @@ def _distinct(texts: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(filter(None, texts)))
 
 
-def _reasons(places: Sequence[Environment], when: str) -> str:
-    """Every reason of any recording; `no` if all say none, empty if none was asked."""
-    asked = [place.throttle[when] for place in places if when in place.throttle]
+def _reasons(asked: Sequence[tuple[str, ...]]) -> str:
+    """Every reason; `no` if all answers are empty, and nothing if none was asked."""
     return ", ".join(sorted({reason for reasons in asked for reason in reasons})) or ("no" if asked else "")
-
-
-def disturbed_text(recordings: Sequence[Recording]) -> str:
-    """The recordings whose timings cannot be trusted, with the reasons, as HTML; empty if there are none."""
-    reasons: dict[str, list[str]] = {}
-    for recording in recordings:
-        if recording.disturbed:
-            reasons.setdefault(recording.disturbed, []).append(recording.id)
-    return " ".join(f"{', '.join(map(code, ids))}: {escape(reason)}." for reason, ids in reasons.items())

@@ -236,13 +236,13 @@ def parse_recording(content: bytes, name: str, cure: str = "record it again") ->
         recording = msgspec.convert(data, type=Recording)
     except msgspec.ValidationError as error:
         raise RecordingError(f"{name} is damaged: {error}; {cure}") from error
-    for place, timing in _timings_of(recording):
+    for place, timing in timings_of(recording):
         if not timing.agrees_with_samples:
             raise RecordingError(f"{name} is damaged: {place} contradicts its own samples; {cure}")
     return recording
 
 
-def _timings_of(recording: Recording) -> Iterator[tuple[str, Timing]]:
+def timings_of(recording: Recording) -> Iterator[tuple[str, Timing]]:
     """Every timing of a recording, and where it is."""
     for index, point in enumerate(recording.points):
         for kind in ("interleaved", "cold", "from_python", "enqueue", "steady") if point.timings else ():

@@ -22,7 +22,7 @@ PINNED = {
     "capture/merging.py": "4c7506a1e58e5655",
     "capture/profile_here.py": "8ec0712f73320c40",
     "capture/profiling.py": "5cc0516f3e5bd5fe",
-    "capture/recorder.py": "04a7a176f382417a",
+    "capture/recorder.py": "7adee7ae7a789349",
     "capture/selection.py": "59d1b774878b0d93",
     "capture/steady.py": "ecb657f04f417f68",
     "capture/supervisor.py": "440f10e300df5b22",

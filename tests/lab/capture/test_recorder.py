@@ -113,6 +113,16 @@ def test_contradicting_times_are_measured_three_times_and_then_kept_as_disturbed
     ]
 
 
+def test_times_that_a_worker_has_tried_three_times_are_not_measured_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    point_of_worker = point(timed=timings(24.0, 24.0, 24.0), disturbed="interleaved 513 us, but cold 280 us")
+    content = msgspec.json.encode(sample("faults/right", points=(point_of_worker,)))
+    (outcome,) = record_experiments(tmp_path, DEVICE, RIGHT, worker(content, samples.trace_json(kernels=(2, 2, 2))))
+    assert outcome.disturbed == "interleaved 513 us, but cold 280 us"
+    assert len([line for line in printed(capsys) if "process" in line]) == 4
+
+
 def test_the_cheapest_batch_is_first_and_what_would_take_too_long_is_left(tmp_path: Path) -> None:
     order: list[str] = []
 

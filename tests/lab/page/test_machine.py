@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from snippets.lab.page.frame import provenance
 from snippets.lab.page.machine import SUMMARY, machine_fold
+from snippets.lab.recording.schema import Recording
 from tests.lab import samples
 from tests.lab.samples import EVIL, Markup, assert_only_text, sample, save_all
 
@@ -75,6 +77,19 @@ def test_the_page_shows_it_below_the_line(tmp_path: Path) -> None:
     assert f'</p><details class="lab-details"><summary>{SUMMARY}</summary>' in content
     assert "Xeon 8480" in Markup(content).text
     assert "Disturbed" not in content
+
+
+def test_reasons_during_timing_are_those_of_every_timing() -> None:
+    def lowered(clock_mhz: float, *reasons: str) -> Recording:
+        interleaved = msgspec.structs.replace(samples.timing(1, 2), clock_mhz=clock_mhz, throttle=reasons)
+        timed = msgspec.structs.replace(samples.timings(), interleaved=interleaved)
+        return sample(points=(samples.point(timed=timed),))
+
+    row = "clock lowered during timing"
+    both = [lowered(1500, "power cap"), lowered(1400, "thermal")]
+    assert f"{row}\npower cap, thermal" in Markup(machine_fold(both)).text
+    assert f"{row}\nno" in Markup(machine_fold([lowered(1980)])).text
+    assert row not in Markup(machine_fold([lowered(0)])).text
 
 
 @pytest.mark.parametrize("name", EVIL)
