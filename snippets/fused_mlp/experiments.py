@@ -79,6 +79,16 @@ def _need_gpu(device: str) -> None:
         raise NeedsGpu("these kernels are Triton's and Gluon's, which have no CPU backend: fused_mlp/eager runs here")
 
 
+def _need_hopper(device: str) -> None:
+    """Where the kernels cannot run, the module falls back to plain PyTorch, which must not be recorded as ours."""
+    import torch
+
+    _need_gpu(device)
+    if torch.cuda.get_device_capability()[0] != 9:
+        name = torch.cuda.get_device_name()
+        raise NeedsGpu(f"these kernels are written for Hopper (compute capability 9.0), and this is {name}")
+
+
 # The activation alone
 
 
@@ -165,8 +175,10 @@ def linear_activation(device: str, variant: str, tokens: int, dim: int, outputs:
     """One of the four. On a CPU, `addmm` computes GELU by erf and is refused there."""
     from torch.nn import functional as F
 
-    if variant in ("addmm", "fused"):
+    if variant == "addmm":
         _need_gpu(device)
+    if variant == "fused":
+        _need_hopper(device)
     weight, bias = _random(outputs, dim, scale=dim**-0.5, device=device), _random(outputs, device=device)
     return Subject(
         step=_without_gradients(linear_steps(weight, bias)[variant]),
@@ -210,7 +222,7 @@ def gate_up(device: str, variant: str, tokens: int, dim: int, hidden: int) -> Su
     from snippets.fused_mlp.model import gated_reference
 
     if variant not in ("bare", "eager"):
-        _need_gpu(device)
+        _need_hopper(device)
     gate, up = (_random(hidden, dim, scale=dim**-0.5, device=device) for _ in range(2))
     step = gate_up_step(variant, gate, up)
 
@@ -241,11 +253,10 @@ def forward_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:
         return plain
     if variant in COMPILED:
         return torch.compile(plain, mode=COMPILED[variant])
+    if variant in ("kernelized", "fused"):
+        _need_hopper(device)
+        return kernelized(plain) if variant == "kernelized" else FusedGeGLU.like(plain)
     _need_gpu(device)
-    if variant == "kernelized":
-        return kernelized(plain)
-    if variant == "fused":
-        return FusedGeGLU.like(plain)
     liger = liger_layers()[0].LigerGEGLUMLP()
     for name, layer in plain.named_children():
         assert isinstance(layer, nn.Linear)
@@ -308,7 +319,7 @@ def training(device: str, variant: str, tokens: int, dim: int, hidden: int) -> S
 
     plain = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16)
     if variant.startswith("fused"):
-        _need_gpu(device)
+        _need_hopper(device)
         step: Any = FusedGeGLU.like(plain, recompute=variant == "fused_recompute")
     else:
         step = forward_step(variant, plain, device)
@@ -347,7 +358,7 @@ def chosen(instruments: Instruments, device: str, tokens: int, dim: int, hidden:
 
     from snippets.fused_mlp import model
 
-    _need_gpu(device)
+    _need_hopper(device)
     found: dict[str, Any] = {}
     for shape in TUNED:
         model.CHOICES.clear()
@@ -373,7 +384,7 @@ def resources(instruments: Instruments, device: str, tokens: int, dim: int, hidd
 
     from snippets.fused_mlp import model
 
-    _need_gpu(device)
+    _need_hopper(device)
     properties = torch.cuda.get_device_properties(0)
     found: dict[str, Any] = {
         "device": {
@@ -447,7 +458,7 @@ def quack(instruments: Instruments, device: str, tokens: int, dim: int, hidden: 
     import torch
     from torch.nn import functional as F
 
-    _need_gpu(device)
+    _need_hopper(device)
     try:
         from quack.gemm_interface import gemm_gated  # type: ignore[import-not-found]
     except ImportError as missing:
@@ -514,7 +525,7 @@ def steps(instruments: Instruments, device: str, tokens: int, dim: int, hidden: 
     """
     from snippets.fused_mlp import kernels, model
 
-    _need_gpu(device)
+    _need_hopper(device)
     gate, up, down = _weights(dim, hidden)
     first = model.PINGPONG_GATED[1]
 
@@ -578,7 +589,7 @@ def launches(instruments: Instruments, device: str, tokens: int, dim: int, hidde
     """
     from snippets.fused_mlp import model
 
-    _need_gpu(device)
+    _need_hopper(device)
     gate, up, down = _weights(dim, hidden)
     variants = {
         **two_launches(gate, up, down),
@@ -643,7 +654,7 @@ def enqueued(instruments: Instruments, device: str, tokens: int, dim: int, hidde
 
     from snippets.fused_mlp import model
 
-    _need_gpu(device)
+    _need_hopper(device)
     x, weights = _random(tokens, dim), _weights(dim, hidden)
     kind = (model.bucket(tokens), hidden, dim, x.dtype, x.device.index)
     model.CHOICES["gate_up", *kind] = {f"ping-pong {model.PINGPONG_GATED[0].name}": 0.0}
@@ -699,7 +710,7 @@ def new_shapes(instruments: Instruments, device: str, tokens: int, dim: int, hid
     from snippets.fused_mlp import kernels, model
     from snippets.mlp.model import GeGLU
 
-    _need_gpu(device)
+    _need_hopper(device)
     sizes = [tokens, tokens - 8, tokens * 3 // 4, tokens // 2, tokens // 2 - 100]
     found: dict[str, Any] = {"tokens": sizes}
     plain = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16).eval()

@@ -26,7 +26,7 @@ PINNED = {
     "capture/selection.py": "59d1b774878b0d93",
     "capture/steady.py": "ecb657f04f417f68",
     "capture/supervisor.py": "440f10e300df5b22",
-    "capture/timing.py": "2bbd15fe33194f05",
+    "capture/timing.py": "ec6b2780b635bf05",
     "capture/worker.py": "d5889942d6cbd927",
     "experiment.py": "b06c0b02df098935",
 }

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+import torch
+
 from snippets.lab.capture.gpu import Gpu, Reading
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.capture.profiling import read_activities
-from snippets.lab.capture.timing import ROUNDS, Sample, prepare, sample_interleaved, timing_of
-from snippets.lab.experiment import Instruments
+from snippets.lab.capture.timing import ROUNDS, Sample, Variant, _interleaved, prepare, sample_interleaved, timing_of
+from snippets.lab.experiment import Instruments, Subject
 from snippets.lab.recording.schema import Timing
 
 
@@ -33,6 +36,34 @@ def test_variants_take_turns_and_their_first_sample_is_discarded() -> None:
     variants: dict[str, Any] = {"a": "A", "b": "B", "c": "C"}
     assert sample_interleaved(variants, 3, sample) == {"a": [4, 9, 10], "b": [5, 8, 11], "c": [6, 7, 12]}
     assert "".join(taken) == "ABC" + "ABC" + "CBA" + "ABC"
+
+
+@pytest.mark.parametrize(("in_graph", "calls"), [(True, "start all all end"), (False, "one start all all end")])
+def test_a_sample_in_the_stream_starts_on_a_busy_gpu(
+    in_graph: bool, calls: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+    names = iter(("start", "end"))
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None:
+            self.name = next(names)
+
+        def record(self) -> None:
+            called.append(self.name)
+
+        def synchronize(self) -> None:
+            """Nothing runs."""
+
+        def elapsed_time(self, end: Event) -> float:
+            return 0.06
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    subject = Subject(torch.relu, lambda: (), torch.relu, in_graph=in_graph)
+    sets: list[tuple[torch.Tensor, ...]] = [(), (), ()]
+    variant = Variant(subject, sets, lambda: called.append("all"), lambda: called.append("one"), 0, [], replays=2)
+    assert _interleaved(variant, Gpu()).us == pytest.approx(10.0)
+    assert " ".join(called) == calls
 
 
 def test_the_instruments_of_a_probe() -> None:
