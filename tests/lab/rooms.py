@@ -19,11 +19,13 @@ Sources = Mapping[str, str]
 Rule = Callable[[Sources], list[str]]
 LEVELS = {
     "trace": 0,
+    "diagnosis": 1,
     "recording": 1,
     "capture": 2,
     "finding": 2,
     "drawing": 3,
     "page": 4,
+    "report": 5,
     "notebook": 5,
     "notebooks": 6,
     "tools": 7,
@@ -36,6 +38,8 @@ CHAPTERS = sorted(path.parent.name for path in PROJECT.glob("snippets/*/*") if p
 WORDS = {
     ("snippets/lab/drawing/bar_charts.py", "attention"): "the operation of a kernel",
 }
+NAMES_PAGES = ("snippets/lab/diagnosis/pages.py",)
+"""A rule sends its reader to the page that shows what it found: a test follows each."""
 """Path and string that is a chapter's name by chance -> what it means there."""
 SHARED_FINDINGS = {
     ("fused_mlp", "mlp"): "its kernel takes the place of the one that mlp compiles, and moves the same bytes"
@@ -198,7 +202,7 @@ def page_never_imports_notebooks_or_tools(texts: Sources) -> list[str]:
 def the_lab_names_no_chapter(texts: Sources) -> list[str]:
     """No import of a chapter, and no string that is a chapter's name or the id of an experiment."""
     problems = []
-    for path in (path for path in texts if path.startswith("snippets/lab/")):
+    for path in (path for path in texts if path.startswith("snippets/lab/") and path not in NAMES_PAGES):
         for each in imports(path, texts):
             if each.module.startswith("snippets.") and each.module.split(".")[1] != "lab":
                 problems.append(f"{path}:{each.line}: the lab imports {each.module}")
@@ -300,9 +304,10 @@ def functions_are_short(texts: Sources) -> list[str]:
 def rooms_map_their_files(texts: Sources) -> list[str]:
     """The docstring of a room's `__init__` lists the files of its folder, and no other."""
     problems = []
-    for path in (path for path in texts if re.fullmatch(r"snippets/lab/\w+/__init__\.py", path)):
+    for path in (path for path in texts if re.fullmatch(r"snippets/lab/(?:\w+/)+__init__\.py", path)):
         folder = path.removesuffix("__init__.py")
-        real = {other.removeprefix(folder) for other in texts if other.startswith(folder)} - {"__init__.py"}
+        inside = {other.removeprefix(folder) for other in texts if other.startswith(folder)} - {"__init__.py"}
+        real = {other for other in inside if "/" not in other}  # a folder in it maps its own
         real |= {file.name for file in (PROJECT / folder).glob("*.*") if file.suffix in (".json", ".txt")}
         text = ast.get_docstring(parsed(texts[path])) or ""
         lines = re.findall(r"^(\w+\.(?:py|json|txt))  +(.+)$", text, re.MULTILINE)

@@ -65,6 +65,17 @@ class CudaCall(Span, frozen=True, gc=False):
     is_driver: bool = False
 
 
+class Collective(Struct, frozen=True, gc=False):
+    """What a collective communicates, from the profiler's arguments."""
+
+    name: str  # allreduce, _allgather_base, ...
+    elements_in: int | None = None
+    elements_out: int | None = None
+    type: str = ""
+    group_size: int | None = None
+    group: str = ""  # the process group's name or description
+
+
 class GpuActivity(Span, frozen=True, gc=False):
     """A kernel, memcpy or memset on a stream of a GPU."""
 
@@ -81,6 +92,7 @@ class GpuActivity(Span, frozen=True, gc=False):
     occupancy_percent: float | None = None
     launch: CudaCall | None = None  # the call that put it on the GPU; one cudaGraphLaunch may launch many
     op: CpuOp | None = None  # the op with its external id, else the innermost op around its launch
+    collective: Collective | None = None  # what a kernel of NCCL or RCCL communicates, where the trace has it
 
     @property
     def launch_delay_us(self) -> float | None:
@@ -88,8 +100,34 @@ class GpuActivity(Span, frozen=True, gc=False):
         return None if self.launch is None else round(self.start_us - self.launch.start_us, 3)
 
 
+class PythonFunction(Span, frozen=True, gc=False):
+    """A Python function on the stack, recorded with `with_stack`: `train.py(12): step`, or `nn.Module: Linear_0`."""
+
+    thread: str
+
+
+class MemoryEvent(Struct, frozen=True, gc=False):
+    """An allocation or a release, recorded with `profile_memory`."""
+
+    at_us: float
+    bytes: int  # negative: released
+    total_allocated: int | None
+    total_reserved: int | None
+    device: int  # -1: the CPU
+
+
+class Uncounted(Struct, frozen=True):
+    """GPU activities that belong to no step, for one reason."""
+
+    reason: str
+    activities: tuple[GpuActivity, ...]
+
+
 class Step(Struct, frozen=True, gc=False):
-    """One `ProfilerStep#N`: ops and CUDA calls that start in it, on any CPU thread, and the GPU work it launched."""
+    """A step: ops and CUDA calls that start in it, on any CPU thread, and the GPU work it launched.
+
+    `Trace.steps_from` says what marks steps in a trace.
+    """
 
     number: int
     name: str
@@ -128,7 +166,7 @@ class Step(Struct, frozen=True, gc=False):
 
 
 class Trace(Struct, frozen=True):
-    """A whole trace, every tuple in start order. `unattributed` is the GPU work outside all steps."""
+    """A whole trace, every tuple in start order. `unattributed` is the GPU work outside all steps, in start order."""
 
     device: str | None
     device_properties: dict[str, Any]
@@ -139,6 +177,15 @@ class Trace(Struct, frozen=True):
     overheads: tuple[Span, ...]
     gpu_annotations: tuple[Span, ...]
     unattributed: tuple[GpuActivity, ...]
+    steps_from: str = "ProfilerStep"  # or: annotation 'NAME'; CUDA graph replays; the whole trace
+    uncounted: tuple[Uncounted, ...] = ()  # the activities of `unattributed`, by reason
+    devices: tuple[dict[str, Any], ...] = ()  # `deviceProperties`, one for each GPU
+    functions: tuple[PythonFunction, ...] = ()
+    memory: tuple[MemoryEvent, ...] = ()
+    rank: int | None = None
+    world_size: int | None = None
+    processes: tuple[str, ...] = ()  # "rank 0", "rank 1" where several ranks were merged into the file
+    is_cut: bool = False  # the file ends in the middle; what was complete is here
 
 
 def starting_in(spans: Sequence[S], start_us: float, end_us: float) -> Sequence[S]:
