@@ -137,6 +137,11 @@ def no_gpu_work(rule: Rule, facts: Facts) -> CannotTell | None:
     return CannotTell(rule, "no step has GPU work", BOTH)
 
 
+def has_operators(facts: Facts) -> bool:
+    """Whether the trace has operators at all (`ProfilerActivity.CPU`)."""
+    return any(not op.is_annotation for op in facts.trace.cpu_ops)
+
+
 def unseen(
     rule: Rule,
     facts: Facts,
@@ -154,7 +159,7 @@ def unseen(
         return CannotTell(rule, "a CUDA graph launched these kernels: its replay names no operators", "")
     if all(map(has_operator, lacking)):
         return CannotTell(rule, "operators have no shapes", "record_shapes=True")
-    if facts.trace.cpu_ops:
+    if has_operators(facts):
         return CannotTell(rule, "no operator of PyTorch launched these kernels", "")
     option = BOTH + (", record_shapes=True" if needs_shapes else "")
     return CannotTell(rule, "the trace has no operators", option)

@@ -8,7 +8,18 @@ from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.fusing import in_optimizer
 from snippets.lab.diagnosis.places import around
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.waste import BOTH, Launched, Waste, count, findings, launched, no_gpu_work, runs, streams
+from snippets.lab.diagnosis.waste import (
+    BOTH,
+    Launched,
+    Waste,
+    count,
+    findings,
+    has_operators,
+    launched,
+    no_gpu_work,
+    runs,
+    streams,
+)
 from snippets.lab.trace.events import GpuActivity, Step
 
 MIN_KERNELS = 50
@@ -19,7 +30,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """By the annotation `Optimizer.step#...` that torch.optim records."""
     if unable := no_gpu_work(RULE, facts):
         return unable
-    if not facts.trace.cpu_ops:
+    if not has_operators(facts):
         return CannotTell(RULE, "the trace has no operators", BOTH)
     return findings(RULE, facts, _look, _describe)
 
