@@ -9,7 +9,7 @@ from typing import Any
 from snippets.lab.diagnosis.peaks import HALF, Peaks
 from snippets.lab.trace.events import GpuActivity
 from snippets.lab.trace.kernel_names import decode_kernel_name
-from snippets.lab.trace.work import ActivityWork
+from snippets.lab.trace.work import PRODUCTS, ActivityWork
 
 _SIMT = re.compile(r"simt_|(?<![a-z])[sh]gemm_|[sh]cudnn_|implicit_convolve_[sh]gemm|_ffma_")
 """Parts of the names of kernels that multiply on the ordinary units; `s16816gemm` and `h884gemm` have an instruction of
@@ -19,8 +19,12 @@ TENSOR_CORES_SINCE, TF32_SINCE = 7, 8
 
 
 def is_product(activity: GpuActivity) -> bool:
-    """Whether it is a kernel of a matrix product, by its name."""
-    return activity.kind == "kernel" and decode_kernel_name(activity.name).operation in ("gemm", "gemv")
+    """Whether it is a kernel of a matrix product, by its name, or by its operator if the name says nothing."""
+    if activity.kind != "kernel":
+        return False
+    operation = decode_kernel_name(activity.name).operation
+    by_operator = operation == "other" and activity.op is not None and activity.op.name in PRODUCTS
+    return by_operator or operation in ("gemm", "gemv")
 
 
 def runs_on_ordinary_units(activity: GpuActivity) -> bool:

@@ -78,7 +78,7 @@ TYPE_BYTES = {
 """Type of an input, as the profiler writes it -> bytes of an element."""
 _FLOATS = {"c10::Half": "float16", "c10::BFloat16": "bfloat16", "float": "float32", "double": "float64"}
 _NO_TENSORS = {"", "Scalar", "ScalarList"}
-_PRODUCTS = {
+PRODUCTS = {
     "aten::mm": (0, 1, None, 2),
     "aten::bmm": (0, 1, None, 2),
     "aten::matmul": (0, 1, None, 2),
@@ -149,8 +149,8 @@ def _tensor(shape: tuple[int, ...], strides: tuple[int, ...], kind: str) -> _Ten
 
 
 def _of_op(name: str, inputs: Sequence[_Tensor | None]) -> ActivityWork:
-    if name in _PRODUCTS:
-        return _product(inputs, *_PRODUCTS[name], transposed=name == "aten::linear")
+    if name in PRODUCTS:
+        return _product(inputs, *PRODUCTS[name], transposed=name == "aten::linear")
     if name in ("aten::fill_", "aten::zero_", "aten::copy_") and (written := inputs[0]) is not None:
         read = [inputs[1]] if name == "aten::copy_" else []
         return ActivityWork(0, _written(written.shape, written.type) + _read(read))
