@@ -16,28 +16,30 @@ unfused_elementwise.py  elementwise kernels in a row
 from __future__ import annotations
 
 from snippets.lab.diagnosis.rule import Rule
-from snippets.lab.diagnosis.rules.float64_kernels import RULE as FLOAT64_KERNELS
-from snippets.lab.diagnosis.rules.layout_conversions import RULE as LAYOUT_CONVERSIONS
-from snippets.lab.diagnosis.rules.needless_copies import RULE as NEEDLESS_COPIES
-from snippets.lab.diagnosis.rules.no_tensor_cores import RULE as NO_TENSOR_CORES
-from snippets.lab.diagnosis.rules.optimizer_loop import RULE as OPTIMIZER_LOOP
-from snippets.lab.diagnosis.rules.slow_products import RULE as SLOW_PRODUCTS
-from snippets.lab.diagnosis.rules.small_copies import RULE as SMALL_COPIES
-from snippets.lab.diagnosis.rules.tiny_kernels import RULE as TINY_KERNELS
-from snippets.lab.diagnosis.rules.type_round_trips import RULE as TYPE_ROUND_TRIPS
-from snippets.lab.diagnosis.rules.unfused_attention import RULE as UNFUSED_ATTENTION
-from snippets.lab.diagnosis.rules.unfused_elementwise import RULE as UNFUSED_ELEMENTWISE
+from snippets.lab.diagnosis.rules import (
+    float64_kernels,
+    layout_conversions,
+    needless_copies,
+    no_tensor_cores,
+    optimizer_loop,
+    slow_products,
+    small_copies,
+    tiny_kernels,
+    type_round_trips,
+    unfused_attention,
+    unfused_elementwise,
+)
 
 RULES: tuple[Rule, ...] = (
-    FLOAT64_KERNELS,
-    LAYOUT_CONVERSIONS,
-    NEEDLESS_COPIES,
-    NO_TENSOR_CORES,
-    OPTIMIZER_LOOP,
-    SLOW_PRODUCTS,
-    SMALL_COPIES,
-    TINY_KERNELS,
-    TYPE_ROUND_TRIPS,
-    UNFUSED_ATTENTION,
-    UNFUSED_ELEMENTWISE,
+    float64_kernels.RULE,
+    layout_conversions.RULE,
+    needless_copies.RULE,
+    no_tensor_cores.RULE,
+    optimizer_loop.RULE,
+    slow_products.RULE,
+    small_copies.RULE,
+    tiny_kernels.RULE,
+    type_round_trips.RULE,
+    unfused_attention.RULE,
+    unfused_elementwise.RULE,
 )
