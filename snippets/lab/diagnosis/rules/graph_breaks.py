@@ -36,7 +36,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     match = _RESUMED.fullmatch(places[0])
     where = f"{places[0].partition(': ')[0]}: {match['function']}, line {match['line']}" if match else ""
     title = (
-        f"{count_text(len(resumed) / len(facts.steps), 'graph break')} per step in {len(places):,} places; "
+        f"{count_text(len(resumed) / len(facts.steps), 'graph break')} per step in {count_text(len(places), 'place')}; "
         f"{duration_text(total_us)} between the graphs"
     )
     return [Finding(RULE, title, where, facts.evidence(resumed), total_us, ceiling_us)]
