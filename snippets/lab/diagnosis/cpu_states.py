@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar
 
 from snippets.lab.diagnosis.intervals import Interval, intersect, interval, subtract, union, union_of
 from snippets.lab.diagnosis.sites import find_sites
-from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Trace
+from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Trace, by_start
 
 Cause = Literal[
     "garbage collection",
@@ -50,35 +50,16 @@ _COMPILING_FUNCTION = re.compile(
     r"|(.*/)?triton/compiler/compiler\.py\(\d+\): compile"
 )
 _COLLECTING = re.compile(r"Python GC|<built-in function collect>|gc \(dynamo_timed\)")
-_LOADING = "enumerate(DataLoader)#"
-_LOADED_BY_WORKERS = "enumerate(DataLoader)#_MultiProcessing"
+_LOADING = re.compile(r"enumerate\(DataLoader\)#.*")
+_LOADED_BY_WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing.*")
+E = TypeVar("E", bound=Span)
+CpuSpan = CpuOp | CudaCall | PythonFunction
 
 
-def is_sync(call: CudaCall) -> bool:
-    """Whether a call waits for the GPU: `cudaStreamSynchronize`, `hipMemcpyWithStream`, a blocking `cudaMemcpy`."""
-    return _SYNC.fullmatch(call.name) is not None
-
-
-def is_allocation(call: CudaCall) -> bool:
-    """Whether a call allocates or frees memory of the GPU or page-locked memory."""
-    return _ALLOCATION.fullmatch(call.name) is not None
-
-
-def is_loading(op: CpuOp) -> bool:
-    """Whether an operator or annotation is PyTorch's `DataLoader` fetching a batch."""
-    return op.name.startswith(_LOADING)
-
-
-def is_compiling(span: CpuOp | PythonFunction) -> bool:
-    """Whether a span is Dynamo, Inductor or Triton compiling, by PyTorch's own names."""
-    if isinstance(span, CpuOp):
-        return _COMPILING_OP.fullmatch(span.name) is not None and not is_collecting(span)
-    return _COMPILING_FUNCTION.fullmatch(span.name) is not None
-
-
-def is_collecting(span: CpuOp | PythonFunction) -> bool:
-    """Whether a span is a run of Python's garbage collector."""
-    return _COLLECTING.fullmatch(span.name) is not None
+def named(spans: Sequence[E], pattern: re.Pattern[str]) -> list[E]:
+    """The spans whose whole name matches; many spans have few names."""
+    names = {name for name in {span.name for span in spans} if pattern.fullmatch(name)}
+    return [span for span in spans if span.name in names]
 
 
 def is_pageable_upload(activity: GpuActivity) -> bool:
@@ -99,9 +80,9 @@ def launcher(activity: GpuActivity) -> CpuOp | CudaCall | None:
     return op if op.start_us <= call.start_us < op.end_us else call
 
 
-def outermost(spans: Iterable[Span]) -> list[Span]:
+def outermost(spans: Iterable[E]) -> list[E]:
     """The spans, in start order, that do not start inside an earlier one of the list."""
-    chosen: list[Span] = []
+    chosen: list[E] = []
     reached = float("-inf")
     for span in spans:
         if span.start_us >= reached:
@@ -112,7 +93,7 @@ def outermost(spans: Iterable[Span]) -> list[Span]:
 
 @dataclass(frozen=True)
 class CpuStates:
-    """What the threads that launch GPU work do. `pid` restricts operators and functions to one process."""
+    """What the threads that launch GPU work do."""
 
     trace: Trace
     threads: frozenset[str]
@@ -139,26 +120,26 @@ class CpuStates:
     def syncs(self) -> list[CudaCall]:
         """Calls that wait for the GPU; copying to pageable memory waits in the copy's own call."""
         downloads = {id(a.launch) for a in self.activities if is_download(a) and "Pageable" in a.name}
-        return [call for call in self.calls if is_sync(call) or id(call) in downloads]
+        waits = {id(call) for call in named(self.calls, _SYNC)} | downloads
+        return [call for call in self.calls if id(call) in waits]
 
     @cached_property
-    def spans(self) -> dict[Cause, list[Span]]:
-        """The spans of the causes that have any; a cause's spans may nest."""
-        either: list[CpuOp | PythonFunction] = [*self.functions, *self.ops]
-        collecting: list[Span] = [span for span in either if is_collecting(span)]
-        compiling: list[Span] = [span for span in either if is_compiling(span)]
+    def spans(self) -> dict[Cause, list[CpuSpan]]:
+        """The spans of the causes that have any, in start order; a cause's spans may nest."""
         copying = [a.launch for a in self.activities if a.launch is not None and is_pageable_upload(a)]
         sites = find_sites(self.trace, [(call.thread, call.start_us) for call in copying]) if copying else []
-        uploads: list[Span] = [site.op or call for call, site in zip(copying, sites, strict=True)]
-        return {
-            "garbage collection": sorted(collecting, key=lambda span: span.start_us),
-            "compiling": sorted(compiling, key=lambda span: span.start_us),
-            "data loading": [op for op in self.ops if is_loading(op)],
-            "memory allocation": [call for call in self.calls if is_allocation(call)],
-            "pageable copy": sorted(uploads, key=lambda span: span.start_us),
-            "synchronization": list(self.syncs),
-            "launching": [op for op in self.ops if not op.is_annotation],
+        collecting: list[CpuSpan] = [*named(self.functions, _COLLECTING), *named(self.ops, _COLLECTING)]
+        compiling: list[CpuSpan] = [*named(self.functions, _COMPILING_FUNCTION), *named(self.ops, _COMPILING_OP)]
+        spans: dict[Cause, Iterable[CpuSpan]] = {
+            "garbage collection": collecting,
+            "compiling": (span for span in compiling if not _COLLECTING.fullmatch(span.name)),
+            "data loading": named(self.ops, _LOADING),
+            "memory allocation": named(self.calls, _ALLOCATION),
+            "pageable copy": (site.op or call for call, site in zip(copying, sites, strict=True)),
+            "synchronization": self.syncs,
+            "launching": (op for op in self.ops if not op.is_annotation),
         }
+        return {cause: sorted(each, key=by_start) for cause, each in spans.items()}
 
     @cached_property
     def _times(self) -> dict[Cause, list[Interval]]:
@@ -173,8 +154,9 @@ class CpuStates:
         for op in self.ops:
             if not op.is_annotation:
                 work[op.thread].append(interval(op))
+        queries = {id(call) for call in named(self.calls, _QUERY)}
         for call in self.calls:
-            if not _QUERY.fullmatch(call.name):
+            if id(call) not in queries:
                 work[call.thread].append(interval(call))
         for call in self.syncs:
             waits[call.thread].append(interval(call))
@@ -208,6 +190,6 @@ class CpuStates:
         parts = self.partition(windows)
         works: tuple[Cause, ...] = ("garbage collection", "compiling", "memory allocation", "launching")
         busy = union(time for cause in works for time in parts[cause])
-        workers = [op for op in self.spans["data loading"] if op.name.startswith(_LOADED_BY_WORKERS)]
+        workers = named(self.spans["data loading"], _LOADED_BY_WORKERS)
         waits = subtract(intersect(windows, union_of([*self.syncs, *workers])), busy)
         return union([*waits, *parts["nothing recorded"]])

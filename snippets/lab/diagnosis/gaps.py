@@ -126,7 +126,7 @@ def _cause(share: dict[Cause, int], began_in_wait: bool) -> Cause:
 class _Blames:
     """Finds the span that fills most of a gap, among spans that do not overlap."""
 
-    def __init__(self, spans: list[Span]) -> None:
+    def __init__(self, spans: Sequence[Span]) -> None:
         self.spans = spans
         self.ends = [ns(span.end_us) for span in spans]
 
@@ -146,8 +146,8 @@ def _first(pair: tuple[int, Span | None]) -> int:
 
 
 def _launcher(activities: Sequence[GpuActivity], end: int) -> Span | None:
-    """The operator, else the call, that launched the activity which ends a gap."""
+    """The operator, else the call, that launched the activity which ends a gap; else the activity."""
     index = bisect_left(activities, end / 1000, key=attrgetter("start_us"))
     if index == len(activities):
         return None
-    return launcher(activities[index])
+    return launcher(activities[index]) or activities[index]

@@ -51,7 +51,9 @@ def find_sites(trace: Trace, queries: Sequence[Query]) -> list[Site]:
 def is_own_code(name: str) -> bool:
     """Whether a Python function of this name is neither PyTorch's nor Python's own."""
     match = _LINE.match(name)
-    return match is not None and not _LIBRARIES.intersection(match["path"].split("/"))
+    if match is None or "/torchinductor_" in match["path"]:
+        return False
+    return not _LIBRARIES.intersection(match["path"].split("/"))
 
 
 def _op_value(op: Any, around: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -431,6 +431,7 @@ def test_profiler_overhead_mended() -> None:
 # What a trace cannot tell
 
 NEED_GPU = (
+    "gpu-slowed",
     "device-to-host-copies",
     "exposed-communication",
     "launch-bound",

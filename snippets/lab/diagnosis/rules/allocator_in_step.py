@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import count_text, duration_text
-from snippets.lab.diagnosis.cpu_states import is_allocation
 from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import CPU_AND_GPU, MSPROF
@@ -18,7 +17,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Calls that allocate or free memory of the GPU or page-locked memory."""
     if not facts.trace.calls:
         return CannotTell(RULE, "the trace has no CUDA calls", CPU_AND_GPU)
-    calls = facts.in_steps([call for call in facts.cpu.calls if is_allocation(call)])
+    calls = facts.in_steps(facts.cpu.spans["memory allocation"])
     if not calls:
         return []
     ceiling_us = facts.ceiling_us(calls)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import count_text, duration_text
-from snippets.lab.diagnosis.cpu_states import is_collecting
 from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import COLLECTOR, MSPROF, NSYS_AI
-from snippets.lab.trace.events import CpuOp, PythonFunction
 
 MIN_SHARE = 0.01
 EVENT = "Python GC"
@@ -17,8 +15,7 @@ EVENT = "Python GC"
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Runs of the collector that the profiler recorded, or calls of `gc.collect`."""
-    spans: list[CpuOp | PythonFunction] = [*facts.cpu.functions, *facts.cpu.ops]
-    runs = facts.in_steps([span for span in spans if is_collecting(span)])
+    runs = facts.in_steps(facts.cpu.spans["garbage collection"])
     if not runs:
         if any(function.name == EVENT for function in facts.trace.functions):
             return []

@@ -9,7 +9,7 @@ from snippets.lab.diagnosis.amounts import duration_text
 from snippets.lab.diagnosis.collectives import is_collective
 from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.sources import GPUPROF, STEPS
+from snippets.lab.diagnosis.sources import CPU_AND_GPU, GPUPROF, STEPS
 from snippets.lab.trace.events import GpuActivity
 
 MIN_RATIO = 1.5
@@ -20,6 +20,8 @@ MIN_STEPS = 3
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Compare each kernel with the kernel of its place in the other steps, if all steps run the same kernels."""
+    if not facts.has_gpu:
+        return CannotTell(RULE, "the trace has no GPU events", CPU_AND_GPU)
     kernels = [[a for a in step.kernels if not is_collective(a)] for step in facts.steps]
     if len(kernels) < MIN_STEPS or not kernels[0] or any(_shape(each) != _shape(kernels[0]) for each in kernels):
         reason = f"the trace lacks {MIN_STEPS} steps that run the same kernels with the same grids"

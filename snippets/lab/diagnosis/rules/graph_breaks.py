@@ -26,9 +26,10 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         several = len({op.name for op in regions}) > 1 and not facts.has_stacks
         reason = "several compiled regions run in a step, as functions of their own or after a graph break"
         return CannotTell(RULE, reason, STACKS) if several else []
-    broken = _between(regions, [interval(function) for function in resumed])
+    between = _between(regions, [interval(function) for function in resumed])
+    broken = subtract(intersect(between, facts.windows), union_of(facts.cpu.spans["compiling"]))
     idle = intersect(broken, facts.idle) if facts.has_gpu else broken
-    total_us = round(length_us(intersect(broken, facts.windows)) / len(facts.steps), 3)
+    total_us = round(length_us(broken) / len(facts.steps), 3)
     ceiling_us = round(length_us(idle) / len(facts.steps), 3)
     if facts.has_gpu:
         ceiling_us = min(ceiling_us, facts.reclaimable_us)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import duration_text, share_text
-from snippets.lab.diagnosis.cpu_states import is_loading
 from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import CPU_AND_GPU, TENSORBOARD
@@ -17,7 +16,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Time in the iterator of `DataLoader` that is not hidden behind GPU work."""
     if not facts.trace.cpu_ops:
         return CannotTell(RULE, "the trace has no operators or annotations of the CPU", CPU_AND_GPU)
-    fetches = facts.in_steps([op for op in facts.cpu.ops if is_loading(op)])
+    fetches = facts.in_steps(facts.cpu.spans["data loading"])
     if not fetches:
         return []
     loading_us, ceiling_us = facts.length_us(fetches), facts.ceiling_us(fetches)

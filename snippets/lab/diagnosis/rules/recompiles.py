@@ -6,11 +6,10 @@ import re
 from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import count_text, duration_text
-from snippets.lab.diagnosis.cpu_states import is_compiling, outermost
+from snippets.lab.diagnosis.cpu_states import outermost
 from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import CPU_AND_GPU
-from snippets.lab.trace.events import CpuOp, PythonFunction
 
 MIN_SHARE = 0.01
 _COMPILE_ID = re.compile(r"compile_id=(\d+)/(\d+)")
@@ -20,14 +19,13 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Compilations, by the annotations of Dynamo or the Python functions of Dynamo and Triton."""
     if not facts.trace.cpu_ops and not facts.has_stacks:
         return CannotTell(RULE, "the trace has no operators or annotations of the CPU", CPU_AND_GPU)
-    spans: list[CpuOp | PythonFunction] = [*facts.cpu.ops, *facts.cpu.functions]
-    compiling = facts.in_steps(sorted(filter(is_compiling, spans), key=lambda span: span.start_us))
+    compiling = facts.in_steps(facts.cpu.spans["compiling"])
     if not compiling:
         return []
     ceiling_us = facts.ceiling_us(compiling)
     if ceiling_us < MIN_SHARE * facts.step_us:
         return []
-    whole = [span for span in outermost(compiling) if isinstance(span, CpuOp | PythonFunction)]
+    whole = outermost(compiling)
     site = facts.sites([max(whole, key=lambda span: span.duration_us)])[0]
     matches = (_COMPILE_ID.search(op.name) for op in facts.in_steps(facts.cpu.ops))
     again = sorted({match[0] for match in matches if match is not None and match[2] != "0"})

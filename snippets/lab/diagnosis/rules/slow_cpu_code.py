@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import count_text, duration_text, share_text
-from snippets.lab.diagnosis.facts import Facts, spare_us
+from snippets.lab.diagnosis.facts import MAX_EVIDENCE, Facts, spare_us
 from snippets.lab.diagnosis.gaps import LONG_US, Gap
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import CPU_AND_GPU, NSYS_AI, STACKS
-from snippets.lab.trace.events import CpuOp, CudaCall, Span, starting_in
+from snippets.lab.trace.events import CpuOp, CudaCall, PythonFunction, Span, starting_in
 
 MIN_SHARE = 0.05
 
@@ -30,25 +30,26 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         f"{count_text(len(gaps), 'long gap')}: {duration_text(total_us - python_us)} in operators and calls, "
         f"{duration_text(python_us)} outside"
     )
-    running = [span for gap in gaps[:100] if (span := _running(facts, gap)) is not None]
+    running = [_running(facts, gap) for gap in gaps[:MAX_EVIDENCE]]
     where = _where(facts, gaps[0])
     advice = "" if facts.has_stacks or not python_us else f"{STACKS} shows which functions run. {RULE.advice}"
     return [Finding(RULE, title, where, facts.evidence(running), total_us, ceiling_us, advice)]
 
 
-def _running(facts: Facts, gap: Gap) -> Span | None:
-    """The longest Python function that starts in a gap of Python; the operator of another."""
+def _running(facts: Facts, gap: Gap) -> Span:
+    """The longest Python function that starts in a gap of Python; else what the gap is blamed on; else the gap."""
     functions = starting_in(facts.cpu.functions, gap.start_us, gap.end_us) if gap.cause == "Python" else ()
-    return max(functions, key=lambda function: function.duration_us, default=gap.blame)
+    blame = gap.blame or Span("GPU idle", gap.start_us, gap.duration_us)
+    return max(functions, key=lambda function: function.duration_us, default=blame)
 
 
 def _where(facts: Facts, gap: Gap) -> str:
     running = _running(facts, gap)
-    if not isinstance(running, CpuOp | CudaCall):
-        return running.name if running is not None else ""
-    if gap.cause == "Python":
-        return f"before {running.name}"
-    return facts.sites([running])[0].text or running.name
+    if running is not gap.blame:
+        return running.name if isinstance(running, PythonFunction) else ""
+    if gap.cause == "launching" and isinstance(running, CpuOp | CudaCall):
+        return facts.sites([running])[0].text or running.name
+    return f"before {running.name}"
 
 
 RULE = Rule(

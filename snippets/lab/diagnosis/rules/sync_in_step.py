@@ -28,7 +28,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         copies[id(site.op)].append(activity)
     places: dict[str, list[tuple[CudaCall, Site]]] = defaultdict(list)
     for call, site in _waits(facts):
-        places[site.text or call.name].append((call, site))
+        places[site.text if site.op else f"{call.name} {site.text}".rstrip()].append((call, site))
     found = [_finding(facts, place, members, copies) for place, members in places.items()]
     found = [finding for finding in found if finding.ceiling_us_per_step >= MIN_SHARE * facts.step_us]
     return sorted(found, key=lambda finding: -finding.ceiling_us_per_step)[:MAX_PLACES]
