@@ -129,6 +129,14 @@ def test_a_last_wait_is_no_fault() -> None:
     assert nothing(BY_NAME["sync-in-step"], written(step(1, 0.0, 1000.0), *work(1, 0.0, 300.0, 690.0), last))
 
 
+def test_a_wait_without_gpu_work() -> None:
+    wait = launch(None, 110.0, 300.0, name="hipMemcpyWithStream")
+    trace = written(step(1, 0.0, 1000.0), *work(1, 0.0, 10.0, 90.0), wait, *work(2, 420.0, 430.0, 570.0))
+    finding = found(BY_NAME["sync-in-step"], trace)
+    assert finding.title.endswith("in hipMemcpyWithStream; in 300 us of it the trace shows no GPU work")
+    assert finding.ceiling_us_per_step == 300.0
+
+
 def test_without_stacks_the_operator_is_named() -> None:
     trace = msgspec.structs.replace(waiting(reads=True), functions=())
     assert found(BY_NAME["sync-in-step"], trace).where == "aten::item"

@@ -32,7 +32,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         return CannotTell(RULE, "the trace has collectives of one rank only: report the traces of all ranks", "")
     if len({len(activities) for activities in ranks.values()}) > 1:
         return CannotTell(RULE, "the ranks ran different numbers of collectives, which cannot be matched", "")
-    steps = len(facts.steps)
+    steps = len(facts.all_steps)
     waits = {rank: length_us(union_of(activities)) / steps for rank, activities in ranks.items()}
     late = min(waits, key=lambda rank: waits[rank])
     others = [us for rank, us in waits.items() if rank != late]

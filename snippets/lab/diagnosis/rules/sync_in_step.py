@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.cpu_states import is_download
 from snippets.lab.diagnosis.facts import Facts
-from snippets.lab.diagnosis.intervals import ns
+from snippets.lab.diagnosis.intervals import intersect, length_us, ns, union_of
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sites import Site
 from snippets.lab.diagnosis.sources import CPU_AND_GPU, NSIGHT
@@ -58,6 +58,9 @@ def _finding(
     count = count_text(len(waits) / len(facts.steps), "time")
     longest = max(calls, key=lambda call: call.duration_us)
     title = f"The CPU waits for the GPU {count} per step, {duration_text(waiting_us)}, in {longest.name}"
+    without_work_us = length_us(intersect(union_of(calls), facts.idle)) / len(facts.steps)
+    if without_work_us > waiting_us / 2:
+        title += f"; in {duration_text(without_work_us)} of it the trace shows no GPU work"
     return Finding(RULE, title, place, facts.evidence(calls), waiting_us, facts.ceiling_us(whole, copied))
 
 
