@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from statistics import median
 from typing import TypeVar
 
 from snippets.lab.diagnosis.cpu_states import CAUSES, Cause, CpuStates
 from snippets.lab.diagnosis.gaps import Gap, Waits, gaps_in, waits_in
-from snippets.lab.diagnosis.intervals import Interval, contains, intersect, length_us, ns, subtract, union, union_of
+from snippets.lab.diagnosis.intervals import (
+    Interval,
+    contains,
+    intersect,
+    length_us,
+    lengths_in,
+    ns,
+    subtract,
+    union,
+    union_of,
+)
 from snippets.lab.diagnosis.sites import Site, find_sites
 from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step, Trace, starting_in
 from snippets.lab.trace.queries import busy_us, require_steps
@@ -153,16 +164,24 @@ class Facts:
         return round(sum(map(spare_us, self.steps)) / len(self.steps), 3)
 
     def ceiling_us(self, cpu: Iterable[Span], gpu: Iterable[Span] = ()) -> float:
-        """The most that a step gets shorter without these CPU events and this GPU work of theirs, a mean.
+        """The most that a step gets shorter without these CPU events and this GPU work of theirs.
 
-        Without the CPU events their time is saved at most, and only while the GPU waits or does that work.
+        Without the CPU events their time is saved at most, and only while the GPU waits or does that work. A mean, but
+        at most the median if most steps have the events: one slow step does not raise what mending them can buy.
         """
-        cpu_us = self.length_us(cpu)
+        cpu_times, gpu_times = union_of(cpu), union_of(gpu)
+        cpu_us = length_us(intersect(cpu_times, self.windows)) / len(self.steps)
         if not self.has_gpu:
-            return cpu_us
-        gpu_us = self.length_us(gpu)
+            return round(cpu_us, 3)
+        gpu_us = length_us(intersect(gpu_times, self.windows)) / len(self.steps)
         idle_us = length_us(self.idle) / len(self.steps)
-        return round(min(cpu_us, idle_us + gpu_us, self.reclaimable_us + gpu_us), 3)
+        mean_us = min(cpu_us, idle_us + gpu_us, self.reclaimable_us + gpu_us)
+        windows = [_window(step) for step in self.steps]
+        if any(before[1] > after[0] for before, after in pairwise(windows)):
+            return round(mean_us, 3)
+        lengths = (lengths_in(windows, times) for times in (cpu_times, self.idle, gpu_times))
+        usual_us = median(min(on_cpu, idle + on_gpu) for on_cpu, idle, on_gpu in zip(*lengths, strict=True)) / 1000
+        return round(min(mean_us, usual_us) if usual_us else mean_us, 3)
 
     def length_us(self, spans: Iterable[Span]) -> float:
         """Time in steps that at least one of the spans takes, a mean over the steps."""

@@ -80,6 +80,21 @@ def length_us(intervals: Iterable[Interval]) -> float:
     return sum(end - start for start, end in intervals) / 1000
 
 
+def lengths_in(windows: Sequence[Interval], intervals: Sequence[Interval]) -> list[int]:
+    """Per window the time of the intervals in it; both sorted and disjoint."""
+    lengths = []
+    first = 0
+    for start, end in windows:
+        while first < len(intervals) and intervals[first][1] <= start:
+            first += 1
+        total, index = 0, first
+        while index < len(intervals) and intervals[index][0] < end:
+            total += min(end, intervals[index][1]) - max(start, intervals[index][0])
+            index += 1
+        lengths.append(total)
+    return lengths
+
+
 def contains(intervals: Sequence[Interval], time: int) -> bool:
     """Whether a time is in one of the sorted, disjoint intervals."""
     before = bisect_right(intervals, time, key=lambda each: each[0])

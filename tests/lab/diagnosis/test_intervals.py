@@ -7,7 +7,16 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snippets.lab.diagnosis.intervals import Interval, contains, intersect, interval, length_us, subtract, union
+from snippets.lab.diagnosis.intervals import (
+    Interval,
+    contains,
+    intersect,
+    interval,
+    length_us,
+    lengths_in,
+    subtract,
+    union,
+)
 from snippets.lab.trace.events import Span
 
 TIMES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=12)
@@ -27,6 +36,13 @@ def test_the_operations_of_sets(left: list[Interval], right: list[Interval]) -> 
     for times in (a, intersect(a, b), subtract(a, b)):
         assert all(start < end for start, end in times)
         assert all(before[1] <= after[0] for before, after in pairwise(times))
+
+
+@given(TIMES, TIMES)
+def test_lengths_in_windows(left: list[Interval], right: list[Interval]) -> None:
+    windows, times = union(left), union(right)
+    expected = [len(ticks([window]) & ticks(times)) for window in windows]
+    assert lengths_in(windows, times) == expected
 
 
 @given(TIMES)

@@ -120,6 +120,14 @@ def test_sync_in_step() -> None:
     assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (480.0, 110.0)
 
 
+def test_one_slow_step_does_not_raise_the_ceiling() -> None:
+    """The first of three steps starts 600 us late; without the wait, the other two would be 110 us shorter."""
+    trace = waiting(reads=True)
+    first = msgspec.structs.replace(trace.steps[0], start_us=-600.0)
+    slow = msgspec.structs.replace(trace, steps=(first, *trace.steps[1:]))
+    assert found(BY_NAME["sync-in-step"], slow).ceiling_us_per_step == 110.0
+
+
 def test_sync_in_step_mended() -> None:
     assert nothing(BY_NAME["sync-in-step"], waiting(reads=False))
 
