@@ -131,9 +131,8 @@ def test_a_launch_on_one_thread_comes_before_a_wait_on_another() -> None:
 def test_another_process_is_another_matter() -> None:
     """Of two merged ranks, the one with the median step is shown."""
     mine = [step(1, 0.0, 100.0), *work(1, 0.0, 10.0, 80.0)]
-    shifted = (step(1, 1000.0, 300.0), op("aten::mm", 1000.0, 10.0), launch(50, 1004.0, 4.0))
-    theirs = [{**event, "pid": 999} for event in shifted]
-    facts = Facts(written(*mine, *theirs, kernel("other", 50, 90.0, 10.0, device=1)))
+    theirs = [{**event, "pid": 999} for event in (step(1, 0.0, 300.0), op("aten::mm", 0.0, 10.0), launch(1, 4.0, 4.0))]
+    facts = Facts(written(*mine, *theirs, kernel("other", 1, 90.0, 10.0, device=1)))
     assert [step.end_us for step in facts.all_steps] == [100.0]
     assert facts.waits == Waits(80.0, 20.0, 0.0, 0.0)
 

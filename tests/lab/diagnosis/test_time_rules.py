@@ -418,8 +418,20 @@ def ranks(waits: tuple[float, ...]) -> Trace:
 
 def test_stragglers() -> None:
     finding = found(BY_NAME["stragglers"], ranks((400.0, 420.0, 100.0, 380.0)))
-    assert (finding.where, finding.ceiling_us_per_step) == ("process 412, GPU 2", 300.0)
-    assert "300 us per step (30 %) longer in collectives than process 412, GPU 2" in finding.title
+    assert (finding.where, finding.ceiling_us_per_step) == ("GPU 2", 300.0)
+    assert "300 us per step (30 %) longer in collectives than GPU 2" in finding.title
+
+
+def test_a_straggler_among_merged_ranks() -> None:
+    """Both ranks call their GPU 0 and number their launches from 1."""
+    events = []
+    for pid, wait in ((412, 100.0), (999, 400.0)):
+        of_rank = [step(1, 0.0, 1000.0), *work(1, 1.0, 20.0, 930.0 - wait)]
+        of_rank += work(2, 21.0, 950.0 - wait, wait, name=ALLREDUCE)
+        events += [{**event, "pid": pid} if event["pid"] == 412 else event for event in of_rank]
+    trace = written(*events)
+    finding = found(BY_NAME["stragglers"], trace)
+    assert (finding.where, finding.ceiling_us_per_step) == (f"{trace.processes[0]}, GPU 0", 300.0)
 
 
 def test_stragglers_mended() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import duration_text, share_text
 from snippets.lab.diagnosis.collectives import is_collective
-from snippets.lab.diagnosis.facts import Facts, pid
+from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.intervals import length_us, union_of
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import CPU_AND_GPU, NSYS_AI
@@ -24,8 +24,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     for step in facts.trace.steps:
         for activity in step.activities:
             if is_collective(activity):
-                process = pid(activity.launch.thread) if activity.launch is not None else ""
-                ranks[process, activity.device].append(activity)
+                ranks[step.process, activity.device].append(activity)
     if not ranks:
         return []
     if len(ranks) < 2:
@@ -39,7 +38,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     waiting_us = round(sum(others) / len(others) - waits[late], 3)
     if waiting_us < MIN_SHARE * facts.step_us:
         return []
-    where = f"process {late[0]}, GPU {late[1]}" if late[0] else f"GPU {late[1]}"
+    where = f"{late[0]}, GPU {late[1]}" if late[0] else f"GPU {late[1]}"
     title = (
         f"The other ranks are {duration_text(waiting_us)} per step ({share_text(waiting_us, facts.step_us)}) longer in "
         f"collectives than {where}: they wait for it"
