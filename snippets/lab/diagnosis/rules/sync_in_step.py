@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.cpu_states import is_download
 from snippets.lab.diagnosis.facts import Facts
-from snippets.lab.diagnosis.intervals import intersect, length_us, ns, union_of
+from snippets.lab.diagnosis.gaps import RELAUNCH_US
+from snippets.lab.diagnosis.intervals import intersect, interval, length_us, ns, union_of
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sites import Site
 from snippets.lab.diagnosis.sources import CPU_AND_GPU, NSIGHT
@@ -29,8 +31,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     places: dict[str, list[tuple[CudaCall, Site]]] = defaultdict(list)
     for call, site in _waits(facts):
         places[site.text if site.op else f"{call.name} {site.text}".rstrip()].append((call, site))
-    found = [_finding(facts, place, members, copies) for place, members in places.items()]
-    found = [finding for finding in found if finding.ceiling_us_per_step >= MIN_SHARE * facts.step_us]
+    found = [finding for place, members in places.items() for finding in _findings(facts, place, members, copies)]
     return sorted(found, key=lambda finding: -finding.ceiling_us_per_step)[:MAX_PLACES]
 
 
@@ -47,12 +48,27 @@ def _waits(facts: Facts) -> list[tuple[CudaCall, Site]]:
     ]
 
 
-def _finding(
+def _until_work(facts: Facts, span: Span) -> Span:
+    """A wait in which the GPU ends its work, and what follows until it works again, at most `RELAUNCH_US`.
+
+    Without the wait, the CPU is ahead and the GPU goes on at once. If the GPU had no work, the CPU was not ahead.
+    """
+    start, end = interval(span)
+    index = bisect_right(facts.busy, end, key=lambda busy: busy[0])
+    if index in (0, len(facts.busy)) or not start <= facts.busy[index - 1][1] <= end:
+        return span
+    after_us = min(facts.busy[index][0] / 1000 - span.end_us, RELAUNCH_US)
+    return Span(span.name, span.start_us, round(span.duration_us + after_us, 3))
+
+
+def _findings(
     facts: Facts, place: str, members: Sequence[tuple[CudaCall, Site]], copies: dict[int, list[GpuActivity]]
-) -> Finding:
+) -> list[Finding]:
     calls = [call for call, _ in members]
     whole: list[Span] = [site.op or call for call, site in members]
     copied = [copy for _, site in members if site.op is not None for copy in copies.get(id(site.op), ())]
+    if facts.ceiling_us(whole, copied) < MIN_SHARE * facts.step_us:
+        return []
     waiting_us = facts.length_us(calls)
     waits = {id(site.op or call) for call, site in members}  # a copy may wait in two calls
     count = count_text(len(waits) / len(facts.steps), "time")
@@ -61,7 +77,8 @@ def _finding(
     without_work_us = length_us(intersect(union_of(calls), facts.idle)) / len(facts.steps)
     if without_work_us > waiting_us / 2:
         title += f"; in {duration_text(without_work_us)} of it the trace shows no GPU work"
-    return Finding(RULE, title, place, facts.evidence(calls), waiting_us, facts.ceiling_us(whole, copied))
+    ceiling_us = facts.ceiling_us([_until_work(facts, site.outer or call) for call, site in members], copied)
+    return [Finding(RULE, title, place, facts.evidence(calls), waiting_us, ceiling_us)]
 
 
 RULE = Rule(
@@ -70,7 +87,7 @@ RULE = Rule(
     looks_for="Calls that wait for the GPU (cudaStreamSynchronize, cudaDeviceSynchronize, cudaEventSynchronize, "
     "blocking copies), as .item(), .cpu(), nonzero() or print() make them. The GPU then runs out of work, and waits "
     "until the CPU has launched again. Waits of pageable copies and a last wait after all launches do not count.",
-    threshold=f"each place from a ceiling of {MIN_SHARE:.0%} of the median step on, the {MAX_PLACES} largest",
+    threshold=f"each place whose operators could save {MIN_SHARE:.0%} of the median step, the {MAX_PLACES} largest",
     source=f"{NSIGHT} (cuda_api_sync)",
     advice="Keep the value on the GPU, read it every hundredth step, or copy it with non_blocking=True to pinned "
     "memory and read it a step later. Use torch.where instead of indexing by a mask or nonzero(). "
