@@ -1,0 +1,235 @@
+"""What changed from one trace, or from several runs, to another: by kernel, by cause, and whether it exceeds the noise.
+
+Work is aligned kernel by kernel (trace/alignment.py) in the sequence that most steps of a side have; steps with other
+work count in the totals only. With several runs on a side, a run is one value of the sample; with one on each, a step
+is, and steps of one run are not independent of each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal
+
+from snippets.lab.report.noise import Shift, shift, typical
+from snippets.lab.trace.alignment import Change, ChangeKind, align
+from snippets.lab.trace.events import GpuActivity, Step, Trace, TraceError
+from snippets.lab.trace.kernel_names import decode_kernel_name
+from snippets.lab.trace.queries import busy_us, extent_us, require_kernels, require_steps
+
+MAX_ALIGNED = 400_000_000
+"""Alignment needs a bit for each pair of activities, 50 MB; above, activities are matched by their names."""
+TICK_US = 0.032
+"""Step of the GPU's clock in our recordings: their durations are multiples of it. Old profilers write whole us."""
+Sample = list[list[float]]  # times of each run, step by step
+
+
+@dataclass(frozen=True)
+class Difference:
+    """GPU work that was matched: the same kernels before and after, others in their place, removed or new."""
+
+    kind: ChangeKind
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    """Names, each once."""
+    calls: tuple[int, int]
+    """Per step."""
+    before_us: float
+    after_us: float
+    """Mean time per step, summed over the calls."""
+    shift: Shift | None
+    """None if either side has no such work."""
+
+    @property
+    def change_us(self) -> float:
+        """Positive: it takes longer."""
+        return round(self.after_us - self.before_us, 3)
+
+    @property
+    def name(self) -> str:
+        """Decoded, for people: `cuBLAS GEMM bf16 → CUTLASS GEMM bf16`."""
+        before, after = (_decoded(names) for names in (self.before, self.after))
+        return before if self.kind == "same" or not after else f"{before} → {after}" if before else after
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two sides compared."""
+
+    devices: tuple[str, str]
+    unit: Literal["run", "step"]
+    """What one value of the samples is."""
+    samples: tuple[int, int]
+    busy: Shift
+    totals: Mapping[str, tuple[float, float]]
+    """Name -> mean us per step before and after."""
+    causes: Mapping[str, float]
+    """Why a step's wall time changed, in us per step; the causes add up to the change."""
+    differences: tuple[Difference, ...]
+    """The largest change first."""
+    left_out: tuple[int, int]
+    """Steps whose work differs from that of most steps: in the totals, not in the differences."""
+
+
+def compare(before: Sequence[Trace], after: Sequence[Trace]) -> Comparison:
+    """Compare runs with runs. Raises `TraceError` if a trace has no step or no kernel."""
+    for trace in (*before, *after):
+        require_steps(trace)
+        require_kernels(trace)
+        if not any(step.activities for step in trace.steps):
+            raise TraceError("no GPU work in any step; record steps that contain the work")
+    sides = before, after
+    unit: Literal["run", "step"] = "run" if max(map(len, sides)) > 1 else "step"
+    totals = {name: _means(sides, of) for name, of in TOTALS.items()}
+    references, steps = zip(*map(_usual_steps, sides), strict=True)
+    found = [
+        _difference(change, references, steps, unit)
+        for change in _grouped(_changes(references[0], references[1]), references)
+    ]
+    counts = [sum(len(trace.steps) for trace in side) for side in sides]
+    busy = _shift(_busy(before), _busy(after), unit, _resolution(references[0].activities))
+    if busy is None:
+        raise TraceError("the GPU is not busy in any step; record steps that contain the work")
+    return Comparison(
+        devices=(before[0].device or "unknown", after[0].device or "unknown"),
+        unit=unit,
+        samples=(_count(before, unit), _count(after, unit)),
+        busy=busy,
+        totals=totals,
+        causes=wall_causes(totals),
+        differences=tuple(sorted(found, key=lambda each: (-abs(each.change_us), each.before, each.after))),
+        left_out=(counts[0] - sum(map(len, steps[0])), counts[1] - sum(map(len, steps[1]))),
+    )
+
+
+def _busy(side: Sequence[Trace]) -> Sample:
+    return [[busy_us(step.activities) for step in trace.steps] for trace in side]
+
+
+def _count(side: Sequence[Trace], unit: str) -> int:
+    return len(side) if unit == "run" else len(side[0].steps)
+
+
+def _wall_us(step: Step) -> float:
+    return step.end_us - step.start_us
+
+
+def _work_us(step: Step) -> float:
+    return math.fsum(activity.duration_us for activity in step.activities)
+
+
+TOTALS: Mapping[str, Callable[[Step], float]] = {
+    "step on the CPU": _wall_us,
+    "GPU, first start to last end": lambda step: extent_us(step.activities),
+    "GPU busy": lambda step: busy_us(step.activities),
+    "sum of GPU activities": _work_us,
+}
+
+
+def _means(sides: tuple[Sequence[Trace], Sequence[Trace]], of: Callable[[Step], float]) -> tuple[float, float]:
+    before, after = (fmean(fmean(map(of, trace.steps)) for trace in side) for side in sides)
+    return round(before, 3), round(after, 3)
+
+
+def wall_causes(totals: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """Split the change of a step's wall time. `totals` are those of `Comparison`, in their order."""
+    wall, extent, busy, work = (after - before for before, after in totals.values())
+    causes = {
+        "GPU work takes longer or shorter": work,
+        "GPU work overlaps less or more": busy - work,
+        "gaps between GPU work": extent - busy,
+        "before and after the GPU work": wall - extent,
+    }
+    return {cause: round(us, 3) for cause, us in causes.items()}
+
+
+Key = tuple[tuple[str, str], ...]
+
+
+def _sequence(step: Step) -> Key:
+    return tuple((activity.kind, activity.name) for activity in step.activities)
+
+
+def _usual_steps(side: Sequence[Trace]) -> tuple[Step, list[list[Step]]]:
+    """A step with the work that most steps have, and for each run its steps with that work."""
+    keys = [[_sequence(step) for step in trace.steps] for trace in side]
+    usual = Counter(key for of_run in keys for key in of_run).most_common(1)[0][0]
+    kept = [
+        [step for step, key in zip(trace.steps, of_run, strict=True) if key == usual]
+        for trace, of_run in zip(side, keys, strict=True)
+    ]
+    kept = [steps for steps in kept if steps]
+    return kept[0][0], kept
+
+
+def _changes(before: Step, after: Step) -> Sequence[Change]:
+    if len(before.activities) * len(after.activities) <= MAX_ALIGNED:
+        return align(before, after)
+    return list(_by_name(before, after))
+
+
+def _by_name(before: Step, after: Step) -> Iterator[Change]:
+    groups: dict[tuple[str, str], tuple[list[GpuActivity], list[GpuActivity]]] = defaultdict(lambda: ([], []))
+    for index, step in enumerate((before, after)):
+        for activity in step.activities:
+            groups[activity.kind, activity.name][index].append(activity)
+    for old, new in groups.values():
+        yield Change("same" if old and new else "vanished" if old else "new", tuple(old), tuple(new))
+
+
+Places = tuple[list[int], list[int]]
+
+
+def _grouped(
+    changes: Sequence[Change], references: tuple[Step, ...]
+) -> list[tuple[ChangeKind, tuple[str, ...], tuple[str, ...], Places]]:
+    """Changes between the same kernels, joined: their places in the sequences of both sides."""
+    indices = [{id(activity): index for index, activity in enumerate(step.activities)} for step in references]
+    groups: dict[tuple[ChangeKind, tuple[str, ...], tuple[str, ...]], Places] = {}
+    for change in changes:
+        old, new = (tuple(dict.fromkeys(each.name for each in side)) for side in (change.before, change.after))
+        places = groups.setdefault((change.kind, old, new), ([], []))
+        for side, index_of, listed in zip((change.before, change.after), indices, places, strict=True):
+            listed.extend(index_of[id(activity)] for activity in side)
+    return [(*key, places) for key, places in groups.items()]
+
+
+def _difference(
+    change: tuple[ChangeKind, tuple[str, ...], tuple[str, ...], Places],
+    references: tuple[Step, ...],
+    steps: tuple[list[list[Step]], ...],
+    unit: str,
+) -> Difference:
+    kind, before, after, places = change
+    samples: list[Sample] = [
+        [[math.fsum(step.activities[index].duration_us for index in listed) for step in of_run] for of_run in kept]
+        for listed, kept in zip(places, steps, strict=True)
+    ]
+    old, new = (round(fmean(map(fmean, sample)), 3) for sample in samples)
+    resolution = _resolution([references[0].activities[index] for index in places[0]])
+    changed = _shift(samples[0], samples[1], unit, resolution) if before and after else None
+    return Difference(kind, before, after, (len(places[0]), len(places[1])), old, new, changed)
+
+
+def _shift(before: Sample, after: Sample, unit: str, resolution: float) -> Shift | None:
+    """None if a time is not positive."""
+    if not all(us > 0 for sample in (before, after) for run in sample for us in run):
+        return None
+    if unit == "step":
+        return shift(before[0], after[0], resolution)
+    return shift(list(map(typical, before)), list(map(typical, after)), resolution)
+
+
+def _resolution(activities: Sequence[GpuActivity]) -> float:
+    """Relative standard deviation that rounding start and end of each activity to a tick adds to their sum."""
+    total = math.fsum(activity.duration_us for activity in activities)
+    tick = 1.0 if all(activity.duration_us == int(activity.duration_us) for activity in activities) else TICK_US
+    return tick * math.sqrt(len(activities) / 6) / total if total > 0 else 0.0
+
+
+def _decoded(names: Sequence[str]) -> str:
+    shorts = [decode_kernel_name(name).short for name in names]
+    return " + ".join(dict.fromkeys(shorts))
