@@ -7,6 +7,7 @@ ranks.py         ranks side by side: exposed communication, who arrives last
 noise.py         whether two samples of times differ beyond their noise
 compare.py       what changed between two traces or two groups of runs
 comparison.py    ... as sections of a report and as JSON
+several.py       which of the two several files are; writes digests
 diff.py          the command `diff`, with its gate
 part.py          a section of a report
 

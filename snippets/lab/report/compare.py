@@ -18,7 +18,7 @@ from snippets.lab.report.noise import Shift, shift, typical
 from snippets.lab.trace.alignment import Change, ChangeKind, align
 from snippets.lab.trace.events import GpuActivity, Step, Trace, TraceError
 from snippets.lab.trace.kernel_names import decode_kernel_name
-from snippets.lab.trace.queries import busy_us, extent_us, require_kernels, require_steps
+from snippets.lab.trace.queries import busy_us, extent_us, require_steps
 
 MAX_ALIGNED = 400_000_000
 """Alignment needs a bit for each pair of activities, 50 MB; above, activities are matched by their names."""
@@ -75,22 +75,22 @@ class Comparison:
 
 
 def compare(before: Sequence[Trace], after: Sequence[Trace]) -> Comparison:
-    """Compare runs with runs. Raises `TraceError` if a trace has no step or no kernel."""
+    """Compare runs with runs. Raises `TraceError` if a trace has no step or no GPU work."""
     for trace in (*before, *after):
         require_steps(trace)
-        require_kernels(trace)
         if not any(step.activities for step in trace.steps):
-            raise TraceError("no GPU work in any step; record steps that contain the work")
+            raise TraceError("no GPU work in any step; record the GPU, and steps that contain the work")
     sides = before, after
     unit: Literal["run", "step"] = "run" if max(map(len, sides)) > 1 else "step"
     totals = {name: _means(sides, of) for name, of in TOTALS.items()}
     references, steps = zip(*map(_usual_steps, sides), strict=True)
+    noise = _Noise(unit, _tick_us(step for side in sides for trace in side for step in trace.steps))
     found = [
-        _difference(change, references, steps, unit)
+        _difference(change, references, steps, noise)
         for change in _grouped(_changes(references[0], references[1]), references)
     ]
     counts = [sum(len(trace.steps) for trace in side) for side in sides]
-    busy = _shift(_busy(before), _busy(after), unit, _resolution(references[0].activities))
+    busy = noise.shift(_busy(before), _busy(after), references[0].activities)
     if busy is None:
         raise TraceError("the GPU is not busy in any step; record steps that contain the work")
     return Comparison(
@@ -201,7 +201,7 @@ def _difference(
     change: tuple[ChangeKind, tuple[str, ...], tuple[str, ...], Places],
     references: tuple[Step, ...],
     steps: tuple[list[list[Step]], ...],
-    unit: str,
+    noise: _Noise,
 ) -> Difference:
     kind, before, after, places = change
     samples: list[Sample] = [
@@ -209,25 +209,34 @@ def _difference(
         for listed, kept in zip(places, steps, strict=True)
     ]
     old, new = (round(fmean(map(fmean, sample)), 3) for sample in samples)
-    resolution = _resolution([references[0].activities[index] for index in places[0]])
-    changed = _shift(samples[0], samples[1], unit, resolution) if before and after else None
+    timed = [references[0].activities[index] for index in places[0]]
+    changed = noise.shift(samples[0], samples[1], timed) if before and after else None
     return Difference(kind, before, after, (len(places[0]), len(places[1])), old, new, changed)
 
 
-def _shift(before: Sample, after: Sample, unit: str, resolution: float) -> Shift | None:
-    """None if a time is not positive."""
-    if not all(us > 0 for sample in (before, after) for run in sample for us in run):
-        return None
-    if unit == "step":
-        return shift(before[0], after[0], resolution)
-    return shift(list(map(typical, before)), list(map(typical, after)), resolution)
+@dataclass(frozen=True)
+class _Noise:
+    unit: Literal["run", "step"]
+    tick_us: float
+
+    def shift(self, before: Sample, after: Sample, timed: Sequence[GpuActivity]) -> Shift | None:
+        """Compare the sums of the activities `timed`; without steps that have none, None if no step has any."""
+        old, new = ([[us for us in run if us > 0] for run in sample] for sample in (before, after))
+        old, new = (list(filter(None, sample)) for sample in (old, new))
+        total = math.fsum(activity.duration_us for activity in timed)
+        if not old or not new or total <= 0:
+            return None
+        # rounding start and end of each activity to a tick has a variance of tick^2 / 6
+        resolution = self.tick_us * math.sqrt(len(timed) / 6) / total
+        if self.unit == "step":
+            return shift(old[0], new[0], resolution)
+        steps = min(map(len, (*old, *new)))
+        return shift(list(map(typical, old)), list(map(typical, new)), resolution / math.sqrt(steps))
 
 
-def _resolution(activities: Sequence[GpuActivity]) -> float:
-    """Relative standard deviation that rounding start and end of each activity to a tick adds to their sum."""
-    total = math.fsum(activity.duration_us for activity in activities)
-    tick = 1.0 if all(activity.duration_us == int(activity.duration_us) for activity in activities) else TICK_US
-    return tick * math.sqrt(len(activities) / 6) / total if total > 0 else 0.0
+def _tick_us(steps: Iterator[Step]) -> float:
+    is_whole = all(activity.duration_us.is_integer() for step in steps for activity in step.activities)
+    return 1.0 if is_whole else TICK_US
 
 
 def _decoded(names: Sequence[str]) -> str:

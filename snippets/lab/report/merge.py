@@ -44,9 +44,9 @@ def merge(digests: Iterable[Digest]) -> Digest:
 
 
 def are_ranks(ranks: Sequence[RankDigest]) -> bool:
-    """Whether these are ranks of one job: one world size above 1, and all rank numbers known and different."""
+    """Whether these are ranks of one job: all numbers known and different, the world sizes equal and not 1."""
     numbers, sizes = {rank.rank for rank in ranks}, {rank.world_size for rank in ranks}
-    return len(numbers) == len(ranks) and None not in numbers and len(sizes) == 1 and (ranks[0].world_size or 0) > 1
+    return len(ranks) > 1 and len(numbers) == len(ranks) and None not in numbers and len(sizes) == 1 and sizes != {1}
 
 
 def require_distinct(ranks: Sequence[RankDigest]) -> None:

@@ -177,9 +177,8 @@ def _notes(merged: Digest, compared: int) -> Iterable[str]:
         yield f"{sum(rank.uncounted for rank in ranks)} GPU activities of these ranks belong to no step."
 
 
-def ranks_report_parts(digests: Iterable[Digest]) -> tuple[Part, ...]:
-    """The sections of `report RANK0 RANK1 ...`. Raises `TraceError` as `merge` does."""
-    report = ranks_report(digests)
+def ranks_report_parts(report: RanksReport) -> tuple[Part, ...]:
+    """The sections of `report RANK0 RANK1 ...`."""
     return (
         Part("Who waits for whom", _straggler_html(report)),
         Part("Ranks side by side", _ranks_html(report)),
