@@ -14,11 +14,11 @@ from html import escape
 from snippets.lab.drawing.canvas import PATTERNS, SLICE_KINDS, Canvas, duration_text, exact_time, slice_names
 from snippets.lab.drawing.numbers import chart_id
 from snippets.lab.finding.device import Device
-from snippets.lab.finding.figure import format_value
 from snippets.lab.html import Cell, Html, details, table
 from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.lanes import Kind, Lane, Slice, lanes
 from snippets.lab.trace.queries import busy_us
+from snippets.lab.trace.units import format_value
 
 PERFETTO = "https://ui.perfetto.dev"
 _MANY = {"kernel": "kernels", "copy": "copies", "fill": "fills"}
