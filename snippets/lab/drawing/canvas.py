@@ -24,6 +24,7 @@ SLICE_KINDS: Mapping[Kind, str] = {
     "copy": "copy",
     "fill": "fill",
     "idle": "GPU idle",
+    "outside": "GPU work of other steps",
 }
 """Kinds of slices, with the names and in the order of the legend."""
 PATTERNS: Mapping[Kind, str] = {

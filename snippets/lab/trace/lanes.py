@@ -16,7 +16,7 @@ from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, 
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.queries import overlaps_us
 
-Kind = Literal["label", "annotation", "op", "call", "gemm", "pointwise", "other", "copy", "fill", "idle"]
+Kind = Literal["label", "annotation", "op", "call", "gemm", "pointwise", "other", "copy", "fill", "idle", "outside"]
 _KIND_OF_OPERATION: Mapping[str, Kind] = {
     "gemm": "gemm",
     "gemv": "gemm",
