@@ -13,6 +13,7 @@ alignment.py       aligns two steps kernel by kernel
 kernel_names.py    decodes a kernel name, with kernel_grammar.py and kernel_grammar.json
 summary.py         the command `summary`: a trace in one table
 text.py            makes names printable and short
+units.py           values with their units as text
 
 Imports no other package of the lab.
 """
