@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import asdict
-from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -37,8 +36,9 @@ def comparison(before: Trace | Digest, after: Trace | Digest) -> Comparison:
         return compare([before], [after])
     old, new = (digest(each) if isinstance(each, Trace) else each for each in (before, after))
     busy = [[step.busy_ns / 1000 for rank in side.ranks for step in rank.steps] for side in (old, new)]
-    if min(chain(*busy)) <= 0:
-        raise TraceError("the GPU is not busy in a step; record steps that contain the work")
+    busy = [list(filter(None, side)) for side in busy]
+    if not all(busy):
+        raise TraceError("the GPU is not busy in any step; record steps that contain the work")
     totals = dict(zip(TOTALS, zip(_totals(old), _totals(new), strict=True), strict=True))
     return Comparison(
         devices=(old.ranks[0].device or "unknown", new.ranks[0].device or "unknown"),
@@ -90,8 +90,7 @@ def _causes_html(result: Comparison, names: tuple[str, str]) -> Html:
     totals = table("Mean times per step, in us", ["", *names, "difference"], rows)
     causes = [[cause, _us(us, "+")] for cause, us in result.causes.items()]
     summed = table("Why a step takes longer or shorter on the CPU, in us", ["cause", "difference"], causes)
-    lines = [busy_text(result), *comparison_notes(result)]
-    return Html(f"{totals}{summed}{''.join(map(note, lines))}{note(METHOD)}")
+    return Html(f"{totals}{summed}{''.join(map(note, comparison_notes(result)))}{note(METHOD)}")
 
 
 def _kernels_html(result: Comparison, names: tuple[str, str]) -> Html:
@@ -124,10 +123,15 @@ def percent_texts(changed: Shift | None) -> tuple[str | None, str | None]:
 
 def busy_text(result: Comparison) -> str:
     """How the busy time of the GPU changed, in a sentence."""
-    percent, noise = percent_texts(result.busy)
-    counts = f"{result.samples[0]} and {result.samples[1]} {result.unit}s"
-    known = "the noise is unknown" if noise is None else f"noise {noise}"
-    return f"GPU busy per step: {percent} ({known}, from {counts})."
+    percent, noise = result.busy.percent, result.busy.noise_percent
+    counts = f"from {result.samples[0]} and {result.samples[1]} {result.unit}s"
+    change = f"{abs(percent):.1f} % {'longer' if percent > 0 else 'less'}"
+    if noise is None:
+        return f"Per step the GPU is busy for {change}; the noise is unknown, {counts}."
+    known = f"noise ±{noise:.1f} %, {counts}"
+    if abs(percent) <= noise:
+        return f"No change of the GPU's busy time beyond the noise: {percent:+.1f} %, {known}."
+    return f"Per step the GPU is busy for {change}: {known}."
 
 
 def comparison_notes(result: Comparison) -> list[str]:
@@ -146,7 +150,7 @@ def comparison_notes(result: Comparison) -> list[str]:
 def comparison_data(result: Comparison) -> dict[str, Any]:
     """The comparison as JSON data."""
     return {
-        "devices": list(result.devices),
+        "gpus": list(result.devices),
         "samples": {"unit": result.unit, "before": result.samples[0], "after": result.samples[1]},
         "gpu_busy": _shift_data(result.busy),
         "totals_us_per_step": {name: list(pair) for name, pair in result.totals.items()},

@@ -16,18 +16,15 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
-from snippets.lab.html import Cell, Html, bold, cell_html, code, details, note, table
 from snippets.lab.report.digest import (
     WAITING,
     CollectiveDigest,
     Digest,
-    KernelDigest,
     RankDigest,
     StepTimes,
-    bin_middle_ns,
 )
 from snippets.lab.report.merge import merge
-from snippets.lab.report.part import Part
+from snippets.lab.trace.units import format_value
 
 MIN_SHARE, MIN_SHARE_OF_TWO = 0.5, 0.75
 """A rank is the straggler if it causes this share of all waiting."""
@@ -35,7 +32,6 @@ MIN_WAIT = 0.01
 """... and if each other rank waits for it for this share of a step."""
 MIN_EXCESS = 0.01
 """A straggler's compute or idle time explains it if it is this share of a step above the others' median."""
-SHOWN_RANKS, SHOWN_KERNELS = 32, 20
 METHOD = (
     f"Method: an {', '.join(WAITING[:-1])} or {WAITING[-1]} ends on a rank only after all ranks have started it, so "
     "the rank with the shortest call arrived last, and the others waited for the difference. No clocks are compared "
@@ -149,9 +145,9 @@ def _why(late: RankTimes, others: Sequence[RankTimes]) -> str:
         return "neither its kernels nor its gaps are longer than those of the others: it starts its steps later"
     if compute >= idle:
         return (
-            f"its own kernels take {compute:,.1f} us more per step than the others' median: more work, or a slower GPU"
+            f"its own kernels take {us_text(compute)} more per step than the others' median: more work, or a slower GPU"
         )
-    return f"its GPU is idle for {idle:,.1f} us more per step than the others' median: its CPU launches late"
+    return f"its GPU is idle for {us_text(idle)} more per step than the others' median: its CPU launches late"
 
 
 def _notes(merged: Digest, compared: int) -> Iterable[str]:
@@ -177,88 +173,22 @@ def _notes(merged: Digest, compared: int) -> Iterable[str]:
         yield f"{sum(rank.uncounted for rank in ranks)} GPU activities of these ranks belong to no step."
 
 
-def ranks_report_parts(report: RanksReport) -> tuple[Part, ...]:
-    """The sections of `report RANK0 RANK1 ...`."""
-    return (
-        Part("Who waits for whom", _straggler_html(report)),
-        Part("Ranks side by side", _ranks_html(report)),
-        Part("Kernels of all ranks", _kernels_html(report.digest)),
-    )
-
-
-def straggler_text(report: RanksReport) -> str:
-    """A sentence or two on who arrives last."""
+def ranks_headline(report: RanksReport) -> str:
+    """Who arrives last, in a sentence."""
     late = report.straggler
     if late is None:
         known = report.compared and len(report.ranks) > 1
         return "No single rank holds up the others." if known else "These digests cannot tell who arrives last."
+    return f"Rank {late.rank} arrives last: each other rank waits for it for {us_text(late.wait_us)} per step."
+
+
+def straggler_text(late: Straggler) -> str:
+    """How much of the waiting goes back to a straggler, and why it is late."""
     return (
-        f"Rank {late.rank} arrives last: {late.share:.0%} of all waiting at collectives is for it, "
-        f"{late.wait_us:,.1f} us per step for each other rank. At most this much of a step can be won. "
-        f"Compared with the others, {late.why}."
+        f"{late.share:.0%} of all waiting at collectives is for rank {late.rank}, {us_text(late.wait_us)} per "
+        "step for each other rank; at most this much of a step can be won by mending it. Compared with the others, "
+        f"{late.why}."
     )
-
-
-def _straggler_html(report: RanksReport) -> Html:
-    exposed = [rank.exposed_us for rank in report.ranks]
-    summed = (
-        f"Communication without a kernel beside it: {min(exposed):,.1f} to {max(exposed):,.1f} us per step, "
-        f"in the median {median(exposed):,.1f} us."
-    )
-    lines = [straggler_text(report), summed, *report.notes]
-    return Html("".join(f"<p>{cell_html(bold(line, index == 0))}</p>" for index, line in enumerate(lines)))
-
-
-def _ranks_html(report: RanksReport) -> Html:
-    head = ["rank", "device", "steps", "step us", "compute us", "communication us", "exposed us", "GPU idle us"]
-    head += ["last at", "others wait us"]
-    order = sorted(report.ranks, key=lambda rank: (-rank.delays_us, rank.rank))
-    listed = sorted(order[:SHOWN_RANKS], key=lambda rank: rank.rank)
-    late = report.straggler.rank if report.straggler else None
-    shown = table("Mean times per step of each rank", head, [_cells(rank, late) for rank in listed], text_columns=2)
-    if len(order) > SHOWN_RANKS:
-        rest = sorted(order[SHOWN_RANKS:], key=lambda rank: rank.rank)
-        more = table(
-            "Mean times per step of the other ranks", head, [_cells(rank, late) for rank in rest], text_columns=2
-        )
-        shown = Html(shown + details(f"{len(rest)} more ranks, for which the others wait less", more))
-    return Html(f"{shown}{note(METHOD)}")
-
-
-def _cells(rank: RankTimes, late: int | None) -> list[Cell]:
-    times = (rank.wall_us, rank.compute_us, rank.communication_us, rank.exposed_us, rank.idle_us)
-    return [
-        bold(str(rank.rank), rank.rank == late),
-        rank.device or None,
-        rank.steps,
-        *(f"{us:,.1f}" for us in times),
-        rank.last_at,
-        f"{rank.delays_us:,.1f}",
-    ]
-
-
-def _kernels_html(merged: Digest) -> Html:
-    head = ["kernel", "grid", "block", "calls", "total us", "mean us", "median us", "99 % us", "longest us"]
-    longest = sorted(merged.kernels, key=lambda kernel: -kernel.total_ns)
-    rows = [_kernel_cells(kernel) for kernel in longest[:SHOWN_KERNELS]]
-    listed = table("Kernels of all ranks and steps, the largest sums first", head, rows, text_columns=3)
-    return Html(listed + note("Median and 99 % are read from bins of 19 % width."))
-
-
-def _kernel_cells(kernel: KernelDigest) -> list[Cell]:
-    shapes = ("×".join(map(str, shape)) if shape else None for shape in (kernel.grid, kernel.block))
-    times = (kernel.total_ns, kernel.total_ns / kernel.calls, quantile_ns(kernel, 0.5), quantile_ns(kernel, 0.99))
-    return [code(kernel.name), *shapes, kernel.calls, *(f"{ns / 1000:,.1f}" for ns in (*times, kernel.max_ns))]
-
-
-def quantile_ns(kernel: KernelDigest, share: float) -> float:
-    """A quantile of the durations, to within its bin."""
-    reached = 0
-    for index in sorted(kernel.durations):
-        reached += kernel.durations[index]
-        if reached >= share * kernel.calls:
-            return min(max(bin_middle_ns(index), kernel.min_ns), kernel.max_ns)
-    return kernel.max_ns
 
 
 def ranks_data(report: RanksReport) -> dict[str, Any]:
@@ -273,3 +203,8 @@ def ranks_data(report: RanksReport) -> dict[str, Any]:
         "notes": list(report.notes),
         "method": METHOD,
     }
+
+
+def us_text(us: float) -> str:
+    """A time with three digits and its unit."""
+    return format_value(us, "us")

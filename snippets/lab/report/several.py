@@ -16,7 +16,8 @@ from snippets.lab.report.digest import Digest, digest
 from snippets.lab.report.digest_files import is_digest, read_any, read_digest, write_digest
 from snippets.lab.report.merge import are_ranks, merge
 from snippets.lab.report.part import Part
-from snippets.lab.report.ranks import ranks_data, ranks_report, ranks_report_parts, straggler_text
+from snippets.lab.report.ranks import ranks_data, ranks_headline, ranks_report
+from snippets.lab.report.ranks_html import ranks_report_parts
 from snippets.lab.trace.events import Trace, TraceError
 from snippets.lab.trace.kineto import read_trace
 
@@ -69,7 +70,9 @@ def _report_two(before: Path, after: Path) -> Several:
     if _are_ranks(digests):
         return _ranks(digests)
     result = comparison(sides[0], sides[1])
-    names = (before.name, after.name) if before.name != after.name else (str(before), str(after))
+    names = before.name, after.name
+    if before.name == after.name:
+        names = f"{before.parent.name}/{before.name}", f"{after.parent.name}/{after.name}"
     title = f"{names[0]} and {names[1]} compared"
     return Several(title, busy_text(result), comparison_parts(result, names), comparison_data(result))
 
@@ -82,4 +85,4 @@ def _ranks(digests: Sequence[Digest]) -> Several:
     report = ranks_report(digests)
     count = len(report.ranks)
     title = f"{count} rank{'' if count == 1 else 's'} of one job"
-    return Several(title, straggler_text(report), ranks_report_parts(report), ranks_data(report))
+    return Several(title, ranks_headline(report), ranks_report_parts(report), ranks_data(report))

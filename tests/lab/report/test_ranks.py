@@ -10,7 +10,8 @@ import pytest
 from snippets.lab.report.digest import CollectiveDigest, Digest, collective_name, digest
 from snippets.lab.report.digest_files import write_digest
 from snippets.lab.report.merge import merge
-from snippets.lab.report.ranks import quantile_ns, ranks_data, ranks_report, ranks_report_parts, straggler_text
+from snippets.lab.report.ranks import ranks_data, ranks_headline, ranks_report, straggler_text
+from snippets.lab.report.ranks_html import quantile_ns, ranks_report_parts
 from snippets.lab.report.several import is_several, reduce_to_digest, report_several
 from snippets.lab.trace.events import Collective, GpuActivity, TraceError
 from snippets.lab.trace.kineto import read_trace
@@ -35,20 +36,19 @@ def test_a_slow_rank_is_the_straggler() -> None:
     late = report.straggler
     assert late is not None
     assert (late.rank, late.share, late.wait_us) == (2, 1.0, 30.0)
-    assert late.why.startswith("its own kernels take 30.0 us more per step")
+    assert late.why.startswith("its own kernels take 30.0 µs more per step")
     assert [(rank.last_at, rank.delays_us) for rank in report.ranks] == [(0, 0.0), (0, 0.0), (3, 90.0), (0, 0.0)]
     assert [rank.exposed_us for rank in report.ranks] == [100.0, 100.0, 70.0, 100.0]
     assert report.notes == ()
-    assert straggler_text(report).startswith(
-        "Rank 2 arrives last: 100% of all waiting at collectives is for it, 30.0 us"
-    )
+    assert ranks_headline(report) == "Rank 2 arrives last: each other rank waits for it for 30.0 µs per step."
+    assert straggler_text(late).startswith("100% of all waiting at collectives is for rank 2, 30.0 µs per step")
 
 
 def test_a_rank_whose_cpu_is_late_is_the_straggler() -> None:
     late = ranks_report(ranks(1, 25.0, is_slow=False)).straggler
     assert late is not None
     assert late.rank == 1
-    assert late.why.startswith("its GPU is idle for 25.0 us more per step")
+    assert late.why.startswith("its GPU is idle for 25.0 µs more per step")
 
 
 @pytest.mark.parametrize(("late_us", "named"), [(9.0, False), (11.0, True)])
@@ -56,7 +56,7 @@ def test_a_wait_below_one_percent_of_a_step_names_nobody(late_us: float, named: 
     report = ranks_report(ranks(0, late_us))
     assert (report.straggler is not None) is named
     if not named:
-        assert straggler_text(report) == "No single rank holds up the others."
+        assert ranks_headline(report) == "No single rank holds up the others."
 
 
 def test_ranks_that_are_late_in_turns_have_no_straggler() -> None:
@@ -76,7 +76,7 @@ def test_groups_of_one_name_that_are_different_groups_are_not_compared() -> None
     ]
     report = ranks_report(digests)
     assert (report.compared, report.straggler) == (0, None)
-    assert straggler_text(report) == "These digests cannot tell who arrives last."
+    assert ranks_headline(report) == "These digests cannot tell who arrives last."
     assert "No collective was found on several ranks" in report.notes[1]
 
 
@@ -130,7 +130,7 @@ def test_quantiles_are_those_of_the_bins() -> None:
 def test_the_sections_of_the_report() -> None:
     parts = ranks_report_parts(ranks_report(ranks(2, 30.0)))
     assert [part.heading for part in parts] == ["Who waits for whom", "Ranks side by side", "Kernels of all ranks"]
-    assert "<strong>Rank 2 arrives last" in parts[0].html
+    assert "waiting at collectives is for rank 2" in parts[0].html
     assert parts[1].html.count("<tr>") == 5
     assert "<strong>2</strong>" in parts[1].html
     assert "Source: TraceLens" in parts[1].html
@@ -183,7 +183,7 @@ def test_files_are_ranks_a_comparison_or_neither(tmp_path: Path) -> None:
     assert report_several(paths[:2]).title == "2 ranks of one job"
     same = report_several([paths[0], paths[0]])
     assert same.title.endswith("compared")
-    assert same.headline.startswith("GPU busy per step: +0.0 %")
+    assert same.headline.startswith("No change of the GPU's busy time beyond the noise: +0.0 %")
     with pytest.raises(TraceError, match="3 files that are not ranks of one job"):
         report_several([paths[0], paths[0], paths[1]])
     with pytest.raises(TraceError, match="would replace what it is made from"):
