@@ -1,15 +1,16 @@
 """What changed from one trace, or from several runs, to another: by kernel, by cause, and whether it exceeds the noise.
 
 Work is aligned kernel by kernel (trace/alignment.py) in the sequence that most steps of a side have; steps with other
-work count in the totals only. With several runs on a side, a run is one value of the sample; with one on each, a step
-is, and steps of one run are not independent of each other.
+work count in the totals only. If fewer than half of a side's steps agree, kernels are matched by their names. With
+several runs on a side, a run is one value of the sample; with one on each, a step is, and steps of one run are not
+independent of each other.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
@@ -25,6 +26,7 @@ MAX_ALIGNED = 400_000_000
 TICK_US = 0.032
 """Step of the GPU's clock in our recordings: their durations are multiples of it. Old profilers write whole us."""
 Sample = list[list[float]]  # times of each run, step by step
+Calls = dict[int, list[GpuActivity]]  # index of a step -> its calls of one kernel
 
 
 @dataclass(frozen=True)
@@ -85,12 +87,16 @@ def compare(before: Sequence[Trace], after: Sequence[Trace]) -> Comparison:
     totals = {name: _means(sides, of) for name, of in TOTALS.items()}
     references, steps = zip(*map(_usual_steps, sides), strict=True)
     noise = _Noise(unit, _tick_us(step for side in sides for trace in side for step in trace.steps))
-    found = [
-        _difference(change, references, steps, noise)
-        for change in _grouped(_changes(references[0], references[1]), references)
-    ]
     counts = [sum(len(trace.steps) for trace in side) for side in sides]
-    busy = noise.shift(_busy(before), _busy(after), references[0].activities)
+    left_out = [count - sum(map(len, kept)) for count, kept in zip(counts, steps, strict=True)]
+    is_long = math.prod(len(step.activities) for step in references) > MAX_ALIGNED
+    if is_long or any(2 * left > count for left, count in zip(left_out, counts, strict=True)):
+        left_out, found = [0, 0], list(_matched_by_name(sides, noise))
+    else:
+        changes = _grouped(align(references[0], references[1]), references)
+        found = [_difference(change, references, steps, noise) for change in changes]
+    fullest = max((step.activities for trace in before for step in trace.steps), key=len)
+    busy = noise.shift(_busy(before), _busy(after), fullest)
     if busy is None:
         raise TraceError("the GPU is not busy in any step; record steps that contain the work")
     return Comparison(
@@ -101,7 +107,7 @@ def compare(before: Sequence[Trace], after: Sequence[Trace]) -> Comparison:
         totals=totals,
         causes=wall_causes(totals),
         differences=tuple(sorted(found, key=lambda each: (-abs(each.change_us), each.before, each.after))),
-        left_out=(counts[0] - sum(map(len, steps[0])), counts[1] - sum(map(len, steps[1]))),
+        left_out=(left_out[0], left_out[1]),
     )
 
 
@@ -117,15 +123,15 @@ def _wall_us(step: Step) -> float:
     return step.end_us - step.start_us
 
 
-def _work_us(step: Step) -> float:
-    return math.fsum(activity.duration_us for activity in step.activities)
+def _sum_us(activities: Iterable[GpuActivity]) -> float:
+    return math.fsum(activity.duration_us for activity in activities)
 
 
 TOTALS: Mapping[str, Callable[[Step], float]] = {
     "step on the CPU": _wall_us,
     "GPU, first start to last end": lambda step: extent_us(step.activities),
     "GPU busy": lambda step: busy_us(step.activities),
-    "sum of GPU activities": _work_us,
+    "sum of GPU activities": lambda step: _sum_us(step.activities),
 }
 
 
@@ -165,19 +171,33 @@ def _usual_steps(side: Sequence[Trace]) -> tuple[Step, list[list[Step]]]:
     return kept[0][0], kept
 
 
-def _changes(before: Step, after: Step) -> Sequence[Change]:
-    if len(before.activities) * len(after.activities) <= MAX_ALIGNED:
-        return align(before, after)
-    return list(_by_name(before, after))
-
-
-def _by_name(before: Step, after: Step) -> Iterator[Change]:
-    groups: dict[tuple[str, str], tuple[list[GpuActivity], list[GpuActivity]]] = defaultdict(lambda: ([], []))
-    for index, step in enumerate((before, after)):
-        for activity in step.activities:
-            groups[activity.kind, activity.name][index].append(activity)
-    for old, new in groups.values():
-        yield Change("same" if old and new else "vanished" if old else "new", tuple(old), tuple(new))
+def _matched_by_name(sides: tuple[Sequence[Trace], Sequence[Trace]], noise: _Noise) -> Iterator[Difference]:
+    """For steps that differ from each other, or are too long to align: the calls of each kernel in all steps."""
+    calls: dict[tuple[str, str], tuple[list[Calls], list[Calls]]] = {}
+    for side, traces in enumerate(sides):
+        for run, trace in enumerate(traces):
+            for number, step in enumerate(trace.steps):
+                for activity in step.activities:
+                    key = activity.kind, activity.name
+                    if key not in calls:
+                        calls[key] = [defaultdict(list) for _ in sides[0]], [defaultdict(list) for _ in sides[1]]
+                    calls[key][side][run][number].append(activity)
+    for (_, name), of_sides in calls.items():
+        samples = [[list(map(_sum_us, of_run.values())) for of_run in runs] for runs in of_sides]
+        old, new = (
+            [math.fsum(times) / len(trace.steps) for times, trace in zip(sample, side, strict=True)]
+            for sample, side in zip(samples, sides, strict=True)
+        )
+        counts = [
+            fmean(sum(map(len, of_run.values())) / len(trace.steps) for of_run, trace in zip(runs, side, strict=True))
+            for runs, side in zip(of_sides, sides, strict=True)
+        ]
+        kind: ChangeKind = "same" if all(counts) else "vanished" if counts[0] else "new"
+        timed = next((activities for of_run in of_sides[0] for activities in of_run.values()), [])
+        names = (name,) if counts[0] else (), (name,) if counts[1] else ()
+        rounded = round(counts[0]), round(counts[1])
+        changed = noise.shift(samples[0], samples[1], timed)
+        yield Difference(kind, *names, rounded, round(fmean(old), 3), round(fmean(new), 3), changed)
 
 
 Places = tuple[list[int], list[int]]
@@ -205,7 +225,7 @@ def _difference(
 ) -> Difference:
     kind, before, after, places = change
     samples: list[Sample] = [
-        [[math.fsum(step.activities[index].duration_us for index in listed) for step in of_run] for of_run in kept]
+        [[_sum_us(step.activities[index] for index in listed) for step in of_run] for of_run in kept]
         for listed, kept in zip(places, steps, strict=True)
     ]
     old, new = (round(fmean(map(fmean, sample)), 3) for sample in samples)
@@ -223,7 +243,7 @@ class _Noise:
         """Compare the sums of the activities `timed`; without steps that have none, None if no step has any."""
         old, new = ([[us for us in run if us > 0] for run in sample] for sample in (before, after))
         old, new = (list(filter(None, sample)) for sample in (old, new))
-        total = math.fsum(activity.duration_us for activity in timed)
+        total = _sum_us(timed)
         if not old or not new or total <= 0:
             return None
         # rounding start and end of each activity to a tick has a variance of tick^2 / 6

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from snippets.lab.trace.events import GpuActivity, Step, Trace
+from snippets.lab.trace.events import GpuActivity, Step, Trace, TraceError
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.queries import busy_us, extent_us, require_steps
 from snippets.lab.trace.text import shortened
@@ -113,8 +113,13 @@ class Digest(Struct, frozen=True):
 
 
 def digest(trace: Trace, rank: int | None = None) -> Digest:
-    """Reduce a trace. `rank` counts where the trace does not say. Raises `TraceError` if the trace has no step."""
+    """Reduce a trace. `rank` counts where the trace does not say.
+
+    Raises `TraceError` if the trace has no step, or several ranks: a digest of one rank is what merges.
+    """
     require_steps(trace)
+    if len(trace.processes) > 1:
+        raise TraceError(f"the file holds {len(trace.processes)} merged processes; give the trace of each rank")
     number = rank if trace.rank is None else trace.rank
     activities = [activity for step in trace.steps for activity in step.activities]
     collectives = sorted(_collectives(trace.steps, -1 if number is None else number), key=lambda each: each.key)

@@ -32,7 +32,7 @@ def trace_of(
                 name,
                 float(start + at),
                 float(us),
-                "kernel",
+                "memcpy" if name.startswith("Memcpy") else "kernel",
                 0,
                 7,
                 grid=(4, 2, 1),

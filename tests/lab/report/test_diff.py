@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from snippets.lab.report.comparison import comparison, comparison_data, comparis
 from snippets.lab.report.diff import judge
 from snippets.lab.report.digest import digest
 from snippets.lab.report.digest_files import write_digest
-from snippets.lab.report.noise import ALPHA, shift, typical, upper_tail
+from snippets.lab.report.noise import ALPHA, Shift, shift, typical, upper_tail
 from snippets.lab.trace.events import Trace, TraceError
 from tests.lab.events import kernel, launch, step, trace_bytes
 from tests.lab.report.runs import ADD, GEMM, RECORDINGS, halves, recorded, slowed, trace_of, with_steps
@@ -107,6 +108,28 @@ def test_steps_with_other_work_count_in_the_totals_only() -> None:
     assert result.totals["GPU busy"] == (130.0, 222.5)
 
 
+def test_steps_that_all_differ_are_matched_by_name() -> None:
+    """Three steps with one, two and three additions of 10 us: 20 us per step; then 12 us each, and a new kernel."""
+    before = trace_of(
+        [[(GEMM, 0, 100)] + [(ADD, 100 + 20 * index, 10) for index in range(count)] for count in (1, 2, 3)]
+    )
+    after = trace_of(
+        [
+            [(GEMM, 0, 100), (GELU, 900, 3)] + [(ADD, 100 + 20 * index, 12) for index in range(count)]
+            for count in (1, 2, 3)
+        ]
+    )
+    result = compare([before], [after])
+    assert [(each.kind, each.calls, each.before_us, each.after_us) for each in result.differences] == [
+        ("same", (2, 2), 20.0, 24.0),
+        ("new", (0, 1), 0.0, 3.0),
+        ("same", (1, 1), 100.0, 100.0),
+    ]
+    assert result.left_out == (0, 0)
+    grouped = compare([before, before], [after, after])
+    assert [each.change_us for each in grouped.differences] == [4.0, 3.0, 0.0]
+
+
 def test_long_steps_are_matched_by_name() -> None:
     count = int(MAX_ALIGNED**0.5) + 1
     long = trace_of([[(GEMM if index % 2 else ADD, index * 0.01, 0.005) for index in range(count)]])
@@ -190,6 +213,13 @@ def test_one_slow_kernel_is_named() -> None:
 def test_a_small_kernel_is_not_judged() -> None:
     trace = trace_of([[(GEMM, 0.0, 100.0), (ADD, 110.0, 4.0)]] * 4)
     assert judge(compare([trace], [slowed(trace, 1.2, "add")]), 3.0).regressions == ()
+
+
+@pytest.mark.parametrize(("kernels", "found"), [(1, 1), (2, 0)])
+def test_kernels_share_one_chance_of_a_false_alarm(kernels: int, found: int) -> None:
+    result = compare([steps_of(100.5, 100, 101)], [steps_of(100.5, 100, 101)])
+    slower = replace(result.differences[0], before_us=100.0, shift=Shift(5.0, 1.0, 4, 0.8 * ALPHA))
+    assert len(judge(replace(result, differences=(slower,) * kernels), 3.0).regressions) == found
 
 
 def test_a_faster_run_is_no_regression() -> None:

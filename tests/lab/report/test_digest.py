@@ -10,17 +10,20 @@ from typing import Any
 import msgspec
 import pytest
 
+from snippets.lab.__main__ import main
 from snippets.lab.report.digest import MAX_COLLECTIVES, MAX_KERNELS, OTHER, Digest, StepTimes, bin_of, digest
 from snippets.lab.report.digest_files import is_digest, read_any, read_digest, write_digest
+from snippets.lab.report.document import several_html
 from snippets.lab.report.merge import are_ranks, merge
+from snippets.lab.report.several import report_several
 from snippets.lab.trace.events import TraceError
 from tests.lab.events import kernel, launch, step, trace_bytes
 from tests.lab.report.runs import ADD, ALL_REDUCE, GEMM, trace_of
 
 
-def rank_digest(rank: int, late_us: float = 0.0, world_size: int = 4, steps: int = 2) -> Digest:
+def rank_digest(rank: int, late_us: float = 0.0, world_size: int = 4, steps: int = 2, group: str = "dp") -> Digest:
     work = [(GEMM, 0.0, 100.0 + rank), (ALL_REDUCE, 100.0 + rank, 50.0 - late_us), (ADD, 120.0, 10.0)]
-    return digest(trace_of([work] * steps, rank=rank, world_size=world_size, group="dp"))
+    return digest(trace_of([work] * steps, rank=rank, world_size=world_size, group=group))
 
 
 def test_times_of_a_step() -> None:
@@ -39,6 +42,11 @@ def test_times_of_a_step() -> None:
     )
     assert made.ranks[0].steps[0].idle_ns == 10_000
     assert made.ranks[0].operations_ns == {"communication": 50_000, "elementwise": 15_000, "gemm": 100_000}
+
+
+def test_a_copy_does_not_hide_a_collective() -> None:
+    (times,) = digest(trace_of([[(ALL_REDUCE, 0, 50), ("Memcpy HtoD", 40, 30)]])).ranks[0].steps
+    assert (times.busy_ns, times.compute_ns, times.exposed_ns) == (70_000, 0, 50_000)
 
 
 def test_kernels_and_collectives() -> None:
@@ -146,10 +154,17 @@ def test_a_trace_or_a_digest(tmp_path: Path) -> None:
     assert read_any(path) == made
 
 
-def test_merging_is_associative() -> None:
-    """Twenty random trees over shuffled ranks; some ranks have more collectives than a digest keeps."""
+@pytest.mark.parametrize("groups", [1, 2])
+def test_merging_is_associative(groups: int) -> None:
+    """Twenty random trees over shuffled ranks; ranks or their groups have more collectives than a digest keeps."""
     digests = [
-        rank_digest(rank, late_us=rank % 5, world_size=12, steps=MAX_COLLECTIVES + 50 if rank % 3 else 40)
+        rank_digest(
+            rank,
+            late_us=rank % 5,
+            world_size=12,
+            steps=700 if groups == 2 else MAX_COLLECTIVES + 50 if rank % 3 else 40,
+            group=f"dp{rank % groups}",
+        )
         for rank in range(12)
     ]
     whole, dice = merge(digests), random.Random(7)
@@ -161,8 +176,10 @@ def test_merging_is_associative() -> None:
             waiting.append(merge(taken))
         assert waiting == [whole]
     assert len(whole.collectives) == MAX_COLLECTIVES
+    assert whole.collectives_left_out
+    members = range(0, 12, groups)
     first = whole.collectives[0]
-    assert (first.ranks, first.total_ns) == (12, sum(50_000 - 1000 * (rank % 5) for rank in range(12)))
+    assert (first.ranks, first.total_ns) == (len(members), sum(50_000 - 1000 * (rank % 5) for rank in members))
     assert (first.shortest_ns, first.shortest_rank, first.longest_rank) == (46_000, 4, 0)
 
 
@@ -193,3 +210,53 @@ def test_ranks_of_one_job_or_a_comparison() -> None:
     assert not ranks((None, 2), (1, 2))
     assert not ranks((0, 1), (1, 1))
     assert not ranks((0, 2))
+
+
+def test_ranks_merged_into_one_file_are_refused() -> None:
+    trace = msgspec.structs.replace(trace_of([[(GEMM, 0, 1)]]), processes=("rank 0", "rank 1"))
+    with pytest.raises(TraceError, match="2 merged processes; give the trace of each rank"):
+        digest(trace)
+
+
+def test_damaged_digests_are_refused_or_reported(tmp_path: Path) -> None:
+    """Bytes of a merged digest changed at random, with a fixed seed: a report or an error, nothing else."""
+    content = bytearray(msgspec.json.encode(merge([rank_digest(rank) for rank in range(3)])))
+    dice, path, reported = random.Random(3), tmp_path / "x.digest.json", 0
+    for _ in range(300):
+        mutant = bytearray(content)
+        for _ in range(dice.randint(1, 3)):
+            mutant[dice.randrange(60, len(mutant))] = dice.choice(b'0123456789-"[]{},:.eE\x00\xff')
+        path.write_bytes(mutant)
+        try:
+            report = report_several([path])
+        except TraceError:
+            continue
+        assert several_html(report)
+        reported += 1
+    assert 10 < reported < 290
+
+
+def test_the_command_writes_digests_and_reports_on_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "trace.json"
+    trace.write_bytes(trace_bytes(step(1, 0, 100), launch(1, 10), kernel("gemm", 1, 20, 30)))
+    paths = [tmp_path / f"{rank}.digest.json" for rank in range(2)]
+    for rank, path in enumerate(paths):
+        assert main(["report", str(trace), "--digest-only", "--rank", str(rank), "-o", str(path)]) == 0
+    both = [*map(str, paths)]
+    assert main(["report", *both, "--digest-only", "-o", str(tmp_path / "all.json")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"digest of 2 ranks: {tmp_path / 'all.json'}"
+    assert main(["report", *both, "-o", str(tmp_path / "ranks.html")]) == 0
+    assert "<h1>2 ranks of one job</h1>" in (tmp_path / "ranks.html").read_text("utf-8")
+    capsys.readouterr()
+    assert main(["report", str(tmp_path / "all.json"), "--json"]) == 0
+    assert [rank["rank"] for rank in json.loads(capsys.readouterr().out)["ranks"]] == [0, 1]
+    for arguments, message in (
+        ([*both], "give -o FILE.html"),
+        ([*both, "--digest-only"], "--digest-only needs -o FILE"),
+        ([*both, "--rank", "1", "-o", "x.html"], "--rank goes with --digest-only"),
+        ([*both, "--digest-only", "-o", both[0]], "would replace what it is made from"),
+        ([both[0], str(tmp_path / "none.json"), "-o", "x.html"], "cannot be read"),
+        ([str(trace), "--digest-only", "-o", str(tmp_path / "no" / "x.json")], "cannot be written"),
+    ):
+        assert main(["report", *arguments]) == 2
+        assert message in capsys.readouterr().err
