@@ -13,12 +13,12 @@ from snippets.lab.html import Html
 from snippets.lab.report.counted import counted_html, made_html
 from snippets.lab.report.findings import evidence_anchors, findings_html, unknown_html
 from snippets.lab.report.headline import headline, tiles_html
-from snippets.lab.report.kernels import collectives_html, kernels_html, operators_html
 from snippets.lab.report.memory import memory_html
 from snippets.lab.report.places import places_html
 from snippets.lab.report.subject import Subject
 from snippets.lab.report.timeline import step_timeline
 from snippets.lab.report.waiting import waiting_html
+from snippets.lab.report.work_tables import collectives_html, kernels_html, operators_html
 from snippets.lab.trace.text import printable, shortened
 
 _INVISIBLE = re.compile(

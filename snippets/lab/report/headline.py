@@ -6,8 +6,8 @@ from collections import Counter
 
 from snippets.lab.diagnosis.rule import Finding
 from snippets.lab.html import Html
-from snippets.lab.report.kernels import kernel_times
 from snippets.lab.report.subject import Subject
+from snippets.lab.report.work_tables import kernel_times
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.units import format_value
 
@@ -29,7 +29,7 @@ def _cost(subject: Subject) -> str:
     """The largest finding, else the longest kernel."""
     found = subject.diagnosis.findings
     if found:
-        return _largest(found[0], subject.facts.step_us)
+        return _largest(found[0], subject.step_us)
     times = kernel_times(subject.trace)
     if times and (total := sum(each.total_us for each in times)):
         name = decode_kernel_name(times[0].name).short
@@ -65,9 +65,9 @@ def tiles_html(subject: Subject) -> Html:
         tiles.append(("GPU busy", percent, f"{format_value(parts.gpu_busy_us, 'us')} per step", f"; idle {idle}"))
         step = subject.facts.step
         mean = sum(each.duration_us for each in step.kernels) / max(1, len(step.kernels))
-        text = f"{format_value(mean, 'us')} each in the mean" if step.kernels else "none in the median step"
-        tiles.append(("kernels per step", f"{len(step.kernels):,}", text, ", median step"))
-    severities = Counter(finding.severity(subject.facts.step_us) for finding in found)
+        text = f"mean duration {format_value(mean, 'us')}" if step.kernels else "only copies and fills"
+        tiles.append(("kernels", f"{len(step.kernels):,}", text, "; in the median step"))
+    severities = Counter(finding.severity(subject.step_us) for finding in found)
     listed = ", ".join(f"{severities[level]} {level}" for level in ("high", "medium", "low") if severities[level])
     unknown = len(subject.diagnosis.cannot_tell)
     questions = f"; {unknown} that it cannot tell" if unknown else ""

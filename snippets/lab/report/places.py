@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from snippets.lab.html import Html, code, details, note, table
-from snippets.lab.report.kernels import MOST_FIRST, MOST_MORE, per_step, share_cell
+from snippets.lab.report.work_tables import MOST_FIRST, MOST_MORE, per_step, share_cell
 from snippets.lab.trace.events import PythonFunction, Trace
 from snippets.lab.trace.units import format_value
 

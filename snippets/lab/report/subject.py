@@ -47,6 +47,11 @@ class Subject:
         return waiting(self.trace)
 
     @property
+    def step_us(self) -> float:
+        """Mean time of a step until its work on the GPU is done; shares and severities are of it."""
+        return self.waiting.step_us
+
+    @property
     def has_gpu(self) -> bool:
         """Whether anything ran on a GPU."""
         return bool(self.trace.activities)
@@ -84,7 +89,7 @@ def unknown_data(unknown: CannotTell) -> dict[str, Any]:
 def report_data(subject: Subject) -> dict[str, Any]:
     """The summary's keys, then `findings` and `cannot_tell`."""
     data: dict[str, Any] = {} if subject.summary is None else msgspec.to_builtins(subject.summary)
-    step_us = subject.facts.step_us
+    step_us = subject.step_us
     data["findings"] = [finding_data(finding, step_us) for finding in subject.diagnosis.findings]
     data["cannot_tell"] = [unknown_data(unknown) for unknown in subject.diagnosis.cannot_tell]
     return data
