@@ -17,7 +17,7 @@ from snippets.lab.report.memory import memory_html
 from snippets.lab.report.places import places_html
 from snippets.lab.report.subject import Subject
 from snippets.lab.report.timeline import step_timeline
-from snippets.lab.report.waiting import waiting_html
+from snippets.lab.report.waiting import gaps_html, waiting_html
 from snippets.lab.report.work_tables import collectives_html, kernels_html, operators_html
 from snippets.lab.trace.text import printable, shortened
 
@@ -78,7 +78,7 @@ def _sections(subject: Subject) -> Iterator[tuple[str, str, str]]:
     yield "diagnosis", "Diagnosis", findings_html(subject, anchors, drawn)
     yield "cannot-tell", "What this trace cannot tell", unknown_html(subject)
     if subject.has_gpu:
-        yield "waiting", "Who waits for whom", waiting_html(subject.waiting, len(trace.steps))
+        yield "waiting", "Who waits for whom", waiting_html(subject.waits, len(facts.steps)) + gaps_html(facts)
     yield "timeline", "The median step", Html(drawing + _perfetto(subject))
     if subject.has_gpu:
         yield "kernels", "Kernels", kernels_html(trace)

@@ -7,6 +7,7 @@ from collections import Counter
 from snippets.lab.diagnosis.rule import Finding
 from snippets.lab.html import Html
 from snippets.lab.report.subject import Subject
+from snippets.lab.report.waiting import gpu_busy_us, share
 from snippets.lab.report.work_tables import kernel_times
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.units import format_value
@@ -18,11 +19,11 @@ def headline(subject: Subject) -> str:
 
 
 def _step(subject: Subject) -> str:
-    parts = subject.waiting
+    parts = subject.waits
     takes = f"A step takes {format_value(parts.step_us, 'us')}"
     if not subject.has_gpu:
         return f"{takes}; the trace shows no work on a GPU."
-    return f"{takes} and the GPU works {100 * parts.share(parts.gpu_busy_us):.0f} % of it."
+    return f"{takes} and the GPU works {100 * share(gpu_busy_us(parts), parts):.0f} % of it."
 
 
 def _cost(subject: Subject) -> str:
@@ -38,8 +39,8 @@ def _cost(subject: Subject) -> str:
 
 
 def _largest(finding: Finding, step_us: float) -> str:
-    share = 100 * finding.ceiling_us_per_step / step_us if step_us else 0.0
-    percent = f"{share:.0f} %" if share >= 1 else "less than 1 %"
+    percentage = 100 * finding.ceiling_us_per_step / step_us if step_us else 0.0
+    percent = f"{percentage:.0f} %" if percentage >= 1 else "less than 1 %"
     title = finding.title.rstrip(".")
     if finding.ceiling_us_per_step <= 0:
         return f"{title}."
@@ -49,7 +50,7 @@ def _largest(finding: Finding, step_us: float) -> str:
 
 def tiles_html(subject: Subject) -> Html:
     """Four measures with a line of explanation each."""
-    parts, trace, found = subject.waiting, subject.trace, subject.diagnosis.findings
+    parts, trace, found = subject.waits, subject.trace, subject.diagnosis.findings
     steps = len(trace.steps)
     tiles = [
         (
@@ -60,9 +61,9 @@ def tiles_html(subject: Subject) -> Html:
         )
     ]
     if subject.has_gpu:
-        percent = f"{100 * parts.share(parts.gpu_busy_us):.0f} %"
-        idle = format_value(parts.step_us - parts.gpu_busy_us, "us")
-        tiles.append(("GPU busy", percent, f"{format_value(parts.gpu_busy_us, 'us')} per step", f"; idle {idle}"))
+        percent = f"{100 * share(gpu_busy_us(parts), parts):.0f} %"
+        idle = format_value(parts.gpu_idle_us, "us")
+        tiles.append(("GPU busy", percent, f"{format_value(gpu_busy_us(parts), 'us')} per step", f"; idle {idle}"))
         step = subject.facts.step
         mean = sum(each.duration_us for each in step.kernels) / max(1, len(step.kernels))
         text = f"mean duration {format_value(mean, 'us')}" if step.kernels else "only copies and fills"

@@ -12,10 +12,11 @@ import msgspec
 
 from snippets.lab.diagnosis.diagnose import Diagnosis, diagnose
 from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.gaps import Waits
 from snippets.lab.diagnosis.pages import PAGES
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.rules import RULES
-from snippets.lab.report.waiting import Waiting, waiting
+from snippets.lab.report.waiting import waits_per_step
 from snippets.lab.trace.events import Trace
 from snippets.lab.trace.kineto import no_collection, read_trace
 from snippets.lab.trace.summary import Summary, summarize
@@ -42,14 +43,14 @@ class Subject:
         return self.diagnosis.facts.trace
 
     @cached_property
-    def waiting(self) -> Waiting:
-        """When CPU and GPU work, per step."""
-        return waiting(self.trace)
+    def waits(self) -> Waits:
+        """Who waits for whom: the mean of all steps."""
+        return waits_per_step(self.facts)
 
     @property
     def step_us(self) -> float:
         """Mean time of a step until its work on the GPU is done; shares and severities are of it."""
-        return self.waiting.step_us
+        return self.waits.step_us
 
     @property
     def has_gpu(self) -> bool:
