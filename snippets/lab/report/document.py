@@ -55,6 +55,7 @@ def report_html(subject: Subject) -> str:
 <h1>{name}</h1>
 <p class="headline">{escape(headline(subject))}</p>
 {tiles_html(subject)}
+{_notes(subject)}
 </header>
 <nav aria-label="Contents"><ul>{links}</ul></nav>
 <main>
@@ -82,7 +83,7 @@ def _sections(subject: Subject) -> Iterator[tuple[str, str, str]]:
     yield "timeline", "The median step", Html(drawing + _perfetto(subject))
     if subject.has_gpu:
         yield "kernels", "Kernels", kernels_html(trace)
-    yield "collectives", "Collectives", collectives_html(trace)
+    yield "collectives", "Collectives", collectives_html(trace, subject.summary)
     yield "operators", "Operators", operators_html(trace)
     yield "places", "Modules and source lines", places_html(trace)
     yield "memory", "Memory", memory_html(trace)
@@ -97,6 +98,12 @@ def _perfetto(subject: Subject) -> str:
         f"<p>The whole trace in Perfetto, where this step begins at {begin}:</p>"
         f'<pre tabindex="0" aria-label="Command"><code>{escape(command)}</code></pre>'
     )
+
+
+def _notes(subject: Subject) -> str:
+    """What a reader of the numbers must know, such as that the file is cut off."""
+    items = "".join(f"<li>{escape(shortened(text, 600))}</li>" for text in subject.summary.notes)
+    return f'<ul class="notes">{items}</ul>' if items else ""
 
 
 def _policy(script: str) -> str:

@@ -12,7 +12,7 @@ from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.report.subject import Subject
 from snippets.lab.trace.events import Trace
 from snippets.lab.trace.kineto import read_trace
-from snippets.lab.trace.summary import summarize
+from snippets.lab.trace.totals import summarize
 from tests.lab.events import Event, kernel, launch, memcpy, op, step, trace_bytes
 
 GEMM = "nvjet_sm90_tst_128x64_64x8_1x2_h_bz_TNT"
@@ -58,8 +58,7 @@ def traced(*more: Event) -> Trace:
 
 
 def subject(trace: Trace, *checked: rules.Rule, name: str = "train.json.gz") -> Subject:
-    has_kernel = any(activity.kind == "kernel" for activity in trace.activities)
-    return Subject(name, diagnose(trace, checked), summarize(trace) if has_kernel else None)
+    return Subject(name, diagnose(trace, checked), summarize(trace))
 
 
 def write(folder: Path, *more: Event) -> Path:
