@@ -9,6 +9,7 @@ from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.rules import RULES
 from snippets.lab.trace.events import Trace
+from snippets.lab.trace.queries import require_steps
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Diagnosis:
 
 def diagnose(trace: Trace, rules: Sequence[Rule] = RULES) -> Diagnosis:
     """Run the rules. Raises `TraceError` if the trace has no step."""
+    require_steps(trace)
     facts = Facts(trace)
     found: list[Finding] = []
     unknown: list[CannotTell] = []

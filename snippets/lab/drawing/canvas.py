@@ -47,7 +47,9 @@ _METADATA = ("_unsafe_view", "as_strided", "expand", "permute", "reshape", "t", 
 
 def slice_names(piece: Slice) -> tuple[str, str]:
     """The label of a slice, full and short for a narrow slice. Untrusted text, like the name in the trace."""
-    if piece.merged > 1 or not isinstance(piece.source, GpuActivity):
+    if piece.merged > 1:
+        return piece.name, f"{piece.merged:,}×"
+    if not isinstance(piece.source, GpuActivity):
         return piece.name, piece.name.rpartition("::")[2]
     decoded = decode_kernel_name(piece.name)
     if piece.source.kind != "kernel":

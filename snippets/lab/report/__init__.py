@@ -8,7 +8,7 @@ findings.py   the diagnosis: findings, and what the trace cannot tell
 waiting.py    who waits for whom: when CPU and GPU work
 timeline.py   the median step as a drawing
 merging.py    slices too short to see, merged into blocks
-kernels.py    tables of kernels, operators and collectives
+work_tables.py  tables of kernels, operators and collectives
 places.py     GPU time by module and by source line
 memory.py     allocated memory over time
 counted.py    what was counted, and how the report was made

@@ -20,9 +20,6 @@ def counted_html(subject: Subject) -> Html:
     agree = "They did the same GPU work" if steps_agree(trace) else "They differ in their GPU work"
     parts = [f"{steps}, marked by: {trace.steps_from}."]
     parts += [f"{agree}."] if len(trace.steps) > 1 and inside else []
-    parts += ["The file ends in the middle: it was cut off, and what was complete is here."] if trace.is_cut else []
-    several = ", ".join(map(str, trace.processes[:20]))
-    parts += [f"Several processes were merged into this file: {several}."] if several else []
     out = len(trace.unattributed)
     parts.append(f"{inside:,} of {inside + out:,} GPU activities belong to a step and are counted.")
     html = f"<p>{escape(' '.join(parts))}</p>"

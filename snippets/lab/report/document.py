@@ -13,13 +13,13 @@ from snippets.lab.html import Html
 from snippets.lab.report.counted import counted_html, made_html
 from snippets.lab.report.findings import evidence_anchors, findings_html, unknown_html
 from snippets.lab.report.headline import headline, tiles_html
-from snippets.lab.report.kernels import collectives_html, kernels_html, operators_html
 from snippets.lab.report.memory import memory_html
 from snippets.lab.report.places import places_html
 from snippets.lab.report.several import Several
 from snippets.lab.report.subject import Subject
 from snippets.lab.report.timeline import step_timeline
-from snippets.lab.report.waiting import waiting_html
+from snippets.lab.report.waiting import gaps_html, waiting_html
+from snippets.lab.report.work_tables import collectives_html, kernels_html, operators_html
 from snippets.lab.trace.text import printable, shortened
 
 _INVISIBLE = re.compile(
@@ -32,7 +32,8 @@ def report_html(subject: Subject) -> str:
     """The report on one trace."""
     device = shortened(subject.trace.device or "", 80)
     kicker = f"PyTorch trace · {device}" if device else "PyTorch trace"
-    return document(shortened(subject.name, 120), kicker, headline(subject), tiles_html(subject), _sections(subject))
+    first = Html(f"{tiles_html(subject)}{_notes(subject)}")
+    return document(shortened(subject.name, 120), kicker, headline(subject), first, _sections(subject))
 
 
 def several_html(report: Several) -> str:
@@ -91,11 +92,11 @@ def _sections(subject: Subject) -> Iterator[tuple[str, str, str]]:
     yield "diagnosis", "Diagnosis", findings_html(subject, anchors, drawn)
     yield "cannot-tell", "What this trace cannot tell", unknown_html(subject)
     if subject.has_gpu:
-        yield "waiting", "Who waits for whom", waiting_html(subject.waiting, len(trace.steps))
+        yield "waiting", "Who waits for whom", waiting_html(subject.waits, len(facts.steps)) + gaps_html(facts)
     yield "timeline", "The median step", Html(drawing + _perfetto(subject))
     if subject.has_gpu:
         yield "kernels", "Kernels", kernels_html(trace)
-    yield "collectives", "Collectives", collectives_html(trace)
+    yield "collectives", "Collectives", collectives_html(trace, subject.summary)
     yield "operators", "Operators", operators_html(trace)
     yield "places", "Modules and source lines", places_html(trace)
     yield "memory", "Memory", memory_html(trace)
@@ -110,6 +111,12 @@ def _perfetto(subject: Subject) -> str:
         f"<p>The whole trace in Perfetto, where this step begins at {begin}:</p>"
         f'<pre tabindex="0" aria-label="Command"><code>{escape(command)}</code></pre>'
     )
+
+
+def _notes(subject: Subject) -> str:
+    """What a reader of the numbers must know, such as that the file is cut off."""
+    items = "".join(f"<li>{escape(shortened(text, 600))}</li>" for text in subject.summary.notes)
+    return f'<ul class="notes">{items}</ul>' if items else ""
 
 
 def _policy(script: str) -> str:

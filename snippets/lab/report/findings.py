@@ -9,9 +9,9 @@ from html import escape
 from snippets.lab.diagnosis.pages import PAGES
 from snippets.lab.diagnosis.rule import Finding, Severity
 from snippets.lab.html import Cell, Html, code, details, table
-from snippets.lab.report.kernels import name_cell
 from snippets.lab.report.subject import Subject
 from snippets.lab.report.timeline import span_key
+from snippets.lab.report.work_tables import name_cell
 from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step
 from snippets.lab.trace.units import format_value
 
@@ -39,7 +39,7 @@ def findings_html(subject: Subject, anchors: Anchors, drawn: frozenset[str]) -> 
             "the kernels with the most time are where the next gain is."
         )
         return Html(f'<p class="nothing"><strong>No finding.</strong> {escape(text)}</p>')
-    step_us = subject.facts.step_us
+    step_us = subject.step_us
     articles = [_article(index, finding, subject, anchors, drawn) for index, finding in enumerate(found, 1)]
     rows: list[list[Cell]] = [
         [
@@ -71,7 +71,7 @@ def _badge(severity: Severity) -> Html:
 
 
 def _article(index: int, finding: Finding, subject: Subject, anchors: Anchors, drawn: frozenset[str]) -> str:
-    rule, step_us = finding.rule, subject.facts.step_us
+    rule, step_us = finding.rule, subject.step_us
     ceiling, evidence = finding.ceiling_us_per_step, finding.evidence_us_per_step
     width = min(100.0, 100 * ceiling / step_us) if step_us else 0.0
     bar = (

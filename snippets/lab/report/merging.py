@@ -12,8 +12,10 @@ from snippets.lab.trace.units import format_value
 MOST_LANES = 14
 """CPU threads and GPU streams drawn; of more, those with the most time."""
 MOST_OP_ROWS, MOST_CALL_ROWS, MOST_GPU_ROWS = 4, 2, 4
-_FIRST_SHARE = 1 / 3000
-"""Of the time scale: two slices closer than this are one on a screen."""
+_FIRST_SHARE = 1 / 20_000
+"""Of the time scale: shorter slices are merged even where there are few."""
+_BLOCK = 30
+"""Longest block, as a multiple of the shortest slice that is drawn: longer ones would hide when the step is busy."""
 _PLURAL = {
     "op": "operators",
     "call": "CUDA calls",
@@ -80,7 +82,7 @@ def _limited(slices: Sequence[Slice], first: int, rows: int) -> Iterator[Slice]:
 
 
 def _merge(lane: Lane, least_us: float) -> Lane:
-    """Merge runs of short slices in a row that are closer than `least_us`; operators and calls never together."""
+    """Merge runs of slices in a row that are shorter than `least_us` and closer than that."""
     rows: dict[int, list[Slice]] = defaultdict(list)
     for each in lane.slices:
         rows[each.row].append(each)
@@ -89,7 +91,8 @@ def _merge(lane: Lane, least_us: float) -> Lane:
         run: list[Slice] = []
         for each in sorted(rows[row], key=lambda each: each.start_us):
             is_short = each.duration_us < least_us and not each.anchor and each.kind != "idle"
-            if run and not (is_short and each.start_us - run[-1].end_us < least_us):
+            fits = run and each.end_us - run[0].start_us < _BLOCK * least_us
+            if run and not (is_short and fits and each.start_us - run[-1].end_us < least_us):
                 slices.append(_block(run))
                 run = []
             if is_short:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass
 
+from snippets.lab.diagnosis.sites import find_sites
 from snippets.lab.html import Html, code, details, note, table
-from snippets.lab.report.kernels import MOST_FIRST, MOST_MORE, per_step, share_cell
-from snippets.lab.trace.events import PythonFunction, Trace
+from snippets.lab.report.work_tables import MOST_FIRST, MOST_MORE, per_step, share_cell
+from snippets.lab.trace.events import Trace
 from snippets.lab.trace.units import format_value
 
 _MODULE = "nn.Module: "
 _LINE = re.compile(r"(?P<path>.{1,400}\.py)\((?P<line>\d+)\): (?P<function>.{1,200})", re.DOTALL)
-_LIBRARY = re.compile(r"(site-packages|dist-packages|lib/python[\d.]*|<frozen)[/ ]|^torch/|^<")
-"""Where a line is not the user's own: torch strips its own folder from the paths that it records."""
 
 
 @dataclass(frozen=True)
@@ -30,50 +28,28 @@ class Places:
 
 def find_places(trace: Trace) -> Places:
     """Attribute each activity of the steps to the functions around its launch."""
-    launches: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for step in trace.steps:
-        for activity in step.activities:
-            if activity.launch is not None:
-                launches[activity.launch.thread].append((activity.launch.start_us, activity.duration_us))
-    functions: dict[str, list[PythonFunction]] = defaultdict(list)
-    for function in trace.functions:
-        functions[function.thread].append(function)
+    launched = [
+        (activity.launch.thread, activity.launch.start_us, activity.duration_us)
+        for step in trace.steps
+        for activity in step.activities
+        if activity.launch is not None
+    ]
     places = Places(Counter(), Counter(), Counter(), Counter())
-    for thread, of_thread in launches.items():
-        _add(places, sorted(of_thread), sorted(functions[thread], key=lambda each: (each.start_us, -each.duration_us)))
-    return places
-
-
-def _add(places: Places, launches: Sequence[tuple[float, float]], functions: Sequence[PythonFunction]) -> None:
-    """Sweep over a thread with the stack of functions; each carries the module and the line that it is in."""
-    stack: list[tuple[float, str, str]] = []
-    entered = 0
-    for at, us in launches:
-        while entered < len(functions) and functions[entered].start_us <= at:
-            function = functions[entered]
-            entered += 1
-            while stack and stack[-1][0] <= function.start_us:
-                stack.pop()
-            module, line = stack[-1][1:] if stack else ("", "")
-            stack.append((function.end_us, _module(function.name) or module, own_line(function.name) or line))
-        while stack and stack[-1][0] < at:
-            stack.pop()
-        module, line = stack[-1][1:] if stack else ("", "")
+    sites = find_sites(trace, [(thread, at) for thread, at, _ in launched])
+    for site, (_, _, us) in zip(sites, launched, strict=True):
+        module, line = site.module.removeprefix(_MODULE), short_line(site.line)
         places.module_us[module] += us  # type: ignore[assignment]
         places.line_us[line] += us  # type: ignore[assignment]
         places.module_launches[module] += 1
         places.line_launches[line] += 1
+    return places
 
 
-def _module(name: str) -> str:
-    return name.removeprefix(_MODULE) if name.startswith(_MODULE) else ""
-
-
-def own_line(name: str) -> str:
-    """`/home/me/project/train.py(12): step` -> `project/train.py:12 step`; empty for a library's or no line."""
+def short_line(name: str) -> str:
+    """`/home/me/project/train.py(12): step` -> `project/train.py:12 step`."""
     match = _LINE.fullmatch(name)
-    if match is None or _LIBRARY.search(name):
-        return ""
+    if match is None:
+        return name
     path = "/".join(re.split(r"[/\\]", match["path"])[-2:])
     return f"{path}:{match['line']} {match['function']}"
 

@@ -12,13 +12,14 @@ import msgspec
 
 from snippets.lab.diagnosis.diagnose import Diagnosis, diagnose
 from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.gaps import Waits
 from snippets.lab.diagnosis.pages import PAGES
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.rules import RULES
-from snippets.lab.report.waiting import Waiting, waiting
+from snippets.lab.report.waiting import waits_per_step
 from snippets.lab.trace.events import Trace
 from snippets.lab.trace.kineto import no_collection, read_trace
-from snippets.lab.trace.summary import Summary, summarize
+from snippets.lab.trace.totals import Summary, summarize
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,7 @@ class Subject:
     name: str
     """The file's name, without its folder."""
     diagnosis: Diagnosis
-    summary: Summary | None
-    """None for a trace without a kernel."""
+    summary: Summary
 
     @property
     def facts(self) -> Facts:
@@ -42,9 +42,14 @@ class Subject:
         return self.diagnosis.facts.trace
 
     @cached_property
-    def waiting(self) -> Waiting:
-        """When CPU and GPU work, per step."""
-        return waiting(self.trace)
+    def waits(self) -> Waits:
+        """Who waits for whom: the mean of all steps."""
+        return waits_per_step(self.facts)
+
+    @property
+    def step_us(self) -> float:
+        """What a step takes in the long run: the median on the CPU, but no less than the GPU's work for it."""
+        return max(self.facts.step_us, self.summary.gpu_busy_us_per_step)
 
     @property
     def has_gpu(self) -> bool:
@@ -57,8 +62,7 @@ def read_subject(path: Path, rules: Sequence[Rule] = RULES) -> Subject:
     with no_collection():
         trace = read_trace(path)
         diagnosis = diagnose(trace, rules)
-        has_kernel = any(activity.kind == "kernel" for activity in trace.activities)
-        return Subject(path.name, diagnosis, summarize(trace) if has_kernel else None)
+        return Subject(path.name, diagnosis, summarize(trace))
 
 
 def finding_data(finding: Finding, step_us: float) -> dict[str, Any]:
@@ -83,8 +87,8 @@ def unknown_data(unknown: CannotTell) -> dict[str, Any]:
 
 def report_data(subject: Subject) -> dict[str, Any]:
     """The summary's keys, then `findings` and `cannot_tell`."""
-    data: dict[str, Any] = {} if subject.summary is None else msgspec.to_builtins(subject.summary)
-    step_us = subject.facts.step_us
+    data: dict[str, Any] = msgspec.to_builtins(subject.summary)
+    step_us = subject.step_us
     data["findings"] = [finding_data(finding, step_us) for finding in subject.diagnosis.findings]
     data["cannot_tell"] = [unknown_data(unknown) for unknown in subject.diagnosis.cannot_tell]
     return data

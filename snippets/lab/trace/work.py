@@ -11,9 +11,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
-from snippets.lab.trace.events import CpuOp, GpuActivity, Step
+from snippets.lab.trace.events import GpuActivity, Shapes, Step
 
 MatmulShape = tuple[int, int, int]
 KnownWork = Mapping[int, tuple[int, int]]
@@ -53,14 +54,14 @@ class _Tensor(NamedTuple):
                 raise _Unknown
             reach += stride * (size - 1)
             count *= size if stride else min(size, 1)
-        return count * _BYTES[self.type]
+        return count * TYPE_BYTES[self.type]
 
 
 class _Unknown(Exception):
     """The trace does not determine the work."""
 
 
-_BYTES = {
+TYPE_BYTES = {
     "bool": 1,
     "signed char": 1,
     "unsigned char": 1,
@@ -74,9 +75,10 @@ _BYTES = {
     "float": 4,
     "double": 8,
 }
+"""Type of an input, as the profiler writes it -> bytes of an element."""
 _FLOATS = {"c10::Half": "float16", "c10::BFloat16": "bfloat16", "float": "float32", "double": "float64"}
 _NO_TENSORS = {"", "Scalar", "ScalarList"}
-_PRODUCTS = {
+PRODUCTS = {
     "aten::mm": (0, 1, None, 2),
     "aten::bmm": (0, 1, None, 2),
     "aten::matmul": (0, 1, None, 2),
@@ -95,19 +97,24 @@ _POINTWISE = {f"aten::{name}": 1 for name in _OF_ONE.split()} | {f"aten::{name}"
 
 
 def step_work(
-    step: Step, known: KnownWork | Callable[[Step], KnownWork] | None = None
+    step: Step,
+    known: KnownWork | Callable[[Step], KnownWork] | None = None,
+    *,
+    of: Callable[[GpuActivity], bool] = lambda activity: True,
 ) -> tuple[ActivityWork | None, ...]:
     """Return the work of each activity of a step, in order; None if neither `known` nor the trace determines it.
 
     A copy within GPU memory reads and writes its bytes; any other memcpy or memset accesses them once there. A kernel
     has the work of its operator if the operator launched only this kernel: the work of two cannot be divided. Two
     inputs that are the same tensor count twice, and the addend of `addmm` counts even if `beta` is 0: the trace
-    records neither fact.
+    records neither fact. `of` chooses activities: the work of any other is None.
     """
     stated = known(step) if callable(known) else known or {}
     kernels = Counter(activity.op for activity in step.activities if activity.kind == "kernel")
     return tuple(
-        ActivityWork(*stated[index]) if index in stated else _work(activity, kernels[activity.op])
+        (ActivityWork(*stated[index]) if index in stated else _work(activity, kernels[activity.op]))
+        if of(activity)
+        else None
         for index, activity in enumerate(step.activities)
     )
 
@@ -116,23 +123,25 @@ def _work(activity: GpuActivity, kernels_of_op: int) -> ActivityWork | None:
     if activity.kind != "kernel":
         twice = activity.kind == "memcpy" and "DtoD" in activity.name
         return None if activity.moved_bytes is None else ActivityWork(0, (1 + twice) * activity.moved_bytes)
-    if activity.op is None or kernels_of_op != 1:
+    op = activity.op
+    if op is None or kernels_of_op != 1:
+        return None
+    return _op_work(op.name, op.input_shapes, op.input_strides, op.input_types)
+
+
+@lru_cache(maxsize=4096)
+def _op_work(name: str, shapes: Shapes, strides: Shapes, types: tuple[str, ...]) -> ActivityWork | None:
+    """The work of an operator with these inputs; a step repeats few of them."""
+    if not len(shapes) == len(strides) == len(types):
         return None
     try:
-        return _of_op(activity.op.name, _tensors(activity.op))
+        return _of_op(name, tuple(map(_tensor, shapes, strides, types)))
     except (_Unknown, IndexError):  # IndexError: fewer inputs than the operator of this name has
         return None
 
 
-def _tensors(op: CpuOp) -> tuple[_Tensor | None, ...]:
-    """The inputs of an operator, None for an input that is not a tensor. Raises `_Unknown` for an unknown type."""
-    if not len(op.input_shapes) == len(op.input_strides) == len(op.input_types):
-        raise _Unknown
-    return tuple(map(_tensor, op.input_shapes, op.input_strides, op.input_types))
-
-
 def _tensor(shape: tuple[int, ...], strides: tuple[int, ...], kind: str) -> _Tensor | None:
-    if kind in _BYTES and len(shape) == len(strides):
+    if kind in TYPE_BYTES and len(shape) == len(strides):
         return _Tensor(shape, strides, kind)
     if kind in _NO_TENSORS and not shape:
         return None
@@ -140,8 +149,8 @@ def _tensor(shape: tuple[int, ...], strides: tuple[int, ...], kind: str) -> _Ten
 
 
 def _of_op(name: str, inputs: Sequence[_Tensor | None]) -> ActivityWork:
-    if name in _PRODUCTS:
-        return _product(inputs, *_PRODUCTS[name], transposed=name == "aten::linear")
+    if name in PRODUCTS:
+        return _product(inputs, *PRODUCTS[name], transposed=name == "aten::linear")
     if name in ("aten::fill_", "aten::zero_", "aten::copy_") and (written := inputs[0]) is not None:
         read = [inputs[1]] if name == "aten::copy_" else []
         return ActivityWork(0, _written(written.shape, written.type) + _read(read))
@@ -199,7 +208,7 @@ def _out(inputs: Sequence[_Tensor | None], shape: tuple[int, ...], kind: str) ->
 
 
 def _written(shape: tuple[int, ...], kind: str) -> int:
-    return math.prod(shape) * _BYTES[kind]
+    return math.prod(shape) * TYPE_BYTES[kind]
 
 
 def _read(tensors: Sequence[_Tensor | None]) -> int:

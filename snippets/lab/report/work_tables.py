@@ -12,6 +12,7 @@ from snippets.lab.trace.averages import Average, key_averages
 from snippets.lab.trace.events import Collective, GpuActivity, Trace
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.text import shortened
+from snippets.lab.trace.totals import Summary
 from snippets.lab.trace.units import format_value
 from snippets.lab.trace.work import step_work
 
@@ -141,7 +142,7 @@ def _average_row(each: Average, is_gpu: bool) -> list[Cell]:
     return [code(each.name, 50), format_value(own, "us"), format_value(total, "us"), f"{each.calls:,}"]
 
 
-def collectives_html(trace: Trace) -> Html:
+def collectives_html(trace: Trace, summary: Summary) -> Html:
     """Collectives by name, type and group; empty if the steps have none."""
     groups: dict[tuple[str, str, str, int | None], list[tuple[GpuActivity, Collective]]] = defaultdict(list)
     for step in trace.steps:
@@ -160,4 +161,12 @@ def collectives_html(trace: Trace) -> Html:
         calls = per_step(len(groups[key]), steps)
         rows.append([code(name), where, mean, ranks, calls, format_value(totals[key] / steps, "us")])
     head = ["collective", "group", "elements, mean", "ranks", "calls per step", "time per step"]
-    return table("Collectives by time", head, rows, text_columns=3) if rows else Html("")
+    if not rows and not summary.collectives_us_per_step:
+        return Html("")
+    whole, exposed = summary.collectives_us_per_step, summary.exposed_collectives_us_per_step
+    lead = (
+        f"Collectives take {format_value(whole, 'us')} per step; in {format_value(exposed, 'us')} of it no other kernel "
+        "runs on that GPU, so that nothing hides them."
+    )
+    listed = table("Collectives by time", head, rows, text_columns=3) if rows else ""
+    return Html(f"<p>{escape(lead)}</p>{listed}")

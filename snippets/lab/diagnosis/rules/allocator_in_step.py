@@ -1,0 +1,46 @@
+"""Memory is allocated from the driver inside a step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from snippets.lab.diagnosis.amounts import count_text, duration_text
+from snippets.lab.diagnosis.cpu_states import is_allocation
+from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
+from snippets.lab.diagnosis.sources import CPU_AND_GPU, MSPROF
+
+MIN_SHARE = 0.01
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Calls that allocate or free memory of the GPU or page-locked memory."""
+    if not facts.trace.calls:
+        return CannotTell(RULE, "the trace has no CUDA calls", CPU_AND_GPU)
+    calls = facts.in_steps([call for call in facts.cpu.calls if is_allocation(call)])
+    if not calls:
+        return []
+    ceiling_us = facts.ceiling_us(calls)
+    if ceiling_us < MIN_SHARE * facts.step_us:
+        return []
+    calls_us = facts.length_us(calls)
+    counts = Counter(call.name for call in calls).most_common(3)
+    names = ", ".join(count_text(count / len(facts.steps), name, name) for name, count in counts)
+    title = f"Allocating from the driver takes {duration_text(calls_us)} per step: {names}"
+    where = facts.sites([max(calls, key=lambda call: call.duration_us)])[0].text
+    return [Finding(RULE, title, where, facts.evidence(calls), calls_us, ceiling_us)]
+
+
+RULE = Rule(
+    name="allocator-in-step",
+    title="Memory is allocated from the driver inside a step",
+    looks_for="cudaMalloc, cudaFree, cudaHostAlloc and their like: PyTorch's allocator keeps memory and needs none of "
+    "them once warm. cudaFree also waits for the GPU.",
+    threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
+    source=f"{MSPROF} (memory operators above 10 ms)",
+    advice="In the first steps this is warm-up: record later ones. Else sizes change from step to step, or memory is "
+    "short: pad to a few sizes, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, do not call "
+    "torch.cuda.empty_cache() in the loop.",
+    check=check,
+)

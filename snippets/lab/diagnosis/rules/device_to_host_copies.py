@@ -1,0 +1,48 @@
+"""Copies from the GPU to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from snippets.lab.diagnosis.amounts import duration_text, share_text
+from snippets.lab.diagnosis.cpu_states import is_download, launcher
+from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
+from snippets.lab.diagnosis.sources import CPU_AND_GPU, NSYS_AI
+from snippets.lab.trace.events import Span
+
+MIN_SHARE = 0.05
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Copies to the host of all steps, by the time that they take on the GPU."""
+    if not facts.has_gpu:
+        return CannotTell(RULE, "the trace has no GPU events", CPU_AND_GPU)
+    copies = [a for step in facts.steps for a in step.activities if is_download(a)]
+    if not copies:
+        return []
+    copies_us = facts.length_us(copies)
+    spans: list[Span] = [span for copy in copies if (span := launcher(copy)) is not None]
+    ceiling_us = min(facts.ceiling_us(spans, copies), copies_us) if spans else copies_us
+    if ceiling_us < MIN_SHARE * facts.step_us:
+        return []
+    longest = max(copies, key=lambda copy: copy.duration_us)
+    where = facts.sites([longest.launch])[0].text if longest.launch else ""
+    moved = sum(copy.moved_bytes or 0 for copy in copies) / len(facts.steps)
+    title = (
+        f"Copies to the host take {duration_text(copies_us)} per step ({share_text(copies_us, facts.step_us)}), "
+        f"{moved / 1e6:,.3g} MB"
+    )
+    return [Finding(RULE, title, where, facts.evidence(copies), copies_us, ceiling_us)]
+
+
+RULE = Rule(
+    name="device-to-host-copies",
+    title="Copies from the GPU to the host",
+    looks_for="Memcpy DtoH activities, as .cpu(), .numpy(), .tolist() and checkpoints make them.",
+    threshold=f"from {MIN_SHARE:.0%} of the median step on",
+    source=f"{NSYS_AI} (copies above 5 %)",
+    advice="Reduce on the GPU and copy the result; copy seldom; copy to pinned memory with non_blocking=True on a "
+    "stream of its own.",
+    check=check,
+)

@@ -1,0 +1,44 @@
+"""The first step is warm-up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from snippets.lab.diagnosis.amounts import duration_text
+from snippets.lab.diagnosis.facts import MIN_STEPS, MIN_WARM_UP_US, WARM_UP_RATIO, Facts
+from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
+from snippets.lab.diagnosis.sources import GPUPROF, STEPS
+from snippets.lab.trace.events import Span
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Compare the first step with the median of the others."""
+    if len(facts.all_steps) < MIN_STEPS:
+        return CannotTell(RULE, f"the trace has fewer than {MIN_STEPS} steps", STEPS)
+    first = facts.warm_up
+    if first is None:
+        return []
+    first_us = first.end_us - first.start_us
+    others_us = median(step.end_us - step.start_us for step in facts.steps)
+    extra_us = round((first_us - others_us) / len(facts.all_steps), 3)
+    title = f"The first step takes {duration_text(first_us)}, the others {duration_text(others_us)}"
+    step = Span(first.name, first.start_us, round(first_us, 3))
+    top = [op for op in first.ops if op.parent is None or op.parent.name == first.name]
+    longest = sorted(top, key=lambda op: -op.duration_us)[:10]
+    where = facts.sites(longest[:1])[0].text or longest[0].name if longest else ""
+    return [Finding(RULE, title, where, (step, *longest), extra_us, extra_us)]
+
+
+RULE = Rule(
+    name="first-step",
+    title="The first step is warm-up",
+    looks_for="A first step much longer than the others: it loads kernels, compiles, tunes and fills the allocator. "
+    "The other findings leave it out.",
+    threshold=f"over {WARM_UP_RATIO:.0f} times the median of the others and {MIN_WARM_UP_US / 1000:.0f} ms longer, of "
+    f"at least {MIN_STEPS} steps",
+    source=f"{GPUPROF} (warm-up above 3 times the median)",
+    advice="Record later: torch.profiler.schedule(wait=5, warmup=2, active=3). To start faster, cache compiled code "
+    "(TORCHINDUCTOR_CACHE_DIR) and tuning results.",
+    check=check,
+)

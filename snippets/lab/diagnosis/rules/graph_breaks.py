@@ -1,0 +1,69 @@
+"""torch.compile splits a function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from snippets.lab.diagnosis.amounts import count_text, duration_text
+from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.intervals import Interval, intersect, interval, length_us, subtract, union, union_of
+from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
+from snippets.lab.diagnosis.sources import CPU_AND_GPU, STACKS
+from snippets.lab.trace.events import CpuOp
+
+_RESUMED = re.compile(r".*: torch_dynamo_resume_in_(?P<function>\w+)_at_(?P<line>\d+)")
+_REGION = re.compile(r"Torch-Compiled Region(: (\d+)/\d+)?")
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Functions of Python that Dynamo made to go on after a break, and the gaps of the GPU between the graphs."""
+    if not facts.trace.cpu_ops:
+        return CannotTell(RULE, "the trace has no operators of the CPU", CPU_AND_GPU)
+    regions = [op for op in facts.in_steps(facts.cpu.ops) if _REGION.fullmatch(op.name)]
+    resumed = [function for function in facts.in_steps(facts.cpu.functions) if _RESUMED.fullmatch(function.name)]
+    if not resumed:
+        several = len({op.name for op in regions}) > 1 and not facts.has_stacks
+        reason = "several compiled regions run in a step, as functions of their own or after a graph break"
+        return CannotTell(RULE, reason, STACKS) if several else []
+    broken = _between(regions, [interval(function) for function in resumed])
+    idle = intersect(broken, facts.idle) if facts.has_gpu else broken
+    total_us = round(length_us(intersect(broken, facts.windows)) / len(facts.steps), 3)
+    ceiling_us = round(length_us(idle) / len(facts.steps), 3)
+    if facts.has_gpu:
+        ceiling_us = min(ceiling_us, facts.reclaimable_us)
+    places = sorted({function.name for function in resumed})
+    match = _RESUMED.fullmatch(places[0])
+    where = f"{places[0].partition(': ')[0]}: {match['function']}, line {match['line']}" if match else ""
+    title = (
+        f"{count_text(len(resumed) / len(facts.steps), 'graph break')} per step in {count_text(len(places), 'place')}; "
+        f"{duration_text(total_us)} between the graphs"
+    )
+    return [Finding(RULE, title, where, facts.evidence(resumed), total_us, ceiling_us)]
+
+
+def _between(regions: Sequence[CpuOp], resumed: Sequence[Interval]) -> list[Interval]:
+    """From the end of the region before each resumed function to the start of the first region in it."""
+    inside = union_of(regions)
+    spans: list[Interval] = []
+    index = 0
+    for start, end in sorted(resumed):
+        while index < len(inside) and inside[index][1] <= start:
+            index += 1
+        before = inside[index - 1][1] if index else start
+        after = inside[index][0] if index < len(inside) and inside[index][0] < end else end
+        spans.append((min(before, start), max(start, after)))
+    return subtract(union(spans), inside)
+
+
+RULE = Rule(
+    name="graph-breaks",
+    title="torch.compile splits a function",
+    looks_for="Python functions named torch_dynamo_resume_in_..., with which Dynamo goes on after code that it cannot "
+    "compile. Only stacks show them. What fusing across the break would save is not counted.",
+    threshold="from the first on",
+    source="our own; https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html explains graph breaks",
+    advice="torch.compile(fullgraph=True) raises at the break, TORCH_LOGS=graph_breaks prints its reason: move "
+    "printing, .item() and foreign libraries out of the compiled function.",
+    check=check,
+)

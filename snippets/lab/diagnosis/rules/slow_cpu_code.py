@@ -1,0 +1,64 @@
+"""The GPU waits for slow code on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from snippets.lab.diagnosis.amounts import count_text, duration_text, share_text
+from snippets.lab.diagnosis.facts import Facts, spare_us
+from snippets.lab.diagnosis.gaps import LONG_US, Gap
+from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
+from snippets.lab.diagnosis.sources import CPU_AND_GPU, NSYS_AI, STACKS
+from snippets.lab.trace.events import CpuOp, CudaCall, Span, starting_in
+
+MIN_SHARE = 0.05
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Long gaps of the GPU in which the CPU runs an operator, or Python outside operators."""
+    if not facts.has_gpu or not facts.has_cpu:
+        return CannotTell(RULE, "the trace lacks CPU or GPU events", CPU_AND_GPU)
+    gaps = [gap for gap in facts.gaps if gap.cause in ("launching", "Python") and gap.duration_us >= LONG_US]
+    total_us = round(sum(gap.duration_us for gap in gaps), 3)
+    ceiling_us = min(total_us, spare_us(facts.step))
+    if not gaps or ceiling_us < MIN_SHARE * facts.step_us:
+        return []
+    gaps.sort(key=lambda gap: -gap.duration_us)
+    python_us = sum(gap.duration_us for gap in gaps if gap.cause == "Python")
+    title = (
+        f"The GPU waits {duration_text(total_us)} ({share_text(total_us, facts.step_us)} of the step) in "
+        f"{count_text(len(gaps), 'long gap')}: {duration_text(total_us - python_us)} in operators and calls, "
+        f"{duration_text(python_us)} outside"
+    )
+    running = [span for gap in gaps[:100] if (span := _running(facts, gap)) is not None]
+    where = _where(facts, gaps[0])
+    advice = "" if facts.has_stacks or not python_us else f"{STACKS} shows which functions run. {RULE.advice}"
+    return [Finding(RULE, title, where, facts.evidence(running), total_us, ceiling_us, advice)]
+
+
+def _running(facts: Facts, gap: Gap) -> Span | None:
+    """The longest Python function that starts in a gap of Python; the operator of another."""
+    functions = starting_in(facts.cpu.functions, gap.start_us, gap.end_us) if gap.cause == "Python" else ()
+    return max(functions, key=lambda function: function.duration_us, default=gap.blame)
+
+
+def _where(facts: Facts, gap: Gap) -> str:
+    running = _running(facts, gap)
+    if not isinstance(running, CpuOp | CudaCall):
+        return running.name if running is not None else ""
+    if gap.cause == "Python":
+        return f"before {running.name}"
+    return facts.sites([running])[0].text or running.name
+
+
+RULE = Rule(
+    name="slow-cpu-code",
+    title="The GPU waits for slow code on the CPU",
+    looks_for=f"Gaps of at least {LONG_US / 1000:.0f} ms in which no GPU works and the CPU runs one slow operator, or "
+    "code outside operators: Python, NumPy, files, the network, starting CUDA, or compiling that an old PyTorch does "
+    "not annotate.",
+    threshold=f"from {MIN_SHARE:.0%} of the median step on",
+    source=f"{NSYS_AI} (gaps above 1 ms)",
+    advice="Move logging, metrics and preprocessing out of the loop or to another process; record after warm-up.",
+    check=check,
+)

@@ -1,0 +1,74 @@
+"""Products that take several times what their shape needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.peaks import find_peaks
+from snippets.lab.diagnosis.products import is_product, least_us, runs_on_ordinary_units
+from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
+from snippets.lab.diagnosis.waste import MIN_SHARE, Waste, count, findings, no_gpu_work, step_time_us, steps_of, unseen
+from snippets.lab.trace.events import Step
+from snippets.lab.trace.work import step_work
+
+LATENCY_US = 10.0
+"""Allowed on top of the roof: a short product waits for its first and last blocks, and nothing there is to mend."""
+MAX_TIMES_ROOF = 3
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """By shapes and the datasheet of the device."""
+    trace = facts.trace
+    if unable := no_gpu_work(RULE, facts) or unseen(RULE, facts, is_product, needs_shapes=True):
+        return unable
+    peaks = find_peaks(trace.device)
+    if peaks is None:
+        product_us = sum(a.duration_us for step in steps_of(facts) for a in step.activities if is_product(a))
+        if product_us >= MIN_SHARE * step_time_us(steps_of(facts)) * len(steps_of(facts)) > 0:
+            return CannotTell(RULE, f"the peaks of {trace.device or 'the device'} are not known here", "")
+        return []
+
+    def look(step: Step) -> list[Waste]:
+        found = []
+        for activity, work in zip(step.activities, step_work(step, of=is_product), strict=True):
+            least = least_us(activity, work, peaks)
+            if least is None or runs_on_ordinary_units(activity):
+                continue
+            if activity.duration_us > MAX_TIMES_ROOF * (least + LATENCY_US):
+                found.append(Waste((activity,), activity.duration_us - least))
+        return found
+
+    return findings(RULE, facts, look, _describe)
+
+
+def _describe(waste: Sequence[Waste], time_us: float) -> str:
+    least_us = sum(found.activities[0].duration_us - found.avoidable_us for found in waste)
+    return (
+        f"{count(len(waste), 'product')} far below the roof of their shape: {time_us:,.1f} us per step, "
+        f"where the datasheet's rates need {least_us:,.1f} us"
+    )
+
+
+RULE = Rule(
+    name="slow-products",
+    title="Products far below the ceiling for their shape",
+    looks_for=(
+        "Matrix products whose time is several times what the device needs for their operations and bytes, by its "
+        "datasheet: shapes or layouts for which the library has no good kernel. Those without Tensor Cores have a "
+        "rule of their own."
+    ),
+    threshold=(
+        f"A kernel takes more than {MAX_TIMES_ROOF} times the longer of its operations at the dense peak for its "
+        "type and "
+        f"its bytes at the peak bandwidth, plus {LATENCY_US:.0f} us for latency; the ceiling is at least 1 % of a step."
+    ),
+    source=(
+        "TraceLens, efficiency against the roofline: https://github.com/AMD-AGI/TraceLens; the threshold is this book's"
+    ),
+    advice=(
+        "Pad sides to multiples of 64 elements, batch or stack small products, store factors contiguously along the "
+        "summed side, and compare with `mode='max-autotune'`."
+    ),
+    check=check,
+)

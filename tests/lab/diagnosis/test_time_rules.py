@@ -1,0 +1,478 @@
+"""Rules about time: each on a trace with its fault, on the mended one, and on one that cannot tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from snippets.lab.diagnosis.diagnose import diagnose
+from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.rule import Rule
+from snippets.lab.diagnosis.rules import RULES
+from snippets.lab.trace.events import Trace
+from tests.lab.diagnosis.traces import (
+    DOWNLOAD,
+    PAGEABLE_UPLOAD,
+    PINNED_UPLOAD,
+    cannot_tell,
+    copied,
+    found,
+    function,
+    nothing,
+    without_cpu,
+    without_gpu,
+    work,
+    written,
+)
+from tests.lab.events import Event, annotation, kernel, launch, op, overhead, step
+
+BY_NAME = {rule.name: rule for rule in RULES}
+STACK = [function("train.py(3): <module>", 0.0, 9e6), function("train.py(12): step", 1.0, 8e6)]
+
+
+def test_rules_stand_in_the_order_of_their_names() -> None:
+    assert [rule.name for rule in RULES] == sorted({rule.name for rule in RULES})
+
+
+# launch-bound
+
+
+def launches(gpu_us: float) -> Trace:
+    """Nine kernels, one every 100 us."""
+    chain = [event for number in range(1, 10) for event in work(number, 100.0 * number, 100.0 * number + 10.0, gpu_us)]
+    return written(step(1, 0.0, 1000.0), *chain)
+
+
+def test_launch_bound() -> None:
+    finding = found(BY_NAME["launch-bound"], launches(20.0))
+    assert finding.title == (
+        "The GPU waits 820 us of 1.00 ms for launches (82 %): 0.00 us in operators and calls, 820 us in Python between "
+        "them, in 10 gaps"
+    )
+    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step, finding.where) == (820.0, 820.0, "aten::mm")
+    assert {span.name for span in finding.evidence} == {"aten::mm"}
+    assert finding.severity(1000.0) == "high"
+
+
+def test_launch_bound_mended() -> None:
+    assert nothing(BY_NAME["launch-bound"], launches(99.0))
+
+
+def test_not_launch_bound_where_the_gpu_only_starts_late() -> None:
+    """The CPU runs ahead of a first kernel that outlasts the step: a next step would find the GPU busy."""
+    assert nothing(BY_NAME["launch-bound"], written(step(1, 0.0, 100.0), *work(1, 50.0, 60.0, 500.0)))
+
+
+# slow-cpu-code
+
+
+def slow_code(python_us: float) -> list[Event]:
+    later = python_us + 110.0
+    return [step(1, 0.0, later + 900.0), *work(1, 0.0, 10.0, 90.0), *work(2, later - 10.0, later, 900.0)]
+
+
+def test_slow_cpu_code() -> None:
+    rule = BY_NAME["slow-cpu-code"]
+    finding = found(rule, written(*slow_code(3000.0)))
+    assert finding.title.startswith("The GPU waits 3.01 ms (75 % of the step) in 1 long gap")
+    assert (finding.where, finding.ceiling_us_per_step) == ("before aten::mm", 3010.0)
+    assert finding.advice.startswith("with_stack=True shows which functions run.")
+    named = found(rule, written(*slow_code(3000.0), functions=[function("log.py(7): write", 120.0, 2900.0)]))
+    assert (named.where, named.evidence[0].name, named.advice) == ("log.py(7): write", "log.py(7): write", "")
+    in_op = found(rule, written(*slow_code(3000.0), op("aten::unique", 105.0, 2990.0)))
+    assert (in_op.where, in_op.ceiling_us_per_step) == ("aten::unique", 3010.0)
+
+
+def test_slow_cpu_code_mended() -> None:
+    assert nothing(BY_NAME["slow-cpu-code"], written(*slow_code(500.0)))
+
+
+# sync-in-step
+
+
+def waiting(*, reads: bool) -> Trace:
+    """Three steps of two kernels, between which the CPU reads a value of the GPU, or not."""
+    events = []
+    for number in range(3):
+        start, ids = 1000.0 * number, 10 * number
+        events += [step(number, start, 1000.0), *work(ids + 1, start, start + 10.0, 490.0)]
+        if reads:
+            events += [
+                op("aten::item", start + 20.0, 500.0),
+                op("aten::_local_scalar_dense", start + 21.0, 498.0, external=ids + 2),
+                launch(ids + 2, start + 25.0, 5.0, name="cudaMemcpyAsync", external=ids + 2),
+                copied(DOWNLOAD, ids + 2, start + 500.0, 2.0),
+                launch(None, start + 31.0, 480.0, name="cudaStreamSynchronize"),
+            ]
+        later = start + (600.0 if reads else 500.0)
+        events += work(ids + 3, start + (530.0 if reads else 30.0), later, start + 1000.0 - later)
+    return written(*events, functions=STACK)
+
+
+def test_sync_in_step() -> None:
+    finding = found(BY_NAME["sync-in-step"], waiting(reads=True))
+    assert finding.title == "The CPU waits for the GPU 1 time per step, 480 us, in cudaStreamSynchronize"
+    assert finding.where == "aten::item at train.py(12): step"
+    assert [span.name for span in finding.evidence] == ["cudaStreamSynchronize"]
+    # The GPU is idle for 10 us before the first kernel and 98 us around the copy; the copy of 2 us would go, too.
+    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (480.0, 110.0)
+
+
+def test_sync_in_step_mended() -> None:
+    assert nothing(BY_NAME["sync-in-step"], waiting(reads=False))
+
+
+def test_a_last_wait_is_no_fault() -> None:
+    last = launch(None, 600.0, 390.0, name="cudaDeviceSynchronize")
+    assert nothing(BY_NAME["sync-in-step"], written(step(1, 0.0, 1000.0), *work(1, 0.0, 300.0, 690.0), last))
+
+
+def test_without_stacks_the_operator_is_named() -> None:
+    trace = msgspec.structs.replace(waiting(reads=True), functions=())
+    assert found(BY_NAME["sync-in-step"], trace).where == "aten::item"
+
+
+# pageable-copies
+
+
+def uploaded(name: str, *, waits: bool) -> Trace:
+    copy = [
+        op("aten::copy_", 20.0, 180.0 if waits else 15.0, external=2),
+        launch(2, 25.0, 160.0 if waits else 5.0, name="cudaMemcpyAsync", external=2),
+        copied(name, 2, 90.0, 100.0, 4_000_000),
+    ]
+    return written(step(1, 0.0, 1000.0), *copy, *work(3, 210.0, 220.0, 780.0))
+
+
+def test_pageable_copies() -> None:
+    finding = found(BY_NAME["pageable-copies"], uploaded(PAGEABLE_UPLOAD, waits=True))
+    assert finding.title == "1 copy per step from pageable memory: 4 MB, 180 us"
+    assert (finding.where, finding.ceiling_us_per_step) == ("aten::copy_", 180.0)
+    assert [span.name for span in finding.evidence] == [PAGEABLE_UPLOAD]
+
+
+def test_pageable_copies_mended() -> None:
+    assert nothing(BY_NAME["pageable-copies"], uploaded(PINNED_UPLOAD, waits=False))
+
+
+def test_amd_does_not_say_whether_memory_is_pageable() -> None:
+    trace = uploaded("Memcpy HtoD (Host -> Device)", waits=True)
+    assert "do not say" in cannot_tell(BY_NAME["pageable-copies"], trace).reason
+
+
+# device-to-host-copies
+
+
+def downloaded(duration: float) -> Trace:
+    copy = [
+        op("aten::copy_", 510.0, 90.0 + duration, external=2),
+        launch(2, 515.0, 80.0 + duration, name="cudaMemcpyAsync", external=2),
+        copied(DOWNLOAD, 2, 520.0, duration, 8_000_000),
+    ]
+    return written(step(1, 0.0, 1000.0), *work(1, 0.0, 10.0, 500.0), *copy)
+
+
+def test_device_to_host_copies() -> None:
+    finding = found(BY_NAME["device-to-host-copies"], downloaded(200.0))
+    assert finding.title == "Copies to the host take 200 us per step (20 %), 8 MB"
+    assert (finding.where, finding.ceiling_us_per_step) == ("aten::copy_", 200.0)
+
+
+def test_device_to_host_copies_mended() -> None:
+    assert nothing(BY_NAME["device-to-host-copies"], downloaded(2.0))
+
+
+# loader-stall
+
+
+def loaded(duration: float, iterator: str = "_MultiProcessingDataLoaderIter") -> Trace:
+    fetch = annotation(f"enumerate(DataLoader)#{iterator}.__next__", 0.0, duration)
+    return written(step(1, 0.0, duration + 800.0), fetch, *work(1, duration, duration + 10.0, 790.0))
+
+
+def test_loader_stall() -> None:
+    finding = found(BY_NAME["loader-stall"], loaded(200.0))
+    assert finding.title == "Fetching a batch takes 200 us per step (20 %)"
+    assert finding.where == "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step, finding.advice) == (200.0, 200.0, "")
+    assert "set num_workers" in found(BY_NAME["loader-stall"], loaded(200.0, "_SingleProcessDataLoaderIter")).advice
+
+
+def test_loader_stall_mended() -> None:
+    assert nothing(BY_NAME["loader-stall"], loaded(20.0))
+
+
+def test_loading_behind_a_busy_gpu_is_no_stall() -> None:
+    busy = kernel("k", 77, 0.0, 990.0)
+    fetch = annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0.0, 900.0)
+    assert nothing(BY_NAME["loader-stall"], written(step(1, 0.0, 1000.0), fetch, busy))
+
+
+def test_loader_stall_without_gpu() -> None:
+    assert found(BY_NAME["loader-stall"], without_gpu(loaded(200.0))).ceiling_us_per_step == 200.0
+
+
+# allocator-in-step
+
+
+def allocating(duration: float) -> Trace:
+    events = [step(1, 0.0, 1000.0), op("aten::empty", 0.0, duration + 5.0)]
+    events += [launch(None, 1.0, duration, name="cudaMalloc"), launch(None, 600.0, 50.0, name="cudaFree")]
+    return written(*events, *work(1, 300.0, 310.0, 290.0), *work(2, 660.0, 670.0, 330.0))
+
+
+def test_allocator_in_step() -> None:
+    finding = found(BY_NAME["allocator-in-step"], allocating(250.0))
+    assert finding.title == "Allocating from the driver takes 300 us per step: 1 cudaMalloc, 1 cudaFree"
+    assert finding.where == "aten::empty"
+    assert [span.name for span in finding.evidence] == ["cudaMalloc", "cudaFree"]
+    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (300.0, 300.0)
+
+
+def test_allocator_in_step_mended() -> None:
+    assert nothing(BY_NAME["allocator-in-step"], launches(20.0))
+
+
+# recompiles and graph-breaks
+
+
+def compiled(*, again: bool) -> Trace:
+    compiling = [
+        op("dynamo", 10.0, 400.0),
+        op("_compile.compile_inner (dynamo_timed)", 12.0, 390.0),
+        annotation("dynamo_data: compile_id=0/1", 401.0, 1.0),
+    ]
+    run = [op("Torch-Compiled Region: 0/1", 410.0, 50.0), *work(1, 420.0, 430.0, 570.0)]
+    return written(step(1, 0.0, 1000.0), *(compiling if again else ()), *run, functions=STACK)
+
+
+def test_recompiles() -> None:
+    finding = found(BY_NAME["recompiles"], compiled(again=True))
+    assert finding.title == "Compiling takes 400 us per step: 1 compilation in 1 step; compiled again: compile_id=0/1"
+    assert (finding.where, finding.ceiling_us_per_step) == ("train.py(12): step", 400.0)
+
+
+def test_recompiles_mended() -> None:
+    assert nothing(BY_NAME["recompiles"], compiled(again=False))
+
+
+def test_compiling_is_seen_in_stacks() -> None:
+    functions = [*STACK, function("torch/_dynamo/convert_frame.py(1633): _compile", 10.0, 390.0)]
+    trace = msgspec.structs.replace(compiled(again=False), functions=tuple(functions))
+    assert found(BY_NAME["recompiles"], trace).ceiling_us_per_step == 390.0
+
+
+def broken(*, breaks: bool) -> Trace:
+    first = [op("Torch-Compiled Region: 0/0", 0.0, 50.0), *work(1, 5.0, 20.0, 80.0)]
+    second = [op("Torch-Compiled Region: 1/0", 400.0, 50.0), *work(2, 405.0, 420.0, 580.0)]
+    functions = [*STACK, function("model.py(9): torch_dynamo_resume_in_forward_at_21", 300.0, 200.0)]
+    return written(step(1, 0.0, 1000.0), *first, *(second if breaks else ()), functions=functions if breaks else STACK)
+
+
+def test_graph_breaks() -> None:
+    finding = found(BY_NAME["graph-breaks"], broken(breaks=True))
+    assert finding.title == "1 graph break per step in 1 place; 350 us between the graphs"
+    assert finding.where == "model.py(9): forward, line 21"
+    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (350.0, 300.0)  # the GPU is idle from 100 on
+
+
+def test_graph_breaks_mended() -> None:
+    assert nothing(BY_NAME["graph-breaks"], broken(breaks=False))
+
+
+def test_graph_breaks_need_stacks() -> None:
+    bare = msgspec.structs.replace(broken(breaks=True), functions=())
+    assert cannot_tell(BY_NAME["graph-breaks"], bare).option == "with_stack=True"
+
+
+# garbage-collection
+
+
+def collecting(duration: float) -> Trace:
+    functions = [*STACK, function("Python GC", 20.0, duration)]
+    later = max(30.0, duration)
+    events = [step(1, 0.0, 1000.0), *work(1, later, later + 10.0, 990.0 - later)]
+    return written(*events, functions=functions)
+
+
+def test_garbage_collection() -> None:
+    finding = found(BY_NAME["garbage-collection"], collecting(300.0))
+    assert finding.title == ("Python's garbage collector takes 300 us per step: 1 run in 1 step, the longest 300 us")
+    assert (finding.where, finding.ceiling_us_per_step) == ("train.py(12): step", 300.0)
+
+
+def test_garbage_collection_mended() -> None:
+    assert nothing(BY_NAME["garbage-collection"], collecting(1.0))
+
+
+def test_collections_are_not_always_recorded() -> None:
+    trace = msgspec.structs.replace(collecting(300.0), functions=tuple(STACK))
+    assert "record_python_gc_info=True" in cannot_tell(BY_NAME["garbage-collection"], trace).option
+
+
+# first-step and gpu-slowed
+
+
+def several(durations: list[float], *, gpu_us: list[float] | None = None) -> Trace:
+    events, start = [], 0.0
+    for number, duration in enumerate(durations):
+        events += [step(number, start, duration)]
+        gpu = gpu_us[number] if gpu_us else 0.9 * duration
+        events += work(number + 1, start, start + 10.0, gpu)
+        start += duration + 10.0
+    return written(*events)
+
+
+def test_first_step() -> None:
+    finding = found(BY_NAME["first-step"], several([9000.0, 1000.0, 1000.0, 1200.0]))
+    assert finding.title == "The first step takes 9.00 ms, the others 1.00 ms"
+    assert (finding.where, finding.ceiling_us_per_step) == ("aten::mm", 2000.0)
+    assert [span.name for span in finding.evidence] == ["ProfilerStep#0", "aten::mm"]
+
+
+def test_first_step_mended() -> None:
+    assert nothing(BY_NAME["first-step"], several([1900.0, 1000.0, 1000.0, 1200.0]))
+
+
+def test_first_step_needs_three_steps() -> None:
+    assert "schedule" in cannot_tell(BY_NAME["first-step"], several([9000.0, 1000.0])).option
+
+
+def test_means_leave_warm_up_out() -> None:
+    facts = Facts(several([9000.0, 1000.0, 1000.0, 1200.0]))
+    assert len(facts.steps) == 3
+    assert facts.length_us([facts.trace.cpu_ops[1]]) == 0.0
+
+
+def test_gpu_slowed() -> None:
+    finding = found(BY_NAME["gpu-slowed"], several([1000.0] * 5, gpu_us=[500.0, 510.0, 950.0, 500.0, 505.0]))
+    assert finding.title == (
+        "In ProfilerStep#2 the same kernels take 1.9 times as long as in most steps; 89.0 us per step in all"
+    )
+    assert (finding.where, finding.ceiling_us_per_step) == ("ProfilerStep#2", 89.0)
+
+
+def test_gpu_slowed_mended() -> None:
+    assert nothing(BY_NAME["gpu-slowed"], several([1000.0] * 5, gpu_us=[500.0, 510.0, 520.0, 500.0, 505.0]))
+
+
+def test_other_kernels_cannot_be_compared() -> None:
+    steps = [step(n, 1000.0 * n, 900.0) for n in range(3)]
+    events = [event for n in range(3) for event in work(n + 1, 1000.0 * n, 1000.0 * n + 10.0, 800.0, grid=[n, 1, 1])]
+    assert "same grids" in cannot_tell(BY_NAME["gpu-slowed"], written(*steps, *events)).reason
+
+
+# exposed-communication and stragglers
+
+ALLREDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def communicating(start: float) -> Trace:
+    """A kernel until 700 us, and a collective of 200 us on a stream of its own."""
+    return written(
+        step(1, 0.0, 1000.0),
+        *work(1, 0.0, 10.0, 690.0),
+        *work(2, 20.0, start, 200.0, name=ALLREDUCE, stream=9),
+    )
+
+
+def test_exposed_communication() -> None:
+    finding = found(BY_NAME["exposed-communication"], communicating(650.0))
+    assert finding.title == (
+        "Collectives that no other work hides take 150 us per step (15 %), of 200 us in all; "
+        f"the longest are {ALLREDUCE}"
+    )
+    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (200.0, 150.0)
+
+
+def test_exposed_communication_mended() -> None:
+    assert nothing(BY_NAME["exposed-communication"], communicating(450.0))
+
+
+def ranks(waits: tuple[float, ...]) -> Trace:
+    """GPUs of one process that join a collective early or late and leave it together."""
+    events = [step(1, 0.0, 1000.0)]
+    for device, wait in enumerate(waits):
+        events += work(2 * device + 1, 1.0 + device, 20.0, 930.0 - wait, device=device)
+        events += work(2 * device + 2, 21.0 + device, 950.0 - wait, wait, name=ALLREDUCE, device=device)
+    return written(*events)
+
+
+def test_stragglers() -> None:
+    finding = found(BY_NAME["stragglers"], ranks((400.0, 420.0, 100.0, 380.0)))
+    assert (finding.where, finding.ceiling_us_per_step) == ("process 412, GPU 2", 300.0)
+    assert "300 us per step (30 %) longer in collectives than process 412, GPU 2" in finding.title
+
+
+def test_stragglers_mended() -> None:
+    assert nothing(BY_NAME["stragglers"], ranks((100.0, 110.0, 100.0, 105.0)))
+
+
+def test_stragglers_need_ranks() -> None:
+    assert "one rank only" in cannot_tell(BY_NAME["stragglers"], communicating(450.0)).reason
+
+
+# profiler-overhead
+
+
+def test_profiler_overhead() -> None:
+    events = [*slow_code(3000.0), overhead("Activity Buffer Request", 150.0, 2500.0), overhead("Resource", 2700.0, 9.0)]
+    finding = found(BY_NAME["profiler-overhead"], written(*events))
+    assert finding.title == "Overheads of CUPTI take 2.51 ms per step (63 %), most of it Activity Buffer Request"
+    assert (finding.where, finding.ceiling_us_per_step) == ("Activity Buffer Request", 2509.0)
+
+
+def test_profiler_overhead_mended() -> None:
+    assert nothing(BY_NAME["profiler-overhead"], written(*slow_code(3000.0), overhead("Resource", 2700.0, 9.0)))
+
+
+# What a trace cannot tell
+
+NEED_GPU = (
+    "device-to-host-copies",
+    "exposed-communication",
+    "launch-bound",
+    "pageable-copies",
+    "profiler-overhead",
+    "slow-cpu-code",
+    "stragglers",
+    "sync-in-step",
+)
+NEED_CPU = (
+    "allocator-in-step",
+    "graph-breaks",
+    "launch-bound",
+    "loader-stall",
+    "recompiles",
+    "slow-cpu-code",
+    "sync-in-step",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "bare"), [(name, without_gpu) for name in NEED_GPU] + [(name, without_cpu) for name in NEED_CPU]
+)
+def test_the_option_that_records_what_is_missing(name: str, bare: Callable[[Trace], Trace]) -> None:
+    assert "ProfilerActivity" in cannot_tell(BY_NAME[name], bare(launches(20.0))).option
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("bare", [without_cpu, without_gpu])
+def test_no_rule_fails_on_half_a_trace(rule: Rule, bare: Callable[[Trace], Trace]) -> None:
+    for trace in (
+        waiting(reads=True),
+        compiled(again=True),
+        several([9000.0, 1000.0, 1000.0]),
+        written(step(1, 0.0, 0.0)),
+    ):
+        rule.check(Facts(bare(trace)))
+
+
+def test_no_ceiling_is_larger_than_the_step() -> None:
+    for trace in (waiting(reads=True), compiled(again=True), loaded(200.0), allocating(250.0), launches(20.0)):
+        result = diagnose(trace)
+        assert result.findings
+        assert all(finding.ceiling_us_per_step <= result.facts.step_us for finding in result.findings)
+        assert all(finding.evidence for finding in result.findings)
