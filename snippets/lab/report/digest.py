@@ -14,7 +14,14 @@ from msgspec import Meta, Struct
 
 from snippets.lab.trace.events import GpuActivity, Step, Trace, TraceError
 from snippets.lab.trace.kernel_names import decode_kernel_name
-from snippets.lab.trace.queries import busy_us, extent_us, require_steps
+from snippets.lab.trace.queries import (
+    busy_us,
+    collectives,
+    exposed_collectives_us,
+    extent_us,
+    is_collective,
+    require_steps,
+)
 from snippets.lab.trace.text import shortened
 
 FORMAT, VERSION = "profiling-pytorch digest", 1
@@ -122,7 +129,7 @@ def digest(trace: Trace, rank: int | None = None) -> Digest:
         raise TraceError(f"the file holds {len(trace.processes)} merged processes; give the trace of each rank")
     number = rank if trace.rank is None else trace.rank
     activities = [activity for step in trace.steps for activity in step.activities]
-    collectives = sorted(_collectives(trace.steps, -1 if number is None else number), key=lambda each: each.key)
+    matched = sorted(_collectives(trace.steps, -1 if number is None else number), key=lambda each: each.key)
     operations: Counter[str] = Counter()
     for activity in activities:
         operations[operation(activity)] += nanoseconds(activity.duration_us)
@@ -134,7 +141,7 @@ def digest(trace: Trace, rank: int | None = None) -> Digest:
         step_count=len(trace.steps),
         steps=tuple(map(step_times, trace.steps[:MAX_STEPS])),
         operations_ns=dict(sorted(operations.items())),
-        collectives=sum(map(communicates, activities)),
+        collectives=sum(map(is_collective, activities)),
         uncounted=len(trace.unattributed),
     )
     return Digest(
@@ -142,19 +149,14 @@ def digest(trace: Trace, rank: int | None = None) -> Digest:
         VERSION,
         (of_rank,),
         _kernels(activities),
-        tuple(collectives[:MAX_COLLECTIVES]),
-        len(collectives) > MAX_COLLECTIVES,
+        tuple(matched[:MAX_COLLECTIVES]),
+        len(matched) > MAX_COLLECTIVES,
     )
 
 
 def nanoseconds(us: float) -> int:
     """Whole nanoseconds; a time of a damaged trace that is no number counts as 0."""
     return max(0, min(2**53, round(us * 1000))) if math.isfinite(us) else 0
-
-
-def communicates(activity: GpuActivity) -> bool:
-    """Whether an activity is a kernel of NCCL, RCCL or another library that communicates."""
-    return activity.kind == "kernel" and (activity.collective is not None or operation(activity) == "communication")
 
 
 def operation(activity: GpuActivity) -> str:
@@ -164,16 +166,14 @@ def operation(activity: GpuActivity) -> str:
 
 def step_times(step: Step) -> StepTimes:
     """The times of a step. A copy beside a collective does not hide it; a kernel does."""
-    kernels = step.kernels
-    compute = busy_us(kernel for kernel in kernels if not communicates(kernel))
     return StepTimes(
         number=step.number,
         wall_ns=nanoseconds(step.end_us - step.start_us),
         extent_ns=nanoseconds(extent_us(step.activities)),
         busy_ns=nanoseconds(busy_us(step.activities)),
-        compute_ns=nanoseconds(compute),
-        communication_ns=nanoseconds(busy_us(filter(communicates, kernels))),
-        exposed_ns=nanoseconds(busy_us(kernels) - compute),
+        compute_ns=nanoseconds(busy_us(kernel for kernel in step.kernels if not is_collective(kernel))),
+        communication_ns=nanoseconds(busy_us(collectives(step))),
+        exposed_ns=nanoseconds(exposed_collectives_us(step)),
     )
 
 
@@ -181,7 +181,7 @@ def _collectives(steps: Iterable[Step], rank: int) -> Iterable[CollectiveDigest]
     """The collectives at which ranks wait for each other, numbered within step, group and name."""
     for step in steps:
         seen: Counter[tuple[str, str]] = Counter()
-        for kernel in filter(communicates, step.kernels):
+        for kernel in collectives(step):
             name = collective_name(kernel)
             if name is None:
                 continue
