@@ -23,6 +23,8 @@ recordings under docs/recordings.
   python -m snippets.lab run mlp/compiled --batch 16         profile one experiment here, GPU or CPU
   python -m snippets.lab record                              record what is stale or missing (needs a GPU)
   python -m snippets.lab summary trace.json.gz               any PyTorch trace in one table
+  python -m snippets.lab report trace.json.gz                what is slow in it, and why: one HTML file
+  python -m snippets.lab diff before.json.gz after.json.gz   what changed, kernel by kernel; --gate for CI
   python -m snippets.lab open trace.json.gz                  the same trace in Perfetto, served from this machine
   python -m snippets.lab decode nvjet_sm90_tst_128x64        the parts of a kernel's name, decoded
   python -m snippets.lab claims                              every claim with its verdict
@@ -33,6 +35,8 @@ COMMANDS = {
     "import": "snippets.lab.tools.archive",
     "run": "snippets.lab.tools.run",
     "summary": "snippets.lab.trace.summary",
+    "report": "snippets.lab.report.command",
+    "diff": "snippets.lab.report.diff",
     "open": "snippets.lab.tools.viewer",
     "decode": "snippets.lab.trace.kernel_names",
     "claims": "snippets.lab.tools.claims",

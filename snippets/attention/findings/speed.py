@@ -17,7 +17,6 @@ from snippets.lab.finding import (
     equals,
     matches,
 )
-from snippets.lab.finding.figure import format_value
 from snippets.lab.finding.measure import paired_ratio, point_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import Columns, figure_cell, variants_table
@@ -25,6 +24,7 @@ from snippets.lab.page import show as show
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import GpuActivity, Step, TraceError
 from snippets.lab.trace.occupancy import estimate_percent, fits_by, footprint_of, kernel_percent, stocks_of
+from snippets.lab.trace.units import format_value
 
 NAIVE, FLASH, CUDNN = VARIANTS["naive"], VARIANTS["flash"], VARIANTS["cuDNN"]
 

@@ -14,6 +14,11 @@ fusing.py       elementwise kernels that one kernel could replace
 products.py     kernels of matrix products, their units and the least time they need
 amounts.py      times, shares and counts as text
 sources.py      whose rules these are, and the options of the profiler that record what they need
+peaks.py        what GPUs can do at most, from datasheets
+places.py       where GPU work comes from: operator, annotation, module, line
+waste.py        what a rule finds avoidable in each step, and the finding that it adds up to
+fusing.py       elementwise kernels that one kernel could replace
+products.py     kernels of matrix products, their units and the least time they need
 rules/          the rules, a file each
 pages.py        which page of the book shows what a rule finds
 diagnose.py     runs all rules: findings, worst first, and what the trace cannot tell

@@ -27,12 +27,12 @@ from snippets.lab.drawing.bars import (
 from snippets.lab.drawing.numbers import chart_id, framed, numbers_caption, require_positive, spread_name, timing_cells
 from snippets.lab.drawing.svg import draw
 from snippets.lab.finding.device import Device
-from snippets.lab.finding.figure import format_value
 from snippets.lab.html import Cell, Html, note, table
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Trace
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.queries import durations_us, middle_step, require_kernels, step_overlaps_us
+from snippets.lab.trace.units import format_value
 
 MAX_KEYS = 12
 """Number of names with a letter of their own; a chart joins the smallest of the rest."""

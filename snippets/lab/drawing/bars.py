@@ -28,8 +28,8 @@ from snippets.lab.drawing.svg import (
     plain,
     plot,
 )
-from snippets.lab.finding.figure import format_value
 from snippets.lab.recording.schema import Timing
+from snippets.lab.trace.units import format_value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from snippets.lab.drawing.numbers import overlap_text
-from snippets.lab.finding.figure import format_value
 from snippets.lab.trace.events import GpuActivity
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.lanes import Kind, Lane, Slice
+from snippets.lab.trace.text import shortened
+from snippets.lab.trace.units import format_value
 
 SLICE_KINDS: Mapping[Kind, str] = {
     "label": "labeled region",
@@ -22,12 +23,15 @@ SLICE_KINDS: Mapping[Kind, str] = {
     "other": "other kernel",
     "copy": "copy",
     "fill": "fill",
+    "idle": "GPU idle",
+    "outside": "GPU work of other steps",
 }
 """Kinds of slices, with the names and in the order of the legend."""
 PATTERNS: Mapping[Kind, str] = {
     "pointwise": '<path d="M-1 1 1-1M-1 7 7-1M5 7 7 5"/>',
     "other": '<path d="M0 0 6 6M6 0 0 6"/>',
     "copy": '<circle cx="1.5" cy="1.5" r="1"/><circle cx="4.5" cy="4.5" r="1"/>',
+    "idle": '<path d="M-1 1 1-1M-1 7 7-1M5 7 7 5"/>',
 }
 """Hatch over the color of a kind, on a 6 px tile. A GEMM is plain, a memset hollow; CSS dashes an annotation."""
 _HEAD_PX, _NAME_PX, _CPU_ROW_PX, _GPU_ROW_PX, _AXIS_PX = 44, 16, 16, 22, 16
@@ -43,6 +47,8 @@ _METADATA = ("_unsafe_view", "as_strided", "expand", "permute", "reshape", "t", 
 
 def slice_names(piece: Slice) -> tuple[str, str]:
     """The label of a slice, full and short for a narrow slice. Untrusted text, like the name in the trace."""
+    if piece.merged > 1:
+        return piece.name, f"{piece.merged:,}×"
     if not isinstance(piece.source, GpuActivity):
         return piece.name, piece.name.rpartition("::")[2]
     decoded = decode_kernel_name(piece.name)
@@ -63,7 +69,9 @@ def fitted(choices: Sequence[str], width_px: float) -> str:
 class Canvas:
     """An SVG that grows down with each step; x in percent of the time scale, y in pixels."""
 
-    def __init__(self, begin_us: float, span_us: float, ident: str) -> None:
+    def __init__(self, begin_us: float, span_us: float, ident: str, *, name_width: int | None = None) -> None:
+        """`name_width` shortens names in titles: of a step with thousands of slices they would be most of the page."""
+        self.name_width = name_width
         self.begin_us, self.span_us, self.ident = begin_us, span_us, ident
         self.height = _AXIS_PX
         self.regions: list[str] = []
@@ -112,10 +120,14 @@ class Canvas:
 
     def _slice(self, piece: Slice, y: int, height: int, pair: str) -> str:
         full, short = slice_names(piece)
+        name = piece.name if self.name_width is None else shortened(piece.name, self.name_width)
+        if self.name_width is not None:
+            full, short = shortened(full, self.name_width), shortened(short, self.name_width)
         fill = f' fill="url(#{self.ident}-{piece.kind})"' if piece.kind in PATTERNS else ""
+        ident = f' id="{escape(piece.anchor)}"' if piece.anchor else ""
         narrow = "" if short == full else f' data-short="{escape(short)}"'
         lines = [
-            *dict.fromkeys((full, piece.name)),
+            *dict.fromkeys((full, name)),
             f"{duration_text(piece)}, begins after {exact_time(piece.start_us)}",
         ]
         title = escape("\n".join(lines), quote=False)
@@ -123,7 +135,7 @@ class Canvas:
         percent = 100 * piece.overlap_us / piece.duration_us if piece.overlap_us else 0
         overlap = f'<rect class="overlap" width="{percent:.1f}%" height="100%"/>' if percent else ""
         return (
-            f'<svg class="slice {piece.kind}"{pair}{narrow} x="{self.x(piece.start_us)}" y="{y}" '
+            f'<svg class="slice {piece.kind}"{ident}{pair}{narrow} x="{self.x(piece.start_us)}" y="{y}" '
             f'width="{self.width(piece.duration_us)}" height="{height}"><title>{title}</title>'
             f'<rect width="100%" height="100%"{fill}/>{overlap}'
             f'<text x="3" y="{height // 2 + 4}">{escape(text)}</text></svg>'

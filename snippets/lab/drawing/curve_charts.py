@@ -33,10 +33,11 @@ from snippets.lab.drawing.numbers import (
 from snippets.lab.drawing.svg import draw
 from snippets.lab.experiment import Parameters
 from snippets.lab.finding.device import Device
-from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import LEAST_US
 from snippets.lab.html import Cell, Html, note, table
 from snippets.lab.recording.schema import Ceiling
+from snippets.lab.trace.units import format_value
 
 
 def roofline(device: Device, variants: Mapping[str, str], caption: str) -> Html:

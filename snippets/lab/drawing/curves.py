@@ -26,9 +26,9 @@ from snippets.lab.drawing.svg import (
     plot,
     rows,
 )
-from snippets.lab.finding.figure import UNITS, format_value
 from snippets.lab.recording.ceilings import with_layout
 from snippets.lab.recording.schema import Timing
+from snippets.lab.trace.units import UNITS, format_value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

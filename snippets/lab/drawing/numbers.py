@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterable, Mapping
 from html import escape
 
 from snippets.lab.finding.device import Device
-from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.finding.figure import Figure
 from snippets.lab.html import Html, details
 from snippets.lab.recording.schema import Timing
+from snippets.lab.trace.units import format_value
 
 
 def figure_cell(figure: Figure) -> Html:

@@ -18,9 +18,9 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from snippets.lab.cache import cached, code_key
-from snippets.lab.finding.figure import format_value
 from snippets.lab.html import Html
 from snippets.lab.trace.text import shortened
+from snippets.lab.trace.units import format_value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

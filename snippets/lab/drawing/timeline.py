@@ -14,11 +14,11 @@ from html import escape
 from snippets.lab.drawing.canvas import PATTERNS, SLICE_KINDS, Canvas, duration_text, exact_time, slice_names
 from snippets.lab.drawing.numbers import chart_id
 from snippets.lab.finding.device import Device
-from snippets.lab.finding.figure import format_value
 from snippets.lab.html import Cell, Html, details, table
 from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.lanes import Kind, Lane, Slice, lanes
 from snippets.lab.trace.queries import busy_us
+from snippets.lab.trace.units import format_value
 
 PERFETTO = "https://ui.perfetto.dev"
 _MANY = {"kernel": "kernels", "copy": "copies", "fill": "fills"}
@@ -97,7 +97,7 @@ def draw_steps(steps: Mapping[str, tuple[Step, str]], caption: str, *, ident: st
         canvas.add(index, heading, descriptions[heading], step_lanes)
     parts = [caption, *(f"{heading}: {'; '.join(phrases)}" for heading, phrases in descriptions.items())]
     kinds = {each.kind for each in slices}
-    legend = "".join(_legend(kind, ident) for kind in SLICE_KINDS if kind in kinds)
+    legend = "".join(legend_entry(kind, ident) for kind in SLICE_KINDS if kind in kinds)
     legend += _OVERLAP_LEGEND if any(each.overlap_us for each in slices) else ""
     tables = "".join(_tables(caption, heading, step_lanes) for heading, step_lanes in lanes_of.items())
     return Html(
@@ -121,7 +121,8 @@ def describe_step(step: Step) -> tuple[str, str]:
     return f"{', '.join(parts)}, GPU busy {busy}", f"GPU done after {done}, CPU after {cpu}"
 
 
-def _legend(kind: Kind, ident: str) -> str:
+def legend_entry(kind: Kind, ident: str) -> str:
+    """How a kind of slices looks; `ident` as the canvas has it."""
     fill = f' fill="url(#{ident}-{kind})"' if kind in PATTERNS else ""
     sample = f'<svg width="22" height="12" aria-hidden="true"><rect x="1" y="1" width="20" height="10"{fill}/></svg>'
     return f'<li class="{kind}">{sample}{SLICE_KINDS[kind]}</li>'

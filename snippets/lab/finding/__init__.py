@@ -16,7 +16,7 @@ Imports recording, trace and experiment; never capture, drawing or page.
 
 from snippets.lab.finding.claim import Claim, Source, at_least, at_most, between, claim, equals, matches
 from snippets.lab.finding.device import Device, Run
-from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import (
     Measure,
     derived,
@@ -38,6 +38,7 @@ from snippets.lab.finding.part import timing_of_samples
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.recording.schema import NotRecorded, NotTimed
 from snippets.lab.trace.events import TraceError
+from snippets.lab.trace.units import format_value
 
 __all__ = [
     "Claim",

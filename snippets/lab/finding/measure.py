@@ -13,8 +13,9 @@ from dataclasses import replace
 import msgspec
 
 from snippets.lab.finding.device import Device, Run
-from snippets.lab.finding.figure import Figure, format_value
+from snippets.lab.finding.figure import Figure
 from snippets.lab.recording.schema import NotTimed, Timing
+from snippets.lab.trace.units import format_value
 
 Measure = Callable[[Device], Figure]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from snippets.lab.drawing.numbers import duration_cell, figure_cell
 from snippets.lab.finding.device import Device
-from snippets.lab.finding.figure import Figure, format_value, per_step
+from snippets.lab.finding.figure import Figure, per_step
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page.kernel_name import kernel_name_html
 from snippets.lab.trace.alignment import Change, ChangeKind, align
@@ -25,6 +25,7 @@ from snippets.lab.trace.queries import (
     require_kernels,
     step_overlaps_us,
 )
+from snippets.lab.trace.units import format_value
 from snippets.lab.trace.work import KnownWork, step_work
 
 StepWork = KnownWork | Callable[[Step], KnownWork] | None

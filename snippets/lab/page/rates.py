@@ -9,7 +9,6 @@ from html import escape
 
 from snippets.lab.drawing.numbers import percent_text
 from snippets.lab.finding.device import Run
-from snippets.lab.finding.figure import format_value
 from snippets.lab.finding.measure import LEAST_US
 from snippets.lab.html import Html, note
 from snippets.lab.recording.ceilings import (
@@ -21,6 +20,7 @@ from snippets.lab.recording.ceilings import (
     with_layout,
 )
 from snippets.lab.recording.schema import Ceiling
+from snippets.lab.trace.units import format_value
 from snippets.lab.trace.work import ActivityWork
 
 TOO_SHORT, IN_L2, ABOVE = "too short", "in L2", "above a ceiling"

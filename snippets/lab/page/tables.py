@@ -11,7 +11,6 @@ from html import escape
 from snippets.lab.drawing.numbers import duration_cell, figure_cell, overlap_text, spread_sentence
 from snippets.lab.experiment import Parameters
 from snippets.lab.finding.device import KINDS, Device, Run
-from snippets.lab.finding.figure import format_value
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, cell_html, code, details, note, table
 from snippets.lab.page.kernel_name import kernel_name_html
@@ -19,6 +18,7 @@ from snippets.lab.page.rates import Rates
 from snippets.lab.trace.averages import Average, key_averages
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
 from snippets.lab.trace.queries import durations_us, overlaps_us, require_kernels, step_overlaps_us
+from snippets.lab.trace.units import format_value
 from snippets.lab.trace.work import KnownWork, step_work
 
 RATES = ("FLOP/s", "bytes/s")

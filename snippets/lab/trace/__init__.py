@@ -19,6 +19,7 @@ kernel_names.py    decodes a kernel name, with kernel_grammar.py and kernel_gram
 totals.py          a trace in numbers: means and medians of its steps
 summary.py         the command `summary`: prints them as one table
 text.py            makes names printable and short
+units.py           values with their units as text
 
 Imports no other package of the lab.
 """

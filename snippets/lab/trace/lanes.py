@@ -6,15 +6,17 @@ Each CPU thread is a lane with its operators nested in rows and its CUDA calls b
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Literal
 
-from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step
+from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, by_start
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.queries import overlaps_us
 
-Kind = Literal["label", "annotation", "op", "call", "gemm", "pointwise", "other", "copy", "fill"]
+Kind = Literal["label", "annotation", "op", "call", "gemm", "pointwise", "other", "copy", "fill", "idle", "outside"]
 _KIND_OF_OPERATION: Mapping[str, Kind] = {
     "gemm": "gemm",
     "gemv": "gemm",
@@ -23,6 +25,8 @@ _KIND_OF_OPERATION: Mapping[str, Kind] = {
     "memset": "fill",
 }
 _CLOCK_NOISE_US = 0.002
+MOST_ROWS = 100
+"""Spans that overlap and are drawn apart; of more, the rest share a row. A hostile trace would take quadratic time."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,14 @@ class Slice:
     duration_us: float
     pair: int | None
     """A number shared by a call and the GPU work it launched; None if the trace has only one of them."""
-    source: CpuOp | CudaCall | GpuActivity
+    source: Span
+    """What it shows: an operator, a call or an activity; of merged ones, the first."""
     overlap_us: float = 0.0
     """Time from its start during which the activity before on its stream was still running."""
+    merged: int = 1
+    """How many slices this one stands for; of several, `name` says what they are."""
+    anchor: str = ""
+    """An id to link to, unique on its page."""
 
     @property
     def end_us(self) -> float:
@@ -70,7 +79,7 @@ class _Rows:
     def place(self, span: Span, first: int = 0) -> int:
         """Put `span` into the first row, from `first` on, that is free when it starts; return the row."""
         row = first
-        while row < len(self.ends) and self.ends[row] > span.start_us + _CLOCK_NOISE_US:
+        while row < min(len(self.ends), first + MOST_ROWS) and self.ends[row] > span.start_us + _CLOCK_NOISE_US:
             row += 1
         self.ends += [-math.inf] * (row + 1 - len(self.ends))
         self.ends[row] = span.end_us
@@ -89,39 +98,51 @@ def lanes(step: Step, label: str = "") -> tuple[Lane, ...]:
             pairs.setdefault(call.correlation, index)
     marked = step.find_annotation(label) if label else None
     on_cpu: list[CpuOp | CudaCall] = [*step.ops, *step.calls]
-    threads = dict.fromkeys(each.thread for each in sorted(on_cpu, key=lambda each: each.start_us))
-    streams = sorted({(each.device, each.stream) for each in step.activities})
+    threads: dict[str, tuple[list[CpuOp], list[CudaCall]]] = {}
+    for each in sorted(on_cpu, key=by_start):
+        ops, calls = threads.setdefault(each.thread, ([], []))
+        ops.append(each) if isinstance(each, CpuOp) else calls.append(each)
+    streams: dict[tuple[int, int], list[tuple[GpuActivity, float]]] = defaultdict(list)
+    for activity, overlap_us in zip(step.activities, overlaps_us(step), strict=True):
+        streams[activity.device, activity.stream].append((activity, overlap_us))
     one_device = len({device for device, _ in streams}) == 1
     all_lanes = []
-    for thread in threads:
+    for thread, (ops, calls) in threads.items():
         name = "CPU" if len(threads) == 1 else f"CPU thread {thread.rpartition('/')[2]}"
-        all_lanes.append(Lane(name, False, _on_thread(step, thread, pairs, marked)))
-    for device, stream in streams:
+        all_lanes.append(Lane(name, False, _on_thread(step, ops, calls, pairs, marked)))
+    for (device, stream), activities in sorted(streams.items(), key=itemgetter(0)):
         name = f"GPU stream {stream}" if one_device else f"GPU {device}, stream {stream}"
-        all_lanes.append(Lane(name, True, _on_stream(step, device, stream, pairs)))
+        all_lanes.append(Lane(name, True, _on_stream(step, activities, pairs)))
     return tuple(all_lanes)
 
 
-def _on_thread(step: Step, thread: str, pairs: Mapping[int | None, int], marked: CpuOp | None) -> tuple[Slice, ...]:
+def _on_thread(
+    step: Step,
+    ops: Sequence[CpuOp],
+    calls: Sequence[CudaCall],
+    pairs: Mapping[int | None, int],
+    marked: CpuOp | None,
+) -> tuple[Slice, ...]:
     """Put each operator below its caller, and CUDA calls below all operators."""
     rows, row_of = _Rows(), dict[CpuOp | None, int]()
     slices = []
-    for op in (op for op in step.ops if op.thread == thread):
+    for op in ops:
         row = row_of[op] = rows.place(op, row_of.get(op.parent, -1) + 1)
         kind: Kind = "label" if op is marked else "annotation" if op.is_annotation else "op"
         slices.append(_slice(step, op, kind, row, None))
     below = len(rows.ends)
-    for call in (call for call in step.calls if call.thread == thread):
+    for call in calls:
         slices.append(_slice(step, call, "call", rows.place(call, below), pairs.get(call.correlation)))
     return tuple(slices)
 
 
-def _on_stream(step: Step, device: int, stream: int, pairs: Mapping[int | None, int]) -> tuple[Slice, ...]:
+def _on_stream(
+    step: Step, activities: Sequence[tuple[GpuActivity, float]], pairs: Mapping[int | None, int]
+) -> tuple[Slice, ...]:
     rows = _Rows()
     return tuple(
-        _slice(step, activity, _kind(activity), rows.place(activity), pairs.get(activity.correlation), overlap_us)
-        for activity, overlap_us in zip(step.activities, overlaps_us(step), strict=True)
-        if (activity.device, activity.stream) == (device, stream)
+        _slice(step, activity, activity_kind(activity), rows.place(activity), pairs.get(activity.correlation), overlap)
+        for activity, overlap in activities
     )
 
 
@@ -132,7 +153,8 @@ def _slice(
     return Slice(source.name, kind, row, start, source.duration_us, pair, source, overlap_us)
 
 
-def _kind(activity: GpuActivity) -> Kind:
+def activity_kind(activity: GpuActivity) -> Kind:
+    """How a GPU activity is drawn."""
     if activity.kind != "kernel":
         return "copy" if activity.kind == "memcpy" else "fill"
     return _KIND_OF_OPERATION.get(decode_kernel_name(activity.name).operation, "other")

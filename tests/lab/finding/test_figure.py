@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from snippets.lab.finding.figure import Figure, format_value, per_step
+from snippets.lab.finding.figure import Figure, per_step
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.kineto import read_trace
+from snippets.lab.trace.units import format_value
 from tests.lab import samples
 
 

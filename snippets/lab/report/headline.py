@@ -1,0 +1,85 @@
+"""The first screen: what a step takes, how much of it the GPU works, and what costs most."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from snippets.lab.diagnosis.rule import Finding
+from snippets.lab.html import Html
+from snippets.lab.report.subject import Subject
+from snippets.lab.report.waiting import gpu_busy_us, share
+from snippets.lab.report.work_tables import kernel_times
+from snippets.lab.trace.kernel_names import decode_kernel_name
+from snippets.lab.trace.units import format_value
+
+WHOLE = "the whole trace"
+"""`Trace.steps_from` of a trace in which nothing marks steps."""
+
+
+def headline(subject: Subject) -> str:
+    """One sentence, in plain text."""
+    return f"{_step(subject)} {_cost(subject)}"
+
+
+def _step(subject: Subject) -> str:
+    waits = subject.waits
+    is_whole = subject.trace.steps_from == WHOLE
+    takes = f"{'The whole trace' if is_whole else 'A step'} takes {format_value(subject.step_us, 'us')}"
+    if not subject.has_gpu:
+        return f"{takes}; it shows no work on a GPU." if is_whole else f"{takes}; the trace shows no work on a GPU."
+    return f"{takes} and the GPU works {_percent(share(gpu_busy_us(waits), waits))} of it."
+
+
+def _percent(part: float) -> str:
+    """A share in percent, without decimals: `less than 1 %` for a small one."""
+    return "less than 1 %" if 0 < part < 0.01 else f"{100 * part:.0f} %"
+
+
+def _cost(subject: Subject) -> str:
+    """The largest finding, else the longest kernel."""
+    found = subject.diagnosis.findings
+    if found:
+        return _largest(found[0], subject.step_us)
+    times = kernel_times(subject.trace)
+    if times and (total := sum(each.total_us for each in times)):
+        name = decode_kernel_name(times[0].name).short
+        return f"No fault was found; {100 * times[0].total_us / total:.0f} % of the GPU's time is {name}."
+    return "No fault was found."
+
+
+def _largest(finding: Finding, step_us: float) -> str:
+    if finding.ceiling_us_per_step <= 0:
+        return f"{finding.rule.title}."
+    saves = format_value(finding.ceiling_us_per_step, "us")
+    part = _percent(finding.ceiling_us_per_step / step_us if step_us else 0.0)
+    return f"{finding.rule.title}: mending it saves at most {saves} per step ({part})."
+
+
+def tiles_html(subject: Subject) -> Html:
+    """Four measures with a line of explanation each."""
+    parts, trace, found = subject.waits, subject.trace, subject.diagnosis.findings
+    steps = len(trace.steps)
+    marks = (
+        "all of it as one step" if trace.steps_from == WHOLE else f"median of {steps:,}" if steps > 1 else "one step"
+    )
+    done = f"; {format_value(parts.step_us, 'us')} in the mean until the GPU is done"
+    is_later = parts.step_us > 1.02 * subject.step_us
+    tiles = [("time of a step", format_value(subject.step_us, "us"), marks, done if is_later else "")]
+    if subject.has_gpu:
+        percent = _percent(share(gpu_busy_us(parts), parts)).replace("less than", "<")
+        idle = format_value(parts.gpu_idle_us, "us")
+        tiles.append(("GPU busy", percent, f"{format_value(gpu_busy_us(parts), 'us')} per step", f"; idle {idle}"))
+        step = subject.facts.step
+        mean = sum(each.duration_us for each in step.kernels) / max(1, len(step.kernels))
+        text = f"mean duration {format_value(mean, 'us')}" if step.kernels else "only copies and fills"
+        tiles.append(("kernels", f"{len(step.kernels):,}", text, "; in the median step"))
+    severities = Counter(finding.severity(subject.step_us) for finding in found)
+    listed = ", ".join(f"{severities[level]} {level}" for level in ("high", "medium", "low") if severities[level])
+    unknown = len(subject.diagnosis.cannot_tell)
+    questions = f"; {unknown} that it cannot tell" if unknown else ""
+    tiles.append(("findings", f"{len(found):,}", listed or "no fault found", questions))
+    items = "".join(
+        f'<li><span class="name">{name}</span><strong>{value}</strong><small>{line}{more}</small></li>'
+        for name, value, line, more in tiles
+    )
+    return Html(f'<ul class="tiles">{items}</ul>')
