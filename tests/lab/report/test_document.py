@@ -65,7 +65,7 @@ def test_parts_that_only_some_traces_have() -> None:
     assert {"places", "memory"} <= set(sections(found))
     assert "no launch in the trace 1 3.00 µs" in found.text
     assert "GPU 0: allocated memory, peak 400 bytes" in found.text
-    assert "Linear_0 22.5 µs 50.0 % 1" in found.text
+    assert "Linear 22.5 µs 50.0 % 1" in found.text
 
 
 def fields(trace: Trace) -> dict[str, object]:
