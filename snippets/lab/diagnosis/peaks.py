@@ -44,8 +44,8 @@ class Peaks:
 
 
 def _quotient(amount: float, rate: float) -> float:
-    """Infinite for an amount that no GPU works off: a hostile trace has shapes of any size."""
-    return amount / rate if amount < MAX_AMOUNT else math.inf
+    """Infinite for an amount that no GPU works off, 0 for a negative one: a hostile trace has shapes of any size."""
+    return max(0, amount) / rate if amount < MAX_AMOUNT else math.inf
 
 
 def _peaks(source: str, half: float, tf32: float | None, single: float, double: float, bandwidth: float) -> Peaks:

@@ -78,5 +78,5 @@ def least_half_us(activity: GpuActivity, work: ActivityWork | None, peaks: Peaks
         return 0.0
     if work is None or work.matmul is None:
         return activity.duration_us * peaks.tflops["float32"] / peaks.tflops[HALF]
-    bytes_in_half = work.bytes / (2 if work.dtype == "float32" else 1)
+    bytes_in_half = work.bytes // (2 if work.dtype == "float32" else 1)
     return peaks.roof_us(work.flops, bytes_in_half, HALF) or 0.0

@@ -29,7 +29,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         found = []
         for activity, work in zip(step.activities, step_work(step, of=is_float64), strict=True):
             if is_float64(activity):
-                least_us = peaks.memory_us(work.bytes / 2) if work and peaks else 0.0
+                least_us = peaks.memory_us(work.bytes // 2) if work and peaks else 0.0
                 found.append(Waste((activity,), max(0.0, activity.duration_us - least_us)))
         return found
 

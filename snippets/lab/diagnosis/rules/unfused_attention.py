@@ -136,7 +136,7 @@ def _avoidable_us(region: _Region, works: dict[int, ActivityWork | None], peaks:
     factors = [*_factors(region.first.op), *_factors(region.last.op)]
     elements = sum(math.prod(shape) for shape in factors if not _same_scores(shape, scores))
     rows, _, columns = products[1].matmul or (0, 0, 0)
-    flops = (products[0].flops + products[1].flops) / 2
+    flops = (products[0].flops + products[1].flops) // 2
     least_us = peaks.roof_us(flops, 2 * (elements + rows * columns), HALF) or 0.0
     return max(0.0, total_us - least_us)
 
