@@ -3,6 +3,7 @@
     what a reader would stumble over   dead links, images and anchors; duplicate ids; requests to other hosts
     what failed without a word         tracebacks, fences and figures that were not executed, fences that did not run
     what should not leave this machine absolute paths
+    what a trace could smuggle in      reports without a strict content security policy
     what machines read                 claims.json
 
 A fence has run when the built page contains an element with data-fence="<its id>".
@@ -66,6 +67,8 @@ class Page:
     id_references: list[tuple[int, str]] = field(default_factory=list)
     fences: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    policy: str = ""
+    """Its content security policy."""
 
     def complain(self, line: int, text: str) -> None:
         self.problems.append(f"{self.path}:{line}: {text}")
@@ -103,6 +106,8 @@ class Reader(HTMLParser):
                 page.loads += [(line, url) for url in CSS_URL.findall(value)]
             if MACHINE_PATH.search(value) and name not in {"href", "src"}:
                 page.complain(line, f"path of a machine in {name}=: {MACHINE_PATH.search(value)[0]}")
+        if given.get("http-equiv", "").lower() == "content-security-policy":
+            page.policy = given.get("content", "")
         if "lab-sample" in given.get("class", "").split():
             page.complain(line, "a sample's numbers, which nobody measured")
         page.anchors.update(given[name] for name in ("id", "name") if name in given)
@@ -224,6 +229,19 @@ def fence_problems(docs: Path, pages: dict[str, Page]) -> Iterator[str]:
         yield from (f"{built.path}: fence {name!r} ran but is not in {source}" for name in ran - written)
 
 
+def report_problems(pages: dict[str, Page]) -> Iterator[str]:
+    """Published reports, in which names from traces stand, forbid every request and every script but their own."""
+    for page in pages.values():
+        if page.path.startswith("reports/"):
+            rules = {
+                name: values for name, *values in (rule.split() for rule in page.policy.split(";") if rule.strip())
+            }
+            if rules.get("default-src") != ["'none'"]:
+                yield f"{page.path}: its content security policy lacks default-src 'none'"
+            if not all(value.startswith("'sha256-") for value in rules.get("script-src", [])):
+                yield f"{page.path}: its content security policy allows scripts that are not named by their hash"
+
+
 def claims_problems(site: Path) -> Iterator[str]:
     """claims.json is a list of claims with the promised fields."""
     path = site / "claims.json"
@@ -250,6 +268,7 @@ def problems(site: Path, docs: Path, pages: dict[str, Page] | None = None) -> li
         *id_problems(pages),
         *style_problems(site, pages),
         *fence_problems(docs, pages),
+        *report_problems(pages),
         *claims_problems(site),
     ]
 

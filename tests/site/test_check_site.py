@@ -123,6 +123,25 @@ def test_claims_for_machines(built: tuple[Path, Path], text: str, problem: str |
     assert [line[: len(problem)] for line in found] == [problem] if problem else found == []
 
 
+@pytest.mark.parametrize(
+    ("policy", "problems"),
+    [
+        ("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-x'; base-uri 'none'", []),
+        ("default-src 'none'", []),
+        ("default-src 'self'; script-src 'sha256-x'", ["lacks default-src 'none'"]),
+        ("", ["lacks default-src 'none'"]),
+        ("default-src 'none'; script-src 'unsafe-inline'", ["allows scripts that are not named by their hash"]),
+    ],
+)
+def test_a_published_report_loads_and_runs_nothing(built: tuple[Path, Path], policy: str, problems: list[str]) -> None:
+    site, docs = built
+    (site / "reports").mkdir()
+    head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    (site / "reports/eager.html").write_text(f"<html><head>{head}</head></html>")
+    rule = "reports/eager.html: its content security policy"
+    assert check_site.problems(site, docs) == [f"{rule} {problem}" for problem in problems]
+
+
 def test_an_empty_site_does_not_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "docs").mkdir()
     assert check_site.main([str(tmp_path / "site"), "--docs", str(tmp_path / "docs")]) == 1

@@ -77,12 +77,18 @@ def _entry(term: Term, docs: Path) -> str:
 
 def heading(term: Term, docs: Path) -> str:
     """The heading that teaches a term, as plain text. Raises `ValueError` if it does not exist."""
-    page = docs / f"{term.page}.md"
-    headings = _HEADING.findall(page.read_text(encoding="utf-8")) if page.is_file() else []
-    for text, address in headings:
-        if (address or heading_slug(text)) == term.anchor:
-            return re.sub("[`*]", "", text)
-    raise ValueError(f"docs/{TERMS}: {term.name} links to {term.page}.md#{term.anchor}, which does not exist")
+    text = section_title(docs, term.page, term.anchor)
+    if not text:
+        raise ValueError(f"docs/{TERMS}: {term.name} links to {term.page}.md#{term.anchor}, which does not exist")
+    return text
+
+
+def section_title(docs: Path, page: str, anchor: str) -> str:
+    """The heading of a page that has this id, as plain text; empty if there is none."""
+    path = docs / f"{page}.md"
+    headings = _HEADING.findall(path.read_text(encoding="utf-8")) if path.is_file() else []
+    texts = (text for text, address in headings if (address or heading_slug(text)) == anchor)
+    return re.sub("[`*]", "", next(texts, ""))
 
 
 def heading_slug(text: str) -> str:

@@ -1,0 +1,120 @@
+"""The page on a reader's own trace: three published reports, what mending their findings saved, all rules."""
+
+from __future__ import annotations
+
+from html import escape
+
+from snippets.lab.diagnosis.pages import PAGES
+from snippets.lab.diagnosis.rule import HIGH, MEDIUM, Finding, Rule
+from snippets.lab.diagnosis.rules import RULES
+from snippets.lab.drawing.numbers import figure_cell
+from snippets.lab.finding import Device, Figure, TraceError, paired_difference, percent
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import show as show
+from snippets.lab.page.glossary import section_title
+from snippets.lab.recording.device import PROJECT
+from snippets.lab.report.findings import with_code, with_links
+from snippets.lab.report.headline import headline
+from snippets.your_trace.reports import EXAMPLES, report_address, report_of
+
+ATTENTION = ("unfused-attention", "attention/naive", "attention/flash")
+MLP = ("unfused-elementwise", "mlp/eager", "mlp/compiled")
+"""Rule, recording in which it finds its fault, and the recording of the same work without the fault."""
+
+
+def examples(device: Device) -> Html:
+    """The published reports: what each says first, with a link."""
+    rows: list[list[Cell]] = []
+    for title, experiment in EXAMPLES.items():
+        address = f"../{report_address(device, experiment)}"
+        link = Html(f'<a href="{escape(address)}">{escape(title)}</a>')
+        rows.append([link, headline(report_of(device, experiment))])
+    return table("Three reports", ["report", "what it says first"], rows, text_columns=2, is_searched=True)
+
+
+def finding(device: Device, experiment: str, rule: str) -> Finding:
+    """What a rule finds in a recording. Raises `TraceError` if it finds nothing."""
+    found = report_of(device, experiment).diagnosis.findings
+    for each in found:
+        if each.rule.name == rule:
+            return each
+    raise TraceError(f"{rule} finds nothing in {experiment} on {device.name}")
+
+
+def ceiling(device: Device, rule: str, experiment: str) -> Figure:
+    """The most that mending a finding can save, by the report."""
+    origin = f"{device[experiment].origin}, {rule} in the report on its trace"
+    return Figure(finding(device, experiment, rule).ceiling_us_per_step, "us", origin=origin)
+
+
+def saved(device: Device, experiment: str, mended: str) -> Figure:
+    """What mending saved, interleaved and without a profiler."""
+    return paired_difference(device[experiment], device[mended])
+
+
+def _saved_share(device: Device, rule: str, experiment: str, mended: str) -> Figure:
+    most, less = ceiling(device, rule, experiment), saved(device, experiment, mended)
+    low, high = less.bounds
+    share = Figure(less.number / most.number, "x", (low / most.number, high / most.number), less.origin)
+    return percent(share)
+
+
+def attention_saved(device: Device) -> Figure:
+    """How much of its ceiling flash attention saves."""
+    return _saved_share(device, *ATTENTION)
+
+
+def mlp_saved(device: Device) -> Figure:
+    """How much of its ceiling compiling the MLP saves."""
+    return _saved_share(device, *MLP)
+
+
+def launch_ceiling(device: Device) -> Figure:
+    """What the report on the eager MLP's trace says of its launches."""
+    return ceiling(device, "launch-bound", "mlp/eager")
+
+
+def ceilings(device: Device) -> Html:
+    """Ceilings of findings, and what mending them saved."""
+    rows: list[list[Cell]] = []
+    for rule, experiment, mended in (ATTENTION, MLP):
+        most, less = ceiling(device, rule, experiment), saved(device, experiment, mended)
+        title = finding(device, experiment, rule).rule.title
+        rows.append([title, f"{experiment} → {mended}", figure_cell(most), figure_cell(less)])
+    head = ["finding", "mended", "saves at most", "saved"]
+    return table("Two ceilings, and what mending saved", head, rows, text_columns=2)
+
+
+def rules(device: Device) -> Html:
+    """Every rule of the diagnosis, from its own source; the same for every device."""
+    high, medium = (f"{100 * share:.0f} %" for share in (HIGH, MEDIUM))
+    text = (
+        f"There are {len(RULES)} rules. A finding is high if its ceiling is at least {high} of a step, medium from "
+        f"{medium} on, else low."
+    )
+    listed = "".join(map(_rule, sorted(RULES, key=lambda rule: rule.title)))
+    return Html(f'<p>{text}</p><div class="rules">{listed}</div>')
+
+
+def _rule(rule: Rule) -> str:
+    lines = {
+        "Looks for": with_code(rule.looks_for),
+        "Reported": with_code(rule.threshold),
+        "What to do": with_code(rule.advice),
+        "Whose rule": with_links(rule.source),
+        "In this book": _section(rule.name),
+    }
+    inner = "".join(f"<p><strong>{name}.</strong> {text}</p>" for name, text in lines.items() if text)
+    summary = f"{escape(rule.title)} <code>{escape(rule.name)}</code>"
+    return f'<details class="lab-details" id="rule-{escape(rule.name)}"><summary>{summary}</summary>{inner}</details>'
+
+
+def _section(rule_name: str) -> str:
+    """A link to the section that shows the fault; empty if there is none. Raises `ValueError` if it is gone."""
+    page, _, anchor = PAGES.get(rule_name, "").partition("/#")
+    if not page:
+        return ""
+    title = section_title(PROJECT / "docs", page, anchor)
+    if not title:
+        raise ValueError(f"diagnosis/pages.py: {rule_name} leads to {page}.md#{anchor}, which does not exist")
+    return f'<a href="../{escape(page)}/#{escape(anchor)}">{escape(title)}</a>'

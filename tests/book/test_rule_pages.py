@@ -1,0 +1,59 @@
+"""The sections to which a rule of the diagnosis sends its reader."""
+
+from __future__ import annotations
+
+import re
+
+import markdown
+import pytest
+
+from snippets.lab.diagnosis.pages import PAGES
+from snippets.lab.diagnosis.rules import RULES
+from snippets.lab.finding.book import figure
+from snippets.lab.page.glossary import section_title
+from snippets.lab.recording.device import PROJECT
+from snippets.lab.tools.page_text import prose
+from snippets.your_trace.reports import report_of
+from tests.book.test_docs import PAGES as TEXTS
+from tests.lab.samples import BOOK
+
+WITHOUT_A_TRACE = {
+    "gpu-slowed": "devices.large_when_shared",
+    "profiler-overhead": "matmul_add.buffer_request",
+    "recompiles": "mlp.automatic_compilations",
+}
+"""Faults that a page shows by a number: rule -> figure on that page."""
+
+
+def test_only_rules_have_pages() -> None:
+    assert PAGES.keys() <= {rule.name for rule in RULES}
+    assert PAGES.keys() >= WITHOUT_A_TRACE.keys()
+    assert list(PAGES) == sorted(PAGES)
+
+
+@pytest.mark.parametrize("rule", PAGES)
+def test_the_section_exists_in_the_built_page(rule: str) -> None:
+    match = re.fullmatch(r"(\w+)/#([\w-]+)", PAGES[rule])
+    assert match is not None
+    page, anchor = match.groups()
+    html = markdown.markdown(prose(f"{page}.md", TEXTS[f"{page}.md"]), extensions=["toc", "attr_list"])
+    headings = set(re.findall(r'<h[1-6] id="([^"]+)"', html))
+    assert {anchor} <= headings | {each for _, each in re.findall(r"(#+ .*)\{ *#([\w-]+) *\}", TEXTS[f"{page}.md"])}
+    assert section_title(PROJECT / "docs", page, anchor)
+
+
+@pytest.mark.parametrize("rule", sorted(PAGES.keys() - WITHOUT_A_TRACE.keys()))
+def test_the_rule_finds_its_fault_in_a_recording_of_that_page(rule: str) -> None:
+    chapter = PAGES[rule].partition("/")[0]
+    ids = [f"{chapter}/{name}" for name in BOOK.recorded_names(chapter)]
+    traced = (each for each in ids if BOOK[each].recording.has_trace)
+    assert any(found.rule.name == rule for each in traced for found in report_of(BOOK, each).diagnosis.findings)
+
+
+@pytest.mark.parametrize("rule", WITHOUT_A_TRACE)
+def test_the_number_that_shows_the_fault_is_in_that_section(rule: str) -> None:
+    page, _, anchor = PAGES[rule].partition("/#")
+    title = section_title(PROJECT / "docs", page, anchor)
+    section = re.sub("`", "", TEXTS[f"{page}.md"]).partition(f"## {title}")[2].partition("\n## ")[0]
+    assert WITHOUT_A_TRACE[rule] in section
+    assert figure(WITHOUT_A_TRACE[rule], BOOK).number > 0
