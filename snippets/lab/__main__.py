@@ -23,6 +23,7 @@ recordings under docs/recordings.
   python -m snippets.lab run mlp/compiled --batch 16         profile one experiment here, GPU or CPU
   python -m snippets.lab record                              record what is stale or missing (needs a GPU)
   python -m snippets.lab summary trace.json.gz               any PyTorch trace in one table
+  python -m snippets.lab doctor                              is this machine able to record? what is wrong in a trace?
   python -m snippets.lab open trace.json.gz                  the same trace in Perfetto, served from this machine
   python -m snippets.lab decode nvjet_sm90_tst_128x64        the parts of a kernel's name, decoded
   python -m snippets.lab claims                              every claim with its verdict
@@ -33,6 +34,7 @@ COMMANDS = {
     "import": "snippets.lab.tools.archive",
     "run": "snippets.lab.tools.run",
     "summary": "snippets.lab.trace.summary",
+    "doctor": "snippets.lab.tools.doctor",
     "open": "snippets.lab.tools.viewer",
     "decode": "snippets.lab.trace.kernel_names",
     "claims": "snippets.lab.tools.claims",
