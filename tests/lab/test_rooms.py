@@ -138,8 +138,8 @@ def test_a_rule_holds(rule: Rule) -> None:
         (
             no_circles,
             TRACE,
-            "from snippets.lab.trace.summary import summarize",
-            "snippets.lab.trace.queries imports snippets.lab.trace.summary imports snippets.lab.trace.queries",
+            "from snippets.lab.trace.totals import summarize",
+            "snippets.lab.trace.queries imports snippets.lab.trace.totals imports snippets.lab.trace.queries",
         ),
         (no_import_takes_a_good_name, FRAME, "from snippets.lab import recording", "an import binds 'recording'"),
         (no_import_takes_a_good_name, FINDINGS, "import snippets.lab.page as page", "an import binds 'page'"),

@@ -1,17 +1,23 @@
 """Profiler traces as data, and functions that analyze them.
 
 events.py          the types: trace, step, op, CUDA call, GPU activity
-kineto.py          reads a profiler file
-kineto_events.py   decodes the event fields that the lab uses
-assembly.py        links events: nesting, launches, steps
-queries.py         busy and idle time, overlapping kernels, whether steps agree, which step to show
+kineto.py          reads a profiler file, showing how far it is with progress.py
+content.py         the text of a file: plain, gzip, UTF-16, from a pipe
+json_events.py     splits the text into events, without holding it
+kineto_events.py   the event fields that the lab uses
+decoding.py        decodes events one by one
+metadata.py        the trace's GPUs and rank
+assembly.py        builds a trace: nesting, launches with linking.py, merged ranks with processes.py
+steps.py           finds the steps, and what belongs to none
+queries.py         busy and idle time, waits, copies, collectives, whether steps agree, which step to show
 averages.py        what `key_averages()` computes
 occupancy.py       how many blocks of a kernel fit on a multiprocessor
 work.py            FLOPs and bytes of an activity, computed from its operator's inputs
 lanes.py           a step as lanes of slices, for the timeline
 alignment.py       aligns two steps kernel by kernel
 kernel_names.py    decodes a kernel name, with kernel_grammar.py and kernel_grammar.json
-summary.py         the command `summary`: a trace in one table
+totals.py          a trace in numbers: means and medians of its steps
+summary.py         the command `summary`: prints them as one table
 text.py            makes names printable and short
 
 Imports no other package of the lab.

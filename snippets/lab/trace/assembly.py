@@ -2,157 +2,169 @@
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
+from snippets.lab.trace.decoding import KeptEvents
 from snippets.lab.trace.events import (
+    Collective,
     CpuOp,
     CudaCall,
     GpuActivity,
-    Kind,
+    MemoryEvent,
+    PythonFunction,
     Shapes,
     Span,
-    Step,
     Trace,
-    by_start,
-    starting_in,
 )
-from snippets.lab.trace.kineto_events import (
-    Annotation,
-    DriverCall,
-    Event,
-    GpuAnnotation,
-    Kernel,
-    Memcpy,
-    Memset,
-    Op,
-    Overhead,
-    RuntimeCall,
-    TraceFile,
-    kept_events,
-)
+from snippets.lab.trace.kineto_events import Annotation, AnyEvent, Event, Instant, Kernel, Op, RuntimeCall
+from snippets.lab.trace.linking import Owners
+from snippets.lab.trace.metadata import Metadata, device_name, most_used
+from snippets.lab.trace.processes import Processes
+from snippets.lab.trace.steps import find_steps
 
-E = TypeVar("E", bound="Event")
-_STEP_NAME = re.compile(r"ProfilerStep#([0-9]{1,18})")
-_CLOCK_NOISE_US = 0.002  # a timestamp is printed in ns but read as a float64, which may move it by 1 ns
-_KINDS: dict[type, Kind] = {Kernel: "kernel", Memcpy: "memcpy", Memset: "memset"}
+E = TypeVar("E", bound=AnyEvent)
+CLOCK_NOISE_US = 0.002  # a timestamp is printed in ns but read as a float64, which may move it by 1 ns
+_YEAR_2100_NS = 4_102_444_800_000_000_000
 
 
-def assemble(file: TraceFile) -> Trace:
-    """Build the trace of a file and empty the file's list of events, which saves memory."""
-    kept = kept_events(file)
-    base = min((event.ts for events in kept.values() for event in events), default=0.0)
-    cpu_ops = _cpu_ops(kept.pop(Op) + kept.pop(Annotation), base)  # popped: freed as soon as built
-    calls = _calls(kept.pop(RuntimeCall) + kept.pop(DriverCall), base)
-    activities = _activities(kept.pop(Kernel) + kept.pop(Memcpy) + kept.pop(Memset), base, _Owners(cpu_ops, calls))
-    gpu_annotations = _spans(kept.pop(GpuAnnotation), base)
-    steps, unattributed = _steps(cpu_ops, calls, activities, gpu_annotations)
-    properties = file.device_properties
-    first = properties[0] if isinstance(properties, list) and properties and isinstance(properties[0], dict) else {}
+def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> Trace:
+    """Build the trace of a file; empties the lists of `kept` as it goes, which saves memory."""
+    clock = Clock.of(kept.first_us(), metadata.base_ns)
+    processes, threads = Processes(kept), _Threads()
+    cpu_ops = _cpu_ops(_taken(kept.ops), clock, threads)
+    calls = _calls(_taken(kept.calls), clock, threads)
+    process_of = {thread: processes.of(pid) for (pid, _), thread in threads.items()} if processes.names else {}
+    owners = Owners(cpu_ops, calls, process_of)
+    activities, activity_processes = _activities(_taken(kept.activities), clock, owners, processes)
+    gpu_annotations = _spans(_taken(kept.gpu_annotations), clock)
+    found = find_steps(cpu_ops, calls, activities, gpu_annotations, process_of, activity_processes)
+    device = metadata.device(most_used(activity.device for activity in activities))
     return Trace(
-        device=name if isinstance(name := first.get("name"), str) else None,
-        device_properties=first,
+        device=device_name(device),
+        device_properties=device,
         cpu_ops=cpu_ops,
         calls=calls,
         activities=activities,
-        steps=steps,
-        overheads=_spans(kept.pop(Overhead), base),
+        steps=found.steps,
+        overheads=_spans(_taken(kept.overheads), clock),
         gpu_annotations=gpu_annotations,
-        unattributed=unattributed,
+        unattributed=found.unattributed,
+        steps_from=found.steps_from,
+        uncounted=found.uncounted,
+        devices=metadata.devices,
+        functions=_functions(_taken(kept.functions), clock, threads),
+        memory=_memory(_taken(kept.memory), clock),
+        rank=metadata.rank,
+        world_size=metadata.world_size,
+        processes=processes.names,
+        is_cut=is_cut,
+        unreadable=kept.unreadable,
+        unread=tuple(kept.unread.most_common()),
     )
 
 
-def _timed(events: list[E], base: float) -> Iterable[tuple[E, float, float]]:
-    """Yield events in start order, with start and duration in us rounded to ns (3 times as fast as round())."""
-    events.sort(key=attrgetter("ts"))
-    for event in events:
-        duration = int(event.dur * 1000 + 0.5) / 1000 if event.dur > 0 else 0.0
-        yield event, int((event.ts - base) * 1000 + 0.5) / 1000, duration
+class Clock(Struct, frozen=True):
+    """Turns times of a file into microseconds since its first event, with three decimals."""
+
+    base: float | int
+    per_us: int = 1000
+    """Nanoseconds in the file's unit of time, 1000 or 1."""
+
+    @classmethod
+    def of(cls, first: float | int, base_ns: int) -> Clock:
+        """The clock of a file whose first event is at `first`, counted from `base_ns` since 1970.
+
+        The format counts in microseconds. Nanoseconds are assumed only where no other reading is left: the first event
+        would otherwise be after the year 2100. `displayTimeUnit` is how a viewer shows times, not how they are stored.
+        """
+        is_ns = base_ns + first * 1000 > _YEAR_2100_NS >= base_ns + first
+        return cls(first, 1 if is_ns else 1000)
+
+    def start_us(self, event: AnyEvent) -> float:
+        """When an event starts, rounded to ns (3 times as fast as round())."""
+        return int((event.ts - self.base) * self.per_us + 0.5) / 1000
+
+    def timed(self, events: list[E]) -> Iterable[tuple[E, float, float]]:
+        """Yield complete events in start order, with start and duration; sorts the list."""
+        events.sort(key=attrgetter("ts"))
+        base, per_us = self.base, self.per_us
+        for event in events:
+            duration = int(event.dur * per_us + 0.5) / 1000 if event.dur > 0 else 0.0  # type: ignore[union-attr]
+            yield event, int((event.ts - base) * per_us + 0.5) / 1000, duration
 
 
-def _cpu_ops(events: list[Op], base: float) -> tuple[CpuOp, ...]:
+def _taken(events: list[E]) -> list[E]:
+    """The events, no longer in their list: freed as soon as built."""
+    taken = events[:]
+    events.clear()
+    return taken
+
+
+def _cpu_ops(events: list[Op], clock: Clock, threads: _Threads) -> tuple[CpuOp, ...]:
     """Nest ops by time on their thread: the parent is the innermost open op that ends no earlier."""
     events.sort(key=attrgetter("dur"), reverse=True)  # if two ops start together, the longer is the parent
     ops: list[CpuOp] = []
-    threads, shapes, types = _Threads(), _ShapesOf(), _TypesOf()
+    shapes, types = _ShapesOf(), _TypesOf()
     open_ops: dict[str, list[tuple[float, CpuOp]]] = defaultdict(list)  # thread -> (end time, op), innermost last
-    for event, start, duration in _timed(events, base):
+    for event, start, duration in clock.timed(events):
         args = event.args
         thread = threads[event.pid, event.tid]
         stack, end = open_ops[thread], start + duration
-        reach = max(start + _CLOCK_NOISE_US, end - _CLOCK_NOISE_US)
+        reach = max(start + CLOCK_NOISE_US, end - CLOCK_NOISE_US)
         while stack and stack[-1][0] < reach:
             stack.pop()
         parent = stack[-1][1] if stack else None
         annotates, dims = type(event) is Annotation, shapes[bytes(args.input_dims)]
         strides, kinds = shapes[bytes(args.input_strides)], types[bytes(args.input_types)]
-        op = CpuOp(event.name, start, duration, thread, args.external_id, annotates, dims, strides, kinds, parent)
+        op = CpuOp(event.name, start, duration, thread, args.external, annotates, dims, strides, kinds, parent)
         stack.append((end, op))
         ops.append(op)
     return tuple(ops)
 
 
-def _calls(events: list[RuntimeCall], base: float) -> tuple[CudaCall, ...]:
-    threads = _Threads()
+def _calls(events: list[RuntimeCall], clock: Clock, threads: _Threads) -> tuple[CudaCall, ...]:
     calls = []
-    for event, start, duration in _timed(events, base):
-        args = event.args
-        thread, is_driver = threads[event.pid, event.tid], type(event) is DriverCall
-        calls.append(CudaCall(event.name, start, duration, thread, args.correlation, args.external_id, is_driver))
+    for event, start, duration in clock.timed(events):
+        args, thread = event.args, threads[event.pid, event.tid]
+        calls.append(CudaCall(event.name, start, duration, thread, args.correlation, args.external, event.is_driver))
     return tuple(calls)
 
 
-class _Owners:
-    """Finds the call and the op that launched an activity."""
-
-    def __init__(self, cpu_ops: tuple[CpuOp, ...], calls: tuple[CudaCall, ...]) -> None:
-        self.call_of = {call.correlation: call for call in reversed(calls) if call.correlation}
-        self.op_of = {op.external_id: op for op in reversed(cpu_ops) if op.external_id is not None}
-        self.ops_of_thread: dict[str, list[CpuOp]] = defaultdict(list)
-        for op in cpu_ops:
-            self.ops_of_thread[op.thread].append(op)
-
-    def launch(self, correlation: int | None) -> CudaCall | None:
-        """The first call with this correlation."""
-        return None if correlation is None else self.call_of.get(correlation)
-
-    def op(self, external_id: int | None, launch: CudaCall | None) -> CpuOp | None:
-        """The op with the external id of the activity or of its launch, else the innermost op around the launch."""
-        op = None if external_id is None else self.op_of.get(external_id)
-        if op is not None or launch is None:
-            return op
-        if launch.external_id is not None and (op := self.op_of.get(launch.external_id)) is not None:
-            return op
-        ops = self.ops_of_thread.get(launch.thread, [])
-        before = bisect_right(ops, launch.start_us, key=by_start)
-        op = ops[before - 1] if before else None
-        while op is not None and op.end_us <= launch.start_us:
-            op = op.parent
-        return op
-
-
-def _activities(events: list[Kernel], base: float, owners: _Owners) -> tuple[GpuActivity, ...]:
+def _activities(
+    events: list[Kernel], clock: Clock, owners: Owners, processes: Processes
+) -> tuple[tuple[GpuActivity, ...], list[str]]:
+    """The activities in start order, and the process of each where several were merged."""
+    known = processes.owners(events, owners.calls_of, clock.start_us) if processes.names else []
+    process_of = dict(zip(map(id, events), known, strict=True)) if known else {}
+    linked, alone = [], []
+    for event, start, duration in clock.timed(events):
+        args, process = event.args, process_of.get(id(event), "")
+        launch = owners.launch(args.correlation, process)
+        op = owners.named_op(args.external, launch, process)
+        if op is None and launch is not None:
+            alone.append(launch)
+        linked.append((event, start, duration, launch, op))
+    owners.find_around(alone)
     activities = []
-    for event, start, duration in _timed(events, base):
+    for event, start, duration, launch, op in linked:
         args = event.args
-        launch = owners.launch(args.correlation)
         activities.append(
             GpuActivity(
                 event.name,
                 start,
                 duration,
-                _KINDS[type(event)],
+                event.kind,
                 _number(event.pid) if args.device is None else args.device,
                 _number(event.tid) if args.stream is None else args.stream,
                 args.correlation,
-                args.external_id,
+                args.external,
                 args.grid,
                 args.block,
                 args.registers,
@@ -160,14 +172,45 @@ def _activities(events: list[Kernel], base: float, owners: _Owners) -> tuple[Gpu
                 args.moved_bytes,
                 args.occupancy_percent,
                 launch,
-                owners.op(args.external_id, launch),
+                op or owners.op_around(launch),
+                None if args.collective is None else _collective(args),
             )
         )
-    return tuple(activities)
+    return tuple(activities), [process_of[id(event)] for event in events] if known else []
 
 
-def _spans(events: list[Event], base: float) -> tuple[Span, ...]:
-    return tuple(Span(event.name, start, duration) for event, start, duration in _timed(events, base))
+def _collective(args: Any) -> Collective:
+    return Collective(
+        args.collective,
+        args.elements_in,
+        args.elements_out,
+        args.type or "",
+        args.group_size,
+        args.group or args.group_description or "",
+    )
+
+
+def _functions(events: list[Event], clock: Clock, threads: _Threads) -> tuple[PythonFunction, ...]:
+    return tuple(
+        PythonFunction(event.name, start, duration, threads[event.pid, event.tid])
+        for event, start, duration in clock.timed(events)
+    )
+
+
+def _memory(events: list[Instant], clock: Clock) -> tuple[MemoryEvent, ...]:
+    events.sort(key=attrgetter("ts"))
+    found = []
+    for event in events:
+        args = event.args
+        device = args.device if args.device_type else -1
+        found.append(
+            MemoryEvent(clock.start_us(event), args.bytes or 0, args.total_allocated, args.total_reserved, device)
+        )
+    return tuple(found)
+
+
+def _spans(events: Sequence[Event], clock: Clock) -> tuple[Span, ...]:
+    return tuple(Span(event.name, start, duration) for event, start, duration in clock.timed(list(events)))
 
 
 def _number(value: object) -> int:
@@ -214,58 +257,3 @@ def _shapes(dims: object) -> Shapes:
         else:
             shapes.append(tuple(size for size in dim if isinstance(size, int)))
     return tuple(shapes)
-
-
-def _steps(
-    cpu_ops: tuple[CpuOp, ...],
-    calls: tuple[CudaCall, ...],
-    activities: tuple[GpuActivity, ...],
-    gpu_annotations: tuple[Span, ...],
-) -> tuple[tuple[Step, ...], tuple[GpuActivity, ...]]:
-    """Return the steps with their ops, calls and GPU work, and the GPU work outside all steps."""
-    numbered = [(int(match[1]), op) for op in cpu_ops if op.is_annotation and (match := _STEP_NAME.fullmatch(op.name))]
-    ops = [starting_in(cpu_ops, op.start_us, op.end_us) for _, op in numbered]
-    step_calls = [starting_in(calls, op.start_us, op.end_us) for _, op in numbered]
-    launched_in: dict[int | None, int | None] = {call.correlation: None for call in calls if call.correlation}
-    for index, calls_here in enumerate(step_calls):
-        launched_in.update((call.correlation, index) for call in calls_here if call.correlation)
-    windows = _gpu_windows(gpu_annotations, {number: index for index, (number, _) in enumerate(numbered)})
-    work: list[list[GpuActivity]] = [[] for _ in numbered]
-    unattributed: list[GpuActivity] = []
-    for activity in activities:
-        correlation = activity.correlation
-        step = launched_in[correlation] if correlation in launched_in else _window(windows, activity.start_us)
-        (unattributed if step is None else work[step]).append(activity)
-    return tuple(
-        Step(
-            number,
-            op.name,
-            op.start_us,
-            op.end_us,
-            tuple(inner for inner in ops[index] if inner is not op),
-            tuple(step_calls[index]),
-            tuple(work[index]),
-        )
-        for index, (number, op) in enumerate(numbered)
-    ), tuple(unattributed)
-
-
-Window = tuple[float, float, int]  # start, end, index of the step
-
-
-def _gpu_windows(annotations: tuple[Span, ...], indices: dict[int, int]) -> list[Window]:
-    """Each step's span on the GPU, over all streams; `indices`: number of a step -> its index."""
-    spans: dict[int, list[Span]] = defaultdict(list)
-    for span in annotations:
-        if (match := _STEP_NAME.fullmatch(span.name)) and int(match[1]) in indices:
-            spans[indices[int(match[1])]].append(span)
-    return sorted(
-        (min(span.start_us for span in step_spans), max(span.end_us for span in step_spans), index)
-        for index, step_spans in spans.items()
-    )
-
-
-def _window(windows: list[Window], time_us: float) -> int | None:
-    """The index of the step whose window contains `time_us`; a window excludes its end."""
-    before = bisect_right(windows, time_us, key=itemgetter(0))
-    return windows[before - 1][2] if before and time_us < windows[before - 1][1] else None

@@ -136,6 +136,7 @@ class Step(Struct, frozen=True, gc=False):
     ops: tuple[CpuOp, ...]
     calls: tuple[CudaCall, ...]
     activities: tuple[GpuActivity, ...]
+    process: str = ""  # which of `Trace.processes`, where several ranks were merged into the file
 
     @property
     def kernels(self) -> tuple[GpuActivity, ...]:
@@ -186,6 +187,8 @@ class Trace(Struct, frozen=True):
     world_size: int | None = None
     processes: tuple[str, ...] = ()  # "rank 0", "rank 1" where several ranks were merged into the file
     is_cut: bool = False  # the file ends in the middle; what was complete is here
+    unreadable: int = 0  # events that are damaged or lack a time, and are left out
+    unread: tuple[tuple[str, int], ...] = ()  # categories of complete events that are not read, with their number
 
 
 def starting_in(spans: Sequence[S], start_us: float, end_us: float) -> Sequence[S]:

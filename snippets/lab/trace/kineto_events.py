@@ -1,50 +1,73 @@
-"""Decode the events of a Kineto file, each separately and only the fields that the lab uses."""
+"""The events of a Kineto file that the lab uses, and only the fields that it uses; decoding.py decodes them."""
 
 from __future__ import annotations
 
 import math
-from contextlib import suppress
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, ClassVar, Literal, Union, cast
 
 import msgspec
-from msgspec import Meta, Raw, Struct, field
+from msgspec import Meta, Raw, Struct
+from msgspec import field as key
 
-from snippets.lab.trace.events import Triple
-
-
-class _OpArgs(Struct, frozen=True, gc=False):
-    external_id: int | None = field(name="External id", default=None)
-    input_dims: Raw = field(name="Input Dims", default=Raw(b""))
-    input_strides: Raw = field(name="Input Strides", default=Raw(b""))
-    input_types: Raw = field(name="Input type", default=Raw(b""))
+from snippets.lab.trace.events import Kind, Triple
 
 
-class _CallArgs(Struct, frozen=True, gc=False):
-    external_id: int | None = field(name="External id", default=None)
+class _IdArgs(Struct, frozen=True, gc=False):
+    external_id: int | None = key(name="External id", default=None)
+    old_external_id: int | None = key(name="external id", default=None)  # of calls and GPU activities until 2022
+
+    @property
+    def external(self) -> int | None:
+        """The external id, by its new or its old name."""
+        return self.old_external_id if self.external_id is None else self.external_id
+
+
+class _OpArgs(_IdArgs, frozen=True, gc=False):
+    input_dims: Raw = key(name="Input Dims", default=Raw(b""))
+    input_strides: Raw = key(name="Input Strides", default=Raw(b""))
+    input_types: Raw = key(name="Input type", default=Raw(b""))
+
+
+class _CallArgs(_IdArgs, frozen=True, gc=False):
     correlation: int = 0
 
 
-class _GpuArgs(Struct, frozen=True, gc=False):
-    external_id: int | None = field(name="External id", default=None)
+class _GpuArgs(_IdArgs, frozen=True, gc=False):
     device: int | None = None
     stream: int | None = None
     correlation: int | None = None
-    registers: int | None = field(name="registers per thread", default=None)
-    shared_memory_bytes: int | None = field(name="shared memory", default=None)
+    registers: int | None = key(name="registers per thread", default=None)
+    shared_memory_bytes: int | None = key(name="shared memory", default=None)
     grid: Triple | None = None
     block: Triple | None = None
-    occupancy_percent: float | None = field(name="est. achieved occupancy %", default=None)
-    moved_bytes: int | None = field(name="bytes", default=None)
+    occupancy_percent: float | None = key(name="est. achieved occupancy %", default=None)
+    moved_bytes: int | None = key(name="bytes", default=None)
+    collective: str | None = key(name="Collective name", default=None)
+    elements_in: int | None = key(name="In msg nelems", default=None)
+    elements_out: int | None = key(name="Out msg nelems", default=None)
+    type: str | None = key(name="dtype", default=None)
+    group_size: int | None = key(name="Group size", default=None)
+    group: str | None = key(name="Process Group Name", default=None)
+    group_description: str | None = key(name="Process Group Description", default=None)
+
+
+class _MemoryArgs(Struct, frozen=True, gc=False):
+    bytes: int | None = key(name="Bytes", default=None)
+    total_allocated: int | None = key(name="Total Allocated", default=None)
+    total_reserved: int | None = key(name="Total Reserved", default=None)
+    device_type: int = key(name="Device Type", default=0)  # 0: the CPU
+    device: int = key(name="Device Id", default=-1)
 
 
 class Event(Struct, gc=False, tag_field="cat", tag=""):
     """A complete event; its category determines the arguments to decode."""
 
+    phase: ClassVar[str] = "X"
     ph: Literal["X"]
     name: str = ""
     pid: int | float | str | None = None
     tid: int | float | str | None = None
-    ts: Annotated[float, Meta(ge=-1e18, le=1e18)] = math.nan
+    ts: int | float = math.nan  # an integer stays one: nanoseconds since 1970 do not fit into a float
     dur: Annotated[float, Meta(le=1e15)] = 0.0
 
 
@@ -59,27 +82,35 @@ class Annotation(Op, gc=False, tag="user_annotation"):
 
 
 class RuntimeCall(Event, gc=False, tag="cuda_runtime"):
-    """A call of the CUDA runtime."""
+    """A call of the CUDA runtime, or of another accelerator's."""
 
+    is_driver: ClassVar[bool] = False
     args: _CallArgs = _CallArgs()
 
 
 class DriverCall(RuntimeCall, gc=False, tag="cuda_driver"):
-    """A call of the CUDA driver."""
+    """A call of the CUDA driver, or of another accelerator's."""
+
+    is_driver: ClassVar[bool] = True
 
 
 class Kernel(Event, gc=False, tag="kernel"):
     """A kernel."""
 
+    kind: ClassVar[Kind] = "kernel"
     args: _GpuArgs = _GpuArgs()
 
 
 class Memcpy(Kernel, gc=False, tag="gpu_memcpy"):
     """A memcpy."""
 
+    kind: ClassVar[Kind] = "memcpy"
+
 
 class Memset(Kernel, gc=False, tag="gpu_memset"):
     """A memset."""
+
+    kind: ClassVar[Kind] = "memset"
 
 
 class GpuAnnotation(Event, gc=False, tag="gpu_user_annotation"):
@@ -90,70 +121,48 @@ class Overhead(Event, gc=False, tag="overhead"):
     """The profiler's own time."""
 
 
-class _Flow(Struct, gc=False, tag_field="cat", tag="ac2g"):
-    """Ignored, but half of a trace's events: without this type each would raise, as unknown categories do."""
+class Function(Event, gc=False, tag="python_function"):
+    """A Python function, of `with_stack`."""
 
 
-class _PythonFunction(_Flow, gc=False, tag="python_function"): ...
+class Instant(Struct, gc=False, tag_field="cat", tag="cpu_instant_event"):
+    """An allocation or a release, of `profile_memory`, and other instants, which are not kept."""
+
+    phase: ClassVar[str] = "i"
+    ph: Literal["i"]
+    name: str = ""
+    pid: int | float | str | None = None
+    ts: int | float = math.nan
+    args: _MemoryArgs = _MemoryArgs()
 
 
-_KEPT: dict[str, type[Event]] = {
-    "cpu_op": Op,
-    "user_annotation": Annotation,
-    "cuda_runtime": RuntimeCall,
-    "cuda_driver": DriverCall,
-    "kernel": Kernel,
-    "gpu_memcpy": Memcpy,
-    "gpu_memset": Memset,
-    "gpu_user_annotation": GpuAnnotation,
-    "overhead": Overhead,
+AnyEvent = Event | Instant
+
+
+def _alias(kind: type[Event], category: str) -> type[Event]:
+    """The same event under another category."""
+    alias: Any = msgspec.defstruct(kind.__name__, [], bases=(kind,), tag=category, gc=False)
+    return cast(type[Event], alias)
+
+
+def _ignored(category: str) -> type[Struct]:
+    """Ignored, but often half of a trace's events: without a type each would raise, as unknown categories do."""
+    return msgspec.defstruct("Ignored", [], tag_field="cat", tag=category, gc=False)
+
+
+_OTHER_CATEGORIES: dict[type[Event], tuple[str, ...]] = {
+    Op: ("Operator",),  # until PyTorch 1.9
+    RuntimeCall: ("Runtime", "hip_runtime", "xpu_runtime", "privateuse1_runtime", "mtia_runtime"),
+    DriverCall: ("hip_driver", "xpu_driver", "privateuse1_driver"),
+    Kernel: ("Kernel",),
+    Memcpy: ("Memcpy",),
+    Memset: ("Memset",),
 }
-_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Union[_Flow, _PythonFunction, *_KEPT.values()])
-
-
-class TraceFile(Struct):
-    """Keeps events as text until each is decoded: half the memory, and a malformed event does not affect others."""
-
-    events: list[Raw] = field(name="traceEvents")
-    device_properties: Any = field(name="deviceProperties", default=None)
-
-
-def kept_events(file: TraceFile) -> dict[type, list[Any]]:
-    """Return the complete events by category and empty the file's list."""
-    decode = _DECODER.decode
-    kept: dict[type, list[Any]] = {kind: [] for kind in _KEPT.values()}
-    names: dict[str, str] = {}  # many events share few names: keep one string of each
-    for text in file.events:
-        try:
-            event = decode(text)
-        except msgspec.ValidationError:
-            event = _lenient(text)
-        events = kept.get(type(event))
-        if events is not None and event.ts == event.ts:  # NaN: no timestamp
-            event.name = names.setdefault(event.name, event.name)
-            events.append(event)
-    file.events.clear()
-    return kept
-
-
-def _lenient(text: Raw) -> Event | None:
-    """Decode an event whose field types differ from ours, as between versions of torch; None if that fails."""
-    with suppress(msgspec.ValidationError, KeyError):
-        given = msgspec.json.decode(text, type=dict[str, Raw])
-        kind = _KEPT[msgspec.json.decode(given["cat"], type=str)]
-        if msgspec.json.decode(given["ph"]) == "X":
-            return kind(**_readable(given, kind))
-    return None
-
-
-def _readable(given: dict[str, Raw], kind: type[Struct]) -> dict[str, Any]:
-    """The fields of `kind` that can be decoded, also from strings: "7" is a stream."""
-    readable: dict[str, Any] = {}
-    for item in msgspec.structs.fields(kind):
-        with suppress(msgspec.ValidationError, KeyError):
-            text = given[item.encode_name]
-            if item.name == "args":
-                readable["args"] = item.type(**_readable(msgspec.json.decode(text, type=dict[str, Raw]), item.type))
-            else:
-                readable[item.name] = msgspec.json.decode(text, type=item.type, strict=False)
-    return readable
+NAMED: tuple[type[Any], ...] = (
+    Op, Annotation, RuntimeCall, DriverCall, Kernel, Memcpy, Memset, GpuAnnotation, Overhead, Function, Instant,
+)  # fmt: skip
+KEPT: dict[str, type[Any]] = {kind.__struct_config__.tag: kind for kind in NAMED} | {
+    category: _alias(kind, category) for kind, categories in _OTHER_CATEGORIES.items() for category in categories
+}
+_IGNORED = ("ac2g", "async", "fwdbwd", "cuda_sync", "cuda_event", "Trace")
+DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Union[*map(_ignored, _IGNORED), *KEPT.values()])

@@ -3,9 +3,30 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Literal
 
-from snippets.lab.trace.events import CpuOp, GpuActivity, Step, Trace, TraceError, by_start
+from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace, TraceError, by_start
+
+Direction = Literal["HtoD", "DtoH", "DtoD", "HtoH"]
+_DIRECTIONS: dict[str, Direction] = {
+    "HD": "HtoD",
+    "DH": "DtoH",
+    "DD": "DtoD",
+    "PP": "DtoD",  # from GPU to GPU
+    "HH": "HtoH",
+    "MD": "HtoD",  # Intel's profiler: M is the host's memory
+    "DM": "DtoH",
+}
+_DIRECTION = re.compile(r"(?<![A-Za-z])([HDMP])(?:to|2)([HDMP])(?![A-Za-z])")
+_SYNC = re.compile(r"[sS]ynchronize|^(?:cuda|hip)Memcpy$|^hipMemcpyWithStream$|^(?:pi|ur)QueueFinish$")
+_COLLECTIVE = re.compile(
+    r"nccl|rccl|mscclpp?|cross_device_reduce|multimem_|two_shot_all_reduce|one_shot_all_reduce|allreduce_fusion|"
+    r"nvshmem|deep_ep",
+    re.IGNORECASE,
+)
 
 
 def busy_us(activities: Iterable[GpuActivity]) -> float:
@@ -63,23 +84,26 @@ def steps_agree(trace: Trace) -> bool:
     return first is not None and all(sequence == first for sequence in sequences)
 
 
+NO_KERNELS = (
+    "no GPU kernels (CPU trace?); on a GPU check: ProfilerActivity.CUDA among the activities; that warm-up did "
+    "not swallow the steps; that the work ran on the GPU; that the driver lets this user profile "
+    "(CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: load it with NVreg_RestrictProfilingToAdminUsers=0)"
+)
+
+
 def require_steps(trace: Trace) -> None:
-    """Raise `TraceError` if the trace has no step."""
+    """Raise `TraceError` if the trace has no step: a trace with any operator, call or GPU activity has one."""
     if not trace.steps:
         raise TraceError(
-            "no active steps: the trace has no ProfilerStep annotation. Profile with a schedule, call prof.step() "
-            "after each iteration and run at least wait + warmup + active iterations"
+            "no active steps: the trace has no operator, no CUDA call and no GPU activity. Profile with a schedule, "
+            "call prof.step() after each iteration and run at least wait + warmup + active iterations"
         )
 
 
 def require_kernels(trace: Trace) -> None:
     """Raise `TraceError` if the trace has no kernel, in or outside steps."""
     if not any(activity.kind == "kernel" for activity in trace.activities):
-        raise TraceError(
-            "no GPU kernels (CPU trace?); on a GPU check: ProfilerActivity.CUDA among the activities; that warm-up did "
-            "not swallow the steps; that the work ran on the GPU; that the driver lets this user profile "
-            "(CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: load it with NVreg_RestrictProfilingToAdminUsers=0)"
-        )
+        raise TraceError(NO_KERNELS)
 
 
 def op_name(activity: GpuActivity) -> str:
@@ -114,7 +138,72 @@ def find_op(step: Step, name: str) -> CpuOp:
 
 def count_launches(step: Step) -> int:
     """Runtime and driver calls that put the step's work on the GPU."""
-    return len({activity.launch.start_us for activity in step.activities if activity.launch is not None})
+    return len({id(activity.launch) for activity in step.activities if activity.launch is not None})
+
+
+def syncs(step: Step) -> tuple[CudaCall, ...]:
+    """The calls of a step that make the CPU wait for the GPU: synchronize calls and blocking copies."""
+    return tuple(call for call in step.calls if is_sync(call.name))
+
+
+@lru_cache(maxsize=4096)
+def is_sync(call_name: str) -> bool:
+    """Whether a call of this name makes the CPU wait: of CUDA, HIP, XPU or MTIA."""
+    return _SYNC.search(call_name) is not None
+
+
+def copies(step: Step, direction: Direction) -> tuple[GpuActivity, ...]:
+    """The memcpys of a step in one direction, by their names: `Memcpy HtoD (Pageable -> Device)`."""
+    return tuple(copy for copy in step.memcpys if copy_direction(copy.name) == direction)
+
+
+@lru_cache(maxsize=4096)
+def copy_direction(name: str) -> Direction | None:
+    """The direction of a memcpy, also as Intel's profiler writes it (`M2D`); None if its name does not tell."""
+    match = _DIRECTION.search(name)
+    return _DIRECTIONS.get(match[1] + match[2]) if match else None
+
+
+def collectives(step: Step) -> tuple[GpuActivity, ...]:
+    """The kernels of a step that communicate with other GPUs."""
+    return tuple(kernel for kernel in step.kernels if is_collective(kernel))
+
+
+def is_collective(activity: GpuActivity) -> bool:
+    """Whether a kernel communicates: the profiler says so, or its name is of NCCL, RCCL or an engine's all-reduce."""
+    return activity.kind == "kernel" and (activity.collective is not None or _communicates(activity.name))
+
+
+@lru_cache(maxsize=4096)
+def _communicates(name: str) -> bool:
+    return _COLLECTIVE.search(name) is not None
+
+
+def exposed_collectives_us(step: Step) -> float:
+    """Time in which a collective runs and no other kernel of its GPU, summed over the GPUs."""
+    exposed = 0.0
+    if any(map(is_collective, step.activities)):
+        for activities in by_device(step.kernels).values():
+            exposed += busy_us(activities) - busy_us(kernel for kernel in activities if not is_collective(kernel))
+    return round(exposed, 3)
+
+
+def by_device(activities: Iterable[GpuActivity]) -> dict[int, list[GpuActivity]]:
+    """The activities of each GPU, by its index."""
+    devices: dict[int, list[GpuActivity]] = {}
+    for activity in activities:
+        devices.setdefault(activity.device, []).append(activity)
+    return dict(sorted(devices.items()))
+
+
+def durations_sum_us(spans: Iterable[Span]) -> float:
+    """Sum of the durations: time of two at once counts twice."""
+    return round(math.fsum(span.duration_us for span in spans), 3)
+
+
+def step_us(step: Step) -> float:
+    """From the start of a step to its end on the CPU."""
+    return round(step.end_us - step.start_us, 3)
 
 
 def annotation_us(step: Step, label: str) -> float:

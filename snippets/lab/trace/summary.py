@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from json import dumps
-from operator import attrgetter
+import textwrap
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import msgspec
-from msgspec import Struct
-
-from snippets.lab.trace.events import GpuActivity, Trace, Triple
 from snippets.lab.trace.kineto import no_collection, read_trace
-from snippets.lab.trace.queries import (
-    busy_us,
-    extent_us,
-    kernel_time_us,
-    overlaps_us,
-    require_kernels,
-    require_steps,
-    steps_agree,
-)
+from snippets.lab.trace.steps import PROFILER_STEP
 from snippets.lab.trace.text import printable
+from snippets.lab.trace.totals import KernelSummary, Summary, summarize, summary_json
 
 HELP = "kernels, launches and busy time of a Kineto trace, plain or gzip"
 DESCRIPTION = """\
 Print what one step of a PyTorch trace did: kernels, copies, launches, busy and idle time of the GPU, and every kernel
-by its total time. Counts are per step, times the mean over the active steps.
+by its total time. Counts are per step, times the mean over the active steps. Without ProfilerStep annotations, a step
+is what repeats: an annotation, a CUDA graph replay, else the whole trace.
 
   python -m snippets.lab summary trace.json.gz --json
 """
@@ -49,122 +36,17 @@ def command(arguments: argparse.Namespace) -> int:
     return print_summary(arguments.trace, arguments.json)
 
 
-class KernelSummary(Struct, frozen=True):
-    """All launches of one kernel with one shape, over the active steps."""
-
-    name: str
-    calls: int
-    total_us: float
-    mean_us: float
-    op: str | None  # the op that launched it most often
-    grid: Triple | None
-    block: Triple | None
-    registers: int | None  # per thread
-    shared_memory_bytes: int | None
-    overlap_us: float = 0.0  # of the total, while the kernel before on its stream was still running
-
-
-class Summary(Struct, frozen=True):
-    """Counts are per step (the low median if steps differ); times are means over the active steps."""
-
-    device: str | None
-    steps: int
-    steps_agree: bool
-    kernels_per_step: int
-    memcpy_per_step: int
-    memset_per_step: int
-    launches_per_step: int  # calls that start GPU work; no queries or waits
-    kernel_time_us_per_step: float  # a sum: overlapping kernels count twice
-    overlap_us_per_step: float  # of that sum, while the kernel before on the same stream was still running
-    gpu_busy_us_per_step: float
-    gpu_idle_us_per_step: float
-    unattributed: int  # GPU activities outside all steps
-    kernels: tuple[KernelSummary, ...]
-
-
-def summarize(trace: Trace) -> Summary:
-    """Summarize a trace. Raises `TraceError` without an active step or without a kernel."""
-    require_steps(trace)
-    require_kernels(trace)
-    by_step = [step.activities for step in trace.steps]
-    kinds = [Counter(map(attrgetter("kind"), activities)) for activities in by_step]
-    calls = {call.correlation for call in trace.calls}
-    busy = _mean(map(busy_us, by_step))
-    return Summary(
-        device=trace.device,
-        steps=len(by_step),
-        steps_agree=steps_agree(trace),
-        kernels_per_step=_median(kind["kernel"] for kind in kinds),
-        memcpy_per_step=_median(kind["memcpy"] for kind in kinds),
-        memset_per_step=_median(kind["memset"] for kind in kinds),
-        launches_per_step=_median(len(calls.intersection(map(attrgetter("correlation"), each))) for each in by_step),
-        kernel_time_us_per_step=round(_mean(map(kernel_time_us, by_step)), 3),
-        overlap_us_per_step=round(_mean(math.fsum(overlaps_us(step)) for step in trace.steps), 3),
-        gpu_busy_us_per_step=round(busy, 3),
-        gpu_idle_us_per_step=round(max(0.0, _mean(map(extent_us, by_step)) - busy), 3),
-        unattributed=len(trace.unattributed),
-        kernels=_kernels(trace),
-    )
-
-
-def _kernels(trace: Trace) -> tuple[KernelSummary, ...]:
-    groups: dict[tuple[object, ...], list[GpuActivity]] = defaultdict(list)
-    overlaps: dict[tuple[object, ...], list[float]] = defaultdict(list)
-    for step in trace.steps:
-        for activity, us in zip(step.activities, overlaps_us(step), strict=True):
-            if activity.kind == "kernel":
-                groups[_shape(activity)].append(activity)
-                overlaps[_shape(activity)].append(us)
-    return tuple(sorted((_kernel(calls, overlaps[shape]) for shape, calls in groups.items()), key=_order))
-
-
-def _kernel(calls: list[GpuActivity], overlaps: list[float]) -> KernelSummary:
-    ops = Counter(None if call.op is None else call.op.name for call in calls)
-    total_us = kernel_time_us(calls)
-    first = calls[0]
-    return KernelSummary(
-        name=first.name,
-        calls=len(calls),
-        total_us=total_us,
-        mean_us=round(total_us / len(calls), 3),
-        op=min(ops, key=lambda name: (-ops[name], name or "")),
-        grid=first.grid,
-        block=first.block,
-        registers=first.registers,
-        shared_memory_bytes=first.shared_memory_bytes,
-        overlap_us=round(math.fsum(overlaps), 3),
-    )
-
-
-_shape = attrgetter("name", "grid", "block", "registers", "shared_memory_bytes")
-
-
-def _order(kernel: KernelSummary) -> tuple[float, str, str]:
-    return -kernel.total_us, kernel.name, repr(_shape(kernel))
-
-
-def _median(counts: Iterable[int]) -> int:
-    """The low median, a count of a real step; importing `statistics` would add a tenth to the start-up."""
-    ordered = sorted(counts)
-    return ordered[(len(ordered) - 1) // 2]
-
-
-def _mean(times: Iterable[float]) -> float:
-    listed = list(times)
-    return sum(listed) / len(listed)
-
-
-def summary_json(summary: Summary) -> str:
-    """A summary as JSON in ASCII: a name cannot contain terminal control sequences."""
-    return dumps(msgspec.to_builtins(summary), indent=2)
-
-
 def summary_text(summary: Summary) -> str:
     """An aligned table of at most 100 columns, with unprintable characters in names escaped."""
     agreement = "all steps agree" if summary.steps_agree else "steps DIFFER: counts are the low median of a step"
     lines = [
         f"device             {printable(summary.device or 'unknown')}",
         f"active steps       {summary.steps} ({agreement})",
+        *(
+            [f"steps from         {_shortened(summary.steps_from, COLUMNS - 19)}"]
+            if summary.steps_from != PROFILER_STEP
+            else []
+        ),
         f"work per step      {summary.kernels_per_step} kernels, {summary.memcpy_per_step} memcpy, "
         f"{summary.memset_per_step} memset, put there by {summary.launches_per_step} calls",
         f"GPU time per step  busy {summary.gpu_busy_us_per_step:,.3f} us, "
@@ -172,13 +54,41 @@ def summary_text(summary: Summary) -> str:
         f"kernels add up to {summary.kernel_time_us_per_step:,.3f} us",
     ]
     overlaps = summary.overlap_us_per_step > 0
-    if overlaps:
-        lines.append(
+    lines += _more_lines(summary)
+    if not summary.kernels:
+        return "\n".join(lines)
+    return "\n".join([*lines, "", *_kernel_lines(summary.kernels, overlaps)])
+
+
+def _more_lines(summary: Summary) -> Iterator[str]:
+    """What is worth a line only where it is not zero."""
+    waits = f", {summary.syncs_per_step} calls wait for the GPU" if summary.syncs_per_step else ""
+    yield f"CPU time per step  {summary.step_us:,.3f} us (median){waits}"
+    if summary.overlap_us_per_step > 0:
+        yield (
             f"overlap per step   {summary.overlap_us_per_step:,.3f} us in which the kernel before on a stream still ran"
         )
+    if summary.h2d_us_per_step or summary.d2h_us_per_step:
+        yield (
+            f"copies per step    host to device {summary.h2d_us_per_step:,.3f} us, "
+            f"device to host {summary.d2h_us_per_step:,.3f} us"
+        )
+    if summary.collectives_us_per_step:
+        yield (
+            f"collectives        {summary.collectives_us_per_step:,.3f} us per step, "
+            f"{summary.exposed_collectives_us_per_step:,.3f} us of it while no other kernel ran"
+        )
+    for each in summary.devices:
+        yield (
+            f"{'GPU ' + str(each.device):<18} {each.kernels_per_step} kernels, "
+            f"busy {each.gpu_busy_us_per_step:,.3f} us per step ({_shortened(each.name or 'unknown', 40)})"
+        )
     if summary.unattributed:
-        lines.append(f"unattributed       {summary.unattributed} GPU activities belong to no step and are not counted")
-    return "\n".join([*lines, "", *_kernel_lines(summary.kernels, overlaps)])
+        yield f"unattributed       {summary.unattributed} GPU activities belong to no step and are not counted:"
+        for group in summary.uncounted:
+            yield f"{'':19}{group.activities} {group.reason}, kernels of {group.kernel_time_us:,.3f} us"
+    for note in summary.notes:
+        yield from textwrap.wrap(printable(note), COLUMNS, initial_indent=f"{'note':<19}", subsequent_indent=" " * 19)
 
 
 def _kernel_lines(kernels: Sequence[KernelSummary], overlaps: bool) -> Iterator[str]:

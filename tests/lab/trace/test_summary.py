@@ -11,15 +11,8 @@ import pytest
 from snippets.lab.trace.events import TraceError
 from snippets.lab.trace.kineto import read_trace
 from snippets.lab.trace.queries import busy_us
-from snippets.lab.trace.summary import (
-    COLUMNS,
-    KernelSummary,
-    Summary,
-    print_summary,
-    summarize,
-    summary_json,
-    summary_text,
-)
+from snippets.lab.trace.summary import COLUMNS, print_summary, summary_text
+from snippets.lab.trace.totals import KernelSummary, Summary, UncountedSummary, summarize, summary_json
 from tests.lab.events import Event, kernel, launch, memcpy, memset, op, step, synthetic_trace, trace_bytes
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -64,6 +57,18 @@ class TestSummary:
             gpu_busy_us_per_step=14.0,
             gpu_idle_us_per_step=17.0,
             unattributed=1,
+            steps_from="ProfilerStep",
+            uncounted=(UncountedSummary("no launch in the trace", 1, 50.0),),
+            step_us=80.0,
+            syncs_per_step=0,
+            h2d_us_per_step=0.0,
+            d2h_us_per_step=0.0,
+            collectives_us_per_step=0.0,
+            exposed_collectives_us_per_step=0.0,
+            devices=(),
+            processes=(),
+            is_cut=False,
+            notes=(),
             kernels=(
                 KernelSummary("gemm", 4, 20.0, 5.0, "aten::mm", (4, 2, 1), **shape),
                 KernelSummary("gemm", 2, 8.0, 4.0, "aten::mm", (1, 1, 1), **shape),
@@ -90,11 +95,22 @@ class TestSummary:
 
     def test_nothing_to_summarize(self) -> None:
         with pytest.raises(TraceError, match="no active steps"):
-            summarized(kernel("k", 1, 0, 1))
-        with pytest.raises(
-            TraceError, match=r"^no GPU kernels \(CPU trace\?\); on a GPU check: ProfilerActivity\.CUDA"
-        ):
-            summarized(step(2, 0, 10), op("aten::mm", 1, 2))
+            summarized()
+
+    def test_of_a_cpu_all_times_of_a_gpu_are_zero(self) -> None:
+        found = summarized(step(2, 0, 10), op("aten::mm", 1, 2))
+        assert (found.kernels_per_step, found.gpu_busy_us_per_step, found.kernels) == (0, 0.0, ())
+        (note,) = found.notes
+        assert note.startswith("no GPU kernels (CPU trace?); on a GPU check: ProfilerActivity.CUDA")
+        lines = summary_text(found).splitlines()
+        assert lines[-1].startswith(" " * 19)
+        assert " ".join(line[19:] for line in lines[5:]) == note
+        assert max(map(len, lines)) <= COLUMNS
+
+    def test_copies_alone(self) -> None:
+        found = summarized(step(2, 0, 10), launch(1, 1, name="cudaMemcpyAsync"), memcpy(1, 5, 2, 64))
+        assert (found.kernels_per_step, found.memcpy_per_step, found.gpu_busy_us_per_step) == (0, 1, 2.0)
+        assert found.notes == ("no kernels: the GPU only copied and filled memory",)
 
     @pytest.mark.parametrize(
         ("name", "kernels", "memsets", "launches", "kernel_time_us"),
@@ -152,7 +168,9 @@ class TestOutput:
             "active steps       2 (all steps agree)",
             "work per step      3 kernels, 0 memcpy, 1 memset, put there by 2 calls",
             "GPU time per step  busy 14.000 us, idle between 17.000 us; kernels add up to 14.000 us",
-            "unattributed       1 GPU activities belong to no step and are not counted",
+            "CPU time per step  80.000 us (median)",
+            "unattributed       1 GPU activities belong to no step and are not counted:",
+            "                   1 no launch in the trace, kernels of 50.000 us",
             "",
             "calls  total us  mean us  op        kernel",
             "    4    20.000    5.000  aten::mm  gemm",
@@ -164,6 +182,7 @@ class TestOutput:
         events += [kernel("first", 1, 10, 20), kernel("second", 2, 26, 10), kernel("second", 3, 36, 5.5)]
         assert summary_text(summarized(*events)).splitlines()[3:] == [
             "GPU time per step  busy 31.500 us, idle between 0.000 us; kernels add up to 35.500 us",
+            "CPU time per step  50.000 us (median)",
             "overlap per step   4.000 us in which the kernel before on a stream still ran",
             "",
             "calls  total us  mean us  overlap us  op              kernel",

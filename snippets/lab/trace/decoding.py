@@ -1,0 +1,171 @@
+"""Decode the events of a Kineto file, each separately: a malformed event does not affect others."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from snippets.lab.trace.kineto_events import (
+    DECODER,
+    KEPT,
+    NAMED,
+    Annotation,
+    DriverCall,
+    Event,
+    Function,
+    GpuAnnotation,
+    Instant,
+    Kernel,
+    Memcpy,
+    Memset,
+    Op,
+    Overhead,
+    RuntimeCall,
+)
+
+
+class _Head(Struct, gc=False):
+    """What tells whether an event is worth another look."""
+
+    ph: Any = None
+    cat: Any = None
+    name: Any = None
+    pid: Any = None
+    args: Raw = Raw(b"")
+
+
+_HEAD: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
+_NO_NUMBER = re.compile(rb"(?<=[:,\[])\s*-?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
+MAX_RUNS = 1000
+_LATEST = 1e19
+
+
+@dataclass
+class KeptEvents:
+    """The events of a file that the lab uses, in the order of the file."""
+
+    ops: list[Op] = field(default_factory=list)
+    calls: list[RuntimeCall] = field(default_factory=list)
+    activities: list[Kernel] = field(default_factory=list)
+    functions: list[Event] = field(default_factory=list)
+    memory: list[Instant] = field(default_factory=list)
+    overheads: list[Event] = field(default_factory=list)
+    gpu_annotations: list[Event] = field(default_factory=list)
+    labels: dict[object, str] = field(default_factory=dict)
+    """Process -> its names and labels, from the file's metadata."""
+    runs: list[tuple[object, int]] = field(default_factory=list)
+    """Host process of each run of CPU events in the file, and how many GPU activities came before."""
+    unread: Counter[str] = field(default_factory=Counter)
+    """Complete events of categories that are not read."""
+    unreadable: int = 0
+    """Events that are damaged or lack a time."""
+    seen: int = 0
+
+    def first_us(self) -> float | int:
+        """The earliest time; 0 without an event."""
+        lists: tuple[list[Any], ...] = (
+            self.ops, self.calls, self.activities, self.functions, self.memory, self.overheads, self.gpu_annotations,
+        )  # fmt: skip
+        return min((event.ts for events in lists for event in events), default=0)
+
+
+class EventDecoder:
+    """Decodes events and sorts them into `kept`."""
+
+    def __init__(self) -> None:
+        self.kept = kept = KeptEvents()
+        self._names: dict[str, str] = {}  # many events share few names: keep one string of each
+        lists: dict[type, list[Any]] = {
+            Op: kept.ops, Annotation: kept.ops, RuntimeCall: kept.calls, DriverCall: kept.calls,
+            Kernel: kept.activities, Memcpy: kept.activities, Memset: kept.activities, Function: kept.functions,
+            Instant: kept.memory, Overhead: kept.overheads, GpuAnnotation: kept.gpu_annotations,
+        }  # fmt: skip
+        self._list_of = {
+            kind: next(lists[base] for base in kind.__mro__ if base in lists) for kind in (*KEPT.values(), *NAMED)
+        }
+
+    def decode(self, texts: Iterable[Raw | bytes]) -> None:
+        """Keep the complete events of `texts`, each the JSON of one event."""
+        decode, list_of, names, kept = DECODER.decode, self._list_of, self._names, self.kept
+        process = kept.runs[-1][0] if kept.runs else None
+        for text in texts:
+            kept.seen += 1
+            try:
+                event = decode(text)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                event = self._lenient(text)
+            events = list_of.get(type(event))
+            if events is None:
+                continue
+            if events is kept.memory and (event.name != "[memory]" or event.args.bytes is None):
+                continue
+            if not -_LATEST < event.ts < _LATEST:  # NaN: no timestamp
+                kept.unreadable += 1
+                continue
+            event.name = names.setdefault(event.name, event.name)
+            events.append(event)
+            if event.pid != process and (events is kept.ops or events is kept.calls) and len(kept.runs) < MAX_RUNS:
+                process = event.pid
+                kept.runs.append((process, len(kept.activities)))
+
+    def _lenient(self, text: Raw | bytes) -> Any:
+        """Decode an event whose field types differ from ours, as between versions of torch; None if that fails."""
+        try:
+            head = _HEAD.decode(text)
+        except msgspec.ValidationError:
+            return None  # no object
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            repaired = _repaired(bytes(text))
+            if repaired is None:
+                self.kept.unreadable += 1
+                return None
+            return self._lenient(repaired)
+        if head.ph == "M" and head.name in ("process_name", "process_labels"):
+            self._label(head)
+        category = "cpu_instant_event" if head.cat is None and head.name == "[memory]" else head.cat
+        kind = KEPT.get(category) if isinstance(category, str) else None
+        if kind is None:
+            if head.ph == "X" and isinstance(category, str):
+                self.kept.unread[category] += 1
+            return None
+        if head.ph != kind.phase:
+            return None
+        return kind(**_readable(msgspec.json.decode(text, type=dict[str, Raw]), kind))
+
+    def _label(self, head: _Head) -> None:
+        with suppress(msgspec.DecodeError):
+            given = msgspec.json.decode(head.args, type=dict[str, str])
+            text = given.get("name") or given.get("labels") or ""
+            if isinstance(head.pid, (int, float, str)):
+                self.kept.labels[head.pid] = f"{self.kept.labels.get(head.pid, '')} {text}"[:200]
+
+
+def _repaired(text: bytes) -> bytes | None:
+    """The event as JSON in spite of NaN, lone surrogates, control characters in strings, bytes that are not UTF-8."""
+    for candidate in (text, _NO_NUMBER.sub(b"null", text)):
+        with suppress(ValueError, RecursionError):
+            event = json.loads(candidate.decode("utf-8", "replace"), strict=False, parse_constant=lambda _: None)
+            written = json.dumps(event, ensure_ascii=False)
+            return written.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+    return None
+
+
+def _readable(given: dict[str, Raw], kind: type[Struct]) -> dict[str, Any]:
+    """The fields of `kind` that can be decoded, also from strings: "7" is a stream."""
+    readable: dict[str, Any] = {}
+    for item in msgspec.structs.fields(kind):
+        with suppress(msgspec.ValidationError, KeyError):
+            text = given[item.encode_name]
+            if item.name == "args":
+                readable["args"] = item.type(**_readable(msgspec.json.decode(text, type=dict[str, Raw]), item.type))
+            else:
+                readable[item.name] = msgspec.json.decode(text, type=item.type, strict=False)
+    return readable

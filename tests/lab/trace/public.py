@@ -1,0 +1,25 @@
+"""Traces of others, which lie beside the checkout and are read in place, and the project's own recordings."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[3]
+PUBLIC = PROJECT.parent / "shared" / "traces" / "public"
+PUBLIC_TRACES = sorted(PUBLIC.glob("*.json.gz"))
+RECORDINGS = sorted(PROJECT.glob("docs/recordings/*/*/*.trace.json.gz"))
+needs_public_traces = pytest.mark.skipif(not PUBLIC_TRACES, reason="no public traces in ../shared/traces/public")
+
+
+def public(name: str) -> Path:
+    """The public trace whose name begins so."""
+    return next(path for path in PUBLIC_TRACES if path.name.startswith(name))
+
+
+def content(path: Path) -> Any:
+    return json.loads(gzip.decompress(path.read_bytes()).decode("utf-8", "replace"), strict=False)
