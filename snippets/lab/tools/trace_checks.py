@@ -23,6 +23,7 @@ from snippets.lab.tools.step_checks import (
     check_warm_up,
 )
 from snippets.lab.trace.events import CudaCall, Trace
+from snippets.lab.trace.text import shortened
 
 DROPPED_SHARE = 0.10
 """Share of launches without a kernel from which counts of kernels are wrong altogether (our limit)."""
@@ -56,6 +57,20 @@ def check_cut(trace: Trace) -> Check:
     return Check("file", "warning", "ends in the middle: what was complete is read, the rest is lost", cure, sources)
 
 
+def check_unread(trace: Trace) -> Check | None:
+    """What the reader left out: damaged events, and categories that it does not know, of other accelerators."""
+    problems, cures = [], []
+    if trace.unreadable:
+        problems.append(f"{trace.unreadable:,} events are damaged or lack a time, and are left out")
+        cures.append("copy it again, or record it again")
+    if trace.unread:
+        several = ", ".join(f"{count:,} of {shortened(category)}" for category, count in trace.unread[:4])
+        problems.append(f"events of other categories are left out: {several}{', ...' * (len(trace.unread) > 4)}")
+    if not problems:
+        return None
+    return Check("left out", "warning" if trace.unreadable else "ok", "; ".join(problems), "; ".join(cures))
+
+
 def check_gpu_events(trace: Trace) -> Check:
     """Whether there is GPU work, and if not, why: the question that is asked most (pytorch#192021 and others)."""
     kinds = Counter(activity.kind for activity in trace.activities)
@@ -71,8 +86,11 @@ def check_gpu_events(trace: Trace) -> Check:
             "torch.cuda.synchronize()"
         )
         return Check("GPU events", "failed", seen, cure, MISSING_EVENTS)
+    if trace.unread and not kinds:
+        seen = "no kernel that is read; events of other categories are left out: of another accelerator?"
+        return Check("GPU events", "warning", seen, "the command open shows them in Perfetto")
     if trace.calls or trace.devices or kinds:
-        seen = f"no kernel and no launch: {len(trace.calls):,} other CUDA calls, {sum(kinds.values())} copies"
+        seen = f"no kernel and no launch: {len(trace.calls):,} other runtime calls, {sum(kinds.values())} copies"
         cure = f"let work run on the GPU while the profiler is active: {SCHEDULE}; have {_RECORD}"
         return Check("GPU events", "failed", seen, cure, MISSING_EVENTS)
     if trace.cpu_ops:
@@ -133,9 +151,10 @@ def check_unlaunched(trace: Trace) -> Check | None:
 
 def check_ids(trace: Trace) -> Check | None:
     """Ids that collide: ranks in one file, each of which counts from 1, or a correlation that two launches share."""
+    hosts = {_process(op.thread) for op in trace.cpu_ops}  # some accelerators' own side has calls, too
     calls: dict[int, set[str]] = defaultdict(set)
     for call in trace.calls:
-        if call.correlation:
+        if call.correlation and (not hosts or _process(call.thread) in hosts):
             calls[call.correlation].add(_process(call.thread))
     ops: dict[int, set[str]] = defaultdict(set)
     for op in trace.cpu_ops:
@@ -175,6 +194,7 @@ def check_clocks(trace: Trace) -> Check | None:
 
 CHECKS: tuple[Callable[[Trace], Check | None], ...] = (
     check_cut,
+    check_unread,
     check_gpu_events,
     check_dropped,
     check_unlaunched,

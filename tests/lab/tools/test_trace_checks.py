@@ -92,8 +92,8 @@ def test_an_empty_trace() -> None:
     [
         ([op("aten::mm", 0, 5)], "warning", "a trace of a CPU", "if it ran on a CPU"),
         ([op("aten::mm", 0, 5), launch(5, 1)], "failed", "though 1 launches", "call doctor on the machine"),
-        ([launch(5, 1, name="cudaGetDevice")], "failed", "1 other CUDA calls, 0 copies", "ProfilerActivity.CUDA"),
-        ([memcpy(5, 1, 2, 64)], "failed", "0 other CUDA calls, 1 copies", "ProfilerActivity.CUDA"),
+        ([launch(5, 1, name="cudaGetDevice")], "failed", "1 other runtime calls, 0 copies", "ProfilerActivity.CUDA"),
+        ([memcpy(5, 1, 2, 64)], "failed", "0 other runtime calls, 1 copies", "ProfilerActivity.CUDA"),
     ],
 )
 def test_no_kernels(events: list[Event], status: str, seen: str, cure: str) -> None:
@@ -214,6 +214,22 @@ def test_a_cut_file() -> None:
     assert (check.status, check.seen.split(":")[0]) == ("warning", "ends in the middle")
 
 
+def test_what_is_left_out() -> None:
+    check = of("left out", replaced(read(*sound()), unreadable=2, unread=tuple((f"kind {n}", 9 - n) for n in range(5))))
+    assert check.status == "warning"
+    assert check.seen == (
+        "2 events are damaged or lack a time, and are left out; events of other categories are left out: "
+        "9 of kind 0, 8 of kind 1, 7 of kind 2, 6 of kind 3, ..."
+    )
+    assert of("left out", replaced(read(*sound()), unread=(("mtia", 9),))).status == "ok"
+    assert "left out" not in names(read(*sound()))
+
+
+def test_calls_of_an_accelerators_own_side_share_no_ids() -> None:
+    own = [{**event, "pid": 9} for event in sound() if is_launch(event)]
+    assert of("ids", read(*sound(), *own)).status == "ok"
+
+
 def test_every_warning_has_a_cure() -> None:
     fault = read(*without(sound(), is_kernel, slice(0, 4)), launch(101, 1900), kernel("k", 7, 10, 0))
     checks = check_trace(replaced(fault, is_cut=True, steps_from="the whole trace"))
@@ -252,6 +268,7 @@ PUBLIC_TRACES = {
     "kineto_tb_resnet50_workers0": ("clocks", "warning", "636 of 9,096 activities have no duration"),
     "tracelens_h100_Qwen_Qwen1.5-0.5B-Chat": ("launches", "warning", "436 of 1,465 kernels (29.8%)"),
     "hta_nccl_data": ("shapes", "warning", "not recorded"),
+    "hta_mtia_inference_rank0": ("GPU events", "warning", "of another accelerator?"),
     "astra_megatron_tp8_rank0": ("dropped kernels", "ok", "none"),
 }
 
