@@ -17,12 +17,12 @@ import time
 import traceback
 import zlib
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from snippets.lab.diagnosis.diagnose import diagnose
 from snippets.lab.tools.checks import checks_text
 from snippets.lab.tools.trace_checks import check_trace
-from snippets.lab.trace.events import GpuActivity, Trace, TraceError
+from snippets.lab.trace.events import Trace, TraceError
 from snippets.lab.trace.kineto import read_trace
 from snippets.lab.trace.summary import summary_text
 from snippets.lab.trace.totals import summarize, summary_json
@@ -31,7 +31,7 @@ from tests.processes.mutants import CATEGORIES, GPU_CATEGORIES, bases, make_muta
 HANG_S = 10
 ADDRESS_SPACE_BYTES = 2_000_000_000
 """Above it, an allocation fails with a MemoryError, which is a fault."""
-MAX_DURATION_US = 1e15
+MAX_DURATION_US, LATEST = 1e15, 1e19
 KEPT_CATEGORIES = set(CATEGORIES) - {"ac2g", "cuda_sync", "Trace", "unheard"}
 STRICTER = ("is not complete JSON", "two lists of events")
 """Refusals of what the standard library reads: NaN or half a character outside events, a key that is twice."""
@@ -79,12 +79,12 @@ def read_mutant(content: bytes) -> str:
         refusal = ""
     expected = simple_sum(content)
     if refusal:
-        is_readable = expected is not None and expected[0] > 0
+        is_readable = expected is not None and expected.activities > 0
         assert not is_readable or any(reason in refusal for reason in STRICTER), f"{refusal}, but it has {expected}"
         return "refused"
     adds_up(trace)
     if expected is not None:
-        is_same(total(trace.activities), expected)
+        is_same(trace, expected)
     use(trace)
     return "read" if expected is None else "summed"
 
@@ -113,24 +113,25 @@ def use(trace: Trace) -> None:
         diagnose(trace)
 
 
-Total = tuple[int, float]
+class Total(NamedTuple):
+    """GPU activities, their time, and how many have no usable time of their start."""
+
+    activities: int
+    sum_us: float
+    without_start: int
 
 
-def total(activities: tuple[GpuActivity, ...]) -> Total:
-    """How many, and the sum of their times in us."""
-    return len(activities), math.fsum(activity.duration_us for activity in activities)
-
-
-def is_same(found: Total, expected: Total) -> None:
+def is_same(trace: Trace, expected: Total) -> None:
     """Each duration is rounded to 1 ns, and is a float64."""
-    count, sum_us = expected
-    tolerance = 0.0006 * count + 1e-12 * sum_us
-    assert found[0] == count, f"{found} activities and us, expected {expected}"
-    assert abs(found[1] - sum_us) <= tolerance, f"{found} activities and us, expected {expected}"
+    found = Total(len(trace.activities), math.fsum(a.duration_us for a in trace.activities), trace.unreadable)
+    tolerance = 0.0006 * expected.activities + 1e-12 * expected.sum_us
+    assert found.activities == expected.activities, f"{found}, expected {expected}"
+    assert abs(found.sum_us - expected.sum_us) <= tolerance, f"{found}, expected {expected}"
+    assert found.without_start >= expected.without_start, f"{found}, expected {expected}"
 
 
 def simple_sum(content: bytes) -> Total | None:
-    """GPU activities and their time, by the standard library and in the plainest way; None if this is no whole JSON."""
+    """What the standard library reads, in the plainest way; None if this is no whole JSON."""
     try:
         text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8-sig")
         file = json.loads(text)
@@ -139,13 +140,19 @@ def simple_sum(content: bytes) -> Total | None:
     events = file.get("traceEvents") if isinstance(file, dict) else file
     if not isinstance(events, list):
         return None
-    events = [event for event in events if isinstance(event, dict)]
-    timed = [event for event in events if number(event.get("ts")) is not None]
-    durations = [
-        number(event.get("dur")) for event in timed if event.get("ph") == "X" and event.get("cat") in GPU_CATEGORIES
-    ]
+    complete = [event for event in events if isinstance(event, dict) and event.get("ph") in ("X", "i")]
+    timed = [event for event in complete if has_start(event)]
+    activities = [event for event in complete if event["ph"] == "X" and event.get("cat") in GPU_CATEGORIES]
+    known = [event for event in activities if has_start(event)]
+    durations = [number(event.get("dur")) for event in known]
     sum_us = math.fsum(us for us in durations if us is not None and 0 < us <= MAX_DURATION_US)
-    return len(durations), sum_us / (1000 if is_in_ns(file, timed) else 1)
+    return Total(len(known), sum_us / (1000 if is_in_ns(file, timed) else 1), len(activities) - len(known))
+
+
+def has_start(event: dict[str, Any]) -> bool:
+    """Whether an event has a usable time."""
+    start = number(event.get("ts"))
+    return start is not None and abs(start) < LATEST
 
 
 def is_in_ns(file: Any, timed: list[dict[str, Any]]) -> bool:
@@ -153,7 +160,9 @@ def is_in_ns(file: Any, timed: list[dict[str, Any]]) -> bool:
     base = file.get("baseTimeNanoseconds") if isinstance(file, dict) else 0
     base = base if isinstance(base, int) and not isinstance(base, bool) else 0
     kept = [
-        number(event["ts"]) for event in timed if str(event.get("cat")) in KEPT_CATEGORIES and event.get("ph") in ("X", "i")
+        number(event["ts"])
+        for event in timed
+        if str(event.get("cat")) in KEPT_CATEGORIES and event.get("ph") in ("X", "i")
     ]
     first = min((ts for ts in kept if ts is not None), default=0)
     return base + first * 1000 > _YEAR_2100_NS >= base + first
