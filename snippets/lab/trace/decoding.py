@@ -29,6 +29,7 @@ from snippets.lab.trace.kineto_events import (
     Memcpy,
     Memset,
     Op,
+    OpArgs,
     Overhead,
     RuntimeCall,
 )
@@ -85,6 +86,7 @@ class EventDecoder:
     def __init__(self) -> None:
         self.kept = kept = KeptEvents()
         self._names: dict[str, str] = {}  # many events share few names: keep one string of each
+        self._texts: dict[bytes, Raw] = {b"": Raw(b"")}
         lists: dict[type, list[Any]] = {
             Op: kept.ops, Annotation: kept.ops, RuntimeCall: kept.calls, DriverCall: kept.calls,
             Kernel: kept.activities, Memcpy: kept.activities, Memset: kept.activities, Function: kept.functions,
@@ -114,9 +116,19 @@ class EventDecoder:
                 continue
             event.name = names.setdefault(event.name, event.name)
             events.append(event)
+            if events is kept.ops:
+                self._detach(event.args)
             if event.pid != process and (events is kept.ops or events is kept.calls) and len(kept.runs) < MAX_RUNS:
                 process = event.pid
                 kept.runs.append((process, len(kept.activities)))
+
+    def _detach(self, args: OpArgs) -> None:
+        """Keep one copy of each text of shapes; the decoder's is a view, which keeps a whole window of the file."""
+        texts = self._texts
+        dims, strides, types = bytes(args.input_dims), bytes(args.input_strides), bytes(args.input_types)
+        args.input_dims = texts.get(dims) or texts.setdefault(dims, Raw(dims))
+        args.input_strides = texts.get(strides) or texts.setdefault(strides, Raw(strides))
+        args.input_types = texts.get(types) or texts.setdefault(types, Raw(types))
 
     def _lenient(self, text: Raw | bytes, *, is_repaired: bool = False) -> Any:
         """Decode an event whose field types differ from ours, as between versions of torch; None if that fails."""

@@ -59,7 +59,7 @@ class EventText:
             if end:
                 window = MIN_WINDOW_BYTES
             elif has_more or window < len(self._text):
-                window *= 2  # one event is larger than the window
+                window *= 4  # one event is larger than the window
             else:
                 self.is_cut = True
                 yield self._last()

@@ -243,7 +243,7 @@ def test_progress_only_on_a_terminal_and_only_after_a_while(
 def test_what_the_project_records_is_whole_and_has_profiler_steps() -> None:
     whole = trace_bytes(step(2, 0, 10), launch(1, 1), kernel("k", 1, 2, 1))
     assert read_recorded_trace(whole).steps_from == "ProfilerStep"
-    with pytest.raises(TraceError, match="^trace: the file is cut off; copy or record the trace again$"):
+    with pytest.raises(TraceError, match=r"^trace: the file is cut off; copy or record the trace again$"):
         read_recorded_trace(whole[:-1])
     without = read_recorded_trace(trace_bytes(launch(1, 1), kernel("k", 1, 2, 1)))
     assert (without.steps, [activity.name for activity in without.unattributed]) == ((), ["k"])
