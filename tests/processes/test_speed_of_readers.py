@@ -75,8 +75,7 @@ def test_ours_is_not_slower(module: str, tmp_path: Path) -> None:
     synthetic_trace(path, MEGABYTES)
     ours = measure(sys.executable, OURS, path, tmp_path)
     theirs = measure(PEERS_PYTHON, PEERS[module], path, tmp_path)
-    print(
-        f"\nsummary: {ours.seconds:.1f} s, {ours.peak_mb:.0f} MB; {module}: {theirs.seconds:.1f} s, {theirs.peak_mb:.0f} MB"
-    )
+    for name, cost in (("summary", ours), (module, theirs)):
+        print(f"\n{name}: {cost.seconds:.1f} s, {cost.peak_mb:.0f} MB", end="")
     assert ours.seconds <= theirs.seconds
     assert ours.peak_mb <= theirs.peak_mb
