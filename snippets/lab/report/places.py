@@ -52,7 +52,7 @@ def find_places(trace: Trace) -> Places:
 
 
 def short_line(name: str) -> str:
-    """`/home/me/project/train.py(12): step` -> `project/train.py:12 step`."""
+    """`/somewhere/project/train.py(12): step` -> `project/train.py:12 step`."""
     match = _LINE.fullmatch(name)
     if match is None:
         return name

@@ -23,6 +23,7 @@ from snippets.lab.trace.events import (
     Span,
     Trace,
 )
+from snippets.lab.trace.json_events import JSON_ERRORS
 from snippets.lab.trace.kineto_events import Annotation, AnyEvent, Event, Instant, Kernel, Op, RuntimeCall
 from snippets.lab.trace.linking import Owners
 from snippets.lab.trace.metadata import Metadata, device_name, most_used
@@ -236,7 +237,7 @@ class _TypesOf(dict[bytes, tuple[str, ...]]):
 
 def _plain(text: bytes) -> Any:
     """Decode JSON; None if the text is empty or unreadable, such as a number too large to decode."""
-    with suppress(msgspec.DecodeError):
+    with suppress(*JSON_ERRORS):
         return msgspec.json.decode(text)
     return None
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
+from snippets.lab.trace.json_events import JSON_ERRORS
 from snippets.lab.trace.kineto_events import (
     DECODER,
     KEPT,
@@ -102,7 +105,7 @@ class EventDecoder:
             kept.seen += 1
             try:
                 event = decode(text)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except JSON_ERRORS:
                 event = self._lenient(text)
             events = list_of.get(type(event))
             if events is None:
@@ -128,18 +131,19 @@ class EventDecoder:
         args.input_strides = texts.get(strides) or texts.setdefault(strides, Raw(strides))
         args.input_types = texts.get(types) or texts.setdefault(types, Raw(types))
 
-    def _lenient(self, text: Raw | bytes) -> Any:
+    def _lenient(self, text: Raw | bytes, *, is_repaired: bool = False) -> Any:
         """Decode an event whose field types differ from ours, as between versions of torch; None if that fails."""
         try:
+            bytes(text).decode()  # values that a decoder skips are not checked
             head = _HEAD.decode(text)
-        except msgspec.ValidationError:
-            return None  # no object
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            repaired = _repaired(bytes(text))
+        except JSON_ERRORS:
+            if not bytes(text).startswith(b"{"):
+                return None
+            repaired = None if is_repaired else _repaired(bytes(text))
             if repaired is None:
                 self.kept.unreadable += 1
                 return None
-            return self._lenient(repaired)
+            return self._lenient(repaired, is_repaired=True)
         if head.ph == "M" and head.name in ("process_name", "process_labels"):
             self._label(head)
         category = "cpu_instant_event" if head.cat is None and head.name == "[memory]" else head.cat
@@ -153,7 +157,7 @@ class EventDecoder:
         return kind(**_readable(msgspec.json.decode(text, type=dict[str, Raw]), kind))
 
     def _label(self, head: _Head) -> None:
-        with suppress(msgspec.DecodeError):
+        with suppress(*JSON_ERRORS):
             given = msgspec.json.decode(head.args, type=dict[str, str])
             text = given.get("name") or given.get("labels") or ""
             if isinstance(head.pid, (int, float, str)):
@@ -161,19 +165,29 @@ class EventDecoder:
 
 
 def _repaired(text: bytes) -> bytes | None:
-    """The event as JSON in spite of NaN, lone surrogates, control characters in strings, bytes that are not UTF-8."""
+    """The event as JSON in spite of NaN, 1e999, lone surrogates, control characters, bytes that are not UTF-8."""
     for candidate in (text, _NO_NUMBER.sub(b"null", text)):
         with suppress(ValueError, RecursionError):
-            event = json.loads(candidate.decode("utf-8", "replace"), strict=False, parse_constant=lambda _: None)
+            event = json.loads(
+                candidate.decode("utf-8", "replace"), strict=False, parse_float=_finite, parse_constant=lambda _: None
+            )
             written = json.dumps(event, ensure_ascii=False)
             return written.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
     return None
 
 
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+_fields = lru_cache(msgspec.structs.fields)  # 0.1 ms for each event of a file with times in strings
+
+
 def _readable(given: dict[str, Raw], kind: type[Struct]) -> dict[str, Any]:
     """The fields of `kind` that can be decoded, also from strings: "7" is a stream."""
     readable: dict[str, Any] = {}
-    for item in msgspec.structs.fields(kind):
+    for item in _fields(kind):
         with suppress(msgspec.ValidationError, KeyError):
             text = given[item.encode_name]
             if item.name == "args":
