@@ -16,18 +16,21 @@ from snippets.lab.recording.schema import RecordingError
 from snippets.lab.trace.events import TraceError
 
 DESCRIPTION = """\
-The instrument behind the book: it records experiments on a GPU, and computes every number on a page from the
-recordings under docs/recordings.
+The instrument behind the book. It reads any trace of the PyTorch profiler, without a GPU and without torch:
+
+  python -m snippets.lab report trace.json.gz                what is slow, why, what mending it saves: one HTML file
+  python -m snippets.lab report rank*.json.gz -o ranks.html  the ranks of a job side by side
+  python -m snippets.lab diff before.json.gz after.json.gz   what changed, kernel by kernel; --gate for CI
+  python -m snippets.lab doctor trace.json.gz                what is wrong in it; without a trace: in this machine
+  python -m snippets.lab summary trace.json.gz               one table
+  python -m snippets.lab open trace.json.gz                  the trace in Perfetto, served from this machine
+  python -m snippets.lab decode nvjet_sm90_tst_128x64        the parts of a kernel's name, decoded
+
+It records experiments on a GPU, and computes every number on a page from the recordings under docs/recordings:
 
   python -m snippets.lab list                                every experiment: recorded, stale or missing
   python -m snippets.lab run mlp/compiled --batch 16         profile one experiment here, GPU or CPU
   python -m snippets.lab record                              record what is stale or missing (needs a GPU)
-  python -m snippets.lab summary trace.json.gz               any PyTorch trace in one table
-  python -m snippets.lab report trace.json.gz                what is slow in it, and why: one HTML file
-  python -m snippets.lab diff before.json.gz after.json.gz   what changed, kernel by kernel; --gate for CI
-  python -m snippets.lab doctor                              is this machine able to record? what is wrong in a trace?
-  python -m snippets.lab open trace.json.gz                  the same trace in Perfetto, served from this machine
-  python -m snippets.lab decode nvjet_sm90_tst_128x64        the parts of a kernel's name, decoded
   python -m snippets.lab claims                              every claim with its verdict
 """
 COMMANDS = {

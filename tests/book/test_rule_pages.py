@@ -18,7 +18,7 @@ from tests.book.test_docs import PAGES as TEXTS
 from tests.lab.samples import BOOK
 
 WITHOUT_A_TRACE = {
-    "gpu-slowed": "devices.large_when_shared",
+    "gpu-slowed": "devices.small_interleaved_when_shared",
     "profiler-overhead": "matmul_add.buffer_request",
     "recompiles": "mlp.automatic_compilations",
 }
