@@ -21,6 +21,9 @@ ATTENTION = ("unfused-attention", "attention/naive", "attention/flash")
 MLP = ("unfused-elementwise", "mlp/eager", "mlp/compiled")
 """Rule, recording in which it finds its fault, and the recording of the same work without the fault."""
 
+SEARCHED = ("Looks for", "What to do")
+"""Parts of a rule that the search finds: each page loads its index."""
+
 
 def examples(device: Device) -> Html:
     """The published reports: what each says first, with a link."""
@@ -80,9 +83,10 @@ def ceilings(device: Device) -> Html:
     for rule, experiment, mended in (ATTENTION, MLP):
         most, less = ceiling(device, rule, experiment), saved(device, experiment, mended)
         title = finding(device, experiment, rule).rule.title
-        rows.append([title, f"{experiment} → {mended}", figure_cell(most), figure_cell(less)])
-    head = ["finding", "mended", "saves at most", "saved"]
-    return table("Two ceilings, and what mending saved", head, rows, text_columns=2)
+        named = Html(f"{escape(title)}<small>{escape(experiment)} → {escape(mended)}</small>")
+        rows.append([named, figure_cell(most), figure_cell(less)])
+    head = ["finding, and how it was mended", "saves at most", "saved"]
+    return table("Two ceilings, and what mending saved", head, rows)
 
 
 def rules(device: Device) -> Html:
@@ -104,7 +108,11 @@ def _rule(rule: Rule) -> str:
         "Whose rule": with_links(rule.source),
         "In this book": _section(rule.name),
     }
-    inner = "".join(f"<p><strong>{name}.</strong> {text}</p>" for name, text in lines.items() if text)
+    inner = "".join(
+        f"<p{'' if name in SEARCHED else ' data-search-exclude'}><strong>{name}:</strong> {text}</p>"
+        for name, text in lines.items()
+        if text
+    )
     summary = f"{escape(rule.title)} <code>{escape(rule.name)}</code>"
     return f'<details class="lab-details" id="rule-{escape(rule.name)}"><summary>{summary}</summary>{inner}</details>'
 

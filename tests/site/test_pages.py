@@ -9,6 +9,9 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, expect
 
+from snippets.lab.finding.device import all_devices
+from snippets.your_trace.reports import EXAMPLES, report_address
+from tests.lab.samples import BOOK
 from tests.site.looking import COLOR_RULES, Allowed, Scheme, Tab
 from tests.site.serving import PAGES, Site
 
@@ -19,6 +22,7 @@ ALLOWED = (
         "landmark-unique", ".md-code__nav", "contributing/", "the theme puts each copy button into a nav without a name"
     ),
 )
+REPORTS = [report_address(device, each) for device in all_devices(BOOK.root) for each in EXAMPLES.values()]
 LOADED_IN: dict[int, Scheme] = {1280: "light", 360: "dark"}
 """Window width -> the scheme in which a page is loaded there.
 
@@ -78,6 +82,11 @@ def test_page(tabs: Tabs, name: str) -> None:
     assert problems(tabs, lambda tab: tab.go(PAGES[name])) == ""
 
 
+@pytest.mark.parametrize("address", [each for each in REPORTS if BOOK.name in each])
+def test_published_report(tabs: Tabs, address: str) -> None:
+    assert problems(tabs, lambda tab: tab.go(address)) == ""
+
+
 def test_page_that_is_not_there(tabs: Tabs) -> None:
     assert problems(tabs, lambda tab: tab.go("no/such/page/", status=404)) == ""
 
@@ -103,7 +112,7 @@ def test_every_component_in_use(trial_tabs: Tabs) -> None:
 
 def test_every_page_of_the_site_was_looked_at(site: Site) -> None:
     built = {path.relative_to(site.folder).as_posix() for path in site.folder.rglob("*.html")}
-    assert built == {f"{path}index.html" for path in PAGES.values()} | {"404.html"}
+    assert built == {f"{path}index.html" for path in PAGES.values()} | {"404.html", *REPORTS}
 
 
 @pytest.mark.parametrize("allowed", ALLOWED, ids=lambda allowed: f"{allowed.rule} {allowed.selector}")

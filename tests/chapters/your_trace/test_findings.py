@@ -91,6 +91,6 @@ def test_every_rule_is_listed_with_its_own_words() -> None:
         assert f'id="rule-{rule.name}"' in html
         for words in (rule.title, rule.looks_for, rule.threshold, rule.advice, rule.source):
             assert " ".join(words.replace("`", "").split()) in text
-    assert html.count("In this book.") == len(PAGES)
+    assert html.count("In this book:") == len(PAGES)
     titles = re.findall(r"<summary>(.*?) <code>", html)
     assert titles == sorted(titles)
