@@ -1,8 +1,8 @@
 """Read Kineto JSON into a `Trace`: plain or gzip, an object or a bare list, whole or cut off. Raises `TraceError`.
 
 content.py yields the text in blocks, json_events.py splits it into events, decoding.py decodes each and only the
-fields that the lab uses: a large trace loads fast, and a malformed event does not affect others. Memory is at most 2.5
-times the size of the text.
+fields that the lab uses: a large trace loads fast, and a malformed event does not affect others. Of a profiler's trace,
+memory is 1.2 times the text (1 GB: 1.2 GB); of a file made of the smallest possible events, at most 20 times.
 """
 
 from __future__ import annotations
