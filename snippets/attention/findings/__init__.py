@@ -5,10 +5,11 @@ backends.py   the kernels of PyTorch's own backends
 traffic.py    the bytes that each variant moves, and the compiled step
 speed.py      occupancy, and times at one shape
 growing.py    longer sequences and wider heads
-steps.py      decoding, training, errors
+decoding.py   one new query for each head
+steps.py      training, errors
 live.py       values computed while the page is built
 """
 
-from snippets.attention.findings import backends, growing, speed, steps, traffic, variants
+from snippets.attention.findings import backends, decoding, growing, speed, steps, traffic, variants
 
-PARTS = (variants, backends, traffic, speed, growing, steps)
+PARTS = (variants, backends, traffic, speed, growing, decoding, steps)

@@ -1,10 +1,9 @@
-"""Steps other than one forward: decoding, forward and backward. And all errors against float64."""
+"""Forward and backward, and all errors against float64."""
 
-import math
-import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from snippets.attention.findings.decoding import DECODE
 from snippets.attention.findings.growing import Lengths
 from snippets.attention.findings.speed import STEADY, fastest_first
 from snippets.attention.findings.variants import EIGHT, ONE_KERNEL, VARIANTS
@@ -17,112 +16,15 @@ from snippets.lab.finding import (
     between,
     claim,
     equals,
-    format_value,
-    matches,
 )
-from snippets.lab.finding.measure import derived, listed, paired_ratio, point_ratio, share_of_ceiling, smallest
+from snippets.lab.finding.measure import derived, listed, paired_ratio, point_ratio
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import Columns, devices_table, figure_cell, kernel_bars, variants_table
+from snippets.lab.page import Columns, figure_cell, kernel_bars, variants_table
 from snippets.lab.page import show as show
-from snippets.lab.recording.ceilings import COPY
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import GpuActivity, Step
-from snippets.lab.trace.queries import kernel_names, kernel_time_us, longest_kernel, op_name
-
-DECODE = {heading: name.replace("/", "/decode_") for heading, name in EIGHT.items() if heading != "in place"}
-"""Decoding has no mask, so it has no variant in place."""
-CUDNN = DECODE["cuDNN"]
-
-
-def blocks(step: Step) -> int:
-    """Blocks of the longest kernel's grid."""
-    return math.prod(longest_kernel(step).grid or (0,))
-
-
-def shared_bytes(step: Step) -> int:
-    """Shared memory of a block of the longest kernel."""
-    return longest_kernel(step).shared_memory_bytes or 0
-
-
-@claim("O-A43", at_least(80), scope="timing")
-def lower_copy_share(device: Device) -> Figure:
-    """Decoding, cuDNN and flash move keys and values at no less than four fifths of a plain copy's rate."""
-    return smallest(*(share_of_ceiling(device[DECODE[heading]], COPY) for heading in ("cuDNN", "flash")))
-
-
-@claim("O-A44", at_most(1.25), scope="timing")
-def naive_over_cudnn(device: Device) -> Figure:
-    """Decoding, naive attention takes at most a quarter longer than cuDNN."""
-    return paired_ratio(device[DECODE["naive"]], device[CUDNN])
-
-
-@claim("O-A45", equals("128 and 128 blocks"), scope="this-gpu")
-def same_grid(device: Device) -> Figure:
-    """Decoding, efficient and cuDNN both launch a block for each head of each sequence."""
-    efficient, cudnn = (device[DECODE[heading]].per_step(blocks) for heading in ("efficient", "cuDNN"))
-    return derived(f"{efficient.value} and {cudnn.value} blocks", efficient, cudnn)
-
-
-@claim("O-A46", at_least(4), scope="timing")
-def efficient_over_cudnn(device: Device) -> Figure:
-    """Decoding, efficient takes at least four times as long as cuDNN."""
-    return paired_ratio(device[DECODE["efficient"]], device[CUDNN])
-
-
-@claim("O-A47", equals("flash_fwd_splitkv_kernel (1, 2, 128), flash_fwd_splitkv_combine_kernel"), scope="this-gpu")
-def flash_split(device: Device) -> Figure:
-    """Decoding, flash runs two blocks for each of the 128 heads, then a second kernel that combines their results."""
-
-    def kernels(step: Step) -> str:
-        names = [re.split(r"[<(]", kernel.name)[0].rpartition("::")[2] for kernel in step.kernels]
-        first, *others = names or ["none"]
-        return ", ".join([f"{first} {longest_kernel(step).grid}", *others])
-
-    return device[DECODE["flash"]].per_step(kernels)
-
-
-@claim("O-A48", at_least(11), scope="timing")
-def math_over_cudnn(device: Device) -> Figure:
-    """Decoding, math takes at least eleven times as long as cuDNN."""
-    return paired_ratio(device[DECODE["math"]], device[CUDNN])
-
-
-@claim("O-A49", equals(True), scope="this-gpu")
-def compiled_is_cudnn(device: Device) -> Figure:
-    """Decoding, the one kernel of the compiled form has the name of cuDNN's."""
-    compiled, cudnn = (device[DECODE[heading]].per_step(kernel_names) for heading in ("compiled", "cuDNN"))
-    is_same = compiled.value == cudnn.value
-    text = f"{compiled.value}, in both" if is_same else f"{compiled.value} instead of {cudnn.value}"
-    return derived(is_same, compiled, cudnn, display=text)
-
-
-@claim("O-A61", matches(r"cudnn_\w+_sdpa_sm80_flash_fprop_wmma_\w+"), scope="this-gpu")
-def decode_cudnn_kernel(device: Device) -> Figure:
-    """Decoding, cuDNN runs a kernel with sm80 and wmma in its name."""
-    return device[CUDNN].per_step(kernel_names)
-
-
-def decode_table(device: Device) -> Html:
-    """One query for each head, seven ways: time, share of a copy's rate, and the longest kernel's blocks."""
-    columns: Columns = {
-        "kernels": "kernels_per_step",
-        "GPU, interleaved": "interleaved_us",
-        "of a copy's rate": lambda run: share_of_ceiling(run, COPY).text,
-        **STEADY,
-        "from Python": "from_python_us",
-        "blocks": lambda run: f"{blocks(run.step):,}",
-        "shared memory": lambda run: format_value(shared_bytes(run.step), "bytes"),
-    }
-    caption = "One query for each head; blocks of the longest kernel, and the shared memory of each"
-    return variants_table(device, DECODE, caption, columns=columns)
-
-
-def decode_devices(device: Device) -> Html:
-    """The time of each way on every recorded device."""
-    figures = {heading: f"{experiment.replace('/', '.')}.interleaved_us" for heading, experiment in DECODE.items()}
-    return devices_table(device, figures, "One query for each head, interleaved, on each GPU")
-
+from snippets.lab.trace.queries import kernel_time_us, op_name
 
 TRAINING = {heading: experiment.replace("/", "/training_") for heading, experiment in EIGHT.items()}
 
@@ -297,11 +199,6 @@ def hub(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "decode_copy_share": lambda device: share_of_ceiling(device[CUDNN], COPY),
-    "decode_blocks": lambda device: device[CUDNN].per_step(blocks),
-    "decode_multiprocessors": lambda device: Figure(device[CUDNN].environment.multiprocessors, origin=device.name),
-    "decode_efficient_shared": lambda device: device[DECODE["efficient"]].per_step(shared_bytes, "bytes"),
-    "decode_cudnn_shared": lambda device: device[CUDNN].per_step(shared_bytes, "bytes"),
     "training_naive_ratio": lambda device: paired_ratio(device[TRAINING["naive"]], device[TRAINING["cuDNN"]]),
     "training_copies": lambda device: device[TRAINING["flash"]].per_step(copies_percent, "%"),
     "error_wide_naive": lambda device: wide_error(device, "naive"),

@@ -1,4 +1,4 @@
-"""The gain of each idea and the choices of tuning; the whole forward beside a user's alternatives and QuACK's."""
+"""The whole forward beside a user's alternatives and QuACK's."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,6 @@ from snippets.lab.finding.measure import (
     paired_ratio,
     point_difference,
     ratio_of_kinds,
-    smallest,
     unpaired_ratio,
 )
 from snippets.lab.finding.quantities import quantity
@@ -20,106 +19,6 @@ from snippets.lab.page import Columns, figure_cell, kernel_table, race_table, ti
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import op_name
-
-STEPS = {
-    "gate_up": {
-        "hand over early": "two consumers in turns (ours)",
-        "four slots": "four slots instead of six",
-        "stacked": "the stacked kernel instead",
-    },
-    "forward": {
-        "launched early": "both products ours, the second launched early",
-        "one after the other": "both ours, one after the other",
-        "cuBLAS down": "the second product by cuBLAS",
-    },
-}
-"""Part of `steps` -> variant -> its name on the page; the baseline comes first."""
-SERIES = "8192x768x3072"
-"""The series' shape, as named in `chosen` and `steps`."""
-LONG_SUMS = ("4096x2048x8192", "1024x4096x14336")
-ORDERED = (SERIES, *LONG_SUMS)
-"""Where `steps` times two orders of the tiles."""
-
-
-def step_ratio(device: Device, part: str, upper: str, lower: str) -> Figure:
-    """The time of one variant of `steps` over that of another."""
-    return probe_ratio(device["fused_mlp/steps"], part, upper, lower)
-
-
-def tuned(device: Device, part: str, shape: str = SERIES) -> dict[str, float]:
-    """Candidate -> microseconds at a shape, the fastest first; `part` is "gate_up" or "forward"."""
-    times: Mapping[str, float] = device["fused_mlp/chosen"].data[shape][part]
-    return dict(sorted(times.items(), key=lambda item: item[1]))
-
-
-@claim("F30", at_least(1.06), scope="timing")
-def worth_of_ping_pong(device: Device) -> Figure:
-    """The stacked kernel takes at least 6 % longer than the ping-pong kernel."""
-    return step_ratio(device, "gate_up", "stacked", "hand over early")
-
-
-@claim("F32", at_most(1.1), scope="timing")
-def worth_of_slots(device: Device) -> Figure:
-    """With four slots instead of six the kernel takes at most 10 % longer."""
-    return step_ratio(device, "gate_up", "four slots", "hand over early")
-
-
-@claim("F31", between(0.97, 1.03), scope="timing")
-def order_at_series(device: Device) -> Figure:
-    """At the series' shape the order of the tiles changes the time by at most 3 %."""
-    return step_ratio(device, SERIES, "group 1", "group 8")
-
-
-@claim("F79", at_least(1.2), scope="timing")
-def order_at_long_sums(device: Device) -> Figure:
-    """With sums of 2048 and of 4096 numbers, groups of one tile take at least 20 % longer than groups of eight."""
-    return smallest(*(step_ratio(device, shape, "group 1", "group 8") for shape in LONG_SUMS))
-
-
-@claim("F36", between(0.95, 1.05), scope="timing")
-def worth_of_early_launch(device: Device) -> Figure:
-    """Launching the second product early changes the forward's time by at most 5 %."""
-    return step_ratio(device, "forward", "one after the other", "launched early")
-
-
-@claim("F37", between(0.94, 1.06), scope="timing")
-def cublas_down_over_ours(device: Device) -> Figure:
-    """The forward takes as long with cuBLAS's second product as with ours, within 6 %."""
-    return step_ratio(device, "forward", "cuBLAS down", "launched early")
-
-
-def steps_table(device: Device) -> Html:
-    """The same work, each variant with one idea changed, timed interleaved."""
-    parts = {
-        "gate_up": "From x to the hidden tensor, with one idea changed",
-        "forward": "The whole forward: what follows the first product",
-    }
-    orders = {shape: {"group 8": f"{shape}, groups of eight tiles", "group 1": "groups of one"} for shape in ORDERED}
-    changed = [_changed(device, part, STEPS[part], caption) for part, caption in parts.items()]
-    changed += [_changed(device, shape, each, f"The order of the tiles, {shape}") for shape, each in orders.items()]
-    return Html("".join(changed))
-
-
-def _changed(device: Device, part: str, variants: Mapping[str, str], caption: str) -> Html:
-    rows: list[Sequence[Cell]] = []
-    first = next(iter(variants))
-    for name, heading in variants.items():
-        time = Figure.from_timing(probe_timing(device["fused_mlp/steps"], part, name))
-        over = None if name == first else figure_cell(step_ratio(device, part, name, first))
-        rows.append([heading, figure_cell(time), over])
-    return table(caption, ["", "interleaved", "over the first row"], rows)
-
-
-def tuned_table(device: Device) -> Html:
-    """Every candidate at the series' shape, the fastest first."""
-    rows: list[Sequence[Cell]] = []
-    for part, heading in (("gate_up", "first half"), ("forward", "forward")):
-        times = tuned(device, part)
-        fastest = min(times.values())
-        rows += [[heading, name, format_value(us, "us"), format_value(us / fastest, "x")] for name, us in times.items()]
-    caption = "What tuning had to choose from at this shape; the forward's times contain the first half"
-    return table(caption, ["", "candidate", "median", "of the fastest"], rows, text_columns=2)
-
 
 FORWARDS = {
     "eager": "fused_mlp/eager",
@@ -291,7 +190,6 @@ def beside_quack(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "chosen_forward": lambda device: Figure(next(iter(tuned(device, "forward"))), origin="fused_mlp/chosen"),
     "forward_speedup": lambda device: forward_ratio(device, "eager", "ours"),
     "over_compiled": lambda device: forward_ratio(device, "compiled", "ours"),
     "over_compiled_steady": lambda device: forward_ratio(device, "compiled", "ours", "steady"),
@@ -299,9 +197,5 @@ FIGURES: Mapping[str, Measure] = {
     "max_autotune_over_compiled": lambda device: forward_ratio(device, "max-autotune", "compiled"),
     "of_each_process": lambda device: process_medians(device, "ours"),
     "of_each_process_packaged": lambda device: process_medians(device, "ours, kernelized"),
-    "with_groups_of_one": lambda device: Figure.from_timing(
-        probe_timing(device["fused_mlp/steps"], "forward", "cuBLAS down")
-    ),
-    "long_sums": lambda device: step_ratio(device, LONG_SUMS[1], "group 1", "group 8"),
     "over_liger": lambda device: forward_ratio(device, "Liger", "ours"),
 }

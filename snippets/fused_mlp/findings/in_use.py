@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from snippets.fused_mlp.findings.forward import step_ratio
+from snippets.fused_mlp.findings.ideas import step_ratio
 from snippets.fused_mlp.findings.shapes import DTYPES, PEERS_OF, SERIES, both_types, row_run, shape_name, shapes_in
 from snippets.fused_mlp.findings.traffic import probe_timing
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals

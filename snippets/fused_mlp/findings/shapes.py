@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from snippets.fused_mlp.findings.forward import tuned
+from snippets.fused_mlp.findings.ideas import tuned
 from snippets.fused_mlp.findings.traffic import probed
 from snippets.lab.finding import Device, Figure, Measure, Run, at_least, claim, equals, format_value
 from snippets.lab.finding.measure import paired_ratio, share_of_ceiling, unpaired_ratio

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from snippets.attention.findings import live, steps
-from snippets.attention.findings.steps import DECODE, TRAINING
+from snippets.attention.findings.decoding import DECODE
+from snippets.attention.findings.steps import TRAINING
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.trace.events import GpuActivity
 from tests.chapters.altered import RECORDED, AlteredDevice
