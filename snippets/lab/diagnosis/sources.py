@@ -14,5 +14,6 @@ MSPROF = "msprof-analyze advisor: https://gitee.com/ascend/mstt, profiler/msprof
 
 CPU_AND_GPU = "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
 STACKS = "with_stack=True"
+SHAPES = "record_shapes=True"
 COLLECTOR = "with_stack=True, experimental_config=torch._C._profiler._ExperimentalConfig(record_python_gc_info=True)"
 STEPS = "schedule=torch.profiler.schedule(wait=1, warmup=1, active=3), and prof.step() after each iteration"

@@ -21,7 +21,6 @@ from snippets.lab.diagnosis.rules.tiny_kernels import RULE as TINY_KERNELS
 from snippets.lab.diagnosis.rules.type_round_trips import RULE as TYPE_ROUND_TRIPS
 from snippets.lab.diagnosis.rules.unfused_attention import RULE as UNFUSED_ATTENTION
 from snippets.lab.diagnosis.rules.unfused_elementwise import RULE as UNFUSED_ELEMENTWISE
-from snippets.lab.diagnosis.waste import step_time_us
 from snippets.lab.trace.kineto import read_trace
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -140,7 +139,7 @@ def test_public_traces(name: str) -> None:
         pytest.skip("the public traces do not lie beside the checkout")
     diagnosis = _diagnosis(path)
     assert _names(diagnosis) == PUBLIC_FAULTS[name]
-    gpu_us = step_time_us(diagnosis.facts.trace.steps)
+    gpu_us = diagnosis.facts.long_run_us
     assert all(0 < f.ceiling_us_per_step <= f.evidence_us_per_step <= gpu_us for f in diagnosis.findings)
 
 

@@ -6,17 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import count_text, duration_text
-from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.facts import MIN_SHARE, Facts
+from snippets.lab.diagnosis.missing import no_calls, no_warm_step
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.sources import CPU_AND_GPU, MSPROF
-
-MIN_SHARE = 0.01
+from snippets.lab.diagnosis.sources import MSPROF
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Calls that allocate or free memory of the GPU or page-locked memory."""
-    if not facts.trace.calls:
-        return CannotTell(RULE, "the trace has no CUDA calls", CPU_AND_GPU)
+    if unable := no_calls(RULE, facts) or no_warm_step(RULE, facts):
+        return unable
     calls = facts.in_steps(facts.cpu.spans["memory allocation"])
     if not calls:
         return []

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import count_text, duration_text
-from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.facts import MIN_SHARE, Facts
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import COLLECTOR, MSPROF, NSYS_AI
 
-MIN_SHARE = 0.01
 EVENT = "Python GC"
 
 

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import duration_text, share_text
 from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.missing import no_gpu_work
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.sources import CPU_AND_GPU
 
 MIN_SHARE = 0.10
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Overheads that CUPTI reports, in steps, while the GPU has no work."""
-    if not facts.has_gpu:
-        return CannotTell(RULE, "the trace has no GPU events", CPU_AND_GPU)
+    if unable := no_gpu_work(RULE, facts):
+        return unable
     spans = facts.in_steps(facts.trace.overheads)
     ceiling_us = facts.ceiling_us(spans)
     if not spans or ceiling_us < MIN_SHARE * facts.step_us:
