@@ -42,7 +42,7 @@ RULE = Rule(
     title="Copies from the GPU to the host",
     looks_for="Memcpy DtoH activities, as .cpu(), .numpy(), .tolist() and checkpoints make them.",
     threshold=f"from {MIN_SHARE:.0%} of the median step on",
-    source=f"{NSYS_AI} (copies above 5 %)",
+    source=f"{NSYS_AI} (copies to the GPU above 5 % of an iteration; here those to the host)",
     advice="Reduce on the GPU and copy the result; copy seldom; copy to pinned memory with non_blocking=True on a "
     "stream of its own.",
     check=check,

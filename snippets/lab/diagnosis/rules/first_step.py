@@ -53,7 +53,7 @@ RULE = Rule(
     "modules.",
     threshold=f"over {WARM_UP_RATIO:.0f} times the median of the others and {MIN_WARM_UP_US / 1000:.0f} ms longer, of "
     f"at least {MIN_STEPS} steps; of fewer, if CUDA calls take {START_UP_US / 1000:.0f} ms each and do not only wait",
-    source=f"{GPUPROF} (warm-up above 3 times the median)",
+    source=f"{GPUPROF} (warm-up: above 3 times the median); the start of CUDA is this book's",
     advice="Record later: torch.profiler.schedule(wait=5, warmup=2, active=3). To start faster, cache compiled code "
     "(TORCHINDUCTOR_CACHE_DIR) and tuning results.",
     check=check,

@@ -10,6 +10,7 @@ from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.missing import no_gpu_work
 from snippets.lab.diagnosis.peaks import find_peaks
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
+from snippets.lab.diagnosis.sources import OWN
 from snippets.lab.diagnosis.waste import Waste, findings
 from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
@@ -67,7 +68,7 @@ RULE = Rule(
     threshold=(
         f"They take at least 1 % of a step and at most {MAX_SHARE:.0%} of its kernel time: above, it is on purpose."
     ),
-    source="this book's own rule",
+    source=OWN,
     advice="Give the type where the tensor is made: `torch.as_tensor(array, dtype=torch.float32)`.",
     check=check,
 )

@@ -38,7 +38,7 @@ RULE = Rule(
     title="Python collects garbage inside a step",
     looks_for="Python GC events, or calls of gc.collect where stacks were recorded, while the GPU has no work.",
     threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
-    source=f"{MSPROF} (collections above 1 ms); {NSYS_AI} (periodic collections)",
+    source=f"{MSPROF} (gc.yaml: 1 ms); {NSYS_AI} (GC pauses); the share is this book's",
     advice="gc.collect(); gc.freeze() after building the model, then gc.disable() and gc.collect() every few hundred "
     "steps, on all ranks at the same step.",
     check=check,

@@ -60,7 +60,7 @@ RULE = Rule(
     "another program, can.",
     threshold=f"half of a step's kernels take {MIN_RATIO} times their median over the steps, together "
     f"{MIN_SHARE:.0%} of the median step",
-    source=f"{GPUPROF} (p99 above twice p50; thermal)",
+    source=f"after {GPUPROF} (p99 of the steps above twice p50); to compare kernels is this book's",
     advice="nvidia-smi -q -d PERFORMANCE names what lowers the clocks, nvidia-smi pmon the programs on the GPU. Give "
     "the job a GPU of its own; lock the clocks to compare.",
     check=check,

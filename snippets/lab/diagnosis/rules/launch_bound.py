@@ -56,7 +56,8 @@ RULE = Rule(
     "slow-cpu-code reports, and the time before the first GPU work and after the last do not count.",
     threshold=f"from {MIN_SHARE:.0%} of the median step on, if all waits for the CPU are {MIN_WAITING:.1%} of it: "
     f"the profiler is taken to lengthen launching {SLOWDOWN:.0f} times; not if a step's own GPU work is as long",
-    source=f"{TRACELENS} (GPU idle above 15 %); the profiler's part is measured in this book's recordings",
+    source=f"{TRACELENS} (cpu_idle_analysis.py: GPU idle above 15 %); the profiler's part is measured in this book's "
+    "recordings",
     advice="Measure the step without the profiler first: it lengthens launching 1.5 to 6 times, and this ceiling with "
     "it. Then launch less often: larger batches, torch.compile (mode='reduce-overhead' replays CUDA graphs), fused "
     "operators.",

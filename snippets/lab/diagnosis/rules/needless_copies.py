@@ -9,6 +9,7 @@ from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.missing import no_gpu_work, unseen
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sites import is_inside
+from snippets.lab.diagnosis.sources import OWN, PERFESSOR
 from snippets.lab.diagnosis.waste import Waste, findings
 from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
@@ -56,7 +57,7 @@ RULE = Rule(
         "A clone that your code needs looks the same."
     ),
     threshold="They take at least 1 % of a step.",
-    source="this book's own rule; Perfessor warns of memcpy above 10 %: https://github.com/kapilsh/perfessor",
+    source=f"{OWN}; {PERFESSOR} warns of memcpys above 10 %",
     advice=(
         "Let the producer write the layout that its consumer reads, use operators that take views (`expand` in "
         "place of "

@@ -18,6 +18,7 @@ from snippets.lab.diagnosis.products import (
     tile_sides,
 )
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
+from snippets.lab.diagnosis.sources import TENSORBOARD
 from snippets.lab.diagnosis.waste import Waste, findings
 from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.work import ActivityWork, step_work
@@ -76,10 +77,7 @@ RULE = Rule(
         "at "
         f"least {MIN_TILE}x{MIN_TILE}; the ceiling, at the peak of 16-bit products, is at least 1 % of a step."
     ),
-    source=(
-        "TensorBoard's profiler plugin, eligible operators without Tensor Cores (data.py, tensor_core.py): "
-        "https://github.com/pytorch/kineto"
-    ),
+    source=f"{TENSORBOARD} (eligible operators, none on Tensor Cores); sides, tiles and the share are this book's",
     advice=(
         "Multiply in bfloat16 (`torch.autocast`), or allow TF32 for float32 products on Ampere and newer: "
         "`torch.set_float32_matmul_precision('high')`."

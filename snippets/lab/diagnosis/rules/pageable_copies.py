@@ -45,7 +45,7 @@ RULE = Rule(
     looks_for="Memcpy HtoD (Pageable -> Device): the driver first copies to pinned memory, and the CPU waits. "
     "Copies from pinned memory are asynchronous, and run while the GPU computes.",
     threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
-    source=f"{NSIGHT} (cuda_memcpy_async)",
+    source=f"{NSIGHT} (cuda_memcpy_async); the share is this book's",
     advice="Use DataLoader(pin_memory=True) and tensor.to(device, non_blocking=True). Create constants on the GPU "
     "(device=...) instead of copying them.",
     check=check,

@@ -10,6 +10,7 @@ from snippets.lab.diagnosis.cpu_states import outermost
 from snippets.lab.diagnosis.facts import MIN_SHARE, Facts
 from snippets.lab.diagnosis.missing import no_operators
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
+from snippets.lab.diagnosis.sources import OWN
 
 _COMPILE_ID = re.compile(r"compile_id=(\d+)/(\d+)")
 
@@ -40,7 +41,7 @@ RULE = Rule(
     looks_for="Dynamo's annotations of compiling (dynamo_timed, entire_frame_compile), or with stacks the functions of "
     "Dynamo and Triton that compile. A compile_id N/M with M above 0 is function N compiled again.",
     threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
-    source="our own; https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html explains recompilation",
+    source=f"{OWN}; https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html explains recompilation",
     advice="In the first steps this is warm-up: record later ones. Else TORCH_LOGS=recompiles prints the guard that "
     "failed: mark the dimension with torch._dynamo.mark_dynamic, pad to a few sizes, pass tensors instead of numbers.",
     check=check,

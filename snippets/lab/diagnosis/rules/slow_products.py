@@ -10,6 +10,7 @@ from snippets.lab.diagnosis.missing import no_gpu_work, unseen
 from snippets.lab.diagnosis.peaks import find_peaks
 from snippets.lab.diagnosis.products import is_product, least_us, runs_on_ordinary_units
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
+from snippets.lab.diagnosis.sources import TRACELENS
 from snippets.lab.diagnosis.waste import Waste, findings
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.work import step_work
@@ -65,9 +66,7 @@ RULE = Rule(
         "type and "
         f"its bytes at the peak bandwidth, plus {LATENCY_US:.0f} µs for latency; the ceiling is at least 1 % of a step."
     ),
-    source=(
-        "TraceLens, efficiency against the roofline: https://github.com/AMD-AGI/TraceLens; the threshold is this book's"
-    ),
+    source=f"{TRACELENS} (efficiency against the roofline); the threshold is this book's",
     advice=(
         "Pad sides to multiples of 64 elements, batch or stack small products, store factors contiguously along the "
         "summed side, and compare with `mode='max-autotune'`."

@@ -54,7 +54,7 @@ RULE = Rule(
     looks_for="Ranks in one trace that spend different times in as many collectives: a collective ends when the last "
     "rank has joined, so the rank with the least time in them is the late one.",
     threshold=f"the others are longer in collectives by {MIN_SHARE:.0%} of the median step",
-    source=f"{NSYS_AI} (rank imbalance)",
+    source=f"{NSYS_AI} (uneven waits in collectives across ranks); the share is this book's",
     advice="Look for uneven work on this rank: longer sequences, logging, checkpoints, data loading, a slower GPU.",
     check=check,
 )

@@ -107,7 +107,7 @@ RULE = Rule(
     "until the CPU has launched again. Waits of pageable copies, a last wait after all launches, and time in a "
     "wait in which the trace shows no GPU work do not count.",
     threshold=f"each place whose operators could save {MIN_SHARE:.0%} of the median step, the {MAX_PLACES} largest",
-    source=f"{NSIGHT} (cuda_api_sync)",
+    source=f"{NSIGHT} (cuda_api_sync); the share is this book's",
     advice="Keep the value on the GPU, read it every hundredth step, or copy it with non_blocking=True to pinned "
     "memory and read it a step later. Use torch.where instead of indexing by a mask or nonzero(). "
     "torch.cuda.set_sync_debug_mode('warn') names further places.",

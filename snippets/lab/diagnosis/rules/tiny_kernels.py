@@ -8,7 +8,7 @@ from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.missing import no_gpu_work
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.sources import CPU_AND_GPU
+from snippets.lab.diagnosis.sources import CPU_AND_GPU, NSYS_AI
 from snippets.lab.diagnosis.waste import Waste, findings, launched, runs, streams
 from snippets.lab.trace.events import GpuActivity, Step
 
@@ -65,10 +65,7 @@ RULE = Rule(
         f"{MIN_SHARE_OF_LAUNCHES:.0%} of its kernels and, with the gaps between them, {MIN_SHARE_OF_TIME:.0%} of its "
         "time."
     ),
-    source=(
-        "nsys-ai, thousands of kernels below 10 us: https://github.com/GindaChen/nsys-ai; count and shares are this "
-        "book's"
-    ),
+    source=f"{NSYS_AI} (thousands of kernels below 10 µs); count and shares are this book's",
     advice=(
         "Compile the code (`torch.compile`; `mode='reduce-overhead'` replays it as a CUDA graph), give the GPU more "
         "work at once (a larger batch), and replace loops over tensors by foreach or batched operators."

@@ -10,6 +10,7 @@ from snippets.lab.diagnosis.fusing import is_conversion
 from snippets.lab.diagnosis.missing import no_gpu_work, unseen
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sites import around
+from snippets.lab.diagnosis.sources import OWN
 from snippets.lab.diagnosis.waste import Waste, findings, streams
 from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
@@ -78,7 +79,7 @@ RULE = Rule(
         "of gradients do not count."
     ),
     threshold=f"At most {MAX_BETWEEN} kernels lie between the two; the conversions take at least 1 % of a step.",
-    source="this book's own rule",
+    source=OWN,
     advice=(
         "Let one kernel convert on the fly: `torch.compile`, or the fused operators (`F.rms_norm`, `F.layer_norm`, "
         "`F.softmax(x, dtype=...)`), which sum in float32 by themselves."

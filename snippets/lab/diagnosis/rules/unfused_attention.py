@@ -13,6 +13,7 @@ from snippets.lab.diagnosis.peaks import HALF, Peaks, find_peaks
 from snippets.lab.diagnosis.products import is_product
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sites import around, is_inside
+from snippets.lab.diagnosis.sources import GPUPROF
 from snippets.lab.diagnosis.waste import Waste, findings, streams
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
@@ -157,7 +158,7 @@ RULE = Rule(
         "`aten::_scaled_dot_product_attention_math`, which PyTorch takes if no fused kernel accepts the inputs."
     ),
     threshold=f"At most {MAX_BETWEEN} kernels and no other product lie between; the ceiling is at least 1 % of a step.",
-    source="gpuprof 0.7.1, unfused scaled dot-product attention; the ceiling is this book's",
+    source=f"{GPUPROF} (softmax and bmm, no fused attention); regions and ceiling are this book's",
     advice=(
         "Call `F.scaled_dot_product_attention` (or FlexAttention for masks of your own) with 16-bit inputs. If it "
         "takes "

@@ -10,6 +10,7 @@ from snippets.lab.diagnosis.fusing import avoidable_us, chains, is_elementwise
 from snippets.lab.diagnosis.missing import no_gpu_work, unseen
 from snippets.lab.diagnosis.peaks import find_peaks
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
+from snippets.lab.diagnosis.sources import TRACELENS
 from snippets.lab.diagnosis.waste import Waste, findings, streams
 from snippets.lab.trace.events import Step
 
@@ -42,9 +43,7 @@ RULE = Rule(
         "own."
     ),
     threshold="Two or more in a row; what fusing saves at most is at least 1 % of a step.",
-    source=(
-        "TraceLens, fusion candidates: https://github.com/AMD-AGI/TraceLens; how the ceiling is computed is this book's"
-    ),
+    source=f"{TRACELENS} (kernel_fusion_analysis.py); chains and ceiling are this book's",
     advice=(
         "Compile the code around them (`torch.compile`), or use an operator or a kernel that does all of it at once "
         "(Liger and others have GeGLU, SwiGLU, RMSNorm)."
