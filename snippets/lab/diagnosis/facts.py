@@ -200,25 +200,27 @@ class Facts:
         times = (max(step.end_us - step.start_us, busy_us(step.activities)) for step in self.steps)
         return round(math.fsum(times) / len(self.steps), 3)
 
-    def ceiling_us(self, cpu: Iterable[Span], gpu: Iterable[Span] = (), unseen: Sequence[Interval] = ()) -> float:
+    def ceiling_us(self, cpu: Iterable[Span], gpu: Iterable[Span] = (), unclaimed: Sequence[Interval] = ()) -> float:
         """The most that a step gets shorter without these CPU events and this GPU work of theirs.
 
         Without the CPU events their time is saved at most, and only while the GPU waits or does that work. A mean, but
         at most the median if most steps have the events: one slow step does not raise what mending them can buy.
-        `unseen`: times of the CPU events that do not count.
+        `unclaimed`: times in which the GPU is idle for another reason.
         """
-        cpu_times, gpu_times = subtract(union_of(cpu), unseen), union_of(gpu)
-        cpu_us = length_us(intersect(cpu_times, self.windows)) / len(self.steps)
+        cpu_times, gpu_times = subtract(union_of(cpu), unclaimed), union_of(gpu)
+        count = len(self.steps)
+        cpu_us = length_us(intersect(cpu_times, self.windows)) / count
         if not self.has_gpu:
             return round(cpu_us, 3)
-        gpu_us = length_us(intersect(gpu_times, self.windows)) / len(self.steps)
-        idle_us = length_us(self.idle) / len(self.steps)
-        mean_us = min(cpu_us, idle_us + gpu_us, self.reclaimable_us + gpu_us)
+        gpu_us = length_us(intersect(gpu_times, self.windows)) / count
+        idle = subtract(self.idle, unclaimed)
+        other_us = (length_us(self.idle) - length_us(idle)) / count
+        mean_us = min(cpu_us, length_us(idle) / count + gpu_us, max(0.0, self.reclaimable_us - other_us) + gpu_us)
         windows = [_window(step) for step in self.steps]
         if any(before[1] > after[0] for before, after in pairwise(windows)):
             return round(mean_us, 3)
-        lengths = (lengths_in(windows, times) for times in (cpu_times, self.idle, gpu_times))
-        usual_us = median(min(on_cpu, idle + on_gpu) for on_cpu, idle, on_gpu in zip(*lengths, strict=True)) / 1000
+        lengths = (lengths_in(windows, times) for times in (cpu_times, idle, gpu_times))
+        usual_us = median(min(on_cpu, unused + on_gpu) for on_cpu, unused, on_gpu in zip(*lengths, strict=True)) / 1000
         return round(min(mean_us, usual_us) if usual_us else mean_us, 3)
 
     def length_us(self, spans: Iterable[Span]) -> float:

@@ -10,7 +10,7 @@ from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.cpu_states import is_download
 from snippets.lab.diagnosis.facts import MIN_SHARE, Facts
 from snippets.lab.diagnosis.gaps import RELAUNCH_US
-from snippets.lab.diagnosis.intervals import Interval, intersect, interval, length_us, ns, union_of
+from snippets.lab.diagnosis.intervals import Interval, intersect, interval, length_us, ns, union, union_of
 from snippets.lab.diagnosis.missing import no_calls, no_gpu_work
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sites import Site
@@ -29,12 +29,12 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     downloads = [(a, a.launch) for a in facts.activities if is_download(a) and a.launch is not None]
     for (activity, _), site in zip(downloads, facts.sites([call for _, call in downloads]), strict=True):
         copies[id(site.op)].append(activity)
-    unseen = _unseen(facts)
+    unclaimed, unseen = _unclaimed(facts)
     places: dict[str, list[tuple[CudaCall, Site]]] = defaultdict(list)
     for call, site in _waits(facts):
         places[site.text if site.op else f"{call.name} {site.text}".rstrip()].append((call, site))
     found = [
-        finding for place, members in places.items() for finding in _findings(facts, place, members, copies, unseen)
+        finding for place, members in places.items() for finding in _findings(facts, place, members, copies, unclaimed)
     ]
     unseen_us = length_us(unseen) / len(facts.steps)
     if not found and unseen_us >= MIN_UNSEEN * facts.step_us:
@@ -56,10 +56,17 @@ def _waits(facts: Facts) -> list[tuple[CudaCall, Site]]:
     ]
 
 
-def _unseen(facts: Facts) -> list[Interval]:
-    """Times in waits in which the GPU is idle for longer than starting its work takes: they wait for something else."""
-    idle = intersect(union_of(facts.cpu.syncs), facts.idle)
-    return [(start, end) for start, end in idle if end - start > ns(RELAUNCH_US)]
+def _unclaimed(facts: Facts) -> tuple[list[Interval], list[Interval]]:
+    """Times in waits in which the GPU is idle, but not for want of launches; and those in which nothing explains it.
+
+    Between two activities during a wait, the work is launched already. At the end of a wait, the GPU is idle until the
+    CPU knows: longer than `RELAUNCH_US`, it waits for something that the trace does not show.
+    """
+    waits = union_of(facts.cpu.syncs)
+    ends = {end for _, end in (*waits, *facts.windows)}
+    idle = intersect(waits, facts.idle)
+    unseen = [(start, end) for start, end in idle if end - start > ns(RELAUNCH_US)]
+    return union([*unseen, *(each for each in idle if each[1] not in ends)]), unseen
 
 
 def _until_work(facts: Facts, span: Span) -> Span:
@@ -80,22 +87,19 @@ def _findings(
     place: str,
     members: Sequence[tuple[CudaCall, Site]],
     copies: dict[int, list[GpuActivity]],
-    unseen: Sequence[Interval],
+    unclaimed: Sequence[Interval],
 ) -> list[Finding]:
     calls = [call for call, _ in members]
     whole: list[Span] = [site.op or call for call, site in members]
     copied = [copy for _, site in members if site.op is not None for copy in copies.get(id(site.op), ())]
-    if facts.ceiling_us(whole, copied, unseen) < MIN_SHARE * facts.step_us:
+    if facts.ceiling_us(whole, copied, unclaimed) < MIN_SHARE * facts.step_us:
         return []
     waiting_us = facts.length_us(calls)
     waits = {id(site.op or call) for call, site in members}  # a copy may wait in two calls
     count = count_text(len(waits) / len(facts.steps), "time")
     longest = max(calls, key=lambda call: call.duration_us)
     title = f"The CPU waits for the GPU {count} per step, {duration_text(waiting_us)}, in {longest.name}"
-    without_work_us = length_us(intersect(union_of(calls), unseen)) / len(facts.steps)
-    if without_work_us > waiting_us / 2:
-        title += f"; in {duration_text(without_work_us)} of it the trace shows no GPU work"
-    ceiling_us = facts.ceiling_us([_until_work(facts, site.outer or call) for call, site in members], copied, unseen)
+    ceiling_us = facts.ceiling_us([_until_work(facts, site.outer or call) for call, site in members], copied, unclaimed)
     return [Finding(RULE, title, place, facts.evidence(calls), waiting_us, ceiling_us)]
 
 
