@@ -25,6 +25,7 @@ recordings under docs/recordings.
   python -m snippets.lab summary trace.json.gz               any PyTorch trace in one table
   python -m snippets.lab report trace.json.gz                what is slow in it, and why: one HTML file
   python -m snippets.lab diff before.json.gz after.json.gz   what changed, kernel by kernel; --gate for CI
+  python -m snippets.lab doctor                              is this machine able to record? what is wrong in a trace?
   python -m snippets.lab open trace.json.gz                  the same trace in Perfetto, served from this machine
   python -m snippets.lab decode nvjet_sm90_tst_128x64        the parts of a kernel's name, decoded
   python -m snippets.lab claims                              every claim with its verdict
@@ -37,6 +38,7 @@ COMMANDS = {
     "summary": "snippets.lab.trace.summary",
     "report": "snippets.lab.report.command",
     "diff": "snippets.lab.report.diff",
+    "doctor": "snippets.lab.tools.doctor",
     "open": "snippets.lab.tools.viewer",
     "decode": "snippets.lab.trace.kernel_names",
     "claims": "snippets.lab.tools.claims",

@@ -214,7 +214,7 @@ def test_rooms_are_what_we_think() -> None:
 
 
 def test_only_what_measures_imports_torch() -> None:
-    """`experiment` for the helpers of makers, `run` and notebooks where their reader asks for it, inside functions."""
+    """`experiment` for the helpers of makers; `run`, `doctor` and notebooks where asked for, inside functions."""
     users = {
         path
         for path in sources()
@@ -222,7 +222,12 @@ def test_only_what_measures_imports_torch() -> None:
         for each in imports(path, sources())
         if each.module.split(".")[0] in ("torch", "triton")
     }
-    assert users == {"snippets/lab/experiment.py", "snippets/lab/notebook.py", "snippets/lab/tools/run.py"}
+    assert users == {
+        "snippets/lab/experiment.py",
+        "snippets/lab/notebook.py",
+        "snippets/lab/tools/run.py",
+        "snippets/lab/tools/torch_probe.py",
+    }
 
 
 SUBJECTS = [path for path in sources() if path.split("/")[-1] in ("model.py", "kernels.py")]

@@ -32,6 +32,11 @@ def expect_everything_of(page: Page, device: str) -> None:
     assert sets > 0
     expect(page.locator(f"input[data-device={device}]:checked")).to_have_count(sets)
     expect(page.locator(f"input[data-device={other}]:checked")).to_have_count(0)
+    lines = page.evaluate(
+        "() => [...document.querySelectorAll('.devices > .tabbed-labels > label')]"
+        ".filter(label => getComputedStyle(label).boxShadow !== 'none').map(label => label.textContent)"
+    )
+    assert lines == [short_name(device)] * sets
     expect(sentence(page)).to_have_text(MHZ[device])
     name = "NVIDIA H200" if device == DEFAULT_DEVICE else "NVIDIA T100"
     expect(page.locator(".provenance").filter(visible=True)).to_contain_text(name)

@@ -53,10 +53,10 @@ class Lengths:
         """The result of one variant at a length."""
         return dict(self.data[tokens]["variants"][SWEPT[heading]])
 
-    def missing_bytes(self, heading: str, tokens: int) -> int | None:
-        """The bytes of the request for which a variant ran out of memory; None if it did not."""
+    def refused(self, heading: str, tokens: int) -> tuple[int, int] | None:
+        """The bytes for which a variant ran out of memory, and the tokens where it did; None if it did not."""
         match = OUT_OF_MEMORY.fullmatch(self.variant(heading, tokens).get("stopped", ""))
-        return round(float(match[1]) * BINARY[match[2]]) if match else None
+        return (round(float(match[1]) * BINARY[match[2]]), int(match[3])) if match else None
 
     def _given(self, heading: str, tokens: int, name: str) -> Any:
         variant = self.variant(heading, tokens)
@@ -165,13 +165,13 @@ def wide_rate_over_narrow(device: Device) -> Figure:
 
 @claim("O-A40", equals("64: naive, in place, math; 128: naive, in place, math"), scope="this-gpu")
 def out_of_memory(device: Device) -> Figure:
-    """At 16,384 tokens naive, in place and math run out of memory, at both head dimensions."""
+    """Up to 16,384 tokens, naive, in place and math run out of memory at both head dimensions; no other way does."""
     parts = [f"{lengths.head_dim}: {', '.join(_stopped(lengths)) or 'none'}" for lengths in sweeps(device)]
     return Figure("; ".join(parts), origin="attention/lengths_*, at the longest length")
 
 
 def _stopped(lengths: Lengths) -> list[str]:
-    return [heading for heading in SWEPT if lengths.missing_bytes(heading, lengths.longest)]
+    return [heading for heading in SWEPT if lengths.refused(heading, lengths.longest)]
 
 
 @claim("O-A41", at_least(5), scope="timing")
@@ -192,12 +192,21 @@ def stopped_ways(device: Device) -> Figure:
 
 
 def length_math_asked(device: Device) -> Figure:
-    """The bytes of the request for which math ran out of memory at the longest length, with the narrower head."""
+    """The bytes of the request for which math ran out of memory, with the narrower head."""
+    return _refused_math(device, 0, "bytes")
+
+
+def length_math_tokens(device: Device) -> Figure:
+    """The number of tokens at which math ran out of memory, with the narrower head."""
+    return _refused_math(device, 1)
+
+
+def _refused_math(device: Device, part: int, unit: str = "") -> Figure:
     lengths = Lengths(device, 64)
-    asked, variant = lengths.missing_bytes("math", lengths.longest), lengths.variant("math", lengths.longest)
-    if asked is None:
+    refused, variant = lengths.refused("math", lengths.longest), lengths.variant("math", lengths.longest)
+    if refused is None:
         raise LookupError(f"math is not out of memory here: {variant.get('stopped', 'it ran')}")
-    return Figure(asked, "bytes", origin=f"{lengths.id}, math: {variant['stopped']}")
+    return Figure(refused[part], unit, origin=f"{lengths.id}, math: {variant['stopped']}")
 
 
 def scores_bytes(device: Device) -> Figure:
@@ -237,15 +246,18 @@ def longest_table(device: Device) -> Html:
 def _at_longest(lengths: Lengths) -> Html:
     rows: list[Sequence[Cell]] = []
     for heading in SWEPT:
-        variant, asked = lengths.variant(heading, lengths.longest), lengths.missing_bytes(heading, lengths.longest)
+        variant, refused = lengths.variant(heading, lengths.longest), lengths.refused(heading, lengths.longest)
         if lengths.is_timed(heading, lengths.longest):
             ratios = (lengths.product_share(heading).text, lengths.growth(heading, lengths.longest).text)
             rows.append([heading, *ratios, format_value(int(variant["peak_bytes"]), "bytes")])
         else:
-            why = format_value(asked, "bytes") if asked else variant["stopped"]
-            rows.append([heading, None, None, f"asked for {why} more"])
+            rows.append([heading, None, None, _asked(*refused) if refused else variant["stopped"]])
     caption = f"{lengths.longest:,} tokens, {lengths.head_dim} numbers to a head"
     return table(caption, ["", "FLOP/s, of a large product's", "the last doubling", "peak memory"], rows)
+
+
+def _asked(more_bytes: int, tokens: int) -> str:
+    return f"asked for {format_value(more_bytes, 'bytes')} more at {tokens:,} tokens"
 
 
 def climbing(device: Device) -> Html:

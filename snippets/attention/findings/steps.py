@@ -23,7 +23,7 @@ from snippets.lab.finding import (
 from snippets.lab.finding.measure import derived, listed, paired_ratio, point_ratio, share_of_ceiling, smallest
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import Columns, figure_cell, kernel_bars, variants_table
+from snippets.lab.page import Columns, devices_table, figure_cell, kernel_bars, variants_table
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
 from snippets.lab.recording.schema import Timing
@@ -116,6 +116,12 @@ def decode_table(device: Device) -> Html:
     }
     caption = "One query for each head; blocks of the longest kernel, and the shared memory of each"
     return variants_table(device, DECODE, caption, columns=columns)
+
+
+def decode_devices(device: Device) -> Html:
+    """The time of each way on every recorded device."""
+    figures = {heading: f"{experiment.replace('/', '.')}.interleaved_us" for heading, experiment in DECODE.items()}
+    return devices_table(device, figures, "One query for each head, interleaved, on each GPU")
 
 
 TRAINING = {heading: experiment.replace("/", "/training_") for heading, experiment in EIGHT.items()}
@@ -258,7 +264,11 @@ def errors_table(device: Device) -> Html:
     """Relative errors against float64: forward at three lengths, decoding, and the gradient of q."""
     rows: list[Sequence[Cell]] = []
     for heading in TRAINING:
-        cells = [f"{Lengths(device, 64).error(heading, tokens):.2e}" for tokens in (128, 1024, 8192)]
+        lengths = Lengths(device, 64)
+        cells = [
+            f"{lengths.error(heading, tokens):.2e}" if lengths.is_timed(heading, tokens) else "out of memory"
+            for tokens in (128, 1024, 8192)
+        ]
         decoding = f"{device[DECODE[heading]].point.relative_error:.2e}" if heading in DECODE else None
         rows.append([heading, *cells, decoding, f"{device[TRAINING[heading]].point.relative_error:.2e}"])
     head = ["", "128 tokens", "1024 tokens", "8192 tokens", "decoding", "training, q's gradient"]

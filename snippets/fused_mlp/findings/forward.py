@@ -1,5 +1,6 @@
 """The gain of each idea and the choices of tuning; the whole forward beside a user's alternatives and QuACK's."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 
 from snippets.fused_mlp.findings.traffic import BF16_BYTES, probe_ratio, probe_timing
@@ -152,7 +153,7 @@ def forward_over_compiled_steady(device: Device) -> Figure:
 def forward_over_compiled_from_python(device: Device) -> Figure:
     """From Python, our forward takes no longer than the compiled one.
 
-    The CPU needs longer to launch our two kernels than the GPU needs to run them, because Triton builds descriptors and
+    The CPU needs longer to launch our forward than the GPU needs to run it, because Triton builds descriptors and
     launches in Python. Replayed from a CUDA graph, ours is the faster one.
     """
     return forward_ratio(device, "ours", "compiled", "from_python")
@@ -182,13 +183,9 @@ def forward_over_quack(device: Device) -> Figure:
     return probe_ratio(device["fused_mlp/quack"], "forward", "fused", "quack")
 
 
-@claim("F44", at_most(1.0), scope="timing")
+@claim("F44", at_least(1.03), scope="timing")
 def half_over_quack(device: Device) -> Figure:
-    """The first half of our forward takes no longer than QuACK's untuned kernel.
-
-    QuACK's kernel is a few percent faster. It shares loads between two multiprocessors and cuts tiles of 128x192. The
-    tiles of Triton 3.6 are powers of two.
-    """
+    """The first half of our forward takes at least 3 % longer than QuACK's untuned kernel."""
     return probe_ratio(device["fused_mlp/quack"], "gate_up", "fused", "quack")
 
 
@@ -230,6 +227,13 @@ def second_product(device: Device) -> Figure:
     return device[FORWARDS["ours"]].per_step(
         lambda step: "cuBLAS's" if op_name(step.kernels[-1]) == "aten::mm" else "ours"
     )
+
+
+def process_medians(device: Device, name: str) -> Figure:
+    """A forward's interleaved time in each process."""
+    run = device[FORWARDS[name]]
+    medians = [statistics.median(samples_us) for samples_us in run.timing().parts]
+    return Figure(", ".join(format_value(us, "us") for us in medians), origin=f"{run.origin}, median of each process")
 
 
 def saved_memory_bytes(device: Device) -> Figure:
@@ -292,6 +296,12 @@ FIGURES: Mapping[str, Measure] = {
     "over_compiled": lambda device: forward_ratio(device, "compiled", "ours"),
     "over_compiled_steady": lambda device: forward_ratio(device, "compiled", "ours", "steady"),
     "over_compiled_from_python": lambda device: forward_ratio(device, "compiled", "ours", "from_python"),
+    "max_autotune_over_compiled": lambda device: forward_ratio(device, "max-autotune", "compiled"),
+    "of_each_process": lambda device: process_medians(device, "ours"),
+    "of_each_process_packaged": lambda device: process_medians(device, "ours, kernelized"),
+    "with_groups_of_one": lambda device: Figure.from_timing(
+        probe_timing(device["fused_mlp/steps"], "forward", "cuBLAS down")
+    ),
     "long_sums": lambda device: step_ratio(device, LONG_SUMS[1], "group 1", "group 8"),
     "over_liger": lambda device: forward_ratio(device, "Liger", "ours"),
 }

@@ -14,7 +14,7 @@ from snippets.lab.finding import Device, Figure, Measure, TraceError, claim, equ
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import GpuActivity, Step
-from snippets.lab.trace.occupancy import WARP, Footprint, Stocks, fits_by, footprint_of, occupancy_percent
+from snippets.lab.trace.occupancy import Footprint, Stocks, fits_by, footprint_of, occupancy_percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,15 +111,14 @@ def _draw_bar(axes: "Axes", left: float, top: float, width: float, kind: int, te
         axes.text(left + width / 2, top + _BAR / 2, text, ha="center", va="center", bbox=chip)
 
 
-def compiled(device: Device, kernel: str) -> Footprint:
-    """The resources of a compiled kernel."""
-    data = device["fused_mlp/resources"].data[kernel]
-    return Footprint(data["registers"], data["shared_bytes"], WARP * data["warps"])
+def footprint(device: Device, kernel: str) -> Footprint:
+    """The resources of a kernel's program as launched, with the tiles that tuning chose."""
+    return footprint_of(launched(device, kernel))
 
 
 def programs_by(device: Device, kernel: str) -> dict[str, int]:
     """The number of a kernel's programs that fit on a multiprocessor at once, by each of its resources."""
-    return fits_by(compiled(device, kernel), stocks(device))
+    return fits_by(footprint(device, kernel), stocks(device))
 
 
 def stocks(device: Device) -> Stocks:
@@ -138,8 +137,8 @@ def launched(device: Device, kernel: str) -> GpuActivity:
 
 def occupancy(device: Device, kernel: str) -> Figure:
     """The occupancy that a kernel's registers, shared memory and threads allow."""
-    percent = occupancy_percent(compiled(device, kernel), stocks(device))
-    return Figure(percent, "%", origin="computed from fused_mlp/resources")
+    percent = occupancy_percent(footprint(device, kernel), stocks(device))
+    return Figure(percent, "%", origin=f"computed from the trace of {FOOTPRINTS[kernel]}")
 
 
 def tiles_of(rows: int, columns: int, tile: tuple[int, int]) -> int:
@@ -165,17 +164,16 @@ def programs_that_fit(device: Device) -> Figure:
     second one fits."""
     counts = programs_by(device, "pingpong_kernel")
     display = ", ".join(f"{count} by {limit}" for limit, count in counts.items())
-    return Figure(min(counts.values()), display=display, origin="fused_mlp/resources")
+    return Figure(min(counts.values()), display=display, origin=f"the trace of {FOOTPRINTS['pingpong_kernel']}")
 
 
 @claim("F26", equals(3), scope="this-gpu")
 def launched_as_compiled(device: Device) -> Figure:
-    """All three kernels were launched with the registers, shared memory and threads they were compiled with, and none
-    spills."""
+    """All three kernels were launched with the registers and threads they were compiled with, and none spills."""
 
     def is_same(kernel: str) -> bool:
-        spills = device["fused_mlp/resources"].data[kernel]["spills"]
-        return footprint_of(launched(device, kernel)) == compiled(device, kernel) and not spills
+        data, used = device["fused_mlp/resources"].data[kernel], footprint(device, kernel)
+        return (used.registers, used.warps) == (data["registers"], data["warps"]) and not data["spills"]
 
     same = sum(map(is_same, FOOTPRINTS))
     return Figure(same, display=f"{same} of {len(FOOTPRINTS)}", origin="fused_mlp/resources and three traces")
@@ -189,7 +187,7 @@ def estimated_occupancies(device: Device) -> Figure:
     is_wrong = all(estimate == 0 for estimate in estimates) and all(figure.number > 0 for figure in computed)
     estimated = " and ".join(_percent(estimate) or "none" for estimate in estimates)
     display = f"{estimated}, computed {' and '.join(figure.text for figure in computed)}"
-    return Figure(is_wrong, display=display, origin="two traces, fused_mlp/resources")
+    return Figure(is_wrong, display=display, origin="two traces")
 
 
 def _percent(value: float | None) -> str | None:
@@ -209,50 +207,40 @@ def started_programs(device: Device) -> Figure:
     return replace(programs, value=programs.value == str(count), display=display)
 
 
-@claim(
-    "F29",
-    equals("3072 tiles in 24 rounds, 36 of 132 in the last; 384 tiles in 3 rounds, 120 of 132 in the last"),
-    scope="this-gpu",
-)
-def rounds_of_forward(device: Device) -> Figure:
-    """In neither product is the last round of tiles full: of 132 programs, 36 work in the last of the first one's 24,
-    and 120 in the last of the second one's 3."""
+@claim("F29", equals("3072 tiles in 24 rounds, 36 of 132 in the last"), scope="this-gpu")
+def rounds_of_first_kernel(device: Device) -> Figure:
+    """The last round of our forward's first kernel is not full: of 132 programs, 36 work in the last of 24 rounds."""
     run = device["fused_mlp/fused"]
-    rows, dim, hidden = (int(run.point.parameters[name]) for name in ("tokens", "dim", "hidden"))
-    tiles = [
-        tiles_of(rows, columns, tuned_tile(device, part)) for part, columns in (("gate_up", hidden), ("forward", dim))
-    ]
+    rows, hidden = (int(run.point.parameters[name]) for name in ("tokens", "hidden"))
+    tiles = tiles_of(rows, hidden, tuned_tile(device))
 
-    def texts(step: Step) -> str:
-        parts = []
-        for count, kernel in zip(tiles, step.kernels, strict=True):
-            programs = math.prod(kernel.grid or (1,))
-            number, last = rounds(count, programs)
-            parts.append(f"{count} tiles in {number} rounds, {last} of {programs} in the last")
-        return "; ".join(parts)
+    def text(step: Step) -> str:
+        programs = math.prod(step.kernels[0].grid or (1,))
+        number, last = rounds(tiles, programs)
+        return f"{tiles} tiles in {number} rounds, {last} of {programs} in the last"
 
-    return replace(run.per_step(texts), origin="tiles of fused_mlp/chosen, programs of the trace of fused_mlp/fused")
+    return replace(run.per_step(text), origin="tiles of fused_mlp/chosen, programs of the trace of fused_mlp/fused")
 
 
-def tuned_tile(device: Device, part: str) -> tuple[int, int]:
+def tuned_tile(device: Device) -> tuple[int, int]:
     """Rows and columns of a tile of the fastest ping-pong candidate at the series' shape."""
-    name = next(name for name in tuned(device, part) if name.startswith("ping-pong"))
+    name = next(name for name in tuned(device, "gate_up") if name.startswith("ping-pong"))
     rows, columns = name.removeprefix("ping-pong ").partition(",")[0].split("x")
     return int(rows), int(columns)
 
 
 def residency(device: Device) -> Html:
     """The three kernels' use of a multiprocessor, the programs that fit, and their share of the tiles."""
-    footprints = [compiled(device, kernel) for kernel in FOOTPRINTS]
+    footprints = [footprint(device, kernel) for kernel in FOOTPRINTS]
     activities = [launched(device, kernel) for kernel in FOOTPRINTS]
     counts = [programs_by(device, kernel) for kernel in FOOTPRINTS]
     programs = [math.prod(activity.grid or (0,)) for activity in activities]
     tiles = [hidden_tiles(device, kernel) if kernel in TILES else None for kernel in FOOTPRINTS]
     rows: list[Sequence[Cell]] = [
         ["kernel", *(code(kernel) for kernel in FOOTPRINTS)],
-        ["warps in a program", *(footprint.warps for footprint in footprints)],
-        ["registers for each thread", *(footprint.registers for footprint in footprints)],
-        ["shared memory", *(format_value(footprint.shared_bytes, "bytes") for footprint in footprints)],
+        ["warps in a program", *(used.warps for used in footprints)],
+        ["registers for each thread", *(used.registers for used in footprints)],
+        ["shared memory", *(format_value(used.shared_bytes, "bytes") for used in footprints)],
         *([f"programs that fit, by {limit}", *(count.get(limit) for count in counts)] for limit in LIMITS),
         ["occupancy, computed", *(occupancy(device, kernel).text for kernel in FOOTPRINTS)],
         ["occupancy, profiler's estimate", *(_percent(activity.occupancy_percent) for activity in activities)],

@@ -3,6 +3,7 @@
 frame.py        show, provenance, verdicts
 machine.py      CPU, settings of the GPU, throttling, other programs, what was disturbed
 tables.py       kernels of a step, the profiler's table, variants, sweeps, the dispatch tree
+across.py       the same figures on every recorded device
 race.py         a race of variants: interleaved, steady and from Python side by side
 rates.py        FLOP/s and bytes/s in a cell, as percentages of the ceilings
 diff.py         the differences between two steps
@@ -25,6 +26,7 @@ from snippets.lab.drawing.curve_charts import regimes, roofline, roofline_of
 from snippets.lab.drawing.curves import RooflinePoint
 from snippets.lab.drawing.numbers import figure_cell
 from snippets.lab.drawing.timeline import timeline
+from snippets.lab.page.across import devices_table
 from snippets.lab.page.diff import diff_table
 from snippets.lab.page.frame import provenance, show, verdicts, warning
 from snippets.lab.page.glossary import glossary_terms
@@ -52,6 +54,7 @@ __all__ = [
     "claims_table",
     "comparison_table",
     "cpu_gpu_bars",
+    "devices_table",
     "diff_table",
     "dispatch_tree",
     "figure_cell",

@@ -11,7 +11,7 @@ from pathlib import Path
 from snippets.lab.recording.device import chapter_folder
 from snippets.lab.recording.schema import NotRecorded, Recording, RecordingError, parse_recording
 from snippets.lab.trace.events import Trace
-from snippets.lab.trace.kineto import read_trace
+from snippets.lab.trace.kineto import read_recorded_trace
 
 
 def load_recording(root: Path, device: str, experiment_id: str) -> Recording:
@@ -62,7 +62,7 @@ def load_trace(root: Path, device: str, experiment_id: str) -> Trace:
 
 @lru_cache(maxsize=128)
 def _trace(path: str, mtime_ns: int) -> Trace:
-    return read_trace(path)
+    return read_recorded_trace(path)
 
 
 def load_recordings(root: Path, device: str) -> Iterator[Recording]:

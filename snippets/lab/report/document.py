@@ -88,12 +88,12 @@ def _sections(subject: Subject) -> Iterator[tuple[str, str, str]]:
     """Id, title and content of each section, in the order in which a reader needs them; empty content is left out."""
     trace, facts = subject.trace, subject.facts
     anchors = evidence_anchors(subject.diagnosis.findings)
-    drawing, drawn = step_timeline(facts.step, trace.activities, anchors)
+    drawing, drawn = step_timeline(facts.step, trace.activities, anchors, is_one_of_several=len(trace.steps) > 1)
     yield "diagnosis", "Diagnosis", findings_html(subject, anchors, drawn)
     yield "cannot-tell", "What this trace cannot tell", unknown_html(subject)
     if subject.has_gpu:
         yield "waiting", "Who waits for whom", waiting_html(subject.waits, len(facts.steps)) + gaps_html(facts)
-    yield "timeline", "The median step", Html(drawing + _perfetto(subject))
+    yield "timeline", "Timeline of a step", Html(drawing + _perfetto(subject))
     if subject.has_gpu:
         yield "kernels", "Kernels", kernels_html(trace)
     yield "collectives", "Collectives", collectives_html(trace, subject.summary)

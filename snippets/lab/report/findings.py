@@ -19,6 +19,7 @@ MOST_EVIDENCE = 8
 """Events shown of a finding, the longest first."""
 _SIGNS: Mapping[Severity, str] = {"high": "▲▲▲", "medium": "▲▲", "low": "▲"}
 _ADDRESS = re.compile(r"https?://[^\s<>\"')]+[^\s<>\"').,;:]")
+_CODE = re.compile(r"`([^`\n]{1,200})`")
 _KINDS = {CpuOp: "operator", CudaCall: "CUDA call", PythonFunction: "Python function"}
 
 Anchors = Mapping[tuple[str, str, float, float], str]
@@ -82,7 +83,7 @@ def _article(index: int, finding: Finding, subject: Subject, anchors: Anchors, d
         "Saves at most": f"<strong>{saves}</strong> per step, {_share(ceiling, step_us)} of it{bar}",
         "Evidence": f"{format_value(evidence, 'us')} per step",
         "Where": escape(finding.where) if finding.where else "",
-        "What to do": escape(finding.advice or rule.advice),
+        "What to do": with_code(finding.advice or rule.advice),
     }
     listed = "".join(f"<dt>{term}</dt><dd>{value}</dd>" for term, value in terms.items() if value)
     events = _evidence(index, finding, subject.facts.step, anchors, drawn)
@@ -98,8 +99,8 @@ def _why(finding: Finding) -> str:
     rule = finding.rule
     where = book_page(rule.name)
     lines = [
-        f"<p>{escape(rule.looks_for)}</p>",
-        f"<p><strong>Reported from</strong> {escape(rule.threshold)}</p>",
+        f"<p>{with_code(rule.looks_for)}</p>",
+        f"<p><strong>Reported from</strong> {with_code(rule.threshold)}</p>",
         f"<p><strong>Source of the rule</strong> {with_links(rule.source)}</p>",
         f"<p><strong>In the book</strong> {where}</p>" if where else "",
         f"<p><strong>Name</strong> <code>{escape(rule.name)}</code></p>",
@@ -111,6 +112,11 @@ def book_page(rule_name: str) -> str:
     """The page of the book that shows what a rule finds; empty if there is none."""
     address = PAGES.get(rule_name, "")
     return f"<code>{escape(address)}</code>" if address else ""
+
+
+def with_code(text: str) -> str:
+    """Text as HTML in which what stands in backticks is code."""
+    return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
 def with_links(text: str) -> str:
@@ -154,14 +160,11 @@ def unknown_html(subject: Subject) -> Html:
     unknown = subject.diagnosis.cannot_tell
     if not unknown:
         return Html("")
-    options = dict.fromkeys(each.option for each in unknown if each.option)
     items = "".join(
         f"<li><strong>{escape(each.rule.title)}</strong><span>{escape(each.reason)}</span>{_option(each.option)}</li>"
         for each in unknown
     )
-    call = f"profile({', '.join(options)}, ...)"
-    lead = f"<p>Recorded with <code>{escape(call)}</code>, the trace shows more.</p>" if options else ""
-    return Html(f'{lead}<ul class="unknown">{items}</ul>')
+    return Html(f'<ul class="unknown">{items}</ul>')
 
 
 def _option(option: str) -> str:

@@ -59,9 +59,9 @@ def tiles_html(subject: Subject) -> Html:
     """Four measures with a line of explanation each."""
     parts, trace, found = subject.waits, subject.trace, subject.diagnosis.findings
     steps = len(trace.steps)
-    marks = (
-        "all of it as one step" if trace.steps_from == WHOLE else f"median of {steps:,}" if steps > 1 else "one step"
-    )
+    marks = f"median of {steps:,}" if steps > 1 else "one step"
+    if trace.steps_from == WHOLE:
+        marks = "all of it as one step"
     done = f"; {format_value(parts.step_us, 'us')} in the mean until the GPU is done"
     is_later = parts.step_us > 1.02 * subject.step_us
     tiles = [("time of a step", format_value(subject.step_us, "us"), marks, done if is_later else "")]

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from snippets.lab.diagnosis.sites import find_sites
-from snippets.lab.html import Html, code, details, note, table
+from snippets.lab.html import Cell, Html, code, details, note, table
 from snippets.lab.report.work_tables import MOST_FIRST, MOST_MORE, per_step, share_cell
 from snippets.lab.trace.events import Trace
 from snippets.lab.trace.units import format_value
 
 _MODULE = "nn.Module: "
+_NONE: Mapping[str, Set[str]] = {}
 _LINE = re.compile(r"(?P<path>.{1,400}\.py)\((?P<line>\d+)\): (?P<function>.{1,200})", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Places:
-    """GPU time in microseconds and launches, by the innermost module and by the user's innermost line."""
+    """GPU time in microseconds and launches, by the kind of the innermost module and by the user's innermost line."""
 
     module_us: Counter[str]
     line_us: Counter[str]
+    instances: dict[str, set[str]]
+    """Kind of module -> its modules: `Linear` -> `Linear_0`, `Linear_1`."""
     module_launches: Counter[str]
     line_launches: Counter[str]
 
@@ -34,10 +38,12 @@ def find_places(trace: Trace) -> Places:
         for activity in step.activities
         if activity.launch is not None
     ]
-    places = Places(Counter(), Counter(), Counter(), Counter())
+    places = Places(Counter(), Counter(), defaultdict(set), Counter(), Counter())
     sites = find_sites(trace, [(thread, at) for thread, at, _ in launched])
     for site, (_, _, us) in zip(sites, launched, strict=True):
-        module, line = site.module.removeprefix(_MODULE), short_line(site.line)
+        name, line = site.module.removeprefix(_MODULE), short_line(site.line)
+        module = re.sub(r"_\d+$", "", name)
+        places.instances[module].add(name)
         places.module_us[module] += us  # type: ignore[assignment]
         places.line_us[line] += us  # type: ignore[assignment]
         places.module_launches[module] += 1
@@ -46,7 +52,7 @@ def find_places(trace: Trace) -> Places:
 
 
 def short_line(name: str) -> str:
-    """`/home/me/project/train.py(12): step` -> `project/train.py:12 step`."""
+    """`/somewhere/project/train.py(12): step` -> `project/train.py:12 step`."""
     match = _LINE.fullmatch(name)
     if match is None:
         return name
@@ -61,7 +67,9 @@ def places_html(trace: Trace) -> Html:
     places = find_places(trace)
     steps = len(trace.steps)
     parts = [
-        _table("GPU time by module", "module", places.module_us, places.module_launches, steps),
+        _table(
+            "GPU time by kind of module", "module", places.module_us, places.module_launches, steps, places.instances
+        ),
         _table("GPU time by source line", "line", places.line_us, places.line_launches, steps),
     ]
     text = "Each kernel counts for the innermost module, and for the innermost line outside of libraries, around its "
@@ -69,13 +77,26 @@ def places_html(trace: Trace) -> Html:
     return Html("".join(parts) + note(text) if any(parts) else "")
 
 
-def _table(caption: str, name: str, times: Counter[str], launches: Counter[str], steps: int) -> str:
+def _place(place: str, modules: int) -> Cell:
+    if not place:
+        return "outside of any"
+    return Html(code(place, 70) + (f"<small>{modules:,} modules</small>" if modules > 1 else ""))
+
+
+def _table(
+    caption: str,
+    name: str,
+    times: Counter[str],
+    launches: Counter[str],
+    steps: int,
+    instances: Mapping[str, Set[str]] = _NONE,
+) -> str:
     if not any(times):  # only the empty name, or none
         return ""
     total = sum(times.values()) or 1.0
     rows = [
         [
-            code(place, 70) if place else "outside of any",
+            _place(place, len(instances.get(place, ()))),
             format_value(us / steps, "us"),
             share_cell(us / total),
             per_step(launches[place], steps),

@@ -12,6 +12,7 @@ from snippets.lab.html import Html, note
 from snippets.lab.report.merging import Drawn, reduce_lanes
 from snippets.lab.trace.events import GpuActivity, Span, Step, by_start
 from snippets.lab.trace.lanes import Lane, Slice, lanes
+from snippets.lab.trace.text import shortened
 from snippets.lab.trace.units import format_value
 
 BUDGET = 1400
@@ -36,13 +37,18 @@ def span_key(span: Span) -> tuple[str, str, float, float]:
 
 
 def step_timeline(
-    step: Step, activities: Sequence[GpuActivity], anchors: Mapping[tuple[str, str, float, float], str]
+    step: Step,
+    activities: Sequence[GpuActivity],
+    anchors: Mapping[tuple[str, str, float, float], str],
+    *,
+    is_one_of_several: bool,
 ) -> tuple[Html, frozenset[str]]:
     """Draw a step; return also the anchors that are in the drawing.
 
     Args:
         step: which step.
         activities: all GPU work of the trace, in start order: what is idle shows none of it.
+        is_one_of_several: whether it was chosen as the median.
         anchors: `span_key` of a slice -> its id on the page.
     """
     all_lanes = [_anchored(lane, anchors) for lane in lanes(step)]
@@ -57,7 +63,8 @@ def step_timeline(
         shown = [replace(lane, slices=tuple(replace(each, pair=None) for each in lane.slices)) for lane in shown]
     canvas = Canvas(begin, span, "step", name_width=_NAME_WIDTH)
     phrases = describe_step(step)
-    canvas.add(0, f"{step.name}, the median step", phrases, shown)
+    heading = shortened(step.name, 80) + (", the median step" if is_one_of_several else "")
+    canvas.add(0, heading, phrases, shown)
     kinds = {each.kind for lane in shown for each in lane.slices}
     legend = "".join(legend_entry(kind, "step") for kind in SLICE_KINDS if kind in kinds)
     described = escape(f"Timeline of {step.name}: {'; '.join(phrases)}")

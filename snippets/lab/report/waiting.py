@@ -85,18 +85,22 @@ def waiting_html(parts: Waits, steps: int) -> Html:
     return Html(f'<p>{escape(lead)}</p>{image}{"".join(bar)}</svg><ul class="parts">{"".join(items)}</ul>')
 
 
+def _cause_cell(cause: Cause) -> Html:
+    return Html(f"{escape(cause)}<small>{escape(_CAUSES[cause])}</small>")
+
+
 def gaps_html(facts: Facts) -> Html:
     """The median step's gaps by cause, and the longest of them; empty if the GPU has none."""
     if not facts.gaps:
         return Html("")
     counts = Counter(gap.cause for gap in facts.gaps)
     rows: list[list[Cell]] = [
-        [cause, _CAUSES[cause], format_value(us, "us"), share_cell(us / facts.step_us), f"{counts[cause]:,}"]
+        [_cause_cell(cause), format_value(us, "us"), share_cell(us / facts.step_us), f"{counts[cause]:,}"]
         for cause, us in sorted(facts.gaps_us.items(), key=lambda item: -item[1])
         if us
     ]
-    head = ["cause", "what that means", "time", "share of the step", "gaps"]
-    by_cause = table("What the idle GPU waits for, in the median step", head, rows, text_columns=2)
+    head = ["cause", "time", "share of the step", "gaps"]
+    by_cause = table("What the idle GPU waits for, in the median step", head, rows)
     longest = sorted(facts.gaps, key=lambda gap: -gap.duration_us)[:_MOST_GAPS]
     gaps: list[list[Cell]] = [
         [

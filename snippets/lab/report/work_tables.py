@@ -163,10 +163,8 @@ def collectives_html(trace: Trace, summary: Summary) -> Html:
     head = ["collective", "group", "elements, mean", "ranks", "calls per step", "time per step"]
     if not rows and not summary.collectives_us_per_step:
         return Html("")
-    whole, exposed = summary.collectives_us_per_step, summary.exposed_collectives_us_per_step
-    lead = (
-        f"Collectives take {format_value(whole, 'us')} per step; in {format_value(exposed, 'us')} of it no other kernel "
-        "runs on that GPU, so that nothing hides them."
-    )
+    whole = format_value(summary.collectives_us_per_step, "us")
+    exposed = format_value(summary.exposed_collectives_us_per_step, "us")
+    lead = f"Collectives take {whole} per step; in {exposed} of it no other kernel hides them."
     listed = table("Collectives by time", head, rows, text_columns=3) if rows else ""
     return Html(f"<p>{escape(lead)}</p>{listed}")

@@ -18,7 +18,7 @@ from snippets.lab.recording.loading import load_recording
 from snippets.lab.recording.saving import pack_trace, save_recording, write_file
 from snippets.lab.recording.schema import Recording, RecordingError, parse_recording
 from snippets.lab.trace.events import TraceError
-from snippets.lab.trace.kineto import read_trace
+from snippets.lab.trace.kineto import read_recorded_trace
 
 _MEMBER = re.compile(r"([a-z0-9-]+)/([a-z0-9_]+)/([a-z0-9_]+)\.(json|trace\.json\.gz|ipynb)")
 HELP = "unpack an archive of recordings after checking it"
@@ -154,10 +154,10 @@ def _checked(
     if packed is None:
         return recording, None
     try:
-        read_trace(packed, limit_bytes=limits.trace_bytes)
+        read_recorded_trace(packed, limit_bytes=limits.trace_bytes)
     except TraceError as error:
         raise ArchiveError(f"{source.name}: {name}: {error}; nothing was unpacked") from error
-    if packed[:2] != b"\x1f\x8b":  # `read_trace` also accepts plain JSON
+    if packed[:2] != b"\x1f\x8b":  # `read_recorded_trace` also accepts plain JSON
         raise ArchiveError(f"{source.name}: the trace of {name} is not compressed; nothing was unpacked")
     trace_json = gzip.decompress(packed)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from snippets.lab.trace.events import (
     Span,
     Trace,
 )
+from snippets.lab.trace.json_events import JSON_ERRORS
 from snippets.lab.trace.kineto_events import Annotation, AnyEvent, Event, Instant, Kernel, Op, RuntimeCall
 from snippets.lab.trace.linking import Owners
 from snippets.lab.trace.metadata import Metadata, device_name, most_used
@@ -38,12 +39,12 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
     """Build the trace of a file; empties the lists of `kept` as it goes, which saves memory."""
     clock = Clock.of(kept.first_us(), metadata.base_ns)
     processes, threads = Processes(kept), _Threads()
-    cpu_ops = _cpu_ops(_taken(kept.ops), clock, threads)
-    calls = _calls(_taken(kept.calls), clock, threads)
+    cpu_ops = _cpu_ops(kept.ops, clock, threads)
+    calls = _calls(kept.calls, clock, threads)
     process_of = {thread: processes.of(pid) for (pid, _), thread in threads.items()} if processes.names else {}
     owners = Owners(cpu_ops, calls, process_of)
-    activities, activity_processes = _activities(_taken(kept.activities), clock, owners, processes)
-    gpu_annotations = _spans(_taken(kept.gpu_annotations), clock)
+    activities, activity_processes = _activities(kept.activities, clock, owners, processes)
+    gpu_annotations = _spans(kept.gpu_annotations, clock)
     found = find_steps(cpu_ops, calls, activities, gpu_annotations, process_of, activity_processes)
     device = metadata.device(most_used(activity.device for activity in activities))
     return Trace(
@@ -53,14 +54,14 @@ def assemble(kept: KeptEvents, metadata: Metadata, *, is_cut: bool = False) -> T
         calls=calls,
         activities=activities,
         steps=found.steps,
-        overheads=_spans(_taken(kept.overheads), clock),
+        overheads=_spans(kept.overheads, clock),
         gpu_annotations=gpu_annotations,
         unattributed=found.unattributed,
         steps_from=found.steps_from,
         uncounted=found.uncounted,
         devices=metadata.devices,
-        functions=_functions(_taken(kept.functions), clock, threads),
-        memory=_memory(_taken(kept.memory), clock),
+        functions=_functions(kept.functions, clock, threads),
+        memory=_memory(kept.memory, clock),
         rank=metadata.rank,
         world_size=metadata.world_size,
         processes=processes.names,
@@ -92,19 +93,14 @@ class Clock(Struct, frozen=True):
         return int((event.ts - self.base) * self.per_us + 0.5) / 1000
 
     def timed(self, events: list[E]) -> Iterable[tuple[E, float, float]]:
-        """Yield complete events in start order, with start and duration; sorts the list."""
+        """Yield complete events in start order, with start and duration; empties the list on the way."""
         events.sort(key=attrgetter("ts"))
+        events.reverse()
         base, per_us = self.base, self.per_us
-        for event in events:
+        while events:
+            event = events.pop()
             duration = int(event.dur * per_us + 0.5) / 1000 if event.dur > 0 else 0.0  # type: ignore[union-attr]
             yield event, int((event.ts - base) * per_us + 0.5) / 1000, duration
-
-
-def _taken(events: list[E]) -> list[E]:
-    """The events, no longer in their list: freed as soon as built."""
-    taken = events[:]
-    events.clear()
-    return taken
 
 
 def _cpu_ops(events: list[Op], clock: Clock, threads: _Threads) -> tuple[CpuOp, ...]:
@@ -176,7 +172,7 @@ def _activities(
                 None if args.collective is None else _collective(args),
             )
         )
-    return tuple(activities), [process_of[id(event)] for event in events] if known else []
+    return tuple(activities), [process_of[id(event)] for event, *_ in linked] if known else []
 
 
 def _collective(args: Any) -> Collective:
@@ -209,8 +205,8 @@ def _memory(events: list[Instant], clock: Clock) -> tuple[MemoryEvent, ...]:
     return tuple(found)
 
 
-def _spans(events: Sequence[Event], clock: Clock) -> tuple[Span, ...]:
-    return tuple(Span(event.name, start, duration) for event, start, duration in clock.timed(list(events)))
+def _spans(events: list[Event], clock: Clock) -> tuple[Span, ...]:
+    return tuple(Span(event.name, start, duration) for event, start, duration in clock.timed(events))
 
 
 def _number(value: object) -> int:
@@ -241,7 +237,7 @@ class _TypesOf(dict[bytes, tuple[str, ...]]):
 
 def _plain(text: bytes) -> Any:
     """Decode JSON; None if the text is empty or unreadable, such as a number too large to decode."""
-    with suppress(msgspec.DecodeError):
+    with suppress(*JSON_ERRORS):
         return msgspec.json.decode(text)
     return None
 

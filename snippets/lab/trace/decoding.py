@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
+from snippets.lab.trace.json_events import JSON_ERRORS
 from snippets.lab.trace.kineto_events import (
     DECODER,
     KEPT,
@@ -27,6 +30,7 @@ from snippets.lab.trace.kineto_events import (
     Memcpy,
     Memset,
     Op,
+    OpArgs,
     Overhead,
     RuntimeCall,
 )
@@ -83,6 +87,7 @@ class EventDecoder:
     def __init__(self) -> None:
         self.kept = kept = KeptEvents()
         self._names: dict[str, str] = {}  # many events share few names: keep one string of each
+        self._texts: dict[bytes, Raw] = {b"": Raw(b"")}
         lists: dict[type, list[Any]] = {
             Op: kept.ops, Annotation: kept.ops, RuntimeCall: kept.calls, DriverCall: kept.calls,
             Kernel: kept.activities, Memcpy: kept.activities, Memset: kept.activities, Function: kept.functions,
@@ -100,7 +105,7 @@ class EventDecoder:
             kept.seen += 1
             try:
                 event = decode(text)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except JSON_ERRORS:
                 event = self._lenient(text)
             events = list_of.get(type(event))
             if events is None:
@@ -112,22 +117,33 @@ class EventDecoder:
                 continue
             event.name = names.setdefault(event.name, event.name)
             events.append(event)
+            if events is kept.ops:
+                self._detach(event.args)
             if event.pid != process and (events is kept.ops or events is kept.calls) and len(kept.runs) < MAX_RUNS:
                 process = event.pid
                 kept.runs.append((process, len(kept.activities)))
 
-    def _lenient(self, text: Raw | bytes) -> Any:
+    def _detach(self, args: OpArgs) -> None:
+        """Keep one copy of each text of shapes; the decoder's is a view, which keeps a whole window of the file."""
+        texts = self._texts
+        dims, strides, types = bytes(args.input_dims), bytes(args.input_strides), bytes(args.input_types)
+        args.input_dims = texts.get(dims) or texts.setdefault(dims, Raw(dims))
+        args.input_strides = texts.get(strides) or texts.setdefault(strides, Raw(strides))
+        args.input_types = texts.get(types) or texts.setdefault(types, Raw(types))
+
+    def _lenient(self, text: Raw | bytes, *, is_repaired: bool = False) -> Any:
         """Decode an event whose field types differ from ours, as between versions of torch; None if that fails."""
         try:
+            bytes(text).decode()  # values that a decoder skips are not checked
             head = _HEAD.decode(text)
-        except msgspec.ValidationError:
-            return None  # no object
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            repaired = _repaired(bytes(text))
+        except JSON_ERRORS:
+            if not bytes(text).startswith(b"{"):
+                return None
+            repaired = None if is_repaired else _repaired(bytes(text))
             if repaired is None:
                 self.kept.unreadable += 1
                 return None
-            return self._lenient(repaired)
+            return self._lenient(repaired, is_repaired=True)
         if head.ph == "M" and head.name in ("process_name", "process_labels"):
             self._label(head)
         category = "cpu_instant_event" if head.cat is None and head.name == "[memory]" else head.cat
@@ -138,10 +154,10 @@ class EventDecoder:
             return None
         if head.ph != kind.phase:
             return None
-        return kind(**_readable(msgspec.json.decode(text, type=dict[str, Raw]), kind))
+        return kind(**_readable(text, kind))
 
     def _label(self, head: _Head) -> None:
-        with suppress(msgspec.DecodeError):
+        with suppress(*JSON_ERRORS):
             given = msgspec.json.decode(head.args, type=dict[str, str])
             text = given.get("name") or given.get("labels") or ""
             if isinstance(head.pid, (int, float, str)):
@@ -149,23 +165,44 @@ class EventDecoder:
 
 
 def _repaired(text: bytes) -> bytes | None:
-    """The event as JSON in spite of NaN, lone surrogates, control characters in strings, bytes that are not UTF-8."""
+    """The event as JSON in spite of NaN, 1e999, lone surrogates, control characters, bytes that are not UTF-8."""
     for candidate in (text, _NO_NUMBER.sub(b"null", text)):
         with suppress(ValueError, RecursionError):
-            event = json.loads(candidate.decode("utf-8", "replace"), strict=False, parse_constant=lambda _: None)
+            event = json.loads(
+                candidate.decode("utf-8", "replace"), strict=False, parse_float=_finite, parse_constant=lambda _: None
+            )
             written = json.dumps(event, ensure_ascii=False)
             return written.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
     return None
 
 
-def _readable(given: dict[str, Raw], kind: type[Struct]) -> dict[str, Any]:
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+_RAW_OBJECT: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])
+
+
+def _readable(text: Raw | bytes, kind: type[Struct]) -> dict[str, Any]:
     """The fields of `kind` that can be decoded, also from strings: "7" is a stream."""
     readable: dict[str, Any] = {}
-    for item in msgspec.structs.fields(kind):
-        with suppress(msgspec.ValidationError, KeyError):
-            text = given[item.encode_name]
-            if item.name == "args":
-                readable["args"] = item.type(**_readable(msgspec.json.decode(text, type=dict[str, Raw]), item.type))
-            else:
-                readable[item.name] = msgspec.json.decode(text, type=item.type, strict=False)
+    given = _RAW_OBJECT.decode(text)
+    for name, key, decode in _fields(kind):
+        if key in given:
+            with suppress(msgspec.ValidationError):
+                readable[name] = decode(given[key])
     return readable
+
+
+@lru_cache(maxsize=64)
+def _fields(kind: type[Struct]) -> tuple[tuple[str, str, Callable[[Raw], Any]], ...]:
+    """Name, key in the file and decoder of each field; cached, because inspecting a type takes longer than an event."""
+    return tuple((item.name, item.encode_name, _decoder(item)) for item in msgspec.structs.fields(kind))
+
+
+def _decoder(item: msgspec.structs.FieldInfo) -> Callable[[Raw], Any]:
+    if item.name != "args":
+        return msgspec.json.Decoder(item.type, strict=False).decode
+    kind: type[Struct] = item.type
+    return lambda text: kind(**_readable(text, kind))

@@ -22,7 +22,8 @@ _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _MAX_KEYS = 16
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+("?)|[\[\]{},]', re.DOTALL)
 _OPEN, _CLOSE, _QUOTE, _COMMA = b"[{", b"]}", ord('"'), ord(",")
-_JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for text that is not JSON; the second, too, where bytes were skipped before."""
 
 
 class EventText:
@@ -58,7 +59,7 @@ class EventText:
             if end:
                 window = MIN_WINDOW_BYTES
             elif has_more or window < len(self._text):
-                window *= 2  # one event is larger than the window
+                window *= 4  # one event is larger than the window
             else:
                 self.is_cut = True
                 yield self._last()
@@ -66,7 +67,7 @@ class EventText:
 
     def _last(self) -> list[bytes]:
         """The last event of a file that was cut off behind it."""
-        with suppress(*_JSON_ERRORS):
+        with suppress(*JSON_ERRORS):
             msgspec.json.decode(self._text)
             return [bytes(self._text)]
         return []
@@ -109,7 +110,7 @@ class EventText:
         """Whether the bracket at the end of `text` opens a member of the outermost object."""
         try:
             members = msgspec.json.decode(text + b"]}", type=dict[str, Raw])
-        except _JSON_ERRORS:
+        except JSON_ERRORS:
             return False
         members.pop("traceEvents", None)
         self.members.update(members)
@@ -119,7 +120,7 @@ class EventText:
         text = bytes(self._text)
         try:
             msgspec.json.decode(text)
-        except _JSON_ERRORS as error:
+        except JSON_ERRORS as error:
             if text[:1] not in (b"{", b"["):
                 return TraceError(f"{self._where} is not a .json or .json.gz trace")
             return TraceError(f"{self._where}: is not complete JSON ({error}); copy or record the trace again")
@@ -134,7 +135,7 @@ class EventText:
             return None
         try:
             group = msgspec.json.decode(b"[" + self._text[:end] + b"]", type=list[Raw])
-        except _JSON_ERRORS:
+        except JSON_ERRORS:
             return None
         del self._text[: end + 1]
         return group
@@ -151,7 +152,7 @@ class EventText:
             return
         try:
             members = msgspec.json.decode(rest, type=dict[str, Raw] if is_object else list[Raw])
-        except _JSON_ERRORS as error:
+        except JSON_ERRORS as error:
             if "truncated" not in str(error):
                 raise TraceError(
                     f"{self._where}: is not complete JSON (after traceEvents: {error}); copy or record the trace again"

@@ -30,19 +30,20 @@ class KernelName:
 
     name: str
     library: str
-    """One of cublas, cutlass, cudnn, aten, inductor, triton, flash_attention, nccl, cuda; else unknown."""
+    """Whose kernel it is, such as cublas, cutlass, cudnn, aten, inductor, triton, flash_attention, nccl, cuda, tensile,
+    composable_kernel, miopen, rccl, vllm; the grammar has them all. Else unknown."""
     operation: str
     """gemm, gemv, elementwise, reduction, softmax, normalization, attention, convolution, communication, copy (moves
     values and computes none) or memset; else other."""
     arch: str | None
-    """`sm80` if the name has a number, else the generation in words: `ampere`."""
+    """`sm80` or `gfx942` if the name has a number, else the generation in words: `ampere`."""
     dtype: str | None
     """Type of the inputs; tf32 if they are f32 in memory and rounded before the multiplication."""
     tile: str | None
     """`128x256x64`, or the part of it in the name; for attention, queries x keys, with cuDNN
     also x the head size."""
     layout: str | None
-    """Which of A and B are transposed, in the letters of the name: `tn`, `TNT`."""
+    """Which of A and B are transposed, in the letters of the name: `tn`, `TNT`; Tensile's indices as BLAS's letters."""
     fused: tuple[str, ...]
     """Operators that the name lists as parts of the kernel."""
     tokens: tuple[Token, ...]

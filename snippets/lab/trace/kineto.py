@@ -1,8 +1,8 @@
 """Read Kineto JSON into a `Trace`: plain or gzip, an object or a bare list, whole or cut off. Raises `TraceError`.
 
 content.py yields the text in blocks, json_events.py splits it into events, decoding.py decodes each and only the
-fields that the lab uses: a large trace loads fast, and a malformed event does not affect others. Memory is at most 2.5
-times the size of the text.
+fields that the lab uses: a large trace loads fast, and a malformed event does not affect others. Of a profiler's trace,
+memory is 1.2 times the text (1 GB: 1.2 GB); of a file made of the smallest possible events, at most 20 times.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
+
 from snippets.lab.trace.assembly import assemble
 from snippets.lab.trace.content import Content
 from snippets.lab.trace.decoding import EventDecoder
@@ -19,9 +21,12 @@ from snippets.lab.trace.events import Trace, TraceError
 from snippets.lab.trace.json_events import EventText
 from snippets.lab.trace.metadata import Metadata
 from snippets.lab.trace.progress import Progress
+from snippets.lab.trace.steps import PROFILER_STEP
+
+LIMIT_BYTES = 2_000_000_000
 
 
-def read_trace(source: str | os.PathLike[str] | bytes, *, limit_bytes: int = 2_000_000_000) -> Trace:
+def read_trace(source: str | os.PathLike[str] | bytes, *, limit_bytes: int = LIMIT_BYTES) -> Trace:
     """Read a trace from a file or from its bytes; raise `TraceError` above `limit_bytes` after decompression."""
     progress = Progress("trace" if isinstance(source, bytes) else os.fspath(source))
     try:
@@ -29,6 +34,17 @@ def read_trace(source: str | os.PathLike[str] | bytes, *, limit_bytes: int = 2_0
             return _read(Content(source, limit_bytes, progress), progress)
     finally:
         progress.close()
+
+
+def read_recorded_trace(source: str | os.PathLike[str] | bytes, *, limit_bytes: int = LIMIT_BYTES) -> Trace:
+    """Read a trace that this project recorded: it must be whole, and only `ProfilerStep` marks its steps."""
+    trace = read_trace(source, limit_bytes=limit_bytes)
+    if trace.is_cut:
+        where = "trace" if isinstance(source, bytes) else os.fspath(source)
+        raise TraceError(f"{where}: the file is cut off; copy or record the trace again")
+    if trace.steps_from == PROFILER_STEP:
+        return trace
+    return msgspec.structs.replace(trace, steps=(), unattributed=trace.activities)
 
 
 @contextmanager

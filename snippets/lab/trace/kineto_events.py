@@ -12,7 +12,7 @@ from msgspec import field as key
 from snippets.lab.trace.events import Kind, Triple
 
 
-class _IdArgs(Struct, frozen=True, gc=False):
+class _IdArgs(Struct, gc=False):
     external_id: int | None = key(name="External id", default=None)
     old_external_id: int | None = key(name="external id", default=None)  # of calls and GPU activities until 2022
 
@@ -22,17 +22,19 @@ class _IdArgs(Struct, frozen=True, gc=False):
         return self.old_external_id if self.external_id is None else self.external_id
 
 
-class _OpArgs(_IdArgs, frozen=True, gc=False):
+class OpArgs(_IdArgs, gc=False):
+    """Arguments of an operator: the texts of its shapes, which assembly.py parses once each."""
+
     input_dims: Raw = key(name="Input Dims", default=Raw(b""))
     input_strides: Raw = key(name="Input Strides", default=Raw(b""))
     input_types: Raw = key(name="Input type", default=Raw(b""))
 
 
-class _CallArgs(_IdArgs, frozen=True, gc=False):
+class _CallArgs(_IdArgs, gc=False):
     correlation: int = 0
 
 
-class _GpuArgs(_IdArgs, frozen=True, gc=False):
+class _GpuArgs(_IdArgs, gc=False):
     device: int | None = None
     stream: int | None = None
     correlation: int | None = None
@@ -74,7 +76,7 @@ class Event(Struct, gc=False, tag_field="cat", tag=""):
 class Op(Event, gc=False, tag="cpu_op"):
     """An operator."""
 
-    args: _OpArgs = _OpArgs()
+    args: OpArgs = key(default_factory=OpArgs)
 
 
 class Annotation(Op, gc=False, tag="user_annotation"):
@@ -85,7 +87,7 @@ class RuntimeCall(Event, gc=False, tag="cuda_runtime"):
     """A call of the CUDA runtime, or of another accelerator's."""
 
     is_driver: ClassVar[bool] = False
-    args: _CallArgs = _CallArgs()
+    args: _CallArgs = key(default_factory=_CallArgs)
 
 
 class DriverCall(RuntimeCall, gc=False, tag="cuda_driver"):
@@ -98,7 +100,7 @@ class Kernel(Event, gc=False, tag="kernel"):
     """A kernel."""
 
     kind: ClassVar[Kind] = "kernel"
-    args: _GpuArgs = _GpuArgs()
+    args: _GpuArgs = key(default_factory=_GpuArgs)
 
 
 class Memcpy(Kernel, gc=False, tag="gpu_memcpy"):

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from snippets.lab.trace.json_events import JSON_ERRORS
+
 Device = dict[str, Any]
 
 
@@ -63,7 +65,7 @@ def most_used(indices: Iterable[int]) -> int | None:
 def _value(members: Mapping[str, Raw], key: str) -> Any:
     try:
         return msgspec.json.decode(members[key])
-    except (KeyError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (KeyError, *JSON_ERRORS):
         return None
 
 

@@ -92,11 +92,11 @@ NO_KERNELS = (
 
 
 def require_steps(trace: Trace) -> None:
-    """Raise `TraceError` if the trace has no step: a trace with any operator, call or GPU activity has one."""
+    """Raise `TraceError` if the trace has no step."""
     if not trace.steps:
         raise TraceError(
-            "no active steps: the trace has no operator, no CUDA call and no GPU activity. Profile with a schedule, "
-            "call prof.step() after each iteration and run at least wait + warmup + active iterations"
+            "no active steps: the trace is empty or has no ProfilerStep annotation. Profile with a schedule, call "
+            "prof.step() after each iteration and run at least wait + warmup + active iterations"
         )
 
 

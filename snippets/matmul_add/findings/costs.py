@@ -5,7 +5,18 @@ from dataclasses import replace
 from functools import partial
 from html import escape
 
-from snippets.lab.finding import Device, Figure, Source, TraceError, at_least, between, claim, equals, format_value
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    NotRecorded,
+    Source,
+    TraceError,
+    at_least,
+    between,
+    claim,
+    equals,
+    format_value,
+)
 from snippets.lab.finding.measure import paired_ratio, ratio_of_kinds, same, share_of_ceiling
 from snippets.lab.html import Html
 from snippets.lab.page import comparison_table, cpu_gpu_bars, kernel_bars, race_table, sweep_table
@@ -77,7 +88,9 @@ def compiled_enqueue_4096(device: Device) -> Figure:
 def code_folder(device: Device) -> Figure:
     """Inductor keeps its graphs in torchinductor_<user>/fxgraph, in the folder for temporary files."""
     data = device["matmul_add/generated_code"].data
-    return Figure(bool(data.get("default_folder_is_torchinductor_user")) and bool(data.get("fxgraph_exists")))
+    if data.get("default_folder_is_torchinductor_user") and not data.get("fxgraph_exists"):
+        raise NotRecorded(f"Inductor had not kept a graph yet on {device.name}; compile one, then record again")
+    return Figure(bool(data.get("default_folder_is_torchinductor_user")))
 
 
 @claim("P47", at_least(1), scope="this-gpu", source=Source("Part 1", "out = copy(b), then the product"))

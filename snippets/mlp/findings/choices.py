@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Run, format_value, timing_of_samples
-from snippets.lab.finding.claim import between, claim, equals
+from snippets.lab.finding.claim import at_least, between, claim, equals
 from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.html import Cell, Html, details, table
 from snippets.lab.page import figure_cell, timing_bars
@@ -104,9 +104,9 @@ def two_configurations(device: Device) -> Figure:
     return Figure(names, origin="mlp/tuned, the fastest first")
 
 
-@claim("O-P18", between(1.35, 1.65), scope="timing")
+@claim("O-P18", at_least(1.1), scope="timing")
 def slow_over_fast(device: Device) -> Figure:
-    """The fused kernel takes about one and a half times as long with the slower configuration."""
+    """The fused kernel takes at least a tenth longer with the slower configuration."""
     fast, slow = fast_and_slow(device)
     return unpaired_ratio(drawn_us(device, slow), drawn_us(device, fast))
 

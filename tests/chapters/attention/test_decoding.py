@@ -171,6 +171,14 @@ def test_tables_of_training_and_errors() -> None:
     assert steps.wide_errors(RECORDED).count("<tr>") == 4
 
 
+def test_a_way_without_memory_has_no_error(altered: AlteredDevice) -> None:
+    """As on a GPU with less memory, where math stops at 8192 tokens."""
+    data = copy.deepcopy(RECORDED["attention/lengths_64"].data)
+    data["8192"]["variants"]["math"] = {"stopped": "out of memory for 32.00 GiB more at 8192 tokens"}
+    altered.record("attention/lengths_64", data=data)
+    assert steps.errors_table(altered).count("out of memory") == 1
+
+
 def test_the_hubs_kernel_or_why_it_is_missing(altered: AlteredDevice) -> None:
     assert "cannot be reached" in steps.hub(RECORDED)
     samples_us = {"hub": [1, 2, 3], "flash": [4, 5, 6]}

@@ -122,6 +122,10 @@ def test_growth_by_hand(altered: AlteredDevice) -> None:
 
 @pytest.mark.parametrize(("us", "status"), [(4.5 * 3633.0, "differs"), (14047.5, "holds")])
 def test_one_fused_variant_that_grows_faster(altered: AlteredDevice, us: float, status: Status) -> None:
+    for head_dim in (64, 128):  # the others by exactly four
+        for variant in ("efficient", "cudnn", "flex", "flash"):
+            at_length(altered, head_dim, 8192, variant, samples_us=samples(3633.0))
+            at_length(altered, head_dim, 16384, variant, samples_us=samples(4 * 3633.0))
     at_length(altered, 64, 16384, "flash", samples_us=samples(us))
     assert verdict(altered, "O-A37") == status
 
@@ -160,6 +164,9 @@ def test_another_reason_to_stop_is_not_memory(altered: AlteredDevice) -> None:
 def test_the_bytes_asked_for(altered: AlteredDevice, unit: str, scale: int) -> None:
     at_length(altered, 64, 16384, "math", stopped=f"out of memory for 1.50 {unit} more at 8192 tokens")
     assert FIGURES["length_math_asked"](altered).value == 1.5 * scale
+    assert FIGURES["length_math_tokens"](altered).text == "8,192"
+    asked = growing.format_value(round(1.5 * scale), "bytes")
+    assert f"asked for {asked} more at 8,192 tokens" in growing.longest_table(altered)
 
 
 def test_a_matrix_of_scores_by_hand() -> None:

@@ -9,22 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from snippets.devices import findings
 from snippets.devices.experiments import PRODUCTS
-from snippets.devices.findings import (
-    STEPS,
-    capture_us,
-    ceilings,
-    circumstances,
-    copy_in_graph_over_stream,
-    gpu_and_cpu,
-    sessions_of,
-    steps_below_roof,
-)
+from snippets.devices.findings import measuring
+from snippets.devices.findings.gpus import COMPARED, capture_us, ceilings, circumstances, compared, sessions_of
+from snippets.devices.findings.measuring import STEPS, copy_in_graph_over_stream, gpu_and_cpu, steps_below_roof
 from snippets.lab.finding import Device, NotRecorded, NotTimed, format_value
 from snippets.lab.finding.book import judge
+from snippets.lab.finding.claim import Claim
 from snippets.lab.recording.loading import load_recordings
-from snippets.lab.recording.schema import Ceiling, Recording, Timing
+from snippets.lab.recording.schema import Ceiling, Point, Recording, Timing
 from tests.lab import samples
 from tests.lab.samples import BOOK
 
@@ -93,6 +86,24 @@ def test_every_recorded_device_has_a_column(tmp_path: Path) -> None:
     assert cells(circumstances(device))[0] == ["", "NVIDIA Sample", "NVIDIA Sample"]
 
 
+def test_devices_are_compared_with_the_first(tmp_path: Path) -> None:
+    """The second one's product takes twice as long, its copy as long; it has no linear layer."""
+    times = {"nvidia-a": {"devices/copy": 1000.0, "devices/matmul": 1000.0, "linear/eager": 1000.0}}
+    times["nvidia-b"] = {"devices/copy": 1000.0, "devices/matmul": 2000.0}
+    for name, times_us in times.items():
+        for experiment, us in times_us.items():
+            points = (samples.point(timed=samples.timings(us, us, us)),)
+            recording = samples.sample(experiment, points=points, has_trace=False)
+            device = samples.save_all(tmp_path, recording, device=name)
+    head, product, copy, *others = cells(compared(device))
+    assert head == ["", "A", "B", "over A"]
+    assert product == ["a product of 8192 x 8192 x 8192", "1.00 ms", "2.00 ms", "2.00x"]
+    assert copy == ["a copy of one gibibyte", "1.00 ms", "1.00 ms", "1.00x"]
+    assert ["a linear layer", "1.00 ms", "–", "–"] in others
+    assert ["an MLP", "–", "–", "–"] in others
+    assert len(others) == len(COMPARED) - 2
+
+
 def test_every_ceiling_of_the_book_is_in_the_table() -> None:
     names = {ceiling.name for each in load_recordings(BOOK.root, BOOK.name) for ceiling in each.ceilings}
     assert {row[0] for row in cells(ceilings(BOOK))[1:]} == names
@@ -155,38 +166,93 @@ def test_enqueue_before_and_after_the_profiler(tmp_path: Path, after_us: float, 
         "after": kinds(5.0, 6.0, after_us + 1, after_us),
     }
     device = probe(tmp_path, "after_profiling", data)
-    assert judge(findings.enqueue_beyond_drift, "devices", device).status == status
+    assert judge(measuring.enqueue_beyond_drift, "devices", device).status == status
     data["after"]["enqueue"] = [24.0] * 4 + [20.0] * 2
     device = probe(tmp_path / "part", "after_profiling", data)
-    assert judge(findings.enqueue_beyond_drift, "devices", device).status == "inconclusive"
+    assert judge(measuring.enqueue_beyond_drift, "devices", device).status == "inconclusive"
     data["first"]["enqueue"] = [10.0] * 6
     drifting = probe(tmp_path / "drifting", "after_profiling", data)
-    assert judge(findings.enqueue_beyond_drift, "devices", drifting).status == "differs"
-    rows = cells(findings.profiled(device))
+    assert judge(measuring.enqueue_beyond_drift, "devices", drifting).status == "differs"
+    rows = cells(measuring.profiled(device))
     assert [row[0] for row in rows] == ["", "interleaved", "cold", "from Python", "enqueue"]
     assert [cell.split(" µs")[0] for cell in rows[4][1:4]] == ["20.0", "20.0", "24.0"]
     assert rows[4][4].startswith("1.20x")
 
 
+NEIGHBOR_CLAIMS = (measuring.from_python_when_shared, measuring.cold_when_shared, measuring.range_when_shared)
+
+
+def shared_figure(name: str, device: Device) -> str:
+    return measuring.FIGURES[name](device).text
+
+
+def statuses(device: Device, *claims: Claim) -> list[str]:
+    return [judge(claim, "devices", device).status for claim in claims]
+
+
 def test_a_neighbor_on_the_gpu(tmp_path: Path) -> None:
     """Alone all fits. With a neighbor the product takes twice the cold time, and Python waits 2 ms for its turn."""
     alone = {"large product": kinds(200, 200, 205, 10), "small step": kinds(3, 4, 16, 15)}
-    shared = {"large product": kinds(400, 200, 405, 10), "small step": kinds(4, 4, 2015, 15)}
+    shared = {"large product": kinds(400, 200, 410, 10), "small step": kinds(4, 4, 2015, 15)}
     device = probe(tmp_path, "shared", {"alone": alone, "shared": shared})
-    assert judge(findings.large_when_shared, "devices", device).status == "holds"
-    assert judge(findings.contradicted, "devices", device).status == "holds"
-    assert findings.shared_reason(device).text == "from Python 2015 us, but enqueue 15 us and interleaved 4 us"
-    rows = cells(findings.shared(device))
+    assert statuses(device, *NEIGHBOR_CLAIMS, measuring.contradicted) == ["holds"] * 4
+    assert shared_figure("large_interleaved_when_shared", device) == "2.00x"
+    assert shared_figure("large_shared_reason", device) == "interleaved 400 us, but cold 200 us"
+    assert shared_figure("small_shared_reason", device) == "from Python 2015 us, but enqueue 15 us and interleaved 4 us"
+    rows = cells(measuring.shared(device))
     assert [row[0] for row in rows[1:3]] == ["large product, interleaved", "large product, cold"]
-    assert [row[3][:5] for row in rows[1:]] == ["2.00x", "1.00x", "1.98x", "1.00x", "1.33x", "1.00x", "126x", "1.00x"]
+    assert [row[3][:5] for row in rows[1:]] == ["2.00x", "1.00x", "2.00x", "1.00x", "1.33x", "1.00x", "126x", "1.00x"]
+
+
+def test_a_neighbor_that_gpu_events_do_not_see(tmp_path: Path) -> None:
+    """The wall clock does, and contradicts them."""
+    alone = {"large product": kinds(200, 200, 205, 10), "small step": kinds(3, 4, 16, 15)}
+    shared = {"large product": kinds(200, 200, 410, 10), "small step": kinds(3, 4, 2015, 15)}
+    device = probe(tmp_path, "shared", {"alone": alone, "shared": shared})
+    assert statuses(device, *NEIGHBOR_CLAIMS, measuring.contradicted) == ["holds"] * 4
+    assert shared_figure("large_interleaved_when_shared", device) == "1.00x"
+    assert (
+        shared_figure("large_shared_reason", device) == "from Python 410 us, but enqueue 10 us and interleaved 200 us"
+    )
+
+
+def test_a_neighbor_that_only_some_samples_see(tmp_path: Path) -> None:
+    """A median hides them, so the range is of all samples: 210 us over 200 are in the band, 211 us are not."""
+    alone = {"large product": kinds(200, 200, 205, 10), "small step": kinds(3, 4, 16, 15)}
+    for us, status in ((210, "holds"), (211, "inconclusive")):
+        large = {**alone["large product"], "interleaved": [200.0, 200.0, 200.0, 200.0, 200.0, us]}
+        shared = {**alone, "large product": large}
+        device = probe(tmp_path / str(us), "shared", {"alone": alone, "shared": shared})
+        assert measuring.range_when_shared(device).value == us / 200
+        assert statuses(device, measuring.range_when_shared) == [status], "two thirds of the samples agree"
 
 
 def test_a_neighbor_that_nobody_notices(tmp_path: Path) -> None:
     same = {"large product": kinds(200, 200, 205, 10), "small step": kinds(3, 4, 16, 15)}
+    cold = {"large product": kinds(200, 251, 205, 10), "small step": kinds(3, 4, 16, 15)}
     device = probe(tmp_path, "shared", {"alone": same, "shared": same})
-    assert judge(findings.large_when_shared, "devices", device).status == "differs"
-    assert judge(findings.contradicted, "devices", device).status == "differs"
-    assert findings.shared_reason(device).text == "nothing"
+    assert statuses(device, measuring.from_python_when_shared, measuring.contradicted) == ["differs"] * 2
+    assert shared_figure("small_shared_reason", device) == "nothing"
+    device = probe(tmp_path / "cold", "shared", {"alone": same, "shared": cold})
+    assert statuses(device, measuring.cold_when_shared) == ["differs"]
+
+
+@pytest.mark.parametrize(("steady_us", "status"), [((88, 99, 110), "holds"), ((81, 99, 110), "inconclusive")])
+def test_shares_are_compared_within_a_process(tmp_path: Path, steady_us: tuple[float, ...], status: str) -> None:
+    """Shares of 0.8, 0.9 and 1 interleaved, a tenth more steady: processes apart, and each of them agrees."""
+
+    def timed(interleaved: tuple[float, ...], steady: tuple[float, ...]) -> tuple[Point, ...]:
+        first, second = (
+            Timing.from_samples([us for us in each for _ in range(2)], (2, 2, 2)) for each in (interleaved, steady)
+        )
+        timings = msgspec.structs.replace(samples.timings(), interleaved=first, steady=second)
+        return (samples.point(timed=timings),)
+
+    ours = samples.sample("fused_mlp/fused", points=timed((80, 90, 100), steady_us), has_trace=False)
+    compiled = samples.sample("fused_mlp/compiled", points=timed((100,) * 3, (100,) * 3), has_trace=False)
+    samples.save_all(tmp_path, ours)
+    device = samples.save_all(tmp_path, compiled)
+    assert statuses(device, measuring.share_steady_over_interleaved) == [status]
 
 
 def test_layouts_point_by_point(tmp_path: Path) -> None:
@@ -196,8 +262,8 @@ def test_layouts_point_by_point(tmp_path: Path) -> None:
         points[-1] = samples.point(dict(PRODUCTS[-1]), samples.timings(last_us, last_us, last_us))
         recording = samples.sample(f"devices/{name}", points=tuple(points), has_trace=False)
         device = samples.save_all(tmp_path, recording)
-    assert (findings.layout_difference(device).value, findings.layout_difference(device).text) == (100, "100 %")
-    rows = cells(findings.layouts(device))
+    assert (measuring.layout_difference(device).value, measuring.layout_difference(device).text) == (100, "100 %")
+    rows = cells(measuring.layouts(device))
     assert [row[0] for row in rows[1:]] == [
         "8192 x 8192 x 8192",
         "4096 x 4096 x 4096",
@@ -215,7 +281,7 @@ def test_random_numbers_take_longer_than_ones(tmp_path: Path, random_us: float, 
         steady = Timing.from_samples(samples_us, (2, 2, len(samples_us) - 4))
         points = (samples.point(timed=msgspec.structs.replace(samples.timings(), steady=steady)),)
         device = samples.save_all(tmp_path, samples.sample(f"devices/{name}", points=points, has_trace=False))
-    assert judge(findings.random_over_ones, "devices", device).status == status
+    assert judge(measuring.random_over_ones, "devices", device).status == status
 
 
 def test_processes_and_quartiles_apart(tmp_path: Path) -> None:
@@ -225,10 +291,10 @@ def test_processes_and_quartiles_apart(tmp_path: Path) -> None:
     points = (samples.point(timed=msgspec.structs.replace(samples.timings(), enqueue=timing, interleaved=timing)),)
     for step in STEPS.values():
         device = samples.save_all(tmp_path, samples.sample(step, points=points))
-    found = [figure.value for figure in findings.apart(device, "mlp/eager", "enqueue")]
+    found = [figure.value for figure in measuring.apart(device, "mlp/eager", "enqueue")]
     assert found == pytest.approx([between, within])
-    assert len(cells(findings.processes(device))) == 1 + len(STEPS)
-    assert findings.FIGURES["enqueue_processes"](device).value == pytest.approx(between)
+    assert len(cells(measuring.processes(device))) == 1 + len(STEPS)
+    assert measuring.FIGURES["enqueue_processes"](device).value == pytest.approx(between)
     one = samples.save_all(tmp_path / "one", samples.sample("mlp/eager"))
     with pytest.raises(NotTimed, match=r"mlp/eager was timed in one process; make record CHAPTER=mlp"):
-        findings.apart(one, "mlp/eager", "enqueue")
+        measuring.apart(one, "mlp/eager", "enqueue")

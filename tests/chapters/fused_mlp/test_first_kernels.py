@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from snippets.fused_mlp.findings import first_kernels, traffic
+from snippets.lab.finding import NotTimed
 from snippets.lab.finding.book import judge
 from snippets.lab.finding.claim import Status
 from snippets.lab.recording.schema import Timing
@@ -150,23 +151,45 @@ def test_floor_at_the_highest_rate_of_any_product(device: AlteredDevice) -> None
 MM, TEMPLATE, POINTWISE = "extern_kernels.mm", "triton_tem_fused_mm_1", "triton_poi_fused_gelu_mul_0"
 
 
+def named(device: AlteredDevice, experiment: str, *names: str) -> None:
+    """Rename the kernels of a step, in order."""
+
+    def change(step: Step) -> Step:
+        new = dict(zip((kernel.start_us for kernel in step.kernels), names, strict=True))
+        activities = (
+            replace(each, name=new[each.start_us]) if each.kind == "kernel" else each for each in step.activities
+        )
+        return replace(step, activities=tuple(activities))
+
+    device.steps(experiment, change)
+
+
 @pytest.mark.parametrize(
-    ("default", "tuned", "expected", "own"),
+    ("names", "expected", "own"),
     [
-        ([MM, MM, POINTWISE, MM], [MM, MM, POINTWISE, MM], "holds", 0),
-        ([MM, MM, POINTWISE, MM], [MM, MM, POINTWISE, TEMPLATE], "holds", 1),
-        ([MM, MM, POINTWISE, MM], [TEMPLATE, MM, POINTWISE, MM], "differs", 1),
-        ([MM, MM, POINTWISE, MM], [TEMPLATE, TEMPLATE, TEMPLATE], "differs", 3),
-        ([MM, POINTWISE, MM], [MM, POINTWISE, MM], "differs", 0),
-        ([MM, MM, POINTWISE, POINTWISE, MM], [MM, MM, POINTWISE, POINTWISE, MM], "differs", 0),
+        ([TEMPLATE, TEMPLATE, POINTWISE, TEMPLATE], "holds", 3),
+        ([TEMPLATE, "other", POINTWISE, TEMPLATE], "differs", 2),
+        ([TEMPLATE, TEMPLATE, TEMPLATE, TEMPLATE], "differs", 4),
     ],
 )
-def test_f5_reads_the_calls(
-    default: list[str], tuned: list[str], expected: Status, own: int, device: AlteredDevice
+def test_f5_reads_the_kernels_of_max_autotune(
+    names: list[str], expected: Status, own: int, device: AlteredDevice
 ) -> None:
-    device.record("fused_mlp/generated", data={"compiled": {"calls": default}, "max_autotune": {"calls": tuned}})
+    named(device, "fused_mlp/max_autotune", *names)
     assert (status(device, "F5"), value(device, "own_products")) == (expected, own)
-    assert value(device, "down_call") == tuned[-1]
+
+
+@pytest.mark.parametrize(
+    ("calls", "products"),
+    [
+        ([MM, MM, POINTWISE, MM], "cuBLAS, cuBLAS, cuBLAS"),
+        ([TEMPLATE, MM, POINTWISE, TEMPLATE], "template, cuBLAS, template"),
+        ([MM, "triton_red_fused_0"], "cuBLAS, triton_red_fused_0"),
+    ],
+)
+def test_the_products_of_the_code_compiled_once_more(calls: list[str], products: str, device: AlteredDevice) -> None:
+    device.record("fused_mlp/generated", data={"max_autotune": {"calls": calls}})
+    assert value(device, "compiled_once_more") == products
 
 
 @pytest.mark.parametrize(
@@ -194,11 +217,11 @@ def test_f14_compares_with_the_bare_product_in_pairs(device: AlteredDevice) -> N
         assert (measured(device, "F14").value, status(device, "F14")) == (pytest.approx(factor, rel=1e-4), expected)
 
 
-def test_f5_without_a_mode_is_not_measured(device: AlteredDevice) -> None:
+def test_without_a_mode_its_calls_are_not_timed(device: AlteredDevice) -> None:
     device.record("fused_mlp/generated", data={"compiled": {"calls": [MM]}})
-    verdict = judge(CLAIMS["F5"], "fused_mlp", device)
     expected = "fused_mlp/generated has no 'max_autotune'; make record CHAPTER=fused_mlp"
-    assert (verdict.status, verdict.reason) == ("not measured", expected)
+    with pytest.raises(NotTimed, match=expected):
+        value(device, "compiled_once_more")
 
 
 def test_generated_code_is_shown_as_text(device: AlteredDevice) -> None:
@@ -207,9 +230,11 @@ def test_generated_code_is_shown_as_text(device: AlteredDevice) -> None:
     assert '<code tabindex="0">a &lt; b\n\n&lt;script&gt;</code>' in traffic.generated_kernel(device)
 
 
-def test_f6_notices_another_matmul(device: AlteredDevice) -> None:
-    device.kernels("fused_mlp/max_autotune", lambda kernel: replace(kernel, name=kernel.name + "x"))
-    assert status(device, "F6") == "differs"
+@pytest.mark.parametrize(("us", "expected"), [(56.0, "holds"), (54.0, "differs")])
+def test_f6_compares_the_first_two_kernels(us: float, expected: Status, device: AlteredDevice) -> None:
+    for experiment, each_us in {"eager": 50.0, "max_autotune": us}.items():
+        device.kernels(f"fused_mlp/{experiment}", lambda kernel, us=each_us: replace(kernel, duration_us=us))
+    assert (measured(device, "F6").value, status(device, "F6")) == (pytest.approx(us / 50), expected)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ import pytest
 
 from snippets.fused_mlp import model
 from snippets.fused_mlp.findings import forward, residency
-from snippets.lab.finding import Figure, NotRecorded
+from snippets.lab.finding import NotRecorded
+from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
 from tests.chapters.altered import AlteredDevice
-from tests.chapters.fused_mlp.verdicts import FINDINGS, measured, status, statuses
+from tests.chapters.fused_mlp.verdicts import FINDINGS, measured, status, statuses, value
 from tests.lab.samples import BOOK
 
 replace = msgspec.structs.replace
@@ -27,7 +28,7 @@ def test_tiles_and_rounds() -> None:
 def test_tiles_are_those_of_the_kernels() -> None:
     assert residency.TILES["pingpong_kernel"] == model.PINGPONG_GATED[0][:2] == model.PINGPONG_GATED[1][:2]
     assert residency.TILES["gate_up_kernel"] == model.STACKED[0][:2]
-    assert residency.tuned_tile(BOOK, "forward") == model.PINGPONG[0][:2] == model.PINGPONG[1][:2]
+    assert residency.tuned_tile(BOOK) == model.PINGPONG_GATED[0][:2]
 
 
 OURS = CpuOp("fused_mlp::forward", 0.0, 50.0, "1/1", 1, input_shapes=((100, 32), (64, 32), (64, 32), (32, 64), ()))
@@ -144,11 +145,23 @@ def test_rounds_are_those_of_the_launched_programs(device: AlteredDevice, change
 
 
 def test_a_kernel_that_takes_less_leaves_room_for_a_second(device: AlteredDevice) -> None:
-    footprint = device["fused_mlp/resources"].data["pingpong_kernel"]
-    smaller = {**footprint, "registers": 80, "shared_bytes": 100_000}
-    device.data("fused_mlp/resources", pingpong_kernel=smaller)
-    assert FINDINGS.figures["programs_fit"](device) == Figure(2, origin="fused_mlp/resources")
+    smaller = {"registers": 80, "shared_memory_bytes": 100_000}
+    device.kernels("fused_mlp/gate_up_fused", lambda kernel: replace(kernel, **smaller))
+    assert FINDINGS.figures["programs_fit"](device).value == 2
     assert statuses(device, "F24", "F26") == ["differs"] * 2
+
+
+def test_the_slots_that_tuning_chose_are_no_difference(device: AlteredDevice) -> None:
+    device.kernels("fused_mlp/gate_up_stacked", lambda kernel: replace(kernel, shared_memory_bytes=100_000))
+    assert status(device, "F26") == "holds"
+    assert "100 kB" in residency.residency(device)
+
+
+def test_each_process_has_its_median(device: AlteredDevice) -> None:
+    run = device["fused_mlp/fused"]
+    timing = Timing.from_samples([170.0, 171.0, 172.0, 190.0, 190.0, 191.0], rounds=(3, 3))
+    device.point(run.id, timings=replace(run.timings, interleaved=timing))
+    assert value(device, "of_each_process") == "171 µs, 190 µs"
 
 
 def test_a_kernel_that_spills_is_not_as_it_should_be(device: AlteredDevice) -> None:

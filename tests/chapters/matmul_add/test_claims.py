@@ -142,7 +142,7 @@ TIMES: dict[str, Callable[[], Recording]] = {
     "O-M15": lambda: recorded("compiled_64", point(64, 10, 40, 45)),
     "O-M19": lambda: recorded("matrix_bias_4096", point(4096, 500, 40, 615)),
     "O-M20": lambda: recorded("row_bias_4096", point(4096, 600, 40, 615)),
-    "P46": lambda: recorded("generated_code", data={**CODE, "fxgraph_exists": False}),
+    "P46": lambda: recorded("generated_code", data={**CODE, "default_folder_is_torchinductor_user": False}),
     "O-M23": lambda: recorded("first_gap", data=first_gaps(12, 5)),
     "O-M24": lambda: recorded("first_gap", data=first_gaps(left_out=28)),
     "O-M25": lambda: recorded("long_trace", data={**LONG, "after_us": [-500.0, -400.0, -300.0]}),
@@ -209,3 +209,10 @@ def test_what_is_missing_is_not_measured(world: World) -> None:
     world.trace("compiled_4096", compiled(bias="kernel"))
     names = ("P15", "O-M1", "O-M2", "P6", "P24", "O-M22")
     assert [verdict(world, name).status for name in names] == ["not measured"] * 6
+
+
+def test_a_machine_that_never_compiled_has_no_graphs_to_find(world: World) -> None:
+    world.recording(recorded("generated_code", data={**CODE, "fxgraph_exists": False}))
+    found = verdict(world, "P46")
+    assert found.status == "not measured"
+    assert found.reason.startswith("Inductor had not kept a graph yet on ")

@@ -15,7 +15,7 @@ import pytest
 from snippets.lab.finding.book import Verdict, findings, judge
 from snippets.lab.finding.claim import Status
 from snippets.lab.finding.device import Device
-from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.figure import Figure, format_value
 from snippets.lab.html import Html
 from snippets.lab.page import kernel_table, profiler_table, show, timeline
 from snippets.lab.page.frame import measured_html
@@ -400,6 +400,7 @@ def test_configurations_by_hand() -> None:
     assert (slow.value, slow.spread) == (61.0, (60.0, 62.0))
     assert figure("fast_speedup", device).value == pytest.approx(1.2)
     assert figure("slow_speedup", device).value == pytest.approx(242.4 / 222)
+    assert figure("tuned_liger_speedup", device).value == pytest.approx(242.4 / 212)
     assert figure("fast_saved_us", device).value == pytest.approx(40.4)
     assert (measured("O-P24", device).text, measured("O-P25", device).text) == ("2 of 2", "57 copies, with room 0")
     assert (measured("O-P26", device).value, figure("benchmark_slow_us", device).value) == (1000 / 990, 90.0)
@@ -473,11 +474,27 @@ def test_a_compiler_that_always_chooses_the_same() -> None:
 def test_the_configurations_of_the_page_s_forwards() -> None:
     device = probed()
     slow = "512 elements to 256 threads"
-    assert (status("O-P20", device), measured("O-P20", device).text) == ("holds", f"{slow}; {slow}")
     assert [figure(name, device).text for name in ("shown_launch", "wide_launch")] == [slow, slow]
+    assert [figure(name, device).text for name in ("shown_choice", "wide_choice")] == ["slower", "slower"]
     change_kernels(device, "mlp/compiled_4096", lambda kernel: replace(kernel, grid=(32768, 1, 1), block=(128, 1, 1)))
-    assert status("O-P20", device) == "differs"
-    assert measured("O-P20", device).text == f"{slow}; 1024 elements to 128 threads"
+    assert figure("wide_launch", device).text == "1024 elements to 128 threads"
+    assert [figure(name, device).text for name in ("shown_choice", "wide_choice")] == ["slower", "faster"]
+    change_kernels(device, "mlp/compiled", lambda kernel: replace(kernel, block=(64, 1, 1)))
+    assert figure("shown_choice", device).text == "neither"
+
+
+def test_the_fused_kernel_on_each_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, bare = probed(), Device(tmp_path, "nvidia-bare")
+    change_kernels(device, "mlp/liger", lasting("geglu", 48.0))
+    copy = device["mlp/compiled"].ceiling("copy")
+    copy_us = 3 * HIDDEN_BYTES / copy.rate * 1e6
+    shares = [f"{us:.1f} µs, {format_value(100 * copy_us / us, '%')}" for us in (40.0, 61.0, 48.0)]
+    monkeypatch.setattr(fused_kernels, "all_devices", lambda root: (device, bare))
+    listed = str(fused_kernels.on_each_device(device))
+    assert re.findall(r"<td[^>]*>([^<]*)", listed) == ["H200", "132", format_value(copy.rate, "bytes/s"), *shares]
+    monkeypatch.setattr(fused_kernels, "all_devices", lambda root: (Device(tmp_path, DEFAULT_DEVICE), bare))
+    with pytest.raises(NotRecorded):
+        fused_kernels.on_each_device(device)
 
 
 def test_either_configuration_beside_other_kernels() -> None:
@@ -489,6 +506,7 @@ def test_either_configuration_beside_other_kernels() -> None:
     assert (status("O-P36", device), measured("O-P36", device).value) == ("holds", 1.2)
     copy_us = 3 * HIDDEN_BYTES / device["mlp/compiled"].ceiling("copy").rate * 1e6
     assert measured("O-P35", device).value == pytest.approx(100 * copy_us / 40)
+    assert figure("slow_percent", device).value == pytest.approx(100 * copy_us / 61)
     change_kernels(device, "mlp/eager", lasting("elementwise", 30.0))
     change_kernels(device, "mlp/liger", lasting("geglu", 42.0))
     device.data("mlp/tuned", fused_us=[60.0, 50.0, 62.0, 61.0])
@@ -518,25 +536,23 @@ def test_idle_time_by_hand() -> None:
 
 
 def test_up_beside_gate_in_the_traces(device: AlteredDevice) -> None:
-    for name in ("compiled", "liger"):
-        gates = {step.kernels[0].start_us for step in device[f"mlp/{name}"].steps}
-        change_kernels(
-            device,
-            f"mlp/{name}",
-            lambda kernel, gates=gates: replace(kernel, duration_us=50.0 if kernel.start_us in gates else 55.0),
-        )
+    gates = {step.kernels[0].start_us for step in device["mlp/compiled"].steps}
+    change_kernels(
+        device, "mlp/compiled", lambda kernel: replace(kernel, duration_us=50.0 if kernel.start_us in gates else 55.0)
+    )
     assert (status("O-P37", device), measured("O-P37", device).value) == ("holds", pytest.approx(1.1))
-    change_kernels(device, "mlp/liger", lambda kernel: replace(kernel, duration_us=50.0))
+    change_kernels(device, "mlp/compiled", lambda kernel: replace(kernel, duration_us=50.0))
     assert (status("O-P37", device), measured("O-P37", device).value) == ("differs", 1.0)
 
 
 def test_gaps_before_up_come_from_the_traces() -> None:
-    gate, up = BOOK["mlp/eager"].step.kernels[:2]
-    steps = [step.kernels[:2] for step in BOOK["mlp/eager"].steps]
-    gaps = sorted(b.start_us - a.start_us - a.duration_us for a, b in steps)
-    assert figure("gap_eager_us", BOOK).value == pytest.approx(gaps[1])
-    assert gate.start_us < up.start_us
-    assert figure("up_eager_us", BOOK).value == sorted(b.duration_us for _, b in steps)[1]
+    def gaps(*names: str) -> list[tuple[float, float]]:
+        pairs = [step.kernels[:2] for name in names for step in BOOK[f"mlp/{name}"].steps]
+        return sorted((b.start_us - a.start_us - a.duration_us, b.duration_us / a.duration_us) for a, b in pairs)
+
+    assert figure("gap_compiled_us", BOOK).value == pytest.approx(gaps("compiled")[1][0])
+    longest = (figure("longest_trace_gap_us", BOOK).value, figure("up_after_trace_gap", BOOK).value)
+    assert longest == pytest.approx(gaps("eager", "liger")[-1])
 
 
 def test_dynamo_and_reshape_by_hand() -> None:

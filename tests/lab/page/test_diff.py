@@ -11,7 +11,7 @@ from snippets.lab.finding.device import Device
 from snippets.lab.page.diff import StepWork, diff_of, diff_table
 from snippets.lab.recording.schema import NotRecorded
 from snippets.lab.trace.events import Trace, TraceError
-from snippets.lab.trace.kineto import read_trace
+from snippets.lab.trace.kineto import read_recorded_trace, read_trace
 from tests.lab import events, samples
 from tests.lab.samples import EVIL, Markup, assert_only_text, sample, save_all
 
@@ -168,7 +168,7 @@ def test_no_recording_no_step_no_kernel(device: Device) -> None:
         with pytest.raises(NotRecorded, match="make record CHAPTER=mlp"):
             diff_table(device, {"a": before, "b": after}, "c")
     good = steps((GEMM, 1))
-    no_step = read_trace(events.trace_bytes(events.launch(1, 0), events.kernel("k", 1, 5, 5)))
+    no_step = read_recorded_trace(events.trace_bytes(events.launch(1, 0), events.kernel("k", 1, 5, 5)))
     no_kernel = read_trace(events.trace_bytes(events.step(2, 0, 100)))
     for bad, message in ((no_step, "no active steps"), (no_kernel, "no GPU kernels")):
         for one, other in ((good, bad), (bad, good)):

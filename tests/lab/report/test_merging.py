@@ -83,7 +83,7 @@ def test_a_step_of_twenty_thousand_kernels() -> None:
             kernel("k", index + 1, at + 6, 2.5 + index % 7),
         ]
     trace = read_trace(trace_bytes(*events))
-    html, _ = step_timeline(trace.steps[0], trace.activities, {})
+    html, _ = step_timeline(trace.steps[0], trace.activities, {}, is_one_of_several=False)
     assert html.count('class="slice') <= BUDGET
     assert len(html) < 700_000
     shown = sum(int(count.replace(",", "")) for count in re.findall(r"<title>([\d,]+) (?:kernels|oper|CUDA)", html))

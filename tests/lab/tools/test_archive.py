@@ -219,7 +219,7 @@ def changed(**fields: object) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
         (lambda members: {**members, JSON: b"{"}, "is not a recording (Input data was truncated)"),
         (lambda members: {**members, JSON: b"[" * 100_000}, "is not a recording ("),
         (lambda members: {**members, TRACE: b""}, f"{JSON}: trace: empty"),
-        (lambda members: {**members, TRACE: members[TRACE][:-20]}, "the gzip stream is cut off"),
+        (lambda members: {**members, TRACE: members[TRACE][:-20]}, "the file is cut off"),
         (lambda members: {**members, TRACE: samples.gzipped(b'{"a": 1}')}, "JSON, but not a Kineto trace"),
         (lambda members: {**members, TRACE: samples.gzipped(b"[" * 100_000)}, "is not complete JSON"),
         (lambda members: {**members, TRACE: samples.trace_json()}, f"the trace of {JSON} is not compressed"),

@@ -140,8 +140,9 @@ def test_run_profiles_here_and_writes_a_trace(call: Call, tmp_path: Path) -> Non
     assert [step.name for step in trace.steps] == ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"]
     assert [op.input_shapes[1] for op in trace.cpu_ops if op.name == "aten::addmm"] == [(4, 8)] * 3
     code, out, err = call("summary", str(path))
-    assert (code, out) == (2, "")
-    assert err.startswith("error: no GPU kernels (CPU trace?); on a GPU check: ProfilerActivity.CUDA ")
+    assert (code, err) == (0, "")
+    assert "0 kernels, 0 memcpy, 0 memset" in out
+    assert "note               no GPU kernels (CPU trace?); on a GPU check: ProfilerActivity.CUDA " in out
 
 
 def test_a_parameter_replaces_the_points_of_a_sweep(call: Call) -> None:
@@ -186,7 +187,7 @@ def test_import(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ("content", "message"),
     [
         (None, "cannot be read (No such file or directory)"),
-        (TRACE.read_bytes()[:5000], "the gzip stream is cut off; copy or record the trace again"),
+        (TRACE.read_bytes()[:20], "the gzip stream is cut off; copy or record the trace again"),
         (b"", "empty; record the trace again"),
         (b'{"a": 1}', "JSON, but not a Kineto trace"),
         (b"\x00\x01\x02", "trace.json.gz is not a .json or .json.gz trace"),

@@ -15,7 +15,7 @@ from snippets.lab.trace import content as content_module
 from snippets.lab.trace.content import Content
 from snippets.lab.trace.events import Trace, TraceError
 from snippets.lab.trace.json_events import split_events
-from snippets.lab.trace.kineto import read_trace
+from snippets.lab.trace.kineto import read_recorded_trace, read_trace
 from snippets.lab.trace.progress import Progress
 from tests.lab.events import Event, kernel, launch, op, step, trace_bytes
 
@@ -238,3 +238,12 @@ def test_progress_only_on_a_terminal_and_only_after_a_while(
     progress.close()
     shown = capsys.readouterr().err
     assert shown == "\r\x1b[Kreading evil\\x1b[2J.json: 100 %\r\x1b[Kreading evil\\x1b[2J.json: linking events\r\x1b[K"
+
+
+def test_what_the_project_records_is_whole_and_has_profiler_steps() -> None:
+    whole = trace_bytes(step(2, 0, 10), launch(1, 1), kernel("k", 1, 2, 1))
+    assert read_recorded_trace(whole).steps_from == "ProfilerStep"
+    with pytest.raises(TraceError, match=r"^trace: the file is cut off; copy or record the trace again$"):
+        read_recorded_trace(whole[:-1])
+    without = read_recorded_trace(trace_bytes(launch(1, 1), kernel("k", 1, 2, 1)))
+    assert (without.steps, [activity.name for activity in without.unattributed]) == ((), ["k"])

@@ -21,6 +21,9 @@ from snippets.lab.trace.kernel_grammar import (
 from snippets.lab.trace.kernel_names import FIELDS
 
 LIBRARIES = {"cublas", "cutlass", "cudnn", "aten", "inductor", "triton", "flash_attention", "nccl", "cuda", "unknown"}
+LIBRARIES |= {"tensile", "composable_kernel", "miopen", "aiter", "rccl", "rocprim", "rocblas", "rocfft", "hip"}
+LIBRARIES |= {"vllm", "sglang", "flashinfer", "tensorrt_llm", "deepgemm", "deepep", "flash_mla", "marlin"}
+LIBRARIES |= {"bitsandbytes", "apex", "transformer_engine", "fbgemm", "mamba", "torchvision", "c10d", "cufft"}
 OPERATIONS = {"gemm", "gemv", "elementwise", "reduction", "softmax", "normalization", "attention", "convolution"}
 OPERATIONS |= {"communication", "copy", "memset", "other"}
 FAMILIES = pytest.mark.parametrize("family", grammar().families, ids=lambda family: family.id)

@@ -1,25 +1,19 @@
-"""The pages devices and measuring: recorded GPUs, their ceilings, the book's steps, and what changes a time."""
+"""The page measuring: the book's steps below their roof, and what changes a time."""
 
-import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
-from snippets.lab.finding import Device, Figure, Measure, NotRecorded, NotTimed, at_least, claim, equals, format_value
-from snippets.lab.finding.measure import largest, paired_ratio, ratio_of_pairs, unpaired_ratio
+from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, at_most, claim, equals
+from snippets.lab.finding.measure import largest, paired_ratio, ratio_of_pairs, smallest, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import cpu_gpu_bars, figure_cell, roofline
 from snippets.lab.page import race_table as race_table
 from snippets.lab.page import show as show
-from snippets.lab.page.machine import FIELDS
-from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
 from snippets.lab.recording.consistency import contradictions
-from snippets.lab.recording.device import recorded_devices
-from snippets.lab.recording.loading import load_recordings
-from snippets.lab.recording.schema import Environment, Timing, Timings
+from snippets.lab.recording.schema import Timing, Timings
 
-PAGE = "measuring"
 STEPS = {
     "matmul + add, 64": "matmul_add/eager_64",
     "linear": "linear/eager",
@@ -75,7 +69,15 @@ def layouts(device: Device) -> Html:
 @claim("D6", at_least(1.02), scope="timing")
 def share_steady_over_interleaved(device: Device) -> Figure:
     """Steady, the fused forward's share of the compiled forward's time is at least 2 % larger than interleaved."""
-    return unpaired_ratio(_ours_over_compiled(device, "steady"), _ours_over_compiled(device, "interleaved"))
+    steady, interleaved = (_ours_over_compiled(device, kind) for kind in ("steady", "interleaved"))
+    ratios = [a / b for a, b in zip(*(_shares(device, kind) for kind in ("steady", "interleaved")), strict=True)]
+    return replace(unpaired_ratio(steady, interleaved), spread=(min(ratios), max(ratios)))
+
+
+def _shares(device: Device, kind: str) -> list[float]:
+    """The fused forward's share of the compiled forward's time in each process: their clocks are not alike."""
+    parts = (device[RACE[name]].timing(kind).parts for name in ("ours", "compiled"))
+    return [statistics.median(ours) / statistics.median(compiled) for ours, compiled in zip(*parts, strict=True)]
 
 
 def _ours_over_compiled(device: Device, kind: str) -> Figure:
@@ -98,11 +100,31 @@ def enqueue_drift(device: Device) -> Figure:
     return _probed_ratio(device[PROFILED].data["again"], device[PROFILED].data["first"], "enqueue", PROFILED)
 
 
-@claim("D4", at_least(1.5), scope="timing")
-def large_when_shared(device: Device) -> Figure:
-    """With a neighbor on the GPU, the interleaved time of a large product is at least 1.5 times as long."""
-    alone, shared = (device[SHARED].data[when]["large product"] for when in ("alone", "shared"))
-    return _probed_ratio(shared, alone, "interleaved", SHARED)
+@claim("D4", at_least(2), scope="timing")
+def from_python_when_shared(device: Device) -> Figure:
+    """With a neighbor on the GPU, a large product and a small step each take at least twice as long from Python."""
+    return smallest(*(_when_shared(device, step, "from_python") for step in device[SHARED].data["alone"]))
+
+
+@claim("D7", at_most(1.25), scope="timing")
+def cold_when_shared(device: Device) -> Figure:
+    """With a neighbor on the GPU, a large product and a small step each take at most a quarter longer cold."""
+    return largest(*(_when_shared(device, step, "cold") for step in device[SHARED].data["alone"]))
+
+
+@claim("D8", at_most(1.05), scope="timing")
+def range_when_shared(device: Device) -> Figure:
+    """With a neighbor on the GPU, the largest interleaved sample of a large product is at most 5 % longer than the
+    smallest."""
+    timing = Timing.from_samples(device[SHARED].data["shared"]["large product"]["interleaved"])
+    whole, *parts = (max(samples_us) / min(samples_us) for samples_us in (timing.samples_us, *timing.parts))
+    return Figure(whole, "x", (min(parts), whole), f"{SHARED}, the largest sample over the smallest")
+
+
+def _when_shared(device: Device, step: str, kind: str) -> Figure:
+    """The time of a step with a neighbor, over its time alone."""
+    alone, shared = (device[SHARED].data[when][step] for when in ("alone", "shared"))
+    return _probed_ratio(shared, alone, kind, f"{SHARED}, {step}")
 
 
 @claim("D5", equals("alone: none; shared: large product, small step"), scope="this-gpu")
@@ -121,9 +143,9 @@ def _contradicted(steps: Mapping[str, Mapping[str, Sequence[float]]]) -> Mapping
     return {name: reason for name, reason in reasons.items() if reason}
 
 
-def shared_reason(device: Device) -> Figure:
-    """What contradicts what in the small step with a neighbor."""
-    return Figure(_contradicted(device[SHARED].data["shared"]).get("small step", "nothing"), origin=SHARED)
+def _shared_reason(device: Device, step: str) -> Figure:
+    """What contradicts what in a step with a neighbor."""
+    return Figure(_contradicted(device[SHARED].data["shared"]).get(step, "nothing"), origin=SHARED)
 
 
 Samples = Mapping[str, Sequence[float]]
@@ -183,91 +205,16 @@ def processes(device: Device) -> Html:
     return table("Medians of three processes, and quartiles within one", head, rows)
 
 
-def capture_us(device: Device) -> Figure:
-    """The total time of measuring all recordings; each group counts once."""
-    recordings = load_recordings(device.root, device.name)
-    groups = {(each.chapter, each.session, each.capture_s) for each in recordings}
-    return Figure(math.fsum(seconds for _, _, seconds in groups) * 1e6, "us", origin=f"{device.name}, all recordings")
-
-
-def sessions_of(root: Path, device: str) -> list[Environment]:
-    """The environments of a device's timed recordings, oldest first: their clocks were read under load.
-
-    Raises `NotRecorded` if there are none.
-    """
-    recordings = load_recordings(root, device)
-    timed = [each.environment for each in recordings if any(point.timings for point in each.points)]
-    if not timed:
-        raise NotRecorded(f"no timed recording for {device}; run make record on that machine")
-    return sorted(timed, key=lambda environment: environment.date)
-
-
-def circumstances(device: Device) -> Html:
-    """A column for each recorded device: chip, driver, versions, clock and power under load."""
-    names = recorded_devices(device.root)
-    if not names:
-        raise NotRecorded("no device is recorded; on a machine with a GPU run make record")
-    columns = [sessions_of(device.root, name) for name in names]
-    of_latest: Mapping[str, Callable[[Environment], Cell]] = {
-        "compute capability": lambda latest: latest.compute_capability,
-        "multiprocessors": lambda latest: latest.multiprocessors,
-        "memory": lambda latest: format_value(latest.memory_bytes, "bytes"),
-        "L2 cache": lambda latest: format_value(latest.l2_bytes, "bytes"),
-        "driver": lambda latest: latest.driver,
-        "CUDA": lambda latest: latest.cuda,
-        **{name: _version(name) for name in ("python", "torch", "triton", "kernels", "liger-kernel")},
-        **FIELDS,
-        "last recorded": lambda latest: latest.date[:10],
-        "at commit": lambda latest: latest.commit,
-    }
-    of_sessions = {
-        "SM clock under load": ("sm_mhz", "MHz"),
-        "power under load": ("power_w", "W"),
-        "temperature": ("temperature_c", "°C"),
-    }
-    rows: list[list[Cell]] = [
-        [name, *(cell(sessions[-1]) or None for sessions in columns)] for name, cell in of_latest.items()
-    ]
-    rows += [[name, *(_bounds(sessions, *clock) for sessions in columns)] for name, clock in of_sessions.items()]
-    return table("Recorded devices", ["", *(sessions[-1].device for sessions in columns)], rows)
-
-
-def _version(name: str) -> Callable[[Environment], Cell]:
-    return lambda latest: latest.versions.get(name)
-
-
-def _bounds(sessions: Sequence[Environment], clock: str, unit: str) -> Cell:
-    """The lowest and the highest reading: `1290 to 1980 MHz`."""
-    values = [each.clocks[clock] for each in sessions if clock in each.clocks]
-    bounds = [f"{bound:.0f}" for bound in (min(values), max(values))] if values else []
-    return f"{' to '.join(dict.fromkeys(bounds))} {unit}" if bounds else None
-
-
-def ceilings(device: Device) -> Html:
-    """Every ceiling measured on a device: the median over its sessions, and the lowest and the highest."""
-    rates: dict[str, dict[str, float]] = {}
-    units: dict[str, str] = {}
-    for recording in load_recordings(device.root, device.name):
-        for ceiling in recording.ceilings:
-            rates.setdefault(ceiling.name, {})[recording.session] = ceiling.rate
-            units[ceiling.name] = "flop/s" if ceiling.flops else "bytes/s"
-    rows: list[list[Cell]] = []
-    for name in sorted(rates, key=lambda name: (name != COPY, name != LARGE_MATMUL, _sizes(name))):
-        values = list(rates[name].values())
-        bounds = (statistics.median(values), min(values), max(values))
-        rows.append([name, *(format_value(value, units[name]) for value in bounds), len(values)])
-    head = ["ceiling", "median", "lowest session", "highest session", "sessions"]
-    return table(f"Ceilings of {sessions_of(device.root, device.name)[-1].device}", head, rows)
-
-
-def _sizes(name: str) -> tuple[int, ...]:
-    return tuple(int(size) for size in name.partition(",")[0].rpartition(" ")[2].split("x") if size.isdigit())
-
-
 FIGURES: Mapping[str, Measure] = {
     **{f"ours_{kind}": partial(_ours_over_compiled, kind=kind) for kind in ("interleaved", "steady", "from_python")},
     "enqueue_processes": lambda device: largest(*(apart(device, step, "enqueue")[0] for step in STEPS.values())),
     "enqueue_quartiles": lambda device: largest(*(apart(device, step, "enqueue")[1] for step in STEPS.values())),
+    "large_from_python_when_shared": partial(_when_shared, step="large product", kind="from_python"),
+    "large_cold_when_shared": partial(_when_shared, step="large product", kind="cold"),
+    "large_interleaved_when_shared": partial(_when_shared, step="large product", kind="interleaved"),
+    "small_interleaved_when_shared": partial(_when_shared, step="small step", kind="interleaved"),
+    "large_shared_reason": partial(_shared_reason, step="large product"),
+    "small_shared_reason": partial(_shared_reason, step="small step"),
     "gpu_processes": lambda device: largest(*(apart(device, step, "interleaved")[0] for step in STEPS.values())),
 }
 steps_below_roof = partial(roofline, variants=STEPS)

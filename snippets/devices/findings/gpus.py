@@ -1,0 +1,115 @@
+"""The page devices: the recorded GPUs, what the same steps take on each, and their ceilings."""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from snippets.lab.finding import Device, Figure, NotRecorded, format_value
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import devices_table
+from snippets.lab.page import show as show
+from snippets.lab.page.machine import FIELDS
+from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
+from snippets.lab.recording.device import recorded_devices
+from snippets.lab.recording.loading import load_recordings
+from snippets.lab.recording.schema import Environment
+
+COMPARED = {
+    "a copy of one gibibyte": "devices.copy.interleaved_us",
+    "scaling the scores of attention, in its trace": "attention.scale_us",
+    "one new query, cuDNN": "attention.decode_cudnn.interleaved_us",
+    "attention, compiled": "attention.compiled.interleaved_us",
+    "attention, written out": "attention.naive.interleaved_us",
+    "an MLP": "mlp.eager.interleaved_us",
+    "masking the scores of attention, in its trace": "attention.mask_us",
+    "matmul + add, 4096": "matmul_add.eager_4096.interleaved_us",
+    "attention, cuDNN": "attention.cudnn.interleaved_us",
+    "a product of 8192 x 8192 x 8192": "devices.matmul.interleaved_us",
+    "one new query, efficient": "attention.decode_efficient.interleaved_us",
+    "a linear layer": "linear.eager.interleaved_us",
+}
+"""Step -> the figure with its GPU time."""
+compared = partial(devices_table, figures=COMPARED, caption="GPU times of the same steps")
+
+
+def capture_us(device: Device) -> Figure:
+    """The total time of measuring all recordings; each group counts once."""
+    recordings = load_recordings(device.root, device.name)
+    groups = {(each.chapter, each.session, each.capture_s) for each in recordings}
+    return Figure(math.fsum(seconds for _, _, seconds in groups) * 1e6, "us", origin=f"{device.name}, all recordings")
+
+
+def sessions_of(root: Path, device: str) -> list[Environment]:
+    """The environments of a device's timed recordings, oldest first: their clocks were read under load.
+
+    Raises `NotRecorded` if there are none.
+    """
+    recordings = load_recordings(root, device)
+    timed = [each.environment for each in recordings if any(point.timings for point in each.points)]
+    if not timed:
+        raise NotRecorded(f"no timed recording for {device}; run make record on that machine")
+    return sorted(timed, key=lambda environment: environment.date)
+
+
+def circumstances(device: Device) -> Html:
+    """A column for each recorded device: chip, driver, versions, clock and power under load."""
+    names = recorded_devices(device.root)
+    if not names:
+        raise NotRecorded("no device is recorded; on a machine with a GPU run make record")
+    columns = [sessions_of(device.root, name) for name in names]
+    of_latest: Mapping[str, Callable[[Environment], Cell]] = {
+        "compute capability": lambda latest: latest.compute_capability,
+        "multiprocessors": lambda latest: latest.multiprocessors,
+        "memory": lambda latest: format_value(latest.memory_bytes, "bytes"),
+        "L2 cache": lambda latest: format_value(latest.l2_bytes, "bytes"),
+        "driver": lambda latest: latest.driver,
+        "CUDA": lambda latest: latest.cuda,
+        **{name: _version(name) for name in ("python", "torch", "triton", "kernels", "liger-kernel")},
+        **FIELDS,
+        "last recorded": lambda latest: latest.date[:10],
+        "at commit": lambda latest: latest.commit,
+    }
+    of_sessions = {
+        "SM clock under load": ("sm_mhz", "MHz"),
+        "power under load": ("power_w", "W"),
+        "temperature": ("temperature_c", "°C"),
+    }
+    rows: list[list[Cell]] = [
+        [name, *(cell(sessions[-1]) or None for sessions in columns)] for name, cell in of_latest.items()
+    ]
+    rows += [[name, *(_bounds(sessions, *clock) for sessions in columns)] for name, clock in of_sessions.items()]
+    return table("Recorded devices", ["", *(sessions[-1].device for sessions in columns)], rows)
+
+
+def _version(name: str) -> Callable[[Environment], Cell]:
+    return lambda latest: latest.versions.get(name)
+
+
+def _bounds(sessions: Sequence[Environment], clock: str, unit: str) -> Cell:
+    """The lowest and the highest reading: `1290 to 1980 MHz`."""
+    values = [each.clocks[clock] for each in sessions if clock in each.clocks]
+    bounds = [f"{bound:.0f}" for bound in (min(values), max(values))] if values else []
+    return f"{' to '.join(dict.fromkeys(bounds))} {unit}" if bounds else None
+
+
+def ceilings(device: Device) -> Html:
+    """Every ceiling measured on a device: the median over its sessions, and the lowest and the highest."""
+    rates: dict[str, dict[str, float]] = {}
+    units: dict[str, str] = {}
+    for recording in load_recordings(device.root, device.name):
+        for ceiling in recording.ceilings:
+            rates.setdefault(ceiling.name, {})[recording.session] = ceiling.rate
+            units[ceiling.name] = "flop/s" if ceiling.flops else "bytes/s"
+    rows: list[list[Cell]] = []
+    for name in sorted(rates, key=lambda name: (name != COPY, name != LARGE_MATMUL, _sizes(name))):
+        values = list(rates[name].values())
+        bounds = (statistics.median(values), min(values), max(values))
+        rows.append([name, *(format_value(value, units[name]) for value in bounds), len(values)])
+    head = ["ceiling", "median", "lowest session", "highest session", "sessions"]
+    return table(f"Ceilings of {sessions_of(device.root, device.name)[-1].device}", head, rows)
+
+
+def _sizes(name: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in name.partition(",")[0].rpartition(" ")[2].split("x") if size.isdigit())

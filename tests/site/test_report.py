@@ -1,0 +1,59 @@
+"""A report in a browser: sound for axe at both widths and in both schemes, without a request, and evidence is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from snippets.lab.report.document import report_html
+from tests.lab.report.samples import SHAPES, SMALL, SYNC, subject, traced
+from tests.site.looking import AXE, Scheme
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "train.report.html"
+    path.write_text(report_html(subject(traced(), SYNC, SMALL, SHAPES)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_it_is_sound(browser: Browser, report: Path, width: int, scheme: Scheme) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page = context.new_page()
+    problems: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(report.as_uri())
+    page.evaluate("() => document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    assert page.evaluate("() => document.documentElement.scrollWidth - innerWidth") <= 0
+    assert (problems, requests) == ([], [report.as_uri()])
+    page.evaluate(AXE)
+    violations = page.evaluate("() => axe.run()")["violations"]
+    assert [(each["id"], each["nodes"][0]["html"]) for each in violations] == []
+    context.close()
+
+
+def test_evidence_is_shown_in_the_timeline(browser: Browser, report: Path) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(report.as_uri())
+    page.get_by_text("Evidence: 1 event").first.click()
+    page.get_by_role("link", name="show").first.click()
+    assert page.locator(".slice.chosen").count() == 1
+    assert "cudaStreamSynchronize" in page.locator(".selected").inner_text()
+    page.close()
+
+
+def test_it_can_be_read_without_script(browser: Browser, report: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(report.as_uri())
+    assert page.get_by_role("heading", name="Diagnosis").is_visible()
+    assert not page.get_by_role("button", name="Zoom in").is_visible()
+    assert page.locator(".slice").count() > 6
+    context.close()
