@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
+from statistics import median, quantiles
 
 import pytest
 
 from snippets.lab.diagnosis.rules import RULES
+from snippets.lab.diagnosis.rules.launch_bound import SLOWDOWN
 from snippets.lab.recording.loading import load_recording
 from tests.lab.diagnosis.recorded import DEVICES, PUBLIC, RECORDINGS, experiments, found_in
 
@@ -82,10 +84,24 @@ def _waits_for_launches(device: str, experiment: str) -> bool | None:
     return None if times is None else 1 - times.interleaved.median_us / times.from_python.median_us >= IDLE
 
 
+def test_how_much_the_profiler_lengthens_launching() -> None:
+    """Wall time of a step under the profiler over the time of launching it without, where the profiler runs."""
+    ratios = []
+    for device in DEVICES:
+        for experiment in experiments(device):
+            times = load_recording(RECORDINGS, device, experiment).points[0].timings
+            if times is not None:
+                ratios.append(found_in(device, experiment).step_us / times.enqueue.median_us)
+    low, *_, high = quantiles(ratios, n=20)
+    assert (len(ratios), round(low, 1), round(median(ratios), 1), round(high, 1)) == (154, 1.5, 2.9, 6.0)
+    assert sum(ratio >= SLOWDOWN for ratio in ratios) / len(ratios) == pytest.approx(0.8, abs=0.03)
+
+
 def test_the_table() -> None:
     """Of each rule: how often it fired, was right, was false; and what it missed."""
     right: Counter[str] = Counter()
     false: Counter[str] = Counter()
+    alarms: list[str] = []
     missed: Counter[str] = Counter()
     for device in DEVICES:
         for experiment in experiments(device):
@@ -95,13 +111,16 @@ def test_the_table() -> None:
             fired = set(found_in(device, experiment).ceilings)
             right.update(fired & faults)
             false.update(fired - faults)
+            alarms += [f"{device}/{experiment}" for _ in fired - faults]
             missed.update(faults - fired)
     rows = {
         name: (right[name] + false[name], right[name], false[name], missed[name]) for name in right | false | missed
     }
     for name, counts in sorted(rows.items()):
         print(name, *counts)
+    print("false:", *alarms)
     assert rows == ROWS
+    assert alarms == FALSE
 
 
 ROWS = {
@@ -119,6 +138,21 @@ ROWS = {
 `launch-bound` sees a trace, in which the profiler lengthens launching by a factor that it does not show: taken as 2,
 it was 1.5 to 6. With 1 (no allowance) it would fire 115 times and be right 66 times.
 """
+
+FALSE = [
+    "nvidia-h100-80gb-hbm3/attention/auto",
+    "nvidia-h100-80gb-hbm3/attention/cudnn",
+    "nvidia-h100-80gb-hbm3/attention/decode_flash",
+    "nvidia-h100-80gb-hbm3/attention/decode_naive",
+    "nvidia-h100-80gb-hbm3/fused_mlp/gate_up_stacked",
+    "nvidia-h100-80gb-hbm3/fused_mlp/liger",
+    "nvidia-h100-80gb-hbm3/mlp/liger",
+    "nvidia-h200/attention/cudnn",
+    "nvidia-h200/attention/decode_cudnn",
+    "nvidia-h200/attention/decode_flash",
+    "nvidia-h200/attention/decode_naive",
+]
+"""Recordings for which `launch-bound` is a false alarm: the profiler lengthens their launches 2.5 times or more."""
 
 
 @pytest.mark.parametrize("name", PUBLIC_FAULTS)

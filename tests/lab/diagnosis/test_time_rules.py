@@ -151,6 +151,15 @@ def test_a_wait_in_which_the_trace_shows_no_gpu_work() -> None:
     assert unable.reason == "in 300 µs of the waits of a step no GPU work was recorded: it may be older"
 
 
+@pytest.mark.parametrize(("ends", "claimed"), [(150.0, 60.0), (180.0, 90.0), (400.0, 110.0)])
+def test_a_wait_claims_little_after_the_last_work(ends: float, claimed: float) -> None:
+    """The GPU works until 100 us, the wait begins at 60 and ends later; 10 us on, the next kernel starts."""
+    wait = launch(None, 60.0, ends - 60.0, name="cudaStreamSynchronize")
+    kernels = [*work(1, 0.0, 0.0, 100.0), *work(2, ends + 1.0, ends + 10.0, 990.0 - ends)]
+    finding = found(BY_NAME["sync-in-step"], written(step(1, 0.0, 1000.0), wait, *kernels))
+    assert finding.ceiling_us_per_step == claimed
+
+
 def test_without_stacks_the_operator_is_named() -> None:
     trace = msgspec.structs.replace(waiting(reads=True), functions=())
     assert found(BY_NAME["sync-in-step"], trace).where == "aten::item"

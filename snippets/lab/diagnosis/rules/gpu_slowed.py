@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from snippets.lab.diagnosis.amounts import duration_text
-from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.facts import MIN_STEPS, Facts
 from snippets.lab.diagnosis.missing import no_gpu_work
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import GPUPROF, STEPS
@@ -16,7 +16,6 @@ from snippets.lab.trace.queries import is_collective
 MIN_RATIO = 1.5
 MIN_KERNEL_US = 5.0
 MIN_SHARE = 0.05
-MIN_STEPS = 3
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:

@@ -59,13 +59,14 @@ def _waits(facts: Facts) -> list[tuple[CudaCall, Site]]:
 def _unclaimed(facts: Facts) -> tuple[list[Interval], list[Interval]]:
     """Times in waits in which the GPU is idle, but not for want of launches; and those in which nothing explains it.
 
-    Between two activities during a wait, the work is launched already. At the end of a wait, the GPU is idle until the
-    CPU knows: longer than `RELAUNCH_US`, it waits for something that the trace does not show.
+    Between two activities during a wait, the work is launched already. After the last, the GPU is idle until the CPU
+    knows: beyond `RELAUNCH_US`, and if no work came before, the wait is for something that the trace does not show.
     """
     waits = union_of(facts.cpu.syncs)
-    ends = {end for _, end in (*waits, *facts.windows)}
+    starts, ends = {start for start, _ in waits}, {end for _, end in (*waits, *facts.windows)}
     idle = intersect(waits, facts.idle)
-    unseen = [(start, end) for start, end in idle if end - start > ns(RELAUNCH_US)]
+    long = [(start, end) for start, end in idle if end - start > ns(RELAUNCH_US)]
+    unseen = [(start if start in starts else start + ns(RELAUNCH_US), end) for start, end in long]
     return union([*unseen, *(each for each in idle if each[1] not in ends)]), unseen
 
 
