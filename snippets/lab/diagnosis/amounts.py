@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from snippets.lab.trace.units import format_value
+
 
 def duration_text(us: float) -> str:
-    """`1.23 s`, `45.6 ms`, `7.8 us`: three digits."""
-    for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if us >= size:
-            return f"{_three_digits(us / size)} {unit}"
-    return f"{_three_digits(us)} us"
+    """`1.23 s`, `45.6 ms`, `7.80 µs`: three digits."""
+    return format_value(float(us), "us")
 
 
 def share_text(part: float, whole: float) -> str:
@@ -17,10 +16,7 @@ def share_text(part: float, whole: float) -> str:
 
 
 def count_text(count: float, noun: str, plural: str = "") -> str:
-    """`1 call`, `2 calls`, `0.5 calls`: a mean may be a fraction."""
+    """`1 call`, `2 copies`, `0.5 calls`: a mean may be a fraction."""
     number = f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
-    return f"{number} {noun if count == 1 else plural or noun + 's'}"
-
-
-def _three_digits(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    regular = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number} {noun if count == 1 else plural or regular}"

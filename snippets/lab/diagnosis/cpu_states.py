@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 from snippets.lab.diagnosis.intervals import Interval, intersect, interval, subtract, union, union_of
 from snippets.lab.diagnosis.sites import find_sites
 from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Trace, by_start
+from snippets.lab.trace.queries import copy_direction, is_sync
 
 Cause = Literal[
     "garbage collection",
@@ -35,9 +36,6 @@ CAUSES: tuple[Cause, ...] = (
     "nothing recorded",
 )
 """The first that applies to a time is what the CPU does: a launch on one thread comes before a wait on another."""
-_SYNC = re.compile(
-    r"(cuda|hip|cu)(Stream|Device|Event|Ctx|Thread|Context)Synchronize(_\w+)?|(cuda|hip)Memcpy(_\w+)?|hipMemcpyWithStream"
-)
 _ALLOCATION = re.compile(
     r"(cuda|hip)(Malloc|Free)(Host|Managed|Pitch|3D|Array)?(_\w+)?|cuda(Host|Free)(Alloc|Register|Unregister|Host)"
     r"|hipHost(Malloc|Free|Alloc)|hipExtMallocWithFlags|cuMem(Alloc|Free|AllocHost|FreeHost|HostAlloc)(_v2)?"
@@ -64,12 +62,12 @@ def named(spans: Sequence[E], pattern: re.Pattern[str]) -> list[E]:
 
 def is_pageable_upload(activity: GpuActivity) -> bool:
     """Whether an activity copies from pageable memory of the host to the GPU."""
-    return activity.kind == "memcpy" and "HtoD" in activity.name and "Pageable" in activity.name
+    return activity.kind == "memcpy" and copy_direction(activity.name) == "HtoD" and "Pageable" in activity.name
 
 
 def is_download(activity: GpuActivity) -> bool:
     """Whether an activity copies from the GPU to the host."""
-    return activity.kind == "memcpy" and "DtoH" in activity.name
+    return activity.kind == "memcpy" and copy_direction(activity.name) == "DtoH"
 
 
 def launcher(activity: GpuActivity) -> CpuOp | CudaCall | None:
@@ -120,8 +118,7 @@ class CpuStates:
     def syncs(self) -> list[CudaCall]:
         """Calls that wait for the GPU; copying to pageable memory waits in the copy's own call."""
         downloads = {id(a.launch) for a in self.activities if is_download(a) and "Pageable" in a.name}
-        waits = {id(call) for call in named(self.calls, _SYNC)} | downloads
-        return [call for call in self.calls if id(call) in waits]
+        return [call for call in self.calls if is_sync(call.name) or id(call) in downloads]
 
     @cached_property
     def spans(self) -> dict[Cause, list[CpuSpan]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,10 +26,15 @@ from snippets.lab.diagnosis.intervals import (
 )
 from snippets.lab.diagnosis.sites import Site, find_sites
 from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step, Trace, starting_in
-from snippets.lab.trace.queries import busy_us, require_steps
+from snippets.lab.trace.queries import busy_us, is_sync, require_steps
 
 S = TypeVar("S", bound=Span)
 MAX_EVIDENCE = 100
+MIN_SHARE = 0.01
+"""Least ceiling of a finding, as a share of a step: less is noise."""
+START_UP_US = 100_000.0
+"""No call of a warm CUDA takes so long, unless it waits for GPU work."""
+_MAY_WAIT = re.compile(r"Malloc|Free|Memcpy|Memset|Launch")
 WARM_UP_RATIO, MIN_WARM_UP_US, MIN_STEPS = 3.0, 1000.0, 3
 """The first of at least so many steps is warm-up if it takes over 3 times the median of the others, and 1 ms more."""
 
@@ -74,6 +81,11 @@ class Facts:
         return bool(self.trace.cpu_ops or self.trace.calls)
 
     @cached_property
+    def has_operators(self) -> bool:
+        """Whether the trace has operators (`ProfilerActivity.CPU`)."""
+        return any(not op.is_annotation for op in self.trace.cpu_ops)
+
+    @cached_property
     def has_gpu(self) -> bool:
         """Whether the trace has GPU work at all."""
         return bool(self.trace.activities)
@@ -93,6 +105,18 @@ class Facts:
         usual = median(others)
         is_long = first > WARM_UP_RATIO * usual and first - usual >= MIN_WARM_UP_US
         return self.all_steps[0] if is_long else None
+
+    @cached_property
+    def start_up(self) -> list[CudaCall]:
+        """The long calls of a trace that starts CUDA and has no warm step; else empty.
+
+        Contexts, streams and modules are created once; allocations and launches may wait, but near those they start up.
+        """
+        if len(self.all_steps) >= MIN_STEPS:
+            return []
+        long = [call for call in self.in_steps(self.trace.calls) if call.duration_us >= START_UP_US]
+        long = [call for call in long if not is_sync(call.name)]
+        return long if any(not _MAY_WAIT.search(call.name) for call in long) else []
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -151,6 +175,13 @@ class Facts:
         return gaps_in(_window(self.step), self.busy, self.cpu, self.activities) if self.has_gpu else ()
 
     @cached_property
+    def inner_gaps(self) -> list[Gap]:
+        """The gaps between the first and the last GPU work: before and after it, the trace begins and ends."""
+        first = min((activity.start_us for activity in self.activities), default=0.0)
+        last = max((activity.end_us for activity in self.activities), default=0.0)
+        return [gap for gap in self.gaps if gap.end_us > first and gap.start_us < last]
+
+    @cached_property
     def gaps_us(self) -> dict[Cause, float]:
         """Time of the median step's gaps by cause; they add up to `waits.gpu_idle_us` if there is GPU work."""
         sums = dict.fromkeys(CAUSES, 0)
@@ -163,24 +194,33 @@ class Facts:
         """How much shorter a step could get, a mean: no step is shorter than its own GPU work."""
         return round(sum(map(spare_us, self.steps)) / len(self.steps), 3)
 
-    def ceiling_us(self, cpu: Iterable[Span], gpu: Iterable[Span] = ()) -> float:
+    @cached_property
+    def long_run_us(self) -> float:
+        """What a step takes in the long run: its wall time, or its GPU work where the CPU runs ahead. A mean."""
+        times = (max(step.end_us - step.start_us, busy_us(step.activities)) for step in self.steps)
+        return round(math.fsum(times) / len(self.steps), 3)
+
+    def ceiling_us(self, cpu: Iterable[Span], gpu: Iterable[Span] = (), unclaimed: Sequence[Interval] = ()) -> float:
         """The most that a step gets shorter without these CPU events and this GPU work of theirs.
 
         Without the CPU events their time is saved at most, and only while the GPU waits or does that work. A mean, but
         at most the median if most steps have the events: one slow step does not raise what mending them can buy.
+        `unclaimed`: times in which the GPU is idle for another reason.
         """
-        cpu_times, gpu_times = union_of(cpu), union_of(gpu)
-        cpu_us = length_us(intersect(cpu_times, self.windows)) / len(self.steps)
+        cpu_times, gpu_times = subtract(union_of(cpu), unclaimed), union_of(gpu)
+        count = len(self.steps)
+        cpu_us = length_us(intersect(cpu_times, self.windows)) / count
         if not self.has_gpu:
             return round(cpu_us, 3)
-        gpu_us = length_us(intersect(gpu_times, self.windows)) / len(self.steps)
-        idle_us = length_us(self.idle) / len(self.steps)
-        mean_us = min(cpu_us, idle_us + gpu_us, self.reclaimable_us + gpu_us)
+        gpu_us = length_us(intersect(gpu_times, self.windows)) / count
+        idle = subtract(self.idle, unclaimed)
+        other_us = (length_us(self.idle) - length_us(idle)) / count
+        mean_us = min(cpu_us, length_us(idle) / count + gpu_us, max(0.0, self.reclaimable_us - other_us) + gpu_us)
         windows = [_window(step) for step in self.steps]
         if any(before[1] > after[0] for before, after in pairwise(windows)):
             return round(mean_us, 3)
-        lengths = (lengths_in(windows, times) for times in (cpu_times, self.idle, gpu_times))
-        usual_us = median(min(on_cpu, idle + on_gpu) for on_cpu, idle, on_gpu in zip(*lengths, strict=True)) / 1000
+        lengths = (lengths_in(windows, times) for times in (cpu_times, idle, gpu_times))
+        usual_us = median(min(on_cpu, unused + on_gpu) for on_cpu, unused, on_gpu in zip(*lengths, strict=True)) / 1000
         return round(min(mean_us, usual_us) if usual_us else mean_us, 3)
 
     def length_us(self, spans: Iterable[Span]) -> float:
@@ -200,6 +240,11 @@ class Facts:
     def sites(self, events: Sequence[CpuOp | CudaCall | PythonFunction]) -> list[Site]:
         """The operator, module and line around the start of each event."""
         return find_sites(self.trace, [(event.thread, event.start_us) for event in events])
+
+    def place(self, activity: GpuActivity) -> str:
+        """Where an activity was launched, as text; empty if the trace does not say."""
+        event = activity.launch or activity.op
+        return self.sites([event])[0].text if event else ""
 
 
 def spare_us(step: Step) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from snippets.lab.diagnosis.peaks import MAX_AMOUNT, Peaks
-from snippets.lab.diagnosis.places import around
+from snippets.lab.diagnosis.sites import around
 from snippets.lab.trace.events import CpuOp, GpuActivity, Shapes
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.work import TYPE_BYTES

@@ -55,6 +55,8 @@ class Gap:
     cause: Cause
     blame: Span | None
     """The call, operator or function that the GPU waits for; None if the trace shows none."""
+    working_us: float = 0.0
+    """Time of the gap in which the CPU launches, or runs Python."""
 
     @property
     def end_us(self) -> float:
@@ -94,7 +96,8 @@ def gaps_in(
         blame = blames[cause].during(start, end, began) if cause in blames and not is_launch else None
         if blame is None:
             blame = _launcher(activities, end)
-        gaps.append(Gap(start / 1000, (end - start) / 1000, cause, blame))
+        working = share.get("launching", 0) + share.get("Python", 0)
+        gaps.append(Gap(start / 1000, (end - start) / 1000, cause, blame, working / 1000))
     return tuple(gaps)
 
 

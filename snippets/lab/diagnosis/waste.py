@@ -10,17 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from snippets.lab.diagnosis.facts import Facts
-from snippets.lab.diagnosis.places import has_operator, place
-from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
+from snippets.lab.diagnosis.facts import MAX_EVIDENCE, MIN_SHARE, Facts
+from snippets.lab.diagnosis.rule import Finding, Rule
 from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.queries import busy_us
 
-MIN_SHARE = 0.01
-"""Least ceiling of a finding, as a share of the longer of a step's wall time and its GPU time: less is noise."""
-MAX_EVIDENCE = 100
-BOTH = "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
-"""The option that records operators and GPU work."""
 MAX_LAUNCH_GAP_US = 100.0
 """A longer gap between two kernels is not the cost of a launch, even with the profiler on: something else took it."""
 
@@ -43,7 +37,7 @@ def findings(rule: Rule, facts: Facts, look: Look, describe: Describe) -> list[F
 
     The ceiling never exceeds the time during which one of the activities ran: kernels that run at once vanish at once.
     """
-    steps = steps_of(facts)
+    steps = facts.steps
     waste = [look(step) for step in steps]
     if not any(waste):
         return []
@@ -51,7 +45,7 @@ def findings(rule: Rule, facts: Facts, look: Look, describe: Describe) -> list[F
     avoidable = [math.fsum(found.avoidable_us for found in each) for each in waste]
     evidence_us = round(math.fsum(spent) / len(steps), 3)
     ceiling_us = round(math.fsum(map(min, avoidable, spent)) / len(steps), 3)
-    if ceiling_us <= 0 or ceiling_us < MIN_SHARE * step_time_us(steps):
+    if ceiling_us <= 0 or ceiling_us < MIN_SHARE * facts.long_run_us:
         return []
     median = next((index for index, step in enumerate(steps) if step is facts.step), 0)
     shown = waste[median] or max(waste, key=lambda each: sum(found.avoidable_us for found in each))
@@ -61,7 +55,7 @@ def findings(rule: Rule, facts: Facts, look: Look, describe: Describe) -> list[F
         Finding(
             rule,
             describe(shown, evidence_us),
-            place(longest, facts.trace),
+            facts.place(longest),
             _evidence(shown),
             evidence_us,
             ceiling_us,
@@ -105,65 +99,9 @@ def _evidence(waste: Iterable[Waste]) -> tuple[GpuActivity, ...]:
     return tuple(sorted(distinct.values(), key=_duration, reverse=True)[:MAX_EVIDENCE])
 
 
-def steps_of(facts: Facts) -> Sequence[Step]:
-    """The steps whose work counts."""
-    return facts.trace.steps
-
-
-def step_time_us(steps: Sequence[Step]) -> float:
-    """Mean of what a step takes at least: its wall time, or its GPU time where the CPU runs ahead."""
-    times = (max(step.end_us - step.start_us, busy_us(step.activities)) for step in steps)
-    return math.fsum(times) / len(steps) if steps else 0.0
-
-
 def streams(step: Step) -> list[list[GpuActivity]]:
     """A step's activities by stream, each in start order."""
     by_stream: dict[tuple[int, int], list[GpuActivity]] = {}
     for activity in step.activities:
         by_stream.setdefault((activity.device, activity.stream), []).append(activity)
     return list(by_stream.values())
-
-
-def count(number: int, noun: str) -> str:
-    """`1 kernel`, `2 kernels`, `2 copies`."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"
-
-
-def no_gpu_work(rule: Rule, facts: Facts) -> CannotTell | None:
-    """What every rule about kernels says of a trace without GPU work."""
-    if any(step.activities for step in steps_of(facts)):
-        return None
-    return CannotTell(rule, "no step has GPU work", BOTH)
-
-
-def has_operators(facts: Facts) -> bool:
-    """Whether the trace has operators at all (`ProfilerActivity.CPU`)."""
-    return any(not op.is_annotation for op in facts.trace.cpu_ops)
-
-
-def unseen(
-    rule: Rule,
-    facts: Facts,
-    concerns: Callable[[GpuActivity], bool],
-    needs_shapes: bool,
-) -> CannotTell | None:
-    """Whether operators (or their shapes) are missing for most of the time of the activities that a rule concerns."""
-    steps = steps_of(facts)
-    concerned = [a for step in steps for a in step.activities if concerns(a)]
-    lacking = [a for a in concerned if not has_operator(a) or (needs_shapes and not (a.op and a.op.input_shapes))]
-    total_us, lacking_us = _total_us(concerned), _total_us(lacking)
-    if lacking_us * 2 <= total_us or total_us < MIN_SHARE * step_time_us(steps) * len(steps):
-        return None
-    if any(a.launch is not None and "Graph" in a.launch.name for a in lacking):
-        return CannotTell(rule, "a CUDA graph launched these kernels: its replay names no operators", "")
-    if all(map(has_operator, lacking)):
-        return CannotTell(rule, "operators have no shapes", "record_shapes=True")
-    if has_operators(facts):
-        return CannotTell(rule, "no operator of PyTorch launched these kernels", "")
-    option = BOTH + (", record_shapes=True" if needs_shapes else "")
-    return CannotTell(rule, "the trace has no operators", option)
-
-
-def _total_us(activities: Iterable[GpuActivity]) -> float:
-    return math.fsum(a.duration_us for a in activities)

@@ -36,7 +36,7 @@ GELU_MUL = (
 
 def test_elementwise_kernels_in_a_row_could_be_one() -> None:
     found = finding(UNFUSED_ELEMENTWISE, facts(*GELU_MUL, steps=2))
-    assert found.title == "2 elementwise kernels in 1 chain that one kernel each could replace: 68.0 us per step"
+    assert found.title == "2 elementwise kernels in 1 chain that one kernel each could replace: 68.0 µs per step"
     assert (found.where, found.evidence_us_per_step) == ("aten::mul in mlp", 68.0)
     assert [event.duration_us for event in found.evidence] == [36.0, 32.0]
     assert found.ceiling_us_per_step == pytest.approx(68.0 - 3 * BYTES / 4.8e6, abs=0.001)  # the roof of an H200
@@ -109,7 +109,7 @@ ATTENTION = (
 
 def test_softmax_between_two_batched_products() -> None:
     found = finding(UNFUSED_ATTENTION, facts(*ATTENTION))
-    assert found.title == "softmax between two batched products, 1 time a step: 580.0 us"
+    assert found.title == "softmax between two batched products, 1 time a step: 580 µs"
     assert found.where == "aten::_softmax in layer"
     flops = 2 * HEADS * LENGTH * LENGTH * SIZE  # half of both products: a causal mask may spare the rest
     assert found.ceiling_us_per_step == pytest.approx(580.0 - flops / 989e6, abs=0.001)
@@ -156,7 +156,7 @@ def test_attention_needs_operators() -> None:
 
 def test_many_tiny_kernels() -> None:
     found = finding(TINY_KERNELS, facts(*[Work(MUL, 3.0, "aten::mul", gap_us=2.0)] * 300, step_us=2000.0))
-    assert found.title == "300 kernels shorter than 10 us in a step: 1,498.0 us with the gaps between them"
+    assert found.title == "300 kernels shorter than 10 µs in a step: 1.50 ms with the gaps between them"
     assert found.ceiling_us_per_step == 300 * 3.0 + 299 * 2.0 - 3.0  # all but one kernel, and the gaps
     assert (len(found.evidence), found.where) == (100, "aten::mul")
 
@@ -190,8 +190,7 @@ def test_an_optimizer_that_loops() -> None:
     other = [Work(MUL, us, "aten::add_", ((512,), (512,)), (F32, F32), LOOP) for us in (1.0, 1.0)]
     found = finding(OPTIMIZER_LOOP, facts(*[*update, *other] * 20))
     assert (
-        found.title
-        == "The optimizer runs 80 kernels, each for one tensor: 239.0 us per step with the gaps between them"
+        found.title == "The optimizer runs 80 kernels, each for one tensor: 239 µs per step with the gaps between them"
     )
     assert found.ceiling_us_per_step == 239.0 - 20 * (4.0 + 1.0)  # one kernel of each parameter stays
     assert found.where == "aten::mul_ in Optimizer.step#AdamW.step"

@@ -32,7 +32,7 @@ FLOPS, BYTES = 2 * 4096**3, 3 * 4096**2
 
 def test_a_product_without_tensor_cores() -> None:
     found = finding(NO_TENSOR_CORES, facts(Work(SGEMM, 3000.0, "aten::mm", SQUARE, (F32, F32), ("aten::linear",))))
-    assert found.title == "1 product without Tensor Cores: 3,000.0 us per step"
+    assert found.title == "1 product without Tensor Cores: 3.00 ms per step"
     assert found.where == "aten::linear"
     assert found.ceiling_us_per_step == pytest.approx(3000.0 - FLOPS / 989e6, abs=0.001)
 
@@ -69,7 +69,7 @@ def test_units_need_a_device() -> None:
 def test_a_product_far_below_its_roof() -> None:
     found = finding(SLOW_PRODUCTS, facts(Work(GEMM, 600.0, "aten::mm", SQUARE, (BF16, BF16), ("@layer",))))
     assert found.ceiling_us_per_step == pytest.approx(600.0 - FLOPS / 989e6, abs=0.001)
-    assert "600.0 us per step, where the datasheet's rates need 139.0 us" in found.title
+    assert "600 µs per step, where the datasheet's rates need 139 µs" in found.title
     assert found.where == "aten::mm in layer"
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
+from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.sites import Site, find_sites, is_own_code
+from snippets.lab.trace.events import PythonFunction
+from tests.lab.diagnosis.gpu_work import MUL, Work, facts
 from tests.lab.diagnosis.traces import MAIN, function, written
-from tests.lab.events import annotation, op
+from tests.lab.events import HOST, annotation, op
 
 TRACE = written(
     annotation("forward", 0.0, 100.0),
@@ -40,6 +44,44 @@ def test_many_questions_get_the_answers_of_one() -> None:
     queries = [(dice.choice([MAIN, "412/7", "nobody"]), dice.uniform(-5, 110)) for _ in range(300)]
     assert find_sites(TRACE, queries) == [find_sites(TRACE, [query])[0] for query in queries]
     assert find_sites(TRACE, []) == []
+
+
+@pytest.mark.parametrize(
+    ("inside", "expected"),
+    [
+        ((), "aten::mul"),
+        (("@layer", "aten::linear"), "aten::linear in layer"),
+        (("autograd::engine::evaluate_function: MulBackward0", "MulBackward0"), "MulBackward0"),
+        (("@layer", "Torch-Compiled Region: 0/0", "## Call CompiledFxGraph f6 ##"), "aten::mul in layer"),
+    ],
+)
+def test_place(inside: tuple[str, ...], expected: str) -> None:
+    trace = facts(Work(MUL, 5.0, "aten::mul", inside=inside)).trace
+    assert Facts(trace).place(trace.activities[0]) == expected
+
+
+def test_place_with_the_stack() -> None:
+    trace = facts(Work(MUL, 5.0, "aten::mul", inside=("@layer",))).trace
+    thread = f"{HOST}/{HOST}"
+    functions = tuple(
+        PythonFunction(name, start, duration, other)
+        for name, start, duration, other in [
+            ("train.py(12): step", 0.0, 100.0, thread),
+            ("nn.Module: MLP_0", 1.0, 99.0, thread),
+            ("model.py(30): forward", 2.0, 98.0, thread),
+            ("lib/site-packages/torch/nn/functional.py(9): gelu", 3.0, 97.0, thread),
+            ("ended.py(1): f", 4.0, 1.0, thread),
+            ("other.py(1): f", 5.0, 95.0, "1/1"),
+        ]
+    )
+    stacked = msgspec.structs.replace(trace, functions=functions)
+    assert Facts(stacked).place(trace.activities[0]) == "aten::mul in nn.Module: MLP_0 at model.py(30): forward"
+
+
+def test_nowhere() -> None:
+    trace = facts(Work(MUL, 5.0)).trace
+    bare = msgspec.structs.replace(trace.activities[0], op=None, launch=None)
+    assert Facts(trace).place(bare) == ""
 
 
 @pytest.mark.parametrize(

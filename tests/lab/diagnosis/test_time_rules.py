@@ -46,18 +46,25 @@ def launches(gpu_us: float) -> Trace:
 
 
 def test_launch_bound() -> None:
+    """The 110 us before the first kernel and the 70 us after the last do not count."""
     finding = found(BY_NAME["launch-bound"], launches(20.0))
     assert finding.title == (
-        "The GPU waits 820 us of 1.00 ms for launches (82 %): 0.00 us in operators and calls, 820 us in Python between "
-        "them, in 10 gaps"
+        "The GPU waits 640 µs of 1.00 ms for launches (64 %): 0 µs in operators and calls, 640 µs in Python between "
+        "them, in 8 gaps"
     )
-    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step, finding.where) == (820.0, 820.0, "aten::mm")
+    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step, finding.where) == (640.0, 640.0, "aten::mm")
     assert {span.name for span in finding.evidence} == {"aten::mm"}
     assert finding.severity(1000.0) == "high"
 
 
 def test_launch_bound_mended() -> None:
     assert nothing(BY_NAME["launch-bound"], launches(99.0))
+
+
+def test_the_profiler_alone_makes_no_step_launch_bound() -> None:
+    """Of a step of 1,000 us, 8 gaps of 71 us are too few: in half the time, the GPU would wait less than 15 %."""
+    assert nothing(BY_NAME["launch-bound"], launches(29.0))
+    assert found(BY_NAME["launch-bound"], launches(28.0)).ceiling_us_per_step == 576.0
 
 
 def test_not_launch_bound_where_the_gpu_only_starts_late() -> None:
@@ -113,7 +120,7 @@ def waiting(*, reads: bool) -> Trace:
 
 def test_sync_in_step() -> None:
     finding = found(BY_NAME["sync-in-step"], waiting(reads=True))
-    assert finding.title == "The CPU waits for the GPU 1 time per step, 480 us, in cudaStreamSynchronize"
+    assert finding.title == "The CPU waits for the GPU 1 time per step, 480 µs, in cudaStreamSynchronize"
     assert finding.where == "aten::item at train.py(12): step"
     assert [span.name for span in finding.evidence] == ["cudaStreamSynchronize"]
     # The GPU is idle for 10 us before the first kernel and 98 us around the copy; the copy of 2 us would go, too.
@@ -137,12 +144,20 @@ def test_a_last_wait_is_no_fault() -> None:
     assert nothing(BY_NAME["sync-in-step"], written(step(1, 0.0, 1000.0), *work(1, 0.0, 300.0, 690.0), last))
 
 
-def test_a_wait_without_gpu_work() -> None:
+def test_a_wait_in_which_the_trace_shows_no_gpu_work() -> None:
     wait = launch(None, 110.0, 300.0, name="hipMemcpyWithStream")
     trace = written(step(1, 0.0, 1000.0), *work(1, 0.0, 10.0, 90.0), wait, *work(2, 420.0, 430.0, 570.0))
-    finding = found(BY_NAME["sync-in-step"], trace)
-    assert finding.title.endswith("in hipMemcpyWithStream; in 300 us of it the trace shows no GPU work")
-    assert finding.ceiling_us_per_step == 300.0
+    unable = cannot_tell(BY_NAME["sync-in-step"], trace)
+    assert unable.reason == "in 300 µs of the waits of a step no GPU work was recorded: it may be older"
+
+
+@pytest.mark.parametrize(("ends", "claimed"), [(150.0, 60.0), (180.0, 90.0), (400.0, 110.0)])
+def test_a_wait_claims_little_after_the_last_work(ends: float, claimed: float) -> None:
+    """The GPU works until 100 us, the wait begins at 60 and ends later; 10 us on, the next kernel starts."""
+    wait = launch(None, 60.0, ends - 60.0, name="cudaStreamSynchronize")
+    kernels = [*work(1, 0.0, 0.0, 100.0), *work(2, ends + 1.0, ends + 10.0, 990.0 - ends)]
+    finding = found(BY_NAME["sync-in-step"], written(step(1, 0.0, 1000.0), wait, *kernels))
+    assert finding.ceiling_us_per_step == claimed
 
 
 def test_without_stacks_the_operator_is_named() -> None:
@@ -164,7 +179,7 @@ def uploaded(name: str, *, waits: bool) -> Trace:
 
 def test_pageable_copies() -> None:
     finding = found(BY_NAME["pageable-copies"], uploaded(PAGEABLE_UPLOAD, waits=True))
-    assert finding.title == "1 copy per step from pageable memory: 4 MB, 180 us"
+    assert finding.title == "1 copy per step from pageable memory: 4 MB, 180 µs"
     assert (finding.where, finding.ceiling_us_per_step) == ("aten::copy_", 180.0)
     assert [span.name for span in finding.evidence] == [PAGEABLE_UPLOAD]
 
@@ -192,7 +207,7 @@ def downloaded(duration: float) -> Trace:
 
 def test_device_to_host_copies() -> None:
     finding = found(BY_NAME["device-to-host-copies"], downloaded(200.0))
-    assert finding.title == "Copies to the host take 200 us per step (20 %), 8 MB"
+    assert finding.title == "Copies to the host take 200 µs per step (20 %), 8 MB"
     assert (finding.where, finding.ceiling_us_per_step) == ("aten::copy_", 200.0)
 
 
@@ -210,7 +225,7 @@ def loaded(duration: float, iterator: str = "_MultiProcessingDataLoaderIter") ->
 
 def test_loader_stall() -> None:
     finding = found(BY_NAME["loader-stall"], loaded(200.0))
-    assert finding.title == "Fetching a batch takes 200 us per step (20 %)"
+    assert finding.title == "Fetching a batch takes 200 µs per step (20 %)"
     assert finding.where == "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
     assert (finding.evidence_us_per_step, finding.ceiling_us_per_step, finding.advice) == (200.0, 200.0, "")
     assert "set num_workers" in found(BY_NAME["loader-stall"], loaded(200.0, "_SingleProcessDataLoaderIter")).advice
@@ -241,7 +256,7 @@ def allocating(duration: float) -> Trace:
 
 def test_allocator_in_step() -> None:
     finding = found(BY_NAME["allocator-in-step"], allocating(250.0))
-    assert finding.title == "Allocating from the driver takes 300 us per step: 1 cudaMalloc, 1 cudaFree"
+    assert finding.title == "Allocating from the driver takes 300 µs per step: 1 cudaMalloc, 1 cudaFree"
     assert finding.where == "aten::empty"
     assert [span.name for span in finding.evidence] == ["cudaMalloc", "cudaFree"]
     assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (300.0, 300.0)
@@ -249,6 +264,33 @@ def test_allocator_in_step() -> None:
 
 def test_allocator_in_step_mended() -> None:
     assert nothing(BY_NAME["allocator-in-step"], launches(20.0))
+
+
+def starting(context_us: float) -> Trace:
+    """A whole trace: the context, memory and a module are made before and between two kernels."""
+    first = context_us + 500.0
+    calls = [("cudaStreamCreateWithFlags", 0.0, context_us), ("cudaMalloc", first + 100.0, 200_000.0)]
+    events = [launch(None, start, duration, name=name) for name, start, duration in calls]
+    return written(
+        op("aten::to", 0.0, first), *events, *work(1, first, first + 10.0, 90.0), *work(2, 8e5, 8e5 + 9, 9.0)
+    )
+
+
+def test_starting_cuda_is_the_first_step_and_no_fault_of_the_allocator() -> None:
+    finding = found(BY_NAME["first-step"], starting(300_000.0))
+    assert finding.title == (
+        "The trace starts CUDA: 2 calls of 500 ms, the longest cudaStreamCreateWithFlags with 300 ms"
+    )
+    assert (finding.where, finding.ceiling_us_per_step) == ("aten::to", 500_000.0)
+    for name in ("allocator-in-step", "slow-cpu-code"):
+        assert "starts CUDA" in cannot_tell(BY_NAME[name], starting(300_000.0)).reason
+
+
+def test_a_slow_allocation_of_a_warm_trace() -> None:
+    """Where nothing marks steps, the time before the first GPU work is the start of the trace."""
+    assert found(BY_NAME["allocator-in-step"], starting(50_000.0)).ceiling_us_per_step == 200_000.0
+    slow = found(BY_NAME["slow-cpu-code"], starting(50_000.0))
+    assert (slow.evidence_us_per_step, slow.ceiling_us_per_step) == (749_409.0, 549_409.0)
 
 
 # recompiles and graph-breaks
@@ -266,7 +308,7 @@ def compiled(*, again: bool) -> Trace:
 
 def test_recompiles() -> None:
     finding = found(BY_NAME["recompiles"], compiled(again=True))
-    assert finding.title == "Compiling takes 400 us per step: 1 compilation in 1 step; compiled again: compile_id=0/1"
+    assert finding.title == "Compiling takes 400 µs per step: 1 compilation in 1 step; compiled again: compile_id=0/1"
     assert (finding.where, finding.ceiling_us_per_step) == ("train.py(12): step", 400.0)
 
 
@@ -289,7 +331,7 @@ def broken(*, breaks: bool) -> Trace:
 
 def test_graph_breaks() -> None:
     finding = found(BY_NAME["graph-breaks"], broken(breaks=True))
-    assert finding.title == "1 graph break per step in 1 place; 350 us between the graphs"
+    assert finding.title == "1 graph break per step in 1 place; 350 µs between the graphs"
     assert finding.where == "model.py(9): forward, line 21"
     assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (350.0, 300.0)  # the GPU is idle from 100 on
 
@@ -315,7 +357,7 @@ def collecting(duration: float) -> Trace:
 
 def test_garbage_collection() -> None:
     finding = found(BY_NAME["garbage-collection"], collecting(300.0))
-    assert finding.title == ("Python's garbage collector takes 300 us per step: 1 run in 1 step, the longest 300 us")
+    assert finding.title == ("Python's garbage collector takes 300 µs per step: 1 run in 1 step, the longest 300 µs")
     assert (finding.where, finding.ceiling_us_per_step) == ("train.py(12): step", 300.0)
 
 
@@ -365,7 +407,7 @@ def test_means_leave_warm_up_out() -> None:
 def test_gpu_slowed() -> None:
     finding = found(BY_NAME["gpu-slowed"], several([1000.0] * 5, gpu_us=[500.0, 510.0, 950.0, 500.0, 505.0]))
     assert finding.title == (
-        "In ProfilerStep#2 the same kernels take 1.9 times as long as in most steps; 89.0 us per step in all"
+        "In ProfilerStep#2 the same kernels take 1.9 times as long as in most steps; 89.0 µs per step in all"
     )
     assert (finding.where, finding.ceiling_us_per_step) == ("ProfilerStep#2", 89.0)
 
@@ -397,7 +439,7 @@ def communicating(start: float) -> Trace:
 def test_exposed_communication() -> None:
     finding = found(BY_NAME["exposed-communication"], communicating(650.0))
     assert finding.title == (
-        "Collectives that no other work hides take 150 us per step (15 %), of 200 us in all; "
+        "Collectives that no other work hides take 150 µs per step (15 %), of 200 µs in all; "
         f"the longest are {ALLREDUCE}"
     )
     assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (200.0, 150.0)
@@ -419,7 +461,7 @@ def ranks(waits: tuple[float, ...]) -> Trace:
 def test_stragglers() -> None:
     finding = found(BY_NAME["stragglers"], ranks((400.0, 420.0, 100.0, 380.0)))
     assert (finding.where, finding.ceiling_us_per_step) == ("GPU 2", 300.0)
-    assert "300 us per step (30 %) longer in collectives than GPU 2" in finding.title
+    assert "300 µs per step (30 %) longer in collectives than GPU 2" in finding.title
 
 
 def test_a_straggler_among_merged_ranks() -> None:

@@ -6,17 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import count_text, duration_text
-from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.facts import MIN_SHARE, Facts
+from snippets.lab.diagnosis.missing import no_calls, no_warm_step
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.sources import CPU_AND_GPU, MSPROF
-
-MIN_SHARE = 0.01
+from snippets.lab.diagnosis.sources import MSPROF
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Calls that allocate or free memory of the GPU or page-locked memory."""
-    if not facts.trace.calls:
-        return CannotTell(RULE, "the trace has no CUDA calls", CPU_AND_GPU)
+    if unable := no_calls(RULE, facts) or no_warm_step(RULE, facts):
+        return unable
     calls = facts.in_steps(facts.cpu.spans["memory allocation"])
     if not calls:
         return []
@@ -37,7 +36,7 @@ RULE = Rule(
     looks_for="cudaMalloc, cudaFree, cudaHostAlloc and their like: PyTorch's allocator keeps memory and needs none of "
     "them once warm. cudaFree also waits for the GPU.",
     threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
-    source=f"{MSPROF} (memory operators above 10 ms)",
+    source=f"{MSPROF} (memory.yaml: 10 ms); the share is this book's",
     advice="In the first steps this is warm-up: record later ones. Else sizes change from step to step, or memory is "
     "short: pad to a few sizes, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, do not call "
     "torch.cuda.empty_cache() in the loop.",

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from snippets.lab.diagnosis.amounts import duration_text, share_text
 from snippets.lab.diagnosis.cpu_states import is_download, launcher
 from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.missing import no_gpu_work
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.sources import CPU_AND_GPU, NSYS_AI
+from snippets.lab.diagnosis.sources import NSYS_AI
 from snippets.lab.trace.events import Span
 
 MIN_SHARE = 0.05
@@ -16,8 +17,8 @@ MIN_SHARE = 0.05
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Copies to the host of all steps, by the time that they take on the GPU."""
-    if not facts.has_gpu:
-        return CannotTell(RULE, "the trace has no GPU events", CPU_AND_GPU)
+    if unable := no_gpu_work(RULE, facts):
+        return unable
     copies = [a for step in facts.steps for a in step.activities if is_download(a)]
     if not copies:
         return []
@@ -41,7 +42,7 @@ RULE = Rule(
     title="Copies from the GPU to the host",
     looks_for="Memcpy DtoH activities, as .cpu(), .numpy(), .tolist() and checkpoints make them.",
     threshold=f"from {MIN_SHARE:.0%} of the median step on",
-    source=f"{NSYS_AI} (copies above 5 %)",
+    source=f"{NSYS_AI} (copies to the GPU above 5 % of an iteration; here those to the host)",
     advice="Reduce on the GPU and copy the result; copy seldom; copy to pinned memory with non_blocking=True on a "
     "stream of its own.",
     check=check,

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from snippets.lab.diagnosis.amounts import duration_text
-from snippets.lab.diagnosis.facts import MIN_STEPS, MIN_WARM_UP_US, WARM_UP_RATIO, Facts
+from snippets.lab.diagnosis.amounts import count_text, duration_text
+from snippets.lab.diagnosis.facts import MIN_STEPS, MIN_WARM_UP_US, START_UP_US, WARM_UP_RATIO, Facts
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import GPUPROF, STEPS
 from snippets.lab.trace.events import Span
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Compare the first step with the median of the others."""
+    """Compare the first step with the median of the others; without others, look for the start of CUDA."""
+    if facts.start_up:
+        return [_start_up(facts)]
     if len(facts.all_steps) < MIN_STEPS:
         return CannotTell(RULE, f"the trace has fewer than {MIN_STEPS} steps", STEPS)
     first = facts.warm_up
@@ -30,14 +32,28 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     return [Finding(RULE, title, where, (step, *longest), extra_us, extra_us)]
 
 
+def _start_up(facts: Facts) -> Finding:
+    calls = facts.start_up
+    longest = max(calls, key=lambda call: call.duration_us)
+    calls_us = facts.length_us(calls)
+    title = (
+        f"The trace starts CUDA: {count_text(len(calls), 'call')} of {duration_text(calls_us)}, the longest "
+        f"{longest.name} with {duration_text(longest.duration_us)}"
+    )
+    return Finding(
+        RULE, title, facts.sites([longest])[0].text, facts.evidence(calls), calls_us, facts.ceiling_us(calls)
+    )
+
+
 RULE = Rule(
     name="first-step",
     title="The first step is warm-up",
     looks_for="A first step much longer than the others: it loads kernels, compiles, tunes and fills the allocator. "
-    "The other findings leave it out.",
+    "The other findings leave it out. Where a trace has no later step: calls that create contexts and streams or load "
+    "modules.",
     threshold=f"over {WARM_UP_RATIO:.0f} times the median of the others and {MIN_WARM_UP_US / 1000:.0f} ms longer, of "
-    f"at least {MIN_STEPS} steps",
-    source=f"{GPUPROF} (warm-up above 3 times the median)",
+    f"at least {MIN_STEPS} steps; of fewer, if CUDA calls take {START_UP_US / 1000:.0f} ms each and do not only wait",
+    source=f"{GPUPROF} (warm-up: above 3 times the median); the start of CUDA is this book's",
     advice="Record later: torch.profiler.schedule(wait=5, warmup=2, active=3). To start faster, cache compiled code "
     "(TORCHINDUCTOR_CACHE_DIR) and tuning results.",
     check=check,

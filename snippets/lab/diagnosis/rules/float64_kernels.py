@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.missing import no_gpu_work
 from snippets.lab.diagnosis.peaks import find_peaks
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.waste import Waste, count, findings, no_gpu_work, steps_of
+from snippets.lab.diagnosis.sources import OWN
+from snippets.lab.diagnosis.waste import Waste, findings
 from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.work import step_work
@@ -20,7 +23,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """By the types of inputs and by the names of kernels."""
     if unable := no_gpu_work(RULE, facts):
         return unable
-    kernels = [a for step in steps_of(facts) for a in step.activities if a.kind == "kernel"]
+    kernels = [a for step in facts.steps for a in step.activities if a.kind == "kernel"]
     if _time_us(filter(is_float64, kernels)) > MAX_SHARE * _time_us(kernels):
         return []
     peaks = find_peaks(facts.trace.device)
@@ -52,7 +55,7 @@ def _time_us(kernels: Iterable[GpuActivity]) -> float:
 
 
 def _describe(waste: Sequence[Waste], time_us: float) -> str:
-    return f"{count(len(waste), 'kernel')} in float64: {time_us:,.1f} us per step"
+    return f"{count_text(len(waste), 'kernel')} in float64: {duration_text(time_us)} per step"
 
 
 RULE = Rule(
@@ -65,7 +68,7 @@ RULE = Rule(
     threshold=(
         f"They take at least 1 % of a step and at most {MAX_SHARE:.0%} of its kernel time: above, it is on purpose."
     ),
-    source="this book's own rule",
+    source=OWN,
     advice="Give the type where the tensor is made: `torch.as_tensor(array, dtype=torch.float32)`.",
     check=check,
 )

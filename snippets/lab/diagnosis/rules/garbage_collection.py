@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import count_text, duration_text
-from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.facts import MIN_SHARE, Facts
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import COLLECTOR, MSPROF, NSYS_AI
 
-MIN_SHARE = 0.01
 EVENT = "Python GC"
 
 
@@ -39,7 +38,7 @@ RULE = Rule(
     title="Python collects garbage inside a step",
     looks_for="Python GC events, or calls of gc.collect where stacks were recorded, while the GPU has no work.",
     threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
-    source=f"{MSPROF} (collections above 1 ms); {NSYS_AI} (periodic collections)",
+    source=f"{MSPROF} (gc.yaml: 1 ms); {NSYS_AI} (GC pauses); the share is this book's",
     advice="gc.collect(); gc.freeze() after building the model, then gc.disable() and gc.collect() every few hundred "
     "steps, on all ranks at the same step.",
     check=check,

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from statistics import median
 
 from snippets.lab.diagnosis.amounts import duration_text
-from snippets.lab.diagnosis.collectives import is_collective
-from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.facts import MIN_STEPS, Facts
+from snippets.lab.diagnosis.missing import no_gpu_work
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.sources import CPU_AND_GPU, GPUPROF, STEPS
+from snippets.lab.diagnosis.sources import GPUPROF, STEPS
 from snippets.lab.trace.events import GpuActivity
+from snippets.lab.trace.queries import is_collective
 
 MIN_RATIO = 1.5
 MIN_KERNEL_US = 5.0
 MIN_SHARE = 0.05
-MIN_STEPS = 3
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Compare each kernel with the kernel of its place in the other steps, if all steps run the same kernels."""
-    if not facts.has_gpu:
-        return CannotTell(RULE, "the trace has no GPU events", CPU_AND_GPU)
+    if unable := no_gpu_work(RULE, facts):
+        return unable
     kernels = [[a for a in step.kernels if not is_collective(a)] for step in facts.steps]
     if len(kernels) < MIN_STEPS or not kernels[0] or any(_shape(each) != _shape(kernels[0]) for each in kernels):
         reason = f"the trace lacks {MIN_STEPS} steps that run the same kernels with the same grids"
@@ -55,11 +55,11 @@ RULE = Rule(
     name="gpu-slowed",
     title="The GPU is throttled or shared",
     looks_for="Steps that run the same kernels with the same grids in the same order, and in some of which most "
-    f"kernels of at least {MIN_KERNEL_US:.0f} us take much longer. Data cannot explain that; clocks, or "
+    f"kernels of at least {MIN_KERNEL_US:.0f} µs take much longer. Data cannot explain that; clocks, or "
     "another program, can.",
     threshold=f"half of a step's kernels take {MIN_RATIO} times their median over the steps, together "
     f"{MIN_SHARE:.0%} of the median step",
-    source=f"{GPUPROF} (p99 above twice p50; thermal)",
+    source=f"after {GPUPROF} (p99 of the steps above twice p50); to compare kernels is this book's",
     advice="nvidia-smi -q -d PERFORMANCE names what lowers the clocks, nvidia-smi pmon the programs on the GPU. Give "
     "the job a GPU of its own; lock the clocks to compare.",
     check=check,

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.intervals import Interval, intersect, interval, length_us, subtract, union, union_of
+from snippets.lab.diagnosis.missing import no_operators
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.sources import CPU_AND_GPU, STACKS
+from snippets.lab.diagnosis.sources import OWN, STACKS
 from snippets.lab.trace.events import CpuOp
 
 _RESUMED = re.compile(r".*: torch_dynamo_resume_in_(?P<function>\w+)_at_(?P<line>\d+)")
@@ -18,8 +19,8 @@ _REGION = re.compile(r"Torch-Compiled Region(: (\d+)/\d+)?")
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Functions of Python that Dynamo made to go on after a break, and the gaps of the GPU between the graphs."""
-    if not facts.trace.cpu_ops:
-        return CannotTell(RULE, "the trace has no operators of the CPU", CPU_AND_GPU)
+    if unable := no_operators(RULE, facts):
+        return unable
     regions = [op for op in facts.in_steps(facts.cpu.ops) if _REGION.fullmatch(op.name)]
     resumed = [function for function in facts.in_steps(facts.cpu.functions) if _RESUMED.fullmatch(function.name)]
     if not resumed:
@@ -63,7 +64,7 @@ RULE = Rule(
     looks_for="Python functions named torch_dynamo_resume_in_..., with which Dynamo goes on after code that it cannot "
     "compile. Only stacks show them. What fusing across the break would save is not counted.",
     threshold="from the first on",
-    source="our own; https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html explains graph breaks",
+    source=f"{OWN}; https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html explains graph breaks",
     advice="torch.compile(fullgraph=True) raises at the break, TORCH_LOGS=graph_breaks prints its reason: move "
     "printing, .item() and foreign libraries out of the compiled function.",
     check=check,

@@ -6,9 +6,11 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.missing import no_gpu_work
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.waste import Waste, count, findings, no_gpu_work
+from snippets.lab.diagnosis.waste import Waste, findings
 from snippets.lab.trace.events import GpuActivity, Step
 
 _CONVERSION = re.compile(r"nchw_?(?:to|2)_?nhwc|nhwc_?(?:to|2)_?nchw|batched_transpose_|tensorTransformGeneric", re.I)
@@ -33,7 +35,7 @@ def _look(step: Step) -> list[Waste]:
 
 
 def _describe(waste: Sequence[Waste], time_us: float) -> str:
-    return f"{count(len(waste), 'layout conversion')} around convolutions: {time_us:,.1f} us per step"
+    return f"{count_text(len(waste), 'layout conversion')} around convolutions: {duration_text(time_us)} per step"
 
 
 RULE = Rule(

@@ -6,19 +6,18 @@ from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import duration_text, share_text
 from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.missing import no_operators
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.sources import CPU_AND_GPU, TENSORBOARD
+from snippets.lab.diagnosis.sources import TENSORBOARD
 
 MIN_SHARE = 0.05
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Time in the iterator of `DataLoader` that is not hidden behind GPU work."""
-    if not facts.trace.cpu_ops:
-        return CannotTell(RULE, "the trace has no operators or annotations of the CPU", CPU_AND_GPU)
     fetches = facts.in_steps(facts.cpu.spans["data loading"])
     if not fetches:
-        return []
+        return no_operators(RULE, facts) or []
     loading_us, ceiling_us = facts.length_us(fetches), facts.ceiling_us(fetches)
     if ceiling_us < MIN_SHARE * facts.step_us:
         return []

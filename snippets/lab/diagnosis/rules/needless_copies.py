@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.facts import Facts
-from snippets.lab.diagnosis.places import is_inside
+from snippets.lab.diagnosis.missing import no_gpu_work, unseen
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.waste import Waste, count, findings, no_gpu_work, unseen
+from snippets.lab.diagnosis.sites import is_inside
+from snippets.lab.diagnosis.sources import OWN, PERFESSOR
+from snippets.lab.diagnosis.waste import Waste, findings
 from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
+from snippets.lab.trace.queries import copy_direction
 
 _COPIERS = "aten::clone", "aten::contiguous"
 _OTHER_RULES = ("aten::_scaled_dot_product_attention_math",)
@@ -24,7 +28,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
 
 def _is_copy(activity: GpuActivity) -> bool:
     if activity.kind == "memcpy":
-        return "DtoD" in activity.name or "Device -> Device" in activity.name
+        return copy_direction(activity.name) == "DtoD"
     return activity.kind == "kernel" and decode_kernel_name(activity.name).operation == "copy"
 
 
@@ -40,7 +44,7 @@ def _look(step: Step) -> list[Waste]:
 
 
 def _describe(waste: Sequence[Waste], time_us: float) -> str:
-    return f"{count(len(waste), 'copy')} for contiguous or clone: {time_us:,.1f} us per step"
+    return f"{count_text(len(waste), 'copy')} for contiguous or clone: {duration_text(time_us)} per step"
 
 
 RULE = Rule(
@@ -53,7 +57,7 @@ RULE = Rule(
         "A clone that your code needs looks the same."
     ),
     threshold="They take at least 1 % of a step.",
-    source="this book's own rule; Perfessor warns of memcpy above 10 %: https://github.com/kapilsh/perfessor",
+    source=f"{OWN}; {PERFESSOR} warns of memcpys above 10 %",
     advice=(
         "Let the producer write the layout that its consumer reads, use operators that take views (`expand` in "
         "place of "

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.missing import no_gpu_work
 from snippets.lab.diagnosis.peaks import find_peaks
 from snippets.lab.diagnosis.products import (
     TENSOR_CORES_SINCE,
@@ -16,7 +18,8 @@ from snippets.lab.diagnosis.products import (
     tile_sides,
 )
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.waste import Waste, count, findings, no_gpu_work, steps_of
+from snippets.lab.diagnosis.sources import TENSORBOARD
+from snippets.lab.diagnosis.waste import Waste, findings
 from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.work import ActivityWork, step_work
 
@@ -29,9 +32,9 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     trace = facts.trace
     if unable := no_gpu_work(RULE, facts):
         return unable
-    if is_amd(trace.device) and any(is_product(a) for step in steps_of(facts) for a in step.activities):
+    if is_amd(trace.device) and any(is_product(a) for step in facts.steps for a in step.activities):
         return CannotTell(RULE, "the names of AMD's kernels do not say whether they use Matrix Cores", "")
-    if not any(runs_on_ordinary_units(a) for step in steps_of(facts) for a in step.activities):
+    if not any(runs_on_ordinary_units(a) for step in facts.steps for a in step.activities):
         return []
     capability = compute_capability(trace.device_properties, trace.device)
     if capability is None:
@@ -59,7 +62,7 @@ def _is_eligible(activity: GpuActivity, work: ActivityWork | None) -> bool:
 
 
 def _describe(waste: Sequence[Waste], time_us: float) -> str:
-    return f"{count(len(waste), 'product')} without Tensor Cores: {time_us:,.1f} us per step"
+    return f"{count_text(len(waste), 'product')} without Tensor Cores: {duration_text(time_us)} per step"
 
 
 RULE = Rule(
@@ -74,10 +77,7 @@ RULE = Rule(
         "at "
         f"least {MIN_TILE}x{MIN_TILE}; the ceiling, at the peak of 16-bit products, is at least 1 % of a step."
     ),
-    source=(
-        "TensorBoard's profiler plugin, eligible operators without Tensor Cores (data.py, tensor_core.py): "
-        "https://github.com/pytorch/kineto"
-    ),
+    source=f"{TENSORBOARD} (eligible operators, none on Tensor Cores); sides, tiles and the share are this book's",
     advice=(
         "Multiply in bfloat16 (`torch.autocast`), or allow TF32 for float32 products on Ampere and newer: "
         "`torch.set_float32_matmul_precision('high')`."

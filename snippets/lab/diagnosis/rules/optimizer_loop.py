@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.fusing import in_optimizer
-from snippets.lab.diagnosis.places import around
+from snippets.lab.diagnosis.missing import no_gpu_work, no_operators
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.waste import (
-    BOTH,
-    Launched,
-    Waste,
-    count,
-    findings,
-    has_operators,
-    launched,
-    no_gpu_work,
-    runs,
-    streams,
-)
+from snippets.lab.diagnosis.sites import around
+from snippets.lab.diagnosis.waste import Launched, Waste, findings, launched, runs, streams
 from snippets.lab.trace.events import GpuActivity, Step
 
 MIN_KERNELS = 50
@@ -30,8 +21,8 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """By the annotation `Optimizer.step#...` that torch.optim records."""
     if unable := no_gpu_work(RULE, facts):
         return unable
-    if not has_operators(facts):
-        return CannotTell(RULE, "the trace has no operators", BOTH)
+    if unable := no_operators(RULE, facts):
+        return unable
     return findings(RULE, facts, _look, _describe)
 
 
@@ -66,8 +57,9 @@ def _with_longest(run: Sequence[GpuActivity]) -> Launched:
 
 
 def _describe(waste: Sequence[Waste], time_us: float) -> str:
-    kernels = count(sum(len(found.activities) for found in waste), "kernel")
-    return f"The optimizer runs {kernels}, each for one tensor: {time_us:,.1f} us per step with the gaps between them"
+    kernels = count_text(sum(len(found.activities) for found in waste), "kernel")
+    takes = f"{duration_text(time_us)} per step with the gaps between them"
+    return f"The optimizer runs {kernels}, each for one tensor: {takes}"
 
 
 RULE = Rule(

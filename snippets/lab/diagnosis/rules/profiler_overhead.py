@@ -7,16 +7,17 @@ from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import duration_text, share_text
 from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.missing import no_gpu_work
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.sources import CPU_AND_GPU
+from snippets.lab.diagnosis.sources import OWN
 
 MIN_SHARE = 0.10
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Overheads that CUPTI reports, in steps, while the GPU has no work."""
-    if not facts.has_gpu:
-        return CannotTell(RULE, "the trace has no GPU events", CPU_AND_GPU)
+    if unable := no_gpu_work(RULE, facts):
+        return unable
     spans = facts.in_steps(facts.trace.overheads)
     ceiling_us = facts.ceiling_us(spans)
     if not spans or ceiling_us < MIN_SHARE * facts.step_us:
@@ -39,7 +40,7 @@ RULE = Rule(
     looks_for="Events of the category overhead (Activity Buffer Request, Buffer Flush, Instrumentation, Lazy Function "
     "Loading) while the GPU has no work. Traces of AMD GPUs and old traces have none.",
     threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
-    source="our own; CUPTI's kinds of overhead: https://docs.nvidia.com/cupti/api/group__CUPTI__ACTIVITY__API.html",
+    source=f"{OWN}; CUPTI's kinds of overhead: https://docs.nvidia.com/cupti/api/group__CUPTI__ACTIVITY__API.html",
     advice="Without the profiler this time is gone: warm up in the schedule (wait=1, warmup=1), record fewer steps, "
     "leave out with_stack, record_shapes and profile_memory. Lazy Function Loading is a kernel's first launch.",
     check=check,

@@ -7,21 +7,19 @@ from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.cpu_states import outermost
-from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.facts import MIN_SHARE, Facts
+from snippets.lab.diagnosis.missing import no_operators
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.sources import CPU_AND_GPU
+from snippets.lab.diagnosis.sources import OWN
 
-MIN_SHARE = 0.01
 _COMPILE_ID = re.compile(r"compile_id=(\d+)/(\d+)")
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Compilations, by the annotations of Dynamo or the Python functions of Dynamo and Triton."""
-    if not facts.trace.cpu_ops and not facts.has_stacks:
-        return CannotTell(RULE, "the trace has no operators or annotations of the CPU", CPU_AND_GPU)
     compiling = facts.in_steps(facts.cpu.spans["compiling"])
     if not compiling:
-        return []
+        return [] if facts.has_stacks else no_operators(RULE, facts) or []
     ceiling_us = facts.ceiling_us(compiling)
     if ceiling_us < MIN_SHARE * facts.step_us:
         return []
@@ -43,7 +41,7 @@ RULE = Rule(
     looks_for="Dynamo's annotations of compiling (dynamo_timed, entire_frame_compile), or with stacks the functions of "
     "Dynamo and Triton that compile. A compile_id N/M with M above 0 is function N compiled again.",
     threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
-    source="our own; https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html explains recompilation",
+    source=f"{OWN}; https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html explains recompilation",
     advice="In the first steps this is warm-up: record later ones. Else TORCH_LOGS=recompiles prints the guard that "
     "failed: mark the dimension with torch._dynamo.mark_dynamic, pad to a few sizes, pass tensors instead of numbers.",
     check=check,

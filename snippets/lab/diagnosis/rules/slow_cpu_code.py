@@ -7,20 +7,23 @@ from collections.abc import Sequence
 from snippets.lab.diagnosis.amounts import count_text, duration_text, share_text
 from snippets.lab.diagnosis.facts import MAX_EVIDENCE, Facts, spare_us
 from snippets.lab.diagnosis.gaps import LONG_US, Gap
+from snippets.lab.diagnosis.missing import no_gpu_work, no_operators, no_warm_step
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.sources import CPU_AND_GPU, NSYS_AI, STACKS
+from snippets.lab.diagnosis.sources import NSYS_AI, STACKS
 from snippets.lab.trace.events import CpuOp, CudaCall, PythonFunction, Span, starting_in
+from snippets.lab.trace.queries import is_sync
+from snippets.lab.trace.steps import WHOLE
 
 MIN_SHARE = 0.05
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Long gaps of the GPU in which the CPU runs an operator, or Python outside operators."""
-    if not facts.has_gpu or not facts.has_cpu:
-        return CannotTell(RULE, "the trace lacks CPU or GPU events", CPU_AND_GPU)
-    gaps = [gap for gap in facts.gaps if gap.cause in ("launching", "Python") and gap.duration_us >= LONG_US]
+    if unable := no_gpu_work(RULE, facts) or no_operators(RULE, facts) or no_warm_step(RULE, facts):
+        return unable
+    gaps = [gap for gap in _counted(facts) if gap.cause in ("launching", "Python") and gap.duration_us >= LONG_US]
     total_us = round(sum(gap.duration_us for gap in gaps), 3)
-    ceiling_us = min(total_us, spare_us(facts.step))
+    ceiling_us = round(min(sum(gap.working_us for gap in gaps), spare_us(facts.step)), 3)
     if not gaps or ceiling_us < MIN_SHARE * facts.step_us:
         return []
     gaps.sort(key=lambda gap: -gap.duration_us)
@@ -34,6 +37,19 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     where = _where(facts, gaps[0])
     advice = "" if facts.has_stacks or not python_us else f"{STACKS} shows which functions run. {RULE.advice}"
     return [Finding(RULE, title, where, facts.evidence(running), total_us, ceiling_us, advice)]
+
+
+def _counted(facts: Facts) -> Sequence[Gap]:
+    """The gaps between GPU work; where steps are marked, also those before and after, unless the recording ends there.
+
+    An annotation that is open when the profiler stops may last until the profiler has written the trace.
+    """
+    if facts.trace.steps_from == WHOLE:
+        return facts.inner_gaps
+    launched = (call for call in facts.cpu.calls if not is_sync(call.name))
+    ops = (op for op in facts.cpu.ops if not op.is_annotation)
+    last = max((span.start_us for span in (*ops, *launched, *facts.cpu.functions)), default=0.0)
+    return [gap for gap in facts.gaps if gap.start_us < last]
 
 
 def _running(facts: Facts, gap: Gap) -> Span:
@@ -56,10 +72,11 @@ RULE = Rule(
     name="slow-cpu-code",
     title="The GPU waits for slow code on the CPU",
     looks_for=f"Gaps of at least {LONG_US / 1000:.0f} ms in which no GPU works and the CPU runs one slow operator, or "
-    "code outside operators: Python, NumPy, files, the network, starting CUDA, or compiling that an old PyTorch does "
-    "not annotate.",
+    "code outside operators: Python, NumPy, files, the network, or compiling that an old PyTorch does not annotate. "
+    "Where nothing marks steps, the time before the first GPU work and after the last does not count, nor anywhere "
+    "what follows the last operator and launch of the trace.",
     threshold=f"from {MIN_SHARE:.0%} of the median step on",
-    source=f"{NSYS_AI} (gaps above 1 ms)",
+    source=f"{NSYS_AI} (gaps above 1 ms); the share is this book's",
     advice="Move logging, metrics and preprocessing out of the loop or to another process; record after warm-up.",
     check=check,
 )

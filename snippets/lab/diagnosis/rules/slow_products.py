@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.amounts import count_text, duration_text
+from snippets.lab.diagnosis.facts import MIN_SHARE, Facts
+from snippets.lab.diagnosis.missing import no_gpu_work, unseen
 from snippets.lab.diagnosis.peaks import find_peaks
 from snippets.lab.diagnosis.products import is_product, least_us, runs_on_ordinary_units
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.waste import MIN_SHARE, Waste, count, findings, no_gpu_work, step_time_us, steps_of, unseen
+from snippets.lab.diagnosis.sources import TRACELENS
+from snippets.lab.diagnosis.waste import Waste, findings
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.work import step_work
 
@@ -24,8 +27,8 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         return unable
     peaks = find_peaks(trace.device)
     if peaks is None:
-        product_us = sum(a.duration_us for step in steps_of(facts) for a in step.activities if is_product(a))
-        if product_us >= MIN_SHARE * step_time_us(steps_of(facts)) * len(steps_of(facts)) > 0:
+        product_us = sum(a.duration_us for step in facts.steps for a in step.activities if is_product(a))
+        if product_us >= MIN_SHARE * facts.long_run_us * len(facts.steps) > 0:
             return CannotTell(RULE, f"the peaks of {trace.device or 'the device'} are not known here", "")
         return []
 
@@ -45,8 +48,8 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
 def _describe(waste: Sequence[Waste], time_us: float) -> str:
     least_us = sum(found.activities[0].duration_us - found.avoidable_us for found in waste)
     return (
-        f"{count(len(waste), 'product')} far below the roof of their shape: {time_us:,.1f} us per step, "
-        f"where the datasheet's rates need {least_us:,.1f} us"
+        f"{count_text(len(waste), 'product')} far below the roof of their shape: {duration_text(time_us)} per step, "
+        f"where the datasheet's rates need {duration_text(least_us)}"
     )
 
 
@@ -61,11 +64,9 @@ RULE = Rule(
     threshold=(
         f"A kernel takes more than {MAX_TIMES_ROOF} times the longer of its operations at the dense peak for its "
         "type and "
-        f"its bytes at the peak bandwidth, plus {LATENCY_US:.0f} us for latency; the ceiling is at least 1 % of a step."
+        f"its bytes at the peak bandwidth, plus {LATENCY_US:.0f} µs for latency; the ceiling is at least 1 % of a step."
     ),
-    source=(
-        "TraceLens, efficiency against the roofline: https://github.com/AMD-AGI/TraceLens; the threshold is this book's"
-    ),
+    source=f"{TRACELENS} (efficiency against the roofline); the threshold is this book's",
     advice=(
         "Pad sides to multiples of 64 elements, batch or stack small products, store factors contiguously along the "
         "summed side, and compare with `mode='max-autotune'`."

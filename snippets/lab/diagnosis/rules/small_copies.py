@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
+from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.missing import no_gpu_work
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.waste import Waste, count, findings, launched, no_gpu_work, runs, streams
+from snippets.lab.diagnosis.waste import Waste, findings, launched, runs, streams
 from snippets.lab.trace.events import GpuActivity, Step
+from snippets.lab.trace.queries import Direction, copy_direction
 
 MIN_COPIES = 20
 SMALL_BYTES = 65_536
@@ -18,31 +22,28 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     return no_gpu_work(RULE, facts) or findings(RULE, facts, _look, _describe)
 
 
-def _direction(activity: GpuActivity) -> str:
-    """`HtoD` or `DtoD` for a small memcpy, else empty."""
-    if activity.kind != "memcpy" or activity.moved_bytes is None or activity.moved_bytes > SMALL_BYTES:
-        return ""
-    return next((way for way in ("HtoD", "DtoD") if way in activity.name), "")
-
-
-def _is_upload(activity: GpuActivity) -> bool:
-    return _direction(activity) == "HtoD"
-
-
-def _is_inside(activity: GpuActivity) -> bool:
-    return _direction(activity) == "DtoD"
+def _is_small(activity: GpuActivity, direction: Direction) -> bool:
+    moved = activity.moved_bytes
+    return (
+        activity.kind == "memcpy"
+        and moved is not None
+        and moved <= SMALL_BYTES
+        and copy_direction(activity.name) == direction
+    )
 
 
 def _look(step: Step) -> list[Waste]:
+    directions: tuple[Direction, ...] = ("HtoD", "DtoD")
     groups = [
-        [run for stream in streams(step) for run in runs(stream, belongs)] for belongs in (_is_upload, _is_inside)
+        [run for stream in streams(step) for run in runs(stream, partial(_is_small, direction=direction))]
+        for direction in directions
     ]
     return [launched(run) for group in groups if sum(map(len, group)) >= MIN_COPIES for run in group if len(run) > 1]
 
 
 def _describe(waste: Sequence[Waste], time_us: float) -> str:
-    copies = count(sum(len(found.activities) for found in waste), "small copy")
-    return f"{copies}, one after another: {time_us:,.1f} us per step with the gaps between them"
+    copies = count_text(sum(len(found.activities) for found in waste), "small copy")
+    return f"{copies}, one after another: {duration_text(time_us)} per step with the gaps between them"
 
 
 RULE = Rule(

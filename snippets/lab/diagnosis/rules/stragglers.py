@@ -6,20 +6,21 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import duration_text, share_text
-from snippets.lab.diagnosis.collectives import is_collective
 from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.intervals import length_us, union_of
+from snippets.lab.diagnosis.missing import no_gpu_work
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.sources import CPU_AND_GPU, NSYS_AI
+from snippets.lab.diagnosis.sources import NSYS_AI
 from snippets.lab.trace.events import GpuActivity
+from snippets.lab.trace.queries import is_collective
 
 MIN_SHARE = 0.05
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Compare the time that each rank spends in collectives: the late one waits least."""
-    if not facts.has_gpu:
-        return CannotTell(RULE, "the trace has no GPU events", CPU_AND_GPU)
+    if unable := no_gpu_work(RULE, facts):
+        return unable
     ranks: dict[tuple[str, int], list[GpuActivity]] = defaultdict(list)
     for step in facts.trace.steps:
         for activity in step.activities:
@@ -53,7 +54,7 @@ RULE = Rule(
     looks_for="Ranks in one trace that spend different times in as many collectives: a collective ends when the last "
     "rank has joined, so the rank with the least time in them is the late one.",
     threshold=f"the others are longer in collectives by {MIN_SHARE:.0%} of the median step",
-    source=f"{NSYS_AI} (rank imbalance)",
+    source=f"{NSYS_AI} (uneven waits in collectives across ranks); the share is this book's",
     advice="Look for uneven work on this rank: longer sequences, logging, checkpoints, data loading, a slower GPU.",
     check=check,
 )

@@ -8,31 +8,39 @@ from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.cpu_states import is_download
-from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.facts import MIN_SHARE, Facts
 from snippets.lab.diagnosis.gaps import RELAUNCH_US
-from snippets.lab.diagnosis.intervals import intersect, interval, length_us, ns, union_of
+from snippets.lab.diagnosis.intervals import Interval, intersect, interval, length_us, ns, union, union_of
+from snippets.lab.diagnosis.missing import no_calls, no_gpu_work
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sites import Site
-from snippets.lab.diagnosis.sources import CPU_AND_GPU, NSIGHT
+from snippets.lab.diagnosis.sources import NSIGHT, STEPS
 from snippets.lab.trace.events import CudaCall, GpuActivity, Span
 
-MIN_SHARE = 0.01
 MAX_PLACES = 5
+MIN_UNSEEN = 0.05
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Group the waits by operator and line."""
-    if not facts.has_gpu or not facts.trace.calls:
-        return CannotTell(RULE, "the trace lacks GPU work or the CUDA calls of the CPU", CPU_AND_GPU)
+    if unable := no_gpu_work(RULE, facts) or no_calls(RULE, facts):
+        return unable
     copies: dict[int, list[GpuActivity]] = defaultdict(list)
     downloads = [(a, a.launch) for a in facts.activities if is_download(a) and a.launch is not None]
     for (activity, _), site in zip(downloads, facts.sites([call for _, call in downloads]), strict=True):
         copies[id(site.op)].append(activity)
+    unclaimed, unseen = _unclaimed(facts)
     places: dict[str, list[tuple[CudaCall, Site]]] = defaultdict(list)
     for call, site in _waits(facts):
         places[site.text if site.op else f"{call.name} {site.text}".rstrip()].append((call, site))
-    found = [finding for place, members in places.items() for finding in _findings(facts, place, members, copies)]
-    return sorted(found, key=lambda finding: -finding.ceiling_us_per_step)[:MAX_PLACES]
+    found = [
+        finding for place, members in places.items() for finding in _findings(facts, place, members, copies, unclaimed)
+    ]
+    unseen_us = length_us(unseen) / len(facts.steps)
+    if not found and unseen_us >= MIN_UNSEEN * facts.step_us:
+        reason = f"in {duration_text(unseen_us)} of the waits of a step no GPU work was recorded: it may be older"
+        return CannotTell(RULE, reason, STEPS)
+    return sorted(found, key=lambda each: -each.ceiling_us_per_step)[:MAX_PLACES]
 
 
 def _waits(facts: Facts) -> list[tuple[CudaCall, Site]]:
@@ -46,6 +54,20 @@ def _waits(facts: Facts) -> list[tuple[CudaCall, Site]]:
         for call, site in zip(waits, facts.sites(waits), strict=True)
         if (call.start_us <= last if site.op is None else ns(site.op.start_us) not in pageable)
     ]
+
+
+def _unclaimed(facts: Facts) -> tuple[list[Interval], list[Interval]]:
+    """Times in waits in which the GPU is idle, but not for want of launches; and those in which nothing explains it.
+
+    Between two activities during a wait, the work is launched already. After the last, the GPU is idle until the CPU
+    knows: beyond `RELAUNCH_US`, and if no work came before, the wait is for something that the trace does not show.
+    """
+    waits = union_of(facts.cpu.syncs)
+    starts, ends = {start for start, _ in waits}, {end for _, end in (*waits, *facts.windows)}
+    idle = intersect(waits, facts.idle)
+    long = [(start, end) for start, end in idle if end - start > ns(RELAUNCH_US)]
+    unseen = [(start if start in starts else start + ns(RELAUNCH_US), end) for start, end in long]
+    return union([*unseen, *(each for each in idle if each[1] not in ends)]), unseen
 
 
 def _until_work(facts: Facts, span: Span) -> Span:
@@ -62,22 +84,23 @@ def _until_work(facts: Facts, span: Span) -> Span:
 
 
 def _findings(
-    facts: Facts, place: str, members: Sequence[tuple[CudaCall, Site]], copies: dict[int, list[GpuActivity]]
+    facts: Facts,
+    place: str,
+    members: Sequence[tuple[CudaCall, Site]],
+    copies: dict[int, list[GpuActivity]],
+    unclaimed: Sequence[Interval],
 ) -> list[Finding]:
     calls = [call for call, _ in members]
     whole: list[Span] = [site.op or call for call, site in members]
     copied = [copy for _, site in members if site.op is not None for copy in copies.get(id(site.op), ())]
-    if facts.ceiling_us(whole, copied) < MIN_SHARE * facts.step_us:
+    if facts.ceiling_us(whole, copied, unclaimed) < MIN_SHARE * facts.step_us:
         return []
     waiting_us = facts.length_us(calls)
     waits = {id(site.op or call) for call, site in members}  # a copy may wait in two calls
     count = count_text(len(waits) / len(facts.steps), "time")
     longest = max(calls, key=lambda call: call.duration_us)
     title = f"The CPU waits for the GPU {count} per step, {duration_text(waiting_us)}, in {longest.name}"
-    without_work_us = length_us(intersect(union_of(calls), facts.idle)) / len(facts.steps)
-    if without_work_us > waiting_us / 2:
-        title += f"; in {duration_text(without_work_us)} of it the trace shows no GPU work"
-    ceiling_us = facts.ceiling_us([_until_work(facts, site.outer or call) for call, site in members], copied)
+    ceiling_us = facts.ceiling_us([_until_work(facts, site.outer or call) for call, site in members], copied, unclaimed)
     return [Finding(RULE, title, place, facts.evidence(calls), waiting_us, ceiling_us)]
 
 
@@ -86,9 +109,10 @@ RULE = Rule(
     title="The CPU waits for the GPU inside a step",
     looks_for="Calls that wait for the GPU (cudaStreamSynchronize, cudaDeviceSynchronize, cudaEventSynchronize, "
     "blocking copies), as .item(), .cpu(), nonzero() or print() make them. The GPU then runs out of work, and waits "
-    "until the CPU has launched again. Waits of pageable copies and a last wait after all launches do not count.",
+    "until the CPU has launched again. Waits of pageable copies, a last wait after all launches, and time in a "
+    "wait in which the trace shows no GPU work do not count.",
     threshold=f"each place whose operators could save {MIN_SHARE:.0%} of the median step, the {MAX_PLACES} largest",
-    source=f"{NSIGHT} (cuda_api_sync)",
+    source=f"{NSIGHT} (cuda_api_sync); the share is this book's",
     advice="Keep the value on the GPU, read it every hundredth step, or copy it with non_blocking=True to pinned "
     "memory and read it a step later. Use torch.where instead of indexing by a mask or nonzero(). "
     "torch.cuda.set_sync_debug_mode('warn') names further places.",

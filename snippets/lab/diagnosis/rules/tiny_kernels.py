@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.missing import no_gpu_work
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.waste import (
-    BOTH,
-    Waste,
-    count,
-    findings,
-    launched,
-    no_gpu_work,
-    runs,
-    step_time_us,
-    steps_of,
-    streams,
-)
+from snippets.lab.diagnosis.sources import CPU_AND_GPU, NSYS_AI
+from snippets.lab.diagnosis.waste import Waste, findings, launched, runs, streams
 from snippets.lab.trace.events import GpuActivity, Step
 
 TINY_US = 10.0
@@ -28,15 +20,15 @@ MIN_SHARE_OF_TIME = 0.1
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Many in each step, and enough of its time."""
-    steps = steps_of(facts)
+    steps = facts.steps
     if unable := no_gpu_work(RULE, facts):
         return unable
     kernels = [a for step in steps for a in step.activities if a.kind == "kernel"]
     unlaunched = sum(kernel.launch is None for kernel in kernels)
     if unlaunched * 2 > len(kernels) and len(kernels) >= MIN_KERNELS * len(steps):
-        return CannotTell(RULE, "the trace does not say which kernels were launched one by one", BOTH)
+        return CannotTell(RULE, "the trace does not say which kernels were launched one by one", CPU_AND_GPU)
     found = findings(RULE, facts, _look, _describe)
-    return [each for each in found if each.evidence_us_per_step >= MIN_SHARE_OF_TIME * step_time_us(steps)]
+    return [each for each in found if each.evidence_us_per_step >= MIN_SHARE_OF_TIME * facts.long_run_us]
 
 
 def _is_tiny(activity: GpuActivity) -> bool:
@@ -57,8 +49,8 @@ def _look(step: Step) -> list[Waste]:
 
 
 def _describe(waste: Sequence[Waste], time_us: float) -> str:
-    kernels = count(sum(len(found.activities) for found in waste), "kernel")
-    return f"{kernels} shorter than {TINY_US:.0f} us in a step: {time_us:,.1f} us with the gaps between them"
+    kernels = count_text(sum(len(found.activities) for found in waste), "kernel")
+    return f"{kernels} shorter than {TINY_US:.0f} µs in a step: {duration_text(time_us)} with the gaps between them"
 
 
 RULE = Rule(
@@ -69,14 +61,11 @@ RULE = Rule(
         "not count. The ceiling includes the short gaps between them: runs of tiny kernels become one each."
     ),
     threshold=(
-        f"At least {MIN_KERNELS} kernels of a step are shorter than {TINY_US:.0f} us; they are at least "
+        f"At least {MIN_KERNELS} kernels of a step are shorter than {TINY_US:.0f} µs; they are at least "
         f"{MIN_SHARE_OF_LAUNCHES:.0%} of its kernels and, with the gaps between them, {MIN_SHARE_OF_TIME:.0%} of its "
         "time."
     ),
-    source=(
-        "nsys-ai, thousands of kernels below 10 us: https://github.com/GindaChen/nsys-ai; count and shares are this "
-        "book's"
-    ),
+    source=f"{NSYS_AI} (thousands of kernels below 10 µs); count and shares are this book's",
     advice=(
         "Compile the code (`torch.compile`; `mode='reduce-overhead'` replays it as a CUDA graph), give the GPU more "
         "work at once (a larger batch), and replace loops over tensors by foreach or batched operators."

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.fusing import is_conversion
-from snippets.lab.diagnosis.places import around
+from snippets.lab.diagnosis.missing import no_gpu_work, unseen
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.waste import Waste, count, findings, no_gpu_work, streams, unseen
+from snippets.lab.diagnosis.sites import around
+from snippets.lab.diagnosis.sources import OWN
+from snippets.lab.diagnosis.waste import Waste, findings, streams
 from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
 
@@ -64,7 +67,7 @@ def _round_trips(stream: Sequence[GpuActivity]) -> Iterator[tuple[GpuActivity, G
 
 
 def _describe(waste: Sequence[Waste], time_us: float) -> str:
-    return f"{count(len(waste), 'tensor')} converted to another type and back: {time_us:,.1f} us per step"
+    return f"{count_text(len(waste), 'tensor')} converted to another type and back: {duration_text(time_us)} per step"
 
 
 RULE = Rule(
@@ -76,7 +79,7 @@ RULE = Rule(
         "of gradients do not count."
     ),
     threshold=f"At most {MAX_BETWEEN} kernels lie between the two; the conversions take at least 1 % of a step.",
-    source="this book's own rule",
+    source=OWN,
     advice=(
         "Let one kernel convert on the fly: `torch.compile`, or the fused operators (`F.rms_norm`, `F.layer_norm`, "
         "`F.softmax(x, dtype=...)`), which sum in float32 by themselves."

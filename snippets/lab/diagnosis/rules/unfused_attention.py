@@ -6,12 +6,15 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.missing import no_gpu_work, unseen
 from snippets.lab.diagnosis.peaks import HALF, Peaks, find_peaks
-from snippets.lab.diagnosis.places import around, is_inside
 from snippets.lab.diagnosis.products import is_product
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.waste import Waste, count, findings, no_gpu_work, steps_of, streams, unseen
+from snippets.lab.diagnosis.sites import around, is_inside
+from snippets.lab.diagnosis.sources import GPUPROF
+from snippets.lab.diagnosis.waste import Waste, findings, streams
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.work import ActivityWork, step_work
@@ -36,7 +39,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """By operators; the ceiling also by shapes and the datasheet of the device."""
     if unable := no_gpu_work(RULE, facts):
         return unable
-    if any(map(_is_softmax, (a for step in steps_of(facts) for a in step.activities))) and (
+    if any(map(_is_softmax, (a for step in facts.steps for a in step.activities))) and (
         unable := unseen(RULE, facts, is_product, needs_shapes=False)
     ):
         return unable
@@ -144,7 +147,7 @@ def _avoidable_us(region: _Region, works: dict[int, ActivityWork | None], peaks:
 def _describe(waste: Sequence[Waste], time_us: float) -> str:
     is_math = any(is_inside(found.activities[0], MATH) for found in waste)
     what = "PyTorch's math path for attention" if is_math else "softmax between two batched products"
-    return f"{what}, {count(len(waste), 'time')} a step: {time_us:,.1f} us"
+    return f"{what}, {count_text(len(waste), 'time')} a step: {duration_text(time_us)}"
 
 
 RULE = Rule(
@@ -155,7 +158,7 @@ RULE = Rule(
         "`aten::_scaled_dot_product_attention_math`, which PyTorch takes if no fused kernel accepts the inputs."
     ),
     threshold=f"At most {MAX_BETWEEN} kernels and no other product lie between; the ceiling is at least 1 % of a step.",
-    source="gpuprof 0.7.1, unfused scaled dot-product attention; the ceiling is this book's",
+    source=f"{GPUPROF} (softmax and bmm, no fused attention); regions and ceiling are this book's",
     advice=(
         "Call `F.scaled_dot_product_attention` (or FlexAttention for masks of your own) with 16-bit inputs. If it "
         "takes "

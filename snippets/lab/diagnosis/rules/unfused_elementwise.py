@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from snippets.lab.diagnosis.amounts import count_text, duration_text
 from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.fusing import avoidable_us, chains, is_elementwise
+from snippets.lab.diagnosis.missing import no_gpu_work, unseen
 from snippets.lab.diagnosis.peaks import find_peaks
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
-from snippets.lab.diagnosis.waste import Waste, count, findings, no_gpu_work, streams, unseen
+from snippets.lab.diagnosis.sources import TRACELENS
+from snippets.lab.diagnosis.waste import Waste, findings, streams
 from snippets.lab.trace.events import Step
 
 
@@ -26,8 +29,9 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
 
 
 def _describe(waste: Sequence[Waste], time_us: float) -> str:
-    kernels = count(sum(len(found.activities) for found in waste), "elementwise kernel")
-    return f"{kernels} in {count(len(waste), 'chain')} that one kernel each could replace: {time_us:,.1f} us per step"
+    kernels = count_text(sum(len(found.activities) for found in waste), "elementwise kernel")
+    chains_text = count_text(len(waste), "chain")
+    return f"{kernels} in {chains_text} that one kernel each could replace: {duration_text(time_us)} per step"
 
 
 RULE = Rule(
@@ -39,9 +43,7 @@ RULE = Rule(
         "own."
     ),
     threshold="Two or more in a row; what fusing saves at most is at least 1 % of a step.",
-    source=(
-        "TraceLens, fusion candidates: https://github.com/AMD-AGI/TraceLens; how the ceiling is computed is this book's"
-    ),
+    source=f"{TRACELENS} (kernel_fusion_analysis.py); chains and ceiling are this book's",
     advice=(
         "Compile the code around them (`torch.compile`), or use an operator or a kernel that does all of it at once "
         "(Liger and others have GeGLU, SwiGLU, RMSNorm)."
