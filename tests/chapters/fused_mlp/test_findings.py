@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from snippets.fused_mlp.findings import first_kernels, forward, in_use, residency, shapes, traffic
+from snippets.fused_mlp.findings import first_kernels, forward, ideas, in_use, residency, shapes, traffic
 from snippets.lab.finding import Device, NotRecorded, NotTimed
 from snippets.lab.finding.book import judge
 from snippets.lab.html import Html
@@ -57,7 +57,7 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
         lambda device: first_kernels.linear_compared(device, 64),
         ("A Linear with GELU, 64 rows", "cuBLAS's epilogue"),
     ),
-    "tuned": (forward.tuned_table, ("first half ping-pong", "of the fastest", "cuBLAS")),
+    "tuned": (ideas.tuned_table, ("first half ping-pong", "of the fastest", "cuBLAS")),
     "three forwards": (forward.three_forwards, ("One forward: eager, compiled and ours", "pingpong_kernel")),
     "shapes": (
         lambda device: shapes.shape_table(device, "interleaved"),

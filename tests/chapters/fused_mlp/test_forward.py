@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from snippets.fused_mlp import model
-from snippets.fused_mlp.findings import forward, residency
+from snippets.fused_mlp.findings import forward, ideas, residency
 from snippets.lab.finding import NotRecorded
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
@@ -89,8 +89,8 @@ def test_a_slower_kernel_flips_the_verdict(device: AlteredDevice, name: str, fac
 STEPS = {
     "gate_up": {"stacked": 112.0, "hand over early": 100.0, "four slots": 101.0},
     "forward": {"launched early": 100.0, "one after the other": 102.0, "cuBLAS down": 103.0},
-    forward.SERIES: {"group 1": 100.0, "group 8": 101.0},
-    **{shape: {"group 1": 130.0, "group 8": 100.0} for shape in forward.LONG_SUMS},
+    ideas.SERIES: {"group 1": 100.0, "group 8": 101.0},
+    **{shape: {"group 1": 130.0, "group 8": 100.0} for shape in ideas.LONG_SUMS},
 }
 
 
@@ -103,9 +103,9 @@ def samples_of(times_us: dict[str, float]) -> dict[str, list[float]]:
     [
         ("F30", "gate_up", "stacked", 105.0),
         ("F32", "gate_up", "four slots", 111.0),
-        ("F31", forward.SERIES, "group 8", 104.0),
-        ("F79", forward.LONG_SUMS[0], "group 1", 119.0),
-        ("F79", forward.LONG_SUMS[1], "group 1", 119.0),
+        ("F31", ideas.SERIES, "group 8", 104.0),
+        ("F79", ideas.LONG_SUMS[0], "group 1", 119.0),
+        ("F79", ideas.LONG_SUMS[1], "group 1", 119.0),
         ("F36", "forward", "one after the other", 94.0),
         ("F37", "forward", "cuBLAS down", 107.0),
     ],
@@ -117,7 +117,7 @@ def test_an_idea_that_is_worth_something_else_flips_the_verdict(
     assert status(device, claim_id) == "holds"
     device.data("fused_mlp/steps", **{part: samples_of({**STEPS[part], variant: us})})
     assert status(device, claim_id) == "differs"
-    assert forward.steps_table(device).count("<table") == 5
+    assert ideas.steps_table(device).count("<table") == 5
 
 
 def test_samples_of_a_probe_are_pairs(device: AlteredDevice) -> None:
@@ -185,6 +185,6 @@ def test_without_quack_there_is_nothing_to_compare(device: AlteredDevice) -> Non
 
 def test_candidates_are_listed_from_the_fastest() -> None:
     for part in ("gate_up", "forward"):
-        times = list(forward.tuned(BOOK, part).values())
+        times = list(ideas.tuned(BOOK, part).values())
         assert times == sorted(times)
         assert len(times) > 1
