@@ -72,9 +72,16 @@ def mlp_saved(device: Device) -> Figure:
     return _saved_share(device, *MLP)
 
 
-def launch_ceiling(device: Device) -> Figure:
-    """What the report on the eager MLP's trace says of its launches."""
-    return ceiling(device, "launch-bound", "mlp/eager")
+def traced_step(device: Device) -> Figure:
+    """What a step of the eager MLP takes, by the report on its trace."""
+    return Figure(report_of(device, "mlp/eager").step_us, "us", origin=f"{device['mlp/eager'].origin}, in its trace")
+
+
+def traced_busy(device: Device) -> Figure:
+    """How much of that the GPU works."""
+    subject = report_of(device, "mlp/eager")
+    busy_us = subject.summary.gpu_busy_us_per_step
+    return percent(Figure(busy_us / subject.step_us, "x", origin=f"{device['mlp/eager'].origin}, in its trace"))
 
 
 def ceilings(device: Device) -> Html:

@@ -8,10 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 
-from snippets.lab.diagnosis.pages import PAGES
 from snippets.lab.finding import Device, NotRecorded
 from snippets.lab.finding.device import all_devices
 from snippets.lab.recording.device import recordings_root
@@ -34,7 +32,7 @@ def report_of(device: Device, experiment: str) -> Subject:
     """
     run = device[experiment]
     require_kernels(run.trace)
-    return replace(read_subject(device.root / run.trace_path), name=f"docs/recordings/{run.trace_path}")
+    return replace(read_subject(device.root / run.trace_path), name=f"docs/recordings/{run.trace_path}", book="../../")
 
 
 def report_address(device: Device, experiment: str) -> str:
@@ -53,17 +51,9 @@ def write_reports(site: Path, root: Path) -> list[Path]:
                 continue
             path = site / report_address(device, experiment)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(with_book(html), encoding="utf-8")
+            path.write_text(html, encoding="utf-8")
             written.append(path)
     return written
-
-
-def with_book(html: str) -> str:
-    """A report in which addresses of the book, which are text where a report lies elsewhere, are links."""
-    for address in sorted(set(PAGES.values())):
-        text = f"<code>{escape(address)}</code>"
-        html = html.replace(text, f'<a href="../../{escape(address)}">{text}</a>')
-    return html
 
 
 if __name__ == "__main__":

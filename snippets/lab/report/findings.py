@@ -91,13 +91,13 @@ def _article(index: int, finding: Finding, subject: Subject, anchors: Anchors, d
     return (
         f'<article class="finding {severity}" id="finding-{index}" aria-labelledby="title-{index}">'
         f'<h3 id="title-{index}">{_badge(severity)} {escape(finding.title)}</h3><dl>{listed}</dl>'
-        f"{events}{_why(finding)}</article>"
+        f"{events}{_why(finding, subject.book)}</article>"
     )
 
 
-def _why(finding: Finding) -> str:
+def _why(finding: Finding, book: str) -> str:
     rule = finding.rule
-    where = book_page(rule.name)
+    where = book_page(rule.name, book)
     lines = [
         f"<p>{with_code(rule.looks_for)}</p>",
         f"<p><strong>Reported from</strong> {with_code(rule.threshold)}</p>",
@@ -108,10 +108,11 @@ def _why(finding: Finding) -> str:
     return details("Why this is reported", "".join(lines))
 
 
-def book_page(rule_name: str) -> str:
-    """The page of the book that shows what a rule finds; empty if there is none."""
-    address = PAGES.get(rule_name, "")
-    return f"<code>{escape(address)}</code>" if address else ""
+def book_page(rule_name: str, book: str) -> str:
+    """The page that shows what a rule finds, a link if `book` says where the book lies; empty if there is none."""
+    address = escape(PAGES.get(rule_name, ""))
+    name = f"<code>{address}</code>" if address else ""
+    return f'<a href="{escape(book)}{address}">{name}</a>' if name and book else name
 
 
 def with_code(text: str) -> str:
@@ -156,13 +157,16 @@ def _time(us: float) -> str:
 
 
 def unknown_html(subject: Subject) -> Html:
-    """What the trace cannot tell, and the option that records it; empty if it can tell all."""
+    """What the trace cannot tell, once for each reason, and the option that records it; empty if it can tell all."""
     unknown = subject.diagnosis.cannot_tell
     if not unknown:
         return Html("")
+    titles: dict[tuple[str, str], list[str]] = {}
+    for each in unknown:
+        titles.setdefault((each.reason, each.option), []).append(f"<strong>{escape(each.rule.title)}</strong>")
     items = "".join(
-        f"<li><strong>{escape(each.rule.title)}</strong><span>{escape(each.reason)}</span>{_option(each.option)}</li>"
-        for each in unknown
+        f"<li><span>{'<br>'.join(rules)}</span><span>{escape(reason)}</span>{_option(option)}</li>"
+        for (reason, option), rules in titles.items()
     )
     return Html(f'<ul class="unknown">{items}</ul>')
 

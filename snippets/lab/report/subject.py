@@ -30,6 +30,8 @@ class Subject:
     """The file's name, without its folder."""
     diagnosis: Diagnosis
     summary: Summary
+    book: str = ""
+    """Where the book lies, as seen from the report: `../../`; empty where its pages are named and not linked."""
 
     @property
     def facts(self) -> Facts:

@@ -6,10 +6,13 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from snippets.lab.diagnosis.pages import PAGES
+from snippets.lab.diagnosis.rule import CannotTell
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.report.document import report_html
 from snippets.lab.report.headline import headline
@@ -89,6 +92,26 @@ def test_no_finding_is_a_result() -> None:
 def test_what_it_cannot_tell_names_the_option() -> None:
     text = page(traced(), SHAPES).text
     assert "Slow products no shapes record_shapes=True" in text
+
+
+def test_rules_without_what_they_need_share_a_reason() -> None:
+    other = replace(
+        SHAPES,
+        name="copies",
+        title="Needless copies",
+        check=lambda facts: CannotTell(other, "no shapes", "record_shapes=True"),
+    )
+    text = page(traced(), SHAPES, other).text
+    assert "Slow products Needless copies no shapes record_shapes=True" in text
+    assert text.count("no shapes") == 1
+
+
+def test_the_page_of_the_book_is_a_link_where_the_book_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PAGES, SYNC.name, "a_page/#item")
+    made = subject(traced(), SYNC)
+    assert "a_page/#item" in Page(report_html(made)).text
+    assert "a_page/#item" not in Page(report_html(made)).of("href")
+    assert "../../a_page/#item" in Page(report_html(replace(made, book="../../"))).of("href")
 
 
 def test_links_lead_somewhere_and_evidence_into_the_timeline() -> None:
