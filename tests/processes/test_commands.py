@@ -77,3 +77,21 @@ print(*{"torch", "triton", "mkdocs"} & sys.modules.keys())
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=True)
     assert done.stdout == "__main__ experiment recording trace\n\n"
+
+
+@pytest.mark.parametrize("command", [["summary", TRACE], ["report", TRACE, "-o", "-"], ["diff", TRACE, TRACE]])
+def test_a_trace_needs_no_package_but_msgspec(command: list[str]) -> None:
+    """As the page on a reader's own trace and the README say."""
+    code = f"""
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        top = name.split(".")[0]
+        if top not in sys.stdlib_module_names and top not in ("msgspec", "snippets"):
+            raise ImportError(f"{{name}} is another package")
+sys.meta_path.insert(0, Blocker())
+from snippets.lab.__main__ import main
+sys.exit(main({command!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
