@@ -9,6 +9,7 @@ from html import escape
 from snippets.lab.diagnosis.pages import PAGES
 from snippets.lab.diagnosis.rule import Finding, Severity
 from snippets.lab.html import Cell, Html, code, details, table
+from snippets.lab.report.headline import unexplained_idle
 from snippets.lab.report.subject import Subject
 from snippets.lab.report.timeline import span_key
 from snippets.lab.report.work_tables import name_cell
@@ -35,10 +36,10 @@ def findings_html(subject: Subject, anchors: Anchors, drawn: frozenset[str]) -> 
     """All findings; `drawn` has the ids that the timeline shows."""
     found = subject.diagnosis.findings
     if not found:
-        text = (
-            "No rule found a fault that this trace can show. What it cannot show is listed below; "
-            "the kernels with the most time are where the next gain is."
+        text = unexplained_idle(subject) or (
+            "No rule found a fault that this trace can show. The kernels with the most time are where the next gain is."
         )
+        text += " What this trace cannot show is listed below." if subject.diagnosis.cannot_tell else ""
         return Html(f'<p class="nothing"><strong>No finding.</strong> {escape(text)}</p>')
     step_us = subject.step_us
     articles = [_article(index, finding, subject, anchors, drawn) for index, finding in enumerate(found, 1)]
@@ -165,7 +166,7 @@ def unknown_html(subject: Subject) -> Html:
     for each in unknown:
         titles.setdefault((each.reason, each.option), []).append(f"<strong>{escape(each.rule.title)}</strong>")
     items = "".join(
-        f"<li><span>{'<br>'.join(rules)}</span><span>{escape(reason)}</span>{_option(option)}</li>"
+        f"<li><span>{', '.join(rules)}</span><span>{escape(reason)}</span>{_option(option)}</li>"
         for (reason, option), rules in titles.items()
     )
     return Html(f'<ul class="unknown">{items}</ul>')

@@ -12,6 +12,9 @@ from snippets.lab.report.work_tables import kernel_times
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.units import format_value
 
+MOSTLY_IDLE = 0.25
+"""Below this share of GPU work in a step, having found no fault explains nothing."""
+CAUSE_NAMES = {"Python": "Python between the operators", "nothing recorded": "time in which the trace shows nothing"}
 WHOLE = "the whole trace"
 """`Trace.steps_from` of a trace in which nothing marks steps."""
 
@@ -40,11 +43,22 @@ def _cost(subject: Subject) -> str:
     found = subject.diagnosis.findings
     if found:
         return _largest(found[0], subject.step_us)
+    if unexplained := unexplained_idle(subject):
+        return unexplained
     times = kernel_times(subject.trace)
     if times and (total := sum(each.total_us for each in times)):
         name = decode_kernel_name(times[0].name).short
         return f"No fault was found; {100 * times[0].total_us / total:.0f} % of the GPU's time is {name}."
     return "No fault was found."
+
+
+def unexplained_idle(subject: Subject) -> str:
+    """What most of the time is where no rule found a fault and the GPU is mostly idle; else empty."""
+    waits, causes = subject.waits, subject.facts.gaps_us
+    if not subject.has_gpu or share(gpu_busy_us(waits), waits) >= MOSTLY_IDLE or not any(causes.values()):
+        return ""
+    cause = max(causes, key=lambda each: causes[each])
+    return f"No rule found why: most of the GPU's idle time is {CAUSE_NAMES.get(cause, cause)}."
 
 
 def _largest(finding: Finding, step_us: float) -> str:

@@ -46,6 +46,15 @@ def test_headline_without() -> None:
     )
 
 
+def test_a_gpu_that_is_idle_without_a_known_fault() -> None:
+    trace = read_trace(
+        trace_bytes(step(1, 0, 1000), op("aten::mm", 10, 20), launch(1, 15), kernel("gemm", 1, 20, 10), op("x", 990, 5))
+    )
+    why = "No rule found why: most of the GPU's idle time is Python between the operators."
+    assert headline(subject(trace)) == f"A step takes 1.00 ms and the GPU works 1 % of it. {why}"
+    assert f"No finding. {why}" in page(trace).text
+
+
 def test_headline_of_the_cpu_alone() -> None:
     trace = read_trace(trace_bytes(step(1, 0, 100), op("aten::mm", 10, 20)))
     assert headline(subject(trace)) == "A step takes 100 µs; the trace shows no work on a GPU. No fault was found."
@@ -86,7 +95,7 @@ def test_a_finding_says_all() -> None:
 
 
 def test_no_finding_is_a_result() -> None:
-    assert "No finding. No rule found a fault that this trace can show." in page(traced(), SHAPES).text
+    assert "No finding. No rule found a fault that this trace can show. The kernels with the most time" in page(traced(), SHAPES).text
 
 
 def test_what_it_cannot_tell_names_the_option() -> None:
@@ -102,7 +111,7 @@ def test_rules_without_what_they_need_share_a_reason() -> None:
         check=lambda facts: CannotTell(other, "no shapes", "record_shapes=True"),
     )
     text = page(traced(), SHAPES, other).text
-    assert "Slow products Needless copies no shapes record_shapes=True" in text
+    assert "Slow products , Needless copies no shapes record_shapes=True" in text
     assert text.count("no shapes") == 1
 
 
