@@ -95,7 +95,10 @@ def test_a_finding_says_all() -> None:
 
 
 def test_no_finding_is_a_result() -> None:
-    assert "No finding. No rule found a fault that this trace can show. The kernels with the most time" in page(traced(), SHAPES).text
+    assert (
+        "No finding. No rule found a fault that this trace can show. The kernels with the most time"
+        in page(traced(), SHAPES).text
+    )
 
 
 def test_what_it_cannot_tell_names_the_option() -> None:
