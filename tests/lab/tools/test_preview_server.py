@@ -21,7 +21,7 @@ OTHER_HOSTS = (
 )  # fmt: skip
 PAGES = ("/", "/mlp/", "/mlp/index.html", "/caf%C3%A9/")
 ODD_PATHS = (
-    "/%00", "/mlp/%00", "/%00/", "/%2e%2e/", "/%2e%2e/%2e%2e/etc/passwd", "/../", "/mlp/../", "/./", "/%2e/", 
+    "/%00", "/mlp/%00", "/%00/", "/%2e%2e/", "/%2e%2e/%2e%2e/etc/passwd", "/../", "/mlp/../", "/./", "/%2e/",
     "//evil.example/..", "/mlp//", "/%5c", "/%5c%5cevil/", "/..%5c", "/%0a", "/%0d%0aSet-Cookie:x", "/%1b[2J", "/%7f",
     "/%c2%9b", "/%e2%80%ae", "/%ff", "/%c0%ae%c0%ae/", "/%ed%a0%80", "/" + "a" * 255, "/" + "a" * 256, "/" + "a" * 5000,
     "/" + "a/" * 2000, "/livereload/" + "9" * 5000 + "/1", "/mlp/index.html/", "/mlp/index.html/x", "/none", "/none/",
