@@ -6,13 +6,24 @@ Each command is a module with `HELP`, `DESCRIPTION`, `add_arguments(parser)` and
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from snippets.lab.experiment import ExperimentError, NeedsGpu, UnknownName, WrongAnswer
 from snippets.lab.recording.schema import RecordingError
+from snippets.lab.terminal import (
+    DEBUG,
+    DEBUG_HELP,
+    CommandError,
+    Parser,
+    describe_os_error,
+    discard,
+    flush_or_discard,
+    print_error,
+    require_outputs,
+    split_debug,
+)
 from snippets.lab.trace.events import TraceError
 
 DESCRIPTION = """\
@@ -52,19 +63,19 @@ COMMANDS = {
 """Command -> its module."""
 
 
-def build_parser(names: Sequence[str]) -> argparse.ArgumentParser:
+UNUSABLE = (ExperimentError, NeedsGpu, UnknownName, RecordingError, TraceError)
+"""What was given or recorded cannot be used."""
+
+
+def build_parser(names: Sequence[str]) -> Parser:
     """The parser for these commands only: importing all of them takes longer than most commands run."""
-    parser = argparse.ArgumentParser(
-        prog="python -m snippets.lab", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    parser = Parser(prog="python -m snippets.lab", description=DESCRIPTION, epilog=DEBUG_HELP, formatter_class=form)
     commands = parser.add_subparsers(dest="name", required=True, metavar="COMMAND")
     for name in names:
         module = import_module(COMMANDS[name])
         own = commands.add_parser(
-            name,
-            help=module.HELP,
-            description=module.DESCRIPTION,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            name, help=module.HELP, description=module.DESCRIPTION, epilog=DEBUG_HELP, formatter_class=form
         )
         module.add_arguments(own)
         own.set_defaults(command=module.command)
@@ -72,32 +83,52 @@ def build_parser(names: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def run_command(argv: Sequence[str]) -> int:
-    """Parse and run one command. The caller reports errors."""
+    """Parse and run one command, and flush what it printed: here, a closed pipe still raises."""
     known = [argv[0]] if argv and argv[0] in COMMANDS else list(COMMANDS)
-    arguments = build_parser(known).parse_args(argv)
-    code: int = arguments.command(arguments)
+    try:
+        arguments = build_parser(known).parse_args(argv)
+        code: int = arguments.command(arguments)
+    except SystemExit:  # of argparse, after help or a usage error
+        sys.stdout.flush()
+        raise
+    sys.stdout.flush()
     return code
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; 0: success, 1: failure, 2: usage error."""
+    """Run one command; 0: success, 1: failure, 2: usage error, 130: Ctrl-C. The one place that reports errors."""
+    arguments, debug = split_debug(sys.argv[1:] if argv is None else argv)
     try:
-        try:
-            return run_command(sys.argv[1:] if argv is None else argv)
-        finally:
-            sys.stdout.flush()  # here, where a closed pipe still raises BrokenPipeError
-    except (ExperimentError, NeedsGpu, UnknownName, RecordingError, TraceError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except WrongAnswer as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        require_outputs()
+        return run_command(arguments)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return 0
     except KeyboardInterrupt:
         print("\nstopped; earlier recordings are unchanged", file=sys.stderr)
         return 130
+    except Exception as error:
+        code, message = describe(error)
+        flush_or_discard()
+        print_error(message, debug)
+        return code
+
+
+def describe(error: Exception) -> tuple[int, str]:
+    """The exit code and the line for an error."""
+    if isinstance(error, UNUSABLE):
+        return 2, str(error)
+    if isinstance(error, CommandError):
+        return error.exit_code, str(error)
+    if isinstance(error, WrongAnswer):
+        return 1, str(error)
+    if isinstance(error, OSError):
+        return 1, describe_os_error(error)
+    if isinstance(error, ModuleNotFoundError):
+        return 1, f"{error}; install what is missing: make setup"
+    if isinstance(error, MemoryError):
+        return 1, "not enough memory; give a smaller file, or end other programs"
+    return 1, f"{type(error).__name__}: {error}; run the command again with {DEBUG} to see where"
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ build_parser(COMMANDS)
 print(*{"torch", "triton", "mkdocs"} & sys.modules.keys())
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, check=True)
-    assert done.stdout == "__main__ experiment recording trace\n\n"
+    assert done.stdout == "__main__ experiment recording terminal trace\n\n"
 
 
 @pytest.mark.parametrize("command", [["summary", TRACE], ["report", TRACE, "-o", "-"], ["diff", TRACE, TRACE]])

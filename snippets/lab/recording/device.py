@@ -82,10 +82,10 @@ def this_device() -> str | None:
     if shutil.which("nvidia-smi") is None:
         return None
     try:
-        reply = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=True)
+        reply = subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    name = visible_gpu(reply.stdout, os.environ.get("CUDA_VISIBLE_DEVICES", "0"))
+    name = visible_gpu(reply.stdout.decode(errors="replace"), os.environ.get("CUDA_VISIBLE_DEVICES", "0"))
     return slug(name) if name else None
 
 

@@ -19,8 +19,10 @@ def load_recording(root: Path, device: str, experiment_id: str) -> Recording:
     path = _paths(root, device, experiment_id)[0]
     try:
         mtime_ns = os.stat(path).st_mtime_ns
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise NotRecorded(f"no recording {experiment_id!r} for {device}; {_cure(experiment_id)}") from None
+    except OSError as error:
+        raise _unreadable(path, error, _cure(experiment_id)) from error
     return _load(path, mtime_ns, experiment_id)
 
 
@@ -35,10 +37,18 @@ def _paths(root: Path, device: str, experiment_id: str) -> tuple[str, str]:
 @lru_cache(maxsize=512)
 def _load(path: str, mtime_ns: int, experiment_id: str) -> Recording:
     name, cure = Path(path).name, _cure(experiment_id)
-    recording = parse_recording(Path(path).read_bytes(), name, cure)
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error, cure) from error
+    recording = parse_recording(content, name, cure)
     if recording.id != experiment_id:
         raise RecordingError(f"{name} is a recording of {recording.id!r}, not of {experiment_id!r}; {cure}")
     return recording
+
+
+def _unreadable(path: str, error: OSError, cure: str) -> RecordingError:
+    return RecordingError(f"{Path(path).name} cannot be read ({error.strerror}); let this user read it, or {cure}")
 
 
 def _cure(experiment_id: str) -> str:

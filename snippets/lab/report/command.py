@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 from snippets.lab.report.document import report_html, several_html
 from snippets.lab.report.headline import headline
+from snippets.lab.report.output import write_output
 from snippets.lab.report.several import Several, is_several, reduce_to_digest, report_several
 from snippets.lab.report.subject import Subject, read_subject, report_data
 from snippets.lab.trace.events import TraceError
@@ -76,7 +76,7 @@ class Made:
 
 
 def report_trace(trace: Path, output: str | None, *, as_json: bool) -> int:
-    """Report on one trace; 1 if the file cannot be written. Raises `TraceError` for a file that is not a trace."""
+    """Report on one trace. Raises `TraceError` for a file that is not a trace, `CommandError` if it cannot write."""
     return _report(lambda: _of_one(read_subject(trace)), trace, output, as_json=as_json)
 
 
@@ -99,8 +99,7 @@ def _write_digest(traces: Sequence[Path], output: str | None, rank: int | None) 
 def _report(make: Callable[[], Made], trace: Path, output: str | None, *, as_json: bool) -> int:
     """Make a report once the output is known to be possible, and write or print it."""
     if as_json and output == "-":
-        print("error: --json and -o - both print; give -o a file", file=sys.stderr)
-        return 2
+        raise TraceError("--json and -o - both print; give -o a file")
     path = None if output == "-" or (as_json and output is None) else output_path(trace, output)
     made = make()
     if as_json:
@@ -109,12 +108,7 @@ def _report(make: Callable[[], Made], trace: Path, output: str | None, *, as_jso
         _print(made.html())
     if path is None:
         return 0
-    try:
-        _write(path, made.html().encode("utf-8"))
-    except OSError as error:
-        reason = error.strerror or error
-        print(f"error: cannot write {printable(str(path))} ({reason}); choose another file with -o", file=sys.stderr)
-        return 1
+    write_output(path, made.html().encode("utf-8"))
     if not as_json:
         print(made.line(path))
     return 0
@@ -147,16 +141,3 @@ def _print(html: str) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(html.encode("utf-8"))
     sys.stdout.buffer.flush()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace `path` atomically: a reader sees the old file or the new one, and a full disk leaves the old one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

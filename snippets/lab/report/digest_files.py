@@ -10,6 +10,7 @@ import msgspec
 
 from snippets.lab.report.digest import FORMAT, VERSION, Digest, digest
 from snippets.lab.report.merge import require_distinct
+from snippets.lab.report.output import write_output
 from snippets.lab.trace.events import TraceError
 from snippets.lab.trace.kineto import read_trace
 
@@ -24,17 +25,8 @@ class _Header(msgspec.Struct):
 
 
 def write_digest(content: Digest, path: str | os.PathLike[str]) -> None:
-    """Write a digest as JSON, atomically: a reader never sees half a file. Raises `TraceError` if it cannot."""
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.new")
-    try:
-        try:
-            part.write_bytes(msgspec.json.encode(content))
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
-    except (OSError, ValueError) as error:
-        raise TraceError(f"{target}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
+    """Write a digest as JSON, atomically: a reader never sees half a file. Raises `CommandError` if it cannot."""
+    write_output(Path(path), msgspec.json.encode(content))
 
 
 def read_digest(path: str | os.PathLike[str]) -> Digest:
@@ -59,8 +51,10 @@ def read_digest(path: str | os.PathLike[str]) -> Digest:
 
 
 def is_digest(path: str | os.PathLike[str]) -> bool:
-    """Whether a file starts like a digest; False if it cannot be read."""
+    """Whether a file starts like a digest; False if it cannot be read, or is a pipe, which can be read once."""
     try:
+        if not os.path.isfile(path):
+            return False
         with open(path, "rb") as file:
             return bool(_START.match(file.read(200)))
     except (OSError, ValueError):

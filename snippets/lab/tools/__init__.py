@@ -11,7 +11,8 @@ machine_checks.py  is this machine able to record
 trace_checks.py    what is missing or wrong in a trace, with step_checks.py
 claims.py       claims: prints the ledger
 scaffold.py     chapter: writes the files of a new chapter, from scaffold.txt
-serve.py        serve: previews the site; preview.py builds it, preview_errors.py prints its errors
+serve.py        serve: previews the site; preview.py builds it, preview_server.py answers requests, preview_errors.py
+                prints its errors
 page_rules.py   rules of pages that MkDocs does not check
 page_text.py    parses a page's Markdown for the rules
 prepare.py      prepare: the first step of make docs

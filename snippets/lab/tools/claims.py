@@ -51,7 +51,7 @@ def command(arguments: argparse.Namespace) -> int:
         for device in devices:
             _accept(device, ledger[device])
     elif arguments.json:
-        print(json.dumps([verdict_data(verdict) for verdict in judged], indent=1, ensure_ascii=False))
+        print(json.dumps([verdict_data(verdict) for verdict in judged], indent=1))
     else:
         _print_lines(ledger)
     return _check(ledger) if arguments.check else 0

@@ -14,6 +14,7 @@ from snippets.lab.recording.digest import is_stale
 from snippets.lab.recording.loading import load_recording, load_trace
 from snippets.lab.recording.schema import NotRecorded, RecordingError
 from snippets.lab.trace.events import TraceError
+from snippets.lab.trace.text import printable
 
 HELP = "experiments by device: recorded, stale, missing"
 DESCRIPTION = """\
@@ -38,13 +39,14 @@ def command(arguments: argparse.Namespace) -> int:
     devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
     is_red = False
     for device in devices:
-        print(device.name)
+        name = printable(device.name)
+        print(name)
         found = list(states(device))
-        for name, state in found:
-            print(f"  {name:40} {state}")
+        for experiment, state in found:
+            print(f"  {printable(experiment):40} {printable(state)}")
         pending = sum(state == "missing" for _, state in found)
         faults = sum(state not in ("missing", "recorded") for _, state in found)
-        cure = f"for {device.name}: on a machine with that GPU run make record"
+        cure = f"for {name}: on a machine with that GPU run make record"
         if pending:
             print(f"{pending} not recorded yet {cure}")
         if faults:

@@ -30,11 +30,13 @@ from typing import TYPE_CHECKING
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
-from mkdocs.livereload import LiveReloadServer
 
 from snippets.lab.recording.device import PROJECT, SAMPLE_DEVICE, recordings_root
+from snippets.lab.terminal import CommandError
 from snippets.lab.tools.page_text import pages
 from snippets.lab.tools.preview_errors import FenceErrors, describe_error, shorten
+from snippets.lab.tools.preview_server import PreviewServer, PrintableFormatter, is_plain
+from snippets.lab.trace.text import printable
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -55,7 +57,7 @@ class Preview:
         self.port = port
         self.sample = sample
         self.url = f"http://{HOST}:{port}/"
-        self.server = LiveReloadServer(self.follow, HOST, port, str(site), polling_interval=POLL_S)
+        self.server = PreviewServer(self.follow, HOST, port, str(site), polling_interval=POLL_S)
         self.server.set_app(self.respond)
         self.watched = (*WATCHED, *((sample.tests,) if sample else ()))
         self.fence_errors = FenceErrors()
@@ -101,6 +103,9 @@ class Preview:
 
     def respond(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request; build an outdated page first."""
+        if not is_plain(environ.get("HTTP_HOST", ""), environ["PATH_INFO"]):
+            start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+            return [b"404 Not Found"]
         if environ["PATH_INFO"].endswith("/"):
             with self._building:
                 self._refresh(self.site / environ["PATH_INFO"].strip("/") / "index.html")
@@ -111,7 +116,7 @@ class Preview:
         before, self._stamps = self._stamps, stamps(self.watched)
         changed = {path for path, _ in before.items() ^ self._stamps.items()}
         if changed:
-            print(f"{time.strftime('%H:%M:%S')} changed: {', '.join(sorted(map(str, changed)))}", flush=True)
+            print(f"{time.strftime('%H:%M:%S')} changed: {printable(', '.join(sorted(map(str, changed))))}", flush=True)
         dependencies = {path for path in changed if not (path.parts[0] == "docs" and path.suffix in (".md", ".ipynb"))}
         if dependencies:
             self._outdated = set(self.site.rglob("index.html"))
@@ -229,10 +234,11 @@ def forget(lab: bool) -> None:
         book.all_claims.cache_clear()
 
 
-def serve_preview(port: int, sample: str = "") -> int:
-    """Serve until Ctrl-C; return 2 if the port is in use or the chapter `sample` has no sample recordings."""
+def serve_preview(port: int, sample: str = "") -> None:
+    """Serve until Ctrl-C. Raises `CommandError` if the port is in use or the chapter has no sample recordings."""
     sys.dont_write_bytecode = True  # its time stamps have whole seconds: a second save within one would be missed
     handler = logging.StreamHandler()
+    handler.setFormatter(PrintableFormatter())
     logging.getLogger("mkdocs").addHandler(handler)
     logging.getLogger("mkdocs.commands.build").addFilter(lambda record: "'dirty' build" not in record.getMessage())
     with tempfile.TemporaryDirectory(prefix="preview_") as name:
@@ -241,14 +247,11 @@ def serve_preview(port: int, sample: str = "") -> int:
         if samples is not None:
             samples.link(recordings_root())
             if samples.write() == 2:
-                print(samples.error, file=sys.stderr)
-                return 2
+                raise CommandError(samples.error.removeprefix("error: "), exit_code=2)
             os.environ.update(RECORDINGS=str(samples.root), SAMPLE=sample)
         try:
             preview = Preview(folder / "site", port, samples)
             handler.addFilter(preview.fence_errors)
             preview.run()
         except (OSError, OverflowError) as error:
-            print(f"error: port {port} of {HOST}: {error}. Another one: make serve PORT=8001", file=sys.stderr)
-            return 2
-    return 0
+            raise CommandError(f"port {port} of {HOST}: {error}. Another one: make serve PORT=8001", 2) from error

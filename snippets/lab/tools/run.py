@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from os.path import relpath
-from pathlib import Path
+from pathlib import Path, PosixPath
+from typing import Any
 
 from snippets.lab.experiment import Experiment, UnknownName, Value, chapters, find
 from snippets.lab.notebooks.files import PREFIX, find_notebook
 from snippets.lab.recording.device import recordings_root
+from snippets.lab.recording.saving import write_file
+from snippets.lab.terminal import Parser
 
 HELP = "profile one experiment on this machine, print the profiler's table, write its trace"
 DESCRIPTION = """\
@@ -18,6 +21,15 @@ trace. The experiment's parameters are options: run mlp/eager --help lists them.
 
   python -m snippets.lab run mlp/compiled --batch 16 --trace-dir traces
 """
+
+
+class TraceFolder(PosixPath):
+    """A folder whose files are written whole or not at all, such as the traces of `profile_here`."""
+
+    def write_bytes(self, data: Any) -> int:
+        """Replace this file; a full disk leaves the old one, or none."""
+        write_file(Path(self), data)
+        return len(data)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +50,8 @@ def command(arguments: argparse.Namespace) -> int:
             parser.error(f"--{name} {value}: must be at least 1")
     if given.trace_dir is not None and given.trace_dir.exists() and not given.trace_dir.is_dir():
         parser.error(f"--trace-dir {given.trace_dir}: is a file; give a folder, which may be new")
+    if given.trace_dir is not None and not str(given.trace_dir).isprintable():
+        parser.error(f"--trace-dir {given.trace_dir}: has control characters; choose another name")
 
     import torch
 
@@ -63,14 +77,14 @@ def select_experiment(name: str) -> Experiment:
     return chosen[0]
 
 
-def build_options(experiment: Experiment) -> argparse.ArgumentParser:
+def build_options(experiment: Experiment) -> Parser:
     """The parser for the options after an experiment's name: its parameters, the device and the folder for traces."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"python -m snippets.lab run {experiment.id}",
         description="Profile this experiment here and print the profiler's table; with --trace-dir, write its trace.",
     )
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: the GPU if there is one, else the CPU")
-    parser.add_argument("--trace-dir", type=Path, metavar="DIR", help="folder for the Chrome trace")
+    parser.add_argument("--trace-dir", type=TraceFolder, metavar="DIR", help="folder for the Chrome trace")
     for parameter, default in experiment.parameters.items():
         parser.add_argument(f"--{parameter}", type=type(default), default=default, help=f"default {default}")
     return parser

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
-import sys
+from contextlib import suppress
 from keyword import iskeyword
 from pathlib import Path
 from string import Template
@@ -19,6 +19,8 @@ from snippets.lab.notebooks.files import SETUP, load_notebook
 from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.page.nav import chapters_in_nav
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
+from snippets.lab.recording.saving import write_file
+from snippets.lab.terminal import CommandError
 
 FILES = Path(__file__).with_suffix(".txt")
 FORM = "make chapter NAME=rmsnorm: lower-case letters, digits and underscores, a letter first, at most 24 in all"
@@ -47,8 +49,11 @@ def command(arguments: argparse.Namespace) -> int:
     return scaffold_chapter(arguments.chapter, PROJECT)
 
 
-class ScaffoldError(Exception):
+class ScaffoldError(CommandError):
     """No chapter was made; the message has the cause and the cure."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=2)
 
 
 def chapter_files(name: str, setup: str = SETUP) -> dict[str, str]:
@@ -111,13 +116,15 @@ def create_chapter(name: str, root: Path) -> list[str]:
         for path, text in made.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text, encoding="utf-8")
-        nav.write_text(after, encoding="utf-8")
+        write_file(nav, after.encode())
     except BaseException:
         for folder in ("snippets", "tests/chapters"):
             shutil.rmtree(root / folder / name, ignore_errors=True)
         for path in made:
-            (root / path).unlink(missing_ok=True)
-        nav.write_text(before, encoding="utf-8")  # last: a full disk has space again
+            with suppress(OSError):  # of a folder that could not be made
+                (root / path).unlink()
+        if nav.read_text(encoding="utf-8") != before:
+            write_file(nav, before.encode())
         raise
     return [*made, nav.name]
 
@@ -165,12 +172,8 @@ def with_entry(config: str, section: str, entry: str) -> str:
 
 
 def scaffold_chapter(name: str, root: Path) -> int:
-    """Make a chapter and print the next steps; return 2 after a `ScaffoldError`."""
-    try:
-        made = create_chapter(name, root)
-    except ScaffoldError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    """Make a chapter and print the next steps. Raises `ScaffoldError`."""
+    made = create_chapter(name, root)
     print("\n".join(["made, with an example to replace:", *(f"  {path}" for path in made)]))
     print("\nnext, as docs/contributing.md shows step by step (python is .venv/bin/python, or your own):")
     steps = {

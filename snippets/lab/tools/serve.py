@@ -26,4 +26,5 @@ def command(arguments: argparse.Namespace) -> int:
     """Serve the site until Ctrl-C."""
     from snippets.lab.tools.preview import serve_preview  # here: needs MkDocs, which the other commands do not
 
-    return serve_preview(arguments.port, arguments.sample)
+    serve_preview(arguments.port, arguments.sample)
+    return 0

@@ -1,7 +1,7 @@
-"""The command `open`: serve one trace to Perfetto in this machine's browser, and to no other page or machine.
+"""The command `open`: serve one trace to Perfetto in this machine's browser, and to no other page, program or machine.
 
-Perfetto is a page that reads a trace in the browser. The server sends the file over the loopback address, under one
-path and to one page only, and stops after the browser has fetched it.
+Perfetto is a page that reads a trace in the browser. The server sends what was checked over the loopback address, to
+that page only, under an address that cannot be guessed, and stops after the browser has fetched it.
 """
 
 from __future__ import annotations
@@ -9,22 +9,33 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
+import secrets
+import socket
+import stat
 import sys
+import tempfile
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
 from pathlib import Path
+from typing import BinaryIO
 
-from snippets.lab.trace.kineto import read_trace
+from snippets.lab.terminal import CommandError, print_error
+from snippets.lab.trace.content import BLOCK_BYTES, Opened, open_source
+from snippets.lab.trace.events import TraceError
+from snippets.lab.trace.kineto import LIMIT_BYTES, read_trace
 from snippets.lab.trace.text import printable
 
 PERFETTO = "https://ui.perfetto.dev"
 HOST = "127.0.0.1"
 PORT = 9001
 """The only loopback port that Perfetto's content security policy allows."""
+HANG_UP_S = 5
+"""The longest wait for a browser that has everything to say so by closing the connection."""
 HELP = "show a trace in Perfetto; it does not leave this machine"
 DESCRIPTION = """\
 Serve one trace to Perfetto, which reads it in this machine's browser, then stop. Nothing is uploaded.
@@ -45,7 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Show a trace in Perfetto."""
     browser = None if arguments.no_browser else webbrowser.open
-    return open_in_perfetto(arguments.trace, browser=browser, timeout_s=arguments.timeout)
+    open_in_perfetto(arguments.trace, browser=browser, timeout_s=arguments.timeout)
+    return 0
 
 
 def _seconds(text: str) -> float:
@@ -58,15 +70,83 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+class CheckedTrace:
+    """A trace that was read and is one, held open: another file in its place is not served."""
+
+    def __init__(self, name: str, file: Opened | BinaryIO) -> None:
+        self.name = name
+        self._file = file
+        self._stamp = self._now()
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self._stamp[0]
+
+    def copy_to(self, target: BufferedIOBase) -> None:
+        """Write the whole content. Raises `TraceError` if it changed since it was checked."""
+        if self._now() != self._stamp:
+            raise TraceError(f"{self.name}: changed since it was checked; run the command again")
+        position = 0
+        while position < self.size and (block := os.pread(self._file.fileno(), BLOCK_BYTES, position)):
+            target.write(block)
+            position += len(block)
+        if position < self.size or self._now() != self._stamp:
+            raise TraceError(f"{self.name}: changed while it was sent; run the command again")
+
+    def _now(self) -> tuple[int, int]:
+        status = os.fstat(self._file.fileno())
+        return status.st_size, status.st_mtime_ns
+
+
+class _Copying:
+    """An open pipe; what is read from it is kept in a file."""
+
+    def __init__(self, pipe: Opened, name: str, copy: BinaryIO) -> None:
+        self.name, self._pipe, self._copy = name, pipe, copy
+
+    def fileno(self) -> int:
+        return self._pipe.fileno()
+
+    def read(self, size: int) -> bytes:
+        block = self._pipe.read(size)
+        self._copy.write(block)
+        return block
+
+
+@contextmanager
+def checked_trace(path: Path) -> Iterator[CheckedTrace]:
+    """Open a file once, check that it is a trace, and hold it open; of a pipe, hold a copy. Raises `TraceError`."""
+    with tempfile.TemporaryFile() as copy:
+        try:
+            source = open_source(os.fspath(path))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise TraceError(f"{path}: cannot be read ({reason}); give the path of a trace") from error
+        with source as file:
+            status = os.fstat(file.fileno())
+            if stat.S_ISREG(status.st_mode) and status.st_size:
+                trace = CheckedTrace(str(path), file)
+                read_trace(file)
+                yield trace
+                return
+            read_trace(_Copying(file, str(path), copy))
+            while (block := file.read(BLOCK_BYTES)) and copy.tell() < LIMIT_BYTES:  # what follows the trace
+                copy.write(block)
+            copy.flush()
+            yield CheckedTrace(str(path), copy)
+
+
 class TraceServer(ThreadingHTTPServer):
     """Serves one file to Perfetto alone. Threaded, because a browser may open connections early and send nothing."""
 
-    def __init__(self, path: Path, port: int = PORT) -> None:
+    def __init__(self, trace: CheckedTrace, port: int = PORT) -> None:
         super().__init__((HOST, port), _Handler)
-        self.path = path
-        self.name = safe_name(path.name)
-        self.fetched = threading.Event()
-        """Set after the whole file has been sent once."""
+        self.trace = trace
+        self.path = f"/{secrets.token_urlsafe(12)}/{safe_name(Path(trace.name).name)}"
+        self.ended = threading.Event()
+        """Set after the whole file has been fetched once, or cannot be sent any more."""
+        self.error: TraceError | None = None
 
     @property
     def authority(self) -> str:
@@ -76,28 +156,29 @@ class TraceServer(ThreadingHTTPServer):
     @property
     def address(self) -> str:
         """The address to open in a browser on this machine."""
-        return f"{PERFETTO}/#!/?url=http://{self.authority}/{self.name}"
+        return f"{PERFETTO}/#!/?url=http://{self.authority}{self.path}"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore disconnects; print other OS errors in one line, and all other errors in full."""
+        """Ignore disconnects; end after a changed file; print other errors in one line."""
         error = sys.exception()
-        if not isinstance(error, OSError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
-        elif not isinstance(error, ConnectionError):
-            print(f"error: {error}", file=sys.stderr)
+        if isinstance(error, TraceError):
+            self.error = error
+            self.ended.set()
+        elif not isinstance(error, ConnectionError | TimeoutError):
+            print_error(f"{type(error).__name__}: {error}")
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: TraceServer
 
     def do_GET(self) -> None:
-        with self.server.path.open("rb") as file:
-            if self._begin(HTTPStatus.OK, os.fstat(file.fileno()).st_size):
-                shutil.copyfileobj(file, self.wfile)
-                self.server.fetched.set()
+        if self._begin(HTTPStatus.OK, self.server.trace.size):
+            self.server.trace.copy_to(self.wfile)
+            self._wait_for_hang_up()
+            self.server.ended.set()
 
     def do_HEAD(self) -> None:
-        self._begin(HTTPStatus.OK, self.server.path.stat().st_size)
+        self._begin(HTTPStatus.OK, self.server.trace.size)
 
     def do_OPTIONS(self) -> None:
         self._begin(HTTPStatus.NO_CONTENT, 0)
@@ -105,9 +186,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _begin(self, status: HTTPStatus, length: int) -> bool:
         """Send the head of a reply; return False after refusing the request.
 
-        It also checks the request's host name, because another site could point its own name at this address.
+        A browser states the page that asks as `Origin`. `Host` is checked because another site could point its own
+        name at this address.
         """
-        if self.path != f"/{self.server.name}" or self.headers["Host"] != self.server.authority:
+        asked = (self.path, self.headers.get_all("Host"), self.headers.get_all("Origin"))
+        if asked != (self.server.path, [self.server.authority], [PERFETTO]):
             self.send_error(HTTPStatus.NOT_FOUND)
             return False
         self.send_response(status)
@@ -120,6 +203,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         return True
 
+    def _wait_for_hang_up(self) -> None:
+        """Return once the browser took everything; raise `ConnectionError` if it closed with unread data."""
+        self.connection.shutdown(socket.SHUT_WR)
+        self.connection.settimeout(HANG_UP_S)
+        with suppress(TimeoutError):
+            while self.connection.recv(BLOCK_BYTES):
+                pass
+
     def log_message(self, format: str, *args: object) -> None:
         """Do not log requests."""
 
@@ -131,8 +222,8 @@ def safe_name(name: str) -> str:
 
 def open_in_perfetto(
     path: Path, *, browser: Callable[[str], bool] | None, timeout_s: float = 300, port: int = PORT
-) -> int:
-    """Serve a trace until Perfetto has fetched it; return 0, or 1 if the port is in use or the time runs out.
+) -> None:
+    """Serve a trace until Perfetto has fetched it.
 
     Args:
         path: the trace.
@@ -140,28 +231,26 @@ def open_in_perfetto(
         timeout_s: the longest wait.
         port: 0 selects a free port.
 
-    Raises `TraceError` for a file that is not a trace.
+    Raises `TraceError` for a file that is not a trace, `CommandError` if the port is in use or the time runs out.
     """
-    read_trace(path)
-    try:
-        server = TraceServer(path, port)
-    except OSError as error:
-        print(
-            f"error: port {port} of {HOST} is not available ({error.strerror}), and Perfetto reads from no other port: "
-            "stop the program that uses it (another `open`, a trace_processor) and try again",
-            file=sys.stderr,
-        )
-        return 1
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    try:
-        return _wait(server, browser, timeout_s)
-    finally:
-        server.shutdown()
-        server.server_close()
+    with checked_trace(path) as trace:
+        try:
+            server = TraceServer(trace, port)
+        except OSError as error:
+            raise CommandError(
+                f"port {port} of {HOST} is not available ({error.strerror}), and Perfetto reads from no other port: "
+                "stop the program that uses it (another `open`, a trace_processor) and try again"
+            ) from error
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            _wait(server, browser, timeout_s)
+        finally:
+            server.shutdown()
+            server.server_close()
 
 
-def _wait(server: TraceServer, browser: Callable[[str], bool] | None, timeout_s: float) -> int:
-    name = printable(str(server.path))
+def _wait(server: TraceServer, browser: Callable[[str], bool] | None, timeout_s: float) -> None:
+    name = printable(server.trace.name)
     print(f"{name}: waiting at most {timeout_s:g} s for Perfetto to fetch it. It stays on this machine.")
     print(server.address, flush=True)
     if browser is None or not browser(server.address):
@@ -170,8 +259,8 @@ def _wait(server: TraceServer, browser: Callable[[str], bool] | None, timeout_s:
             f"{server.server_port}:{server.authority} this-machine",
             flush=True,
         )
-    if server.fetched.wait(min(timeout_s, threading.TIMEOUT_MAX)):
-        print("fetched")
-        return 0
-    print(f"error: no fetch within {timeout_s:g} s; run the command again and open its address", file=sys.stderr)
-    return 1
+    if not server.ended.wait(min(timeout_s, threading.TIMEOUT_MAX)):
+        raise CommandError(f"no fetch within {timeout_s:g} s; run the command again and open its address")
+    if server.error is not None:
+        raise server.error
+    print("fetched")

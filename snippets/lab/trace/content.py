@@ -11,8 +11,9 @@ import select
 import stat
 import zlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
-from typing import BinaryIO
+from typing import Protocol
 
 from snippets.lab.trace.events import TraceError
 from snippets.lab.trace.progress import Progress
@@ -24,11 +25,36 @@ _UTF_16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be", b"{\0": "utf-16-l
            b"\0{": "utf-16-be", b"\0[": "utf-16-be"}  # fmt: skip
 
 
+class Opened(Protocol):
+    """A file that is open already, with its name."""
+
+    @property
+    def name(self) -> str:
+        """Its path."""
+
+    def read(self, size: int, /) -> bytes:
+        """Read at most `size` bytes; none at the end."""
+
+    def fileno(self) -> int:
+        """The descriptor."""
+
+
+Source = str | os.PathLike[str] | bytes | Opened
+"""The path of a trace, its content, or an open file."""
+
+
+def source_name(source: Source) -> str:
+    """The name of a source in messages."""
+    if isinstance(source, bytes):
+        return "trace"
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else source.name
+
+
 class Content:
     """Yields the text of a trace as UTF-8 without byte order marks; raises `TraceError`."""
 
-    def __init__(self, source: str | os.PathLike[str] | bytes, limit_bytes: int, progress: Progress) -> None:
-        self.where = "trace" if isinstance(source, bytes) else os.fspath(source)
+    def __init__(self, source: Source, limit_bytes: int, progress: Progress) -> None:
+        self.where = source_name(source)
         self.is_cut = False
         """Whether a gzip stream ended in the middle."""
         self._source, self._limit_bytes, self._progress = source, limit_bytes, progress
@@ -52,7 +78,7 @@ class Content:
                 yield self._source[start : start + BLOCK_BYTES]
             return
         try:
-            with _opened(self._source) as file:
+            with open_source(self._source) as file:
                 size = os.fstat(file.fileno()).st_size
                 read = 0
                 while block := file.read(BLOCK_BYTES):
@@ -110,8 +136,10 @@ class Content:
         yield from blocks
 
 
-def _opened(path: str | os.PathLike[str]) -> BinaryIO:
+def open_source(path: str | os.PathLike[str] | Opened) -> AbstractContextManager[Opened]:
     """Open a file for reading; a pipe that nobody writes to raises `OSError` instead of waiting forever."""
+    if not isinstance(path, str | os.PathLike):
+        return nullcontext(path)
     if not stat.S_ISFIFO(os.stat(path).st_mode):
         return open(path, "rb")
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import msgspec
 
 from snippets.lab.trace.assembly import assemble
-from snippets.lab.trace.content import Content
+from snippets.lab.trace.content import Content, Source, source_name
 from snippets.lab.trace.decoding import EventDecoder
 from snippets.lab.trace.events import Trace, TraceError
 from snippets.lab.trace.json_events import EventText
@@ -26,9 +26,9 @@ from snippets.lab.trace.steps import PROFILER_STEP
 LIMIT_BYTES = 2_000_000_000
 
 
-def read_trace(source: str | os.PathLike[str] | bytes, *, limit_bytes: int = LIMIT_BYTES) -> Trace:
+def read_trace(source: Source, *, limit_bytes: int = LIMIT_BYTES) -> Trace:
     """Read a trace from a file or from its bytes; raise `TraceError` above `limit_bytes` after decompression."""
-    progress = Progress("trace" if isinstance(source, bytes) else os.fspath(source))
+    progress = Progress(source_name(source))
     try:
         with no_collection():
             return _read(Content(source, limit_bytes, progress), progress)

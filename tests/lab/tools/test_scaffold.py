@@ -14,6 +14,7 @@ from snippets.lab.__main__ import main
 from snippets.lab.notebooks.files import SETUP, load_notebook
 from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.recording.device import PROJECT
+from snippets.lab.recording.saving import write_file
 from snippets.lab.tools.page_rules import fence_problems, guess_problems, section_problems, stray_problems
 from snippets.lab.tools.page_text import fences, pages, sources
 from snippets.lab.tools.scaffold import (
@@ -169,7 +170,15 @@ def test_what_is_interrupted_leaves_nothing(
             raise error
         return write(path, text, **options)
 
+    def interrupted_nav(path: Path, content: bytes) -> None:
+        written.append(path)
+        if len(written) != files_before + 1 or whole:
+            write_file(path, content)
+        if len(written) == files_before + 1:
+            raise error
+
     monkeypatch.setattr(Path, "write_text", interrupted)
+    monkeypatch.setattr("snippets.lab.tools.scaffold.write_file", interrupted_nav)
     for files_before in range(len(chapter_files("rmsnorm")) + 1):
         written.clear()
         with pytest.raises(type(error)):

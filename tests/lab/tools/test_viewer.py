@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import math
+import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,7 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from snippets.lab.tools.viewer import PORT, TraceServer, open_in_perfetto, safe_name
+from snippets.lab.terminal import CommandError
+from snippets.lab.tools.viewer import PORT, TraceServer, checked_trace, open_in_perfetto, safe_name
 from snippets.lab.trace.events import TraceError
 from tests.lab.samples import gzipped, trace_json
 
@@ -28,23 +31,22 @@ def trace(tmp_path: Path) -> Path:
 
 @contextmanager
 def serving(path: Path) -> Iterator[TraceServer]:
-    server = TraceServer(path, 0)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with checked_trace(path) as checked, TraceServer(checked, 0) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
 
 
-def ask(
-    server: TraceServer, method: str = "GET", path: str = "/my_trace.json.gz", host: str = ""
-) -> tuple[int, dict[str, str], bytes]:
+def ask(server: TraceServer, method: str = "GET", path: str = "", **heads: str) -> tuple[int, dict[str, str], bytes]:
+    """A reply to a request of Perfetto's page, but for what is given."""
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=5)
     try:
-        connection.request(method, path, headers={"Host": host} if host else {})
+        heads = {"Origin": "https://ui.perfetto.dev", **heads}
+        connection.request(method, path or server.path, headers={name: text for name, text in heads.items() if text})
         reply = connection.getresponse()
         return reply.status, dict(reply.getheaders()), reply.read()
     finally:
@@ -57,7 +59,7 @@ def test_the_file_is_served_to_perfetto_and_to_no_other_page(trace: Path) -> Non
         assert (status, body) == (200, trace.read_bytes())
         assert heads["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
         assert heads["Content-Length"] == str(trace.stat().st_size)
-        assert server.fetched.wait(5)
+        assert server.ended.wait(5)
 
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS"])
@@ -67,26 +69,79 @@ def test_asking_about_the_file_is_not_fetching_it(trace: Path, method: str) -> N
         assert (status, body) == (200 if method == "HEAD" else 204, b"")
         assert heads["Access-Control-Allow-Origin"] == "https://ui.perfetto.dev"
         assert heads["Content-Length"] == (str(trace.stat().st_size) if method == "HEAD" else "0")
-        assert not server.fetched.is_set()
+        assert not server.ended.is_set()
 
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/my%20trace.json.gz", "/my_trace.json.gz/", "/my_trace.json.gz?x", "/../my_trace.json.gz", "/viewer.py"],
+    ["/", "/my_trace.json.gz", "{}/", "{}?x", "/..{}", "{}%00", "/viewer.py"],
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
 def test_nothing_else_is_served(trace: Path, path: str, method: str) -> None:
     with serving(trace) as server:
-        status, heads, _ = ask(server, method, path)
+        status, heads, _ = ask(server, method, path.format(server.path))
         assert status == 404
         assert "Access-Control-Allow-Origin" not in heads
-        assert not server.fetched.is_set()
+        assert not server.ended.is_set()
 
 
-def test_a_site_that_calls_itself_this_machine_gets_nothing(trace: Path) -> None:
+@pytest.mark.parametrize(
+    "heads",
+    [
+        {"Host": "evil.example:9001"},
+        {"Host": "localhost:9001"},
+        {"Origin": ""},
+        {"Origin": "null"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "https://ui.perfetto.dev.evil.example"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
+def test_no_other_site_or_program_gets_it_or_ends_the_server(trace: Path, method: str, heads: dict[str, str]) -> None:
     with serving(trace) as server:
-        assert ask(server, host="evil.example:9001")[0] == 404
+        status, replied, body = ask(server, method, **heads)
+        assert status == 404
+        assert trace.read_bytes() not in body
+        assert "Access-Control-Allow-Origin" not in replied
         assert ask(server, "POST")[0] == 501
+        assert not server.ended.wait(0.02)
+
+
+def test_its_address_cannot_be_guessed(trace: Path) -> None:
+    with serving(trace) as one, serving(trace) as other:
+        assert one.path != other.path
+        assert len(one.path.split("/")[1]) == 16
+
+
+def test_what_was_checked_is_served_though_the_file_is_replaced(trace: Path) -> None:
+    checked = trace.read_bytes()
+    with serving(trace) as server:
+        other = trace.with_name("other")
+        other.write_bytes(b"another file")
+        other.replace(trace)
+        assert ask(server)[2] == checked
+
+
+def test_a_file_that_was_rewritten_is_not_served(trace: Path) -> None:
+    with serving(trace) as server:
+        trace.write_bytes(b"another content")
+        with pytest.raises(http.client.IncompleteRead):
+            ask(server)
+        assert server.ended.wait(5)
+        assert str(server.error) == f"{trace}: changed since it was checked; run the command again"
+
+
+@pytest.mark.parametrize("content", [trace_json(), gzipped(trace_json())])
+def test_a_pipe_is_served_whole(tmp_path: Path, content: bytes) -> None:
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(content,))
+    writer.start()
+    with serving(pipe) as server:
+        writer.join()
+        assert ask(server)[2] == content
+        assert ask(server)[2] == content
 
 
 def test_only_this_machine_is_listened_to(trace: Path) -> None:
@@ -96,26 +151,30 @@ def test_only_this_machine_is_listened_to(trace: Path) -> None:
 
 def test_a_browser_that_hangs_up_has_not_fetched_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     large = tmp_path / "large.json"
-    large.write_bytes(b"x" * 50_000_000)
+    large.write_bytes(trace_json() + b" " * 20_000_000)
     with serving(large) as server:
         talk = socket.create_connection(("127.0.0.1", server.server_port), timeout=5)
-        talk.sendall(f"GET /large.json HTTP/1.1\r\nHost: {server.authority}\r\n\r\n".encode())
+        heads = f"Host: {server.authority}\r\nOrigin: https://ui.perfetto.dev"
+        talk.sendall(f"GET {server.path} HTTP/1.1\r\n{heads}\r\n\r\n".encode())
         assert talk.recv(1000)
         talk.close()
         silent = socket.create_connection(("127.0.0.1", server.server_port), timeout=5)
-        assert ask(server, "HEAD", "/large.json")[0] == 200
+        assert ask(server, "HEAD")[0] == 200
         silent.close()
-        assert not server.fetched.is_set()
+        assert not server.ended.is_set()
     assert capfd.readouterr().err == ""
 
 
-def test_a_file_that_is_gone_is_reported_in_a_line(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_browser_that_takes_only_the_beginning_has_not_fetched_it(trace: Path) -> None:
+    """The rest waits unread in its own buffer, so that the server could send everything."""
     with serving(trace) as server:
-        trace.unlink()
-        with pytest.raises(http.client.RemoteDisconnected):
-            ask(server)
-        assert not server.fetched.is_set()
-    assert capfd.readouterr().err == f"error: [Errno 2] No such file or directory: '{trace}'\n"
+        talk = socket.create_connection(("127.0.0.1", server.server_port), timeout=5)
+        heads = f"Host: {server.authority}\r\nOrigin: https://ui.perfetto.dev"
+        talk.sendall(f"GET {server.path} HTTP/1.1\r\n{heads}\r\n\r\n".encode())
+        assert talk.recv(10)
+        time.sleep(0.1)
+        talk.close()
+        assert not server.ended.wait(0.2)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +214,10 @@ def test_open_waits_until_the_trace_has_been_fetched(trace: Path, capsys: pytest
         connection.request("GET", place.path, headers={"Origin": "https://ui.perfetto.dev"})
         assert connection.getresponse().read() == trace.read_bytes()
         connection.close()
-        assert done.result(5) == 0
+        done.result(5)
     assert page == "https://ui.perfetto.dev/"
-    assert served == f"http://127.0.0.1:{place.port}/my_trace.json.gz"
+    assert served.startswith(f"http://127.0.0.1:{place.port}/")
+    assert served.endswith("/my_trace.json.gz")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith(
         "my trace.json.gz: waiting at most 10 s for Perfetto to fetch it. It stays on this machine."
@@ -172,18 +232,19 @@ def test_waiting_forever_is_allowed(trace: Path, timeout_s: float) -> None:
     def fetch(url: str) -> bool:
         place = urlsplit(url.partition("#!/?url=")[2])
         connection = http.client.HTTPConnection(place.netloc, timeout=5)
-        connection.request("GET", place.path)
+        connection.request("GET", place.path, headers={"Origin": "https://ui.perfetto.dev"})
         connection.getresponse().read()
         connection.close()
         return True
 
-    assert open_in_perfetto(trace, browser=fetch, port=0, timeout_s=timeout_s) == 0
+    open_in_perfetto(trace, browser=fetch, port=0, timeout_s=timeout_s)
 
 
 def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a\x1b[2J\nb\udcff.json"
     path.write_bytes(trace_json())
-    assert open_in_perfetto(path, browser=None, timeout_s=0, port=0) == 1
+    with pytest.raises(CommandError):
+        open_in_perfetto(path, browser=None, timeout_s=0, port=0)
     assert "/a\\x1b[2J\\nb\\udcff.json: waiting at most 0 s" in capsys.readouterr().out
 
 
@@ -191,22 +252,23 @@ def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.Ca
 def test_without_a_browser_it_prints_what_to_do(
     trace: Path, capsys: pytest.CaptureFixture[str], browser: Callable[[str], bool] | None
 ) -> None:
-    assert open_in_perfetto(trace, browser=browser, timeout_s=0.01, port=0) == 1
-    out, err = capsys.readouterr()
+    with pytest.raises(CommandError, match=r"^no fetch within 0\.01 s; run the command again and open its address$"):
+        open_in_perfetto(trace, browser=browser, timeout_s=0.01, port=0)
+    out = capsys.readouterr().out
     assert "Open this address in a browser" in out
     assert "ssh -L" in out
-    assert err == "error: no fetch within 0.01 s; run the command again and open its address\n"
 
 
-def test_a_taken_port(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_taken_port(trace: Path) -> None:
     address: Future[str] = Future()
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        assert open_in_perfetto(trace, browser=browser_opening(address), port=port) == 1
+        taken = (
+            rf"^port {port} of 127\.0\.0\.1 is not available \(Address already in use\).*stop the program that uses it"
+        )
+        with pytest.raises(CommandError, match=taken):
+            open_in_perfetto(trace, browser=browser_opening(address), port=port)
     assert not address.done()
-    err = capsys.readouterr().err
-    assert err.startswith(f"error: port {port} of 127.0.0.1 is not available (Address already in use)")
-    assert "stop the program that uses it" in err
 
 
 def test_the_port_is_the_one_that_perfetto_reads_from() -> None:
