@@ -13,16 +13,18 @@ from collections.abc import Iterator
 from hashlib import sha256
 from urllib.parse import urlsplit
 
-ATTRIBUTE = r"""\s+[^\s"'<>/=]+(?:\s*=\s*(?:"[^"<]*"|'[^'<]*'|[^\s"'=<>`]+))?"""
+SPACE = r"[ \t\n\f\r]"
+"""As browsers have it; `\\s` is more, and a parser that skips more is led to another place."""
+ATTRIBUTE = rf"""{SPACE}+(?:(?!["'<>/=])[!-~])+(?:{SPACE}*={SPACE}*(?:"[^"<]*"|'[^'<]*'|(?:(?!["'=<>`])[!-~])+))?"""
 RAW = "script|style|textarea|title|xmp|iframe|noembed|noframes|noscript|plaintext"
 TOKEN = re.compile(
-    rf"""<!--(?!-?>)(?:(?!--!?>|<!--).)*?-->|<!doctype[ ]html>|</[a-z][-\w:]*\s*>
-      |<(?P<raw>{RAW})\b(?:{ATTRIBUTE})*\s*>(?P<text>.*?)</(?P=raw)\s*>
-      |<(?!(?:{RAW})\b)[a-z][-\w:]*(?:{ATTRIBUTE})*\s*/?>
-      |(?P<other><.{{0,40}})""",
-    re.DOTALL | re.IGNORECASE | re.VERBOSE,
+    rf"""<!--(?!-?>)(?:(?!--!?>|<!--).)*?-->|<!doctype html>|</[a-z][-\w:]*{SPACE}*>|"""
+    rf"<(?P<raw>{RAW})\b(?:{ATTRIBUTE})*{SPACE}*>(?P<text>.*?)</(?P=raw){SPACE}*>|"
+    rf"<(?!(?:{RAW})\b)[a-z][-\w:]*(?:{ATTRIBUTE})*{SPACE}*/?>|"
+    r"(?P<other><.{0,40})",
+    re.ASCII | re.DOTALL | re.IGNORECASE,
 )
-IN_SCRIPT = re.compile(r"<!--|<script", re.IGNORECASE)
+IN_SCRIPT = re.compile(r"<!--|</?script", re.IGNORECASE)
 NO_PLACE = {"base", "frame", "frameset", "noscript", "plaintext", "portal", "xmp"}
 FRAMES = {"embed", "iframe", "object"}
 PICTURES = {"image", "img", "link", "source"}
