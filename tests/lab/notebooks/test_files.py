@@ -212,15 +212,15 @@ def test_a_notebook_of_another_device_stays_out(root: Path, tmp_path: Path) -> N
     assert files(root.parent / "labs") == before
 
 
-def hostile_archive(root: Path, outputs: object) -> Path:
-    """An archive with the small notebook, recorded, its second cell's outputs replaced by these."""
+def hostile_notebook(root: Path, outputs: object) -> Notebook:
+    """The small notebook, recorded, with its second cell's outputs replaced by these."""
+    write_notebook(root)
     record(root)
     path = root.parent / "labs/mlp.ipynb"
     content = json.loads(path.read_text())
     content["cells"][2]["outputs"] = outputs
     path.write_bytes(dumped(content))
-    pack_archive(root, DEFAULT_DEVICE, root.parent / "a.tar.gz")
-    return root.parent / "a.tar.gz"
+    return load_notebook(path)
 
 
 @pytest.mark.parametrize(
@@ -229,15 +229,15 @@ def hostile_archive(root: Path, outputs: object) -> Path:
     ids=[*NOT_OUTPUTS, *map(ascii, VECTORS)],
 )
 def test_a_hostile_notebook_stays_out_and_stops_no_build(root: Path, tmp_path: Path, outputs: object) -> None:
-    archive = hostile_archive(root, outputs)
+    lies_here = hostile_notebook(root, outputs)
+    pack_archive(root, DEFAULT_DEVICE, tmp_path / "a.tar.gz")
     home = tmp_path / "home" / "recordings"
     write_notebook(home)
     before = files(home.parent)
     with pytest.raises(ArchiveError, match=r"labs/mlp: an output .*; nothing was unpacked\Z") as refused:
-        unpack_archive(home, archive)
+        unpack_archive(home, tmp_path / "a.tar.gz")
     assert str(refused.value).isprintable()
     assert files(home.parent) == before
-    (lies_here,) = notebooks(root)
     assert lies_here.state.startswith("unreadable: an output ")
     written = lies_here.path.read_bytes()
     assert set_aside(lies_here, tmp_path / "aside").startswith("labs/mlp: an output ")
@@ -246,6 +246,15 @@ def test_a_hostile_notebook_stays_out_and_stops_no_build(root: Path, tmp_path: P
     assert [cell.get("outputs") for cell in shown.content["cells"]] == [None, [], []]
     assert shown.state == "unreadable: its outputs are missing; run make record CHAPTER=labs/mlp"
     assert set_aside(shown, tmp_path / "again") == ""
+
+
+def test_a_notebook_set_aside_is_built(root: Path, tmp_path: Path) -> None:
+    convert = pytest.importorskip("mkdocs_jupyter.nbconvert2", reason="it builds the pages of labs")
+    notebook = hostile_notebook(root, NOT_OUTPUTS["stream without text"])
+    with pytest.raises(Exception, match="'text' is a required property"):
+        convert.nb2html(str(notebook.path), custom_mathjax_url="")
+    set_aside(notebook, tmp_path)
+    assert "A lab &amp; more" in convert.nb2html(str(notebook.path), custom_mathjax_url="")
 
 
 def test_html_is_stored_as_the_sanitizer_writes_it(root: Path) -> None:
