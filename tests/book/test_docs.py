@@ -97,7 +97,9 @@ def test_configuration_stays_portable() -> None:
     names = [plugin if isinstance(plugin, str) else next(iter(plugin)) for plugin in CONFIG["plugins"]]
     assert names == ["search", "markdown-exec", "mkdocs-jupyter"]
     assert "hooks" not in CONFIG
-    assert [path.name for path in (PROJECT / CONFIG["theme"]["custom_dir"]).rglob("*")] == ["main.html"]
+    theme = PROJECT / CONFIG["theme"]["custom_dir"]
+    own = sorted(path.relative_to(theme).as_posix() for path in theme.rglob("*.*"))
+    assert own == ["main.html", "partials/javascripts/base.html"]
     assert CONFIG["theme"]["font"] is False
 
 

@@ -4,6 +4,7 @@
     what failed without a word         tracebacks, fences and figures that were not executed, fences that did not run
     what should not leave this machine absolute paths
     what a trace could smuggle in      reports without a strict content security policy
+    what could run                     scripts that the page's policy does not name, in tags, attributes or addresses
     what machines read                 claims.json
 
 A fence has run when the built page contains an element with data-fence="<its id>".
@@ -27,6 +28,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from snippets.lab.tools.page_text import executed_fences
 from snippets.lab.tools.page_text import pages as page_texts
+from tests.site.markup import POLICY, form_problems, is_script, policy_problems, tag_problems
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIM_KEYS = {"id", "chapter", "sentence", "scope", "source", "device", "measured", "verdict", "accepted", "reason"}
@@ -47,6 +49,9 @@ LOADING_RELS = {"stylesheet", "icon", "preload", "prefetch", "modulepreload", "p
 ID_LISTS = {"aria-labelledby", "aria-describedby", "aria-controls", "for"}
 VOID = set(["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"])
 
+PICTURES = {"math", "svg"}
+"""Below these `<path/>` is closed."""
+
 CSS_URL = re.compile(r"""(?:@import\s+(?:url\()?|url\()\s*["']?([^"')\s]+)""")
 LOCAL_REFERENCE = re.compile(r"url\(\s*[\"']?#([^\"')]+)")
 TRACEBACK = "Traceback (most recent call last)"
@@ -66,9 +71,11 @@ class Page:
     loads: list[tuple[int, str]] = field(default_factory=list)
     id_references: list[tuple[int, str]] = field(default_factory=list)
     fences: list[str] = field(default_factory=list)
+    has_script: bool = False
+    policies: list[str] = field(default_factory=list)
+    scripts: list[str] = field(default_factory=list)
+    """Inline, and run by a browser."""
     problems: list[str] = field(default_factory=list)
-    policy: str = ""
-    """Its content security policy."""
 
     def complain(self, line: int, text: str) -> None:
         self.problems.append(f"{self.path}:{line}: {text}")
@@ -81,11 +88,24 @@ class Reader(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.page = Page(path)
         self.open: list[str] = []
+        self.script: list[str] | None = None
+        """The text of the open script, if a browser runs it."""
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID and not PICTURES & {*self.open}:
+            self.page.complain(self.getpos()[0], f"<{tag}/> stays open in a browser")
+        self.handle_endtag(tag)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        line, page = self.getpos()[0], self.page
+        unsafe = [*tag_problems(tag, attrs, self.open)]
+        for problem in unsafe:
+            page.complain(line, problem)
         if tag not in VOID:
             self.open.append(tag)
-        line, page = self.getpos()[0], self.page
+        if unsafe:
+            return
         given = {name: value or "" for name, value in attrs}
         rels = set(given.get("rel", "").split())
         for name, value in given.items():
@@ -106,19 +126,32 @@ class Reader(HTMLParser):
                 page.loads += [(line, url) for url in CSS_URL.findall(value)]
             if MACHINE_PATH.search(value) and name not in {"href", "src"}:
                 page.complain(line, f"path of a machine in {name}=: {MACHINE_PATH.search(value)[0]}")
-        if given.get("http-equiv", "").lower() == "content-security-policy":
-            page.policy = given.get("content", "")
+        if tag == "script" and is_script(attrs):
+            self.page.has_script = True
+            self.script = [] if "src" not in given else None
+        if given.get("http-equiv", "").lower() == POLICY.lower() and not page.has_script:
+            page.policies.append(given.get("content", ""))
         if "lab-sample" in given.get("class", "").split():
             page.complain(line, "a sample's numbers, which nobody measured")
         page.anchors.update(given[name] for name in ("id", "name") if name in given)
 
     def handle_endtag(self, tag: str) -> None:
+        if tag in VOID:
+            return
+        if self.script is not None and tag == "script":
+            self.page.scripts.append("".join(self.script))
+            self.script = None
+        if self.open[-1:] != [tag]:
+            opened = f"<{self.open[-1]}>" if self.open else "nothing"
+            self.page.complain(self.getpos()[0], f"</{tag}> ends {opened}")
         while tag in self.open and self.open.pop() != tag:
             pass
 
     def handle_data(self, text: str) -> None:
         line, page = self.getpos()[0], self.page
         if "script" in self.open:
+            if self.script is not None:
+                self.script.append(text)
             return
         if "style" in self.open:
             page.loads += [(line, url) for url in CSS_URL.findall(text)]
@@ -145,9 +178,16 @@ def read(site: Path) -> dict[str, Page]:
 
 def read_page(site: Path, path: Path) -> Page:
     """One built page."""
+    text = path.read_text(encoding="utf-8")
     reader = Reader(path.relative_to(site).as_posix())
-    reader.feed(path.read_text(encoding="utf-8"))
+    for line, problem in form_problems(text):
+        reader.page.complain(line, problem)
+    reader.feed(text)
     reader.close()
+    if reader.open:
+        reader.page.complain(text.count("\n") + 1, f"unclosed: {' '.join(f'<{tag}>' for tag in reader.open)}")
+    for problem in policy_problems(reader.page.policies, reader.page.scripts):
+        reader.page.complain(1, problem)
     return reader.page
 
 
@@ -230,16 +270,11 @@ def fence_problems(docs: Path, pages: dict[str, Page]) -> Iterator[str]:
 
 
 def report_problems(pages: dict[str, Page]) -> Iterator[str]:
-    """Published reports, in which names from traces stand, forbid every request and every script but their own."""
+    """Published reports, in which names from traces stand, forbid every request."""
     for page in pages.values():
-        if page.path.startswith("reports/"):
-            rules = {
-                name: values for name, *values in (rule.split() for rule in page.policy.split(";") if rule.strip())
-            }
-            if rules.get("default-src") != ["'none'"]:
-                yield f"{page.path}: its content security policy lacks default-src 'none'"
-            if not all(value.startswith("'sha256-") for value in rules.get("script-src", [])):
-                yield f"{page.path}: its content security policy allows scripts that are not named by their hash"
+        rules = [rule.split() for policy in page.policies for rule in policy.split(";")]
+        if page.path.startswith("reports/") and ["default-src", "'none'"] not in rules:
+            yield f"{page.path}: its {POLICY} lacks default-src 'none'"
 
 
 def claims_problems(site: Path) -> Iterator[str]:

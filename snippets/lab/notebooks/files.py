@@ -19,7 +19,7 @@ from snippets.lab.experiment import nearest
 from snippets.lab.finding.device import Device
 from snippets.lab.html import Html, code, table
 from snippets.lab.notebooks.cells import CellFailed, NotebookRuns, code_cells
-from snippets.lab.notebooks.outputs import dumped, output_problems
+from snippets.lab.notebooks.outputs import OutputError, clean_outputs, dumped, output_problems, without_outputs
 from snippets.lab.page.frame import show as show  # for the fence of docs/labs/index.md
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT, short_name, slug
 from snippets.lab.recording.digest import code_digest, source_digest
@@ -72,7 +72,6 @@ class _Cell(msgspec.Struct):
 
     cell_type: Literal["code", "markdown"]
     source: list[str]
-    outputs: list[dict[str, Any]] = []
 
 
 @dataclass(frozen=True)
@@ -122,11 +121,17 @@ class Notebook:
         """`recorded`, `stale`, `missing`, or `unreadable: ...`."""
         try:
             run_info, digest, problems = self.run_info, self.digest, list(output_problems(self.content))
-        except (NotebookError, SyntaxError) as error:
+        except (NotebookError, SyntaxError, ValueError, RecursionError) as error:
             return f"unreadable: {error}"
         if run_info is None:
             return "missing"
+        if any(cell.get("execution_count") is None for cell in _code_cells_of(self.content)):
+            problems.append(f"its outputs are missing; run {record_command(self.name)}")
         return f"unreadable: {problems[0]}" if problems else "recorded" if run_info.digest == digest else "stale"
+
+
+def _code_cells_of(content: dict[str, Any]) -> list[dict[str, Any]]:
+    return [cell for cell in content["cells"] if cell["cell_type"] == "code"]
 
 
 def record_command(name: str) -> str:
@@ -183,14 +188,18 @@ def is_notebook(root: Path, name: str) -> bool:
     return name == PREFIX.strip("/") or find_notebook(root, name) is not None
 
 
-def fill(notebook: Notebook, outputs: list[list[dict[str, Any]]], run_info: RunInfo) -> dict[str, Any]:
+def fill(notebook: Notebook, outputs: Sequence[object], run_info: RunInfo) -> dict[str, Any]:
     """Put outputs into a notebook. Raises `NotebookError` if their number is wrong or a page cannot show them."""
-    cells = [cell for cell in notebook.content["cells"] if cell["cell_type"] == "code"]
+    cells = _code_cells_of(notebook.content)
     if len(outputs) != len(cells):
         raise NotebookError(f"{notebook.id}: {len(outputs)} outputs for {len(cells)} code cells")
+    try:
+        cleaned = [clean_outputs(own) for own in outputs]
+    except OutputError as error:
+        raise NotebookError(f"{notebook.id}: {error}") from error
     filled = {
         id(cell): {**cell, "outputs": own, "execution_count": number}
-        for number, (cell, own) in enumerate(zip(cells, outputs, strict=True), 1)
+        for number, (cell, own) in enumerate(zip(cells, cleaned, strict=True), 1)
     }
     content = {
         **notebook.content,
@@ -209,8 +218,7 @@ def adopt(notebook: Notebook, archived: bytes, device: str) -> dict[str, Any]:
         raise NotebookError(f"{notebook.id} was not recorded on {device}")
     if code_cells(copy.content) != code_cells(notebook.content):
         raise NotebookError(f"{notebook.id} has different cells than this checkout; record it again from this checkout")
-    outputs = [cell["outputs"] for cell in copy.content["cells"] if cell["cell_type"] == "code"]
-    return fill(notebook, outputs, copy.run_info)
+    return fill(notebook, [cell.get("outputs") for cell in _code_cells_of(copy.content)], copy.run_info)
 
 
 def record_notebook(notebook: Notebook, device: str, run: RunNotebooks) -> str:
@@ -227,6 +235,25 @@ def record_notebook(notebook: Notebook, device: str, run: RunNotebooks) -> str:
     except (CellFailed, NotebookError, OSError) as error:
         return str(error)
     return ""
+
+
+def set_aside(notebook: Notebook, folder: Path) -> str:
+    """Move a notebook whose outputs a page cannot show into `folder`; its cells stay, without outputs.
+
+    Return what was wrong with it, and where it is now; empty if a page can show it.
+    """
+    problem = next(output_problems(notebook.content), "")
+    if not problem:
+        return ""
+    try:
+        run_info = notebook.run_info
+    except NotebookError:
+        run_info = None
+    moved = folder / notebook.path.name
+    moved.parent.mkdir(parents=True, exist_ok=True)
+    write_file(moved, notebook.path.read_bytes())
+    write_file(notebook.path, dumped(without_outputs(notebook.content, msgspec.to_builtins(run_info))))
+    return f"{notebook.id}: {problem}; shown without outputs, the file as it was is {moved}"
 
 
 def notebook_list(device: Device) -> Html:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from snippets.lab.experiment import chapters, experiments
 from snippets.lab.finding.device import Device
-from snippets.lab.notebooks.files import notebooks
+from snippets.lab.notebooks.files import notebooks, set_aside
 from snippets.lab.recording.device import DEFAULT_DEVICE, default_device, recordings_root, this_device
 from snippets.lab.tools.listing import experiment_state
 from snippets.lab.tools.record import Machine, record, this_machine
@@ -44,6 +45,9 @@ def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], 
             state = experiment_state(device, experiment)
             mode = {"recorded": "live" if device.name == here else "replayed"}.get(state, state)
             print(f"{experiment.id:40} {mode:10} {device.name}")
+    for notebook in notebooks(root):
+        if problem := set_aside(notebook, Path(".cache/labs")):
+            print(f"warning: {problem}", file=sys.stderr)
     for notebook in notebooks(root):
         state = notebook.state
         print(f"{notebook.id:40} {'replayed' if state == 'recorded' else state:10} {DEFAULT_DEVICE}")

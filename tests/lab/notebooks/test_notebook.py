@@ -11,7 +11,7 @@ import torch
 
 from snippets.lab.experiment import NeedsGpu, Subject, UnknownName, WrongAnswer
 from snippets.lab.notebook import Profile, check, here, profile, profile_of, race, race_subjects
-from snippets.lab.notebooks.outputs import output_problems
+from snippets.lab.notebooks.outputs import clean_outputs, output_problems
 from snippets.lab.trace.kineto import read_trace
 from tests.lab import events, samples
 
@@ -89,8 +89,10 @@ def test_names_are_text(name: str) -> None:
 
 
 def as_output(value: Any) -> dict[str, Any]:
-    output = {"output_type": "execute_result", "data": {"text/html": value._repr_html_()}}
-    return {"cells": [{"cell_type": "code", "source": [], "outputs": [output]}]}
+    data = {"text/plain": repr(value), "text/html": value._repr_html_()}
+    output = {"output_type": "execute_result", "execution_count": 1, "metadata": {}, "data": data}
+    cell = {"cell_type": "code", "id": "c", "metadata": {}, "source": [], "outputs": clean_outputs([output])}
+    return {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
 
 
 def test_a_profile_here() -> None:

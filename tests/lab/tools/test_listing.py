@@ -13,6 +13,8 @@ from snippets.lab.__main__ import main
 from snippets.lab.experiment import NeedsGpu, chapters, experiments, find
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.tools.prepare import prepare
+from tests.lab.notebooks.hostile import NOT_OUTPUTS
+from tests.lab.notebooks.test_files import hostile_notebook
 from tests.lab.samples import environment, recordings, sample, save_all
 from tests.lab.tools.machine import FakeMachine
 
@@ -131,6 +133,24 @@ def test_prepare_prints_what_a_page_will_show(root: Path, capsys: pytest.Capture
     assert modes["mlp/compiled"] == ["missing", DEFAULT_DEVICE]
     assert modes["mlp/liger"] == ["replayed", DEFAULT_DEVICE]
     assert len(modes) == sum(len(experiments(chapter)) for chapter in chapters())
+
+
+def test_prepare_sets_a_lab_aside_that_no_page_can_show(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    hostile = hostile_notebook(root, NOT_OUTPUTS["stream without text"])
+    written = hostile.path.read_bytes()
+    assert prepare(root, fresh=False, here=None, machine=no_machine) == 0
+    out, err = capsys.readouterr()
+    assert "\nlabs/mlp                                 unreadable: its outputs are missing" in out
+    assert err == (
+        "warning: labs/mlp: an output is not text or HTML: Object missing required field `text` - at `$[0]`; "
+        "shown without outputs, the file as it was is .cache/labs/mlp.ipynb\n"
+    )
+    assert (tmp_path / ".cache/labs/mlp.ipynb").read_bytes() == written
+    assert prepare(root, fresh=False, here=None, machine=no_machine) == 0
+    assert capsys.readouterr().err == "", "once"
 
 
 def no_machine() -> NoReturn:
