@@ -116,7 +116,9 @@ def test_mkdocs_is_never_told_to_be_quiet() -> None:
 def locked(*files: str) -> dict[str, str]:
     """Name -> version."""
     pins = [pin.split(" ")[0] for file in files for pin in environment.pins(LOCKS[file])]
-    return dict(pin.split("==") for pin in pins)
+    found = dict(pin.split("==") for pin in pins)
+    assert len(found) == len(pins), "one version for every Python and system"
+    return found
 
 
 @pytest.mark.parametrize("build", ["cpu", "cuda"])
