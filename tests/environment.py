@@ -118,17 +118,16 @@ def torch_for_cpu(version: str) -> str:
     return " \\\n    ".join([f"torch=={version}+cpu", *(f"--hash=sha256:{digest}" for digest in sorted(found))]) + "\n"
 
 
-def write_locks(resolved: str, tools: str) -> None:
-    """All locks, from what uv resolved for the book and for the tools."""
-    parts = dict.fromkeys(LOCKS, "")
+def locks(resolved: str, tools: str) -> dict[str, str]:
+    """The text of each lock, from what uv resolved for the book and for the tools."""
+    parts = dict(LOCKS)
     for requirement, lines in pins(resolved).items():
         name, version = requirement.split(" ")[0].split("==")
         if name == "torch":
-            parts["requirements-cpu.lock"] = torch_for_cpu(version)
+            parts["requirements-cpu.lock"] += torch_for_cpu(version)
         parts["requirements-cuda.lock" if CUDA.match(name) else "requirements.lock"] += lines
-    parts["requirements-tools.lock"] = "".join(pins(tools).values())
-    for file, text in parts.items():
-        (PYPROJECT.parent / file).write_text(LOCKS[file] + text, encoding="utf-8")
+    parts["requirements-tools.lock"] += "".join(pins(tools).values())
+    return parts
 
 
 def main(arguments: list[str]) -> int:
@@ -138,7 +137,9 @@ def main(arguments: list[str]) -> int:
         print(f"Python {have} ({sys.executable}) is too old: the book needs 3.11 or newer.", file=sys.stderr)
         return 1
     if arguments[:1] == ["--lock"]:
-        write_locks(*(Path(file).read_text(encoding="utf-8") for file in arguments[1:]))
+        resolved, tools = (Path(file).read_text(encoding="utf-8") for file in arguments[1:])
+        for file, text in locks(resolved, tools).items():
+            (PYPROJECT.parent / file).write_text(text, encoding="utf-8")
         return 0
     found = problems(requirements(*arguments))
     if found:
