@@ -19,6 +19,9 @@ READY :=
 need = @$(PY) -m tests.environment
 endif
 
+# Wheels only, each of a hash in the lock; --no-deps, since the lock is complete (`pip check` says so afterwards).
+LOCKED = -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-deps
+
 # Two processes; each test file runs in one of them, and all of tests/site in the same one (tests/conftest.py).
 PYTEST = $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
@@ -34,14 +37,18 @@ help:  ## this list
 setup: $(READY)  ## install the locked versions into .venv (every target does it when needed)
 	$(need) docs test lint
 
-.venv/.ready: requirements.lock pyproject.toml
+.venv/.ready: requirements.lock requirements-cpu.lock requirements-cuda.lock pyproject.toml
 	@set -e; python="$(SYSTEM_PYTHON)"; \
 	"$$python" -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "make: $$python cannot create virtual environments. On Debian or Ubuntu: sudo apt install $$python-venv" >&2; \
 		exit 1; }; \
 	.venv/bin/python -c '' 2>/dev/null || { echo "setup: .venv with $$python"; "$$python" -m venv --clear .venv; }; \
-	echo "setup: the versions of requirements.lock (minutes on a new machine)"; \
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock; \
+	echo "setup: the versions of requirements*.lock (minutes on a new machine)"; \
+	.venv/bin/python $(LOCKED) -r requirements.lock; \
+	.venv/bin/python $(LOCKED) -r requirements-cpu.lock 2> .venv/cpu.txt || { \
+		if grep -q "DO NOT MATCH THE HASHES" .venv/cpu.txt; then cat .venv/cpu.txt >&2; exit 1; fi; \
+		.venv/bin/python $(LOCKED) -r requirements-cuda.lock; }; \
+	.venv/bin/python -m pip check > .venv/check.txt || { cat .venv/check.txt >&2; exit 1; }; \
 	touch $@
 
 docs: $(READY)  ## build the site into site/; with a GPU, record what is stale or missing first (FRESH=1: everything)
@@ -72,7 +79,7 @@ lint: $(READY)  ## style, types, GitHub workflows
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(BIN)zizmor --offline --quiet .github
+	$(BIN)zizmor --persona pedantic --offline --quiet .github
 
 format: $(READY)  ## rewrite the sources in the one style
 	$(need) lint
@@ -92,12 +99,14 @@ check:  ## what a change must pass: lint, docs, no stale recording, no flipped v
 	$(PY) -m snippets.lab claims --check
 	$(PYTEST) tests
 
-lock:  ## resolve the ranges of pyproject.toml anew into requirements.lock (KEEP="torch==X.Y.Z" holds one back)
+lock:  ## resolve the ranges of pyproject.toml anew into the locks (KEEP="torch==X.Y.Z" holds one back)
 	@set -e; python="$(SYSTEM_PYTHON)"; \
 	"$$python" -m venv --clear .venv-lock; \
-	"$$python" -m tests.environment --requirements docs test lint > .venv-lock/requirements.txt; \
-	.venv-lock/bin/python -m pip install --quiet --dry-run --report .venv-lock/report.json --target .venv-lock/none \
-		--python-version 3.11.0 --only-binary :all: -r .venv-lock/requirements.txt $(KEEP); \
-	"$$python" -m tests.environment --lock < .venv-lock/report.json > .venv-lock/requirements.lock; \
-	mv .venv-lock/requirements.lock requirements.lock; \
+	.venv-lock/bin/python $(LOCKED) -r requirements-tools.lock; \
+	printf '%s\n' $(KEEP) > .venv-lock/keep.txt; \
+	resolve() { .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-build \
+		--no-annotate --no-header --upgrade --fork-strategy fewest --constraint .venv-lock/keep.txt "$$@" > /dev/null; }; \
+	resolve pyproject.toml --extra docs --extra test --extra lint --output-file .venv-lock/all.lock; \
+	resolve --group release --output-file .venv-lock/tools.lock; \
+	"$$python" -m tests.environment --lock .venv-lock/all.lock .venv-lock/tools.lock; \
 	rm -rf .venv-lock

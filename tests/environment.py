@@ -1,15 +1,13 @@
-"""Is this Python's environment one in which the book can be built? And: requirements.lock from a resolved one.
+"""Is this Python's environment one in which the book can be built? And: the locks, from what uv resolved.
 
     python -m tests.environment docs test                complain about what is missing or out of range, by name
-    python -m tests.environment --requirements docs      the ranges of pyproject.toml, one to a line
-    python -m tests.environment --lock < report.json     requirements.lock from `pip install --dry-run --report`
+    python -m tests.environment --lock ALL TOOLS         the locks, from two files that `make lock` had resolved
 
 Leaf: the standard library only, so that it can speak where nothing is installed.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from importlib import metadata
@@ -18,14 +16,37 @@ from pathlib import Path
 OLDEST_PYTHON = (3, 11)
 PYPROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 
-LOCK_HEAD = """\
-# The exact versions that `make setup` installs. Made by `make lock` from the ranges in pyproject.toml, as Python 3.11.0
-# would have them; do not edit. A refresh that leaves torch as it is: make lock KEEP="torch==X.Y.Z"
-#
-# Not pinned: what torch's build for this machine brings along (Triton, the CUDA libraries, setuptools). torch itself
-# names the versions that it needs of these, and they differ between its CPU and its CUDA builds.
+LOCKS = {  # file -> what it is
+    "requirements.lock": """\
+# What `make setup` installs besides torch, wheels only, each of a hash below. Made by `make lock` from the ranges in
+# pyproject.toml, for Python 3.11 and newer on every system; do not edit. A refresh that leaves torch as it is:
+# make lock KEEP="torch==X.Y.Z"
+""",
+    "requirements-cpu.lock": """\
+# torch for the CPU alone, which PyTorch publishes in an index of its own: `make setup` installs it where pip is set up
+# to find it. Made by `make lock` from TORCH_CPU in tests/environment.py; do not edit.
+""",
+    "requirements-cuda.lock": """\
+# torch with CUDA (on macOS without) and what only that build needs: `make setup` installs these where pip does not find
+# the build of requirements-cpu.lock. Made by `make lock`; do not edit.
+""",
+    "requirements-tools.lock": """\
+# What `make lock` and .ci/sbom install for themselves: the group `release` of pyproject.toml. Made by `make lock`; do
+# not edit.
+""",
+}
+CUDA = re.compile(r"(torch|cuda-.*|nvidia-(?!ml-py$).*)$")
+
+# torch's builds for the CPU alone, by version, Python, machine and SHA-256. After an update of torch: those of the new
+# version, as PyTorch's index of CPU builds names them.
+TORCH_CPU = """\
+2.13.0+cpu cp311 aarch64 84453b69508ec79902f899c5ed9495acb9e2bbe9fda5f1d5d6f19e3c3842e1a7
+2.13.0+cpu cp311 x86_64 6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b
+2.13.0+cpu cp312 aarch64 6f307c2c32d764ffc6ff6893b801fad6d4752f3e67966cb8abf1843427c02604
+2.13.0+cpu cp312 x86_64 4ca4a9394b0c771238a4f73590fdbbc4debad85ed0fa63d026ae1b085da7d6e2
+2.13.0+cpu cp313 aarch64 0b8f7d0423027ae8b90c7977c627f3379f325363a08224dffad9b4b2d684a83d
+2.13.0+cpu cp313 x86_64 3fbf9c9d1f3c10c2d59d04aca426dee9ccc6ceb32d255c61e93acc3b4f75fae6
 """
-NOT_LOCKED = re.compile(r"(triton|pytorch-triton|setuptools|pip|wheel|cuda-.*|nvidia-(?!ml-py$).*)$")
 
 
 def requirements(*extras: str) -> list[str]:
@@ -82,14 +103,31 @@ def problems(wanted: list[str]) -> list[str]:
     return found
 
 
-def lock(report: str) -> str:
-    """The text of requirements.lock for a report of pip: sorted, without what belongs to one machine."""
-    pins = {}
-    for package in json.loads(report)["install"]:
-        name = re.sub(r"[-_.]+", "-", package["metadata"]["name"]).lower()
-        if not NOT_LOCKED.match(name):
-            pins[name] = package["metadata"]["version"].partition("+")[0]
-    return LOCK_HEAD + "".join(f"{name}=={pins[name]}\n" for name in sorted(pins))
+def pins(lock: str) -> dict[str, str]:
+    """Requirement, `name==version` with its marker if it has one -> its lines in `lock`, hashes included."""
+    found = re.findall(r"^([\w.-]+==[^\\\n]+?) \\\n((?:    --hash=.+\n)+)", lock, re.MULTILINE)
+    return {requirement: f"{requirement} \\\n{hashes}" for requirement, hashes in found}
+
+
+def torch_for_cpu(version: str) -> str:
+    """The lines of its build for the CPU alone, an exit for a version whose wheels TORCH_CPU does not list."""
+    wheels = [line.split() for line in TORCH_CPU.splitlines()]
+    found = [digest for build, _, _, digest in wheels if build == f"{version}+cpu"]
+    if not found:
+        raise SystemExit(f"no hashes of torch {version} for the CPU: add them to TORCH_CPU in tests/environment.py")
+    return " \\\n    ".join([f"torch=={version}+cpu", *(f"--hash=sha256:{digest}" for digest in sorted(found))]) + "\n"
+
+
+def locks(resolved: str, tools: str) -> dict[str, str]:
+    """The text of each lock, from what uv resolved for the book and for the tools."""
+    parts = dict(LOCKS)
+    for requirement, lines in pins(resolved).items():
+        name, version = requirement.split(" ")[0].split("==")
+        if name == "torch":
+            parts["requirements-cpu.lock"] += torch_for_cpu(version)
+        parts["requirements-cuda.lock" if CUDA.match(name) else "requirements.lock"] += lines
+    parts["requirements-tools.lock"] += "".join(pins(tools).values())
+    return parts
 
 
 def main(arguments: list[str]) -> int:
@@ -98,11 +136,10 @@ def main(arguments: list[str]) -> int:
         have = sys.version.split()[0]
         print(f"Python {have} ({sys.executable}) is too old: the book needs 3.11 or newer.", file=sys.stderr)
         return 1
-    if arguments == ["--lock"]:
-        print(lock(sys.stdin.read()), end="")
-        return 0
-    if arguments[:1] == ["--requirements"]:
-        print(*requirements(*arguments[1:]), sep="\n")
+    if arguments[:1] == ["--lock"]:
+        resolved, tools = (Path(file).read_text(encoding="utf-8") for file in arguments[1:])
+        for file, text in locks(resolved, tools).items():
+            (PYPROJECT.parent / file).write_text(text, encoding="utf-8")
         return 0
     found = problems(requirements(*arguments))
     if found:

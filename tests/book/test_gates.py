@@ -1,8 +1,7 @@
-"""What `make setup` and PYTHON= ask of an environment, and what a lock holds."""
+"""What `make setup` and PYTHON= ask of an environment, and what the locks hold."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
@@ -42,16 +41,18 @@ def test_the_environment_of_these_tests_is_complete() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_lock_holds_nothing_of_one_machine() -> None:
-    names = {
-        "torch": "2.13.0+cpu",
-        "PyYAML": "6.0.3",
-        "markdown_exec": "1.12.6",
-        "nvidia-cublas": "13.4",
-        "nvidia-ml-py": "13.615.71",
-        "nvidia-ml-py-extras": "1",
-        "triton": "3.9.0",
+def test_what_only_torch_with_cuda_needs_has_a_lock_of_its_own() -> None:
+    resolved = ["cuda-toolkit==13.0.3", "nvidia-cublas==13.4 ; sys_platform == 'linux'", "nvidia-ml-py==13.615.71"]
+    resolved += ["pyyaml==6.0.3", "torch==2.13.0", "triton==3.7.1"]
+    hashed = "".join(f"{requirement} \\\n    --hash=sha256:{'0' * 64}\n" for requirement in resolved)
+    found = {file: list(environment.pins(text)) for file, text in environment.locks(hashed, hashed).items()}
+    assert found == {
+        "requirements.lock": ["nvidia-ml-py==13.615.71", "pyyaml==6.0.3", "triton==3.7.1"],
+        "requirements-cpu.lock": ["torch==2.13.0+cpu"],
+        "requirements-cuda.lock": [
+            "cuda-toolkit==13.0.3",
+            "nvidia-cublas==13.4 ; sys_platform == 'linux'",
+            "torch==2.13.0",
+        ],
+        "requirements-tools.lock": resolved,
     }
-    report = {"install": [{"metadata": {"name": name, "version": version}} for name, version in names.items()]}
-    pins = [line for line in environment.lock(json.dumps(report)).splitlines() if not line.startswith("#")]
-    assert pins == ["markdown-exec==1.12.6", "nvidia-ml-py==13.615.71", "pyyaml==6.0.3", "torch==2.13.0"]

@@ -17,7 +17,7 @@ from tests import environment
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+LOCKS = {path.name: path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("requirements*.lock"))}
 WORKFLOWS = {path.name: path.read_text(encoding="utf-8") for path in sorted(ROOT.glob(".github/workflows/*.yml"))}
 NOT_IN_THE_MAP = {".gitignore"}
 
@@ -113,19 +113,61 @@ def test_mkdocs_is_never_told_to_be_quiet() -> None:
     assert not any(re.search(r"(^| )-(q|v)\b|--quiet|--verbose", call) for call in calls)
 
 
-def test_the_lock_is_within_the_ranges() -> None:
-    pins = dict(line.split("==") for line in LOCK.splitlines() if not line.startswith("#"))
-    assert list(pins) == sorted(pins)
+def locked(*files: str) -> dict[str, str]:
+    """Name -> version."""
+    pins = [pin.split(" ")[0] for file in files for pin in environment.pins(LOCKS[file])]
+    found = dict(pin.split("==") for pin in pins)
+    assert len(found) == len(pins), "one version for every Python and system"
+    return found
+
+
+@pytest.mark.parametrize("build", ["cpu", "cuda"])
+def test_the_locks_are_within_the_ranges(build: str) -> None:
+    found = locked("requirements.lock", f"requirements-{build}.lock")
     for requirement in environment.requirements("docs", "test", "lint"):
         name, bounds = environment.split(requirement)
-        assert environment.within(pins[name], bounds), requirement
+        assert environment.within(found[name], bounds), requirement
 
 
-def test_the_lock_is_for_every_machine() -> None:
-    pins = [line for line in LOCK.splitlines() if not line.startswith("#")]
-    assert LOCK.startswith(environment.LOCK_HEAD)
-    assert [pin for pin in pins if "+" in pin or "@" in pin or "/" in pin] == []
-    assert [pin for pin in pins if environment.NOT_LOCKED.match(pin.split("==")[0])] == []
+def test_every_requirement_has_its_hashes() -> None:
+    assert set(LOCKS) == set(environment.LOCKS)
+    for file, text in LOCKS.items():
+        pins = environment.pins(text)
+        assert text == environment.LOCKS[file] + "".join(pins.values()), file  # and nothing else
+        assert pins, file
+        for hashes in pins.values():
+            lines = hashes.splitlines()[1:]
+            assert all(re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?", line) for line in lines), hashes
+            assert len(lines) == len(set(lines)), hashes
+
+
+def test_nothing_is_installed_but_wheels_of_a_known_hash() -> None:
+    """Wherever pip runs: make, continuous integration, workflows."""
+    scripts = [MAKEFILE, *(path.read_text() for path in sorted((ROOT / ".ci").iterdir())), *WORKFLOWS.values()]
+    commands = [command for text in scripts for command in re.findall(r"-m pip install .+", text.replace("\\\n", " "))]
+    assert len(commands) == 3
+    for option in ("--require-hashes", "--only-binary :all:", "--no-deps"):
+        assert [command for command in commands if option not in command] == []
+    assert not re.search(r"pipx|uvx|npx|curl[^\n]*\|", "\n".join(scripts))
+
+
+def test_both_builds_of_torch_are_locked() -> None:
+    """A CPU build's hashes come from another index: they are of the same version, for every promised Python."""
+    (torch,), cuda = environment.pins(LOCKS["requirements-cpu.lock"]), locked("requirements-cuda.lock")
+    assert torch == f"torch=={cuda['torch']}+cpu"
+    wheels = {tuple(line.split()[1:3]) for line in environment.TORCH_CPU.splitlines()}
+    assert wheels == {(python, cpu) for python in ("cp311", "cp312", "cp313") for cpu in ("x86_64", "aarch64")}
+    assert [name for name in locked("requirements.lock") if environment.CUDA.match(name)] == []
+
+
+def test_a_new_torch_needs_the_hashes_of_its_cpu_build() -> None:
+    with pytest.raises(SystemExit, match=r"no hashes of torch 2\.99\.0 for the CPU: add them to TORCH_CPU"):
+        environment.torch_for_cpu("2.99.0")
+
+
+def test_what_builds_the_package_is_locked() -> None:
+    requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert requires == [f"setuptools=={locked('requirements.lock')['setuptools']}"]
 
 
 def test_mkdocs_stays_below_2() -> None:
@@ -147,13 +189,83 @@ def test_workflows_cannot_be_used_against_us(name: str) -> None:
         "issues",
         "pull_request_review",
     }
-    assert workflow["permissions"] in ({}, {"contents": "read"}), "rights are given to the job that needs them"
+    assert workflow["permissions"] == {}, "rights are given to the job that needs them"
     for job in workflow["jobs"].values():
         assert job["timeout-minutes"] <= 60
+        assert set(job["permissions"].values()) <= {"read", "write"}
         for step in job["steps"]:
             assert "${{" not in step.get("run", ""), "inputs reach a script through env"
             if step.get("uses", "").startswith("actions/checkout@"):
                 assert step["with"]["persist-credentials"] is False
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_actions_are_pinned_by_commit_with_their_version(name: str) -> None:
+    used = re.findall(r"\buses: *(.+)", WORKFLOWS[name])
+    pinned = re.compile(r"actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+    assert used
+    assert [action for action in used if not pinned.fullmatch(action)] == []
+
+
+def test_artifacts_are_unpacked_outside_of_the_checkout() -> None:
+    """An artifact holds what another machine put into it: over a checkout, that could be code, or a hook of git."""
+    jobs = [job for text in WORKFLOWS.values() for job in yaml.safe_load(text)["jobs"].values()]
+    steps = [step for job in jobs for step in job["steps"] if "download-artifact@" in step.get("uses", "")]
+    assert len(steps) == 2
+    for step in steps:
+        assert step["with"]["path"].startswith("${{ runner.temp }}/")
+        assert step["with"]["name"]
+
+
+def test_who_may_write_runs_nothing_of_ours() -> None:
+    """Its token is worth stealing: a job that may write runs git and gh, no Python, no make, no script."""
+    for text in WORKFLOWS.values():
+        for job in yaml.safe_load(text)["jobs"].values():
+            if "write" in job["permissions"].values():
+                runs = "\n".join(step.get("run", "") for step in job["steps"])
+                assert not re.search(r"python|make|\.ci/|pip|npm", runs)
+
+
+def test_no_secret_where_code_of_a_fork_runs() -> None:
+    for text in WORKFLOWS.values():
+        assert "secrets." not in text
+        workflow = yaml.safe_load(text)
+        if "pull_request" in triggers(workflow):
+            assert [job["permissions"] for job in workflow["jobs"].values()] == [{"contents": "read"}] * 2
+            assert "github.token" not in text
+
+
+def test_a_patch_of_recordings_writes_recordings_only(tmp_path: Path) -> None:
+    """The last job of record.yml, with a patch that a hostile second job could have made."""
+    step = yaml.safe_load(WORKFLOWS["record.yml"])["jobs"]["propose"]["steps"][-1]["run"]
+    script = step.split("branch=")[0]
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
+
+    def run(*command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=tmp_path / "checkout", capture_output=True, text=True, **options)
+
+    (tmp_path / "checkout/docs/recordings").mkdir(parents=True)
+    (tmp_path / "checkout/Makefile").write_text("ours\n")
+    run("git", "init", "--quiet", check=True)
+    run("git", "add", ".", check=True)
+    run(*git, "commit", "--quiet", "--message", "start", check=True)
+    (tmp_path / "checkout/Makefile").write_text("theirs\n")
+    (tmp_path / "checkout/docs/recordings/a.json").write_text("{}\n")
+    run("git", "add", ".", check=True)
+    recordings = run("git", "diff", "--cached", "--binary", check=True).stdout
+    (tmp_path / "checkout/docs/recordings/link").symlink_to("/etc/passwd")
+    run("git", "add", ".", check=True)
+    link = run("git", "diff", "--cached", "--binary", check=True).stdout
+
+    (tmp_path / "imported").mkdir()
+    for patch, code, staged in ((recordings, 0, "docs/recordings/a.json\n"), (link, 1, None), ("", 0, "")):
+        run("git", "reset", "--quiet", "--hard", check=True)
+        (tmp_path / "imported/recordings.patch").write_text(patch)
+        done = run("bash", "-e", "-o", "pipefail", "-c", script, env={**os.environ, "RUNNER_TEMP": str(tmp_path)})
+        assert done.returncode == code, done
+        if staged is not None:
+            assert run("git", "diff", "--cached", "--name-only", check=True).stdout == staged
+    assert (tmp_path / "checkout/Makefile").read_text() == "ours\n"
 
 
 def test_nothing_from_outside_runs_on_a_machine_of_ours() -> None:

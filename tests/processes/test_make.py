@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.book.test_project import ROOT, targets
+from tests.book.test_project import LOCKS, ROOT, targets
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 
@@ -48,8 +48,8 @@ def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
         old.write_text("#!/bin/sh\nexit 1\n")
         old.chmod(0o755)
     shutil.copy(ROOT / "Makefile", tmp_path)
-    (tmp_path / "requirements.lock").touch()
-    (tmp_path / "pyproject.toml").touch()
+    for name in (*LOCKS, "pyproject.toml"):
+        (tmp_path / name).touch()
     done = run_make("-C", str(tmp_path), "setup", PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     assert done.returncode != 0
     assert "Python 3.11 or newer is needed. On Debian or Ubuntu: sudo apt install python3 python3-venv" in done.stderr
@@ -61,8 +61,8 @@ def test_a_python_without_venv_is_named_with_its_cure(tmp_path: Path) -> None:
     python.write_text('#!/bin/sh\ncase "$*" in *ensurepip*) exit 1;; esac\n')
     python.chmod(0o755)
     shutil.copy(ROOT / "Makefile", tmp_path)
-    (tmp_path / "requirements.lock").touch()
-    (tmp_path / "pyproject.toml").touch()
+    for name in (*LOCKS, "pyproject.toml"):
+        (tmp_path / name).touch()
     done = run_make("-C", str(tmp_path), "setup", PATH=f"{python.parent}:{os.environ['PATH']}")
     assert done.returncode != 0
     assert (
