@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,11 +17,26 @@ from snippets.lab.trace.kineto import read_recorded_trace
 def load_recording(root: Path, device: str, experiment_id: str) -> Recording:
     """Read one recording and check every field. Raises `RecordingError`."""
     path = _paths(root, device, experiment_id)[0]
-    try:
-        mtime_ns = os.stat(path).st_mtime_ns
-    except FileNotFoundError:
-        raise NotRecorded(f"no recording {experiment_id!r} for {device}; {_cure(experiment_id)}") from None
+    mtime_ns = _modified_ns(path, experiment_id)
+    if mtime_ns is None:
+        raise NotRecorded(f"no recording {experiment_id!r} for {device}; {_cure(experiment_id)}")
     return _load(path, mtime_ns, experiment_id)
+
+
+def _modified_ns(path: str, experiment_id: str) -> int | None:
+    """When a file was last changed; None if there is none. Raises `RecordingError` if it is no regular file.
+
+    A link is followed by nobody: a recording comes from a stranger, and a pipe or a device never ends.
+    """
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise RecordingError(f"cannot read {Path(path).name}: {error.strerror}; {_cure(experiment_id)}") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise RecordingError(f"{Path(path).name} is not a regular file; delete it, then {_cure(experiment_id)}")
+    return status.st_mtime_ns
 
 
 @lru_cache(maxsize=512)
@@ -35,7 +50,11 @@ def _paths(root: Path, device: str, experiment_id: str) -> tuple[str, str]:
 @lru_cache(maxsize=512)
 def _load(path: str, mtime_ns: int, experiment_id: str) -> Recording:
     name, cure = Path(path).name, _cure(experiment_id)
-    recording = parse_recording(Path(path).read_bytes(), name, cure)
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise RecordingError(f"cannot read {name}: {error.strerror}; {cure}") from error
+    recording = parse_recording(content, name, cure)
     if recording.id != experiment_id:
         raise RecordingError(f"{name} is a recording of {recording.id!r}, not of {experiment_id!r}; {cure}")
     return recording
@@ -54,9 +73,9 @@ def load_trace(root: Path, device: str, experiment_id: str) -> Trace:
     """Read the trace of a recording. Raises `NotRecorded` if it has none, `RecordingError`, `TraceError`."""
     recording = load_recording(root, device, experiment_id)
     path = _paths(root, device, experiment_id)[1]
-    if recording.has_trace:
-        with suppress(FileNotFoundError):
-            return _trace(path, os.stat(path).st_mtime_ns)
+    mtime_ns = _modified_ns(path, experiment_id) if recording.has_trace else None
+    if mtime_ns is not None:
+        return _trace(path, mtime_ns)
     raise NotRecorded(f"{experiment_id} has no trace for {device}; make record CHAPTER={recording.chapter}")
 
 

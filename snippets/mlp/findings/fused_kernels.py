@@ -2,17 +2,18 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, format_value, timing_of_samples
 from snippets.lab.finding.claim import at_least, between, claim
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.measure import derived, paired_ratio, percent, ratio_of_pairs, smallest, unpaired_ratio
-from snippets.lab.finding.spread import MISMATCHES
+from snippets.lab.finding.mismatch import NOT_SHOWN, reading
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
 from snippets.lab.page import timing_bars
-from snippets.lab.recording.schema import RecordingError, Timing
+from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import kernel_time_us
 from snippets.mlp.findings.choices import Launch, config_name, drawn_us, fast_and_slow, in_trace
@@ -157,11 +158,8 @@ def on_each_device(device: Device) -> Html:
     """The fused kernel under both configurations and Liger's on each recorded device: time, and percent of a copy."""
     rows: list[Sequence[Cell]] = []
     for each in all_devices(device.root):
-        try:
-            rows.append(_row(each))
-        except (RecordingError, *MISMATCHES):
-            if each.is_default:
-                raise
+        with suppress(*NOT_SHOWN), reading(each) as noted:
+            rows.append(_row(noted))
     head = ["device", "multiprocessors", "plain copy", "Inductor, faster", "Inductor, slower", "Liger"]
     return table("The fused kernel on each GPU: its time, and its rate in percent of a plain copy's", head, rows)
 

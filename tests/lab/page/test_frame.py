@@ -54,7 +54,6 @@ def test_a_fence_is_marked_as_run() -> None:
     [
         (NotRecorded("make record"), "Not recorded yet"),
         (NotTimed("make record"), "Not timed"),
-        (MISMATCH, "Not shown for this device"),
     ],
 )
 def test_a_fence_says_why_it_is_empty(error: Exception, title: str) -> None:
@@ -74,8 +73,8 @@ def test_a_fence_without_its_recording_gives_the_command() -> None:
 @pytest.mark.parametrize(
     ("name", "error"),
     [
-        (DEVICE, RecordingError("damaged")),
-        (DEVICE, AttributeError("typo")),
+        (DEFAULT_DEVICE, RecordingError("damaged")),
+        (DEFAULT_DEVICE, AttributeError("typo")),
         (DEVICE, UnknownName("no experiment 'mlp/eagr'")),
         (DEFAULT_DEVICE, UnknownName("no experiment 'mlp/eagr'")),
         (DEFAULT_DEVICE, MISMATCH),
@@ -90,6 +89,8 @@ def test_any_other_error_ends_the_build(
     with pytest.raises(type(error)) as raised:
         show("a", raising, error)
     assert raised.value is error
+    if not isinstance(error, UnknownName):
+        assert raised.value.__notes__ == [f"  fence a, on {name}"]
 
 
 def test_a_page_where_nothing_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
