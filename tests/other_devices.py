@@ -35,7 +35,7 @@ from snippets.lab.page.inline import fig_formatter
 from snippets.lab.page.ledger import verdict_data
 from snippets.lab.recording import loading
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
-from snippets.lab.recording.schema import Recording, parse_recording
+from snippets.lab.recording.schema import Recording, RecordingError, parse_recording
 from snippets.lab.tools.page_text import executed_fences, pages
 from snippets.lab.trace.events import Trace
 from snippets.lab.trace.kineto import read_recorded_trace
@@ -65,7 +65,10 @@ class Maker:
         content = json.loads((SOURCE / f"{experiment_id}.json").read_bytes())
         for _ in range(dice.choice((0, 1, 1, 2, 4))):
             self._alter_recording(dice, content)
-        return parse_recording(json.dumps(content).encode(), Path(path).name)
+        recording = parse_recording(json.dumps(content).encode(), Path(path).name)
+        if recording.id != experiment_id:  # as the loader does
+            raise RecordingError(f"a recording of {recording.id!r}")
+        return recording
 
     def trace(self, path: str, mtime_ns: int) -> Trace:
         """In place of `loading._trace`."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.part import Reads
+from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError
 from snippets.lab.trace.events import TraceError
 from snippets.lab.trace.text import shortened
@@ -29,7 +30,7 @@ REASONS: tuple[tuple[type[Exception], str], ...] = (
     (AttributeError, "a value in it is missing or of another kind"),
 )
 """Exceptions of Python, in the words of a reader; the first that fits is taken."""
-PLAIN = (RecordingError, TraceError)
+PLAIN = (RecordingError, TraceError, UnknownName)
 """Exceptions whose text is all that a reader needs."""
 LONGEST = 300
 
@@ -46,7 +47,8 @@ NOT_SHOWN = (NotRecorded, NotTimed, Mismatch)
 def reading(device: Device, place: str = "") -> Iterator[Device]:
     """Hand out the device to compute with; on another GPU than the default, any error becomes a `Mismatch`.
 
-    Three errors pass: `NotRecorded` and `NotTimed`, which name the cure, and `UnknownName`, a mistake in code or page.
+    `NotRecorded` and `NotTimed` pass, for they name the cure. So does `UnknownName` unless the default device is
+    recorded, too: a mistake in code or page is found there, and a name may come from a recording.
 
     Args:
         device: the device whose recordings are read.
@@ -55,9 +57,11 @@ def reading(device: Device, place: str = "") -> Iterator[Device]:
     reads = Reads()
     try:
         yield replace(device, reads=reads)
-    except (NotRecorded, NotTimed, UnknownName, Mismatch):
+    except NOT_SHOWN:
         raise
     except Exception as error:
+        if isinstance(error, UnknownName) and not (device.root / DEFAULT_DEVICE).is_dir():
+            raise
         if device.is_default or device.is_sample:
             last = f"read last: {list(reads.runs)[-1]}" if reads.runs else ""
             error.add_note(f"  {', '.join(part for part in (place, f'on {device.name}', last) if part)}")

@@ -19,7 +19,7 @@ def unexpected_files(root: Path) -> Iterator[tuple[str, str]]:
 
     Hidden files are left out: a recorder may be writing one.
     """
-    for device in _entries(root):
+    for device in _entries(root) if root.is_dir() else ():
         if reason := _reason(device) or _not_a_folder(device, FOLDER, "a device"):
             yield device.name, reason
             continue

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from snippets.lab.finding.accepted import accept_statuses, accepted_statuses, readable_statuses
+from snippets.lab.finding.accepted import accept_statuses, accepted_statuses
 from snippets.lab.finding.book import Verdict, verdicts
 from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
@@ -96,7 +96,12 @@ def _check(ledger: Mapping[Device, Sequence[Verdict]]) -> int:
     is_red = False
     for device, judged in ledger.items():
         cure = f"python -m snippets.lab claims --accept --device {device.name}"
-        accepted = readable_statuses(device)
+        try:
+            accepted = accepted_statuses(device)
+        except RecordingError as error:
+            print(f"{error}", file=sys.stderr)
+            is_red = is_red or device.is_default
+            continue
         if accepted is None:
             if any(verdict.measured for verdict in judged):
                 print(f"{device.name} is new: no verdict was accepted yet. To accept them: {cure}", file=sys.stderr)

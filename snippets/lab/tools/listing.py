@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `list`."""
     parser.add_argument("--device", help="only this device, for example nvidia-h200")
     parser.add_argument(
+        "--unexpected",
+        action="store_true",
+        help="print only unexpected files, as patterns of mkdocs.yml",
+    )
+    parser.add_argument(
         "--check", action="store_true", help=f"exit with 1 if a recording for {DEFAULT_DEVICE} is stale or unreadable"
     )
 
@@ -39,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Print the state of every experiment by device."""
     root = recordings_root()
+    if arguments.unexpected:
+        print("".join(f"/{root.name}/{re.sub(r'[^a-zA-Z0-9_./-]', '?', name)}\n" for name, _ in unexpected_files(root)))
+        return 0
     devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
     is_red = False
     for device in devices:

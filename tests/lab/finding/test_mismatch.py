@@ -100,3 +100,11 @@ def test_a_point_that_a_sweep_lacks_was_not_recorded_elsewhere(tmp_path: Path) -
             _ = run.at(batch=64).point
         with pytest.raises(error, match="has no trace"):
             _ = run.trace
+
+
+def test_an_unknown_name_is_found_on_the_default_device(tmp_path: Path) -> None:
+    save_all(tmp_path, sample(), device=DEFAULT_DEVICE)
+    with pytest.raises(Mismatch, match=r"^What is recorded .*: no experiment 'mlp/x'\.$"):
+        read(Device(tmp_path, OTHER), UnknownName("no experiment 'mlp/x'"))
+    with pytest.raises(UnknownName):
+        read(Device(tmp_path, DEFAULT_DEVICE), UnknownName("no experiment 'mlp/x'"))
