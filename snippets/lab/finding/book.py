@@ -29,6 +29,7 @@ from snippets.lab.finding.quantities import quantity
 from snippets.lab.finding.spread import measure_spread
 from snippets.lab.recording.schema import NotRecorded, RecordingError
 from snippets.lab.trace.events import TraceError
+from snippets.lab.trace.text import visible
 
 STEPS_DISAGREE = "the active steps of its trace disagree"
 
@@ -172,8 +173,8 @@ def judge(claim: Claim, chapter: str, device: Device) -> Verdict:
             verdict = (_judge_timing if claim.scope == "timing" else _judge)(claim, chapter, noted)
     except (RecordingError, TraceError) as error:
         is_pending = isinstance(error, NotRecorded)
-        return Verdict(claim, chapter, device, "not measured", None, str(error), is_pending)
-    return replace(verdict, device=device)
+        return Verdict(claim, chapter, device, "not measured", None, visible(str(error)), is_pending)
+    return replace(verdict, device=device, reason=visible(verdict.reason))
 
 
 def _judge(claim: Claim, chapter: str, device: Device) -> Verdict:

@@ -299,3 +299,26 @@ def test_untrusted_claims(book: Book, device: Device, root: Path, name: str) -> 
     book(mlp=samples.findings(claim(measure=missing)))
     for content in (verdicts(device, "M1"), show("a", lambda device: str(missing(device)))):
         assert_only_text(content, name)
+
+
+REORDERING = "a\u202eb\u2066c\x1b[31md\x9be\ud800f"
+AS_TEXT = "a\\u202eb\\u2066c\\x1b[31md\\x9be\\ud800f"
+
+
+@pytest.mark.usefixtures("root")
+def test_characters_that_hide_or_reorder_text_are_escaped() -> None:
+    for content in (show("a", lambda device: REORDERING), show("a", raising, NotRecorded(REORDERING))):
+        assert AS_TEXT in content
+    assert AS_TEXT in show("a", raising, ValueError(REORDERING))
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("six matmuls"), RecordingError("damaged"), AttributeError("typo"), RecursionError("deep")]
+)
+@pytest.mark.usefixtures("root")
+def test_what_does_not_fit_is_one_sentence(error: Exception) -> None:
+    text = Markup(show("a", raising, error)).text
+    assert text.startswith(
+        "Not shown for this deviceWhat is recorded for the T100 does not fit this part of the page: "
+    )
+    assert text.endswith(".")

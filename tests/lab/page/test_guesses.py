@@ -220,3 +220,9 @@ def test_untrusted_names(device: Device, measured: Callable[[Figure], None], nam
     assert data(box)["options"] == [[option, option], ["b", name]]
     measured(Figure(5))
     assert_only_text(guess_number(device, "mlp.it", name))
+
+
+def test_a_guess_has_no_character_that_reorders_text(device: Device, measured: Callable[[Figure], None]) -> None:
+    """Nor an escape that JSON would turn into one."""
+    measured(Figure("mm\u202e"))
+    assert data(guess_choice(device, "mlp.it", "mm\\u202e", "mul"))["answer"] == "mm\\u202e"

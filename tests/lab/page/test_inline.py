@@ -192,3 +192,11 @@ def test_untrusted_sources(book: Book, name: str) -> None:
 def test_a_long_figure_may_break_into_lines() -> None:
     assert 'class="fig"' in figure_html(Figure("x" * 24), "mlp.name")
     assert 'class="fig long"' in figure_html(Figure("x" * 25), "mlp.name")
+
+
+def test_characters_that_hide_or_reorder_text_are_escaped(book: Book, root: Path) -> None:
+    odd, text = "a\u202eb\x1b[31mc\ud800", "a\\u202eb\\x1b[31mc\\ud800"
+    book(mlp=samples.findings(gate=lambda device: Figure(odd, origin=odd), gone=raising(ValueError(odd))))
+    seen = Markup(fig("mlp.gate"))
+    assert (seen.text, dict(seen.attributes)["title"], dict(seen.attributes)["value"]) == (text, text, text)
+    assert text in str(dict(Markup(fig("mlp.gone")).attributes)["title"])
