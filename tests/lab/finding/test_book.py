@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -202,3 +203,9 @@ def test_findings_that_do_not_import(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setattr("snippets.__path__", [*sys.modules["snippets"].__path__, str(tmp_path)])
     with pytest.raises(ModuleNotFoundError, match="no_such_package"):
         findings("broken")
+
+
+def test_a_reason_has_no_character_that_hides_or_reorders_text(device: Device) -> None:
+    for error in (NotRecorded("a\u202eb\x1b"), ValueError("a\u202eb\x1b")):
+        verdict = judge(claim(measure=raising(error)), "mlp", replace(device, name="nvidia-other"))
+        assert "a\\u202eb\\x1b" in verdict.reason
