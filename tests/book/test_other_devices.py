@@ -12,7 +12,7 @@ from snippets.lab.finding.device import Device
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from tests.other_devices import DEEP, Maker, attempt, claims_of, in_place, lay_out, pieces
 
-SOME = 30
+SOME = 60
 """Pieces for each device."""
 
 
