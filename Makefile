@@ -56,6 +56,7 @@ docs: $(READY)  ## build the site into site/; with a GPU, record what is stale o
 	@failed=0; \
 	$(PY) -m snippets.lab prepare $(if $(FRESH),--fresh) || failed=1; \
 	mkdir -p .cache; $(PY) -m snippets.lab claims --json > .cache/claims.json & claims=$$!; \
+	UNEXPECTED="$$($(PY) -m snippets.lab list --unexpected)" && export UNEXPECTED && \
 	$(PY) -m mkdocs build --strict --clean && $(PY) -m snippets.your_trace.reports site && \
 	wait $$claims && mv .cache/claims.json site/ && \
 	$(PY) -m tests.site.check_site site || exit 1; \

@@ -7,7 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from snippets.lab.finding import Device, Figure, NotRecorded, format_value
-from snippets.lab.html import Cell, Html, table
+from snippets.lab.finding.device import all_devices
+from snippets.lab.finding.mismatch import NOT_SHOWN, reading
+from snippets.lab.html import Cell, Html, note, table
 from snippets.lab.page import devices_table
 from snippets.lab.page import show as show
 from snippets.lab.page.machine import FIELDS
@@ -53,38 +55,50 @@ def sessions_of(root: Path, device: str) -> list[Environment]:
     return sorted(timed, key=lambda environment: environment.date)
 
 
-def circumstances(device: Device) -> Html:
-    """A column for each recorded device: chip, driver, versions, clock and power under load."""
-    names = recorded_devices(device.root)
-    if not names:
-        raise NotRecorded("no device is recorded; on a machine with a GPU run make record")
-    columns = [sessions_of(device.root, name) for name in names]
-    of_latest: Mapping[str, Callable[[Environment], Cell]] = {
-        "compute capability": lambda latest: latest.compute_capability,
-        "multiprocessors": lambda latest: latest.multiprocessors,
-        "memory": lambda latest: format_value(latest.memory_bytes, "bytes"),
-        "L2 cache": lambda latest: format_value(latest.l2_bytes, "bytes"),
-        "driver": lambda latest: latest.driver,
-        "CUDA": lambda latest: latest.cuda,
-        **{name: _version(name) for name in ("python", "torch", "triton", "kernels", "liger-kernel")},
-        **FIELDS,
-        "last recorded": lambda latest: latest.date[:10],
-        "at commit": lambda latest: latest.commit,
-    }
-    of_sessions = {
-        "SM clock under load": ("sm_mhz", "MHz"),
-        "power under load": ("power_w", "W"),
-        "temperature": ("temperature_c", "°C"),
-    }
-    rows: list[list[Cell]] = [
-        [name, *(cell(sessions[-1]) or None for sessions in columns)] for name, cell in of_latest.items()
-    ]
-    rows += [[name, *(_bounds(sessions, *clock) for sessions in columns)] for name, clock in of_sessions.items()]
-    return table("Recorded devices", ["", *(sessions[-1].device for sessions in columns)], rows)
-
-
 def _version(name: str) -> Callable[[Environment], Cell]:
     return lambda latest: latest.versions.get(name)
+
+
+def circumstances(device: Device) -> Html:
+    """A column for each recorded device: chip, driver, versions, clock and power under load."""
+    if not recorded_devices(device.root):
+        raise NotRecorded("no device is recorded; on a machine with a GPU run make record")
+    columns: list[list[Cell]] = []
+    left_out = list[str]()
+    for each in all_devices(device.root):
+        try:
+            with reading(each) as noted:
+                columns.append(_column(sessions_of(noted.root, noted.name)))
+        except NOT_SHOWN as error:
+            left_out.append(str(error))
+    rows = list(zip(["", *OF_LATEST, *OF_SESSIONS], *columns, strict=True))
+    return Html(table("Recorded devices", rows[0], rows[1:]) + note(" ".join(left_out)))
+
+
+OF_LATEST: Mapping[str, Callable[[Environment], Cell]] = {
+    "compute capability": lambda latest: latest.compute_capability,
+    "multiprocessors": lambda latest: latest.multiprocessors,
+    "memory": lambda latest: format_value(latest.memory_bytes, "bytes"),
+    "L2 cache": lambda latest: format_value(latest.l2_bytes, "bytes"),
+    "driver": lambda latest: latest.driver,
+    "CUDA": lambda latest: latest.cuda,
+    **{name: _version(name) for name in ("python", "torch", "triton", "kernels", "liger-kernel")},
+    **FIELDS,
+    "last recorded": lambda latest: latest.date[:10],
+    "at commit": lambda latest: latest.commit,
+}
+OF_SESSIONS = {
+    "SM clock under load": ("sm_mhz", "MHz"),
+    "power under load": ("power_w", "W"),
+    "temperature": ("temperature_c", "°C"),
+}
+
+
+def _column(sessions: Sequence[Environment]) -> list[Cell]:
+    """A device's name, then a cell for each row."""
+    latest = sessions[-1]
+    cells = [cell(latest) or None for cell in OF_LATEST.values()]
+    return [latest.device, *cells, *(_bounds(sessions, *clock) for clock in OF_SESSIONS.values())]
 
 
 def _bounds(sessions: Sequence[Environment], clock: str, unit: str) -> Cell:

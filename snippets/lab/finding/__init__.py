@@ -7,6 +7,7 @@ measure.py     ratios, shares and extremes that chapters share
 quantities.py  the quantities that every run has, by name
 band.py        the values for which a claim holds
 claim.py       a sentence, its band and its source
+mismatch.py    what happens where recordings of another GPU do not fit: the one boundary for errors
 spread.py      a figure of the whole and of its parts: how far processes and steps differ
 accepted.py    the statuses that were accepted for a device
 book.py        all chapters' figures and claims; only this module imports the chapters' findings

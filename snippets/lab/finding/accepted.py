@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -32,11 +33,23 @@ def accepted_statuses(device: Device) -> Mapping[str, Status] | None:
         return None
 
 
+def readable_statuses(device: Device) -> Mapping[str, Status] | None:
+    """The same; None also if the file of another GPU than the default cannot be read."""
+    try:
+        return accepted_statuses(device)
+    except RecordingError:
+        if device.is_default:
+            raise
+        return None
+
+
 @lru_cache(maxsize=16)
 def _read(path: Path, mtime_ns: int) -> Mapping[str, Status]:
     try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise OSError("it is not a regular file; delete it")
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Status])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         cure = f"python -m snippets.lab claims --accept --device {path.parent.name}"
         raise RecordingError(f"{NAME} of {path.parent.name} is damaged: {error}; {cure}") from error
 

@@ -21,28 +21,19 @@ import snippets
 from snippets.lab.experiment import UnknownName, chapters, nearest
 from snippets.lab.finding.claim import Claim, Status
 from snippets.lab.finding.device import Device
-from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.figure import Figure, checked
 from snippets.lab.finding.measure import Measure
+from snippets.lab.finding.mismatch import reading
 from snippets.lab.finding.part import Reads
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.finding.spread import MISMATCHES, measure_spread
+from snippets.lab.finding.spread import measure_spread
 from snippets.lab.recording.schema import NotRecorded, RecordingError
 from snippets.lab.trace.events import TraceError
+from snippets.lab.trace.text import visible
 
 STEPS_DISAGREE = "the active steps of its trace disagree"
 
 _NAME = re.compile(r"([a-z0-9_]+)\.([a-z0-9_]+)\.([a-z0-9_]+)(?:\[([a-z_]+=[^\],]+(?:,[a-z_]+=[^\],]+)*)\])?")
-
-
-def is_mismatch(error: Exception, device: Device) -> bool:
-    """Whether `error` may come from a trace with other kernels than expected.
-
-    Another GPU may split a matmul into two kernels: the book still builds there, without that number. On the default
-    device and on a sample the same error is a bug and fails the build.
-    """
-    if device.is_default or device.is_sample:
-        return False
-    return isinstance(error, MISMATCHES) and not isinstance(error, UnknownName)
 
 
 @dataclass(frozen=True)
@@ -119,14 +110,14 @@ def figure(name: str, device: Device) -> Figure:
     if match is not None:
         chapter, experiment, quantity_name, selector = match.groups()
         point = f"[{selector}]" if selector else ""
-        return quantity(device[f"{chapter}/{experiment}{point}"], quantity_name)
+        return checked(quantity(device[f"{chapter}/{experiment}{point}"], quantity_name))
     chapter, _, measure_name = name.partition(".")
     figures = findings(chapter).figures
     if measure_name not in figures:
         raise UnknownName(f"no figure {name!r}{nearest(name, (f'{chapter}.{known}' for known in figures))}")
     measured = measure_spread(figures[measure_name], device).figure
     low, high = measured.spread or (0.0, 0.0)
-    return replace(measured, spread=(low, high) if low < high else None)
+    return checked(replace(measured, spread=(low, high) if low < high else None))
 
 
 def doubt(name: str, device: Device) -> str:
@@ -178,18 +169,16 @@ def judge(claim: Claim, chapter: str, device: Device) -> Verdict:
     """Measure a claim on a device and return the verdict, which itself says what was disturbed."""
     device = replace(device, reads=None)
     try:
-        return _judge_timing(claim, chapter, device) if claim.scope == "timing" else _judge(claim, chapter, device)
+        with reading(device, f"claim {claim.id}") as noted:
+            verdict = (_judge_timing if claim.scope == "timing" else _judge)(claim, chapter, noted)
     except (RecordingError, TraceError) as error:
         is_pending = isinstance(error, NotRecorded)
-        return Verdict(claim, chapter, device, "not measured", None, str(error), is_pending)
-    except MISMATCHES as error:
-        if not is_mismatch(error, device):
-            raise
-        return Verdict(claim, chapter, device, "not measured", None, f"this trace lacks the expected kernels: {error}")
+        return Verdict(claim, chapter, device, "not measured", None, visible(str(error)), is_pending)
+    return replace(verdict, device=device, reason=visible(verdict.reason))
 
 
 def _judge(claim: Claim, chapter: str, device: Device) -> Verdict:
-    measured = claim.measure(device)
+    measured = checked(claim.measure(device))
     status: Status = "holds" if claim.band(measured) else "differs"
     if not measured.conclusive:
         return Verdict(claim, chapter, device, "inconclusive", measured, STEPS_DISAGREE)
@@ -209,7 +198,7 @@ def _judge_timing(claim: Claim, chapter: str, device: Device) -> Verdict:
     else:
         reason = "" if is_in is not None else spread.contradiction(claim.band)
     status: Status = "inconclusive" if reason else "holds" if is_in else "differs"
-    return Verdict(claim, chapter, device, status, spread.figure, reason, has_spread=spread.is_known)
+    return Verdict(claim, chapter, device, status, checked(spread.figure), reason, has_spread=spread.is_known)
 
 
 def verdicts(device: Device) -> Iterator[Verdict]:

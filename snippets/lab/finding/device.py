@@ -170,7 +170,7 @@ class Run:
     def trace(self) -> Trace:
         """The whole trace. Also raises `TraceError`."""
         if not self.recording.has_trace:
-            raise UnknownName(f"{self.id} has no trace: it is a sweep or a probe")
+            raise self._lacking(UnknownName(f"{self.id} has no trace: it is a sweep or a probe"))
         return load_trace(self.device.root, self.device.name, self.id)
 
     @property
@@ -214,7 +214,20 @@ class Run:
     def point(self) -> Point:
         """The point that the selector names; without a selector, the only point."""
         points = self.recording.points
-        return points[select_point(self.id, [point.parameters for point in points], self.selector)]
+        try:
+            return points[select_point(self.id, [point.parameters for point in points], self.selector)]
+        except UnknownName as error:
+            raise self._lacking(error) from None
+
+    def _lacking(self, error: UnknownName) -> UnknownName | NotRecorded:
+        """The error about what a recording lacks: on another GPU than the default it was never recorded.
+
+        A sweep may have been recorded there before it got this point. Otherwise the name is a mistake.
+        """
+        if self.device.is_default or self.device.is_sample:
+            return error
+        chapter = self.recording.chapter
+        return NotRecorded(f"{error} On a machine with the {self.device.short_name} run make record CHAPTER={chapter}")
 
     def at(self, **parameters: int | str) -> Run:
         """The same experiment at a point of its sweep."""

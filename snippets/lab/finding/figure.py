@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
+from snippets.lab.trace.text import visible
 from snippets.lab.trace.units import format_value
 
 
@@ -58,6 +60,20 @@ class Figure:
     def from_timing(cls, timing: Timing, origin: str = "") -> Figure:
         """A figure from the median of a timing, and from the medians of its processes or its quartiles."""
         return cls(timing.median_us, "us", timing.spread_us, origin)
+
+
+def checked(figure: Figure) -> Figure:
+    """The figure as pages and JSON show it: printable, its names without control characters.
+
+    Raises `ValueError` for a number that is infinite or none, `OverflowError` for one that is too large to print.
+    """
+    numbers = [value for value in (figure.value, *(figure.spread or ())) if isinstance(value, float)]
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError(f"a number in it is {next(value for value in numbers if not math.isfinite(value))}")
+    value = visible(figure.value) if isinstance(figure.value, str) else figure.value
+    shown = replace(figure, value=value, origin=visible(figure.origin), display=visible(figure.display))
+    _ = shown.text, shown.spread_text
+    return shown
 
 
 def per_step(

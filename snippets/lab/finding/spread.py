@@ -10,10 +10,7 @@ from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
 from snippets.lab.finding.part import Reads
-from snippets.lab.recording.schema import RecordingError
 
-MISMATCHES = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError)
-"""Exceptions that a computation may raise if a trace has other kernels than expected."""
 PARTS = range(3)
 """Processes of an experiment, thirds of a sweep's samples, active steps of a trace."""
 
@@ -46,12 +43,13 @@ class Spread:
 def measure_spread(measure: Measure, device: Device) -> Spread:
     """Compute a figure on the whole device and on each part. Raises what the measure raises on the whole device.
 
-    A part without a figure is left out: a measure that compares two steps of a trace finds only one there.
+    The whole has a figure, so a part without one is left out, for whatever reason: a measure that compares two steps of
+    a trace finds only one there.
     """
     reads, parts = Reads(), []
     figure = measure(device)
     for index in PARTS:
-        with suppress(RecordingError, *MISMATCHES):
+        with suppress(Exception):
             parts.append(measure(replace(device.part(index), reads=reads)))
     is_known = (reads.has_parts and bool(parts)) or figure.spread is not None
     if is_number(figure) and is_known:

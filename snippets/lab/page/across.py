@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 
 from snippets.lab.drawing.numbers import figure_cell
-from snippets.lab.finding.book import figure, is_mismatch
+from snippets.lab.finding.book import figure
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import unpaired_ratio
-from snippets.lab.finding.spread import MISMATCHES
+from snippets.lab.finding.mismatch import NOT_SHOWN, reading
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.recording.schema import NotRecorded, NotTimed
 
 
 def devices_table(device: Device, figures: Mapping[str, str], caption: str) -> Html:
@@ -21,13 +19,15 @@ def devices_table(device: Device, figures: Mapping[str, str], caption: str) -> H
     devices = all_devices(device.root)
     rows: list[tuple[float, list[Cell]]] = []
     for heading, name in figures.items():
-        first, *others = (_figure_or_none(name, each) for each in devices)
-        ratios = [unpaired_ratio(other, first) if other and first else None for other in others]
-        pairs = itertools.chain.from_iterable(zip(others, ratios, strict=True))
-        cells: list[Cell] = [heading, *(figure_cell(each) if each else None for each in (first, *pairs))]
-        rows.append((ratios[-1].number if ratios and ratios[-1] else 0.0, cells))
+        first = _figure_or_none(name, devices[0])
+        cells: list[Cell] = [heading, figure_cell(first) if first else None]
+        last = 0.0
+        for each in devices[1:]:
+            figure_html, ratio_html, last = _beside(name, each, first)
+            cells += [figure_html, ratio_html]
+        rows.append((last, cells))
     names = [each.short_name for each in devices]
-    head = ["", names[0], *itertools.chain.from_iterable((name, f"over {names[0]}") for name in names[1:])]
+    head = ["", names[0], *(heading for name in names[1:] for heading in (name, f"over {names[0]}"))]
     rows.sort(key=lambda row: -row[0])
     return table(caption, head, [cells for _, cells in rows])
 
@@ -35,10 +35,18 @@ def devices_table(device: Device, figures: Mapping[str, str], caption: str) -> H
 def _figure_or_none(name: str, device: Device) -> Figure | None:
     """A figure; None where a device has no recording of it, no time, or other kernels."""
     try:
-        return figure(name, device)
-    except (NotRecorded, NotTimed):
+        with reading(device) as noted:
+            return figure(name, noted)
+    except NOT_SHOWN:
         return None
-    except MISMATCHES as error:
-        if not is_mismatch(error, device):
-            raise
-        return None
+
+
+def _beside(name: str, device: Device, first: Figure | None) -> tuple[Cell, Cell, float]:
+    """The cells of a further device, the figure and its ratio to the first, and this ratio; 0 without one."""
+    try:
+        with reading(device) as noted:
+            measured = figure(name, noted)
+            ratio = unpaired_ratio(measured, first) if first else None
+            return figure_cell(measured), figure_cell(ratio) if ratio else None, ratio.number if ratio else 0.0
+    except NOT_SHOWN:
+        return None, None, 0.0

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from html import escape
 from typing import Concatenate, ParamSpec
 
 from snippets.lab.experiment import experiments
 from snippets.lab.finding.accepted import status_of_text
-from snippets.lab.finding.book import Verdict, find_claim, is_mismatch, judge
+from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.device import Device, all_devices
+from snippets.lab.finding.mismatch import Mismatch, reading
 from snippets.lab.finding.part import Reads
-from snippets.lab.finding.spread import MISMATCHES
 from snippets.lab.html import Html, code
 from snippets.lab.page.disturbed import disturbed_banner, disturbed_line
 from snippets.lab.page.kernel_name import with_kernel_names
@@ -30,6 +29,7 @@ from snippets.lab.recording.device import (
 from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.loading import load_recording
 from snippets.lab.recording.schema import NotRecorded, NotTimed, Recording
+from snippets.lab.trace.text import visible
 
 SIGNS = {"holds": "✓", "differs": "≠", "inconclusive": "?", "not measured": "–"}
 Options = ParamSpec("Options")
@@ -47,7 +47,7 @@ def show(
     """
     root = recordings_root()
     devices = shown_devices(root, chapter_of(fence), sample_chapter())
-    panels = {device: _panel(device, piece, *args, **options) for device in devices}
+    panels = {device: visible(_panel(fence, device, piece, *args, **options)) for device in devices}
     if len(devices) > 1 and len(set(panels.values())) == 1:
         panels = {devices[0]: panels[devices[0]]}
     panels = {
@@ -59,20 +59,22 @@ def show(
 
 
 def _panel(
-    device: Device, piece: Callable[Concatenate[Device, Options], str], *args: Options.args, **options: Options.kwargs
+    fence: str,
+    device: Device,
+    piece: Callable[Concatenate[Device, Options], str],
+    *args: Options.args,
+    **options: Options.kwargs,
 ) -> str:
-    reads = Reads()
     try:
-        panel = piece(replace(device, reads=reads), *args, **options)
-        return panel + disturbed_line(device, reads)
+        with reading(device, f"fence {fence}") as noted:
+            panel = piece(noted, *args, **options)
+            return panel + disturbed_line(device, noted.reads or Reads())
     except NotRecorded as error:
         return warning("Not recorded yet", escape(str(error)))
     except NotTimed as error:
         return warning("Not timed", escape(str(error)))
-    except MISMATCHES as error:
-        if not is_mismatch(error, device):
-            raise
-        return warning("Not shown for this device", f"Its trace is not shaped as the builder's: {escape(str(error))}")
+    except Mismatch as error:
+        return warning("Not shown for this device", escape(str(error)))
 
 
 def _tabs(fence: str, panels: Mapping[Device, str], opened: str) -> str:

@@ -5,21 +5,22 @@ pymdownx.inlinehilite calls the two formatters. An unknown name fails the build.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from html import escape
 
 from pymdownx.inlinehilite import InlineHiliteException
 
 from snippets.lab.experiment import UnknownName
-from snippets.lab.finding.book import doubt, figure, find_claim, is_mismatch
+from snippets.lab.finding.book import doubt, figure, find_claim
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.mismatch import Mismatch, reading
 from snippets.lab.finding.part import Reads
 from snippets.lab.page.disturbed import UNTIMED, disturbed_runs, disturbed_text
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.sample import SAMPLE_TEXT, shown_devices
 from snippets.lab.recording.device import default_device, recordings_root, sample_chapter
 from snippets.lab.recording.schema import NotRecorded, NotTimed
+from snippets.lab.trace.text import visible
 
 LONG = 24
 """Characters above which a figure may break into lines; on a phone a line has about 40."""
@@ -62,25 +63,32 @@ def fig_formatter(source: str, language: str, class_name: str, md: object) -> st
 
 def _inline(name: str, device: Device, attributes: str = "") -> str:
     try:
-        reads = Reads()
-        found = figure(name, replace(device, reads=reads))
-        disturbed = disturbed_text(disturbed_runs(device, reads) if found.unit not in UNTIMED else {})
-        html = figure_html(found, name, attributes, doubt(name, device), disturbed)
+        with reading(device) as noted:
+            html = _measured(name, noted, attributes)
     except NotRecorded as error:
         return _left_out(name, "not recorded", error, attributes)
     except NotTimed as error:
         return _left_out(name, "not timed", error, attributes)
+    except Mismatch as error:
+        return _left_out(name, "not measured here", error, attributes)
     except Exception as error:  # inlinehilite catches every other exception and shows the source
-        if is_mismatch(error, device):
-            return _left_out(name, "not measured here", error, attributes)
-        raise InlineHiliteException(f"#!fig {name}: {type(error).__name__}: {error}") from error
+        place = "".join(f" ({note.strip()})" for note in getattr(error, "__notes__", ()))
+        raise InlineHiliteException(f"#!fig {name}: {type(error).__name__}: {error}{place}") from error
     if device.is_sample:
         return f'<span class="lab-sample" title="{SAMPLE_TEXT}">{html} <small>(sample)</small></span>'
     return html
 
 
+def _measured(name: str, device: Device, attributes: str) -> str:
+    """The figure on a device that notes what is read."""
+    found = figure(name, device)
+    reads = device.reads or Reads()
+    disturbed = disturbed_text(disturbed_runs(device, reads) if found.unit not in UNTIMED else {})
+    return visible(figure_html(found, name, attributes, doubt(name, device), disturbed))
+
+
 def _left_out(name: str, text: str, error: Exception, attributes: str) -> str:
-    why = f'data-figure="{escape(name)}" title="{escape(str(error))}"{attributes}'
+    why = f'data-figure="{escape(name)}" title="{escape(visible(str(error)))}"{attributes}'
     return f'<data class="fig missing" value="" {why}>{text}</data>'
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from snippets.lab.finding.accepted import accepted_statuses
+from snippets.lab.finding.accepted import readable_statuses
 from snippets.lab.finding.book import Verdict, all_claims, findings, judge, verdicts
 from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
@@ -40,7 +40,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         and {"value": measured.value, "unit": measured.unit, "spread": measured.spread, "text": measured.text},
         "verdict": verdict.status,
         "reason": verdict.reason,
-        "accepted": (accepted_statuses(verdict.device) or {}).get(claim.id),
+        "accepted": (readable_statuses(verdict.device) or {}).get(claim.id),
         "why": why_text(verdict) if verdict.status == "differs" else "",
     }
 

@@ -16,6 +16,8 @@ DEFAULT_DEVICE = "nvidia-h200"
 """Pages open with this device unless the machine's own GPU is recorded; its recordings are committed."""
 SAMPLE_DEVICE = "nvidia-sample"
 """The device of made-up recordings: a chapter's tests create them, for the tests and for previews."""
+FOLDER = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+"""The name of a device's folder, as `slug` makes it: pages have it in ids, links and tabs."""
 
 
 def recordings_root() -> Path:
@@ -43,7 +45,8 @@ def recorded_devices(root: Path) -> tuple[str, ...]:
     """Recorded devices, the default one first."""
     if not root.is_dir():
         return ()
-    names = sorted(path.name for path in root.iterdir() if path.is_dir() and any(path.glob("*/*.json")))
+    folders = (path for path in root.iterdir() if FOLDER.fullmatch(path.name) and path.is_dir())
+    names = sorted(path.name for path in folders if any(path.glob("*/*.json")))
     return tuple(sorted(names, key=lambda name: (name != DEFAULT_DEVICE, name)))
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,13 +17,26 @@ from snippets.lab.trace.kineto import read_recorded_trace
 def load_recording(root: Path, device: str, experiment_id: str) -> Recording:
     """Read one recording and check every field. Raises `RecordingError`."""
     path = _paths(root, device, experiment_id)[0]
+    mtime_ns = _modified_ns(path, experiment_id)
+    if mtime_ns is None:
+        raise NotRecorded(f"no recording {experiment_id!r} for {device}; {_cure(experiment_id)}")
+    return _load(path, mtime_ns, experiment_id)
+
+
+def _modified_ns(path: str, experiment_id: str) -> int | None:
+    """When a file was last changed; None if there is none. Raises `RecordingError` if it is no regular file.
+
+    A link is followed by nobody: a recording comes from a stranger, and a pipe or a device never ends.
+    """
     try:
-        mtime_ns = os.stat(path).st_mtime_ns
+        status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
-        raise NotRecorded(f"no recording {experiment_id!r} for {device}; {_cure(experiment_id)}") from None
+        return None
     except OSError as error:
         raise _unreadable(path, error, _cure(experiment_id)) from error
-    return _load(path, mtime_ns, experiment_id)
+    if not stat.S_ISREG(status.st_mode):
+        raise RecordingError(f"{Path(path).name} is not a regular file; delete it, then {_cure(experiment_id)}")
+    return status.st_mtime_ns
 
 
 @lru_cache(maxsize=512)
@@ -64,9 +77,9 @@ def load_trace(root: Path, device: str, experiment_id: str) -> Trace:
     """Read the trace of a recording. Raises `NotRecorded` if it has none, `RecordingError`, `TraceError`."""
     recording = load_recording(root, device, experiment_id)
     path = _paths(root, device, experiment_id)[1]
-    if recording.has_trace:
-        with suppress(FileNotFoundError):
-            return _trace(path, os.stat(path).st_mtime_ns)
+    mtime_ns = _modified_ns(path, experiment_id) if recording.has_trace else None
+    if mtime_ns is not None:
+        return _trace(path, mtime_ns)
     raise NotRecorded(f"{experiment_id} has no trace for {device}; make record CHAPTER={recording.chapter}")
 
 

@@ -227,14 +227,16 @@ def parse_recording(content: bytes, name: str, cure: str = "record it again") ->
         data = msgspec.json.decode(content, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordingError(f"{name} is not a recording ({error}); {cure}") from error
-    while data.get("schema") != SCHEMA:
-        upgrade = UPGRADES.get(data.get("schema", 0))
-        if upgrade is None:
-            raise RecordingError(f"{name} has schema {data.get('schema')!r} and this version reads {SCHEMA}; {cure}")
-        data = upgrade(data)
+    while (schema := data.get("schema")) != SCHEMA:
+        if not isinstance(schema, int) or schema not in UPGRADES:
+            raise RecordingError(f"{name} has schema {schema!r:.40} and this version reads {SCHEMA}; {cure}")
+        try:
+            data = UPGRADES[schema](data)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:  # nothing has checked an old one yet
+            raise RecordingError(f"{name} is damaged: it does not have schema {schema}; {cure}") from error
     try:
         recording = msgspec.convert(data, type=Recording)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, RecursionError) as error:
         raise RecordingError(f"{name} is damaged: {error}; {cure}") from error
     for place, timing in timings_of(recording):
         if not timing.agrees_with_samples:

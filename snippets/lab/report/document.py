@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Iterable, Iterator
 from html import escape
 from importlib.resources import files
@@ -20,12 +19,7 @@ from snippets.lab.report.subject import Subject
 from snippets.lab.report.timeline import step_timeline
 from snippets.lab.report.waiting import gaps_html, waiting_html
 from snippets.lab.report.work_tables import collectives_html, kernels_html, operators_html
-from snippets.lab.trace.text import printable, shortened
-
-_INVISIBLE = re.compile(
-    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\uffff]"
-)
-"""Control characters, marks of direction and lone surrogates: a name could hide or reorder the text around it."""
+from snippets.lab.trace.text import shortened, visible
 
 
 def report_html(subject: Subject) -> str:
@@ -81,7 +75,7 @@ def document(title: str, kicker: str, head: str, tiles: Html, parts: Iterable[tu
 </body>
 </html>
 """
-    return _INVISIBLE.sub(lambda match: printable(match[0]), html)
+    return visible(html)
 
 
 def _sections(subject: Subject) -> Iterator[tuple[str, str, str]]:

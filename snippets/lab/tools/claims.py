@@ -14,6 +14,7 @@ from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.page.ledger import verdict_data
 from snippets.lab.recording.device import recordings_root
+from snippets.lab.recording.schema import RecordingError
 from snippets.lab.tools.listing import known_device
 from snippets.lab.trace.text import printable
 
@@ -77,7 +78,10 @@ def _counts(statuses: Iterable[Status]) -> str:
 
 def _accept(device: Device, ledger: Sequence[Verdict]) -> None:
     """Write the device's file; print each change, then the counts."""
-    before = accepted_statuses(device) or {}
+    try:
+        before = accepted_statuses(device) or {}
+    except RecordingError:  # this command is the cure
+        before = {}
     now: dict[str, Status] = {verdict.claim.id: verdict.status for verdict in ledger}
     for claim_id in sorted(before.keys() | now.keys()):
         old, new = before.get(claim_id, "new"), now.get(claim_id, "no such claim any more")
@@ -92,7 +96,12 @@ def _check(ledger: Mapping[Device, Sequence[Verdict]]) -> int:
     is_red = False
     for device, judged in ledger.items():
         cure = f"python -m snippets.lab claims --accept --device {device.name}"
-        accepted = accepted_statuses(device)
+        try:
+            accepted = accepted_statuses(device)
+        except RecordingError as error:
+            print(f"{error}", file=sys.stderr)
+            is_red = is_red or device.is_default
+            continue
         if accepted is None:
             if any(verdict.measured for verdict in judged):
                 print(f"{device.name} is new: no verdict was accepted yet. To accept them: {cure}", file=sys.stderr)

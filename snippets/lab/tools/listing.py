@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from snippets.lab.experiment import Experiment, UnknownName, chapters, experiments
+from snippets.lab.finding.accepted import NAME, accepted_statuses
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.notebooks.files import notebooks
 from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root
 from snippets.lab.recording.digest import is_stale
 from snippets.lab.recording.loading import load_recording, load_trace
 from snippets.lab.recording.schema import NotRecorded, RecordingError
+from snippets.lab.recording.unexpected import unexpected_files
 from snippets.lab.trace.events import TraceError
 from snippets.lab.trace.text import printable
 
 HELP = "experiments by device: recorded, stale, missing"
 DESCRIPTION = """\
 Print the state of every experiment on every recorded device, one line each: recorded, stale (its code has changed
-since), missing or unreadable. A recording without an experiment or chapter is an orphan.
+since), missing or unreadable. A recording without an experiment or chapter is an orphan; a link, a pipe or a file of
+another name is unexpected, and pages leave it out.
 
   python -m snippets.lab list --device nvidia-h200
 """
@@ -29,6 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `list`."""
     parser.add_argument("--device", help="only this device, for example nvidia-h200")
     parser.add_argument(
+        "--unexpected",
+        action="store_true",
+        help="print only unexpected files, as patterns of mkdocs.yml",
+    )
+    parser.add_argument(
         "--check", action="store_true", help=f"exit with 1 if a recording for {DEFAULT_DEVICE} is stale or unreadable"
     )
 
@@ -36,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Print the state of every experiment by device."""
     root = recordings_root()
+    if arguments.unexpected:
+        print("".join(f"/{root.name}/{re.sub(r'[^a-zA-Z0-9_./-]', '?', name)}\n" for name, _ in unexpected_files(root)))
+        return 0
     devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
     is_red = False
     for device in devices:
@@ -52,6 +64,10 @@ def command(arguments: argparse.Namespace) -> int:
         if faults:
             print(f"{faults} not current {cure}")
         is_red = is_red or (device.is_default and faults > 0)
+    names = {device.name for device in devices}
+    for name, reason in () if arguments.device else unexpected_files(root):
+        if name.partition("/")[0] not in names:
+            print(f"unexpected: {printable(name)}: {reason}; delete it")
     return 1 if is_red and arguments.check else 0
 
 
@@ -71,9 +87,16 @@ def states(device: Device) -> Iterator[tuple[str, str]]:
             yield experiment.id, experiment_state(device, experiment)
         for name in sorted(set(device.recorded_names(chapter)) - {experiment.name for experiment in known}):
             yield f"{chapter}/{name}", "orphan: its experiment is gone; delete its recording"
-    for folder in sorted(path.name for path in (device.root / device.name).glob("*/")):
-        if folder not in chapters():
-            yield f"{folder}/", "orphan: its chapter is gone; delete the folder"
+    for path in sorted((device.root / device.name).glob("*/")):
+        if path.name not in chapters() and not path.is_symlink():
+            yield f"{printable(path.name)}/", "orphan: its chapter is gone; delete the folder"
+    try:
+        accepted_statuses(device)
+    except RecordingError as error:
+        yield NAME, f"unreadable: {error}"
+    for name, reason in unexpected_files(device.root):
+        if name.startswith(f"{device.name}/"):
+            yield printable(name.removeprefix(f"{device.name}/")), f"unexpected: {reason}; delete it"
     if device.is_default:
         yield from ((notebook.id, notebook.state) for notebook in notebooks(device.root))
 

@@ -57,8 +57,11 @@ def called_name(node: ast.Call) -> str:
 
 
 def pages(docs: Path) -> dict[str, str]:
-    """Path below docs/ -> text, for every page."""
-    return {path.relative_to(docs).as_posix(): path.read_text(encoding="utf-8") for path in sorted(docs.rglob("*.md"))}
+    """Path below docs/ -> text, for every page; there is none among the recordings."""
+    paths = {path.relative_to(docs).as_posix(): path for path in sorted(docs.rglob("*.md"))}
+    return {
+        page: path.read_text(encoding="utf-8") for page, path in paths.items() if not page.startswith("recordings/")
+    }
 
 
 def sources(project: Path) -> dict[str, str]:

@@ -12,8 +12,10 @@ from snippets.lab.experiment import chapters, experiments
 from snippets.lab.finding.device import Device
 from snippets.lab.notebooks.files import notebooks, set_aside
 from snippets.lab.recording.device import DEFAULT_DEVICE, default_device, recordings_root, this_device
+from snippets.lab.recording.unexpected import unexpected_files
 from snippets.lab.tools.listing import experiment_state
 from snippets.lab.tools.record import Machine, record, this_machine
+from snippets.lab.trace.text import printable
 
 HELP = "the first step of make docs: record if there is a GPU"
 DESCRIPTION = """\
@@ -45,6 +47,8 @@ def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], 
             state = experiment_state(device, experiment)
             mode = {"recorded": "live" if device.name == here else "replayed"}.get(state, state)
             print(f"{experiment.id:40} {mode:10} {device.name}")
+    for name, reason in unexpected_files(root):
+        print(f"left out: {printable(name)}: {reason}; delete it")
     for notebook in notebooks(root):
         if problem := set_aside(notebook, Path(".cache/labs")):
             print(f"warning: {problem}", file=sys.stderr)

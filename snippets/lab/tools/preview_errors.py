@@ -34,8 +34,8 @@ class FenceError:
 
     @property
     def cause(self) -> str:
-        """The last line of its traceback: `KeyError: 'x'`."""
-        return self.traceback.strip().rpartition("\n")[2]
+        """The last line of its traceback, `KeyError: 'x'`, above its notes, which are indented."""
+        return next((line for line in reversed(self.traceback.splitlines()) if line[:1].strip()), "")
 
 
 class FenceErrors(logging.Filter):

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
+_INVISIBLE = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\uffff]"
+)
+"""Control characters except the newline, marks of direction and lone surrogates: a name could hide or reorder the text
+around it."""
+
 
 def shortened(text: str, width: int = 60) -> str:
     """At most `width` characters, cut in the middle."""
@@ -13,3 +21,8 @@ def printable(name: str) -> str:
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in name
     )
+
+
+def visible(text: str) -> str:
+    """Escape what would hide or reorder the text around it, in plain text or in HTML; newlines stay."""
+    return _INVISIBLE.sub(lambda match: printable(match[0]), text)

@@ -8,11 +8,11 @@ from snippets.lab.finding import Device, Figure, Measure, NotRecorded, format_va
 from snippets.lab.finding.claim import at_least, between, claim
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.measure import derived, paired_ratio, percent, ratio_of_pairs, smallest, unpaired_ratio
-from snippets.lab.finding.spread import MISMATCHES
+from snippets.lab.finding.mismatch import NOT_SHOWN, reading
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
 from snippets.lab.page import timing_bars
-from snippets.lab.recording.schema import RecordingError, Timing
+from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import kernel_time_us
 from snippets.mlp.findings.choices import Launch, config_name, drawn_us, fast_and_slow, in_trace
@@ -158,8 +158,9 @@ def on_each_device(device: Device) -> Html:
     rows: list[Sequence[Cell]] = []
     for each in all_devices(device.root):
         try:
-            rows.append(_row(each))
-        except (RecordingError, *MISMATCHES):
+            with reading(each) as noted:
+                rows.append(_row(noted))
+        except NOT_SHOWN:
             if each.is_default:
                 raise
     head = ["device", "multiprocessors", "plain copy", "Inductor, faster", "Inductor, slower", "Liger"]

@@ -54,7 +54,6 @@ def test_a_fence_is_marked_as_run() -> None:
     [
         (NotRecorded("make record"), "Not recorded yet"),
         (NotTimed("make record"), "Not timed"),
-        (MISMATCH, "Not shown for this device"),
     ],
 )
 def test_a_fence_says_why_it_is_empty(error: Exception, title: str) -> None:
@@ -74,8 +73,8 @@ def test_a_fence_without_its_recording_gives_the_command() -> None:
 @pytest.mark.parametrize(
     ("name", "error"),
     [
-        (DEVICE, RecordingError("damaged")),
-        (DEVICE, AttributeError("typo")),
+        (DEFAULT_DEVICE, RecordingError("damaged")),
+        (DEFAULT_DEVICE, AttributeError("typo")),
         (DEVICE, UnknownName("no experiment 'mlp/eagr'")),
         (DEFAULT_DEVICE, UnknownName("no experiment 'mlp/eagr'")),
         (DEFAULT_DEVICE, MISMATCH),
@@ -90,6 +89,8 @@ def test_any_other_error_ends_the_build(
     with pytest.raises(type(error)) as raised:
         show("a", raising, error)
     assert raised.value is error
+    if not isinstance(error, UnknownName):
+        assert raised.value.__notes__ == [f"  fence a, on {name}"]
 
 
 def test_a_page_where_nothing_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,3 +299,26 @@ def test_untrusted_claims(book: Book, device: Device, root: Path, name: str) -> 
     book(mlp=samples.findings(claim(measure=missing)))
     for content in (verdicts(device, "M1"), show("a", lambda device: str(missing(device)))):
         assert_only_text(content, name)
+
+
+REORDERING = "a\u202eb\u2066c\x1b[31md\x9be\ud800f"
+AS_TEXT = "a\\u202eb\\u2066c\\x1b[31md\\x9be\\ud800f"
+
+
+@pytest.mark.usefixtures("root")
+def test_characters_that_hide_or_reorder_text_are_escaped() -> None:
+    for content in (show("a", lambda device: REORDERING), show("a", raising, NotRecorded(REORDERING))):
+        assert AS_TEXT in content
+    assert AS_TEXT in show("a", raising, ValueError(REORDERING))
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("six matmuls"), RecordingError("damaged"), AttributeError("typo"), RecursionError("deep")]
+)
+@pytest.mark.usefixtures("root")
+def test_what_does_not_fit_is_one_sentence(error: Exception) -> None:
+    text = Markup(show("a", raising, error)).text
+    assert text.startswith(
+        "Not shown for this deviceWhat is recorded for the T100 does not fit this part of the page: "
+    )
+    assert text.endswith(".")

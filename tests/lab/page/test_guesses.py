@@ -93,7 +93,7 @@ def test_a_number_is_asked_for_in_its_own_unit(
 @pytest.mark.parametrize("value", ["mm", True, -3, Figure(5.0, "x", display="every call compiled"), float("nan")])
 def test_what_is_not_a_number_to_guess(device: Device, measured: Callable[[Figure], None], value: Any) -> None:
     measured(value if isinstance(value, Figure) else Figure(value))
-    with pytest.raises(ValueError, match=r"not a number to guess|JSON compliant"):
+    with pytest.raises(ValueError, match=r"not a number to guess|a number in it is nan"):
         guess_number(device, "mlp.it")
 
 
@@ -220,3 +220,9 @@ def test_untrusted_names(device: Device, measured: Callable[[Figure], None], nam
     assert data(box)["options"] == [[option, option], ["b", name]]
     measured(Figure(5))
     assert_only_text(guess_number(device, "mlp.it", name))
+
+
+def test_a_guess_has_no_character_that_reorders_text(device: Device, measured: Callable[[Figure], None]) -> None:
+    """Nor an escape that JSON would turn into one."""
+    measured(Figure("mm\u202e"))
+    assert data(guess_choice(device, "mlp.it", "mm\\u202e", "mul"))["answer"] == "mm\\u202e"

@@ -57,6 +57,15 @@ def test_a_mistake_that_every_fence_meets_is_printed_once() -> None:
     )
 
 
+def test_the_place_below_an_error_is_not_its_cause() -> None:
+    errors = FenceErrors()
+    for name in ("a", "b"):
+        logged(errors, name, f"{RAISED}\n  fence mlp-{name}, on nvidia-h200, read last: mlp/eager")
+    assert {error.cause for error in errors.errors} == {RAISED.splitlines()[-1]}
+    assert errors.report(PAGES).startswith("error in docs/mlp.md:3 and in 1 more fence\n")
+    assert errors.report(PAGES).endswith("fence mlp-a, on nvidia-h200, read last: mlp/eager")
+
+
 def test_of_two_mistakes_the_first_is_one_line() -> None:
     errors = FenceErrors()
     logged(errors, "b", RAISED)
