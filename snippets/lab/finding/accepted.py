@@ -29,7 +29,7 @@ def accepted_statuses(device: Device) -> Mapping[str, Status] | None:
     path = device.root / device.name / NAME
     try:
         return _read(path, os.stat(path).st_mtime_ns)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 
