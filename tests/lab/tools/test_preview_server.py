@@ -19,7 +19,7 @@ OTHER_HOSTS = (
     "", "evil.example", "127.0.0.1.evil.example", "127.0.0.1@evil.example", "localhost.", "evil.example:8000",
     "127.0.0.1:8000, evil.example", "127.0.0.1:", "0.0.0.0", "127.0.0.2", "2130706433", "[::]", "\x1b[2J", "l" * 5000,
 )  # fmt: skip
-PAGES = ("/", "/mlp/", "/mlp/index.html", "/caf%C3%A9/")
+PAGES = ("/", "/mlp/", "/mlp/index.html", "/na%C3%AFve/")
 ODD_PATHS = (
     "/%00", "/mlp/%00", "/%00/", "/%2e%2e/", "/%2e%2e/%2e%2e/etc/passwd", "/../", "/mlp/../", "/./", "/%2e/",
     "//evil.example/..", "/mlp//", "/%5c", "/%5c%5cevil/", "/..%5c", "/%0a", "/%0d%0aSet-Cookie:x", "/%1b[2J", "/%7f",
@@ -32,7 +32,7 @@ ODD_PATHS = (
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
     """Of a preview with two pages that are never outdated."""
-    for page in ("", "mlp/", "café/"):
+    for page in ("", "mlp/", "naïve/"):
         (tmp_path / "site" / page).mkdir(parents=True, exist_ok=True)
         (tmp_path / "site" / page / "index.html").write_bytes(PAGE)
     (tmp_path / "index.html").write_bytes(b"outside")
