@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from snippets.attention.findings import decoding, live, steps
+from snippets.attention.findings.decoding import DECODE
 from snippets.attention.findings.steps import TRAINING
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.trace.events import GpuActivity
@@ -27,12 +28,10 @@ def without_combining(kernel: GpuActivity) -> GpuActivity | None:
 
 def test_bytes_and_share_by_hand(altered: AlteredDevice) -> None:
     """All keys, values and 128 queries and results in bf16, in twice the time that a copy takes for them."""
-    run = RECORDED[decoding.DECODE["flash"]]
-    assert (
-        quantity(RECORDED[decoding.DECODE["cuDNN"]], "bytes").value == run.point.bytes == 2 * 2 * 128 * (8192 + 1) * 64
-    )
+    run = RECORDED[DECODE["flash"]]
+    assert quantity(RECORDED[DECODE["cuDNN"]], "bytes").value == run.point.bytes == 2 * 2 * 128 * (8192 + 1) * 64
     altered.time(run.id, 2 * run.point.bytes / run.ceilings["copy"] * 1e6)
-    altered.time(decoding.DECODE["cuDNN"], 20.0)
+    altered.time(DECODE["cuDNN"], 20.0)
     assert measured(altered, "O-A43").value == pytest.approx(50)
     assert verdict(altered, "O-A43") == "differs"
 
@@ -41,32 +40,30 @@ def test_bytes_and_share_by_hand(altered: AlteredDevice) -> None:
     ("claim_id", "heading", "us"), [("O-A44", "naive", 95.0), ("O-A46", "efficient", 250.0), ("O-A48", "math", 700.0)]
 )
 def test_a_claim_on_a_ratio_can_fail(altered: AlteredDevice, claim_id: str, heading: str, us: float) -> None:
-    altered.time(decoding.DECODE[heading], us)
-    altered.time(decoding.DECODE["cuDNN"], 70.0)
+    altered.time(DECODE[heading], us)
+    altered.time(DECODE["cuDNN"], 70.0)
     assert verdict(altered, claim_id) == "differs"
 
 
 def test_blocks_are_those_of_the_longest_kernel(altered: AlteredDevice) -> None:
     assert judged(RECORDED, "O-A47").status == "holds"
-    altered.activities(decoding.DECODE["flash"], without_combining, only=0)
+    altered.activities(DECODE["flash"], without_combining, only=0)
     assert verdict(altered, "O-A47") == "inconclusive"
-    altered.activities(decoding.DECODE["flash"], without_combining)
+    altered.activities(DECODE["flash"], without_combining)
     assert verdict(altered, "O-A47") == "differs"
     assert measured(altered, "O-A47").value == "flash_fwd_splitkv_kernel (1, 2, 128)"
     altered.traces.clear()
-    altered.activities(decoding.DECODE["flash"], lambda kernel: replace(kernel, grid=(1, 3, 128)))
+    altered.activities(DECODE["flash"], lambda kernel: replace(kernel, grid=(1, 3, 128)))
     assert verdict(altered, "O-A47") == "differs"
 
 
 def test_a_kernel_of_this_generation_for_decoding(altered: AlteredDevice) -> None:
-    altered.activities(
-        decoding.DECODE["cuDNN"], lambda kernel: replace(kernel, name=kernel.name.replace("sm80", "sm90"))
-    )
+    altered.activities(DECODE["cuDNN"], lambda kernel: replace(kernel, name=kernel.name.replace("sm80", "sm90")))
     assert verdict(altered, "O-A61") == "differs"
 
 
 def test_another_grid(altered: AlteredDevice) -> None:
-    altered.activities(decoding.DECODE["efficient"], lambda activity: replace(activity, grid=(2, 16, 8)))
+    altered.activities(DECODE["efficient"], lambda activity: replace(activity, grid=(2, 16, 8)))
     assert (verdict(altered, "O-A45"), measured(altered, "O-A45").value) == ("differs", "256 and 128 blocks")
 
 
@@ -76,14 +73,14 @@ def test_shared_memory_of_a_block() -> None:
 
 
 def test_the_compiled_form_runs_another_kernel(altered: AlteredDevice) -> None:
-    altered.activities(decoding.DECODE["compiled"], lambda activity: replace(activity, name="another"))
+    altered.activities(DECODE["compiled"], lambda activity: replace(activity, name="another"))
     assert verdict(altered, "O-A49") == "differs"
     assert measured(altered, "O-A49").text.startswith("another instead of cudnn_generated")
 
 
 def test_the_table_of_decoding() -> None:
     table = decoding.decode_table(RECORDED)
-    assert table.count("<tr>") == 1 + len(decoding.DECODE)
+    assert table.count("<tr>") == 1 + len(DECODE)
     assert "in place" not in table
     assert "65,536" in table
 
@@ -140,7 +137,7 @@ def test_only_copies_of_the_backward_pass_count(altered: AlteredDevice) -> None:
 
 
 def test_one_wrong_step(altered: AlteredDevice) -> None:
-    altered.point(decoding.DECODE["Flex"], relative_error=6e-3)
+    altered.point(DECODE["Flex"], relative_error=6e-3)
     assert (verdict(altered, "O-A56"), measured(altered, "O-A56").value) == ("differs", 6e-3)
 
 
@@ -195,7 +192,7 @@ def test_the_hubs_kernel_or_why_it_is_missing(altered: AlteredDevice) -> None:
 
 
 def test_an_experiment_that_was_not_timed_is_not_measured(altered: AlteredDevice) -> None:
-    altered.point(decoding.DECODE["cuDNN"], timings=None)
+    altered.point(DECODE["cuDNN"], timings=None)
     assert judged(altered, "O-A44").reason == (
         "attention/decode_cudnn was recorded without timings; make record CHAPTER=attention"
     )
