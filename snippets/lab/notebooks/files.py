@@ -23,7 +23,7 @@ from snippets.lab.notebooks.outputs import dumped, output_problems
 from snippets.lab.page.frame import show as show  # for the fence of docs/labs/index.md
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT, short_name, slug
 from snippets.lab.recording.digest import code_digest, source_digest
-from snippets.lab.recording.saving import write_file
+from snippets.lab.recording.replacing import write_file
 from snippets.lab.recording.schema import Environment, RecordingError
 
 RunNotebooks = Callable[[list[Path], float], NotebookRuns]
@@ -213,7 +213,7 @@ def adopt(notebook: Notebook, archived: bytes, device: str) -> dict[str, Any]:
     return fill(notebook, outputs, copy.run_info)
 
 
-def record_notebook(notebook: Notebook, device: str, run: RunNotebooks) -> str:
+def record_notebook(root: Path, notebook: Notebook, device: str, run: RunNotebooks) -> str:
     """Run one notebook on this machine's GPU and write its outputs into it; return the cause of a failure."""
     try:
         results = run([notebook.path.resolve()], TIME_LIMIT_S)
@@ -223,8 +223,8 @@ def record_notebook(notebook: Notebook, device: str, run: RunNotebooks) -> str:
         if slug(results.environment.device) != device:
             return f"the notebook ran on {results.environment.device}, not on {device}"
         content = fill(notebook, own.outputs, RunInfo(notebook.digest, own.seconds, results.environment))
-        write_file(notebook.path, dumped(content))
-    except (CellFailed, NotebookError, OSError) as error:
+        write_file(root, notebook.path, dumped(content))
+    except (CellFailed, RecordingError, OSError) as error:
         return str(error)
     return ""
 

@@ -9,19 +9,31 @@ from functools import lru_cache
 from pathlib import Path
 
 from snippets.lab.recording.device import chapter_folder
-from snippets.lab.recording.schema import NotRecorded, Recording, RecordingError, parse_recording
-from snippets.lab.trace.events import Trace
+from snippets.lab.recording.replacing import recover
+from snippets.lab.recording.saving import trace_digest
+from snippets.lab.recording.schema import (
+    TRACE_JSON_LIMIT_BYTES,
+    NotRecorded,
+    Recording,
+    RecordingError,
+    parse_recording,
+)
+from snippets.lab.trace.events import Trace, TraceError
 from snippets.lab.trace.kineto import read_recorded_trace
+
+Stamp = tuple[int, int]
+"""Time and inode of a file: what was read is cached until another file is in its place."""
 
 
 def load_recording(root: Path, device: str, experiment_id: str) -> Recording:
     """Read one recording and check every field. Raises `RecordingError`."""
+    recover(root)
     path = _paths(root, device, experiment_id)[0]
     try:
-        mtime_ns = os.stat(path).st_mtime_ns
+        stamp = _stamp(path)
     except FileNotFoundError:
         raise NotRecorded(f"no recording {experiment_id!r} for {device}; {_cure(experiment_id)}") from None
-    return _load(path, mtime_ns, experiment_id)
+    return _load(path, stamp, experiment_id)
 
 
 @lru_cache(maxsize=512)
@@ -32,8 +44,13 @@ def _paths(root: Path, device: str, experiment_id: str) -> tuple[str, str]:
     return f"{stem}.json", f"{stem}.trace.json.gz"
 
 
+def _stamp(path: str) -> Stamp:
+    found = os.stat(path)
+    return found.st_mtime_ns, found.st_ino
+
+
 @lru_cache(maxsize=512)
-def _load(path: str, mtime_ns: int, experiment_id: str) -> Recording:
+def _load(path: str, stamp: Stamp, experiment_id: str) -> Recording:
     name, cure = Path(path).name, _cure(experiment_id)
     recording = parse_recording(Path(path).read_bytes(), name, cure)
     if recording.id != experiment_id:
@@ -52,17 +69,38 @@ def trace_path(root: Path, device: str, recording: Recording) -> Path:
 
 def load_trace(root: Path, device: str, experiment_id: str) -> Trace:
     """Read the trace of a recording. Raises `NotRecorded` if it has none, `RecordingError`, `TraceError`."""
-    recording = load_recording(root, device, experiment_id)
-    path = _paths(root, device, experiment_id)[1]
+    while True:
+        recording = load_recording(root, device, experiment_id)
+        try:
+            trace = _load_trace(_paths(root, device, experiment_id)[1], device, recording)
+        except (RecordingError, TraceError):
+            if load_recording(root, device, experiment_id) is recording:
+                raise
+        else:
+            if load_recording(root, device, experiment_id) is recording:
+                return trace
+        # both were replaced after the first was read
+
+
+def _load_trace(path: str, device: str, recording: Recording) -> Trace:
     if recording.has_trace:
         with suppress(FileNotFoundError):
-            return _trace(path, os.stat(path).st_mtime_ns)
-    raise NotRecorded(f"{experiment_id} has no trace for {device}; make record CHAPTER={recording.chapter}")
+            return _trace(path, _stamp(path), recording.trace_sha256, recording.id)
+    raise NotRecorded(f"{recording.id} has no trace for {device}; make record CHAPTER={recording.chapter}")
 
 
 @lru_cache(maxsize=128)
-def _trace(path: str, mtime_ns: int) -> Trace:
-    return read_recorded_trace(path)
+def _trace(path: str, stamp: Stamp, digest: str, experiment_id: str) -> Trace:
+    packed = Path(path).read_bytes()
+    if digest and trace_digest(packed) != digest:
+        json_name = f"{experiment_id.partition('/')[2]}.json"
+        raise RecordingError(
+            f"{Path(path).name} is damaged: it is not the trace that {json_name} was saved with; {_cure(experiment_id)}"
+        )
+    try:
+        return read_recorded_trace(packed, limit_bytes=TRACE_JSON_LIMIT_BYTES)
+    except TraceError as error:
+        raise TraceError(f"{path}{str(error).removeprefix('trace')}") from error
 
 
 def load_recordings(root: Path, device: str) -> Iterator[Recording]:
