@@ -4,5 +4,5 @@ trace -> recording -> capture, finding -> drawing -> page -> notebook, notebooks
 trace -> diagnosis -> report (over drawing) -> __main__
 
 capture and finding do not import each other: one measures with torch, the other reads recordings without. experiment,
-html, cache and terminal serve every room.
+html, cache, files and terminal serve every room.
 """

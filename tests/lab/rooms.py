@@ -32,7 +32,7 @@ LEVELS = {
     "__main__": 8,
 }
 """Of a room or of a module that is one by itself: it imports what is lower, and its own."""
-LEAVES = {"experiment": set[str](), "html": {"trace"}, "cache": set[str](), "terminal": {"trace"}}
+LEAVES = {"experiment": set[str](), "html": {"trace"}, "cache": set[str](), "files": set[str](), "terminal": {"trace"}}
 """What every room may import, and which rooms these may."""
 CHAPTERS = sorted(path.parent.name for path in PROJECT.glob("snippets/*/*") if path.stem in ("experiments", "findings"))
 WORDS = {

@@ -234,6 +234,21 @@ def save_all(root: Path, *recordings: Recording, trace: bytes | None = None, dev
     return Device(root, device)
 
 
+def untied(recording: Recording) -> Recording:
+    """A recording as it was before it was saved, when it did not name its trace."""
+    return msgspec.structs.replace(recording, trace_sha256="")
+
+
+def untie(path: Path) -> None:
+    """Let a recording no longer name its trace, for a test that puts another file in the place of this trace."""
+    json_path = path.with_name(path.name.replace(".trace.json.gz", ".json"))
+    decoded = msgspec.json.decode(json_path.read_bytes())
+    if decoded.pop("trace_sha256", ""):
+        new = json_path.with_suffix(".untied")
+        new.write_bytes(msgspec.json.encode(decoded))
+        new.replace(json_path)  # another inode: not what a reader has cached
+
+
 def files(root: Path) -> dict[str, bytes]:
     """Everything below `root`, hidden files too."""
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}

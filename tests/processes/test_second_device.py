@@ -87,9 +87,9 @@ def test_it_is_listed_and_never_red(root: Path) -> None:
 
 def test_its_recordings_travel(root: Path, tmp_path: Path) -> None:
     count = pack_archive(root, NAME, tmp_path / "recordings.tar.gz")
-    written, kept = unpack_archive(tmp_path / "there" / "recordings", tmp_path / "recordings.tar.gz")
-    assert kept == []
-    assert len(written) == len(list((root / NAME).glob("*/*.json")))
+    imported = unpack_archive(tmp_path / "there" / "recordings", tmp_path / "recordings.tar.gz")
+    assert imported.kept == []
+    assert len(imported.written) == len(list((root / NAME).glob("*/*.json")))
     assert count == len(list((root / NAME).glob("*/*.*")))
 
 

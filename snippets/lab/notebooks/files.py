@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from snippets.lab.experiment import nearest
+from snippets.lab.files import write_whole
 from snippets.lab.finding.device import Device
 from snippets.lab.html import Html, code, table
 from snippets.lab.notebooks.cells import CellFailed, NotebookRuns, code_cells
@@ -23,7 +24,7 @@ from snippets.lab.notebooks.outputs import OutputError, clean_outputs, dumped, o
 from snippets.lab.page.frame import show as show  # for the fence of docs/labs/index.md
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT, short_name, slug
 from snippets.lab.recording.digest import code_digest, source_digest
-from snippets.lab.recording.saving import write_file
+from snippets.lab.recording.replacing import write_file
 from snippets.lab.recording.schema import Environment, RecordingError
 
 RunNotebooks = Callable[[list[Path], float], NotebookRuns]
@@ -221,7 +222,7 @@ def adopt(notebook: Notebook, archived: bytes, device: str) -> dict[str, Any]:
     return fill(notebook, [cell.get("outputs") for cell in _code_cells_of(copy.content)], copy.run_info)
 
 
-def record_notebook(notebook: Notebook, device: str, run: RunNotebooks) -> str:
+def record_notebook(root: Path, notebook: Notebook, device: str, run: RunNotebooks) -> str:
     """Run one notebook on this machine's GPU and write its outputs into it; return the cause of a failure."""
     try:
         results = run([notebook.path.resolve()], TIME_LIMIT_S)
@@ -231,8 +232,8 @@ def record_notebook(notebook: Notebook, device: str, run: RunNotebooks) -> str:
         if slug(results.environment.device) != device:
             return f"the notebook ran on {results.environment.device}, not on {device}"
         content = fill(notebook, own.outputs, RunInfo(notebook.digest, own.seconds, results.environment))
-        write_file(notebook.path, dumped(content))
-    except (CellFailed, NotebookError, OSError) as error:
+        write_file(root, notebook.path, dumped(content))
+    except (CellFailed, RecordingError, OSError) as error:
         return str(error)
     return ""
 
@@ -251,8 +252,8 @@ def set_aside(notebook: Notebook, folder: Path) -> str:
         run_info = None
     moved = folder / notebook.path.name
     moved.parent.mkdir(parents=True, exist_ok=True)
-    write_file(moved, notebook.path.read_bytes())
-    write_file(notebook.path, dumped(without_outputs(notebook.content, msgspec.to_builtins(run_info))))
+    write_whole(moved, notebook.path.read_bytes())
+    write_whole(notebook.path, dumped(without_outputs(notebook.content, msgspec.to_builtins(run_info))))
     return f"{notebook.id}: {problem}; shown without outputs, the file as it was is {moved}"
 
 

@@ -9,22 +9,42 @@ from functools import lru_cache
 from pathlib import Path
 
 from snippets.lab.recording.device import chapter_folder
-from snippets.lab.recording.schema import NotRecorded, Recording, RecordingError, parse_recording
-from snippets.lab.trace.events import Trace
+from snippets.lab.recording.replacing import recover
+from snippets.lab.recording.saving import trace_digest
+from snippets.lab.recording.schema import (
+    TRACE_JSON_LIMIT_BYTES,
+    NotRecorded,
+    Recording,
+    RecordingError,
+    parse_recording,
+)
+from snippets.lab.trace.events import Trace, TraceError
 from snippets.lab.trace.kineto import read_recorded_trace
+
+Stamp = tuple[int, int]
+"""Time and inode of a file: what was read is cached until another file is in its place."""
 
 
 def load_recording(root: Path, device: str, experiment_id: str) -> Recording:
     """Read one recording and check every field. Raises `RecordingError`."""
+    recover(root)
     path = _paths(root, device, experiment_id)[0]
-    mtime_ns = _modified_ns(path, experiment_id)
-    if mtime_ns is None:
+    stamp = _stamp(path, experiment_id)
+    if stamp is None:
         raise NotRecorded(f"no recording {experiment_id!r} for {device}; {_cure(experiment_id)}")
-    return _load(path, mtime_ns, experiment_id)
+    return _load(path, stamp, experiment_id)
 
 
-def _modified_ns(path: str, experiment_id: str) -> int | None:
-    """When a file was last changed; None if there is none. Raises `RecordingError` if it is no regular file.
+@lru_cache(maxsize=512)
+def _paths(root: Path, device: str, experiment_id: str) -> tuple[str, str]:
+    """The paths of a recording's JSON and trace. Cached: a build calls this 50,000 times."""
+    chapter, _, name = experiment_id.partition("/")
+    stem = chapter_folder(root, device, chapter) / name
+    return f"{stem}.json", f"{stem}.trace.json.gz"
+
+
+def _stamp(path: str, experiment_id: str) -> Stamp | None:
+    """The stamp of a file; None if there is none. Raises `RecordingError` if it is no regular file.
 
     A link is followed by nobody: a recording comes from a stranger, and a pipe or a device never ends.
     """
@@ -36,19 +56,11 @@ def _modified_ns(path: str, experiment_id: str) -> int | None:
         raise _unreadable(path, error, _cure(experiment_id)) from error
     if not stat.S_ISREG(status.st_mode):
         raise RecordingError(f"{Path(path).name} is not a regular file; delete it, then {_cure(experiment_id)}")
-    return status.st_mtime_ns
+    return status.st_mtime_ns, status.st_ino
 
 
 @lru_cache(maxsize=512)
-def _paths(root: Path, device: str, experiment_id: str) -> tuple[str, str]:
-    """The paths of a recording's JSON and trace. Cached: a build calls this 50,000 times."""
-    chapter, _, name = experiment_id.partition("/")
-    stem = chapter_folder(root, device, chapter) / name
-    return f"{stem}.json", f"{stem}.trace.json.gz"
-
-
-@lru_cache(maxsize=512)
-def _load(path: str, mtime_ns: int, experiment_id: str) -> Recording:
+def _load(path: str, stamp: Stamp, experiment_id: str) -> Recording:
     name, cure = Path(path).name, _cure(experiment_id)
     try:
         content = Path(path).read_bytes()
@@ -75,17 +87,41 @@ def trace_path(root: Path, device: str, recording: Recording) -> Path:
 
 def load_trace(root: Path, device: str, experiment_id: str) -> Trace:
     """Read the trace of a recording. Raises `NotRecorded` if it has none, `RecordingError`, `TraceError`."""
-    recording = load_recording(root, device, experiment_id)
-    path = _paths(root, device, experiment_id)[1]
-    mtime_ns = _modified_ns(path, experiment_id) if recording.has_trace else None
-    if mtime_ns is not None:
-        return _trace(path, mtime_ns)
-    raise NotRecorded(f"{experiment_id} has no trace for {device}; make record CHAPTER={recording.chapter}")
+    while True:
+        recording = load_recording(root, device, experiment_id)
+        try:
+            trace = _load_trace(_paths(root, device, experiment_id)[1], device, recording)
+        except (RecordingError, TraceError):
+            if load_recording(root, device, experiment_id) is recording:
+                raise
+        else:
+            if load_recording(root, device, experiment_id) is recording:
+                return trace
+        # both were replaced after the first was read
+
+
+def _load_trace(path: str, device: str, recording: Recording) -> Trace:
+    stamp = _stamp(path, recording.id) if recording.has_trace else None
+    if stamp is not None:
+        return _trace(path, stamp, recording.trace_sha256, recording.id)
+    raise NotRecorded(f"{recording.id} has no trace for {device}; make record CHAPTER={recording.chapter}")
 
 
 @lru_cache(maxsize=128)
-def _trace(path: str, mtime_ns: int) -> Trace:
-    return read_recorded_trace(path)
+def _trace(path: str, stamp: Stamp, digest: str, experiment_id: str) -> Trace:
+    try:
+        packed = Path(path).read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error, _cure(experiment_id)) from error
+    if digest and trace_digest(packed) != digest:
+        json_name = f"{experiment_id.partition('/')[2]}.json"
+        raise RecordingError(
+            f"{Path(path).name} is damaged: it is not the trace that {json_name} was saved with; {_cure(experiment_id)}"
+        )
+    try:
+        return read_recorded_trace(packed, limit_bytes=TRACE_JSON_LIMIT_BYTES)
+    except TraceError as error:
+        raise TraceError(f"{path}{str(error).removeprefix('trace')}") from error
 
 
 def load_recordings(root: Path, device: str) -> Iterator[Recording]:

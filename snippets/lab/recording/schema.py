@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import re
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import field
 
 SCHEMA = 2
-TRACE_LIMIT_BYTES = 1_000_000
+TRACE_LIMIT_BYTES, TRACE_JSON_LIMIT_BYTES = 1_000_000, 16_000_000
+"""Compressed, decompressed. Those of the book have up to 22,462 and 312,701 bytes."""
+JSON_LIMIT_BYTES = 4_000_000
+"""The largest of the book has 49,244 bytes."""
+MAX_NESTING = 32
+"""Lists and objects within each other in the data of a probe; readers of JSON differ above some hundreds."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class RecordingError(Exception):
@@ -187,6 +194,9 @@ class Recording(msgspec.Struct, frozen=True):
     data: dict[str, Any]
     """The result of the `probe`; empty for a profiled experiment."""
     has_trace: bool
+    trace_sha256: str = ""
+    """Digest of the trace's file, written when both are saved; empty without a trace, and in recordings from before
+    this field."""
 
     @property
     def id(self) -> str:
@@ -223,6 +233,8 @@ UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _ceilin
 
 def parse_recording(content: bytes, name: str, cure: str = "record it again") -> Recording:
     """Check the bytes of a recording's JSON and return it. Raises `RecordingError` naming `name`."""
+    if len(content) > JSON_LIMIT_BYTES:
+        raise RecordingError(f"{name} is {len(content):,} bytes and the limit is {JSON_LIMIT_BYTES:,}; {cure}")
     try:
         data = msgspec.json.decode(content, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -238,10 +250,28 @@ def parse_recording(content: bytes, name: str, cure: str = "record it again") ->
         recording = msgspec.convert(data, type=Recording)
     except (msgspec.ValidationError, RecursionError) as error:
         raise RecordingError(f"{name} is damaged: {error}; {cure}") from error
+    for problem in _problems(recording):
+        raise RecordingError(f"{name} is damaged: {problem}; {cure}")
+    return recording
+
+
+def _problems(recording: Recording) -> Iterator[str]:
+    """Problems that the types of the fields do not show."""
     for place, timing in timings_of(recording):
         if not timing.agrees_with_samples:
-            raise RecordingError(f"{name} is damaged: {place} contradicts its own samples; {cure}")
-    return recording
+            yield f"{place} contradicts its own samples"
+    if recording.trace_sha256 and not (recording.has_trace and _SHA256.fullmatch(recording.trace_sha256)):
+        yield "trace_sha256 is not the digest of a trace"
+    level: list[Any] = [recording.data]
+    for _ in range(MAX_NESTING):
+        level = [item for each in level for item in _items(each)]
+    if level:
+        yield f"its data is nested more than {MAX_NESTING} levels deep"
+
+
+def _items(value: Any) -> Iterable[Any]:
+    """The members of a list or an object."""
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def timings_of(recording: Recording) -> Iterator[tuple[str, Timing]]:

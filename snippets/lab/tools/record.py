@@ -161,7 +161,7 @@ def record(
         outcomes = list(machine.record_experiments(root, device, pending, cost_s, 60 * minutes))
         causes = {outcome.experiment.id: outcome.failed for outcome in outcomes if outcome.failed}
         failed = len(causes)
-        ran = record_notebooks(notebooks, device, machine.run_notebooks, lambda: end - machine.clock())
+        ran = record_notebooks(root, notebooks, device, machine.run_notebooks, lambda: end - machine.clock())
         causes |= {name: cause for name, cause in ran.items() if cause}
     print(f"{device}: {len(outcomes) - failed} recorded, {failed} failed")
     for name, cause in causes.items():
@@ -223,13 +223,13 @@ def notebook_cost_s(notebook: Notebook) -> float:
 
 
 def record_notebooks(
-    pending: Sequence[Notebook], device: str, run_notebooks: RunNotebooks, left_s: Callable[[], float]
+    root: Path, pending: Sequence[Notebook], device: str, run_notebooks: RunNotebooks, left_s: Callable[[], float]
 ) -> dict[str, str]:
     """Run notebooks that probably end in time; return the cause of each one's failure, empty where it was recorded."""
     causes: dict[str, str] = {}
     for notebook in sorted(pending, key=notebook_cost_s):
         if notebook_cost_s(notebook) > left_s():
             break
-        causes[notebook.id] = record_notebook(notebook, device, run_notebooks)
+        causes[notebook.id] = record_notebook(root, notebook, device, run_notebooks)
         print(f"{notebook.id}: {causes[notebook.id].partition(chr(10))[0] or 'recorded'}", flush=True)
     return causes

@@ -9,9 +9,9 @@ from pathlib import Path, PosixPath
 from typing import Any
 
 from snippets.lab.experiment import Experiment, UnknownName, Value, chapters, find
+from snippets.lab.files import write_whole
 from snippets.lab.notebooks.files import PREFIX, find_notebook
 from snippets.lab.recording.device import recordings_root
-from snippets.lab.recording.saving import write_file
 from snippets.lab.terminal import Parser
 
 HELP = "profile one experiment on this machine, print the profiler's table, write its trace"
@@ -28,7 +28,7 @@ class TraceFolder(PosixPath):
 
     def write_bytes(self, data: Any) -> int:
         """Replace this file; a full disk leaves the old one, or none."""
-        write_file(Path(self), data)
+        write_whole(Path(self), data)
         return len(data)
 
 

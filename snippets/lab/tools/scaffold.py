@@ -14,12 +14,12 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from snippets.lab.files import write_whole
 from snippets.lab.notebooks.cells import code_cells
 from snippets.lab.notebooks.files import SETUP, load_notebook
 from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.page.nav import chapters_in_nav
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
-from snippets.lab.recording.saving import write_file
 from snippets.lab.terminal import CommandError
 
 FILES = Path(__file__).with_suffix(".txt")
@@ -116,7 +116,7 @@ def create_chapter(name: str, root: Path) -> list[str]:
         for path, text in made.items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text, encoding="utf-8")
-        write_file(nav, after.encode())
+        write_whole(nav, after.encode())
     except BaseException:
         for folder in ("snippets", "tests/chapters"):
             shutil.rmtree(root / folder / name, ignore_errors=True)
@@ -124,7 +124,7 @@ def create_chapter(name: str, root: Path) -> list[str]:
             with suppress(OSError):  # of a folder that could not be made
                 (root / path).unlink()
         if nav.read_text(encoding="utf-8") != before:
-            write_file(nav, before.encode())
+            write_whole(nav, before.encode())
         raise
     return [*made, nav.name]
 

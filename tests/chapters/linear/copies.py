@@ -40,6 +40,7 @@ class Copies:
         path = self.root / f"{experiment}.trace.json.gz"
         content = json.loads(gzip.decompress(path.read_bytes()))
         content["traceEvents"] = change(content["traceEvents"])
+        samples.untie(path)
         self._write(path, gzip.compress(json.dumps(content).encode(), compresslevel=1))
 
     def _write(self, path: Path, content: bytes) -> None:

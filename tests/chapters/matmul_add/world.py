@@ -269,7 +269,9 @@ class World:
         self._age = itertools.count(1)
 
     def trace(self, name: str, content: bytes) -> None:
-        self._write(self.folder / f"{name}.trace.json.gz", gzip.compress(content))
+        path = self.folder / f"{name}.trace.json.gz"
+        samples.untie(path)
+        self._write(path, gzip.compress(content))
 
     def recording(self, recording: Recording) -> None:
         self._write(self.folder / f"{recording.experiment}.json", msgspec.json.encode(recording))

@@ -25,7 +25,8 @@ from snippets.lab.notebooks.files import (
 from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.page.frame import show
 from snippets.lab.recording.device import DEFAULT_DEVICE
-from snippets.lab.tools.archive import ArchiveError, pack_archive, unpack_archive
+from snippets.lab.tools.archive import Imported, pack_archive, unpack_archive
+from snippets.lab.tools.archive_members import ArchiveError
 from tests.lab.notebooks.hostile import NESTED, NOT_OUTPUTS, VECTORS
 from tests.lab.samples import EVIL, environment, files, recordings
 from tests.lab.tools.machine import OUTPUTS
@@ -78,10 +79,16 @@ def runs(outputs: list[list[dict[str, Any]]] = OUTPUTS, failed: str = "", device
     return NotebookRuns({"mlp": NotebookRun(outputs, 2.5, failed)}, environment(device=device))
 
 
+def recordings_beside(notebook: Notebook) -> Path:
+    return notebook.path.parents[1] / "recordings"
+
+
 def record(root: Path, result: NotebookRuns | None = None) -> str:
     """Record the small notebook from what a process would have returned; the cause if that fails."""
     notebook = load_notebook(root.parent / "labs/mlp.ipynb")
-    return record_notebook(notebook, DEFAULT_DEVICE, lambda paths, time_limit_s: result or runs())
+    return record_notebook(
+        recordings_beside(notebook), notebook, DEFAULT_DEVICE, lambda paths, time_limit_s: result or runs()
+    )
 
 
 def test_a_recorded_notebook_holds_outputs_and_environment(root: Path) -> None:
@@ -169,7 +176,10 @@ def test_a_process_that_died_is_the_cause(root: Path) -> None:
         raise CellFailed("the process ended with code 7; last output: none")
 
     (notebook,) = notebooks(root)
-    assert record_notebook(notebook, DEFAULT_DEVICE, die) == "the process ended with code 7; last output: none"
+    assert (
+        record_notebook(recordings_beside(notebook), notebook, DEFAULT_DEVICE, die)
+        == "the process ended with code 7; last output: none"
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"cells": [], "metadata": {}, "nbformat": 4}', b"\xff", b"[1]"])
@@ -187,7 +197,7 @@ def test_a_notebook_is_unpacked(root: Path, tmp_path: Path) -> None:
     home = tmp_path / "home" / "recordings"
     write_notebook(home)
     assert pack_archive(root, DEFAULT_DEVICE, tmp_path / "a.tar.gz") == 1
-    assert unpack_archive(home, tmp_path / "a.tar.gz") == ([f"{DEFAULT_DEVICE} labs/mlp"], [])
+    assert unpack_archive(home, tmp_path / "a.tar.gz") == Imported([f"{DEFAULT_DEVICE} labs/mlp"])
     assert files(home.parent / "labs") == files(root.parent / "labs")
 
 
@@ -204,7 +214,15 @@ def test_a_notebook_of_another_checkout_stays_out(root: Path, tmp_path: Path) ->
 
 def test_a_notebook_of_another_device_stays_out(root: Path, tmp_path: Path) -> None:
     (notebook,) = notebooks(root)
-    assert record_notebook(notebook, "nvidia-other", lambda paths, limit_s: runs(device="NVIDIA Other")) == ""
+    assert (
+        record_notebook(
+            recordings_beside(notebook),
+            notebook,
+            "nvidia-other",
+            lambda paths, limit_s: runs(device="NVIDIA Other"),
+        )
+        == ""
+    )
     pack_archive(root, "nvidia-other", tmp_path / "a.tar.gz")
     before = files(root.parent / "labs")
     with pytest.raises(ArchiveError, match=r"notebooks are recorded for nvidia-h200 only; nothing was unpacked"):
@@ -293,7 +311,7 @@ def leave(notebook: Notebook) -> None:
 
 
 def fill_in(notebook: Notebook) -> None:
-    assert record_notebook(notebook, DEFAULT_DEVICE, lambda paths, limit_s: runs()) == ""
+    assert record_notebook(recordings_beside(notebook), notebook, DEFAULT_DEVICE, lambda paths, limit_s: runs()) == ""
 
 
 def make_stale(notebook: Notebook) -> None:

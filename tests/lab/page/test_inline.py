@@ -118,7 +118,9 @@ def test_an_unknown_figure_ends_the_build(book: Book, root: Path, device: str, n
 def test_a_damaged_recording_or_trace_ends_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = samples.recordings(monkeypatch, tmp_path)
     save_all(root, sample(), device=DEFAULT_DEVICE)
-    (root / DEFAULT_DEVICE / "mlp" / "eager.trace.json.gz").write_bytes(b"\x1f\x8b\x08")
+    path = root / DEFAULT_DEVICE / "mlp" / "eager.trace.json.gz"
+    path.write_bytes(b"\x1f\x8b\x08")
+    samples.untie(path)
     with pytest.raises(
         InlineHiliteException, match=r"^#!fig mlp\.eager\.busy_us: TraceError: .*gzip stream is cut off"
     ):

@@ -14,8 +14,8 @@ import pytest
 
 from snippets.lab.recording.device import chapter_folder
 from snippets.lab.recording.loading import load_recording, load_trace, trace_path
-from snippets.lab.recording.schema import NotRecorded, RecordingError, parse_recording
-from tests.lab.samples import DEVICE, as_dict, point, sample, save_all, timings
+from snippets.lab.recording.schema import MAX_NESTING, NotRecorded, RecordingError, parse_recording
+from tests.lab.samples import DEVICE, as_dict, point, sample, save_all, timings, trace_json, untie
 
 AGAIN = "on a machine with this GPU run make record CHAPTER=mlp"
 
@@ -77,6 +77,7 @@ def with_value(value: Any, *path: str | int) -> Callable[[dict[str, Any]], None]
             with_value([2, 2], "points", 0, "ceilings", 0, "timing", "rounds"),
             "is damaged: ceiling copy of point 0 contradicts its own samples",
         ),
+        (with_value("0" * 63, "trace_sha256"), "is damaged: trace_sha256 is not the digest of a trace"),
         (with_value("compiled", "experiment"), "is a recording of 'mlp/compiled', not of 'mlp/eager'"),
         (with_value("../../x", "chapter"), "is a recording of '../../x/eager', not of 'mlp/eager'"),
     ],
@@ -146,3 +147,28 @@ def test_a_recording_of_schema_1_has_its_ceilings_at_every_timed_point() -> None
     assert (recording.schema, recording.ceilings, recording.disturbed) == (2, sample().ceilings, "")
     assert recording.points[0].timings is not None
     assert recording.points[0].timings.steady is None
+
+
+def test_a_trace_of_another_recording_is_damage(tmp_path: Path) -> None:
+    save_all(tmp_path / "other", sample(), trace=trace_json(name="other"))
+    save_all(tmp_path, sample())
+    path, other = (trace_path(root, DEVICE, sample()) for root in (tmp_path, tmp_path / "other"))
+    load_trace(tmp_path, DEVICE, "mlp/eager")
+    other.replace(path)
+    with pytest.raises(RecordingError) as raised:
+        load_trace(tmp_path, DEVICE, "mlp/eager")
+    assert str(raised.value) == (
+        f"eager.trace.json.gz is damaged: it is not the trace that eager.json was saved with; {AGAIN}"
+    )
+    untie(path)  # as a recording from before the digest
+    assert load_trace(tmp_path, DEVICE, "mlp/eager").steps[0].activities[0].name == "other"
+
+
+def test_data_that_is_nested_too_deep_is_damage(tmp_path: Path) -> None:
+    nested: list[Any] = []
+    for _ in range(MAX_NESTING - 1):
+        nested = [nested]
+    content = msgspec.json.encode(sample(data={"a": nested[0]}))
+    assert parse_recording(content, "eager.json").data == {"a": nested[0]}
+    with pytest.raises(RecordingError, match="its data is nested more than 32 levels deep"):
+        parse_recording(msgspec.json.encode(sample(data={"a": [nested]})), "eager.json")

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from snippets.lab.recording.loading import load_recording
-from snippets.lab.tools.archive import LIMITS, ArchiveError, Limits, pack_archive, unpack_archive
+from snippets.lab.tools.archive import Imported, pack_archive, unpack_archive
+from snippets.lab.tools.archive_members import LIMITS, ArchiveError, Limits
 from tests.lab import samples
 from tests.lab.samples import DEVICE, as_dict, files, sample, save_all
 
@@ -59,7 +60,7 @@ def refused(source: Path, home: Path, message: str, limits: Limits = LIMITS) -> 
 def test_what_is_packed_is_what_is_unpacked(tmp_path: Path) -> None:
     source = packed(tmp_path)
     ids = [f"{DEVICE} linear/eager", f"{DEVICE} mlp/eager", f"{DEVICE} mlp/new"]
-    assert unpack_archive(tmp_path / "home", source) == (ids, [])
+    assert unpack_archive(tmp_path / "home", source) == Imported(ids)
     assert files(tmp_path / "home") == files(tmp_path / "away")
     assert len(files(tmp_path / "home")) == 5
 
@@ -87,23 +88,23 @@ def test_packing_the_same_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_the_same_file_by_hand_is_taken(tmp_path: Path, home: Path) -> None:
     """What the refusals below differ from."""
-    assert unpack_archive(home, tarred(tmp_path / "a.tar.gz", *good().items())) == ([f"{DEVICE} mlp/eager"], [])
+    assert unpack_archive(home, tarred(tmp_path / "a.tar.gz", *good().items())) == Imported([f"{DEVICE} mlp/eager"])
     assert load_recording(home, DEVICE, "mlp/eager").label == "mlp_fwd"
 
 
 @pytest.mark.parametrize(
     ("session", "is_kept"),
-    [("2026-11-19T10:00:01Z", False), ("2026-11-20T10:00:00Z", False), ("2026-11-21T00:00:00Z", True)],
+    [("2026-10-19T10:00:01Z", False), ("2026-10-20T10:00:00Z", False), ("2026-10-21T00:00:00Z", True)],
 )
 def test_a_newer_recording_is_kept(session: str, is_kept: bool, tmp_path: Path) -> None:
     """Another machine's archive also holds what that machine was given, which may be older than what is here."""
-    old = tmp_path / "away", sample(session="2026-11-20T10:00:00Z", label="theirs")
-    save_all(*old, sample("mlp/new", has_trace=False, session="2026-11-20T10:00:00Z"))
+    old = tmp_path / "away", sample(session="2026-10-20T10:00:00Z", label="theirs")
+    save_all(*old, sample("mlp/new", has_trace=False, session="2026-10-20T10:00:00Z"))
     pack_archive(tmp_path / "away", DEVICE, tmp_path / "a.tar.gz")
     save_all(tmp_path / "home", sample(session=session, label="ours"))
-    written, kept = unpack_archive(tmp_path / "home", tmp_path / "a.tar.gz")
-    assert kept == [f"{DEVICE} mlp/eager"] * is_kept
-    assert written == [f"{DEVICE} mlp/eager"] * (not is_kept) + [f"{DEVICE} mlp/new"]
+    imported = unpack_archive(tmp_path / "home", tmp_path / "a.tar.gz")
+    assert imported.kept == [f"{DEVICE} mlp/eager"] * is_kept
+    assert imported.written == [f"{DEVICE} mlp/eager"] * (not is_kept) + [f"{DEVICE} mlp/new"]
     assert load_recording(tmp_path / "home", DEVICE, "mlp/eager").label == ("ours" if is_kept else "theirs")
 
 
@@ -195,7 +196,7 @@ def test_not_an_archive(tmp_path: Path, home: Path, content: bytes) -> None:
 def test_an_archive_that_is_not_there(tmp_path: Path, home: Path) -> None:
     refused(tmp_path / "a.tar.gz", home, f"cannot read {tmp_path / 'a.tar.gz'}: no such file")
     (tmp_path / "a.tar.gz").mkdir()
-    refused(tmp_path / "a.tar.gz", home, "a.tar.gz is not an archive of recordings: [Errno 21] Is a directory")
+    refused(tmp_path / "a.tar.gz", home, f"cannot read {tmp_path / 'a.tar.gz'}: not a file")
 
 
 def test_an_empty_archive(tmp_path: Path, home: Path) -> None:
@@ -209,11 +210,11 @@ def changed(**fields: object) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (changed(experiment="compiled"), f"{JSON} does not match its name, or its trace is missing"),
-        (changed(chapter="linear"), f"{JSON} does not match its name, or its trace is missing"),
-        (changed(has_trace=False), f"{JSON} does not match its name, or its trace is missing"),
-        (lambda members: {JSON: members[JSON]}, f"{JSON} does not match its name, or its trace is missing"),
-        (lambda members: {TRACE: members[TRACE]}, f"{TRACE} has no recording beside it; nothing was unpacked"),
+        (changed(experiment="compiled"), f"{JSON}: it does not match its name, or its trace is missing"),
+        (changed(chapter="linear"), f"{JSON}: it does not match its name, or its trace is missing"),
+        (changed(has_trace=False), f"{JSON}: it does not match its name, or its trace is missing"),
+        (lambda members: {JSON: members[JSON]}, f"{JSON}: it does not match its name, or its trace is missing"),
+        (lambda members: {TRACE: members[TRACE]}, f"{TRACE}: has no recording beside it; nothing was unpacked"),
         (changed(schema=9), "has schema 9 and this version reads 2; record it again; nothing was unpacked"),
         (changed(points=3), "is damaged: Expected `array`, got `int` - at `$.points`"),
         (lambda members: {**members, JSON: b"{"}, "is not a recording (Input data was truncated)"),
@@ -222,7 +223,10 @@ def changed(**fields: object) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
         (lambda members: {**members, TRACE: members[TRACE][:-20]}, "the file is cut off"),
         (lambda members: {**members, TRACE: samples.gzipped(b'{"a": 1}')}, "JSON, but not a Kineto trace"),
         (lambda members: {**members, TRACE: samples.gzipped(b"[" * 100_000)}, "is not complete JSON"),
-        (lambda members: {**members, TRACE: samples.trace_json()}, f"the trace of {JSON} is not compressed"),
+        (
+            lambda members: {**members, TRACE: samples.trace_json()},
+            f"{JSON}: its trace is not compressed; record it again; nothing was unpacked",
+        ),
     ],
 )
 def test_a_recording_that_is_not_sound(
@@ -237,4 +241,4 @@ def test_a_recording_that_is_not_sound(
 def test_a_recording_of_another_device(tmp_path: Path, home: Path) -> None:
     members = {name.replace(DEVICE, "nvidia-h200"): content for name, content in good().items()}
     source = tarred(tmp_path / "a.tar.gz", *members.items())
-    refused(source, home, "a.tar.gz: nvidia-h200/mlp/eager.json was recorded on NVIDIA Sample")
+    refused(source, home, "a.tar.gz: nvidia-h200/mlp/eager.json: it was recorded on 'NVIDIA Sample'")

@@ -15,7 +15,7 @@ from snippets.lab.recording.device import PROJECT
 from snippets.lab.recording.loading import load_recording
 from snippets.lab.tools.archive import pack_archive
 from snippets.lab.trace.kineto import read_trace
-from tests.lab.samples import DEVICE, recordings, sample, save_all
+from tests.lab.samples import DEVICE, recordings, sample, save_all, untied
 
 TRACE = PROJECT / "tests/traces/mlp_eager.json.gz"
 TINY = ["--batch", "4", "--in_dim", "8", "--out_dim", "16", "--device", "cpu"]
@@ -177,8 +177,10 @@ def test_import(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     save_all(tmp_path / "away", sample())
     pack_archive(tmp_path / "away", DEVICE, tmp_path / "good.tar.gz")
     assert call("import", str(tmp_path / "good.tar.gz")) == (0, f"{DEVICE} mlp/eager\n", "")
-    assert load_recording(root, DEVICE, "mlp/eager") == sample()
-    save_all(root, sample(session="2026-12-01T00:00:00Z"))
+    assert untied(load_recording(root, DEVICE, "mlp/eager")) == sample()
+    same = "1 unchanged: the same recording is here\n"
+    assert call("import", str(tmp_path / "good.tar.gz")) == (0, same, "")
+    save_all(root, sample(session="2026-10-02T00:00:00Z"))
     kept = f"1 kept, because the recording here is newer: {DEVICE} mlp/eager\n"
     assert call("import", str(tmp_path / "good.tar.gz")) == (0, kept, "")
 

@@ -229,7 +229,7 @@ def test_a_chapter_on_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: py
     def full(path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    monkeypatch.setattr("snippets.lab.tools.scaffold.write_file", full)
+    monkeypatch.setattr("snippets.lab.tools.scaffold.write_whole", full)
     with pytest.raises(OSError, match="No space left"):
         create_chapter("rmsnorm", root)
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before

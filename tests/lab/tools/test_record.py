@@ -41,7 +41,7 @@ def test_record_prints_what_failed_and_packs_the_rest(
         "python -m snippets.lab import home.tar.gz",
     ]
     assert main(["import", str(file)]) == 0
-    assert capsys.readouterr().out == f"{DEFAULT_DEVICE} linear/eager\n"
+    assert capsys.readouterr().out == "1 unchanged: the same recording is here\n"
 
 
 def test_record_without_failures(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

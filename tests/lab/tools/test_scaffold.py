@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from snippets.lab.__main__ import main
+from snippets.lab.files import write_whole
 from snippets.lab.notebooks.files import SETUP, load_notebook
 from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.recording.device import PROJECT
-from snippets.lab.recording.saving import write_file
 from snippets.lab.tools.page_rules import fence_problems, guess_problems, section_problems, stray_problems
 from snippets.lab.tools.page_text import fences, pages, sources
 from snippets.lab.tools.scaffold import (
@@ -173,12 +173,12 @@ def test_what_is_interrupted_leaves_nothing(
     def interrupted_nav(path: Path, content: bytes) -> None:
         written.append(path)
         if len(written) != files_before + 1 or whole:
-            write_file(path, content)
+            write_whole(path, content)
         if len(written) == files_before + 1:
             raise error
 
     monkeypatch.setattr(Path, "write_text", interrupted)
-    monkeypatch.setattr("snippets.lab.tools.scaffold.write_file", interrupted_nav)
+    monkeypatch.setattr("snippets.lab.tools.scaffold.write_whole", interrupted_nav)
     for files_before in range(len(chapter_files("rmsnorm")) + 1):
         written.clear()
         with pytest.raises(type(error)):
