@@ -35,6 +35,7 @@ from snippets.lab.page.inline import fig_formatter
 from snippets.lab.page.ledger import verdict_data
 from snippets.lab.recording import loading
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
+from snippets.lab.recording.loading import Stamp
 from snippets.lab.recording.schema import Recording, RecordingError, parse_recording
 from snippets.lab.tools.page_text import executed_fences, pages
 from snippets.lab.trace.events import Trace
@@ -59,7 +60,7 @@ class Maker:
     seed: int
     how: Counter[str] = field(default_factory=Counter)
 
-    def recording(self, path: str, mtime_ns: int, experiment_id: str) -> Recording:
+    def recording(self, path: str, stamp: Stamp, experiment_id: str) -> Recording:
         """In place of `loading._load`."""
         dice = random.Random(f"{self.seed} {experiment_id}")
         content = json.loads((SOURCE / f"{experiment_id}.json").read_bytes())
@@ -70,7 +71,7 @@ class Maker:
             raise RecordingError(f"a recording of {recording.id!r}")
         return recording
 
-    def trace(self, path: str, mtime_ns: int) -> Trace:
+    def trace(self, path: str, stamp: Stamp, digest: str, experiment_id: str) -> Trace:
         """In place of `loading._trace`."""
         dice = random.Random(f"{self.seed} {'/'.join(Path(path).parts[-2:])}")
         source = SOURCE.joinpath(*Path(path).parts[-2:])
