@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         discard(sys.stdout)
         return 0
     except KeyboardInterrupt:
-        print("\nstopped; earlier recordings are unchanged", file=sys.stderr)
+        print("\nstopped; every recording is whole, the old or the new one", file=sys.stderr)
         return 130
     except Exception as error:
         code, message = describe(error)

@@ -211,7 +211,7 @@ def test_ctrl_c_before_the_import_is_complete_changes_nothing(
 
     monkeypatch.setattr("snippets.lab.tools.archive.hold_root", interrupted)
     assert main(["import", str(tmp_path / "a.tar.gz")]) == 130
-    assert capsys.readouterr().err == "\nstopped; earlier recordings are unchanged\n"
+    assert capsys.readouterr().err == "\nstopped; every recording is whole, the old or the new one\n"
     assert files(home) == before
 
 
