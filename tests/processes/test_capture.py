@@ -102,10 +102,9 @@ def check_recording_of_a_cpu(recording: Recording, root: Path) -> None:
 
 
 INTERRUPTED = """\
-import signal, sys
+import sys
 from functools import partial
 from pathlib import Path
-signal.signal(signal.SIGINT, signal.default_int_handler)
 from snippets.lab.capture.recorder import record_experiments
 from snippets.lab.capture.supervisor import run_worker
 from snippets.lab.experiment import find

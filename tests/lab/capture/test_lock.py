@@ -93,13 +93,6 @@ class TestLock:
         assert re.fullmatch(told, capsys.readouterr().out)
 
     def test_ctrl_c_while_waiting(self, tmp_path: Path) -> None:
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
-        try:
-            self.interrupt_while_waiting(tmp_path)
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-    def interrupt_while_waiting(self, tmp_path: Path) -> None:
         with hold_lock(tmp_path / "lock", wait=False):
             interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
             interrupt.start()
