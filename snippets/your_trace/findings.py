@@ -15,6 +15,7 @@ from snippets.lab.page.glossary import section_title
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.report.findings import with_code, with_links
 from snippets.lab.report.headline import headline
+from snippets.lab.report.waiting import gpu_busy_us, share
 from snippets.your_trace.reports import EXAMPLES, report_address, report_of
 
 ATTENTION = ("unfused-attention", "attention/naive", "attention/flash")
@@ -73,15 +74,15 @@ def mlp_saved(device: Device) -> Figure:
 
 
 def traced_step(device: Device) -> Figure:
-    """What a step of the eager MLP takes, by the report on its trace."""
-    return Figure(report_of(device, "mlp/eager").step_us, "us", origin=f"{device['mlp/eager'].origin}, in its trace")
+    """What a step of the eager MLP takes until the GPU is done, by the report on its trace."""
+    step_us = report_of(device, "mlp/eager").waits.step_us
+    return Figure(step_us, "us", origin=f"{device['mlp/eager'].origin}, in its trace")
 
 
 def traced_busy(device: Device) -> Figure:
     """How much of that the GPU works."""
-    subject = report_of(device, "mlp/eager")
-    busy_us = subject.summary.gpu_busy_us_per_step
-    return percent(Figure(busy_us / subject.step_us, "x", origin=f"{device['mlp/eager'].origin}, in its trace"))
+    waits = report_of(device, "mlp/eager").waits
+    return percent(Figure(share(gpu_busy_us(waits), waits), "x", origin=f"{device['mlp/eager'].origin}, in its trace"))
 
 
 def ceilings(device: Device) -> Html:

@@ -30,7 +30,15 @@ def _step(subject: Subject) -> str:
     takes = f"{'The whole trace' if is_whole else 'A step'} takes {format_value(subject.step_us, 'us')}"
     if not subject.has_gpu:
         return f"{takes}; it shows no work on a GPU." if is_whole else f"{takes}; the trace shows no work on a GPU."
-    return f"{takes} and the GPU works {_percent(share(gpu_busy_us(waits), waits))} of it."
+    works = _percent(share(gpu_busy_us(waits), waits))
+    if ends_later(subject):
+        return f"{takes}, {format_value(waits.step_us, 'us')} until the GPU is done, and the GPU works {works} of that."
+    return f"{takes} and the GPU works {works} of it."
+
+
+def ends_later(subject: Subject) -> bool:
+    """Whether a step lasts clearly longer, in the mean, until the GPU is done with it."""
+    return subject.waits.step_us > 1.02 * subject.step_us
 
 
 def _percent(part: float) -> str:
@@ -77,8 +85,7 @@ def tiles_html(subject: Subject) -> Html:
     if trace.steps_from == WHOLE:
         marks = "all of it as one step"
     done = f"; {format_value(parts.step_us, 'us')} in the mean until the GPU is done"
-    is_later = parts.step_us > 1.02 * subject.step_us
-    tiles = [("time of a step", format_value(subject.step_us, "us"), marks, done if is_later else "")]
+    tiles = [("time of a step", format_value(subject.step_us, "us"), marks, done if ends_later(subject) else "")]
     if subject.has_gpu:
         percent = _percent(share(gpu_busy_us(parts), parts)).replace("less than", "<")
         idle = format_value(parts.gpu_idle_us, "us")
