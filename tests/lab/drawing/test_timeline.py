@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -27,7 +28,7 @@ from tests.lab.events import annotation, gpu_annotation, kernel, launch, memcpy,
 from tests.lab.samples import BOOK, DEVICE, EVIL, Markup, sample, save_all
 
 SCRIPT = (PROJECT / "docs/assets/js/timeline.js").read_text(encoding="utf-8")
-STYLE = (PROJECT / "docs/assets/css/timeline.css").read_text(encoding="utf-8")
+STYLE = (PROJECT / "docs/assets/css/colors.css").read_text(encoding="utf-8")
 GEMM = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
 STEP = (
@@ -485,12 +486,10 @@ GROUNDS: dict[str, tuple[Color, Color, float]] = {
 
 def palette(scheme: str) -> dict[str, dict[str, Color]]:
     """Kind -> property -> color, as the style sheet gives them for a scheme."""
-    found: dict[str, dict[str, Color]] = {}
-    for selector, body in re.findall(r"\n([^\n{}@/]*) \{([^{}]*--edge: #[^{}]*)\}", STYLE):
-        if ("slate" in selector) == (scheme == "slate"):
-            colors = re.findall(r"--(kind|edge|strokes): #(\w\w)(\w\w)(\w\w)", body)
-            for kind in re.findall(r"\.(\w+)(?=[,)]| *$)", selector):
-                found[kind] = {name: tuple(int(part, 16) for part in rgb) for name, *rgb in colors}  # type: ignore[misc]
+    block = re.findall(r"\{([^{}]*--gemm-edge:[^{}]*)\}", STYLE)[scheme == "slate"]
+    found: dict[str, dict[str, Color]] = defaultdict(dict)
+    for kind, name, *rgb in re.findall(r"--(\w+)-(kind|edge|strokes): #(\w\w)(\w\w)(\w\w)", block):
+        found[kind][name] = tuple(int(part, 16) for part in rgb)  # type: ignore[assignment]
     return found
 
 
@@ -508,7 +507,7 @@ def contrast(one: Color, other: Color) -> float:
 def test_colors_can_be_told_and_names_on_them_read(scheme: str) -> None:
     ground, ink, share = GROUNDS[scheme]
     found = palette(scheme)
-    assert set(found) == set(SLICE_KINDS)
+    assert set(found) == {*SLICE_KINDS, "ghost"}
     for kind, colors in found.items():
         under = colors.get("kind", ground)
         seen = tuple(share * a + (1 - share) * b for a, b in zip(ink, under, strict=True))
