@@ -16,6 +16,7 @@ from snippets.lab.tools.page_rules import (
     guess_problems,
     section_problems,
     stray_problems,
+    veil_problems,
 )
 from snippets.lab.tools.page_text import fences, pages, sources
 
@@ -52,6 +53,11 @@ def test_sections_shown_are_sections_marked() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_guesses_are_in_folded_questions_with_their_reasons(page: str) -> None:
     assert guess_problems(page, PAGES[page]) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_guess_veils_is_below_it_on_the_page(page: str) -> None:
+    assert veil_problems(page, PAGES[page]) == []
 
 
 def test_every_figure_and_claim_exists_and_every_claim_is_shown() -> None:

@@ -9,13 +9,16 @@ A box is in a folded block; the summary is the question:
         Five kernels, because ...
 
 This module writes the measured answer, which readers without JavaScript see alone. `guess.js` builds a form from
-`data-guess`, puts it in front of the fold, and shows how far the guess was off.
+`data-guess`, puts it in front of the fold, and shows how far the guess was off. `curtain.js` veils the fences of the
+page that `veils` names, until the reader commits a guess or asks to see them:
+
+    show("mlp-guess-gelu", guess_number, "mlp.gelu_of_gate", "%", veils=("mlp-forward", "mlp-kernels-verdicts"))
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from typing import Any
@@ -33,8 +36,8 @@ CLAIM = "claim:"
 CLAIM_OPTIONS = ("holds=It is so", "differs=It is not")
 
 
-def guess_number(device: Device, figure_name: str, noun: str = "") -> Html:
-    """Ask for a number; `noun` says of what, as in `kernels`.
+def guess_number(device: Device, figure_name: str, noun: str = "", *, veils: Sequence[str] = ()) -> Html:
+    """Ask for a number; `noun` says of what, as in `kernels`. The fences in `veils` answer it.
 
     A guess of a count must be exact. A quantity is asked for in its printed unit; the box shows by which factor a guess
     is too high or too low.
@@ -54,16 +57,17 @@ def guess_number(device: Device, figure_name: str, noun: str = "") -> Html:
         "suffix": unit if unit in ("", "x") else f" {unit}",
     }
     spread = f" ({escape(answer.spread_text)})" if answer.spread_text else ""
-    return _box(device, guess, Html(f"{_strong(answer)}{spread}"))
+    return _box(device, guess, Html(f"{_strong(answer)}{spread}"), veils)
 
 
-def guess_choice(device: Device, figure_or_claim: str, *options: str) -> Html:
+def guess_choice(device: Device, figure_or_claim: str, *options: str, veils: Sequence[str] = ()) -> Html:
     """Ask which of `options` was measured.
 
     Args:
         device: whose measurement is the answer.
         figure_or_claim: a figure, or `claim:M2` with the options `holds` and `differs`.
         options: each a printed value of the figure, or `value=label`; for a claim `holds=...`, `differs=...`.
+        veils: the fences that answer it.
 
     Raises `ValueError` for fewer than two options, or if the measured value is not an option; `NotTimed` for an
     inconclusive claim, unless that is an option.
@@ -85,11 +89,12 @@ def guess_choice(device: Device, figure_or_claim: str, *options: str) -> Html:
     named = labels[answer] != answer
     parts = [f"<strong>{escape(labels[answer])}</strong>"] if named else []
     parts += [_strong(measured)] if not (named and isinstance(measured.value, bool) and not measured.display) else []
-    return _box(device, {"kind": "choice", "answer": answer, "options": list(labels.items())}, Html(": ".join(parts)))
+    guess = {"kind": "choice", "answer": answer, "options": list(labels.items())}
+    return _box(device, guess, Html(": ".join(parts)), veils)
 
 
-def guess_order(device: Device, figure_name: str, *, separator: str = ", ") -> Html:
-    """Ask for the order of the items that the figure lists; an item may come more than once.
+def guess_order(device: Device, figure_name: str, *, separator: str = ", ", veils: Sequence[str] = ()) -> Html:
+    """Ask for the order of the items that the figure lists; an item may come more than once. `veils` answer it.
 
     The box offers the items in an order that is the same in every build. Raises `ValueError` for a figure with fewer
     than two different items.
@@ -99,7 +104,7 @@ def guess_order(device: Device, figure_name: str, *, separator: str = ", ") -> H
     offered = sorted(set(items), key=lambda item: sha256(f"{figure_name} {item}".encode()).digest())
     if len(offered) < 2:
         raise ValueError(f"{figure_name} is {answer.value!r} on {device.name}, which has no order to guess")
-    return _box(device, {"kind": "order", "answer": items, "options": offered}, _strong(answer))
+    return _box(device, {"kind": "order", "answer": items, "options": offered}, _strong(answer), veils)
 
 
 def _written_in(figure: Figure) -> tuple[float, str]:
@@ -134,10 +139,17 @@ def _strong(figure: Figure) -> Html:
     return Html(f"<strong>{with_kernel_names(figure.text)}</strong>{doubt}")
 
 
-def _box(device: Device, guess: Mapping[str, Any], measured: Html) -> Html:
-    """The measured answer with empty elements for the reader's guess and its error."""
+def _box(device: Device, guess: Mapping[str, Any], measured: Html, veils: Sequence[str]) -> Html:
+    """The measured answer with empty elements for the reader's guess and its error.
+
+    Raises `ValueError` for `veils` that is one string instead of a tuple of fences' ids.
+    """
+    if isinstance(veils, str):
+        raise ValueError(f"veils is the string {veils!r}; write a tuple: veils=({veils!r},)")
     data = escape(json.dumps(guess, ensure_ascii=False, allow_nan=False))
+    veiled = f' data-veils="{escape(" ".join(veils))}"' if veils else ""
     return Html(
-        f'<div class="guess" data-device="{escape(device.name)}" data-guess="{data}"><p><span class="guess-said">'
-        f'</span>Measured: {measured} on the {escape(device.short_name)}.<span class="guess-off"></span></p></div>'
+        f'<div class="guess" data-device="{escape(device.name)}"{veiled} data-guess="{data}"><p><span '
+        f'class="guess-said"></span>Measured: {measured} on the {escape(device.short_name)}.<span class="guess-off">'
+        "</span></p></div>"
     )

@@ -1,7 +1,8 @@
 """A Markdown extension for the last changes to every page's HTML.
 
 It excludes Python code from the search index, which every page loads completely: code would be a fifth of the index,
-and the prose explains it. It numbers the popovers of kernel names, whose ids come from the names.
+and the prose explains it. It excludes guesses with their answers, and the fences that they veil: a search must not tell
+what the page asks. It numbers the popovers of kernel names, whose ids come from the names.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from markdown.postprocessors import Postprocessor
 CODE = '<div class="language-python highlight"'
 PRIORITY = 5
 """Below every other postprocessor: stashed HTML, such as code blocks, must be restored before."""
+QUESTION = '<details class="question"'
+_VEILS = re.compile(r'<div class="guess" [^>]*?data-veils="([^"]+)"')
+_FENCE = re.compile(r'(<div class="lab" data-fence="([^"]+)")>')
 _POPOVER = re.compile(r'popovertarget="(kernel-[0-9a-f]{8})"([^>]*>[^<]*</button><span popover id=")\1"')
 
 
 class _Last(Postprocessor):  # type: ignore[misc]
-    """Excludes code blocks from Material's search, and numbers the popovers of a page."""
+    """Excludes code, guesses and what they veil from Material's search, and numbers the popovers of a page."""
 
     def run(self, text: str) -> str:
         times = Counter[str]()
@@ -29,7 +33,15 @@ class _Last(Postprocessor):  # type: ignore[misc]
             ident = f"{match[1]}-{times[match[1]]}"
             return f'popovertarget="{ident}"{match[2]}{ident}"'
 
-        return _POPOVER.sub(numbered, text.replace(f"{CODE}>", f"{CODE} data-search-exclude>"))
+        for start in (CODE, QUESTION):
+            text = text.replace(f"{start}>", f"{start} data-search-exclude>")
+        return _POPOVER.sub(numbered, _without_answers(text))
+
+
+def _without_answers(text: str) -> str:
+    """Exclude the veiled fences from the search."""
+    veiled = {fence for names in _VEILS.findall(text) for fence in names.split()}
+    return _FENCE.sub(lambda match: f"{match[1]}{' data-search-exclude' if match[2] in veiled else ''}>", text)
 
 
 class Last(Extension):  # type: ignore[misc]

@@ -4,6 +4,7 @@ fence_problems    executed fences have the one form that runs reliably (others c
 section_problems  sections shown == sections marked
 stray_problems    numbers with a unit typed into prose
 guess_problems    a guess is in a folded question, with the reason below it
+veil_problems     a fence that a guess veils is on the same page, below the guess, and veiled once
 claim_problems    every claim has its verdict on its chapter's page
 figure_problems   every `#!fig` and `#!src` has a known name, recorded or not
 """
@@ -57,6 +58,7 @@ def text_problems(project: Path) -> list[str]:
         *section_problems(page_texts, sources(project)),
         *(problem for page, text in page_texts.items() for problem in stray_problems(page, text)),
         *(problem for page, text in page_texts.items() for problem in guess_problems(page, text)),
+        *(problem for page, text in page_texts.items() for problem in veil_problems(page, text)),
     ]
 
 
@@ -192,6 +194,36 @@ def guess_problems(page: str, text: str) -> list[str]:
         elif not any(line.strip() for line in lines[end:block]):
             problems.append(f"{fence.place}: below this guess, in the same block, give the reason for the answer")
     return problems
+
+
+def veil_problems(page: str, text: str) -> list[str]:
+    """Veils of no fence of this page, of a fence above the guess, of a guess, or of a fence that is veiled already."""
+    problems, veiled_at, all_fences = list[str](), dict[str, str](), executed_fences(page, text)
+    places = {name: fence for fence in all_fences for name in _ids(fence)}
+    for fence in all_fences:
+        for name in _veils(fence):
+            veiled = places.get(name)
+            if veiled is None:
+                problems.append(f'{fence.place}: veils "{name}", which is no fence of this page')
+            elif veiled.line <= fence.line:
+                problems.append(f'{fence.place}: veils "{name}", which the reader sees before the guess')
+            elif veiled.asks:
+                problems.append(f'{fence.place}: veils "{name}", which is a guess itself')
+            elif name in veiled_at:
+                problems.append(f'{fence.place}: veils "{name}", which {veiled_at[name]} veils already')
+            veiled_at.setdefault(name, fence.place)
+    return problems
+
+
+def _veils(fence: Fence) -> list[str]:
+    """The strings in `veils=(...)` of a fence."""
+    try:
+        calls = [node for node in ast.walk(ast.parse(fence.body)) if isinstance(node, ast.Call)]
+    except SyntaxError:
+        return []
+    values = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "veils"]
+    parts = [part for value in values for part in ast.walk(value)]
+    return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
 
 
 def claim_problems(page_texts: Mapping[str, str]) -> list[str]:

@@ -1,6 +1,6 @@
 """The GPU and CPU time of one layer, eager and compiled, at two shapes and with a growing number of rows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from snippets.lab.finding import Device, Figure, Run, at_least, at_most, between, claim, equals, matches
@@ -190,15 +190,15 @@ def biases(device: Device) -> Html:
     return table("One operator, two kinds of GPU work", head, rows, text_columns=3)
 
 
-def guess_cheaper(device: Device) -> Html:
+def guess_cheaper(device: Device, *, veils: Sequence[str] = ()) -> Html:
     """Whether the CPU or the GPU gains by compiling."""
     options = ("the GPU=For the GPU", "the CPU=For the CPU", "both=For both", "neither=For neither")
-    return guess_choice(device, "linear.cheaper", *options)
+    return guess_choice(device, "linear.cheaper", *options, veils=veils)
 
 
-def guess_letters(device: Device) -> Html:
+def guess_letters(device: Device, *, veils: Sequence[str] = ()) -> Html:
     """The letters of a kernel's name that depend on a layout."""
-    return guess_choice(device, "claim:O-L7", "holds=The first of them does", "differs=None of them does")
+    return guess_choice(device, "claim:O-L7", "holds=The first of them does", "differs=None of them does", veils=veils)
 
 
 def layouts(device: Device) -> Html:

@@ -1,7 +1,7 @@
 """The parts of one layer's forward: operators, kernels, strides and the names of kernels."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -259,10 +259,10 @@ def values_table(values: Mapping[str, object]) -> Html:
     return table("Run on the CPU while this page was built", ["", "what PyTorch says"], rows, text_columns=2)
 
 
-def guess_new_strides(device: Device) -> Html:
+def guess_new_strides(device: Device, *, veils: Sequence[str] = ()) -> Html:
     """The effect of other strides on a compiled layer."""
     options = ("an error=An error", "a wrong result=A wrong result", "neither=Neither")
-    return guess_choice(device, "linear.new_strides", *options)
+    return guess_choice(device, "linear.new_strides", *options, veils=veils)
 
 
 def new_strides_table(device: Device) -> Html:

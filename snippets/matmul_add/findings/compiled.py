@@ -191,9 +191,11 @@ FIGURES = {
 }
 
 
-def guess_spread(device: Device) -> Html:
+def guess_spread(device: Device, *, veils: Sequence[str] = ()) -> Html:
     """The variation of one kernel's time."""
-    return guess_choice(device, "claim:P28", "holds=By half as much again, or more", "differs=By less than that")
+    return guess_choice(
+        device, "claim:P28", "holds=By half as much again, or more", "differs=By less than that", veils=veils
+    )
 
 
 def product_runs(device: Device) -> Html:

@@ -216,10 +216,10 @@ FIGURES = {
 }
 
 
-def guess_warmup(device: Device) -> Html:
+def guess_warmup(device: Device, *, veils: Sequence[str] = ()) -> Html:
     """Whether a warm-up before the profiler makes all kept steps alike."""
     yes, no = "Yes, all kept steps then take about as long", "No, the first kept step stays the longest"
-    return guess_choice(device, "claim:P7", f"holds={yes}", f"differs={no}")
+    return guess_choice(device, "claim:P7", f"holds={yes}", f"differs={no}", veils=veils)
 
 
 def gaps_without_gpu(device: Device) -> Html:

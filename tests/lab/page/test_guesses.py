@@ -54,6 +54,20 @@ def test_the_markup_that_the_script_fills_in(device: Device, measured: Callable[
     )
 
 
+def test_a_guess_names_the_fences_that_it_veils(device: Device, measured: Callable[[Figure], None]) -> None:
+    measured(Figure("mm, mul"))
+    asked = (
+        guess_order(device, "mlp.it", veils=("mlp-a", "mlp-b")),
+        guess_choice(device, "mlp.it", "mm, mul", "mul, mm", veils=["mlp-a", "mlp-b"]),
+    )
+    assert [dict(Markup(box).attributes)["data-veils"] for box in asked] == ["mlp-a mlp-b"] * 2
+    measured(Figure(5))
+    assert dict(Markup(guess_number(device, "mlp.it", veils=("mlp-a",))).attributes)["data-veils"] == "mlp-a"
+    assert "data-veils" not in guess_number(device, "mlp.it")
+    with pytest.raises(ValueError, match=r"^veils is the string 'mlp-a'; write a tuple: veils=\('mlp-a',\)$"):
+        guess_number(device, "mlp.it", veils="mlp-a")
+
+
 @pytest.mark.parametrize(
     ("figure", "exact", "scale", "label", "suffix", "text"),
     [

@@ -63,6 +63,31 @@ def test_python_is_shown_and_not_searched() -> None:
     assert words == ["Prose", "about", "tl.dot.", "make", "docs", "Note"]
 
 
+GUESSED = """
+??? question "Guess: how many?"
+
+    <div class="guess" data-device="a" data-veils="p-b p-c"><p>Measured: five.</p></div>
+
+    A reason.
+
+<div class="lab" data-fence="p-a"><p>first</p></div>
+
+<div class="lab" data-fence="p-b"><p>second</p></div>
+
+<div class="lab" data-fence="p-c"><p>third</p></div>
+
+??? note "More"
+
+    Text.
+"""
+
+
+def test_a_search_does_not_tell_what_the_page_asks() -> None:
+    html = markdown.markdown(GUESSED, extensions=["pymdownx.details", "snippets.lab.page.last"])
+    assert Searched(html).text.split() == ["first", "More", "Text."]
+    assert Markup(html).text.split()[-6:] == ["reason.", "first", "second", "third", "More", "Text."]
+
+
 def rendered(*names: str) -> str:
     return markdown.markdown("\n\n".join(kernel_name_html(name) for name in names), extensions=EXTENSIONS)
 

@@ -11,6 +11,7 @@ from snippets.lab.tools.page_rules import (
     guess_problems,
     section_problems,
     stray_problems,
+    veil_problems,
 )
 from snippets.lab.tools.page_text import fences
 from tests.lab import samples
@@ -184,6 +185,31 @@ def test_a_guess_of_a_chapters_own_is_known_by_its_id() -> None:
     own = GUESS.replace("guess_number", "ask")
     assert guess_problems("mlp.md", own) == []
     assert len(guess_problems("mlp.md", own.replace("??? question", "!!! question"))) == 1
+
+
+VEIL = GUESS.replace('"kernels"))', '"kernels", veils=("mlp-kernels",)))') + FENCE
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (VEIL, None),
+        (VEIL + FENCE.replace("mlp-kernels", "mlp-other"), None),
+        (GUESS, None),
+        (VEIL.replace(FENCE, ""), 'docs/mlp.md:3: veils "mlp-kernels", which is no fence of this page'),
+        (FENCE + VEIL.replace(FENCE, ""), 'docs/mlp.md:7: veils "mlp-kernels", which the reader sees before the guess'),
+        (
+            VEIL.replace("mlp-kernels", "mlp-guess-again"),
+            'docs/mlp.md:3: veils "mlp-guess-again", which is a guess itself',
+        ),
+        (
+            VEIL.replace("mlp-guess-kernels", "mlp-guess-first").replace(FENCE, "") + VEIL,
+            'docs/mlp.md:13: veils "mlp-kernels", which docs/mlp.md:3 veils already',
+        ),
+    ],
+)
+def test_a_veil_falls_on_what_is_below_the_guess(text: str, problem: str | None) -> None:
+    assert veil_problems("mlp.md", text) == ([] if problem is None else [problem])
 
 
 def test_names_in_prose_exist_recorded_or_not(book: Book) -> None:
