@@ -37,6 +37,7 @@ LEAVES = {"experiment": set[str](), "html": {"trace"}, "cache": set[str](), "fil
 CHAPTERS = sorted(path.parent.name for path in PROJECT.glob("snippets/*/*") if path.stem in ("experiments", "findings"))
 WORDS = {
     ("snippets/lab/drawing/bar_charts.py", "attention"): "the operation of a kernel",
+    ("snippets/lab/tools/preview.py", "index.html"): "the file of any built page",
 }
 NAMES_PAGES = ("snippets/lab/diagnosis/pages.py",)
 """A rule sends its reader to the page that shows what it found: a test follows each."""
