@@ -25,6 +25,10 @@ LOCKED = -m pip install --quiet --disable-pip-version-check --require-hashes --o
 # Two processes; each test file runs in one of them, and all of tests/site in the same one (tests/conftest.py).
 PYTEST = $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
+# Sources that pages show fit 80 columns; all others 120 (pyproject.toml).
+SHOWN = snippets/*/model.py snippets/*/kernels.py snippets/*/experiments.py snippets/*/*_kernels/build/*/layers.py \
+	$(addprefix snippets/lab/capture/,checking.py profiling.py steady.py timing.py) snippets/lab/recording/consistency.py
+
 # The first interpreter that will do; looked for only when .venv is made.
 SYSTEM_PYTHON = $(or $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done), \
@@ -79,6 +83,7 @@ lint: $(READY)  ## style, types, GitHub workflows
 	$(need) lint
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(PY) -m ruff format --check --line-length 80 $(SHOWN)
 	$(PY) -m mypy
 	$(BIN)zizmor --persona pedantic --offline --quiet .github
 
@@ -86,6 +91,7 @@ format: $(READY)  ## rewrite the sources in the one style
 	$(need) lint
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+	$(PY) -m ruff format --line-length 80 $(SHOWN)
 
 record: $(READY)  ## measure on this GPU what is stale or missing (CHAPTER=mlp, MINUTES=9, FRESH=1, WAIT=1, SHARED=1)
 	$(need)

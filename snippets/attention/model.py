@@ -1,7 +1,8 @@
-"""Attention: written out, through PyTorch's fused kernels, and with FlexAttention.
+"""Attention: written out, through PyTorch's fused kernels, and with
+FlexAttention.
 
-q is (batch, heads, queries, head_dim), k and v are (batch, heads, keys, head_dim), as everywhere in PyTorch; so is the
-result, in q's shape and dtype.
+q is (batch, heads, queries, head_dim), k and v are (batch, heads, keys,
+head_dim), as everywhere in PyTorch; so is the result, in q's shape and dtype.
 """
 
 import torch
@@ -9,21 +10,31 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import (
+    BlockMask,
+    create_block_mask,
+    flex_attention,
+)
 
 
 # --8<-- [start:mask]
 def future(tokens: int, device: str) -> Tensor:
-    """(tokens, tokens) bool, True where a key comes after its query. Built once, not in every step."""
-    return torch.ones(tokens, tokens, dtype=torch.bool, device=device).triu(diagonal=1)
+    """(tokens, tokens) bool, True where a key comes after its query. Built
+    once, not in every step."""
+    return torch.ones(tokens, tokens, dtype=torch.bool, device=device).triu(
+        diagonal=1
+    )
 
 
 # --8<-- [end:mask]
 
 
 # --8<-- [start:naive]
-def naive(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None = None) -> Tensor:
-    """Attention as its formula says; `hidden` is (queries, keys) bool, True where a query must not look."""
+def naive(
+    q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None = None
+) -> Tensor:
+    """Attention as its formula says; `hidden` is (queries, keys) bool, True
+    where a query must not look."""
     scores = q @ k.transpose(-2, -1)
     scores = scores * q.shape[-1] ** -0.5
     if hidden is not None:
@@ -35,7 +46,9 @@ def naive(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None = None) -> Tens
 
 
 # --8<-- [start:in_place]
-def in_place(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None = None) -> Tensor:
+def in_place(
+    q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None = None
+) -> Tensor:
     """The same, but the scores are masked where they lie."""
     scores = q @ k.transpose(-2, -1)
     scores = scores * q.shape[-1] ** -0.5
@@ -56,8 +69,11 @@ BACKENDS = {
 }
 
 
-def sdpa(q: Tensor, k: Tensor, v: Tensor, backend: str = "auto", causal: bool = True) -> Tensor:
-    """PyTorch's own attention by one of `BACKENDS`, or by the one that PyTorch picks.
+def sdpa(
+    q: Tensor, k: Tensor, v: Tensor, backend: str = "auto", causal: bool = True
+) -> Tensor:
+    """PyTorch's own attention by one of `BACKENDS`, or by the one that PyTorch
+    picks.
 
     Raises `RuntimeError` when the backend does not take these tensors.
     """
@@ -77,12 +93,16 @@ def is_past(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
 
 
 def causal_blocks(tokens: int, device: str) -> BlockMask:
-    """Which blocks of scores are wanted whole, in part or not at all. Built once, not in every step."""
+    """Which blocks of scores are wanted whole, in part or not at all. Built
+    once, not in every step."""
     return create_block_mask(is_past, None, None, tokens, tokens, device=device)
 
 
-def flex(q: Tensor, k: Tensor, v: Tensor, blocks: BlockMask | None = None) -> Tensor:
-    """FlexAttention of the wanted blocks, or of all; to be compiled, else it writes all scores to memory."""
+def flex(
+    q: Tensor, k: Tensor, v: Tensor, blocks: BlockMask | None = None
+) -> Tensor:
+    """FlexAttention of the wanted blocks, or of all; to be compiled, else it
+    writes all scores to memory."""
     return flex_attention(q, k, v, block_mask=blocks)
 
 
@@ -91,10 +111,13 @@ def flex(q: Tensor, k: Tensor, v: Tensor, blocks: BlockMask | None = None) -> Te
 
 # --8<-- [start:online]
 def online(q: Tensor, k: Tensor, v: Tensor, block: int = 128) -> Tensor:
-    """Attention that holds one block of scores at a time, without a mask; sums are scaled when a larger score comes."""
+    """Attention that holds one block of scores at a time, without a mask; sums
+    are scaled when a larger score comes."""
     largest = torch.full_like(q[..., :1], float("-inf"))
     divisor, result = torch.zeros_like(largest), torch.zeros_like(q)
-    for keys, values in zip(k.split(block, dim=-2), v.split(block, dim=-2), strict=True):
+    for keys, values in zip(
+        k.split(block, dim=-2), v.split(block, dim=-2), strict=True
+    ):
         scores = q @ keys.transpose(-2, -1) * q.shape[-1] ** -0.5
         larger = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
         weights, shrink = (scores - larger).exp(), (largest - larger).exp()
@@ -109,7 +132,8 @@ def online(q: Tensor, k: Tensor, v: Tensor, block: int = 128) -> Tensor:
 
 # --8<-- [start:all_masked]
 def nothing_to_see(keys: int) -> tuple[Tensor, Tensor]:
-    """The softmax of a row of scores that is hidden wholly: the plain one, and the one in SDPA's math backend."""
+    """The softmax of a row of scores that is hidden wholly: the plain one, and
+    the one in SDPA's math backend."""
     scores = torch.full((keys,), float("-inf"))
     return scores.softmax(dim=-1), torch._safe_softmax(scores, dim=-1)
 
@@ -119,23 +143,33 @@ def nothing_to_see(keys: int) -> tuple[Tensor, Tensor]:
 
 # --8<-- [start:top_left]
 def aligned_top_left(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The trap: with fewer queries than keys, query i sees keys 0 to i. A single query sees nothing but the first."""
+    """The trap: with fewer queries than keys, query i sees keys 0 to i. A
+    single query sees nothing but the first."""
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 def aligned_lower_right(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """What a decode step means: the last query sees every key. One query alone needs no mask at all."""
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=causal_lower_right(q.shape[-2], k.shape[-2]))
+    """What a decode step means: the last query sees every key. One query alone
+    needs no mask at all."""
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=causal_lower_right(q.shape[-2], k.shape[-2])
+    )
 
 
 # --8<-- [end:top_left]
 
 
 # --8<-- [start:reference]
-def reference(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None = None) -> Tensor:
-    """Attention in float64, head by head: the scores of all heads at once need not fit into memory."""
+def reference(
+    q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None = None
+) -> Tensor:
+    """Attention in float64, head by head: the scores of all heads at once need
+    not fit into memory."""
     heads = zip(*(tensor.flatten(0, 1) for tensor in (q, k, v)), strict=True)
-    results = [naive(q_one.double(), k_one.double(), v_one.double(), hidden) for q_one, k_one, v_one in heads]
+    results = [
+        naive(q_one.double(), k_one.double(), v_one.double(), hidden)
+        for q_one, k_one, v_one in heads
+    ]
     return torch.stack(results).unflatten(0, q.shape[:2])
 
 

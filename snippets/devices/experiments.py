@@ -1,4 +1,5 @@
-"""What the pages devices and measuring show of every recorded GPU: its ceilings, and what changes a measured time."""
+"""What the pages devices and measuring show of every recorded GPU: its
+ceilings, and what changes a measured time."""
 
 from __future__ import annotations
 
@@ -8,7 +9,15 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Subject, Work, copy_subject, matmul_subject
+from snippets.lab.experiment import (
+    Experiment,
+    Instruments,
+    NeedsGpu,
+    Subject,
+    Work,
+    copy_subject,
+    matmul_subject,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,18 +72,25 @@ def matmul_ones(device: str, m: int, k: int, n: int) -> Subject:
 
 
 def matmul_work(m: int, k: int, n: int) -> Work:
-    """Both factors and the product once each in bf16; a bare product is not measured once more as its own ceiling."""
+    """Both factors and the product once each in bf16; a bare product is not
+    measured once more as its own ceiling."""
     return Work(bytes=2 * (m * k + k * n + m * n), other_flops=2 * m * k * n)
 
 
 def small_step(device: str) -> Subject:
-    """A product of 64 x 64 and a sum: the CPU needs longer for its launches than the GPU for its kernels."""
+    """A product of 64 x 64 and a sum: the CPU needs longer for its launches
+    than the GPU for its kernels."""
     import torch
 
-    w, b = (torch.randn(64, 64, dtype=torch.bfloat16, device=device) for _ in range(2))
+    w, b = (
+        torch.randn(64, 64, dtype=torch.bfloat16, device=device)
+        for _ in range(2)
+    )
     return Subject(
         step=lambda x: torch.add(x @ w, b),
-        inputs=lambda: (torch.randn(64, 64, dtype=torch.bfloat16, device=device),),
+        inputs=lambda: (
+            torch.randn(64, 64, dtype=torch.bfloat16, device=device),
+        ),
         reference=lambda x: x.double() @ w.double() + b.double(),
     )
 
@@ -90,25 +106,41 @@ def _samples(times: AllTimes) -> dict[str, list[float]]:
 
 
 # --8<-- [start:after_profiling]
-def after_profiling(instruments: Instruments, device: str, profiled_steps: int) -> dict[str, Any]:
-    """A small step before and after the first profiler session of a process, and twice before, as a control.
+def after_profiling(
+    instruments: Instruments, device: str, profiled_steps: int
+) -> dict[str, Any]:
+    """A small step before and after the first profiler session of a process,
+    and twice before, as a control.
 
-    Returns {"first", "again", "after": {kind of time: samples in microseconds}}.
+    Returns {"first", "again", "after": {kind of time: samples in
+    microseconds}}.
     """
     import torch
     from torch.profiler import ProfilerActivity, profile
 
     if device != "cuda":
-        raise NeedsGpu("its times are taken on a GPU: matmul_add/eager_64 runs here")
+        raise NeedsGpu(
+            "its times are taken on a GPU: matmul_add/eager_64 runs here"
+        )
     subject = small_step(device)
     subject.step(*subject.inputs())
-    found = {name: _samples(instruments.time_all({"step": subject})["step"]) for name in ("first", "again")}
+    found = {
+        name: _samples(instruments.time_all({"step": subject})["step"])
+        for name in ("first", "again")
+    }
     inputs = subject.inputs()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True, acc_events=True):
+    with profile(
+        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+        record_shapes=True,
+        acc_events=True,
+    ):
         for _ in range(profiled_steps):
             subject.step(*inputs)
         torch.cuda.synchronize()
-    return {**found, "after": _samples(instruments.time_all({"step": subject})["step"])}
+    return {
+        **found,
+        "after": _samples(instruments.time_all({"step": subject})["step"]),
+    }
 
 
 # --8<-- [end:after_profiling]
@@ -131,15 +163,22 @@ while time.monotonic() < until:
 
 @contextlib.contextmanager
 def neighbor() -> Iterator[None]:
-    """Another process that multiplies on the same GPU, from its first product to the end of the block."""
-    process = subprocess.Popen([sys.executable, "-c", NEIGHBOR], stdout=subprocess.PIPE)
+    """Another process that multiplies on the same GPU, from its first product
+    to the end of the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", NEIGHBOR], stdout=subprocess.PIPE
+    )
     try:
         assert process.stdout is not None
         if not process.stdout.readline():
-            raise RuntimeError("the second process on the GPU ended before its first product")
+            raise RuntimeError(
+                "the second process on the GPU ended before its first product"
+            )
         yield
         if process.poll() is not None:
-            raise RuntimeError("the second process on the GPU ended during the timing")
+            raise RuntimeError(
+                "the second process on the GPU ended during the timing"
+            )
     finally:
         process.kill()
         process.communicate()
@@ -150,28 +189,51 @@ def neighbor() -> Iterator[None]:
 
 # --8<-- [start:shared]
 def shared(instruments: Instruments, device: str, size: int) -> dict[str, Any]:
-    """A large product and a small step, with the GPU to themselves and with a neighbor.
+    """A large product and a small step, with the GPU to themselves and with a
+    neighbor.
 
-    Returns {"alone", "shared": {step: {kind of time: samples in microseconds}}}.
+    Returns {"alone", "shared": {step: {kind of time: samples in
+    microseconds}}}.
     """
     if device != "cuda":
-        raise NeedsGpu("its times are taken on a GPU: matmul_add/eager_64 runs here")
-    subjects = {"large product": matmul_subject(device, size, size, size), "small step": small_step(device)}
+        raise NeedsGpu(
+            "its times are taken on a GPU: matmul_add/eager_64 runs here"
+        )
+    subjects = {
+        "large product": matmul_subject(device, size, size, size),
+        "small step": small_step(device),
+    }
     for subject in subjects.values():
         subject.step(*subject.inputs())
-    found = {"alone": {name: _samples(times) for name, times in instruments.time_all(subjects).items()}}
+    found = {
+        "alone": {
+            name: _samples(times)
+            for name, times in instruments.time_all(subjects).items()
+        }
+    }
     with neighbor():
-        found["shared"] = {name: _samples(times) for name, times in instruments.time_all(subjects).items()}
+        found["shared"] = {
+            name: _samples(times)
+            for name, times in instruments.time_all(subjects).items()
+        }
     return found
 
 
 # --8<-- [end:shared]
 
 
-def _ceiling(name: str, make: Any, work: Any, parameters: dict[str, int]) -> Experiment:
+def _ceiling(
+    name: str, make: Any, work: Any, parameters: dict[str, int]
+) -> Experiment:
     label = name.partition("_")[0]
     return Experiment(
-        chapter="devices", name=name, label=label, parameters=parameters, make=make, work=work, group="ceilings"
+        chapter="devices",
+        name=name,
+        label=label,
+        parameters=parameters,
+        make=make,
+        work=work,
+        group="ceilings",
     )
 
 
@@ -194,6 +256,16 @@ EXPERIMENTS = (
     _ceiling("matmul", matmul, matmul_work, LARGE),
     _ceiling("matmul_ones", matmul_ones, matmul_work, LARGE),
     *map(_layout, LAYOUTS),
-    Experiment(chapter="devices", name="after_profiling", parameters={"profiled_steps": 20}, probe=after_profiling),
-    Experiment(chapter="devices", name="shared", parameters={"size": 4096}, probe=shared),
+    Experiment(
+        chapter="devices",
+        name="after_profiling",
+        parameters={"profiled_steps": 20},
+        probe=after_profiling,
+    ),
+    Experiment(
+        chapter="devices",
+        name="shared",
+        parameters={"size": 4096},
+        probe=shared,
+    ),
 )

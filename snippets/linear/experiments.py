@@ -1,4 +1,5 @@
-"""What the chapter linear measures: `nn.Linear` eager and compiled, two shapes; a compiled layer fed new strides."""
+"""What the chapter linear measures: `nn.Linear` eager and compiled, two shapes;
+a compiled layer fed new strides."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ WIDE = {"batch": 64, "in_dim": 1024, "out_dim": 4096}
 def linear_work(batch: int, in_dim: int, out_dim: int) -> Work:
     """x, weight, bias and the result once each in bf16."""
     return Work(
-        bytes=2 * (batch * in_dim + in_dim * out_dim + out_dim + batch * out_dim),
+        bytes=2
+        * (batch * in_dim + in_dim * out_dim + out_dim + batch * out_dim),
         matmuls=((batch, in_dim, out_dim),),
     )
 
@@ -26,7 +28,9 @@ def _layer(device: str, in_dim: int, out_dim: int) -> Any:
     return linear(in_dim, out_dim).to(device, dtype=torch.bfloat16).eval()
 
 
-def _subject(layer: Any, step: Any, device: str, batch: int, in_dim: int) -> Subject:
+def _subject(
+    layer: Any, step: Any, device: str, batch: int, in_dim: int
+) -> Subject:
     import torch
 
     weight, bias = layer.weight.detach(), layer.bias.detach()
@@ -38,7 +42,9 @@ def _subject(layer: Any, step: Any, device: str, batch: int, in_dim: int) -> Sub
 
     return Subject(
         step=forward,
-        inputs=lambda: (torch.randn(batch, in_dim, dtype=torch.bfloat16, device=device),),
+        inputs=lambda: (
+            torch.randn(batch, in_dim, dtype=torch.bfloat16, device=device),
+        ),
         reference=lambda x: x.double() @ weight.double().t() + bias.double(),
     )
 
@@ -59,10 +65,13 @@ def compiled(device: str, batch: int, in_dim: int, out_dim: int) -> Subject:
 # --8<-- [end:variants]
 
 
-def new_strides(instruments: Instruments, device: str, batch: int, in_dim: int, out_dim: int) -> dict[str, Any]:
+def new_strides(
+    instruments: Instruments, device: str, batch: int, in_dim: int, out_dim: int
+) -> dict[str, Any]:
     """Feed a compiled layer an input of the same shape but other strides.
 
-    Returns the graphs compiled before and after, whether it raised, and the largest difference from eager.
+    Returns the graphs compiled before and after, whether it raised, and the
+    largest difference from eager.
     """
     import torch
     from torch._dynamo.utils import counters
@@ -73,12 +82,16 @@ def new_strides(instruments: Instruments, device: str, batch: int, in_dim: int, 
     layer = _layer(device, in_dim, out_dim)
     step = torch.compile(layer)
     x = torch.randn(batch, in_dim, dtype=torch.bfloat16, device=device)
-    walked_by_column = torch.randn(in_dim, batch, dtype=torch.bfloat16, device=device).t()
+    walked_by_column = torch.randn(
+        in_dim, batch, dtype=torch.bfloat16, device=device
+    ).t()
     graphs, raised, difference = [], "", 0.0
     with torch.no_grad():
         for given in (x, walked_by_column):
             try:
-                difference = max(difference, (step(given) - layer(given)).abs().max().item())
+                difference = max(
+                    difference, (step(given) - layer(given)).abs().max().item()
+                )
             except (AssertionError, RuntimeError) as error:
                 raised = type(error).__name__
             graphs.append(counters["stats"]["unique_graphs"])
@@ -94,7 +107,9 @@ def new_strides(instruments: Instruments, device: str, batch: int, in_dim: int, 
 ROWS = tuple({"batch": rows} for rows in (1, 16, 64, 256, 1024, 4096, 16384))
 
 
-def _profiled(name: str, make: Any, shape: dict[str, int], group: str, **more: Any) -> Experiment:
+def _profiled(
+    name: str, make: Any, shape: dict[str, int], group: str, **more: Any
+) -> Experiment:
     return Experiment(
         chapter="linear",
         name=name,
@@ -114,5 +129,7 @@ EXPERIMENTS = (
     _profiled("compiled_wide", compiled, WIDE, "wide"),
     _profiled("sweep_eager", eager, WIDE, "sweep", sweep=ROWS),
     _profiled("sweep_compiled", compiled, WIDE, "sweep", sweep=ROWS),
-    Experiment(chapter="linear", name="new_strides", parameters=POST, probe=new_strides),
+    Experiment(
+        chapter="linear", name="new_strides", parameters=POST, probe=new_strides
+    ),
 )

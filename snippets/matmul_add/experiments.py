@@ -1,4 +1,5 @@
-"""What the chapter matmul_add measures: two operators, two sizes, cold and warm, eager and compiled."""
+"""What the chapter matmul_add measures: two operators, two sizes, cold and
+warm, eager and compiled."""
 
 from __future__ import annotations
 
@@ -9,28 +10,51 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Schedule, Subject, Work
+from snippets.lab.experiment import (
+    Experiment,
+    Instruments,
+    NeedsGpu,
+    Schedule,
+    Subject,
+    Work,
+)
 
 SMALL, LARGE, STACK = 64, 4096, 8
 
 
-def product_work(size: int, stack: int = 1, weights: int = 1, bias_rows: int = 0) -> Work:
-    """x, w, b and the result once each in bf16; `bias_rows` of b, or all of it when 0."""
+def product_work(
+    size: int, stack: int = 1, weights: int = 1, bias_rows: int = 0
+) -> Work:
+    """x, w, b and the result once each in bf16; `bias_rows` of b, or all of it
+    when 0."""
     matrix = 2 * size * size
     bias = 2 * size * bias_rows if bias_rows else stack * matrix
-    return Work(bytes=(2 * stack + weights) * matrix + bias, matmuls=((stack * size, size, size),), layout="x @ w")
+    return Work(
+        bytes=(2 * stack + weights) * matrix + bias,
+        matmuls=((stack * size, size, size),),
+        layout="x @ w",
+    )
 
 
 Shape = tuple[int, ...]
 
 
-def _subject(step: Callable[..., Any], device: str, x: Shape, w: Shape, b: Shape) -> Subject:
+def _subject(
+    step: Callable[..., Any], device: str, x: Shape, w: Shape, b: Shape
+) -> Subject:
     import torch
 
     def inputs() -> tuple[torch.Tensor, ...]:
-        return tuple(torch.randn(*shape, dtype=torch.bfloat16, device=device) for shape in (x, w, b))
+        return tuple(
+            torch.randn(*shape, dtype=torch.bfloat16, device=device)
+            for shape in (x, w, b)
+        )
 
-    return Subject(step=step, inputs=inputs, reference=lambda x, w, b: x.double() @ w.double() + b.double())
+    return Subject(
+        step=step,
+        inputs=inputs,
+        reference=lambda x, w, b: x.double() @ w.double() + b.double(),
+    )
 
 
 # --8<-- [start:variants]
@@ -69,7 +93,13 @@ def stacked_input(device: str, size: int, stack: int) -> Subject:
     """A leading batch axis on x and b; one w for all."""
     from snippets.matmul_add.model import matmul_add
 
-    return _subject(matmul_add, device, (stack, size, size), (size, size), (stack, size, size))
+    return _subject(
+        matmul_add,
+        device,
+        (stack, size, size),
+        (size, size),
+        (stack, size, size),
+    )
 
 
 def stacked_work(size: int, stack: int) -> Work:
@@ -101,44 +131,70 @@ def row_bias_work(size: int) -> Work:
     return product_work(size, bias_rows=1)
 
 
-def generated_code(instruments: Instruments, device: str, size: int) -> dict[str, Any]:
+def generated_code(
+    instruments: Instruments, device: str, size: int
+) -> dict[str, Any]:
     """Compile afresh and look at what Inductor wrote and where.
 
-    Returns `calls`, the lines of the generated `call` that launch work, and whether the graph cache lies in
-    `torchinductor_<user>/fxgraph` under the system's folder for temporary files.
+    Returns `calls`, the lines of the generated `call` that launch work, and
+    whether the graph cache lies in `torchinductor_<user>/fxgraph` under the
+    system's folder for temporary files.
     """
     import getpass
 
     import torch
     from torch._inductor import config
-    from torch._inductor.runtime.cache_dir_utils import cache_dir, default_cache_dir
+    from torch._inductor.runtime.cache_dir_utils import (
+        cache_dir,
+        default_cache_dir,
+    )
     from torch._inductor.utils import run_and_get_code
 
     subject = compiled(device, size)
     torch._dynamo.reset()
-    with config.patch(force_disable_caches=True):  # or the code comes out of the cache and is not shown
+    # or the code comes out of the cache and is not shown
+    with config.patch(force_disable_caches=True):
         _, sources = run_and_get_code(subject.step, *subject.inputs())
     subject.step(*subject.inputs())
     folder = Path(default_cache_dir())
-    expected = Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"
-    marks = ("extern_kernels.", ".run(", ".copy_(", "empty_strided", "reinterpret_tensor")
+    expected = (
+        Path(tempfile.gettempdir()) / f"torchinductor_{getpass.getuser()}"
+    )
+    marks = (
+        "extern_kernels.",
+        ".run(",
+        ".copy_(",
+        "empty_strided",
+        "reinterpret_tensor",
+    )
     body = sources[0][sources[0].index("def call(") :].splitlines()
     return {
-        "calls": [line.strip() for line in body if any(mark in line for mark in marks)],
+        "calls": [
+            line.strip() for line in body if any(mark in line for mark in marks)
+        ],
         "default_folder_is_torchinductor_user": folder == expected,
         "fxgraph_exists": (Path(cache_dir()) / "fxgraph").is_dir(),
     }
 
 
 # --8<-- [start:first_gap]
-def first_gap(instruments: Instruments, device: str, size: int, repeats: int) -> dict[str, Any]:
-    """Profile steps without a GPU, so that neither cuBLAS nor CUDA can lengthen one.
+def first_gap(
+    instruments: Instruments, device: str, size: int, repeats: int
+) -> dict[str, Any]:
+    """Profile steps without a GPU, so that neither cuBLAS nor CUDA can lengthen
+    one.
 
-    Returns, for short and long warm-ups in turn, with and without shapes, the time from entering the label to
-    `aten::matmul`: that of the first kept step of each profile, and the median of the four after it.
+    Returns, for short and long warm-ups in turn, with and without shapes, the
+    time from entering the label to `aten::matmul`: that of the first kept step
+    of each profile, and the median of the four after it.
     """
     import torch
-    from torch.profiler import ProfilerActivity, profile, record_function, schedule
+    from torch.profiler import (
+        ProfilerActivity,
+        profile,
+        record_function,
+        schedule,
+    )
 
     from snippets.matmul_add.model import matmul_add
 
@@ -155,17 +211,26 @@ def first_gap(instruments: Instruments, device: str, size: int, repeats: int) ->
             warmup, shapes = variant["warmup"], variant["shapes"]
             plan = schedule(wait=1, warmup=warmup, active=5, repeat=1)
             with profile(
-                activities=[ProfilerActivity.CPU], schedule=plan, record_shapes=shapes, acc_events=True
+                activities=[ProfilerActivity.CPU],
+                schedule=plan,
+                record_shapes=shapes,
+                acc_events=True,
             ) as prof:
                 for _ in range(1 + warmup + 5):
                     with record_function("matmul_add"):
                         matmul_add(*inputs)
                     prof.step()
-            starts: dict[str, list[float]] = {"matmul_add": [], "aten::matmul": []}
+            starts: dict[str, list[float]] = {
+                "matmul_add": [],
+                "aten::matmul": [],
+            }
             for event in prof.events():
                 starts.get(event.name, []).append(event.time_range.start)
             first, *rest = (
-                inner - outer for outer, inner in zip(*(sorted(times) for times in starts.values()), strict=True)
+                inner - outer
+                for outer, inner in zip(
+                    *(sorted(times) for times in starts.values()), strict=True
+                )
             )
             variant["first_us"].append(round(first, 3))
             variant["next_us"].append(round(statistics.median(rest), 3))
@@ -175,16 +240,25 @@ def first_gap(instruments: Instruments, device: str, size: int, repeats: int) ->
 # --8<-- [end:first_gap]
 
 
-def long_trace(instruments: Instruments, device: str, size: int, steps: int) -> dict[str, Any]:
+def long_trace(
+    instruments: Instruments, device: str, size: int, steps: int
+) -> dict[str, Any]:
     """Profile many steps after one warm-up step.
 
-    Returns the kept steps, and the `Activity Buffer Request`s of the trace: how long each took, and how long after the
-    begin of the first kept step it came.
+    Returns the kept steps, and the `Activity Buffer Request`s of the trace: how
+    long each took, and how long after the begin of the first kept step it came.
     """
-    from torch.profiler import ProfilerActivity, profile, record_function, schedule
+    from torch.profiler import (
+        ProfilerActivity,
+        profile,
+        record_function,
+        schedule,
+    )
 
     if device != "cuda":
-        raise NeedsGpu("the profiler requests these buffers for the records of a GPU")
+        raise NeedsGpu(
+            "the profiler requests these buffers for the records of a GPU"
+        )
     subject = eager(device, size)
     inputs = subject.inputs()
     plan = schedule(wait=1, warmup=1, active=steps, repeat=1)
@@ -201,10 +275,13 @@ def long_trace(instruments: Instruments, device: str, size: int, steps: int) -> 
     kept = [
         event["ts"]
         for event in events
-        if event.get("cat") == "user_annotation" and event["name"].startswith("ProfilerStep#")
+        if event.get("cat") == "user_annotation"
+        and event["name"].startswith("ProfilerStep#")
     ]
     requests = sorted(
-        (event["ts"] - min(kept), event["dur"]) for event in events if event["name"] == "Activity Buffer Request"
+        (event["ts"] - min(kept), event["dur"])
+        for event in events
+        if event["name"] == "Activity Buffer Request"
     )
     return {
         "kept_steps": len(kept),
@@ -213,10 +290,14 @@ def long_trace(instruments: Instruments, device: str, size: int, steps: int) -> 
     }
 
 
-SIZES = tuple({"size": size} for size in (64, 128, 256, 512, 1024, 2048, 4096, 8192))
+SIZES = tuple(
+    {"size": size} for size in (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+)
 
 
-def _profiled(name: str, make: Any, size: int, work: Any = product_work, **more: Any) -> Experiment:
+def _profiled(
+    name: str, make: Any, size: int, work: Any = product_work, **more: Any
+) -> Experiment:
     return Experiment(
         chapter="matmul_add",
         name=name,
@@ -240,11 +321,39 @@ EXPERIMENTS = (
         for size in (SMALL, LARGE)
         for name, make in (("eager", eager), ("compiled", compiled))
     ),
-    _profiled("unscheduled", eager, SMALL, first_steps=0, timed=False, schedule=Schedule(0, 0, 5)),
-    _profiled("unscheduled_20", eager, SMALL, first_steps=0, timed=False, schedule=Schedule(0, 0, 20)),
+    _profiled(
+        "unscheduled",
+        eager,
+        SMALL,
+        first_steps=0,
+        timed=False,
+        schedule=Schedule(0, 0, 5),
+    ),
+    _profiled(
+        "unscheduled_20",
+        eager,
+        SMALL,
+        first_steps=0,
+        timed=False,
+        schedule=Schedule(0, 0, 20),
+    ),
     # --8<-- [end:experiments]
-    _profiled("stacked", stacked, SMALL, stacked_work, group="stacked", extra={"stack": STACK}),
-    _profiled("stacked_input", stacked_input, SMALL, stacked_input_work, group="stacked", extra={"stack": STACK}),
+    _profiled(
+        "stacked",
+        stacked,
+        SMALL,
+        stacked_work,
+        group="stacked",
+        extra={"stack": STACK},
+    ),
+    _profiled(
+        "stacked_input",
+        stacked_input,
+        SMALL,
+        stacked_input_work,
+        group="stacked",
+        extra={"stack": STACK},
+    ),
     *(
         _profiled(f"{name}_{size}", make, size, work, group=f"addmm_{size}")
         for size in (SMALL, LARGE)
@@ -256,7 +365,22 @@ EXPERIMENTS = (
     _profiled("item_4096", item, LARGE, timed=False),
     _profiled("sweep_eager", eager, SMALL, group="sweep", sweep=SIZES),
     _profiled("sweep_compiled", compiled, SMALL, group="sweep", sweep=SIZES),
-    Experiment(chapter="matmul_add", name="generated_code", parameters={"size": LARGE}, probe=generated_code),
-    Experiment(chapter="matmul_add", name="first_gap", parameters={"size": SMALL, "repeats": 25}, probe=first_gap),
-    Experiment(chapter="matmul_add", name="long_trace", parameters={"size": SMALL, "steps": 20_000}, probe=long_trace),
+    Experiment(
+        chapter="matmul_add",
+        name="generated_code",
+        parameters={"size": LARGE},
+        probe=generated_code,
+    ),
+    Experiment(
+        chapter="matmul_add",
+        name="first_gap",
+        parameters={"size": SMALL, "repeats": 25},
+        probe=first_gap,
+    ),
+    Experiment(
+        chapter="matmul_add",
+        name="long_trace",
+        parameters={"size": SMALL, "steps": 20_000},
+        probe=long_trace,
+    ),
 )

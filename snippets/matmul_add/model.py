@@ -6,7 +6,9 @@ import torch
 
 
 # --8<-- [start:matmul_add]
-def matmul_add(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def matmul_add(
+    x: torch.Tensor, w: torch.Tensor, b: torch.Tensor
+) -> torch.Tensor:
     """x @ w + b for matrices, or for stacks of them."""
     return torch.add(torch.matmul(x, w), b)
 

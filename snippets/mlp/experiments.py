@@ -1,4 +1,5 @@
-"""What the chapter mlp measures: one GeGLU forward pass, three ways, and what a new shape costs each."""
+"""What the chapter mlp measures: one GeGLU forward pass, three ways, and what a
+new shape costs each."""
 
 from __future__ import annotations
 
@@ -13,27 +14,47 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Subject, Work
+from snippets.lab.experiment import (
+    Experiment,
+    Instruments,
+    NeedsGpu,
+    Subject,
+    Work,
+)
 
 SHAPE = {"batch": 64, "seq": 128, "dim": 768, "hidden": 3072}
 HUB_KERNELS = "kernels-community/liger-kernels"
 
 
 def forward_work(batch: int, seq: int, dim: int, hidden: int) -> Work:
-    """Three products; x, three weights and the result once each, in bf16. The intermediates need not exist."""
+    """Three products; x, three weights and the result once each, in bf16. The
+    intermediates need not exist."""
     tokens = batch * seq
     return Work(
         bytes=2 * (2 * tokens * dim + 3 * dim * hidden),
-        matmuls=((tokens, dim, hidden), (tokens, dim, hidden), (tokens, hidden, dim)),
+        matmuls=(
+            (tokens, dim, hidden),
+            (tokens, dim, hidden),
+            (tokens, hidden, dim),
+        ),
     )
 
 
-def _subject(module: Any, step: Any, shape: tuple[int, int, int], device: str, **notes: str) -> Subject:
+def _subject(
+    module: Any,
+    step: Any,
+    shape: tuple[int, int, int],
+    device: str,
+    **notes: str,
+) -> Subject:
     import torch
 
     from snippets.mlp.model import geglu_reference
 
-    weights = [layer.weight.detach() for layer in (module.gate_proj, module.up_proj, module.down_proj)]
+    weights = [
+        layer.weight.detach()
+        for layer in (module.gate_proj, module.up_proj, module.down_proj)
+    ]
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
@@ -42,7 +63,9 @@ def _subject(module: Any, step: Any, shape: tuple[int, int, int], device: str, *
 
     return Subject(
         step=forward,
-        inputs=lambda: (torch.randn(*shape, dtype=torch.bfloat16, device=device),),
+        inputs=lambda: (
+            torch.randn(*shape, dtype=torch.bfloat16, device=device),
+        ),
         reference=lambda x: geglu_reference(x, *weights),
         notes=notes,
     )
@@ -63,7 +86,9 @@ def eager(device: str, batch: int, seq: int, dim: int, hidden: int) -> Subject:
 
 
 # --8<-- [start:compiled]
-def compiled(device: str, batch: int, seq: int, dim: int, hidden: int) -> Subject:
+def compiled(
+    device: str, batch: int, seq: int, dim: int, hidden: int
+) -> Subject:
     import torch
 
     module = _module(device, dim, hidden)
@@ -76,7 +101,10 @@ def liger(device: str, batch: int, seq: int, dim: int, hidden: int) -> Subject:
     from torch import nn
 
     if device != "cuda":
-        raise NeedsGpu("Liger's kernel is Triton, which has no CPU backend: mlp/eager and mlp/compiled run here")
+        raise NeedsGpu(
+            "Liger's kernel is Triton, which has no CPU backend: mlp/eager and "
+            "mlp/compiled run here"
+        )
     layers, origin = liger_layers()
     module = _module(device, dim, hidden)
     swapped = layers.LigerGEGLUMLP()
@@ -92,7 +120,8 @@ def liger(device: str, batch: int, seq: int, dim: int, hidden: int) -> Subject:
 
 # --8<-- [start:hub]
 def liger_layers() -> tuple[Any, str]:
-    """The layers of the Hub's Liger kernels, version 1, and where they came from."""
+    """The layers of the Hub's Liger kernels, version 1, and where they came
+    from."""
     from kernels import get_kernel
 
     if not hub_reachable():
@@ -100,20 +129,31 @@ def liger_layers() -> tuple[Any, str]:
         os.environ["LOCAL_KERNELS"] = f"{HUB_KERNELS}={local}"
     kernel = get_kernel(HUB_KERNELS, version=1)
     is_local = "LOCAL_KERNELS" in os.environ
-    return kernel.layers, "a local layer over PyPI's liger-kernel" if is_local else "the Hugging Face Hub, version 1"
+    return (
+        kernel.layers,
+        "a local layer over PyPI's liger-kernel"
+        if is_local
+        else "the Hugging Face Hub, version 1",
+    )
 
 
 # --8<-- [end:hub]
 
 
 def hub_reachable(timeout_s: float = 3.0) -> bool:
-    """Whether the Hub answers; False at once when `HF_HUB_OFFLINE` or `LOCAL_KERNELS` says not to ask."""
+    """Whether the Hub answers; False at once when `HF_HUB_OFFLINE` or
+    `LOCAL_KERNELS` says not to ask."""
     import socket
     from urllib.parse import urlsplit
 
     if os.environ.get("HF_HUB_OFFLINE") or "LOCAL_KERNELS" in os.environ:
         return False
-    host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname or ""
+    host = (
+        urlsplit(
+            os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+        ).hostname
+        or ""
+    )
     try:
         socket.create_connection((host, 443), timeout=timeout_s).close()
     except OSError:
@@ -122,12 +162,22 @@ def hub_reachable(timeout_s: float = 3.0) -> bool:
 
 
 # --8<-- [start:new_shapes]
-def new_shapes(instruments: Instruments, device: str, batch: int, seq: int, dim: int, hidden: int) -> dict[str, Any]:
-    """Feed batch sizes never seen before to each variant and count what gets compiled.
+def new_shapes(
+    instruments: Instruments,
+    device: str,
+    batch: int,
+    seq: int,
+    dim: int,
+    hidden: int,
+) -> dict[str, Any]:
+    """Feed batch sizes never seen before to each variant and count what gets
+    compiled.
 
-    Returns, for static and automatic-dynamic compilation and for Liger, the graphs or kernels compiled so far and
-    the milliseconds of the first call, one entry for each of four batch sizes in turn. Then counts that need no
-    compiler: `dynamo` for other sequences of batch sizes, and `reshape` for the operators of `aten::reshape`.
+    Returns, for static and automatic-dynamic compilation and for Liger, the
+    graphs or kernels compiled so far and the milliseconds of the first call,
+    one entry for each of four batch sizes in turn. Then counts that need no
+    compiler: `dynamo` for other sequences of batch sizes, and `reshape` for the
+    operators of `aten::reshape`.
     """
     import torch
     from torch._dynamo.utils import counters
@@ -138,18 +188,32 @@ def new_shapes(instruments: Instruments, device: str, batch: int, seq: int, dim:
     for name, dynamic in (("static", False), ("automatic", None)):
         torch._dynamo.reset()
         counters.clear()
-        with fresh_cache():  # or an earlier run's compilation would be found on the disk
+        # or an earlier run's compilation would be found on the disk
+        with fresh_cache():
             step = torch.compile(_module(device, dim, hidden), dynamic=dynamic)
-            found[name] = _first_calls(step, batches, seq, dim, device, lambda: counters["stats"]["unique_graphs"])
+            found[name] = _first_calls(
+                step,
+                batches,
+                seq,
+                dim,
+                device,
+                lambda: counters["stats"]["unique_graphs"],
+            )
     if device == "cuda":
         with fresh_cache():
             swapped = liger(device, batch, seq, dim, hidden).step
-            found["liger"] = _first_calls(swapped, batches, seq, dim, device, liger_kernels_compiled)
+            found["liger"] = _first_calls(
+                swapped, batches, seq, dim, device, liger_kernels_compiled
+            )
     module = _module(device, dim, hidden)
     found["dynamo"] = {
         "one": graphs_and_calls(module, (*batches, 1), seq, dim, device),
-        "marked": graphs_and_calls(module, batches, seq, dim, device, mark=True),
-        "static": graphs_and_calls(module, range(2, 14), seq, dim, device, dynamic=False),
+        "marked": graphs_and_calls(
+            module, batches, seq, dim, device, mark=True
+        ),
+        "static": graphs_and_calls(
+            module, range(2, 14), seq, dim, device, dynamic=False
+        ),
     }
     found["reshape"] = reshapes(instruments, device, dim, hidden)
     return found
@@ -168,18 +232,17 @@ def graphs_and_calls(
     dynamic: bool | None = None,
     mark: bool = False,
 ) -> dict[str, list[int]]:
-    """Count Dynamo's graphs, and the calls that ran one, after each batch size; a call outside of a graph is eager.
+    """Count Dynamo's graphs, and the calls that ran one, after each batch size;
+    a call outside of a graph is eager.
 
     Args:
-        module: what to compile, with a backend that only counts.
-        batches: the batch sizes in turn.
-        seq: tokens of a sequence.
-        dim: numbers of a token.
-        device: `cuda` or `cpu`.
-        dynamic: as `torch.compile` takes it.
-        mark: whether `mark_dynamic` says at every call that the batch size varies.
+        module: what to compile, with a backend that only counts. batches: the
+        batch sizes in turn. seq: tokens of a sequence. dim: numbers of a token.
+        device: `cuda` or `cpu`. dynamic: as `torch.compile` takes it. mark:
+        whether `mark_dynamic` says at every call that the batch size varies.
 
-    Returns the batch sizes, the graphs and the calls so far, and the warnings in all.
+    Returns the batch sizes, the graphs and the calls so far, and the warnings
+    in all.
     """
     import torch
 
@@ -199,7 +262,9 @@ def graphs_and_calls(
     found: dict[str, list[int]] = {"batches": [], "graphs": [], "in_graphs": []}
     with logged("torch._dynamo", logging.WARNING) as warnings, torch.no_grad():
         for batch in batches:
-            x = torch.randn(batch, seq, dim, dtype=torch.bfloat16, device=device)
+            x = torch.randn(
+                batch, seq, dim, dtype=torch.bfloat16, device=device
+            )
             if mark:
                 torch._dynamo.mark_dynamic(x, 0)
             step(x)
@@ -207,7 +272,10 @@ def graphs_and_calls(
             for name, number in count.items():
                 found[name].append(number)
     torch._dynamo.reset()
-    return {**found, "warnings": [sum("recompile_limit" in line for line in warnings)]}
+    return {
+        **found,
+        "warnings": [sum("recompile_limit" in line for line in warnings)],
+    }
 
 
 # --8<-- [end:dynamo]
@@ -227,9 +295,14 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def logged(name: str, level: int) -> Iterator[list[str]]:
-    """Collect the messages of a logger and of those below it, in place of printing them."""
+    """Collect the messages of a logger and of those below it, in place of
+    printing them."""
     logger, keeper = logging.getLogger(name), _Lines()
-    before, propagate, handlers = logger.level, logger.propagate, logger.handlers
+    before, propagate, handlers = (
+        logger.level,
+        logger.propagate,
+        logger.handlers,
+    )
     logger.setLevel(level)
     logger.propagate, logger.handlers = False, [keeper]
     try:
@@ -239,8 +312,11 @@ def logged(name: str, level: int) -> Iterator[list[str]]:
         logger.propagate, logger.handlers = propagate, handlers
 
 
-def reshapes(instruments: Instruments, device: str, rows: int, columns: int) -> dict[str, Any]:
-    """The operators under `reshape(-1)` of a contiguous tensor and of a transposed one, and its GPU activities."""
+def reshapes(
+    instruments: Instruments, device: str, rows: int, columns: int
+) -> dict[str, Any]:
+    """The operators under `reshape(-1)` of a contiguous tensor and of a
+    transposed one, and its GPU activities."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
@@ -248,17 +324,33 @@ def reshapes(instruments: Instruments, device: str, rows: int, columns: int) -> 
     found: dict[str, Any] = {}
     for name, tensor in (("contiguous", x), ("transposed", x.t())):
         tensor.reshape(-1)
-        with profile(activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * (device == "cuda")]) as finished:
+        with profile(
+            activities=[
+                ProfilerActivity.CPU,
+                *[ProfilerActivity.CUDA] * (device == "cuda"),
+            ]
+        ) as finished:
             tensor.reshape(-1)
             if device == "cuda":
                 torch.cuda.synchronize()
-        ops = [event.name for event in finished.events() or () if event.name.startswith("aten::")]
-        on_gpu = instruments.read_activities(finished) if device == "cuda" else ()
-        found[name] = {"ops": ops, "activities": [activity.name for activity in on_gpu]}
+        ops = [
+            event.name
+            for event in finished.events() or ()
+            if event.name.startswith("aten::")
+        ]
+        on_gpu = (
+            instruments.read_activities(finished) if device == "cuda" else ()
+        )
+        found[name] = {
+            "ops": ops,
+            "activities": [activity.name for activity in on_gpu],
+        }
     return found
 
 
-def _first_calls(step: Any, batches: list[int], seq: int, dim: int, device: str, count: Any) -> dict[str, list[float]]:
+def _first_calls(
+    step: Any, batches: list[int], seq: int, dim: int, device: str, count: Any
+) -> dict[str, list[float]]:
     import torch
 
     compiled: list[float] = []
@@ -276,7 +368,8 @@ def _first_calls(step: Any, batches: list[int], seq: int, dim: int, device: str,
 
 
 def liger_kernels_compiled() -> int:
-    """Variants of Liger's forward kernel that Triton has compiled in this process."""
+    """Variants of Liger's forward kernel that Triton has compiled in this
+    process."""
     from liger_kernel.ops.geglu import _geglu_tanh_forward_kernel as kernel
 
     return sum(len(caches[0]) for caches in kernel.device_caches.values())
@@ -290,17 +383,27 @@ TRIALS: Mapping[str, tuple[bool, Mapping[str, object]]] = {
     "coordinate_descent_tuning": (False, {"coordinate_descent_tuning": True}),
     "autotune_pointwise=False": (False, {"triton.autotune_pointwise": False}),
 }
-"""Name -> whether a gigabyte is allocated and freed before the first call, and Inductor's options."""
+"""Name -> whether a gigabyte is allocated and freed before the first call, and
+Inductor's options."""
 
 
 def tuned(
-    instruments: Instruments, device: str, batch: int, seq: int, dim: int, hidden: int, times: int
+    instruments: Instruments,
+    device: str,
+    batch: int,
+    seq: int,
+    dim: int,
+    hidden: int,
+    times: int,
 ) -> dict[str, Any]:
-    """Compile afresh several times and look at how Inductor launches its fused kernel.
+    """Compile afresh several times and look at how Inductor launches its fused
+    kernel.
 
-    Returns for each time the kernel's grid and block, its median microseconds in a profile of ten steps, and what
-    Inductor measured when it chose; the same in `trials` under other conditions; what ran on the GPU meanwhile; and
-    the times of whole forwards with each configuration, interleaved with eager's and Liger's.
+    Returns for each time the kernel's grid and block, its median microseconds
+    in a profile of ten steps, and what Inductor measured when it chose; the
+    same in `trials` under other conditions; what ran on the GPU meanwhile; and
+    the times of whole forwards with each configuration, interleaved with
+    eager's and Liger's.
     """
     import torch
 
@@ -308,33 +411,56 @@ def tuned(
         raise NeedsGpu("how a kernel is launched shows only on a GPU")
     shape = {"batch": batch, "seq": seq, "dim": dim, "hidden": hidden}
     module = _module(device, dim, hidden)
-    kept: list[Any] = []  # compiled code, as long as a graph may replay its kernels
+    # compiled code, as long as a graph may replay its kernels
+    kept: list[Any] = []
     forwards: dict[str, Any] = {}
     trials: dict[str, Any] = {}
     for trial, (room, options) in TRIALS.items():
-        found: dict[str, Any] = {"grid": [], "block": [], "fused_us": [], "benchmark_us": []}
+        found: dict[str, Any] = {
+            "grid": [],
+            "block": [],
+            "fused_us": [],
+            "benchmark_us": [],
+        }
         count = times // 4 if options else times // 2 if room else times
         for _ in range(max(1, count)):
             with compiled_afresh(module, options, kept) as compiled_module:
-                subject = _subject(module, compiled_module, (batch, seq, dim), device)
+                subject = _subject(
+                    module, compiled_module, (batch, seq, dim), device
+                )
                 x = subject.inputs()[0]
                 set_peak(room)
-                with logged("torch._inductor.runtime.triton_heuristics", logging.DEBUG) as lines:
+                with logged(
+                    "torch._inductor.runtime.triton_heuristics", logging.DEBUG
+                ) as lines:
                     subject.step(x)
-                fused = [one for one in _kernels(instruments, subject.step, x) if one.name.startswith("triton_")]
-                launch = f"{'x'.join(map(str, fused[0].grid))}, {'x'.join(map(str, fused[0].block))}"
+                fused = [
+                    one
+                    for one in _kernels(instruments, subject.step, x)
+                    if one.name.startswith("triton_")
+                ]
+                launch = (
+                    f"{'x'.join(map(str, fused[0].grid))}, "
+                    f"{'x'.join(map(str, fused[0].block))}"
+                )
                 if launch not in forwards:
                     forwards[launch] = instruments.prepare(subject)
             found["grid"].append(fused[0].grid)
             found["block"].append(fused[0].block)
-            found["fused_us"].append(statistics.median(kernel.duration_us for kernel in fused))
+            found["fused_us"].append(
+                statistics.median(kernel.duration_us for kernel in fused)
+            )
             found["benchmark_us"].append(benchmarked(lines))
         trials[trial] = found
     tuning = {
-        name: _while_tuning(instruments, module, (batch, seq, dim), TRIALS[name][0]) for name in ("default", "room")
+        name: _while_tuning(
+            instruments, module, (batch, seq, dim), TRIALS[name][0]
+        )
+        for name in ("default", "room")
     }
     forwards |= {
-        name: instruments.prepare(make(device, **shape)) for name, make in (("eager", eager), ("Liger", liger))
+        name: instruments.prepare(make(device, **shape))
+        for name, make in (("eager", eager), ("Liger", liger))
     }
     timings = instruments.time_prepared(forwards, instruments.rounds)
     torch._dynamo.reset()
@@ -342,7 +468,9 @@ def tuned(
         **trials.pop("default"),
         "trials": trials,
         "while_tuning": tuning,
-        "forward_us": {name: timing.samples_us for name, timing in timings.items()},
+        "forward_us": {
+            name: timing.samples_us for name, timing in timings.items()
+        },
     }
 
 
@@ -350,14 +478,19 @@ def tuned(
 
 
 @contextmanager
-def compiled_afresh(module: Any, options: Mapping[str, object], kept: list[Any]) -> Iterator[Any]:
-    """The module compiled by Inductor with empty caches; what it compiles is kept alive in `kept`."""
+def compiled_afresh(
+    module: Any, options: Mapping[str, object], kept: list[Any]
+) -> Iterator[Any]:
+    """The module compiled by Inductor with empty caches; what it compiles is
+    kept alive in `kept`."""
     import torch
     from torch._inductor.compile_fx import compile_fx
     from torch._inductor.utils import fresh_cache
 
     def backend(graph: Any, example_inputs: Any) -> Any:
-        kept.append(compile_fx(graph, example_inputs, config_patches=dict(options)))
+        kept.append(
+            compile_fx(graph, example_inputs, config_patches=dict(options))
+        )
         return kept[-1]
 
     torch._dynamo.reset()
@@ -366,9 +499,11 @@ def compiled_afresh(module: Any, options: Mapping[str, object], kept: list[Any])
 
 
 def set_peak(room: bool) -> None:
-    """Forget the peak of allocated memory, as if the process were new; then raise it by a gigabyte or leave it.
+    """Forget the peak of allocated memory, as if the process were new; then
+    raise it by a gigabyte or leave it.
 
-    From the distance to the peak, Inductor concludes whether it may clone an input on the GPU when it tunes.
+    From the distance to the peak, Inductor concludes whether it may clone an
+    input on the GPU when it tunes.
     """
     import torch
 
@@ -378,28 +513,44 @@ def set_peak(room: bool) -> None:
 
 
 def benchmarked(lines: Iterable[str]) -> dict[str, float]:
-    """The microseconds that Inductor's log has for each configuration: `1024 elements, 4 warps`."""
+    """The microseconds that Inductor's log has for each configuration: `1024
+    elements, 4 warps`."""
     pattern = r"(?:COORDESC: )?XBLOCK: (\d+),.*?num_warps: (\d+),.*: (\d+\.\d+), nreg "
     matches = (re.match(pattern, line) for line in lines)
-    return {f"{match[1]} elements, {match[2]} warps": round(1e3 * float(match[3]), 3) for match in matches if match}
+    return {
+        f"{match[1]} elements, {match[2]} warps": round(
+            1e3 * float(match[3]), 3
+        )
+        for match in matches
+        if match
+    }
 
 
 def _while_tuning(
-    instruments: Instruments, module: Any, shape: tuple[int, int, int], room: bool
+    instruments: Instruments,
+    module: Any,
+    shape: tuple[int, int, int],
+    room: bool,
 ) -> dict[str, dict[str, float]]:
-    """What runs on the GPU during the first call of a compiled module: count and median microseconds by name."""
+    """What runs on the GPU during the first call of a compiled module: count
+    and median microseconds by name."""
     import torch
 
     durations: dict[str, list[float]] = {}
     with compiled_afresh(module, {}, []) as step, torch.no_grad():
         x = torch.randn(*shape, dtype=torch.bfloat16, device="cuda")
         set_peak(room)
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiled:
+        with torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CUDA]
+        ) as profiled:
             step(x)
             torch.cuda.synchronize()
         for activity in instruments.read_activities(profiled):
             durations.setdefault(activity.name, []).append(activity.duration_us)
-    return {name: {"count": len(us), "median_us": statistics.median(us)} for name, us in durations.items()}
+    return {
+        name: {"count": len(us), "median_us": statistics.median(us)}
+        for name, us in durations.items()
+    }
 
 
 def _kernels(instruments: Instruments, step: Any, x: Any) -> Any:
@@ -409,7 +560,9 @@ def _kernels(instruments: Instruments, step: Any, x: Any) -> Any:
     for _ in range(3):
         step(x)
     torch.cuda.synchronize()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiled:
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CUDA]
+    ) as profiled:
         for _ in range(10):
             step(x)
         torch.cuda.synchronize()
@@ -418,19 +571,30 @@ def _kernels(instruments: Instruments, step: Any, x: Any) -> Any:
 
 # --8<-- [start:after_idle]
 IDLE_CYCLES = (0, 500, 4_000, 10_000, 20_000, 40_000, 80_000)
-"""Cycles that one thread spins before the second product; at 0 nothing is launched between the two."""
+"""Cycles that one thread spins before the second product; at 0 nothing is
+launched between the two."""
 
 
 def after_idle(
-    instruments: Instruments, device: str, batch: int, seq: int, dim: int, hidden: int, rounds: int
+    instruments: Instruments,
+    device: str,
+    batch: int,
+    seq: int,
+    dim: int,
+    hidden: int,
+    rounds: int,
 ) -> dict[str, Any]:
-    """Time the product of `up` in CUDA graphs, after three kinds of work and idle times of several lengths.
+    """Time the product of `up` in CUDA graphs, after three kinds of work and
+    idle times of several lengths.
 
-    Before it runs `gate` (much arithmetic, a large result), a product with as much arithmetic and a small result, or
-    a fill of four such results (no arithmetic). One thread that spins makes the idle time. Every graph repeats this for
-    several inputs; the graphs are replayed in turns A B, B A under the profiler.
+    Before it runs `gate` (much arithmetic, a large result), a product with as
+    much arithmetic and a small result, or a fill of four such results (no
+    arithmetic). One thread that spins makes the idle time. Every graph repeats
+    this for several inputs; the graphs are replayed in turns A B, B A under the
+    profiler.
 
-    Returns the median microseconds of the work before, of the gaps, and of `up` in each round, by cycles.
+    Returns the median microseconds of the work before, of the gaps, and of `up`
+    in each round, by cycles.
     """
     import torch
 
@@ -442,18 +606,34 @@ def after_idle(
 
     tokens, side = batch * seq, 2048
     inputs = [normal(tokens, dim) for _ in range(8)]
-    results = [[torch.empty(tokens, hidden, dtype=torch.bfloat16, device=device) for _ in inputs] for _ in range(2)]
+    results = [
+        [
+            torch.empty(tokens, hidden, dtype=torch.bfloat16, device=device)
+            for _ in inputs
+        ]
+        for _ in range(2)
+    ]
     gate, up = normal(hidden, dim).t(), normal(hidden, dim).t()
     deep = max(1, tokens * dim * hidden // side**2)
-    left, right, small = normal(side, deep), normal(side, deep).t(), normal(side, side)
-    large = torch.empty(4 * results[0][0].numel(), dtype=torch.bfloat16, device=device)
+    left, right, small = (
+        normal(side, deep),
+        normal(side, deep).t(),
+        normal(side, side),
+    )
+    large = torch.empty(
+        4 * results[0][0].numel(), dtype=torch.bfloat16, device=device
+    )
     befores: dict[str, Callable[[int], object]] = {
-        "gate": lambda index: torch.mm(inputs[index], gate, out=results[0][index]),
+        "gate": lambda index: torch.mm(
+            inputs[index], gate, out=results[0][index]
+        ),
         "small result": lambda index: torch.mm(left, right, out=small),
         "fill": lambda index: large.fill_(1.0),
     }
 
-    def captured(before: Callable[[int], object], cycles: int) -> torch.cuda.CUDAGraph:
+    def captured(
+        before: Callable[[int], object], cycles: int
+    ) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             for index, x in enumerate(inputs):
@@ -465,12 +645,23 @@ def after_idle(
         torch.cuda.synchronize()
         return graph
 
-    befores["up"] = lambda index: torch.mm(inputs[index], up, out=results[1][index])
-    lengths = {name: len(_gpu_kernels(instruments, work)) for name, work in befores.items()}
-    graphs = {
-        (name, cycles): captured(befores[name], cycles) for name in befores if name != "up" for cycles in IDLE_CYCLES
+    befores["up"] = lambda index: torch.mm(
+        inputs[index], up, out=results[1][index]
+    )
+    lengths = {
+        name: len(_gpu_kernels(instruments, work))
+        for name, work in befores.items()
     }
-    orders = [list(graphs) if turn % 2 == 0 else list(reversed(graphs)) for turn in range(rounds)]
+    graphs = {
+        (name, cycles): captured(befores[name], cycles)
+        for name in befores
+        if name != "up"
+        for cycles in IDLE_CYCLES
+    }
+    orders = [
+        list(graphs) if turn % 2 == 0 else list(reversed(graphs))
+        for turn in range(rounds)
+    ]
     keys = [key for order in orders for key in order]
 
     def replay_all(_: int) -> None:
@@ -478,29 +669,45 @@ def after_idle(
             graphs[key].replay()
 
     kernels = _gpu_kernels(instruments, replay_all)
-    return {"cycles": list(IDLE_CYCLES), "after": idle_times(kernels, keys, lengths, len(inputs))}
+    return {
+        "cycles": list(IDLE_CYCLES),
+        "after": idle_times(kernels, keys, lengths, len(inputs)),
+    }
 
 
 # --8<-- [end:after_idle]
 
 
-def _gpu_kernels(instruments: Instruments, work: Callable[[int], object]) -> list[Any]:
-    """The kernels of some work, profiled after one call that is not, in the order of their starts."""
+def _gpu_kernels(
+    instruments: Instruments, work: Callable[[int], object]
+) -> list[Any]:
+    """The kernels of some work, profiled after one call that is not, in the
+    order of their starts."""
     import torch
 
     work(0)  # cuBLAS chooses and allocates
     torch.cuda.synchronize()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiled:
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CUDA]
+    ) as profiled:
         work(0)
         torch.cuda.synchronize()
-    kernels = [activity for activity in instruments.read_activities(profiled) if activity.kind == "kernel"]
+    kernels = [
+        activity
+        for activity in instruments.read_activities(profiled)
+        if activity.kind == "kernel"
+    ]
     return sorted(kernels, key=lambda kernel: kernel.start_us)
 
 
 def idle_times(
-    kernels: Sequence[Any], replays: Sequence[tuple[str, int]], lengths: Mapping[str, int], repeats: int
+    kernels: Sequence[Any],
+    replays: Sequence[tuple[str, int]],
+    lengths: Mapping[str, int],
+    repeats: int,
 ) -> dict[str, list[dict[str, list[float]]]]:
-    """Medians of each replay: `repeats` times the work before, a spin unless its cycles are 0, and `up`.
+    """Medians of each replay: `repeats` times the work before, a spin unless
+    its cycles are 0, and `up`.
 
     Args:
         kernels: those of all replays in their order.
@@ -508,7 +715,8 @@ def idle_times(
         lengths: how many kernels the work before and `up` are.
         repeats: how often a replay does all this.
 
-    Raises `RuntimeError` where another kernel than the spin stands in its place, or kernels are left.
+    Raises `RuntimeError` where another kernel than the spin stands in its
+    place, or kernels are left.
     """
     found: dict[str, dict[int, dict[str, list[float]]]] = {}
     waiting = iter(kernels)
@@ -518,14 +726,25 @@ def idle_times(
             before = list(itertools.islice(waiting, lengths[name]))
             spin = list(itertools.islice(waiting, 1 if cycles else 0))
             up = list(itertools.islice(waiting, lengths["up"]))
-            if len(up) < lengths["up"] or ["spin" in kernel.name for kernel in (*before, *spin, *up)].count(
-                True
-            ) != len(spin):
-                raise RuntimeError(f"after {name} and {cycles} cycles, not the expected kernels")
+            if len(up) < lengths["up"] or [
+                "spin" in kernel.name for kernel in (*before, *spin, *up)
+            ].count(True) != len(spin):
+                raise RuntimeError(
+                    f"after {name} and {cycles} cycles, not the expected "
+                    "kernels"
+                )
             end = before[-1].start_us + before[-1].duration_us
             end_of_up = up[-1].start_us + up[-1].duration_us
-            samples.append((end - before[0].start_us, up[0].start_us - end, end_of_up - up[0].start_us))
-        times = found.setdefault(name, {}).setdefault(cycles, {"before_us": [], "gap_us": [], "up_us": []})
+            samples.append(
+                (
+                    end - before[0].start_us,
+                    up[0].start_us - end,
+                    end_of_up - up[0].start_us,
+                )
+            )
+        times = found.setdefault(name, {}).setdefault(
+            cycles, {"before_us": [], "gap_us": [], "up_us": []}
+        )
         for key, values in zip(times, zip(*samples, strict=True), strict=True):
             times[key].append(round(statistics.median(values), 3))
     if next(waiting, None) is not None:
@@ -533,13 +752,25 @@ def idle_times(
     return {name: list(by_cycles.values()) for name, by_cycles in found.items()}
 
 
-SMALL_TO_LARGE = ({"batch": 1, "seq": 1}, *({"batch": batch} for batch in (1, 4, 16, 64, 128)))
+SMALL_TO_LARGE = (
+    {"batch": 1, "seq": 1},
+    *({"batch": batch} for batch in (1, 4, 16, 64, 128)),
+)
 
 
-def _profiled(name: str, make: Any, group: str = "forward", **more: Any) -> Experiment:
+def _profiled(
+    name: str, make: Any, group: str = "forward", **more: Any
+) -> Experiment:
     shape = SHAPE | more.pop("shape", {})
     return Experiment(
-        chapter="mlp", name=name, label="mlp_fwd", parameters=shape, make=make, work=forward_work, group=group, **more
+        chapter="mlp",
+        name=name,
+        label="mlp_fwd",
+        parameters=shape,
+        make=make,
+        work=forward_work,
+        group=group,
+        **more,
     )
 
 
@@ -549,12 +780,33 @@ EXPERIMENTS = (
     _profiled("liger", liger),
     *(
         _profiled(f"{name}_4096", make, "hidden_4096", shape={"hidden": 4096})
-        for name, make in (("eager", eager), ("compiled", compiled), ("liger", liger))
+        for name, make in (
+            ("eager", eager),
+            ("compiled", compiled),
+            ("liger", liger),
+        )
     ),
     _profiled("sweep_eager", eager, "sweep", sweep=SMALL_TO_LARGE),
     _profiled("sweep_compiled", compiled, "sweep", sweep=SMALL_TO_LARGE),
     _profiled("sweep_liger", liger, "sweep", sweep=SMALL_TO_LARGE),
-    Experiment(chapter="mlp", name="new_shapes", parameters=SHAPE, probe=new_shapes, time_limit_s=180),
-    Experiment(chapter="mlp", name="tuned", parameters={**SHAPE, "times": 12}, probe=tuned, time_limit_s=300),
-    Experiment(chapter="mlp", name="after_idle", parameters={**SHAPE, "rounds": 12}, probe=after_idle),
+    Experiment(
+        chapter="mlp",
+        name="new_shapes",
+        parameters=SHAPE,
+        probe=new_shapes,
+        time_limit_s=180,
+    ),
+    Experiment(
+        chapter="mlp",
+        name="tuned",
+        parameters={**SHAPE, "times": 12},
+        probe=tuned,
+        time_limit_s=300,
+    ),
+    Experiment(
+        chapter="mlp",
+        name="after_idle",
+        parameters={**SHAPE, "rounds": 12},
+        probe=after_idle,
+    ),
 )

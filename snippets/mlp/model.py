@@ -9,7 +9,8 @@ from torch.nn import functional as F
 class GeGLU(nn.Module):
     """down(gelu(gate(x)) * up(x)), with the tanh form of GELU and no biases.
 
-    x is (batch, seq, dim), as is the result; the three tensors between are (batch, seq, hidden).
+    x is (batch, seq, dim), as is the result; the three tensors between are
+    (batch, seq, hidden).
     """
 
     def __init__(self, dim: int, hidden: int) -> None:
@@ -27,8 +28,11 @@ class GeGLU(nn.Module):
 
 
 # --8<-- [start:reference]
-def geglu_reference(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
-    """The same block in float64. x is (batch, seq, dim), gate and up (hidden, dim), down (dim, hidden)."""
+def geglu_reference(
+    x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor
+) -> torch.Tensor:
+    """The same block in float64. x is (batch, seq, dim), gate and up (hidden,
+    dim), down (dim, hidden)."""
     x, gate, up, down = (tensor.double() for tensor in (x, gate, up, down))
     return (F.gelu(x @ gate.t(), approximate="tanh") * (x @ up.t())) @ down.t()
 

@@ -17,6 +17,7 @@ from snippets.lab.tools.page_rules import (
     section_problems,
     stray_problems,
     veil_problems,
+    width_problems,
 )
 from snippets.lab.tools.page_text import fences, pages, sources
 
@@ -48,6 +49,10 @@ def test_executed_fences_have_the_form_that_runs() -> None:
 
 def test_sections_shown_are_sections_marked() -> None:
     assert section_problems(PAGES, sources(PROJECT)) == []
+
+
+def test_shown_code_fits_eighty_columns() -> None:
+    assert width_problems(PAGES, sources(PROJECT)) == []
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from snippets.lab.notebooks.cells import code_cells
+from snippets.lab.tools.page_rules import width_problems
+from snippets.lab.tools.page_text import pages, sources
 from snippets.lab.tools.scaffold import create_chapter
 from tests.lab import copies
 from tests.lab.tools.test_scaffold import NAMES, remove
@@ -62,6 +64,15 @@ def test_it_is_in_the_one_style(made: Path, arguments: tuple[str, ...]) -> None:
     folders = [f"{folder}/{name}" for folder in ("snippets", "tests/chapters") for name in NAMES]
     done = run(made, "ruff", *arguments, *folders, "docs/labs")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ruff") is None, reason="needs ruff, of the extra `lint`")
+def test_what_its_page_shows_fits_the_page(made: Path) -> None:
+    shown = [path.as_posix() for name in NAMES for path in made.glob(f"snippets/{name}/[mke]*.py")]
+    assert len(shown) == 3 * len(NAMES)
+    done = run(made, "ruff", "format", "--check", "--no-cache", "--line-length", "80", *shown)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert width_problems(pages(made / "docs"), sources(made)) == []
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="needs mypy, of the extra `lint`")

@@ -1,4 +1,5 @@
-"""A subject and its answer: what a maker returned, and how far a step is from its reference."""
+"""A subject and its answer: what a maker returned, and how far a step is from
+its reference."""
 
 from __future__ import annotations
 
@@ -9,22 +10,41 @@ from functools import partial
 import torch
 
 from snippets.lab.capture.profiling import synchronize
-from snippets.lab.experiment import Experiment, ExperimentError, Parameters, Subject, WrongAnswer
+from snippets.lab.experiment import (
+    Experiment,
+    ExperimentError,
+    Parameters,
+    Subject,
+    WrongAnswer,
+)
 
 
-def build_subject(experiment: Experiment, device: str, parameters: Parameters) -> Subject:
-    """Call the maker. Its `inputs` then raise `ExperimentError` when they are not a tuple."""
+def build_subject(
+    experiment: Experiment, device: str, parameters: Parameters
+) -> Subject:
+    """Call the maker. Its `inputs` then raise `ExperimentError` when they are
+    not a tuple."""
     assert experiment.make is not None
     subject = experiment.make(device=device, **parameters)
     if not isinstance(subject, Subject):
-        raise ExperimentError(f"{experiment.id}: make returned a {type(subject).__name__}; return a Subject")
-    return replace(subject, inputs=partial(_draw, experiment.id, subject.inputs))
+        raise ExperimentError(
+            f"{experiment.id}: make returned a {type(subject).__name__}; "
+            "return a Subject"
+        )
+    return replace(
+        subject, inputs=partial(_draw, experiment.id, subject.inputs)
+    )
 
 
-def _draw(experiment_id: str, inputs: Callable[[], tuple[torch.Tensor, ...]]) -> tuple[torch.Tensor, ...]:
+def _draw(
+    experiment_id: str, inputs: Callable[[], tuple[torch.Tensor, ...]]
+) -> tuple[torch.Tensor, ...]:
     drawn: object = inputs()
     if not isinstance(drawn, tuple):
-        raise ExperimentError(f"{experiment_id}: inputs returned a {type(drawn).__name__}; return a tuple, as in (x,)")
+        raise ExperimentError(
+            f"{experiment_id}: inputs returned a {type(drawn).__name__}; "
+            "return a tuple, as in (x,)"
+        )
     return drawn
 
 
@@ -32,11 +52,14 @@ def _draw(experiment_id: str, inputs: Callable[[], tuple[torch.Tensor, ...]]) ->
 def relative_error(subject: Subject, device: str) -> tuple[float, str, int]:
     """Compare a step with its reference on fresh inputs, and watch its memory.
 
-    Returns the error (Frobenius norm of the difference over that of the reference), the reference's dtype and the
-    most bytes the step held above what was there before. Raises `WrongAnswer`.
+    Returns the error (Frobenius norm of the difference over that of the
+    reference), the reference's dtype and the most bytes the step held above
+    what was there before. Raises `WrongAnswer`.
     """
     inputs = subject.inputs()
-    subject.step(*inputs)  # what is allocated once for all, such as cuBLAS's workspace, is not the step's
+    # what is allocated once for all, such as cuBLAS's workspace, is not the
+    # step's
+    subject.step(*inputs)
     if device == "cuda":
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()
@@ -44,26 +67,49 @@ def relative_error(subject: Subject, device: str) -> tuple[float, str, int]:
     with torch.no_grad():
         output = subject.step(*inputs)
         synchronize(device)
-        peak_bytes = torch.cuda.max_memory_allocated() - before if device == "cuda" else 0
+        peak_bytes = (
+            torch.cuda.max_memory_allocated() - before
+            if device == "cuda"
+            else 0
+        )
         expected = subject.reference(*inputs)
         require_precise(expected, output, subject.tolerance)
-        error = ((output.to(expected.dtype) - expected).double().norm() / expected.double().norm()).item()
+        error = (
+            (output.to(expected.dtype) - expected).double().norm()
+            / expected.double().norm()
+        ).item()
     if not error <= subject.tolerance:  # NaN is wrong too
-        raise WrongAnswer(f"relative error {error:.2e}, at most {subject.tolerance:.0e} allowed")
+        raise WrongAnswer(
+            f"relative error {error:.2e}, at most {subject.tolerance:.0e} "
+            "allowed"
+        )
     return error, dtype_name(expected), peak_bytes
 
 
 # --8<-- [end:check]
 
 
-def require_precise(expected: torch.Tensor, output: torch.Tensor, tolerance: float) -> None:
-    """Raise `ExperimentError` unless a reference is more precise than the step; a tolerance of 0 compares exactly."""
+def require_precise(
+    expected: torch.Tensor, output: torch.Tensor, tolerance: float
+) -> None:
+    """Raise `ExperimentError` unless a reference is more precise than the step;
+    a tolerance of 0 compares exactly."""
     if not isinstance(output, torch.Tensor):
-        raise ExperimentError(f"step returned a {type(output).__name__}; return one tensor")
-    enough = {torch.float64} if output.dtype in (torch.float32, torch.float64) else {torch.float32, torch.float64}
+        raise ExperimentError(
+            f"step returned a {type(output).__name__}; return one tensor"
+        )
+    enough = (
+        {torch.float64}
+        if output.dtype in (torch.float32, torch.float64)
+        else {torch.float32, torch.float64}
+    )
     if tolerance > 0 and expected.dtype not in enough:
-        names = " or ".join(sorted(str(dtype).removeprefix("torch.") for dtype in enough))
-        raise ExperimentError(f"reference returns {dtype_name(expected)}; compute it in {names}")
+        names = " or ".join(
+            sorted(str(dtype).removeprefix("torch.") for dtype in enough)
+        )
+        raise ExperimentError(
+            f"reference returns {dtype_name(expected)}; compute it in {names}"
+        )
 
 
 def dtype_name(tensor: torch.Tensor) -> str:

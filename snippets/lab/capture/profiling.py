@@ -1,4 +1,5 @@
-"""torch.profiler around the steps of an experiment, and what it wrote as scrubbed Kineto JSON."""
+"""torch.profiler around the steps of an experiment, and what it wrote as
+scrubbed Kineto JSON."""
 
 from __future__ import annotations
 
@@ -18,21 +19,29 @@ from snippets.lab.trace.kineto import read_trace
 from snippets.lab.trace.queries import steps_agree
 
 PROFILES = 3
-"""Tries until all active steps agree: the profiler is known to drop kernels at a session's start."""
+"""Tries until all active steps agree: the profiler is known to drop kernels at
+a session's start."""
 
 
 # --8<-- [start:profile]
-def profile_steps(experiment: Experiment, subject: Subject, device: str) -> profile:
-    """Run an experiment's schedule under `torch.profiler` and return the finished profile."""
+def profile_steps(
+    experiment: Experiment, subject: Subject, device: str
+) -> profile:
+    """Run an experiment's schedule under `torch.profiler` and return the
+    finished profile."""
     inputs = subject.inputs()
     for _ in range(experiment.first_steps):
         subject.step(*inputs)
     synchronize(device)
     plan = experiment.schedule
-    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device == "cuda")
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (
+        device == "cuda"
+    )
     prof = profile(
         activities=activities,
-        schedule=schedule(wait=plan.wait, warmup=plan.warmup, active=plan.active, repeat=1),
+        schedule=schedule(
+            wait=plan.wait, warmup=plan.warmup, active=plan.active, repeat=1
+        ),
         record_shapes=True,
         acc_events=True,
     )
@@ -72,13 +81,21 @@ def _export(finished: profile) -> bytes:
         return path.read_bytes()
 
 
-def profile_once(experiment: Experiment, subject: Subject, device: str) -> bytes:
+def profile_once(
+    experiment: Experiment, subject: Subject, device: str
+) -> bytes:
     """The trace of one profile."""
     return chrome_trace(profile_steps(experiment, subject, device))
 
 
-def trace_of(experiment: Experiment, subject: Subject, device: str, take: Callable[..., bytes] = profile_once) -> bytes:
-    """Profile until all active steps show the same GPU work; a cold process has only one try."""
+def trace_of(
+    experiment: Experiment,
+    subject: Subject,
+    device: str,
+    take: Callable[..., bytes] = profile_once,
+) -> bytes:
+    """Profile until all active steps show the same GPU work; a cold process has
+    only one try."""
     for _ in range(PROFILES if experiment.first_steps else 1):
         content = take(experiment, subject, device)
         if steps_agree(read_trace(content)):

@@ -1,7 +1,8 @@
-"""Steady times: each variant alone for seconds, so that it runs at the clock its own power draw allows.
+"""Steady times: each variant alone for seconds, so that it runs at the clock
+its own power draw allows.
 
-Between turns of others, a variant that draws much power runs at the clock that its neighbors leave it. A training job
-does not have such neighbors.
+Between turns of others, a variant that draws much power runs at the clock that
+its neighbors leave it. A training job does not have such neighbors.
 """
 
 from __future__ import annotations
@@ -32,17 +33,21 @@ class _Chunk:
     end: torch.cuda.Event
 
 
-def time_steady(variants: Mapping[str, Variant], gpu: Gpu, rotate: int = 0) -> dict[str, Timing]:
+def time_steady(
+    variants: Mapping[str, Variant], gpu: Gpu, rotate: int = 0
+) -> dict[str, Timing]:
     """Time each variant in a block of `BLOCK_S`, the first half discarded.
 
     Args:
-        variants: prepared variants.
-        gpu: is read while the replays run.
-        rotate: how many variants the order is rotated by; each process has its own.
+        variants: prepared variants. gpu: is read while the replays run. rotate:
+        how many variants the order is rotated by; each process has its own.
     """
     names = list(variants)
     first = rotate % len(names) if names else 0
-    return {name: _block(variants[name], gpu) for name in [*names[first:], *names[:first]]}
+    return {
+        name: _block(variants[name], gpu)
+        for name in [*names[first:], *names[:first]]
+    }
 
 
 # --8<-- [start:steady]
@@ -53,7 +58,9 @@ def _block(variant: Variant, gpu: Gpu) -> Timing:
     waiting: deque[_Chunk] = deque()
     samples_us: list[float] = []
     readings: list[tuple[float, Reading]] = []
-    while (elapsed_s := time.perf_counter() - begin) < BLOCK_S or len(samples_us) < 3:
+    while (elapsed_s := time.perf_counter() - begin) < BLOCK_S or len(
+        samples_us
+    ) < 3:
         waiting.append(_enqueue(variant, rounds))
         if len(waiting) <= AHEAD:
             continue
@@ -61,7 +68,11 @@ def _block(variant: Variant, gpu: Gpu) -> Timing:
         chunk = waiting.popleft()
         chunk.end.synchronize()
         if elapsed_s > BLOCK_S / 2:
-            samples_us.append(float(chunk.start.elapsed_time(chunk.end)) * 1e3 / (rounds * steps))
+            samples_us.append(
+                float(chunk.start.elapsed_time(chunk.end))
+                * 1e3
+                / (rounds * steps)
+            )
             readings.append(reading)
     torch.cuda.synchronize()
     return steady_timing(samples_us, readings)
@@ -71,7 +82,10 @@ def _block(variant: Variant, gpu: Gpu) -> Timing:
 
 
 def _enqueue(variant: Variant, rounds: int) -> _Chunk:
-    chunk = _Chunk(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+    chunk = _Chunk(
+        torch.cuda.Event(enable_timing=True),
+        torch.cuda.Event(enable_timing=True),
+    )
     chunk.start.record()
     for _ in range(rounds):
         variant.rotating()
@@ -79,24 +93,45 @@ def _enqueue(variant: Variant, rounds: int) -> _Chunk:
     return chunk
 
 
-def steady_timing(samples_us: list[float], readings: list[tuple[float, Reading]]) -> Timing:
-    """The timing of a block's settled half, from its samples and NVML's readings with their seconds."""
-    watts = counted_watts(readings) or statistics.median(reading.watts for _, reading in readings)
+def steady_timing(
+    samples_us: list[float], readings: list[tuple[float, Reading]]
+) -> Timing:
+    """The timing of a block's settled half, from its samples and NVML's
+    readings with their seconds."""
+    watts = counted_watts(readings) or statistics.median(
+        reading.watts for _, reading in readings
+    )
     return Timing.from_samples(
         samples_us,
-        clock_mhz=statistics.median(reading.clock_mhz for _, reading in readings),
+        clock_mhz=statistics.median(
+            reading.clock_mhz for _, reading in readings
+        ),
         watts=round(watts, 1),
         joules=float(f"{watts * statistics.median(samples_us) * 1e-6:.5g}"),
-        throttle=tuple(sorted({reason for _, reading in readings for reason in reading.throttle})),
+        throttle=tuple(
+            sorted(
+                {
+                    reason
+                    for _, reading in readings
+                    for reason in reading.throttle
+                }
+            )
+        ),
     )
 
 
 def counted_watts(readings: list[tuple[float, Reading]]) -> float:
-    """Mean power from NVML's energy counter, between its first and its last tick; 0 with fewer than two ticks.
+    """Mean power from NVML's energy counter, between its first and its last
+    tick; 0 with fewer than two ticks.
 
-    The counter moves in ticks of many milliseconds, so the ends of the block are not its ends.
+    The counter moves in ticks of many milliseconds, so the ends of the block
+    are not its ends.
     """
-    ticks = [(at, new.joules) for (_, old), (at, new) in itertools.pairwise(readings) if new.joules > old.joules]
+    ticks = [
+        (at, new.joules)
+        for (_, old), (at, new) in itertools.pairwise(readings)
+        if new.joules > old.joules
+    ]
     if len(ticks) < 2:
         return 0.0
     (begin_s, begin), (end_s, end) = ticks[0], ticks[-1]

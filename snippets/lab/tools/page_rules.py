@@ -2,6 +2,7 @@
 
 fence_problems    executed fences have the one form that runs reliably (others can fail silently)
 section_problems  sections shown == sections marked
+width_problems    shown code fits its frame
 stray_problems    numbers with a unit typed into prose
 guess_problems    a guess is in a folded question, with the reason below it
 veil_problems     a fence that a guess veils is on the same page, below the guess, and veiled once
@@ -14,7 +15,7 @@ from __future__ import annotations
 import ast
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from snippets.lab.experiment import UnknownName
@@ -33,9 +34,12 @@ from snippets.lab.tools.page_text import (
     prose,
     questions,
     sources,
+    without_prefix,
 )
 
 MAX_FENCE_LINES = 2
+MAX_COLUMNS = 80
+"""Of shown code: what fits beside the menu and the contents of a page, and most printed paper."""
 EXEC_HEADER = 'python exec="on" html="on"'
 SHOWN = re.compile(r'^[> \t]*-+8<-+[ \t]+"(?P<path>[^":]+)(?::(?P<section>[^"]*))?"', re.MULTILINE)
 MARKED = re.compile(r"-+8<-+[ \t]+\[[ \t]*(?P<end>start|end)[ \t]*:[ \t]*(?P<name>[\w-]+)[ \t]*\]")
@@ -56,6 +60,7 @@ def text_problems(project: Path) -> list[str]:
     return [
         *fence_problems(fence for page, text in page_texts.items() for fence in fences(page, text)),
         *section_problems(page_texts, sources(project)),
+        *width_problems(page_texts, sources(project)),
         *(problem for page, text in page_texts.items() for problem in stray_problems(page, text)),
         *(problem for page, text in page_texts.items() for problem in guess_problems(page, text)),
         *(problem for page, text in page_texts.items() for problem in veil_problems(page, text)),
@@ -151,6 +156,35 @@ def section_problems(page_texts: Mapping[str, str], source_texts: Mapping[str, s
     hidden = sorted(marked.keys() - shown)
     problems += [f"{path}:{marked[path, name]}: section {name} is marked but no page shows it" for path, name in hidden]
     return problems
+
+
+def width_problems(page_texts: Mapping[str, str], source_texts: Mapping[str, str]) -> list[str]:
+    """Lines of shown sections and of typed code that a frame of `MAX_COLUMNS` would cut off or wrap."""
+    problems = dict[str, None]()
+    for page, text in page_texts.items():
+        for match in SHOWN.finditer(text):
+            if (path := match["path"]) in source_texts:
+                problems |= dict.fromkeys(_wide(path, *_section(source_texts[path], match["section"])))
+        typed = (fence for fence in fences(page, text) if not fence.is_executed and not SHOWN.search(fence.body))
+        for fence in typed:
+            problems |= dict.fromkeys(_wide(f"docs/{page}", fence.line + 1, fence.body.splitlines()))
+    return list(problems)
+
+
+def _section(text: str, name: str | None) -> tuple[int, list[str]]:
+    """The first line's number and the lines of a marked section, or of the whole file, without the marks."""
+    marks = {match["end"]: match for match in MARKED.finditer(text) if match["name"] == name}
+    if name and len(marks) < 2:  # for `section_problems`
+        return 1, []
+    start = line_of(text, marks["start"].start()) if name else 0
+    lines = text.splitlines()[start : line_of(text, marks["end"].start()) - 1 if name else None]
+    return start + 1, without_prefix(["" if MARKED.search(line) else line for line in lines]).splitlines()
+
+
+def _wide(path: str, first: int, lines: Sequence[str]) -> Iterator[str]:
+    for number, line in enumerate(lines, first):
+        if len(line) > MAX_COLUMNS:
+            yield f"{path}:{number}: {len(line)} columns of shown code, at most {MAX_COLUMNS} fit"
 
 
 def _marks(path: str, text: str, marked: dict[tuple[str, str], int]) -> list[str]:

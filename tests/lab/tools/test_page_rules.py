@@ -12,6 +12,7 @@ from snippets.lab.tools.page_rules import (
     section_problems,
     stray_problems,
     veil_problems,
+    width_problems,
 )
 from snippets.lab.tools.page_text import fences
 from tests.lab import samples
@@ -103,6 +104,27 @@ MARKED = "# --8<-- [start:geglu]\nx = 1\n# --8<-- [end:geglu]\n"
 def test_sections(page: str, source: str, problem: str | None) -> None:
     problems = section_problems({"p.md": page}, {"m.py": source})
     assert (problems == []) if problem is None else any(problem in line for line in problems), problems
+
+
+FITS, WIDE = "x" * 80, "y" * 81
+
+
+@pytest.mark.parametrize(
+    ("page", "source", "problems"),
+    [
+        ('--8<-- "m.py"', f"{FITS}\n{WIDE}\n", ["m.py:2: 81 columns of shown code, at most 80 fit"]),
+        ('--8<-- "m.py:a"', f"{WIDE}\n# --8<-- [start:a]\n{FITS}\n# --8<-- [end:a]\n", []),
+        (
+            '--8<-- "m.py:a"\n--8<-- "m.py:a"',
+            f"# --8<-- [start:a]\n    {FITS}\n    {WIDE}\n# --8<-- [end:a]\n",
+            ["m.py:3: 81 columns of shown code, at most 80 fit"],
+        ),
+        (f"    ```sh\n    {FITS}\n    {WIDE}\n    ```", "", ["docs/p.md:3: 81 columns of shown code, at most 80 fit"]),
+        (f'```python exec="on" html="on"\n{WIDE}\n```\n{WIDE}', "", []),
+    ],
+)
+def test_shown_code_fits_its_frame(page: str, source: str, problems: list[str]) -> None:
+    assert width_problems({"p.md": page}, {"m.py": source}) == problems
 
 
 @pytest.mark.parametrize(

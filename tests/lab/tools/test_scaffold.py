@@ -83,8 +83,8 @@ def test_a_chapter_that_was_removed_leaves_nothing_and_can_be_made_again(tmp_pat
 
 def test_the_commands_of_the_page_remove_every_place() -> None:
     text = (PROJECT / "docs/contributing.md").read_text(encoding="utf-8")
-    (removed,) = re.findall(r"^rm -r (snippets.*)$", text, re.MULTILINE)
-    folders = removed.split()
+    removed = re.findall(r"^rm (?:-r )?((?:snippets|docs/)\S.*)$", text, re.MULTILINE)
+    folders = " ".join(removed).split()
     left = [path for path in chapter_files("rmsnorm") if not any(path.startswith(folder) for folder in folders)]
     assert left == []
     listed = text.split("```text\n")[1].split("```")[0]
