@@ -2,6 +2,7 @@
 
 frame.py        show, provenance, verdicts
 machine.py      CPU, settings of the GPU, throttling, other programs, what was disturbed
+waiting.py      the opening figure of a chapter: how long one step keeps you waiting, and for whom
 tables.py       kernels of a step, the profiler's table, variants, sweeps, the dispatch tree
 across.py       the same figures on every recorded device
 race.py         a race of variants: interleaved, steady and from Python side by side
@@ -45,6 +46,7 @@ from snippets.lab.page.tables import (
     sweep_table,
     variants_table,
 )
+from snippets.lab.page.waiting import waiting
 
 __all__ = [
     "Columns",
@@ -83,6 +85,7 @@ __all__ = [
     "timing_bars",
     "variants_table",
     "verdicts",
+    "waiting",
     "warning",
     "with_kernel_names",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from itertools import groupby
 from typing import Concatenate, ParamSpec
 
 from snippets.lab.experiment import experiments
@@ -15,7 +16,7 @@ from snippets.lab.finding.part import Reads
 from snippets.lab.html import Html, code
 from snippets.lab.page.disturbed import disturbed_banner, disturbed_line
 from snippets.lab.page.kernel_name import with_kernel_names
-from snippets.lab.page.machine import machine_fold
+from snippets.lab.page.machine import machine_table
 from snippets.lab.page.sample import chapter_of, shown_devices, with_banner
 from snippets.lab.recording.device import (
     DEFAULT_DEVICE,
@@ -28,7 +29,7 @@ from snippets.lab.recording.device import (
 )
 from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.loading import load_recording
-from snippets.lab.recording.schema import NotRecorded, NotTimed, Recording
+from snippets.lab.recording.schema import Environment, NotRecorded, NotTimed, Recording
 from snippets.lab.trace.text import visible
 
 SIGNS = {"holds": "✓", "differs": "≠", "inconclusive": "?", "not measured": "–"}
@@ -99,9 +100,9 @@ def warning(title: str, text: str) -> Html:
 
 
 def provenance(device: Device, chapter: str) -> Html:
-    """One line: device, versions, date, commit, and live, replayed or stale. Below it the circumstances, folded.
+    """One folded line, device and date; in the fold the versions, the commit, the mode and the machine.
 
-    Banners name what is stale, disturbed or missing.
+    Banners outside the fold name what is stale, disturbed or missing.
     """
     names = device.recorded_names(chapter)
     missing = _missing(device, [experiment.id for experiment in experiments(chapter) if experiment.name not in names])
@@ -112,18 +113,26 @@ def provenance(device: Device, chapter: str) -> Html:
     digest = source_digest(chapter)
     stale = [recording for recording in recordings if recording.digest != digest]
     mode = "stale" if stale else "live" if device.name == this_device() else "replayed"
-    installed = {name: version for name, version in newest.versions.items() if version != "not installed"}
-    versions = ", ".join(f"{name} {version}" for name, version in installed.items())
+    article = "an" if newest.device[:1] in "AEIONaeio" else "a"  # an NVIDIA H200, a Tesla T4
+    summary = (
+        f"Measured on {article} <strong>{escape(newest.device)}</strong>, "
+        f'<time datetime="{escape(newest.date)}">{escape(newest.date[:10])}</time>'
+    )
+    content = _versions(newest, mode) + machine_table(recordings)
+    fold = f'<details class="provenance" data-search-exclude><summary>{summary}</summary>{content}</details>'
+    return Html(fold + _banners(chapter, recordings, len(stale)) + missing)
+
+
+def _versions(environment: Environment, mode: str) -> str:
+    """A line with the versions of what was installed, the commit, and live, replayed or stale."""
+    installed = {name: version for name, version in environment.versions.items() if version != "not installed"}
     parts = [
-        f"<strong>{escape(newest.device)}</strong>",
-        f"driver {escape(newest.driver)}, CUDA {escape(newest.cuda)}",
-        escape(versions),
-        f'<time datetime="{escape(newest.date)}">{escape(newest.date[:10])}</time>',
-        f"commit {code(newest.commit)}",
+        f"driver {escape(environment.driver)}, CUDA {escape(environment.cuda)}",
+        escape(", ".join(f"{name} {version}" for name, version in installed.items())),
+        f"commit {code(environment.commit)}",
         f'<span class="mode mode-{mode}">{mode}</span>',
     ]
-    line = f'<p class="provenance" data-search-exclude>{" · ".join(parts)}</p>'
-    return Html(line + machine_fold(recordings) + _banners(chapter, recordings, len(stale)) + missing)
+    return f"<p>{' · '.join(parts)}</p>"
 
 
 def _banners(chapter: str, recordings: Sequence[Recording], stale: int) -> str:
@@ -154,9 +163,23 @@ def _missing(device: Device, ids: Sequence[str]) -> Html:
 
 
 def verdicts(device: Device, *claim_ids: str) -> Html:
-    """Claims with their verdicts: the source's value beside ours, and why where they differ. Raises `UnknownName`."""
-    claims = [find_claim(claim_id) for claim_id in claim_ids]
-    return Html(f'<div class="verdicts">{"".join(_verdict(judge(claim, of, device)) for of, claim in claims)}</div>')
+    """Claims with their verdicts: the source's value beside ours, and why where they differ. Raises `UnknownName`.
+
+    Claims in a row that hold, as the text says, are folded into one line, `8 claims hold`.
+    """
+    judged = [judge(claim, of, device) for of, claim in map(find_claim, claim_ids)]
+    runs = groupby(judged, key=lambda verdict: verdict.status == "holds" and not _other_text(verdict))
+    return Html(f'<div class="verdicts">{"".join(_run(list(run), is_folded) for is_folded, run in runs)}</div>')
+
+
+def _run(judged: Sequence[Verdict], is_folded: bool) -> str:
+    """Claims in a row: open, or folded below their number."""
+    boxes = "".join(map(_verdict, judged))
+    if not is_folded:
+        return boxes
+    number = "1 claim holds" if len(judged) == 1 else f"{len(judged)} claims hold"
+    sign = f'<span class="sign" aria-hidden="true">{SIGNS["holds"]}</span>'
+    return f'<details class="held"><summary>{sign} {number}</summary>{boxes}</details>'
 
 
 def _verdict(verdict: Verdict) -> str:

@@ -2,7 +2,8 @@
 
 It excludes Python code from the search index, which every page loads completely: code would be a fifth of the index,
 and the prose explains it. It excludes guesses with their answers, and the fences that they veil: a search must not tell
-what the page asks. It numbers the popovers of kernel names, whose ids come from the names.
+what the page asks. It gives the last line of a section its class. It numbers the popovers of kernel names, whose ids
+come from the names.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ CODE = '<div class="language-python highlight"'
 PRIORITY = 5
 """Below every other postprocessor: stashed HTML, such as code blocks, must be restored before."""
 QUESTION = '<details class="question"'
+IN_YOUR_TRACE = "<p><strong>In your trace:</strong>"
 _VEILS = re.compile(r'<div class="guess" [^>]*?data-veils="([^"]+)"')
 _FENCE = re.compile(r'(<div class="lab" data-fence="([^"]+)")>')
 _POPOVER = re.compile(r'popovertarget="(kernel-[0-9a-f]{8})"([^>]*>[^<]*</button><span popover id=")\1"')
 
 
 class _Last(Postprocessor):  # type: ignore[misc]
-    """Excludes code, guesses and what they veil from Material's search, and numbers the popovers of a page."""
+    """Excludes code, guesses and what they veil from the search; marks last lines; numbers the popovers of a page."""
 
     def run(self, text: str) -> str:
         times = Counter[str]()
@@ -35,6 +37,7 @@ class _Last(Postprocessor):  # type: ignore[misc]
 
         for start in (CODE, QUESTION):
             text = text.replace(f"{start}>", f"{start} data-search-exclude>")
+        text = text.replace(IN_YOUR_TRACE, IN_YOUR_TRACE.replace("<p>", '<p class="in-your-trace">'))
         return _POPOVER.sub(numbered, _without_answers(text))
 
 

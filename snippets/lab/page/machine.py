@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from snippets.lab.html import Html, details, table
+from snippets.lab.html import Html, table
 from snippets.lab.recording.schema import Environment, Recording, timings_of
-
-SUMMARY = "The machine, and what held its clock down"
 
 
 def _cores(place: Environment) -> str:
@@ -43,8 +41,8 @@ FIELDS: Mapping[str, Callable[[Environment], str]] = {
 """Row -> its text; empty if the recording does not have it."""
 
 
-def machine_fold(recordings: Sequence[Recording]) -> Html:
-    """A folded table of what these recordings say about their machines; empty if they say nothing."""
+def machine_table(recordings: Sequence[Recording]) -> Html:
+    """A table of what these recordings say about their machines; empty if they say nothing."""
     newest_first = sorted((each.environment for each in recordings), key=lambda place: place.date, reverse=True)
     rows = {name: _distinct(map(text, newest_first)) for name, text in FIELDS.items()}
     asked: dict[str, list[tuple[str, ...]]] = {"before": [], "during": [], "after": []}
@@ -56,11 +54,8 @@ def machine_fold(recordings: Sequence[Recording]) -> Html:
         rows[f"clock lowered {when} timing"] = _reasons(answers)
     rows["other programs on the GPU"] = _distinct(name for place in newest_first for name in place.other_processes)
     said = [[name, text] for name, text in rows.items() if text]
-    return (
-        details(SUMMARY, table("Circumstances of the recordings", ["", "recorded"], said, text_columns=2))
-        if said
-        else Html("")
-    )
+    caption = "The machine, and what held its clock down"
+    return table(caption, ["", "recorded"], said, text_columns=2) if said else Html("")
 
 
 def _distinct(texts: Iterable[str]) -> str:

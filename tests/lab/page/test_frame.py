@@ -149,11 +149,17 @@ def record_all(device: Device) -> None:
 def test_provenance(device: Device) -> None:
     record_all(device)
     assert provenance(device, "mlp") == (
-        '<p class="provenance" data-search-exclude><strong>NVIDIA Sample</strong> · driver 580.1, CUDA 13.0 · '
-        "python 3.12.3, torch 2.11.0 · "
-        '<time datetime="2026-10-01T12:00:00Z">2026-10-01</time> · commit <code>0123abc</code> · '
-        '<span class="mode mode-replayed">replayed</span></p>'
+        '<details class="provenance" data-search-exclude><summary>Measured on an <strong>NVIDIA Sample</strong>, '
+        '<time datetime="2026-10-01T12:00:00Z">2026-10-01</time></summary><p>driver 580.1, CUDA 13.0 · '
+        "python 3.12.3, torch 2.11.0 · commit <code>0123abc</code> · "
+        '<span class="mode mode-replayed">replayed</span></p></details>'
     )
+
+
+@pytest.mark.parametrize(("name", "text"), [("Tesla T4", "on a Tesla T4,"), ("AMD X", "on an AMD X,")])
+def test_provenance_names_any_device(device: Device, name: str, text: str) -> None:
+    save_all(device.root, sample(environment=samples.environment(device=name)), device=DEVICE)
+    assert f"Measured {text} 2026-10-01" in Markup(provenance(device, "mlp")).text
 
 
 def test_provenance_is_of_the_newest(device: Device) -> None:
@@ -183,7 +189,7 @@ def test_the_three_modes(
     assert f'<span class="mode mode-{mode}">{mode}</span>' in content
     assert ("Recorded for an older version of this code" in content) is (mode == "stale")
     if mode == "stale":
-        text = Markup(content).text
+        text = Markup(content.partition("</details>")[2]).text  # outside the fold
         assert "1 of 3 recordings were made before the code on this page changed." in text
         assert "run make record CHAPTER=mlp." in text
 
@@ -201,8 +207,9 @@ def test_provenance_of_what_is_not_recorded(device: Device) -> None:
 def test_provenance_of_what_is_recorded_in_part(device: Device) -> None:
     ids = ", ".join(experiment.id for experiment in experiments("mlp") if experiment.id != "mlp/eager")
     content = provenance(device, "mlp")
-    assert content.startswith('<p class="provenance" data-search-exclude><strong>NVIDIA Sample</strong>')
-    assert f"For the T100 there is no recording of {ids}. On a machine" in Markup(content).text
+    fold, _, below = content.partition("</details>")
+    assert Markup(fold).text.startswith("Measured on an NVIDIA Sample, ")
+    assert f"For the T100 there is no recording of {ids}. On a machine" in Markup(below).text
     record_all(device)
     assert "Not recorded yet" not in provenance(device, "mlp")
 
@@ -225,11 +232,21 @@ def test_a_verdict_that_holds_and_one_that_differs(book: Book, device: Device) -
     assert content.index('id="claim-m2"') < content.index('id="claim-m1"')
     assert Markup(content).text == (
         "≠ differs Not four. M2ours · T100: 4On the H200: Because of fusion."
-        "✓ holds Five kernels. M1Part 2: 5 kernels · T100: 5"
+        "✓ 1 claim holds✓ holds Five kernels. M1Part 2: 5 kernels · T100: 5"
     )
     assert 'class="verdict differs"' in content
     with pytest.raises(UnknownName, match=r"^no claim 'M9'; did you mean"):
         verdicts(device, "M9")
+
+
+def test_claims_in_a_row_that_hold_are_one_line(book: Book, device: Device) -> None:
+    claims = [claim(5 if holds else 4, id=f"M{number}") for number, holds in enumerate((1, 1, 1, 0, 1), 1)]
+    book(mlp=samples.findings(*claims, claim(measure=lambda device: Figure(5, conclusive=False), id="M6")))
+    content = verdicts(device, "M1", "M2", "M3", "M4", "M5", "M6")
+    folds = re.findall(r'<details class="held"><summary>(.*?)</summary>(.*?)</details>', content)
+    assert [Markup(summary).text for summary, _ in folds] == ["✓ 3 claims hold", "✓ 1 claim holds"]
+    assert [re.findall(r'id="claim-(\w+)"', boxes) for _, boxes in folds] == [["m1", "m2", "m3"], ["m5"]]
+    assert re.findall(r'id="claim-(\w+)"', content) == ["m1", "m2", "m3", "m4", "m5", "m6"]
 
 
 @pytest.mark.parametrize(
@@ -272,6 +289,7 @@ def test_a_verdict_says_where_the_text_was_written_for_another(
     content = verdicts(device, "M1")
     seen = re.findall(r'<p class="elsewhere" data-search-exclude>(.*?)</p>', content)
     assert seen == ([text] if text else [])
+    assert ("<details" in content) is (value == 5 and not text), "what contradicts the text stays open"
     assert "elsewhere" not in verdicts(default, "M1")
 
 

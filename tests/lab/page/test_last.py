@@ -88,6 +88,13 @@ def test_a_search_does_not_tell_what_the_page_asks() -> None:
     assert Markup(html).text.split()[-6:] == ["reason.", "first", "second", "third", "More", "Text."]
 
 
+def test_the_last_line_of_a_section_is_marked() -> None:
+    html = markdown.markdown("**In your trace:** look.\n\nIn **your trace:** no.", extensions=EXTENSIONS)
+    assert html == (
+        '<p class="in-your-trace"><strong>In your trace:</strong> look.</p>\n<p>In <strong>your trace:</strong> no.</p>'
+    )
+
+
 def rendered(*names: str) -> str:
     return markdown.markdown("\n\n".join(kernel_name_html(name) for name in names), extensions=EXTENSIONS)
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from snippets.lab.page.frame import provenance
-from snippets.lab.page.machine import SUMMARY, machine_fold
+from snippets.lab.page.machine import machine_table
 from snippets.lab.recording.schema import Recording
 from tests.lab import samples
 from tests.lab.samples import EVIL, Markup, assert_only_text, sample, save_all
@@ -31,9 +31,9 @@ FULL: dict[str, Any] = {
 
 
 def rows(*environments: dict[str, Any]) -> dict[str, str]:
-    """The fold's rows for recordings with these environments."""
+    """The table's rows for recordings with these environments."""
     recordings = [sample(f"mlp/e{i}", environment=samples.environment(**each)) for i, each in enumerate(environments)]
-    cells = [list(row) for row in samples.cells(machine_fold(recordings))]
+    cells = [list(row) for row in samples.cells(machine_table(recordings))]
     return dict(cells[1:])
 
 
@@ -58,8 +58,8 @@ def test_all_fields() -> None:
 
 def test_only_what_a_recording_has() -> None:
     assert rows({"virtualized": "yes"}) == {"virtual machine": "yes"}
-    assert machine_fold([sample()]) == "", "an old recording says none of this"
-    assert machine_fold([]) == ""
+    assert machine_table([sample()]) == "", "an old recording says none of this"
+    assert machine_table([]) == ""
 
 
 def test_recordings_of_several_machines() -> None:
@@ -71,11 +71,13 @@ def test_recordings_of_several_machines() -> None:
     assert rows(old)["clock lowered during timing"] == "no"
 
 
-def test_the_page_shows_it_below_the_line(tmp_path: Path) -> None:
+def test_the_page_shows_it_in_the_fold_of_its_provenance(tmp_path: Path) -> None:
     device = save_all(tmp_path, sample(environment=samples.environment(cpu="Xeon 8480")))
     content = provenance(device, "mlp")
-    assert f'</p><details class="lab-details"><summary>{SUMMARY}</summary>' in content
-    assert "Xeon 8480" in Markup(content).text
+    fold, _, below = content.partition("</details>")
+    assert fold.count("<details") == 1
+    assert "Xeon 8480" in Markup(fold).text
+    assert "Xeon 8480" not in below
     assert "Disturbed" not in content
 
 
@@ -87,13 +89,13 @@ def test_reasons_during_timing_are_those_of_every_timing() -> None:
 
     row = "clock lowered during timing"
     both = [lowered(1500, "power cap"), lowered(1400, "thermal")]
-    assert f"{row}\npower cap, thermal" in Markup(machine_fold(both)).text
-    assert f"{row}\nno" in Markup(machine_fold([lowered(1980)])).text
-    assert row not in Markup(machine_fold([lowered(0)])).text
+    assert f"{row}\npower cap, thermal" in Markup(machine_table(both)).text
+    assert f"{row}\nno" in Markup(machine_table([lowered(1980)])).text
+    assert row not in Markup(machine_table([lowered(0)])).text
 
 
 @pytest.mark.parametrize("name", EVIL)
 def test_untrusted_names(name: str) -> None:
     environment = samples.environment(cpu=name, mig=name, throttle={"during": (name,)}, other_processes=(name,))
     recordings = [sample(environment=environment)]
-    assert_only_text(machine_fold(recordings), name)
+    assert_only_text(machine_table(recordings), name)

@@ -27,7 +27,7 @@ def test_arguments_are_written_as_a_fence_gives_them(tmp_path: Path) -> None:
     arguments = {name: arguments for name, arguments, _ in rows(tmp_path)}
     assert arguments["kernel_table"] == "experiment, caption='', *, work=None"
     assert arguments["verdicts"] == "*claim_ids"
-    assert arguments["guess_choice"] == "figure_or_claim, *options"
+    assert arguments["guess_choice"] == "figure_or_claim, *options, veils=()"
     assert arguments["ledger_table"] == "none"
     assert arguments["show"] == "fence, piece, *args, **options"
 
