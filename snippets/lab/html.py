@@ -81,3 +81,13 @@ def note(text: str) -> Html:
 def details(summary: str, content: str) -> Html:
     """Content folded under a summary line."""
     return Html(f'<details class="lab-details"><summary>{escape(summary)}</summary>{content}</details>')
+
+
+def hold_back(content: str) -> Html:
+    """Content that a page shows later: where scripts run, plain text in the page until one of them puts it in place.
+
+    Without scripts a browser shows it right away. What was held back inside of it no longer is, since a `<noscript>`
+    ends at the first end tag.
+    """
+    whole = content.replace("<noscript>", "").replace("</noscript>", "")
+    return Html(f"<noscript>{whole}</noscript>")

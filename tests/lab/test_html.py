@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from snippets.lab.html import Html, bold, cell_html, code, details, table
+from snippets.lab.html import Html, bold, cell_html, code, details, hold_back, table
 from snippets.lab.trace.text import shortened
 from tests.lab.samples import EVIL, Markup, assert_only_text
 
@@ -92,3 +92,9 @@ def test_untrusted_text(name: str) -> None:
 def test_shortened() -> None:
     assert shortened("abc", 3) == "abc"
     assert shortened("abcdefghij", 6) == "abcd…j"
+
+
+def test_what_is_held_back_holds_nothing_back_itself() -> None:
+    inner = hold_back("<p>tables</p>")
+    assert inner == "<noscript><p>tables</p></noscript>"
+    assert hold_back(f"<b>x</b>{inner}") == "<noscript><b>x</b><p>tables</p></noscript>"

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 SPACE = r"[ \t\n\f\r]"
 """As browsers have it; `\\s` is more, and a parser that skips more is led to another place."""
 ATTRIBUTE = rf"""{SPACE}+(?:(?!["'<>/=])[!-~])+(?:{SPACE}*={SPACE}*(?:"[^"<]*"|'[^'<]*'|(?:(?!["'=<>`])[!-~])+))?"""
-RAW = "script|style|textarea|title|xmp|iframe|noembed|noframes|noscript|plaintext"
+RAW = "script|style|textarea|title|xmp|iframe|noembed|noframes|plaintext"
 TOKEN = re.compile(
     rf"""<!--(?!-?>)(?:(?!--!?>|<!--).)*?-->|<!doctype html>|</[a-z][-\w:]*{SPACE}*>|"""
     rf"<(?P<raw>{RAW})\b(?:{ATTRIBUTE})*{SPACE}*>(?P<text>.*?)</(?P=raw){SPACE}*>|"
@@ -24,8 +24,11 @@ TOKEN = re.compile(
     r"(?P<other><.{0,40})",
     re.ASCII | re.DOTALL | re.IGNORECASE,
 )
-IN_SCRIPT = re.compile(r"<!--|</?script", re.IGNORECASE)
-NO_PLACE = {"base", "frame", "frameset", "noscript", "plaintext", "portal", "xmp"}
+IN_SCRIPT = re.compile(r"<!--|</?script|</?noscript", re.IGNORECASE)
+NO_PLACE = {"base", "frame", "frameset", "plaintext", "portal", "xmp"}
+HOLDING = {"details", "div"}
+"""In these a page may hold back content in a <noscript>: text where scripts run, elements where they do not. Both end
+at the same `</noscript>`, since neither an attribute, a comment nor a script may hold a second one."""
 FRAMES = {"embed", "iframe", "object"}
 PICTURES = {"image", "img", "link", "source"}
 NOT_SEEN = re.compile(r"[\x00-\x20\x7f-\x9f]+")
@@ -43,11 +46,20 @@ def form_problems(text: str) -> Iterator[tuple[int, str]]:
         inside = match["text"] or ""
         if match["other"]:
             wrong = match["other"]
-        elif match["raw"] and (IN_SCRIPT.search(inside) if match["raw"].lower() == "script" else "<" in inside):
+        elif _ends_elsewhere(match, inside):
             wrong = match[0][:40]
         else:
             continue
         yield text.count("\n", 0, match.start()) + 1, f"not read alike by all parsers: {wrong!r}"
+
+
+def _ends_elsewhere(match: re.Match[str], inside: str) -> bool:
+    """Whether a parser could see the end of a comment, of raw text or of a <noscript> around it in another place."""
+    if match[0].startswith("<!--"):
+        return "noscript" in match[0].lower()
+    if not match["raw"]:
+        return False
+    return bool(IN_SCRIPT.search(inside)) if match["raw"].lower() == "script" else "<" in inside
 
 
 def tag_problems(tag: str, attributes: Attributes, around: list[str]) -> Iterator[str]:
@@ -55,6 +67,10 @@ def tag_problems(tag: str, attributes: Attributes, around: list[str]) -> Iterato
     names = [name for name, _ in attributes]
     if tag in NO_PLACE:
         yield f"<{tag}> has no place here"
+    if tag == "noscript" and (names or not HOLDING & {*around[-1:]} or "noscript" in around):
+        yield "<noscript> holds nothing back here"
+    if tag in {"script", "style"} and "noscript" in around:
+        yield f"<{tag}> inside <noscript>"
     if tag in {"script", "style"} and {"svg", "math"} & {*around}:
         yield f"<{tag}> inside a picture"
     yield from (f"attribute {name} stands twice" for name in sorted({name for name in names if names.count(name) > 1}))

@@ -19,7 +19,7 @@ GOOD_PAGE = f"""<!doctype html><html><head>{POLICY}<link rel="stylesheet" href="
 <link rel="canonical" href="https://example.org/mlp/"></head><body>
 <h1 id="mlp">MLP<a href="#mlp">#</a></h1><img src="../assets/a.svg" alt="">
 <a href="..">home</a> <a href="https://example.org">out</a> <a href="../#top-of-home">up</a>
-<div class="lab" data-fence="mlp-kernels"></div>
+<div class="lab" data-fence="mlp-kernels"><noscript><p title="x">held <b>back</b></p></noscript></div>
 <pre><code>```python exec="on" id="x"</code></pre> <code>exec="on"</code>
 </body></html>"""
 CLAIM = {key: "x" for key in check_site.CLAIM_KEYS}
@@ -101,6 +101,12 @@ def test_a_good_site_passes(built: tuple[Path, Path], capsys: pytest.CaptureFixt
         ('<base href="../">', "<base> has no place here"),
         ('<a href="#mlp" href="../">x</a>', "attribute href stands twice"),
         ("<svg><style>a</style></svg>", "<style> inside a picture"),
+        ("<p><noscript>x</noscript></p>", "<noscript> holds nothing back here"),
+        ('<div><noscript id="a">x</noscript></div>', "<noscript> holds nothing back here"),
+        ("<div><noscript><div><noscript>x</noscript></div></noscript></div>", "<noscript> holds nothing back here"),
+        ("<div><noscript><style>a</style></noscript></div>", "<style> inside <noscript>"),
+        ("<div><!-- </noscript> --></div>", "not read alike by all parsers"),
+        ("<div><noscript><b title='</noscript>'></b></noscript></div>", "not read alike by all parsers"),
         ("<script>alert(1)</script>", "does not name the inline script 'sha256-"),
         ('<script type="module">alert(1)</script>', "does not name the inline script 'sha256-"),
         ("<p>x", "</body> ends <p>"),

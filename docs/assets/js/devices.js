@@ -1,13 +1,38 @@
 // A device's tab chooses the device everywhere: the theme links the tabs in sight; this adds those that are folded away,
-// and the values in sentences.
+// and the values in sentences. Panels of a device that nobody has chosen yet are text in a <noscript>; once chosen they
+// are put in place, and "filled" tells other scripts. A link into such a panel chooses its device.
 (() => {
   const inputs = document.querySelectorAll(".tabbed-set.devices > input[data-device]");
+  const fill = (input) => {
+    const index = [...input.parentNode.querySelectorAll(":scope > input")].indexOf(input);
+    const block = input.parentNode.querySelector(":scope > .tabbed-content").children[index];
+    const held = block.querySelector(":scope > noscript");
+    if (!held) return;
+    held.replaceWith(...new DOMParser().parseFromString(held.textContent, "text/html").body.childNodes);
+    block.dispatchEvent(new Event("filled", { bubbles: true }));
+  };
   const choose = (device) => {
-    for (const input of inputs) if (input.dataset.device === device) input.checked = true;
+    for (const input of inputs) {
+      if (input.dataset.device !== device) continue;
+      input.checked = true;
+      fill(input);
+    }
     for (const value of document.querySelectorAll("data[data-device]")) value.hidden = value.dataset.device !== device;
+  };
+  const follow = () => {
+    const id = decodeURIComponent(location.hash.slice(1));
+    if (!id || document.getElementById(id)) return;
+    const held = [...document.querySelectorAll(".tabbed-block > noscript")];
+    const block = held.find(({ textContent }) => textContent.includes(`id="${id}"`))?.parentNode;
+    if (!block) return;
+    const set = block.closest(".tabbed-set");
+    choose(set.querySelectorAll(":scope > input")[[...block.parentNode.children].indexOf(block)].dataset.device);
+    location.replace(location.hash); // the element that it names is here now
   };
   for (const input of inputs) {
     input.addEventListener("change", () => input.checked && choose(input.dataset.device));
     if (input.checked) choose(input.dataset.device);
   }
+  addEventListener("hashchange", follow);
+  follow();
 })();

@@ -1,11 +1,16 @@
 // Timelines: zoom, pan, details of a slice by pointer and keyboard; whole traces handed over to Perfetto.
-document.querySelectorAll(".lab-timeline").forEach((figure) => {
+(() => {
+const start = (figure) => {
   const PADDING = 6, LEAST_LETTERS = 3, MOST_TICKS = 6, LAST_TICK = 0.93; // as in timeline.py
   const MOST_ZOOM = 200, DRAG_PX = 4, PING_MS = 50, MOST_PINGS = 600;
 
   const all = (selector) => [...figure.querySelectorAll(selector)];
   const [frame, drawing, axis, names, panel] = all(".frame, .drawing, .axis, .names, .selected");
-  const [sample] = all("tspan"), rows = all(".lab-table tbody tr");
+  const [sample] = all("tspan"), [held] = all("noscript");
+  // The tables, thousands of elements, are in the page only once their fold is open.
+  const tables = held ? new DOMParser().parseFromString(held.textContent, "text/html").body : figure;
+  const rows = tables.querySelectorAll(".lab-table tbody tr");
+  held?.parentNode.addEventListener("toggle", () => held.replaceWith(...tables.childNodes), { once: true });
   const begin = +drawing.dataset.begin, span = +drawing.dataset.span;
   const slices = all(".slice").map((element, place) => {
     const [x, y, width] = ["x", "y", "width"].map((key) => parseFloat(element.getAttribute(key)));
@@ -162,4 +167,7 @@ document.querySelectorAll(".lab-timeline").forEach((figure) => {
   drawing.setAttribute("role", "listbox");
   frame.removeAttribute("tabindex");
   select();
-});
+};
+  document.querySelectorAll(".lab-timeline").forEach(start);
+  document.addEventListener("filled", ({ target }) => target.querySelectorAll(".lab-timeline").forEach(start));
+})();

@@ -14,7 +14,7 @@ from html import escape
 from snippets.lab.drawing.canvas import PATTERNS, SLICE_KINDS, Canvas, duration_text, exact_time, slice_names
 from snippets.lab.drawing.numbers import chart_id
 from snippets.lab.finding.device import Device
-from snippets.lab.html import Cell, Html, details, table
+from snippets.lab.html import Cell, Html, details, hold_back, table
 from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.lanes import Kind, Lane, Slice, lanes
 from snippets.lab.trace.queries import busy_us
@@ -105,7 +105,7 @@ def draw_steps(steps: Mapping[str, tuple[Step, str]], caption: str, *, ident: st
         f'<div class="frame" role="region" tabindex="0" aria-label="{escape(caption)}: drawing">'
         f'{canvas.svg(escape(". ".join(parts)))}</div><ul class="legend">{legend}</ul>'
         f'<div class="selected" aria-live="polite"></div>{_HINT}'
-        f"{details('The same as tables', tables)}{below}</figure>"
+        f"{details('The same as tables', hold_back(tables))}{below}</figure>"
     )
 
 

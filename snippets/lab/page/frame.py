@@ -13,7 +13,7 @@ from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.finding.mismatch import Mismatch, reading
 from snippets.lab.finding.part import Reads
-from snippets.lab.html import Html, code
+from snippets.lab.html import Html, code, hold_back
 from snippets.lab.page.disturbed import disturbed_banner, disturbed_line
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.machine import machine_table
@@ -34,6 +34,7 @@ from snippets.lab.trace.text import visible
 
 SIGNS = {"holds": "✓", "differs": "≠", "inconclusive": "?", "not measured": "–"}
 Options = ParamSpec("Options")
+_FEW_ELEMENTS = 12
 
 
 def show(
@@ -87,11 +88,25 @@ def _tabs(fence: str, panels: Mapping[Device, str], opened: str) -> str:
         for device in panels
     )
     labels = "".join(f'<label for="{escape(ids[device])}">{escape(device.short_name)}</label>' for device in panels)
-    blocks = "".join(f'<div class="tabbed-block">{panel}</div>' for panel in panels.values())
+    blocks = "".join(
+        f'<div class="tabbed-block">{panel}</div>'
+        if device.name == opened
+        else f'<div class="tabbed-block" data-search-exclude>{_held_back(panel)}</div>'
+        for device, panel in panels.items()
+    )
     return (
         f'<div class="tabbed-set tabbed-alternate devices" data-tabs="{escape(fence)}">{inputs}'
         f'<div class="tabbed-labels">{labels}</div><div class="tabbed-content">{blocks}</div></div>'
     )
+
+
+def _held_back(panel: str) -> str:
+    """A panel that few open: where scripts run, plain text until its tab is chosen (docs/assets/js/devices.js).
+
+    Half of a page's elements would be in panels of other devices. Guesses stay: their script counts their answers.
+    """
+    is_small = panel.count("</") < _FEW_ELEMENTS
+    return panel if is_small or 'class="guess"' in panel else hold_back(panel)
 
 
 def warning(title: str, text: str) -> Html:

@@ -114,7 +114,17 @@ class TestSeveralDevices:
         for name, short in ((DEVICE, "T100"), (OTHER, "Z100 80GB")):
             assert f'<input type="radio" id="tab-a-b-{name}" name="tab-a-b" data-device="{name}">' in content
             assert f'<label for="tab-a-b-{name}">{short}</label>' in content
-            assert f'<div class="tabbed-block"><b>{name}</b></div>' in content
+            assert f"><b>{name}</b></div>" in content
+
+    @pytest.mark.parametrize(("cell", "held"), [("<i>x</i>", True), ('<i class="guess">x</i>', False)])
+    def test_a_large_panel_of_another_device_is_held_back(
+        self, monkeypatch: pytest.MonkeyPatch, cell: str, held: bool
+    ) -> None:
+        monkeypatch.setenv("DEVICE", OTHER)
+        content = show("a", lambda device: device.name + cell * 12)
+        assert f'<div class="tabbed-block">{OTHER}<i' in content
+        assert (f"<noscript>{DEVICE}<i" in content) is held
+        assert "<noscript>" not in show("b", lambda device: device.name + cell)
 
     @pytest.mark.parametrize("opened", [DEVICE, OTHER])
     def test_the_tab_of_the_chosen_device_is_open(self, monkeypatch: pytest.MonkeyPatch, opened: str) -> None:
