@@ -1,9 +1,10 @@
 """A Markdown extension for the last changes to every page's HTML.
 
 It excludes Python code from the search index, which every page loads completely: code would be a fifth of the index,
-and the prose explains it. It excludes guesses with their answers, and the fences that they veil: a search must not tell
-what the page asks. It gives the last line of a section its class. It numbers the popovers of kernel names, whose ids
-come from the names.
+and the prose explains it. It excludes guesses with their answers, and the fences that they veil: a search must not
+tell what the page asks. It gives the last line of a section its class. It takes the marks of names and signs off
+shown code, since they were three of four elements of it, and have the color of its text. It numbers the popovers of
+kernel names, whose ids come from the names.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ PRIORITY = 5
 """Below every other postprocessor: stashed HTML, such as code blocks, must be restored before."""
 QUESTION = '<details class="question"'
 IN_YOUR_TRACE = "<p><strong>In your trace:</strong>"
+_PLAIN = re.compile(r'<span class="[nopw]">([^<]*)</span>')
+"""Names, operators, punctuation and white space, as Pygments marks them."""
 _VEILS = re.compile(r'<div class="guess" [^>]*?data-veils="([^"]+)"')
 _FENCE = re.compile(r'(<div class="lab" data-fence="([^"]+)")>')
 _POPOVER = re.compile(r'popovertarget="(kernel-[0-9a-f]{8})"([^>]*>[^<]*</button><span popover id=")\1"')
@@ -38,7 +41,7 @@ class _Last(Postprocessor):  # type: ignore[misc]
         for start in (CODE, QUESTION):
             text = text.replace(f"{start}>", f"{start} data-search-exclude>")
         text = text.replace(IN_YOUR_TRACE, IN_YOUR_TRACE.replace("<p>", '<p class="in-your-trace">'))
-        return _POPOVER.sub(numbered, _without_answers(text))
+        return _POPOVER.sub(numbered, _without_answers(_PLAIN.sub(r"\1", text)))
 
 
 def _without_answers(text: str) -> str:

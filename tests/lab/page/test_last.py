@@ -63,6 +63,12 @@ def test_python_is_shown_and_not_searched() -> None:
     assert words == ["Prose", "about", "tl.dot.", "make", "docs", "Note"]
 
 
+def test_names_and_signs_of_shown_code_have_no_mark() -> None:
+    extensions = ["pymdownx.highlight", "pymdownx.superfences", "snippets.lab.page.last"]
+    html = markdown.markdown("```python\nx = f(1)  # one\n```", extensions=extensions)
+    assert '<code>x = f(<span class="mi">1</span>)  <span class="c1"># one</span>' in html
+
+
 GUESSED = """
 ??? question "Guess: how many?"
 
