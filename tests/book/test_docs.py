@@ -9,6 +9,7 @@ import yaml
 
 from snippets.lab.notebooks.files import notebooks
 from snippets.lab.page.nav import chapters_in_nav
+from snippets.lab.page.sample import chapter_of
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.tools.page_rules import (
     fence_problems,
@@ -19,7 +20,7 @@ from snippets.lab.tools.page_rules import (
     veil_problems,
     width_problems,
 )
-from snippets.lab.tools.page_text import fences, pages, sources
+from snippets.lab.tools.page_text import fences, page_slug, pages, sources
 
 PAGES = pages(PROJECT / "docs")
 
@@ -94,11 +95,12 @@ def test_the_list_of_chapters_is_that_of_nav() -> None:
     assert list(read.values()) == [title for entry in chapters for title in entry]
 
 
-def test_every_chapter_in_nav_has_its_folders() -> None:
-    chapters = next(
-        nav_pages(value) for entry in CONFIG["nav"] for title, value in entry.items() if title == "Chapters"
-    )
-    for name in (page.removesuffix(".md") for page in chapters):
+def test_every_page_in_nav_is_of_a_chapter_with_its_folders() -> None:
+    """The first page of a chapter has its name, every other page a name that begins with it."""
+    pages_in_nav = list(chapters_in_nav((PROJECT / "mkdocs.yml").read_text(encoding="utf-8")))
+    chapters = [chapter_of(f"{page_slug(page)}-") for page in pages_in_nav]
+    for page, name in zip(pages_in_nav, chapters, strict=True):
+        assert pages_in_nav[chapters.index(name)] == name, page
         assert (PROJECT / "snippets" / name / "experiments.py").is_file()
         assert list((PROJECT / "snippets" / name).glob("findings*"))
         assert (PROJECT / "tests" / "chapters" / name).is_dir()

@@ -8,12 +8,13 @@ from html import escape
 from typing import Any
 
 from snippets.lab.finding.accepted import readable_statuses
-from snippets.lab.finding.book import Verdict, all_claims, findings, judge, verdicts
+from snippets.lab.finding.book import Verdict, all_claims, judge, verdicts
 from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page.frame import claim_anchor, measured_html, status_badge, why_text
 from snippets.lab.page.kernel_name import with_kernel_names
+from snippets.lab.page.nav import claim_page
 
 HEAD = ("id", "verdict", "claim", "the source's value", "ours")
 COUNTED: dict[Status, tuple[str, str]] = {
@@ -84,7 +85,7 @@ def status_counts(device: Device) -> Html:
 
 def _row(verdict: Verdict, *, whole: bool) -> list[Cell]:
     """The row of a claim on a device; `whole` adds the reason why it differs and a link to its page."""
-    claim, page = verdict.claim, findings(verdict.chapter).page
+    claim, page = verdict.claim, claim_page(verdict.chapter, verdict.claim.id)
     link = f"../{page}/#{claim_anchor('claim', claim.id, verdict.device)}"
     where = f' · <a href="{escape(link)}">{escape(verdict.chapter)}</a>' if whole else ""
     why = f"<small>{escape(why_text(verdict))}</small>" if whole and why_text(verdict) else ""

@@ -1,4 +1,7 @@
-"""The chapters in the order of `nav` in mkdocs.yml, the only list of chapters."""
+"""The pages of chapters in the order of `nav` in mkdocs.yml, the only list of them.
+
+A chapter can have several pages. Each is named after it: `fused_mlp.md`, then `fused_mlp_race.md`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ import re
 from html import escape
 from pathlib import Path
 
+from snippets.lab.finding.book import findings
 from snippets.lab.finding.device import Device
 from snippets.lab.html import Cell, Html, table
+from snippets.lab.page.sample import chapter_of
 from snippets.lab.recording.device import PROJECT
 
 NAV_CHAPTERS = re.compile(r"^(?P<indent> *)- Chapters:.*\n(?P<pages>(?:(?P=indent) +- .*\n)*)", re.MULTILINE)
@@ -17,21 +22,38 @@ _DESCRIPTION = re.compile(r"\A---\n(?:.*\n)*?description: (.+)\n")
 
 
 def chapters_in_nav(config: str) -> dict[str, str]:
-    """Name of a chapter -> its title, in order, from the text of mkdocs.yml."""
+    """Name of a chapter's page -> its title, in order, from the text of mkdocs.yml."""
     section = NAV_CHAPTERS.search(config)
     return {match["page"]: match["title"] for match in _PAGE.finditer(section["pages"])} if section else {}
 
 
+def chapter_pages(chapter: str, project: Path = PROJECT) -> tuple[str, ...]:
+    """The pages that may show a chapter's claims: that of its findings, then those in nav named after the chapter."""
+    in_nav = chapters_in_nav((project / "mkdocs.yml").read_text(encoding="utf-8"))
+    named = [page for page in in_nav if chapter_of(f"{page}-".replace("_", "-")) == chapter]
+    return tuple(dict.fromkeys([findings(chapter).page, *named]))
+
+
+def claim_page(chapter: str, claim_id: str, project: Path = PROJECT) -> str:
+    """The page of a chapter that shows a claim's verdict; the page of its findings if none does."""
+    first, *others = chapter_pages(chapter, project)
+    return next((page for page in others if f'"{claim_id}"' in _text(project, page)), first)
+
+
+def _text(project: Path, page: str) -> str:
+    return (project / "docs" / f"{page}.md").read_text(encoding="utf-8")
+
+
 def chapter_list(device: Device) -> Html:
-    """Every chapter with its page's description, for a page at the root of the site; the same for every device."""
+    """Every page of a chapter with its description, for a page at the root of the site; the same for every device."""
     return chapter_table(PROJECT)
 
 
 def chapter_table(project: Path) -> Html:
-    """A table of a project's chapters. Raises `ValueError` for a page without a description."""
+    """A table of the pages of a project's chapters. Raises `ValueError` for a page without a description."""
     rows: list[list[Cell]] = []
     for name, title in chapters_in_nav((project / "mkdocs.yml").read_text(encoding="utf-8")).items():
-        described = _DESCRIPTION.match((project / "docs" / f"{name}.md").read_text(encoding="utf-8"))
+        described = _DESCRIPTION.match(_text(project, name))
         if described is None:
             raise ValueError(f"docs/{name}.md has no description at its top")
         rows.append([Html(f'<a href="{escape(name)}/">{escape(title)}</a>'), described[1]])

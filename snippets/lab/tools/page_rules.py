@@ -6,7 +6,7 @@ width_problems    shown code fits its frame
 stray_problems    numbers with a unit typed into prose
 guess_problems    a guess is in a folded question, with the reason below it
 veil_problems     a fence that a guess veils is on the same page, below the guess, and veiled once
-claim_problems    every claim has its verdict on its chapter's page
+claim_problems    every claim has its verdict on a page of its chapter
 figure_problems   every `#!fig` and `#!src` has a known name, recorded or not
 """
 
@@ -21,6 +21,7 @@ from pathlib import Path
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.book import chapters_with_findings, figure, find_claim, findings
 from snippets.lab.finding.device import Device
+from snippets.lab.page.nav import chapter_pages
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import RecordingError
 from snippets.lab.tools.page_text import (
@@ -261,11 +262,11 @@ def _veils(fence: Fence) -> list[str]:
 
 
 def claim_problems(page_texts: Mapping[str, str]) -> list[str]:
-    """Claims without a verdict on their chapter's page."""
+    """Claims without a verdict on a page of their chapter."""
     problems = []
     for chapter in chapters_with_findings():
         page, claims = findings(chapter).page, findings(chapter).claims
-        text = page_texts.get(f"{page}.md", "")
+        text = "\n".join(page_texts.get(f"{each}.md", "") for each in chapter_pages(chapter))
         problems += [
             f'docs/{page}.md: the claim {claim.id} has no verdict here; add verdicts with "{claim.id}" to a fence'
             for claim in claims

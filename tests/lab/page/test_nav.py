@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab.page.nav import chapter_table
+from snippets.lab.page.nav import chapter_pages, chapter_table, claim_page
+from tests.lab import samples
+from tests.lab.conftest import Book
 from tests.lab.samples import EVIL, Markup, assert_only_text
 
 
@@ -40,3 +42,21 @@ def test_a_page_without_a_description(tmp_path: Path) -> None:
     (tmp_path / "docs/a.md").write_text("# A\n\ndescription: not here\n")
     with pytest.raises(ValueError, match=r"^docs/a\.md has no description at its top$"):
         chapter_table(tmp_path)
+
+
+TWO_PAGES = "nav:\n  - Chapters:\n    - A: mlp.md\n    - B: mlp_race.md\n    - C: fused_mlp.md\n    - D: mlprace.md\n"
+
+
+def test_the_pages_of_a_chapter_are_named_after_it(tmp_path: Path, book: Book) -> None:
+    book(mlp=samples.findings(samples.claim()))
+    write(tmp_path, TWO_PAGES)
+    assert chapter_pages("mlp", tmp_path) == ("mlp", "mlp_race")
+
+
+def test_a_claim_is_on_the_page_that_shows_it(tmp_path: Path, book: Book) -> None:
+    book(mlp=samples.findings(samples.claim(id="M1"), samples.claim(id="M2"), samples.claim(id="M3")))
+    write(tmp_path, TWO_PAGES, mlp="x", mlp_race="x")
+    for page, claim_id in (("mlp", "M1"), ("mlp_race", "M2")):
+        with (tmp_path / f"docs/{page}.md").open("a") as file:
+            file.write(f'print(show("x", verdicts, "{claim_id}"))\n')
+    assert [claim_page("mlp", claim_id, tmp_path) for claim_id in ("M1", "M2", "M3")] == ["mlp", "mlp_race", "mlp"]

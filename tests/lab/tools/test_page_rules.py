@@ -253,3 +253,11 @@ def test_a_claim_without_a_verdict_on_its_page(book: Book, monkeypatch: pytest.M
     monkeypatch.setattr("snippets.lab.tools.page_rules.chapters_with_findings", lambda: ("mlp",))
     shown = {"mlp.md": 'print(show("mlp-check", verdicts, "M1"))'}
     assert claim_problems(shown) == ['docs/mlp.md: the claim M2 has no verdict here; add verdicts with "M2" to a fence']
+
+
+def test_a_verdict_may_be_on_another_page_of_the_chapter(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    book(mlp=samples.findings(samples.claim(id="M1")))
+    monkeypatch.setattr("snippets.lab.tools.page_rules.chapters_with_findings", lambda: ("mlp",))
+    monkeypatch.setattr("snippets.lab.tools.page_rules.chapter_pages", lambda chapter: ("mlp", "mlp_race"))
+    shown = {"mlp_race.md": 'print(show("mlp-race-check", verdicts, "M1"))'}
+    assert claim_problems(shown) == []
