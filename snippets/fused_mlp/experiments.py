@@ -128,7 +128,6 @@ def _need_hopper(device: str) -> None:
 # The activation alone
 
 
-# --8<-- [start:pointwise]
 def pointwise_steps(device: str) -> dict[str, Callable[..., Any]]:
     """Four ways to compute gelu(gate) * up of two tensors."""
     import torch
@@ -150,8 +149,6 @@ def pointwise_steps(device: str) -> dict[str, Callable[..., Any]]:
         found["liger"] = LigerGELUMulFunction.apply
     return found
 
-
-# --8<-- [end:pointwise]
 
 
 def pointwise(device: str, variant: str, tokens: int, hidden: int) -> Subject:
@@ -309,7 +306,6 @@ def gate_up(
 # The whole forward
 
 
-# --8<-- [start:forward]
 def forward_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:
     """The forward pass of a plain GeGLU module with its own weights, one way of
     seven."""
@@ -336,8 +332,6 @@ def forward_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:
         setattr(liger, name, layer)
     return liger
 
-
-# --8<-- [end:forward]
 COMPILED = {
     "compiled": "default",
     "reduce_overhead": "reduce-overhead",
@@ -404,7 +398,6 @@ def forward(
 # Forward and backward
 
 
-# --8<-- [start:training]
 def training(
     device: str, variant: str, tokens: int, dim: int, hidden: int
 ) -> Subject:
@@ -447,8 +440,6 @@ def training(
         reference=reference,
     )
 
-
-# --8<-- [end:training]
 
 
 # What a profile cannot say

@@ -240,8 +240,9 @@ def held_tensors(device: Device) -> Figure:
     return Figure("; ".join(counts), origin="peak memory of a call")
 
 
-def halves(device: Device) -> Html:
-    """The first half of the forward, four ways: kernels, times, rates, and shares of two ceilings."""
+def halves(device: Device, *names: str) -> Html:
+    """The first half of the forward: kernels, times, rates, and shares of two ceilings; without names, four ways."""
+    variants = {name: HALVES[name] for name in names or HALVES}
     bare = device[HALVES["bare product"]]
     columns: Columns = {
         "kernels": "kernels_per_step",
@@ -252,7 +253,7 @@ def halves(device: Device) -> Html:
         "rate": "flops_per_s",
         "of large": lambda run: figure_cell(share_of_ceiling(run, LARGE_MATMUL)),
     }
-    compared = variants_table(device, HALVES, "From x to the hidden tensor, four ways", columns=columns)
+    compared = variants_table(device, variants, "From x to the hidden tensor", columns=columns)
     note = (
         "Over bare: interleaved time over the bare product's. Of large: of the rate of 8192x8192x8192 in these turns."
     )

@@ -16,6 +16,7 @@ from snippets.lab.finding.measure import (
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import Columns, figure_cell, kernel_table, race_table, timeline
+from snippets.lab.page import race_bars as race_bars
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import op_name
@@ -29,6 +30,10 @@ FORWARDS = {
     "ours": "fused_mlp/fused",
     "ours, kernelized": "fused_mlp/kernelized",
 }
+
+THREE = {name: FORWARDS[name] for name in ("eager", "compiled", "ours")}
+"""What the chapter's first figure and its timelines compare."""
+FOUR = {name: FORWARDS[name] for name in ("eager", "compiled", "Liger", "ours")}
 
 
 def forward_ratio(device: Device, upper: str, lower: str, kind: str = "interleaved") -> Figure:
@@ -91,8 +96,7 @@ def half_over_quack(device: Device) -> Figure:
 @claim("F45", equals("eager 5, compiled 4, Liger 4, ours 2"), scope="this-gpu")
 def kernel_counts(device: Device) -> Figure:
     """Eager runs five kernels, the compiled forward and Liger's four, ours two."""
-    names = ("eager", "compiled", "Liger", "ours")
-    return listed({name: quantity(device[FORWARDS[name]], "kernels_per_step") for name in names})
+    return listed({name: quantity(device[forward], "kernels_per_step") for name, forward in FOUR.items()})
 
 
 @claim("F46", equals(True), scope="this-gpu")
@@ -142,8 +146,7 @@ def saved_memory_bytes(device: Device) -> Figure:
 
 def three_forwards(device: Device) -> Html:
     """Eager, compiled and ours as pictures on one scale."""
-    variants = {name: FORWARDS[name] for name in ("eager", "compiled", "ours")}
-    return timeline(device, variants, "One forward: eager, compiled and ours")
+    return timeline(device, THREE, "One forward: eager, compiled and ours")
 
 
 def our_kernels(device: Device) -> Html:
