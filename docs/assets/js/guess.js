@@ -1,10 +1,11 @@
-// Guess boxes: a form under each folded question. What is committed is kept on this device and shown beside the answer.
+// Guess boxes: a form under each folded question. What is committed is kept on this device and shown beside the answer;
+// a line below the provenance, one at the page's end and a number in the navigation count guesses and close ones.
 (() => {
   const page = location.pathname.replace(/index\.html$/, "");
 
   // Reads what was said, or keeps it, or with null forgets it; where storage is off, there is nothing to read.
-  const kept = (fence, said) => {
-    const key = `guess ${page}#${fence}`;
+  const kept = (fence, said) => stored(`guess ${page}#${fence}`, said);
+  const stored = (key, said) => {
     try {
       if (said === undefined) return JSON.parse(localStorage.getItem(key));
       if (said) localStorage.setItem(key, JSON.stringify(said));
@@ -46,7 +47,8 @@
     },
   };
 
-  // How far off a guess is, in words.
+  // How far off a guess is, in words; the words that count as close.
+  const CLOSE = ["Exactly.", "Close.", "Right."];
   const off = {
     number({ answer, exact }, value) {
       const high = value > answer;
@@ -66,11 +68,33 @@
     },
   };
 
+  // The guess becomes a property of its answers, which curtain.js draws into the figures.
   const show = (answer, said) => {
-    const guess = JSON.parse(answer.dataset.guess);
+    const guess = JSON.parse(answer.dataset.guess), judged = said ? off[guess.kind](guess, said.value) : "";
     answer.querySelector(".guess-said").textContent = said ? `You said ${said.text}. ` : "";
-    answer.querySelector(".guess-off").textContent = said ? ` ${off[guess.kind](guess, said.value)}` : "";
+    answer.querySelector(".guess-off").textContent = said ? ` ${judged}` : "";
     answer.classList.toggle("guessed", Boolean(said));
+    Object.assign(answer, { said, isClose: CLOSE.includes(judged) });
+  };
+
+  // Every box of the page: the answers of one fence, one for each device.
+  const asked = [];
+  const isShown = ({ dataset }) => document.querySelector(`input[data-device="${dataset.device}"]`)?.checked ?? true;
+  const lines = [];
+  const count = () => {
+    const answers = asked.map(({ of }) => of.find(isShown) ?? of[0]);
+    const said = answers.filter((answer) => answer.said).length, close = answers.filter((answer) => answer.isClose).length;
+    const some = `${said} of ${asked.length}`;
+    for (const { text, forget } of lines) {
+      text.textContent = said ? `You guessed ${some}, ${close} close.` : `${asked.length} to guess on this page.`;
+      if (forget) forget.hidden = !said;
+    }
+    stored(`score ${page}`, said ? some : null);
+    for (const link of document.querySelectorAll(".md-nav--primary a.md-nav__link[href]")) {
+      const score = stored(`score ${new URL(link.href).pathname.replace(/index\.html$/, "")}`);
+      link.querySelector(".guess-count")?.remove();
+      if (typeof score === "string") link.append(make("span", { className: "guess-count", title: "guessed" }, score));
+    }
   };
 
   const enhance = (details, number) => {
@@ -90,6 +114,12 @@
       return { fence, of, read, kind: guess.kind };
     });
 
+    asked.push(...boxes);
+    const changed = () => {
+      count();
+      details.dispatchEvent(new Event("guess"));
+    };
+
     const commit = ({ fence, of, read, kind }) => {
       const [value, text] = read();
       kept(fence, { kind, value, text });
@@ -99,14 +129,20 @@
       event.preventDefault();
       boxes.forEach(commit);
       details.open = true;
+      changed();
       const lines = answers.map((answer) => answer.querySelector("p"));
       (lines.find((line) => line.getClientRects().length) ?? summary).focus(); // of the device whose tab is chosen
     });
-    const again = () => {
+    const forget = () => {
       boxes.forEach(({ fence }) => kept(fence, null));
       answers.forEach((answer) => show(answer));
       form.reset();
       details.open = false;
+      changed();
+    };
+    details.addEventListener("forget", forget);
+    const again = () => {
+      forget();
       form.querySelector("input, select").focus();
     };
     const skip = () => {
@@ -131,6 +167,23 @@
     }
   };
 
-  const guesses = [...document.querySelectorAll("details .guess")];
-  [...new Set(guesses.map((guess) => guess.closest("details")))].forEach(enhance);
+  const questions = [...new Set([...document.querySelectorAll("details .guess")].map((guess) => guess.closest("details")))];
+  questions.forEach(enhance);
+
+  // The line at the top also takes the switch of curtain.js; the one at the end forgets.
+  const line = (name, ...children) => {
+    const text = make("span", {}), bar = make("p", { className: name }, text, ...children);
+    lines.push({ text, forget: children[0] });
+    return bar;
+  };
+  const forgetAll = () => questions.forEach((details) => details.dispatchEvent(new Event("forget")));
+  if (questions.length) {
+    const provenance = document.querySelector('.lab[data-fence$="-provenance"]');
+    if (provenance) provenance.after(line("guess-bar"));
+    else questions[0].before(line("guess-bar"));
+    const forget = make("button", { type: "button", onclick: forgetAll }, "Forget my guesses on this page");
+    questions[0].closest("article").append(line("guess-bar", forget));
+  }
+  document.addEventListener("change", ({ target }) => target.dataset.device && count());
+  count();
 })();
