@@ -54,11 +54,49 @@
     lab.append(make("div", { className: "veil" }, make("p", {}, text, button("Guess first", guess), button("Just show me", look))));
   };
 
+  // The panel of an answer's device, of all in a fence.
+  const panelOf = (lab, { dataset }) => {
+    const inputs = [...lab.querySelectorAll(":scope > .devices > input")];
+    const blocks = lab.querySelectorAll(":scope > .devices > .tabbed-content > .tabbed-block");
+    return inputs.length ? blocks[inputs.findIndex((input) => input.dataset.device === dataset.device)] : lab;
+  };
+
+  // A guess in a figure: a line across the axis of its unit, to scale; else words in the caption.
+  const mark = (panel, { mark: place }, { value, text }) => {
+    const drawing = panel.querySelector("svg[data-axis]"), axis = JSON.parse(drawing?.dataset.axis ?? "null");
+    const words = `you: ${text}`;
+    if (axis && place?.unit === axis.unit) {
+      const { width } = drawing.viewBox.baseVal, amount = place.over ? place.over / value : place.times * value;
+      const exact = axis.zero + (amount * axis.length) / axis.amount, x = Math.min(exact, width);
+      const add = (parent, name, attributes, content = "") => {
+        const element = parent.appendChild(document.createElementNS(drawing.namespaceURI, name));
+        for (const key in attributes) element.setAttribute(key, attributes[key]);
+        element.textContent = content;
+        return element;
+      };
+      const group = add(drawing, "g", { class: "you" });
+      add(group, "line", { x1: x, x2: x, y1: -3, y2: axis.height });
+      const anchor = x < width / 4 ? "start" : x > (3 * width) / 4 ? "end" : "middle";
+      add(group, "text", { x, y: -6, "text-anchor": anchor }, exact > width ? `${words} →` : words);
+    } else panel.querySelector("figcaption, caption")?.append(make("span", { className: "you" }, ` ${words}`));
+  };
+
   // After a guess, or its end: what it veils, and its mark there.
   const draw = (details) => {
     const { answers, labs } = questions.get(details);
     const isOpen = details.open || answers.some(({ said }) => said);
-    labs.forEach((lab) => (isOpen ? lift(lab) : veil(lab, details)));
+    for (const lab of labs) {
+      lab.querySelectorAll(".you").forEach((drawn) => drawn.remove());
+      if (isOpen) lift(lab);
+      else veil(lab, details);
+      const marked = new Set();
+      for (const answer of answers.filter(({ said, dataset }) => said && dataset.veils)) {
+        const panel = panelOf(lab, answer);
+        if (!panel || marked.has(panel)) continue; // a panel may be that of all devices
+        marked.add(panel);
+        mark(panel, JSON.parse(answer.dataset.guess), answer.said);
+      }
+    }
   };
   for (const details of questions.keys()) {
     details.addEventListener("guess", () => draw(details));

@@ -21,7 +21,9 @@ from snippets.lab.drawing.bars import (
     draw_stacks,
     in_short,
     joined,
+    pairs_axis,
     pairs_height,
+    stacks_axis,
     stacks_height,
 )
 from snippets.lab.drawing.numbers import chart_id, framed, numbers_caption, require_positive, spread_name, timing_cells
@@ -139,6 +141,7 @@ def stacked_bars(
         for name, amount in parts
     ]
     head = ["variant", "key", "part", axis, "share"]
+    drawing = stacks_axis(drawn, unit).written_into(drawing)
     return framed(caption, drawing, table(numbers_caption(caption), head, rows, text_columns=3))
 
 
@@ -179,4 +182,5 @@ def timing_bars(
     )
     rows = [[heading, name, *timing_cells(each)] for heading, pair in groups.items() for name, each in pair.items()]
     head = ["variant", "timing", "median", spread_name(timings.values())]
+    drawing = pairs_axis(groups).written_into(drawing)
     return framed(caption, drawing, table(numbers_caption(caption), head, rows, text_columns=2))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from snippets.lab.drawing.axis import LinearAxis
 from snippets.lab.drawing.svg import (
     HATCHES,
     INK,
@@ -91,10 +92,16 @@ def stacks_height(bars: int, keys: int) -> float:
     return bars * (LINE + BAR + GAP) + AXIS + keys * LINE
 
 
+def stacks_axis(groups: Stacks, unit: str) -> LinearAxis:
+    """The axis of `draw_stacks`: the longest bar takes the width."""
+    longest = max(math.fsum(amount for _, amount in parts) for parts in groups.values())
+    return LinearAxis(unit, EDGE, longest, ACROSS, len(groups) * (LINE + BAR + GAP))
+
+
 def draw_stacks(figure: Figure, groups: Stacks, keys: Mapping[str, Key], unit: str, axis: str) -> None:
     """Draw a bar for each group, from top to bottom on one scale, with its parts in order; below, the key."""
     totals = {heading: math.fsum(amount for _, amount in parts) for heading, parts in groups.items()}
-    scale = ACROSS / max(totals.values())
+    scale = stacks_axis(groups, unit).scale
     axes = _axes(figure, len(groups) * (LINE + BAR + GAP))
     for index, (heading, parts) in enumerate(groups.items()):
         top, left = index * (LINE + BAR + GAP), 0.0
@@ -146,13 +153,20 @@ def pairs_height(groups: int, bars: int) -> float:
     return groups * (LINE + GAP) + bars * (THIN + 4) + AXIS
 
 
+def pairs_axis(groups: Mapping[str, Mapping[str, Timing]]) -> LinearAxis:
+    """The axis of `draw_pairs`: to the right of the longest bar there is room for its name."""
+    timings = [timing for pair in groups.values() for timing in pair.values()]
+    letters = max(len(label(name, NAME)) for pair in groups.values() for name in pair) + 8
+    length = ACROSS - max(BEHIND, letters * LETTER + 7)
+    return LinearAxis("us", EDGE, max(map(_reach, timings)), length, pairs_height(len(groups), len(timings)) - AXIS)
+
+
 def draw_pairs(figure: Figure, groups: Mapping[str, Mapping[str, Timing]], axis: str) -> None:
     """Draw a bar for each timing under its heading, from zero, with its spread, and its name to the right."""
-    timings = [timing for pair in groups.values() for timing in pair.values()]
     names = list(dict.fromkeys(name for pair in groups.values() for name in pair))
-    behind = max(BEHIND, (max(len(label(name, NAME)) for name in names) + 8) * LETTER + 7)
-    scale = (ACROSS - behind) / max(map(_reach, timings))
-    axes = _axes(figure, pairs_height(len(groups), len(timings)) - AXIS)
+    across = pairs_axis(groups)
+    scale = across.scale
+    axes = _axes(figure, across.height)
     top = 0.0
     for heading, pair in groups.items():
         axes.text(0, top + TEXT, label(heading, 50), weight="bold")

@@ -36,11 +36,27 @@ CLAIM = "claim:"
 CLAIM_OPTIONS = ("holds=It is so", "differs=It is not")
 
 
-def guess_number(device: Device, figure_name: str, noun: str = "", *, veils: Sequence[str] = ()) -> Html:
-    """Ask for a number; `noun` says of what, as in `kernels`. The fences in `veils` answer it.
+def guess_number(
+    device: Device,
+    figure_name: str,
+    noun: str = "",
+    *,
+    veils: Sequence[str] = (),
+    of: str = "",
+    faster_than: str = "",
+) -> Html:
+    """Ask for a number, which becomes a mark in the figures that answer it.
 
     A guess of a count must be exact. A quantity is asked for in its printed unit; the box shows by which factor a guess
-    is too high or too low.
+    is too high or too low. Where a veiled chart has an axis of the same unit, the guess becomes a mark there, to scale.
+
+    Args:
+        device: whose measurement is the answer.
+        figure_name: the figure to guess.
+        noun: of what, as in `kernels`.
+        veils: the fences that answer it.
+        of: the figure that the guess is a share (`%`) or a multiple (`x`) of, such as the other kernel's time.
+        faster_than: the time of what it is so many times (`x`) as fast as.
 
     Raises `ValueError` for a figure that is not a number at or above zero, or that has its own display.
     """
@@ -56,8 +72,22 @@ def guess_number(device: Device, figure_name: str, noun: str = "", *, veils: Seq
         "label": noun or ("times" if unit == "x" else unit),
         "suffix": unit if unit in ("", "x") else f" {unit}",
     }
+    guess |= _mark(device, answer.unit, of, faster_than)
     spread = f" ({escape(answer.spread_text)})" if answer.spread_text else ""
     return _box(device, guess, Html(f"{_strong(answer)}{spread}"), veils)
+
+
+def _mark(device: Device, unit: str, of: str, faster_than: str) -> dict[str, Any]:
+    """Where a guess is on an axis: the axis's unit, and an amount `times` the guess, or `over` it; empty if nowhere."""
+    if of and unit in ("%", "x"):
+        whole = figure(of, device)
+        return {"mark": {"unit": whole.unit, "times": whole.number / (100 if unit == "%" else 1)}}
+    if faster_than and unit == "x":
+        slower = figure(faster_than, device)
+        return {"mark": {"unit": slower.unit, "over": slower.number}}
+    if of or faster_than:
+        raise ValueError(f"a guess in {unit or 'counts'} is no share or multiple of {of or faster_than}")
+    return {"mark": {"unit": unit, "times": 1.0}} if unit and unit not in ("%", "x") else {}
 
 
 def guess_choice(device: Device, figure_or_claim: str, *options: str, veils: Sequence[str] = ()) -> Html:

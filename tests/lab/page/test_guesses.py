@@ -99,9 +99,26 @@ def test_a_number_is_asked_for_in_its_own_unit(
 ) -> None:
     measured(figure)
     box = guess_number(device, "mlp.it")
-    asked = {"exact": exact, "scale": scale, "label": label, "suffix": suffix}
+    asked: dict[str, Any] = {"exact": exact, "scale": scale, "label": label, "suffix": suffix}
+    asked |= {"mark": {"unit": figure.unit, "times": 1.0}} if figure.unit not in ("", "%", "x") else {}
     assert data(box) == {"kind": "number", "answer": figure.value} | asked
     assert Markup(box).text == f"Measured: {text} on the SAMPLE."
+
+
+def test_a_share_or_a_multiple_is_marked_on_the_axis_of_its_whole(book: Book, device: Device) -> None:
+    figures = {"whole": Figure(200.0, "us"), "share": Figure(57.6, "%"), "times": Figure(1.5, "x"), "count": Figure(5)}
+    book(mlp=samples.findings(**{name: lambda device, each=each: each for name, each in figures.items()}))
+
+    def mark(name: str, **of: str) -> dict[str, Any] | None:
+        return data(guess_number(device, f"mlp.{name}", **of)).get("mark")
+
+    assert mark("share") is mark("times") is mark("count") is None
+    assert mark("share", of="mlp.whole") == {"unit": "us", "times": 2.0}
+    assert mark("times", of="mlp.whole") == {"unit": "us", "times": 200.0}
+    assert mark("times", faster_than="mlp.whole") == {"unit": "us", "over": 200.0}
+    for name, of in (("count", {"of": "mlp.whole"}), ("share", {"faster_than": "mlp.whole"})):
+        with pytest.raises(ValueError, match=r"^a guess in (counts|%) is no share or multiple of mlp\.whole$"):
+            mark(name, **of)
 
 
 @pytest.mark.parametrize("value", ["mm", True, -3, Figure(5.0, "x", display="every call compiled"), float("nan")])
