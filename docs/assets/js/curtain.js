@@ -103,6 +103,9 @@
     details.addEventListener("toggle", () => details.open && draw(details));
     draw(details);
   }
+  document.addEventListener("filled", ({ target }) => { // another device's panel
+    for (const [details, { labs }] of questions) if (labs.has(target.closest(".lab"))) draw(details);
+  });
 
   // The switch for the whole book.
   const every = (isOn) => {
