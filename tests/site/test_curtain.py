@@ -1,0 +1,189 @@
+"""The curtain: what answers a guess is veiled, lifted, marked; the switch for all; the count; folded claims."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from snippets.lab.finding.book import figure
+from tests.lab.samples import BOOK
+from tests.site.conftest import Opened
+from tests.site.looking import Tab
+from tests.site.serving import Site
+from tests.site.test_guesses import commit, question
+
+GATE_US = float(figure("mlp.gate_us", BOOK).value)
+VEILED = ("trial-veiled", "trial-veiled-table")
+EVERY = "Show every answer"
+
+
+def fence(page: Page, name: str) -> Locator:
+    return page.locator(f'.lab[data-fence="{name}"]')
+
+
+def expect_veiled(page: Page, *names: str) -> None:
+    for name in names:
+        lab = fence(page, name)
+        expect(lab.locator("> .veil")).to_be_visible()
+        expect(lab.locator("> :not(.veil)").first).to_be_hidden()
+        expect(lab.locator("> [inert]")).to_have_count(1)
+
+
+def expect_lifted(page: Page, *names: str) -> None:
+    for name in names:
+        lab = fence(page, name)
+        expect(lab.locator(".veil")).to_have_count(0)
+        expect(lab.locator("[inert]")).to_have_count(0)
+        expect(lab.locator("figcaption, caption, .verdicts").filter(visible=True).first).to_be_visible()
+
+
+def height(page: Page, name: str) -> float:
+    box = fence(page, name).bounding_box()
+    assert box is not None
+    return box["height"]
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_veil_keeps_the_room_of_what_it_hides(on_trial: Opened, width: int) -> None:
+    page = on_trial(width=width).page
+    expect_veiled(page, *VEILED, "trial-veiled-verdicts")
+    before = [height(page, name) for name in VEILED]
+    question(page, "How long").get_by_text("How long").click()
+    expect_lifted(page, *VEILED)
+    expect_veiled(page, "trial-veiled-verdicts")
+    assert [height(page, name) for name in VEILED] == pytest.approx(before, abs=1)
+
+
+def test_a_guess_lifts_its_veils_and_guessing_again_drops_them(on_trial: Opened) -> None:
+    tab: Tab = on_trial()
+    commit(tab.page, "How long", *f"{GATE_US * 2:.1f}")
+    expect_lifted(tab.page, *VEILED)
+    tab.go("trial/")
+    expect_lifted(tab.page, *VEILED)
+    question(tab.page, "How long").get_by_role("button", name="Guess again").filter(visible=True).press("Enter")
+    expect_veiled(tab.page, *VEILED)
+    expect(tab.page.locator(".you")).to_have_count(0)
+
+
+def test_a_reader_may_lift_a_veil_from_the_veil_itself(on_trial: Opened) -> None:
+    page = on_trial().page
+    lab = fence(page, "trial-veiled-table")
+    lab.scroll_into_view_if_needed()
+    lab.get_by_role("button", name="Guess first").press("Enter")
+    expect(page.locator("#trial-time-guess")).to_be_focused()
+    expect_veiled(page, *VEILED)
+    button = lab.get_by_role("button", name="Just show me")
+    button.scroll_into_view_if_needed()
+    before = lab.bounding_box()
+    button.press("Enter")
+    expect_lifted(page, *VEILED)
+    expect(lab).to_be_focused()
+    after = lab.bounding_box()
+    assert before is not None
+    assert after is not None
+    assert after["y"] == pytest.approx(before["y"], abs=2), "the opened fold above pushed it away"
+
+
+def test_a_guess_is_a_line_across_the_bars_to_scale(on_trial: Opened) -> None:
+    page = on_trial().page
+    commit(page, "How long", *f"{GATE_US * 2:.1f}")
+    drawing = fence(page, "trial-veiled").locator("svg[data-axis]").filter(visible=True)
+    axis = json.loads(drawing.get_attribute("data-axis") or "")
+    line = drawing.locator(".you line")
+    expected = axis["zero"] + float(f"{GATE_US * 2:.1f}") * axis["length"] / axis["amount"]
+    assert float(line.get_attribute("x1") or "") == pytest.approx(expected, abs=0.01)
+    expect(drawing.locator(".you text")).to_have_text(f"you: {GATE_US * 2:.1f} µs")
+    expect(fence(page, "trial-veiled-table").locator("caption .you").filter(visible=True)).to_have_text(
+        f" you: {GATE_US * 2:.1f} µs"
+    )
+
+
+def test_a_guess_beyond_the_axis_ends_at_its_edge(on_trial: Opened) -> None:
+    page = on_trial().page
+    commit(page, "How long", *"99999")
+    drawing = fence(page, "trial-veiled").locator("svg[data-axis]").filter(visible=True)
+    expect(drawing.locator(".you text")).to_have_text("you: 99999 µs →")
+    assert float(drawing.locator(".you line").get_attribute("x1") or "") == 460
+
+
+def test_another_devices_panel_is_marked_when_it_is_opened(on_trial: Opened) -> None:
+    page = on_trial().page
+    commit(page, "How long", *"60")
+    chart = fence(page, "trial-veiled")
+    chart.locator(".tabbed-labels label", has_text="T100").click()
+    expect(chart.locator(".you text").filter(visible=True)).to_have_text("you: 60 µs")
+
+
+def test_the_switch_shows_every_answer_on_every_page_until_it_is_turned_off(on_trial: Opened) -> None:
+    tab: Tab = on_trial()
+    commit(tab.page, "How many", "9")
+    tab.page.get_by_label(EVERY).check()
+    expect_lifted(tab.page, *VEILED, "trial-veiled-verdicts")
+    expect(question(tab.page, "In which order")).to_have_attribute("open", "")
+    tab.go("trial/")
+    expect(tab.page.get_by_label(EVERY)).to_be_checked()
+    expect_lifted(tab.page, *VEILED, "trial-veiled-verdicts")
+    tab.page.get_by_label(EVERY).uncheck()
+    expect_veiled(tab.page, *VEILED, "trial-veiled-verdicts")
+    expect(question(tab.page, "How many")).to_have_attribute("open", "")
+
+
+@pytest.mark.parametrize("fragment", ["claim-m10", "claim-m3", "claim-m10-nvidia-t100"])
+def test_a_link_to_something_veiled_or_folded_shows_it(on_trial: Opened, fragment: str) -> None:
+    tab: Tab = on_trial()
+    tab.go(f"trial/#{fragment}")
+    expect(tab.page.locator(f"#{fragment}")).to_be_visible()
+    expect(tab.page.locator(f"#{fragment}")).to_be_in_viewport()
+    expect_veiled(tab.page, *VEILED)
+
+
+def test_without_scripts_and_on_paper_nothing_is_veiled(on_trial: Opened) -> None:
+    expect_lifted(on_trial(scripts=False).page, *VEILED, "trial-veiled-verdicts")
+    page = on_trial().page
+    page.emulate_media(media="print")
+    for name in VEILED:
+        expect(fence(page, name).locator("figcaption, caption").filter(visible=True).first).to_be_visible()
+        expect(fence(page, name).locator(".veil")).to_be_hidden()
+
+
+def test_guesses_and_close_ones_are_counted_and_can_be_forgotten(on_trial: Opened) -> None:
+    tab: Tab = on_trial()
+    bars = tab.page.locator(".guess-bar > span")
+    expect(bars).to_have_text(["4 to guess on this page."] * 2)
+    commit(tab.page, "How long", *f"{GATE_US * 1.1:.1f}")
+    commit(tab.page, "How many", *"99")
+    expect(bars).to_have_text(["You guessed 2 of 4, 1 close."] * 2)
+    tab.go("next/")
+    count = tab.page.locator(".md-nav--primary .guess-count")
+    expect(count).to_have_text(["2 of 4"])
+    expect(tab.page.locator(".guess-bar")).to_have_count(0)
+    tab.go("trial/")
+    expect(bars).to_have_text(["You guessed 2 of 4, 1 close."] * 2)
+    tab.page.get_by_role("button", name="Forget my guesses on this page").press("Enter")
+    expect(bars).to_have_text(["4 to guess on this page."] * 2)
+    expect(count).to_have_count(0)
+    expect_veiled(tab.page, *VEILED)
+
+
+def test_claims_that_hold_are_one_line_and_open_by_one_click(on_trial: Opened) -> None:
+    page = on_trial().page
+    lab = fence(page, "trial-verdicts")
+    expect(lab.locator(".verdict.holds").filter(visible=True)).to_have_count(0)
+    expect(lab.locator(".verdict.differs").filter(visible=True)).to_have_count(1)
+    lab.locator("summary").filter(visible=True).click()
+    expect(lab.locator("#claim-m1")).to_be_visible()
+
+
+def test_a_search_does_not_tell_what_a_page_asks(trial: Site, site: Site) -> None:
+    for found in (trial, site):
+        index = (found.folder / "search" / "search_index.json").read_text(encoding="utf-8")
+        assert "Measured: " not in index
+    texts = " ".join(
+        each["text"]
+        for each in json.loads((trial.folder / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    )
+    assert "look for a veil" in texts
+    for answer in ("One for each operator", "Veiled", "Five kernels", "How many kernels?"):
+        assert answer not in texts
