@@ -111,7 +111,6 @@ def _without_gradients(step: Step) -> Step:
 # Nine ways
 
 
-# --8<-- [start:variants]
 def attention(
     variant: str, device: str, tokens: int, causal: bool = True
 ) -> Step:
@@ -142,8 +141,6 @@ def attention(
     return lambda q, k, v: model.sdpa(q, k, v, variant, causal)
 
 
-# --8<-- [end:variants]
-
 
 def picked(tensors: Sequence[Tensor]) -> str:
     """The backend that PyTorch picks for causal attention of this q, k and v
@@ -166,7 +163,6 @@ def _exact(device: str, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return model.reference(q, k, v, model.future(q.shape[-2], device))
 
 
-# --8<-- [start:forward]
 def forward(
     device: str,
     variant: str,
@@ -187,10 +183,7 @@ def forward(
     )
 
 
-# --8<-- [end:forward]
 
-
-# --8<-- [start:training]
 def training(
     device: str,
     variant: str,
@@ -248,10 +241,7 @@ def training(
     )
 
 
-# --8<-- [end:training]
 
-
-# --8<-- [start:decode]
 def decode(
     device: str, variant: str, batch: int, heads: int, keys: int, head_dim: int
 ) -> Subject:
@@ -269,8 +259,6 @@ def decode(
         reference=model.reference,
     )
 
-
-# --8<-- [end:decode]
 
 
 # What a profile cannot say: as sequences grow
@@ -297,7 +285,6 @@ PRODUCT = (8192, 8192, 8192)
 """M, K, N of the bare matmul that is timed in the same turns, as a ceiling."""
 
 
-# --8<-- [start:lengths]
 def lengths(
     instruments: Instruments,
     device: str,
@@ -329,8 +316,6 @@ def lengths(
         tokens *= 2
     return found
 
-
-# --8<-- [end:lengths]
 
 
 def _at_length(
@@ -480,7 +465,6 @@ def _free_memory() -> None:
 # What a profile cannot say: a kernel from the Hub, and the compiler's code
 
 
-# --8<-- [start:hub_flash]
 def hub_flash(
     instruments: Instruments,
     device: str,
@@ -553,10 +537,7 @@ def hub_kernel() -> Any:
         return f"{type(missing).__name__}: {str(missing).splitlines()[0]}"
 
 
-# --8<-- [end:hub_flash]
 
-
-# --8<-- [start:compiled_code]
 def compiled_code(
     instruments: Instruments,
     device: str,
@@ -596,8 +577,6 @@ def compiled_code(
         ),
     }
 
-
-# --8<-- [end:compiled_code]
 
 
 def _variants(

@@ -16,15 +16,11 @@ GUESS = "says that it is a guess, or quotes another"
 NEXT_TO_IT = "concludes from the figure or picture right before it, or announces the one right after it"
 ALLOWED: dict[str, dict[str, str]] = {
     "attention.md": {
-        "every tensor of scores has twice the bytes": SHAPES,
         "infinity less infinity is not a number": WORDS,
-        "keep the largest score so far": WORDS,
-        "Twice the tokens are four times the scores": SHAPES,
-        "four times the work on twice the bytes": SHAPES,
-        "half of all scores count as work": SHAPES,
+        "When a larger score comes": WORDS,
+        "Four times the work on twice the bytes": SHAPES,
+        "half of all scores as work": SHAPES,
         "has no use for faster products": CASES,
-        "each with half of the keys": SHAPES,
-        "Backward four, and one more": SHAPES,
         "Give each head 128 numbers instead of 64": SHAPES,
     },
     "claims.md": {"it is a third of the samples": WORDS, "from the least to the largest": WORDS},

@@ -27,6 +27,29 @@ def all_masked(device: Device, keys: int) -> Html:
     return table(caption, ["", "result"], zip(map(code, names), results, strict=True), text_columns=2)
 
 
+ROW = (1.0, 3.0, 2.0, 0.0, 5.0, 2.0, 4.0, 1.0, 3.0, 5.0, 6.0, 2.0)
+"""Scores in three blocks, of which the second and the third bring a larger one."""
+BLOCK = 4
+
+
+def sums_so_far(device: Device) -> Html:
+    """The largest score and the sum of a row after each of its blocks."""
+
+    def states() -> Sequence[str]:
+        import torch
+
+        from snippets.attention.online_softmax import online_softmax
+
+        seen = [torch.tensor(ROW[: start + BLOCK]) for start in range(0, len(ROW), BLOCK)]
+        return [" ".join(f"{value:.4g}" for value in map(float, online_softmax(each, BLOCK))) for each in seen]
+
+    lines = _computed("attention online softmax", states, CHAPTER / "online_softmax.py", Path(__file__))
+    blocks = [", ".join(f"{score:g}" for score in ROW[start : start + BLOCK]) for start in range(0, len(ROW), BLOCK)]
+    rows = [[scores, *line.split()] for scores, line in zip(blocks, lines, strict=True)]
+    caption = "A row in three blocks, on the CPU while this page was built"
+    return table(caption, ["block", "largest so far", "sum so far"], rows)
+
+
 def alignments(device: Device) -> Html:
     """Whether a single query sees all keys, with `is_causal` and with the intended mask."""
 

@@ -8,6 +8,7 @@ from snippets.lab.finding.measure import paired_ratio, unpaired_ratio
 from snippets.lab.html import Html
 from snippets.lab.page import show as show
 from snippets.lab.page import timeline
+from snippets.lab.page import waiting as waiting
 from snippets.lab.trace.events import GpuActivity, Step, TraceError
 from snippets.lab.trace.queries import op_name
 
@@ -27,6 +28,15 @@ EIGHT = {heading: experiment for heading, experiment in VARIANTS.items() if head
 """All variants but `auto`, which runs one of the others."""
 ONE_KERNEL = ("efficient", "flash", "cuDNN", "Flex")
 """The variants that do not write the scores to memory."""
+OPENING = {
+    "forward": {"naive": "attention/naive", "flash": "attention/flash", "cuDNN": "attention/cudnn"},
+    "forward and backward": {
+        "naive": "attention/training_naive",
+        "flash": "attention/training_flash",
+        "cuDNN": "attention/training_cudnn",
+    },
+}
+"""The panels of the chapter's first figure, each with its rows."""
 NAIVE, IN_PLACE = VARIANTS["naive"], VARIANTS["in place"]
 OPERATIONS = {
     "aten::bmm": "product",
