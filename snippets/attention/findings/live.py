@@ -36,12 +36,9 @@ def sums_so_far(device: Device) -> Html:
     """The largest score and the sum of a row after each of its blocks."""
 
     def states() -> Sequence[str]:
-        import torch
+        from snippets.attention.online_softmax import after_each_block
 
-        from snippets.attention.online_softmax import online_softmax
-
-        seen = [torch.tensor(ROW[: start + BLOCK]) for start in range(0, len(ROW), BLOCK)]
-        return [" ".join(f"{value:.4g}" for value in map(float, online_softmax(each, BLOCK))) for each in seen]
+        return [f"{largest:.4g} {total:.4g}" for largest, total in after_each_block(ROW, BLOCK)]
 
     lines = _computed("attention online softmax", states, CHAPTER / "online_softmax.py", Path(__file__))
     blocks = [", ".join(f"{score:g}" for score in ROW[start : start + BLOCK]) for start in range(0, len(ROW), BLOCK)]
