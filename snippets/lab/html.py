@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -15,6 +16,7 @@ class Html(str):
 
 
 Cell = str | int | float | None
+_CODE = re.compile(r"`([^`\n]{1,200})`")
 
 
 def cell_html(cell: Cell) -> str:
@@ -66,6 +68,11 @@ def code(text: str, width: int = 60) -> Html:
     short = shortened(text, width)
     title = "" if short == text else f' title="{escape(text)}"'
     return Html(f"<code{title}>{escape(short)}</code>")
+
+
+def with_code(text: str) -> Html:
+    """Text as HTML in which what stands in backticks is code."""
+    return Html(_CODE.sub(r"<code>\1</code>", escape(text)))
 
 
 def bold(text: str, is_best: bool) -> str:

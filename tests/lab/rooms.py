@@ -39,7 +39,7 @@ WORDS = {
     ("snippets/lab/drawing/bar_charts.py", "attention"): "the operation of a kernel",
     ("snippets/lab/tools/preview.py", "index.html"): "the file of any built page",
 }
-NAMES_PAGES = ("snippets/lab/diagnosis/pages.py",)
+NAMES_PAGES = ("snippets/lab/diagnosis/pages.py", "snippets/lab/diagnosis/symptoms.py")
 """A rule sends its reader to the page that shows what it found: a test follows each."""
 """Path and string that is a chapter's name by chance -> what it means there."""
 SHARED_FINDINGS = {

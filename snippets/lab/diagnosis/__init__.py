@@ -15,6 +15,7 @@ amounts.py      times, shares and counts as text
 sources.py      whose rules these are, and the options of the profiler that record what they need
 rules/          the rules, a file each
 pages.py        which page of the book shows what a rule finds
+symptoms.py     the tree from what a trace shows to its cause, over the same rules
 diagnose.py     runs all rules: findings, worst first, and what the trace cannot tell
 
 Imports trace, and no other package of the lab.

@@ -2,6 +2,8 @@
 
 timeline.py      steps on one time scale, on canvas.py
 bar_charts.py    kernels, bytes, CPU beside GPU, timings; bars.py draws them
+bar_rows.py      a few amounts as bars, as small as a strip
+strip.py         a step as a picture of three rows: operators, calls, the GPU lane
 curve_charts.py  roofline and regimes; curves.py draws them
 svg.py           a matplotlib figure as SVG in the page's colors
 numbers.py       common parts of charts: id, frame, table of numbers

@@ -8,7 +8,7 @@ from html import escape
 
 from snippets.lab.diagnosis.pages import PAGES
 from snippets.lab.diagnosis.rule import Finding, Severity
-from snippets.lab.html import Cell, Html, code, details, table
+from snippets.lab.html import Cell, Html, code, details, table, with_code
 from snippets.lab.report.headline import unexplained_idle
 from snippets.lab.report.subject import Subject
 from snippets.lab.report.timeline import span_key
@@ -20,7 +20,6 @@ MOST_EVIDENCE = 8
 """Events shown of a finding, the longest first."""
 _SIGNS: Mapping[Severity, str] = {"high": "▲▲▲", "medium": "▲▲", "low": "▲"}
 _ADDRESS = re.compile(r"https?://[^\s<>\"')]+[^\s<>\"').,;:]")
-_CODE = re.compile(r"`([^`\n]{1,200})`")
 _KINDS = {CpuOp: "operator", CudaCall: "CUDA call", PythonFunction: "Python function"}
 
 Anchors = Mapping[tuple[str, str, float, float], str]
@@ -114,11 +113,6 @@ def book_page(rule_name: str, book: str) -> str:
     address = escape(PAGES.get(rule_name, ""))
     name = f"<code>{address}</code>" if address else ""
     return f'<a href="{escape(book)}{address}">{name}</a>' if name and book else name
-
-
-def with_code(text: str) -> str:
-    """Text as HTML in which what stands in backticks is code."""
-    return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
 def with_links(text: str) -> str:

@@ -77,7 +77,7 @@ def test_a_preview_without_its_sample_shows_what_was_measured(preview: Path, mon
 
 
 def test_the_chapter_of_a_fence() -> None:
-    fences = ("mlp-a", "fused-mlp-a", "matmul-add-a-b", "mlp", "index-claims")
+    fences = ("mlp-a", "fused-mlp-a", "matmul-add-a-b", "mlp", "your-trace-a")
     assert [chapter_of(fence) for fence in fences] == ["mlp", "fused_mlp", "matmul_add", "", ""]
 
 

@@ -1,0 +1,11 @@
+"""What the home page shows.
+
+waits.py     one forward pass at one token and at 8,192, on one time scale: who waits for whom
+symptoms.py  the tree What do you see?, with a picture from a recording at each leaf
+card.py      the picture of a shared link
+publish.py   writes the printable sheet and that picture into the site
+"""
+
+from snippets.index.findings import symptoms, waits
+
+PARTS = (waits, symptoms)

@@ -1,0 +1,97 @@
+"""The tree *What do you see?*, each leaf with a picture from a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from snippets.lab.drawing.bar_rows import bar_rows
+from snippets.lab.drawing.strip import SMALL, Scale, strip
+from snippets.lab.finding import Device, NotRecorded, TraceError, format_value
+from snippets.lab.finding.device import all_devices
+from snippets.lab.html import Html
+from snippets.lab.page import show as show
+from snippets.lab.page.symptoms import symptom_cards
+from snippets.lab.trace.queries import find_op, step_us
+
+_MARGIN = 1.02
+Picture = Callable[[Device], Html]
+
+
+def see(device: Device) -> Html:
+    """The tree with pictures from the first recorded device, so that all devices show the same."""
+    shown, *_ = all_devices(device.root)
+    pictures: dict[str, Html] = {}
+    for name, picture in PICTURES.items():
+        try:
+            pictures[name] = picture(shown)
+        except (NotRecorded, TraceError):
+            continue  # a leaf without a picture says all that it has to say
+    return symptom_cards(pictures)
+
+
+def _step(experiment: str, described: str) -> Picture:
+    """A picture of a whole step, from its annotation's start until the GPU is done."""
+
+    def picture(device: Device) -> Html:
+        run = device[experiment]
+        step = run.step
+        begin = find_op(step, run.label).start_us - step.start_us
+        end = max(each.end_us for each in (*step.activities, *step.calls)) - step.start_us
+        return _strip(run.id, device, Scale(begin, _MARGIN * (end - begin)), described)
+
+    return picture
+
+
+def _gpu_part(experiment: str, described: str) -> Picture:
+    """A picture of a step from the start of its GPU work to its end."""
+
+    def picture(device: Device) -> Html:
+        step = device[experiment].step
+        begin = step.activities[0].start_us - step.start_us
+        end = max(each.end_us for each in step.activities) - step.start_us
+        return _strip(experiment, device, Scale(begin, _MARGIN * (end - begin)), described)
+
+    return picture
+
+
+def _strip(experiment: str, device: Device, scale: Scale, described: str) -> Html:
+    ident = f"see-{experiment.replace('/', '-')}"
+    return strip(device[experiment].step, scale, ident=ident, described=described, rows=SMALL)
+
+
+def _giant_step(device: Device) -> Html:
+    """The steps of a process that was profiled from its first one on."""
+    times = [step_us(step) for step in device["matmul_add/unscheduled"].trace.steps[:4]]
+    rows = [(f"step {index}", us, format_value(us, "us")) for index, us in enumerate(times)]
+    return bar_rows(rows, described="Four steps of a product and a sum: the first is the giant", kind="op")
+
+
+def _compiling(device: Device) -> Html:
+    """The first call at each batch size of a function that is compiled for every shape."""
+    data = device["mlp/new_shapes"].data
+    calls = zip(data["batches"], data["static"]["first_call_ms"], strict=True)
+    rows = [(f"batch {batch}", ms, format_value(1e3 * ms, "us")) for batch, ms in calls]
+    return bar_rows(rows, described="First calls with four batch sizes, each compiled anew", kind="op")
+
+
+def _memory(device: Device) -> Html:
+    """The peak of attention that stores its scores, at the four longest sequences tried."""
+    peaks = sorted(
+        (int(tokens), variants["variants"]["naive"].get("peak_bytes", 0))
+        for tokens, variants in device["attention/lengths_64"].data.items()
+    )
+    rows = [(f"{tokens:,}", peak, format_value(peak, "bytes") if peak else "no room") for tokens, peak in peaks[-4:]]
+    return bar_rows(rows, described="Peak memory of attention written out, by the length of the sequence", kind="whole")
+
+
+PICTURES: Mapping[str, Picture] = {
+    "gap-in-operators": _step("matmul_add/eager_64", "A short kernel after each operator, and gaps between them"),
+    "gap-in-a-wait": _step("matmul_add/item_4096", "A call that waits until the GPU is done"),
+    "products-at-the-ceiling": _step("matmul_add/eager_4096", "One long product, and a short sum after it"),
+    "bytes-at-the-ceiling": _gpu_part("attention/naive", "Pointwise kernels and a copy between two products"),
+    "below-both-ceilings": _gpu_part("attention/math", "Two long products in float32, and many other kernels"),
+    "one-giant-step": _giant_step,
+    "compiling-again": _compiling,
+    "memory-grows": _memory,
+}
+"""Name of a symptom -> its picture. Another GPU has its own pictures only where it is the only one recorded."""

@@ -1,0 +1,154 @@
+"""What do you see? The tree from what a trace shows to its cause, what to do, and the section that shows it.
+
+One source for the home page, the printable sheet and the report: each leaf names the rules that find its faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+ROOT = "Record one step of your loop. What does the GPU lane show?"
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """A leaf of the tree. Text in backticks is code."""
+
+    name: str
+    """`gap-in-operators`: in addresses."""
+    title: str
+    """The answer to its branch's question, in a phrase."""
+    look_for: str
+    """Which events show it, in a sentence or two."""
+    do: str
+    """What to do, in a sentence or two."""
+    section: str
+    """The section that shows it: `page/#section` below the site."""
+    rules: tuple[str, ...]
+    """Names of the rules that find its faults; none where nothing is wrong."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """An answer to `ROOT`, and the question that tells its leaves apart."""
+
+    title: str
+    question: str
+    symptoms: tuple[Symptom, ...]
+
+
+GAPS = Branch(
+    "The GPU lane has gaps",
+    "What does the CPU do in a gap?",
+    (
+        Symptom(
+            "gap-in-operators",
+            "It works in operators",
+            "Operators and launches follow each other without a pause, above short kernels and gaps.",
+            "Launch less: compile, use CUDA graphs, a fused optimizer or a larger batch. A faster kernel changes "
+            "nothing here.",
+            "matmul_add/#is-the-step-bound-by-overhead-or-by-the-gpu",
+            ("launch-bound", "optimizer-loop", "small-copies", "tiny-kernels"),
+        ),
+        Symptom(
+            "gap-in-a-wait",
+            "It waits for the GPU",
+            "A synchronize call, or a copy that blocks, inside the step: `.item()`, `print(loss)`, `.cpu()`, or `.to()` "
+            "from pageable memory.",
+            "Read values on the CPU every hundredth step only. Copy from pinned memory with `non_blocking=True`.",
+            "matmul_add/#why-is-cudadevicesynchronize-so-long",
+            ("device-to-host-copies", "pageable-copies", "sync-in-step"),
+        ),
+        Symptom(
+            "gap-outside-pytorch",
+            "It isn't in PyTorch",
+            "No operator and no CUDA call stands above the gap: the loader, your own Python, or garbage collection.",
+            "Give the loader more workers and prefetch. Record again with `with_stack=True`: it names the line.",
+            "reading_a_trace/#which-numbers-should-you-look-at-first",
+            ("garbage-collection", "loader-stall", "slow-cpu-code"),
+        ),
+    ),
+)
+FULL = Branch(
+    "The GPU lane is full",
+    "What fills it?",
+    (
+        Symptom(
+            "products-at-the-ceiling",
+            "GEMMs near the ceiling",
+            "Matrix products that run nearly as fast as a large product on this GPU.",
+            "Compute less: a smaller type, fewer or smaller products. No other kernel is much faster.",
+            "linear/#does-a-larger-layer-change-the-picture",
+            (),
+        ),
+        Symptom(
+            "bytes-at-the-ceiling",
+            "Kernels near the copy rate",
+            "Pointwise kernels and copies that move bytes nearly as fast as a plain copy.",
+            "Move fewer bytes: fuse with `torch.compile`, compute attention in one kernel, avoid copies between types "
+            "and layouts.",
+            "mlp/#what-is-in-the-fused-kernel",
+            (
+                "layout-conversions",
+                "needless-copies",
+                "type-round-trips",
+                "unfused-attention",
+                "unfused-elementwise",
+            ),
+        ),
+        Symptom(
+            "below-both-ceilings",
+            "Neither of the two",
+            "Products in float32 or float64, products of odd shapes, or collectives that nothing hides.",
+            "Let products use tensor cores: bf16, or TF32 for float32; sizes that are multiples of eight. Overlap "
+            "communication.",
+            "attention/#what-does-pytorchs-own-launch",
+            ("exposed-communication", "float64-kernels", "no-tensor-cores", "slow-products", "stragglers"),
+        ),
+    ),
+)
+UNEVEN = Branch(
+    "Steps differ",
+    "What stands out?",
+    (
+        Symptom(
+            "one-giant-step",
+            "One giant step",
+            "One step takes many times as long as the others: mostly the first, in which everything is set up.",
+            "Let the schedule warm up before it keeps a step. A later giant is a slowed or shared GPU.",
+            "matmul_add/#why-is-profilerstep2-so-long",
+            ("first-step", "gpu-slowed", "profiler-overhead"),
+        ),
+        Symptom(
+            "compiling-again",
+            "It compiles again",
+            "Seconds of compiling in a step that comes with a new shape; several compiled regions where you expect one.",
+            "Read `TORCH_LOGS=recompiles,graph_breaks`. Use `mark_dynamic` for sizes that vary, or pad to a few sizes.",
+            "mlp/#what-happens-when-the-shape-changes",
+            ("graph-breaks", "recompiles"),
+        ),
+        Symptom(
+            "memory-grows",
+            "Memory grows, or runs out",
+            "`cudaMalloc` and `cudaFree` inside a step, or a peak that grows with the square of the sequence.",
+            "Store less: attention in one kernel, checkpointing. Keep shapes steady, and `empty_cache` out of the loop.",
+            "attention/#what-happens-as-the-sequence-grows",
+            ("allocator-in-step",),
+        ),
+    ),
+)
+TREE = (GAPS, FULL, UNEVEN)
+
+
+def symptoms() -> Iterator[tuple[Branch, Symptom]]:
+    """Every leaf with its branch, in the order of the tree."""
+    return ((branch, symptom) for branch in TREE for symptom in branch.symptoms)
+
+
+def symptom_of(rule_name: str) -> tuple[Branch, Symptom]:
+    """The leaf whose faults a rule finds, with its branch. Raises `LookupError` if no leaf names the rule."""
+    found = next((each for each in symptoms() if rule_name in each[1].rules), None)
+    if found is None:
+        raise LookupError(f"diagnosis/symptoms.py: no leaf names the rule {rule_name}")
+    return found

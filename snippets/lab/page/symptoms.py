@@ -1,0 +1,51 @@
+"""The tree *What do you see?* as cards: each leaf with a picture, what to look for, what to do, and its section."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+
+from snippets.lab.diagnosis.symptoms import ROOT, TREE, Branch, Symptom
+from snippets.lab.html import Html, with_code
+from snippets.lab.page.glossary import section_title
+from snippets.lab.recording.device import PROJECT
+
+
+def symptom_cards(pictures: Mapping[str, Html], site_root: str = "") -> Html:
+    """The tree as HTML.
+
+    Args:
+        pictures: name of a symptom -> its picture; a symptom without one is text only.
+        site_root: the site's root as seen from the page, with a slash at its end; empty on the home page.
+
+    Raises `ValueError` if a section does not exist.
+    """
+    branches = "".join(_branch(branch, pictures, site_root) for branch in TREE)
+    return Html(f'<div class="symptoms"><p class="root">{escape(ROOT)}</p>{branches}</div>')
+
+
+def _branch(branch: Branch, pictures: Mapping[str, Html], site_root: str) -> str:
+    cards = "".join(_card(symptom, pictures.get(symptom.name, Html("")), site_root) for symptom in branch.symptoms)
+    return (
+        f'<div class="branch"><h3>{escape(branch.title)}</h3><p class="question">{escape(branch.question)}</p>'
+        f'<ul class="leaves">{cards}</ul></div>'
+    )
+
+
+def _card(symptom: Symptom, picture: Html, site_root: str) -> str:
+    address = f"{site_root}{symptom.section}"
+    return (
+        f'<li id="see-{symptom.name}">{picture}'
+        f'<h4><a href="{escape(address)}">{escape(symptom.title)}</a></h4>'
+        f"<p>{with_code(symptom.look_for)}</p><p><strong>Do:</strong> {with_code(symptom.do)}</p>"
+        f'<p class="section">{escape(title_of_section(symptom))}</p></li>'
+    )
+
+
+def title_of_section(symptom: Symptom) -> str:
+    """The heading that a leaf leads to, as plain text. Raises `ValueError` if it does not exist."""
+    page, _, anchor = symptom.section.partition("/#")
+    title = section_title(PROJECT / "docs", page, anchor)
+    if not title:
+        raise ValueError(f"diagnosis/symptoms.py: {symptom.name} leads to {symptom.section}, which does not exist")
+    return title
