@@ -110,8 +110,8 @@ def _picture(each: Pass, span_us: float, ident: str) -> str:
         chapter = ONE.partition("/")[0]
         return warning(
             "Not recorded yet",
-            f"The {escape(each.timed.device.short_name)} has timed this pass, but not traced it. On a machine with that "
-            f"GPU run <code>make record CHAPTER={chapter}</code>.",
+            f"The {escape(each.timed.device.short_name)} has timed this pass, but not traced it. On a machine with "
+            f"that GPU run <code>make record CHAPTER={chapter}</code>.",
         )
     scale = Scale(each.begin_us, span_us)
     own = f"{ident}-{each.value}"
@@ -130,8 +130,11 @@ def _times(each: Pass) -> Sequence[tuple[str, float, str]]:
 
 
 def _meter(name: str, us: float, share: float, kind: str) -> str:
-    bar = f'<svg width="100%" height="10" aria-hidden="true"><rect class="{kind}" width="{100 * share:.1f}%" height="10"/></svg>'
-    return f'<div class="meter"><span>{name}</span> <b>{format_value(us, "us")}</b>{bar}</div>'
+    bar = f'<rect class="{kind}" width="{100 * share:.1f}%" height="10"/>'
+    return (
+        f'<div class="meter"><span>{name}</span> <b>{format_value(us, "us")}</b>'
+        f'<svg width="100%" height="10" aria-hidden="true">{bar}</svg></div>'
+    )
 
 
 def answer(each: Pass) -> Html:

@@ -54,8 +54,8 @@ GAPS = Branch(
         Symptom(
             "gap-in-a-wait",
             "It waits for the GPU",
-            "A synchronize call, or a copy that blocks, inside the step: `.item()`, `print(loss)`, `.cpu()`, or `.to()` "
-            "from pageable memory.",
+            "A synchronize call, or a copy that blocks, inside the step: `.item()`, `print(loss)`, `.cpu()`, or "
+            "`.to()` from pageable memory.",
             "Read values on the CPU every hundredth step only. Copy from pinned memory with `non_blocking=True`.",
             "matmul_add/#why-is-cudadevicesynchronize-so-long",
             ("device-to-host-copies", "pageable-copies", "sync-in-step"),
@@ -123,7 +123,7 @@ UNEVEN = Branch(
         Symptom(
             "compiling-again",
             "It compiles again",
-            "Seconds of compiling in a step that comes with a new shape; several compiled regions where you expect one.",
+            "Seconds of compiling in a step with a new shape, or several compiled regions where you expect one.",
             "Read `TORCH_LOGS=recompiles,graph_breaks`. Use `mark_dynamic` for sizes that vary, or pad to a few sizes.",
             "mlp/#what-happens-when-the-shape-changes",
             ("graph-breaks", "recompiles"),
@@ -132,7 +132,7 @@ UNEVEN = Branch(
             "memory-grows",
             "Memory grows, or runs out",
             "`cudaMalloc` and `cudaFree` inside a step, or a peak that grows with the square of the sequence.",
-            "Store less: attention in one kernel, checkpointing. Keep shapes steady, and `empty_cache` out of the loop.",
+            "Store less: attention in one kernel, checkpointing. Keep shapes steady. Don't call `empty_cache`.",
             "attention/#what-happens-as-the-sequence-grows",
             ("allocator-in-step",),
         ),

@@ -3,10 +3,11 @@
 timeline.py      steps on one time scale, on canvas.py
 bar_charts.py    kernels, bytes, CPU beside GPU, timings; bars.py draws them
 bar_rows.py      a few amounts as bars, as small as a strip
+sheet.py         the tree of symptoms as one sheet of paper
 strip.py         a step as a picture of three rows: operators, calls, the GPU lane
 curve_charts.py  roofline and regimes; curves.py draws them
 svg.py           a matplotlib figure as SVG in the page's colors
 numbers.py       common parts of charts: id, frame, table of numbers
 
-Imports finding, recording, trace and html.
+Imports finding, diagnosis, recording, trace and html.
 """

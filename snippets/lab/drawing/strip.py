@@ -66,13 +66,13 @@ def strip(step: Step, scale: Scale, *, ident: str, described: str, rows: Rows = 
         described: what it shows, for a screen reader.
         rows: `LARGE` or `SMALL`.
     """
-    ops, calls, work = _selected(step, scale)
+    ops, calls, work = selected(step, scale)
     parts = [_slice(each, scale, rows.ops, each.name if rows.has_text else "", ident) for each in ops]
     parts += [_slice(each, scale, rows.calls, "", ident) for each in calls]
     parts += [_gap(start, end, scale, rows, ident) for start, end in gaps(work, scale)]
     parts += [_slice(each, scale, rows.gpu, _work_name(each) if rows.has_text else "", ident) for each in work]
     frame = _axis(scale) + _row_names(rows) if rows.has_text else ""
-    kinds = {each.kind for each in (*ops, *calls, *work)} | {"idle"}
+    kinds: set[Kind] = {"idle", *(each.kind for each in (*ops, *calls, *work))}
     return Html(
         f'<svg class="strip" width="100%" height="{rows.height}" role="img" aria-label="{escape(described)}">'
         f"{_defs(ident, kinds)}{frame}{''.join(parts)}{_arrows(calls, work, scale, rows, ident)}</svg>"
@@ -81,7 +81,7 @@ def strip(step: Step, scale: Scale, *, ident: str, described: str, rows: Rows = 
 
 def strip_kinds(step: Step, scale: Scale) -> set[Kind]:
     """The kinds of slices in a strip, for its legend."""
-    ops, calls, work = _selected(step, scale)
+    ops, calls, work = selected(step, scale)
     return {each.kind for each in (*ops, *calls, *work)} | ({"idle"} if any(gaps(work, scale)) else set())
 
 
@@ -106,7 +106,7 @@ def gaps(work: Sequence[Slice], scale: Scale) -> Iterator[tuple[float, float]]:
         at = max(at, each.end_us)
 
 
-def _selected(step: Step, scale: Scale) -> tuple[list[Slice], list[Slice], list[Slice]]:
+def selected(step: Step, scale: Scale) -> tuple[list[Slice], list[Slice], list[Slice]]:
     """Outermost operators, calls that launch or wait, and GPU work, each as far as the scale shows it."""
     all_lanes = lanes(step)
     end_us = scale.begin_us + scale.span_us

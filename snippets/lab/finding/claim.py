@@ -52,6 +52,14 @@ Status = Literal["holds", "differs", "inconclusive", "not measured"]
 STATUSES: tuple[Status, ...] = ("holds", "differs", "inconclusive", "not measured")
 
 
+SERIES = {
+    "Part 1": "https://huggingface.co/blog/torch-profiler",
+    "Part 2": "https://huggingface.co/blog/torch-mlp-fusion",
+    "Part 3": "https://huggingface.co/blog/torch-attention-profile",
+}
+"""The posts of the series *Profiling in PyTorch* -> their addresses, as in mkdocs.yml."""
+
+
 @dataclass(frozen=True)
 class Source:
     """A source, the value it gives, and for which device."""
@@ -59,6 +67,11 @@ class Source:
     who: str
     value: str
     device: str = "NVIDIA A100-SXM4-80GB"
+
+    @property
+    def address(self) -> str:
+        """Where to read it; empty if it is not known."""
+        return SERIES.get(self.who, "")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from snippets.lab.finding.accepted import readable_statuses
 from snippets.lab.finding.book import Verdict, all_claims, judge, verdicts
-from snippets.lab.finding.claim import STATUSES, Status
+from snippets.lab.finding.claim import STATUSES, Source, Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page.frame import claim_anchor, measured_html, status_badge, why_text
@@ -29,7 +29,12 @@ COUNTED: dict[Status, tuple[str, str]] = {
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
     """A verdict as JSON: id, chapter, sentence, scope, source, device, measured, verdict, why."""
     claim, measured = verdict.claim, verdict.measured
-    source = claim.source and {"who": claim.source.who, "device": claim.source.device, "value": claim.source.value}
+    source = claim.source and {
+        "who": claim.source.who,
+        "address": claim.source.address,
+        "device": claim.source.device,
+        "value": claim.source.value,
+    }
     return {
         "id": claim.id,
         "chapter": verdict.chapter,
@@ -93,9 +98,16 @@ def _row(verdict: Verdict, *, whole: bool) -> list[Cell]:
         _id(verdict),
         status_badge(verdict),
         Html(f"{escape(claim.sentence)}<small>{escape(claim.scope)}{where}</small>{why}"),
-        with_kernel_names(claim.source.value) if claim.source else None,
+        _source(claim.source) if claim.source else None,
         measured_html(verdict),
     ]
+
+
+def _source(source: Source) -> Html:
+    """The source's value above its name, a link where its address is known."""
+    name = escape(source.who)
+    link = f'<a href="{escape(source.address)}">{name}</a>' if source.address else name
+    return Html(f"{with_kernel_names(source.value)}<small>{link}</small>")
 
 
 def _id(verdict: Verdict) -> Html:

@@ -1,0 +1,37 @@
+"""What the home page publishes beside its pages: `make docs` runs `python -m snippets.index.findings.publish site`.
+
+The printable sheet is text of the rules; the picture of a shared link needs the recording of the MLP.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from snippets.index.findings.card import card_png
+from snippets.lab.drawing.sheet import sheet_svg
+from snippets.lab.finding import NotRecorded
+from snippets.lab.finding.device import Device
+from snippets.lab.page.symptoms import title_of_section
+from snippets.lab.recording.device import default_device, recordings_root
+
+BOOK = "Profiling PyTorch"
+SHEET, CARD = "what_do_you_see.svg", "assets/card.png"
+"""Paths below the site; the theme's main.html names the second."""
+
+
+def publish(site: Path, root: Path) -> list[Path]:
+    """Write both files below the site; where the MLP is not recorded, only the sheet."""
+    sheet, card = site / SHEET, site / CARD
+    sheet.write_text(sheet_svg(BOOK, title_of_section), encoding="utf-8")
+    try:
+        picture = card_png(Device(root, default_device(root)), BOOK)
+    except NotRecorded:
+        return [sheet]
+    card.parent.mkdir(exist_ok=True)
+    card.write_bytes(picture)
+    return [sheet, card]
+
+
+if __name__ == "__main__":
+    print(*publish(Path(sys.argv[1]), recordings_root()))

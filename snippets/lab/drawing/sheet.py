@@ -1,0 +1,110 @@
+"""The tree *What do you see?* as one sheet of paper: an SVG of A4, landscape, that needs no style sheet and no font."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from html import escape
+
+from snippets.lab.diagnosis.symptoms import ROOT, TREE, Branch, Symptom
+
+WIDTH, HEIGHT = 1123, 794
+"""A4 at 96 units per inch."""
+_MARGIN, _GUTTER, _TOP = 38, 20, 118
+_COLUMN = (WIDTH - 2 * _MARGIN - 2 * _GUTTER) / 3
+_LINE, _LETTER = 14.2, 6.1
+"""Of text of 11 units: height of a line, and the width of a letter in a wide font."""
+_CARD, _PADDING = 198, 12
+"""Height of a leaf with the space below it, and the space within."""
+_FIRST_LINE, _SPACE = 42, 5
+"""Where the first line of a leaf is, and the space between its paragraphs."""
+_CODE = re.compile("`")
+_REPORT = "python -m snippets.lab report trace.json.gz runs these rules on a trace of yours."
+
+
+def sheet_svg(title: str, section_of: Callable[[Symptom], str], site_root: str = "") -> str:
+    """The whole sheet.
+
+    Args:
+        title: the name of the book.
+        section_of: the heading that a leaf leads to, as plain text.
+        site_root: the site's root as seen from the file, with a slash at its end.
+
+    Raises `ValueError` if the text of a leaf does not fit.
+    """
+    columns = "".join(_column(index, branch, section_of, site_root) for index, branch in enumerate(TREE))
+    middle, bar = WIDTH / 2, 92
+    ends = [_left(index) + _COLUMN / 2 for index in range(len(TREE))]
+    stems = "".join(f'<path d="M{x:g} {bar}V{_TOP}"/>' for x in ends)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="297mm" height="210mm" '
+        f'font-family="Helvetica, Arial, sans-serif" font-size="11" fill="#21252b">'
+        f"<title>What do you see? From what a trace shows to what to do</title>"
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>'
+        f'<text x="{_MARGIN}" y="44" font-size="23" font-weight="700">What do you see?</text>'
+        f'<text x="{WIDTH - _MARGIN}" y="44" text-anchor="end" fill="#5a5f66">{escape(title)}</text>'
+        f'<text x="{middle:g}" y="74" text-anchor="middle" font-size="14" font-weight="700">{escape(ROOT)}</text>'
+        f'<g fill="none" stroke="#5d6776"><path d="M{middle:g} 80V{bar}M{ends[0]:g} {bar}H{ends[-1]:g}"/>{stems}</g>'
+        f'{columns}<text x="{_MARGIN}" y="{HEIGHT - 18}" fill="#5a5f66">{escape(_REPORT)}</text></svg>\n'
+    )
+
+
+def _left(index: int) -> float:
+    return _MARGIN + index * (_COLUMN + _GUTTER)
+
+
+def _column(index: int, branch: Branch, section_of: Callable[[Symptom], str], site_root: str) -> str:
+    x = _left(index)
+    middle = x + _COLUMN / 2
+    cards = "".join(
+        _card(x, _TOP + 52 + row * _CARD, symptom, section_of(symptom), site_root)
+        for row, symptom in enumerate(branch.symptoms)
+    )
+    return (
+        f'<g><text x="{middle:g}" y="{_TOP + 18}" text-anchor="middle" font-size="15" font-weight="700">'
+        f"{escape(branch.title)}</text>"
+        f'<text x="{middle:g}" y="{_TOP + 38}" text-anchor="middle" font-size="12">{escape(branch.question)}</text>'
+        f"{cards}</g>"
+    )
+
+
+def _card(x: float, y: float, symptom: Symptom, section: str, site_root: str) -> str:
+    page = symptom.section.partition("/")[0]
+    paragraphs = [
+        _lines(symptom.look_for),
+        _lines(f"Do: {symptom.do}", bold=3),
+        _lines(f"→ {page}: {section}"),
+        _lines(f"Rules: {', '.join(symptom.rules)}") if symptom.rules else (),
+    ]
+    height, at = _CARD - 12, _FIRST_LINE
+    texts = []
+    for paragraph in paragraphs:
+        for bold, text in paragraph:
+            texts.append(f'<text x="{x + _PADDING:g}" y="{y + at:g}">{_bold(bold)}{escape(text, quote=False)}</text>')
+            at += _LINE
+        at += _SPACE
+    if at > height + _LINE:
+        raise ValueError(f"the sheet has no room for {len(texts)} lines of {symptom.name}")
+    return (
+        f'<a href="{escape(site_root + symptom.section)}"><rect x="{x:g}" y="{y:g}" width="{_COLUMN:g}" '
+        f'height="{height}" rx="6" fill="#fff" stroke="#9aa3b0"/>'
+        f'<text x="{x + _PADDING:g}" y="{y + 22:g}" font-size="13" font-weight="700">{escape(symptom.title)}</text>'
+        f"{''.join(texts)}</a>"
+    )
+
+
+def _bold(text: str) -> str:
+    return f'<tspan font-weight="700">{escape(text, quote=False)}</tspan>' if text else ""
+
+
+def _lines(text: str, bold: int = 0) -> Iterator[tuple[str, str]]:
+    """Lines that fit into a leaf: (bold start, rest). `bold` is how many letters of the first one are bold."""
+    most = int((_COLUMN - 2 * _PADDING) / _LETTER)
+    line = ""
+    for word in _CODE.sub("", text).split():
+        if line and len(line) + 1 + len(word) > most:
+            yield line[:bold], line[bold:]
+            line, bold = word, 0
+        else:
+            line = f"{line} {word}" if line else word
+    yield line[:bold], line[bold:]
