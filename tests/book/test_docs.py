@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from snippets.lab.finding.book import all_claims
+from snippets.lab.finding.claim import SERIES
 from snippets.lab.notebooks.files import notebooks
 from snippets.lab.page.nav import chapters_in_nav
 from snippets.lab.page.sample import chapter_of
@@ -112,8 +114,17 @@ def test_configuration_stays_portable() -> None:
     assert "hooks" not in CONFIG
     theme = PROJECT / CONFIG["theme"]["custom_dir"]
     own = sorted(path.relative_to(theme).as_posix() for path in theme.rglob("*.*"))
-    assert own == ["main.html", "partials/javascripts/base.html"]
+    assert own == ["404.html", "main.html", "partials/copyright.html", "partials/javascripts/base.html"]
     assert CONFIG["theme"]["font"] is False
+
+
+def test_the_series_is_what_claims_name() -> None:
+    """The theme's templates read the posts in mkdocs.yml, the ledger those of finding/claim.py."""
+    posts = CONFIG["extra"]["series"]
+    assert {post["part"]: post["url"] for post in posts} == SERIES
+    tested = {post["part"]: set(post["chapters"]) for post in posts}
+    claimed = {(claim.source.who, chapter) for chapter, claim in all_claims().values() if claim.source}
+    assert {part: {chapter for who, chapter in claimed if who == part} for part in SERIES} == tested
 
 
 def test_a_lab_is_called_in_nav_as_its_heading() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from snippets.lab.diagnosis.pages import PAGES
 from snippets.lab.diagnosis.rules import RULES
+from snippets.lab.diagnosis.symptoms import symptoms
 from snippets.lab.finding.book import figure
 from snippets.lab.page.glossary import section_title
 from snippets.lab.recording.device import PROJECT
@@ -31,9 +32,13 @@ def test_only_rules_have_pages() -> None:
     assert list(PAGES) == sorted(PAGES)
 
 
-@pytest.mark.parametrize("rule", PAGES)
-def test_the_section_exists_in_the_built_page(rule: str) -> None:
-    match = re.fullmatch(r"(\w+)/#([\w-]+)", PAGES[rule])
+SECTIONS = {**PAGES, **{symptom.name: symptom.section for _, symptom in symptoms()}}
+"""Rule or symptom -> the section that shows it."""
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_the_section_exists_in_the_built_page(name: str) -> None:
+    match = re.fullmatch(r"(\w+)/#([\w-]+)", SECTIONS[name])
     assert match is not None
     page, anchor = match.groups()
     html = markdown.markdown(prose(f"{page}.md", TEXTS[f"{page}.md"]), extensions=["toc", "attr_list"])

@@ -76,7 +76,7 @@ def _card(x: float, y: float, symptom: Symptom, section: str, site_root: str) ->
         _lines(f"→ {page}: {section}"),
         _lines(f"Rules: {', '.join(symptom.rules)}") if symptom.rules else (),
     ]
-    height, at = _CARD - 12, _FIRST_LINE
+    height, at = _CARD - 12, float(_FIRST_LINE)
     texts = []
     for paragraph in paragraphs:
         for bold, text in paragraph:

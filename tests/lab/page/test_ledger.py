@@ -10,7 +10,7 @@ import pytest
 from snippets.lab.finding.accepted import accept_statuses
 from snippets.lab.finding.band import at_least
 from snippets.lab.finding.book import judge
-from snippets.lab.finding.claim import Source
+from snippets.lab.finding.claim import SERIES, Source
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.page.frame import show
@@ -58,7 +58,7 @@ def test_a_row_has_the_value_of_the_source_and_what_was_measured(book: Book, dev
     content = ledger_table(device)
     assert "<caption>Claims on SAMPLE</caption>" in content
     assert rows(content) == [
-        ["M1", "✓ holds", "Five kernels.every-gpu · mlp", "5 kernels", "5"],
+        ["M1", "✓ holds", "Five kernels.every-gpu · mlp", "5 kernelsPart 2", "5"],
         ["M2", "≠ differs", "Not five.timing · mlpOn the H200: Because of fusion.", "–", "21.5"],
         ["M3", "✓ holds", "Five kernels.every-gpu · mlp", "–", "21.5 µs (21.0 to 22.0 µs)"],
         ["M4", "– not measured", "Five kernels.every-gpu · mlp", "–", "nothing there"],
@@ -169,6 +169,13 @@ def test_untrusted_claims(book: Book, device: Device, monkeypatch: pytest.Monkey
         assert_only_text(content, name)
 
 
+def test_a_source_is_a_link_where_its_address_is_known(book: Book, device: Device) -> None:
+    book(mlp=samples.findings(claim(source=Source("Part 2", "5")), claim(id="M2", source=Source("An article", "6"))))
+    content = ledger_table(device)
+    assert f'5<small><a href="{SERIES["Part 2"]}">Part 2</a></small>' in content
+    assert "6<small>An article</small>" in content
+
+
 def test_a_verdict_as_data(device: Device) -> None:
     source = Source("Part 2", "5 kernels", "NVIDIA A100")
     measured = Figure(21.5, "us", (21.0, 22.0), "origin")
@@ -179,7 +186,7 @@ def test_a_verdict_as_data(device: Device) -> None:
         ("chapter", "mlp"),
         ("sentence", "Five kernels."),
         ("scope", "every-gpu"),
-        ("source", {"who": "Part 2", "device": "NVIDIA A100", "value": "5 kernels"}),
+        ("source", {"who": "Part 2", "address": SERIES["Part 2"], "device": "NVIDIA A100", "value": "5 kernels"}),
         ("device", DEVICE),
         ("measured", {"value": 21.5, "unit": "us", "spread": (21.0, 22.0), "text": "21.5 µs"}),
         ("verdict", "differs"),
