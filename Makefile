@@ -61,8 +61,8 @@ docs: $(READY)  ## build the site into site/; with a GPU, record what is stale o
 	$(PY) -m snippets.lab prepare $(if $(FRESH),--fresh) || failed=1; \
 	mkdir -p .cache; $(PY) -m snippets.lab claims --json > .cache/claims.json & claims=$$!; \
 	UNEXPECTED="$$($(PY) -m snippets.lab list --unexpected)" && export UNEXPECTED && \
-	$(PY) -m mkdocs build --strict --clean && $(PY) -m snippets.your_trace.reports site && \
-	$(PY) -m snippets.index.findings.publish site && \
+	$(PY) -m mkdocs build --strict --clean && $(PY) -m snippets.lab.tools.search site && \
+	$(PY) -m snippets.your_trace.reports site && $(PY) -m snippets.index.findings.publish site && \
 	wait $$claims && mv .cache/claims.json site/ && \
 	$(PY) -m tests.site.check_site site || exit 1; \
 	test $$failed = 0 || { echo "make docs: the site is built, but not every capture succeeded (see above)" >&2; exit 1; }

@@ -50,6 +50,7 @@ class Site:
 def build(folder: Path) -> Path:
     """Build the book into an empty folder and return that. Raises `RuntimeError` with what was printed."""
     python(ROOT, "mkdocs", "build", "--strict", "--clean", "--site-dir", str(folder))
+    python(ROOT, "snippets.lab.tools.search", str(folder))
     python(ROOT, "snippets.your_trace.reports", str(folder))
     python(ROOT, "snippets.index.findings.publish", str(folder))
     (folder / "claims.json").write_text(python(ROOT, "snippets.lab", "claims", "--json"), encoding="utf-8")

@@ -96,7 +96,7 @@ def _tabs(fence: str, panels: Mapping[Device, str], opened: str) -> str:
     )
     return (
         f'<div class="tabbed-set tabbed-alternate devices" data-tabs="{escape(fence)}">{inputs}'
-        f'<div class="tabbed-labels">{labels}</div><div class="tabbed-content">{blocks}</div></div>'
+        f'<div class="tabbed-labels" data-search-exclude>{labels}</div><div class="tabbed-content">{blocks}</div></div>'
     )
 
 
@@ -180,11 +180,14 @@ def _missing(device: Device, ids: Sequence[str]) -> Html:
 def verdicts(device: Device, *claim_ids: str) -> Html:
     """Claims with their verdicts: the source's value beside ours, and why where they differ. Raises `UnknownName`.
 
-    Claims in a row that hold, as the text says, are folded into one line, `8 claims hold`.
+    Claims in a row that hold, as the text says, are folded into one line, `8 claims hold`. A search finds the prose that
+    says the same, and not them.
     """
     judged = [judge(claim, of, device) for of, claim in map(find_claim, claim_ids)]
     runs = groupby(judged, key=lambda verdict: verdict.status == "holds" and not _other_text(verdict))
-    return Html(f'<div class="verdicts">{"".join(_run(list(run), is_folded) for is_folded, run in runs)}</div>')
+    return Html(
+        f'<div class="verdicts" data-search-exclude>{"".join(_run(list(run), is_folded) for is_folded, run in runs)}</div>'
+    )
 
 
 def _run(judged: Sequence[Verdict], is_folded: bool) -> str:

@@ -57,7 +57,7 @@ def fig_formatter(source: str, language: str, class_name: str, md: object) -> st
     if len(devices) == 1:
         return _inline(name, devices[0])
     opened = default_device(root)
-    hidden = {device: "" if device.name == opened else " hidden" for device in devices}
+    hidden = {device: "" if device.name == opened else " hidden data-search-exclude" for device in devices}
     return "".join(_inline(name, device, f' data-device="{escape(device.name)}"{hidden[device]}') for device in devices)
 
 

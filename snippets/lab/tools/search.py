@@ -1,0 +1,63 @@
+"""The search index after a build: `make docs` runs `python -m snippets.lab.tools.search site`.
+
+The theme indexes what a page says, and of a notebook its code and its buttons, too. Here notebooks keep their prose,
+and a chapter comes before other pages and long before its notebook. The words that people use for what a page teaches,
+the `tags` at its top, lead to its head and not to each of its sections.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from snippets.lab.page.nav import chapters_in_nav
+from snippets.lab.recording.device import PROJECT
+
+INDEX = "search/search_index.json"
+NOTEBOOKS = "labs/"
+CHAPTER_BOOST = 1.5
+NOTEBOOK_BOOST = 0.1
+"""A notebook repeats its chapter's words in fewer sentences, so that it would come first."""
+_CODE = re.compile(r"<pre>.*?</pre>", re.DOTALL)
+_BUTTON = "Copied!"
+_PILCROW = "¶"
+
+Entry = dict[str, Any]
+
+
+def improve_index(site: Path, chapters: Collection[str]) -> int:
+    """Rewrite a built site's search index; returns the number of its entries.
+
+    Raises `OSError` if there is none, `ValueError` if it is in another format.
+    """
+    path = site / INDEX
+    index = json.loads(path.read_text(encoding="utf-8"))
+    entries = index.get("docs") if isinstance(index, dict) else None
+    if not entries or not all({"location", "title", "text"} <= entry.keys() for entry in entries):
+        raise ValueError(f"{path} is not an index of Material's search")
+    index["docs"] = [improved(entry, chapters) for entry in entries]
+    path.write_text(json.dumps(index, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+    return len(entries)
+
+
+def improved(entry: Entry, chapters: Collection[str]) -> Entry:
+    """A section of the index: location below the site, title, HTML text, and for a page's head its tags."""
+    page, _, section = entry["location"].partition("#")
+    if section:
+        entry = {key: value for key, value in entry.items() if key != "tags"}
+    if page.rstrip("/") in chapters:
+        return {**entry, "boost": CHAPTER_BOOST}
+    if not page.startswith(NOTEBOOKS):
+        return entry
+    text = " ".join(_CODE.sub("", entry["text"]).replace(_BUTTON, "").split())
+    title = entry["title"].replace(_PILCROW, "").strip()
+    return {**entry, "title": title, "text": text, "boost": NOTEBOOK_BOOST}
+
+
+if __name__ == "__main__":
+    in_nav = chapters_in_nav((PROJECT / "mkdocs.yml").read_text(encoding="utf-8"))
+    print(f"search: {improve_index(Path(sys.argv[1]), in_nav)} sections")
