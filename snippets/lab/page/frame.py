@@ -180,14 +180,13 @@ def _missing(device: Device, ids: Sequence[str]) -> Html:
 def verdicts(device: Device, *claim_ids: str) -> Html:
     """Claims with their verdicts: the source's value beside ours, and why where they differ. Raises `UnknownName`.
 
-    Claims in a row that hold, as the text says, are folded into one line, `8 claims hold`. A search finds the prose that
-    says the same, and not them.
+    Claims in a row that hold, as the text says, are folded into one line, `8 claims hold`. A search finds the prose
+    that says the same, and not them.
     """
     judged = [judge(claim, of, device) for of, claim in map(find_claim, claim_ids)]
     runs = groupby(judged, key=lambda verdict: verdict.status == "holds" and not _other_text(verdict))
-    return Html(
-        f'<div class="verdicts" data-search-exclude>{"".join(_run(list(run), is_folded) for is_folded, run in runs)}</div>'
-    )
+    boxes = "".join(_run(list(run), is_folded) for is_folded, run in runs)
+    return Html(f'<div class="verdicts" data-search-exclude>{boxes}</div>')
 
 
 def _run(judged: Sequence[Verdict], is_folded: bool) -> str:

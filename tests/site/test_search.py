@@ -1,0 +1,104 @@
+"""The search: the right page first, nothing before it is asked for, and a way on for who does not find."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.site.conftest import Opened
+from tests.site.serving import PAGES, Site
+
+FIRST = {
+    "synchronize": "your_trace",
+    "recompile": "your_trace",
+    "cudaLaunchKernel": "matmul_add",
+    "GELU": "mlp",
+    "flash attention": "attention",
+    "memory": "attention",
+    "occupancy": "glossary",
+    "nvjet": "kernel_names",
+    "roofline": "linear",
+    "cuda graph": "measuring",
+    "perfetto": "reading_a_trace",
+    "kernel fusion": "mlp",
+    # In other words.
+    "sync": "your_trace",
+    ".item()": "your_trace",
+    "recompilation": "your_trace",
+    "graph break": "your_trace",
+    "dataloader": "your_trace",
+    "out of memory": "your_trace",
+    "OOM": "index",
+    "gpu utilization": "index",
+    "elementwise": "mlp",
+    "sdpa": "attention",
+    "launch overhead": "matmul_add",
+    "torch.compile": "matmul_add",
+    "bfloat16": "linear",
+}
+"""What people type -> the page that comes first."""
+ASK = """async ([worker, index, queries]) => {
+  const asked = new Worker(worker);
+  const ask = (message) => new Promise((resolve) => {
+    asked.onmessage = ({ data }) => resolve(data);
+    asked.postMessage(message);
+  });
+  const { config, docs } = await (await fetch(index)).json();
+  await ask({ type: 0, data: { config, docs, options: {} } });
+  const first = {};
+  for (const query of queries) {
+    const { data: { items } } = await ask({ type: 2, data: query });
+    const all = items.flat().sort((a, b) => b.score - a.score);
+    first[query] = all.length ? all[0].location.split("#")[0] : null;
+  }
+  return first;
+}"""
+
+
+@pytest.fixture(scope="module")
+def index(site: Site) -> list[dict[str, Any]]:
+    """The sections that a search looks through."""
+    found: list[dict[str, Any]] = json.loads((site.folder / "search/search_index.json").read_text("utf-8"))["docs"]
+    return found
+
+
+def test_the_right_page_comes_first(opened: Opened, site: Site) -> None:
+    """By the theme's own worker, without its window."""
+    (worker,) = (site.folder / "assets/javascripts/workers").glob("search.*.js")
+    addresses = [f"{site.url}{worker.relative_to(site.folder)}", f"{site.url}search/search_index.json"]
+    found = opened("glossary/").page.evaluate(ASK, [*addresses, [*FIRST]])
+    assert found == {query: PAGES[name] for query, name in FIRST.items()}
+
+
+def test_the_index_has_no_buttons_and_no_answers(index: list[dict[str, Any]]) -> None:
+    texts = {entry["location"]: f"{entry['title']} {entry['text']}" for entry in index}
+    for word in ("Copied!", "¶", "Measured: ", "Guess: "):
+        assert [where for where, text in texts.items() if word in text] == []
+
+
+@pytest.mark.parametrize("way", ["keyboard", "pointer"])
+def test_the_index_is_loaded_when_someone_turns_to_the_search(opened: Opened, way: str) -> None:
+    tab = opened("glossary/")
+    tab.settle()
+    loaded = [response.url for response in tab.responses]
+    assert loaded
+    assert not any("search_index" in url for url in loaded)
+    if way == "keyboard":
+        tab.page.keyboard.press("/")
+        tab.page.keyboard.type("occupancy")
+    else:
+        tab.page.get_by_role("textbox", name="Search").click()
+        tab.page.get_by_role("textbox", name="Search").press_sequentially("occupancy")
+    expect(tab.page.locator(".md-search-result__link[href*='glossary/#occupancy']").first).to_be_visible()
+
+
+def test_who_finds_nothing_is_led_on(opened: Opened) -> None:
+    page = opened("mlp/").page
+    page.keyboard.press("/")
+    page.keyboard.type("zzzz")
+    expect(page.get_by_text("No matching documents")).to_be_visible()
+    page.get_by_role("link", name="Start from what you see").click()
+    page.wait_for_url(f"**{PAGES['index']}/#what-do-you-see")
