@@ -76,7 +76,7 @@ def test_the_right_page_comes_first(opened: Opened, site: Site) -> None:
 def test_the_index_has_no_buttons_and_no_answers(index: list[dict[str, Any]]) -> None:
     texts = {entry["location"]: f"{entry['title']} {entry['text']}" for entry in index}
     for word in ("Copied!", "¶", "Measured: ", "Guess: "):
-        assert [where for where, text in texts.items() if word in text] == []
+        assert {where for where, text in texts.items() if word in text} <= {"contributing/#what-can-a-page-show"}
 
 
 @pytest.mark.parametrize("way", ["keyboard", "pointer"])
@@ -92,7 +92,7 @@ def test_the_index_is_loaded_when_someone_turns_to_the_search(opened: Opened, wa
     else:
         tab.page.get_by_role("textbox", name="Search").click()
         tab.page.get_by_role("textbox", name="Search").press_sequentially("occupancy")
-    expect(tab.page.locator(".md-search-result__link[href*='glossary/#occupancy']").first).to_be_visible()
+    expect(tab.page.locator(".md-search-result__link[href$='#occupancy']")).to_be_visible()
 
 
 def test_who_finds_nothing_is_led_on(opened: Opened) -> None:
