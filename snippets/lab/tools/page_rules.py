@@ -236,7 +236,7 @@ def veil_problems(page: str, text: str) -> list[str]:
     problems, veiled_at, all_fences = list[str](), dict[str, str](), executed_fences(page, text)
     places = {name: fence for fence in all_fences for name in _ids(fence)}
     for fence in all_fences:
-        for name in _veils(fence):
+        for name in veils_of(fence):
             veiled = places.get(name)
             if veiled is None:
                 problems.append(f'{fence.place}: veils "{name}", which is no fence of this page')
@@ -250,7 +250,7 @@ def veil_problems(page: str, text: str) -> list[str]:
     return problems
 
 
-def _veils(fence: Fence) -> list[str]:
+def veils_of(fence: Fence) -> list[str]:
     """The strings in `veils=(...)` of a fence."""
     try:
         calls = [node for node in ast.walk(ast.parse(fence.body)) if isinstance(node, ast.Call)]

@@ -1,0 +1,121 @@
+"""The shape of a chapter's page, as problems with a page and a line.
+
+guess_number_problems   two to four guesses, not counting those of exercises
+veiled_problems         what answers a guess is veiled
+spoiler_problems        nothing above a guess, or between it and what it veils, has its answer
+ending_problems         every section ends with what to look for in a trace of one's own
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from snippets.lab.tools.page_rules import veils_of
+from snippets.lab.tools.page_text import Fence, called_name, executed_fences, fences, questions
+
+MIN_GUESSES, MAX_GUESSES = 2, 4
+EXERCISES = "Exercises"
+WITHOUT_ENDING = ("On your machine", EXERCISES, "And next?", "What is different from the series")
+ENDING = "**In your trace:**"
+CLAIM = "claim:"
+_HEADING = re.compile(r"^## +(?P<title>.+?)(?: *\{.*\})? *$")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of a page: the lines from one `##` heading to the next."""
+
+    title: str
+    first: int
+    last: int
+
+    def __contains__(self, line: int) -> bool:
+        """Whether a line is in the section."""
+        return self.first <= line <= self.last
+
+
+def sections(page: str, text: str) -> list[Section]:
+    """The sections of a page, without what is above the first."""
+    inside = {line for fence in fences(page, text) for line in range(fence.line, fence.line + _height(fence))}
+    lines = text.splitlines()
+    starts = [
+        (number, match["title"])
+        for number, line in enumerate(lines, start=1)
+        if number not in inside and (match := _HEADING.match(line))
+    ]
+    ends = [number - 1 for number, _ in starts[1:]] + [len(lines)]
+    return [Section(title, first, last) for (first, title), last in zip(starts, ends, strict=True)]
+
+
+def _height(fence: Fence) -> int:
+    return len(fence.body.splitlines()) + 2
+
+
+def guesses(page: str, text: str) -> list[Fence]:
+    """The guesses of a page, without those of exercises."""
+    exercises = [section for section in sections(page, text) if section.title == EXERCISES]
+    asked = (fence for fence in executed_fences(page, text) if fence.asks)
+    return [fence for fence in asked if not any(fence.line in section for section in exercises)]
+
+
+def guess_number_problems(page: str, text: str) -> list[str]:
+    """Too few or too many guesses."""
+    number = len(guesses(page, text))
+    wanted = f"{MIN_GUESSES} to {MAX_GUESSES}"
+    return [] if MIN_GUESSES <= number <= MAX_GUESSES else [f"docs/{page}: {number} guesses; a chapter has {wanted}"]
+
+
+def veiled_problems(page: str, text: str) -> list[str]:
+    """Guesses outside exercises that veil nothing."""
+    open_guesses = (fence for fence in guesses(page, text) if not veils_of(fence))
+    return [f"{fence.place}: name what answers this guess: veils=(...)" for fence in open_guesses]
+
+
+def spoiler_problems(page: str, text: str) -> list[str]:
+    """Figures and claims shown before the guess that asks for them, or between it and the first fence that it veils."""
+    problems, lines, all_fences = list[str](), text.splitlines(), executed_fences(page, text)
+    places = {name: fence.line for fence in all_fences for name in fence.ids}
+    blocks = list(questions(text))
+    for fence in guesses(page, text):
+        subject = subject_of(fence)
+        if subject is None:
+            continue
+        end = next((last for first, last in blocks if first < fence.line <= last), fence.line)
+        veiled = min((places[name] for name in veils_of(fence) if name in places), default=end)
+        seen = [*range(fence.line), *range(end, veiled)]
+        shown = f'"{subject.removeprefix(CLAIM)}"' if subject.startswith(CLAIM) else f"`#!fig {subject}`"
+        problems += [
+            f"docs/{page}:{index + 1}: tells {subject}, which line {fence.line} asks for"
+            for index in seen
+            if index < len(lines) and index + 1 != fence.line and shown in lines[index]
+        ]
+    return problems
+
+
+def subject_of(fence: Fence) -> str | None:
+    """The figure or the claim that a guess asks for; None if a chapter's own function names it."""
+    shows = [
+        node for node in ast.walk(ast.parse(fence.body)) if isinstance(node, ast.Call) and called_name(node) == "show"
+    ]
+    names = [arg.value for call in shows for arg in call.args[2:3] if isinstance(arg, ast.Constant)]
+    return str(names[0]) if names else None
+
+
+def ending_problems(page: str, text: str) -> list[str]:
+    """Sections that do not end with what to look for."""
+    problems = []
+    for section in sections(page, text):
+        if section.title in WITHOUT_ENDING:
+            continue
+        last = next(_last_paragraphs(text.splitlines()[section.first : section.last]), "")
+        if not last.startswith(ENDING):
+            problems.append(f'docs/{page}:{section.first}: end "{section.title}" with a paragraph {ENDING} ...')
+    return problems
+
+
+def _last_paragraphs(lines: list[str]) -> Iterator[str]:
+    """Paragraphs from the last one up."""
+    yield from reversed([paragraph.strip() for paragraph in "\n".join(lines).split("\n\n") if paragraph.strip()])
