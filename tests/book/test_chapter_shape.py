@@ -24,7 +24,7 @@ from tests.lab.samples import BOOK
 
 PAGES = pages(PROJECT / "docs")
 CHAPTERS = [f"{name}.md" for name in chapters_in_nav((PROJECT / "mkdocs.yml").read_text(encoding="utf-8"))]
-TO_DO = {"matmul_add.md", "linear.md", "mlp.md", "attention.md"}
+TO_DO = {"matmul_add.md", "linear.md", "mlp.md"}
 """Chapters that are being rewritten in this shape."""
 RULES = (guess_number_problems, veiled_problems, spoiler_problems, ending_problems)
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -36,11 +36,6 @@ def test_a_chapter_has_its_shape(page: str, rule: Callable[[str, str], list[str]
     problems = rule(page, PAGES[page])
     if page not in TO_DO:
         assert problems == []
-
-
-def test_what_is_still_to_do_is() -> None:
-    done = {page for page in TO_DO if not any(rule(page, PAGES[page]) for rule in RULES)}
-    assert done == set(), "take these off the list"
 
 
 def answers(page: str) -> list[tuple[str, str]]:

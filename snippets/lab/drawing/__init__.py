@@ -7,6 +7,7 @@ sheet.py         the tree of symptoms as one sheet of paper
 strip.py         a step as a picture of three rows: operators, calls, the GPU lane
 curve_charts.py  roofline and regimes; curves.py draws them
 svg.py           a matplotlib figure as SVG in the page's colors
+axis.py          the axis of a bar chart as data, for the script that draws the guess into it
 numbers.py       common parts of charts: id, frame, table of numbers
 
 Imports finding, diagnosis, recording, trace and html.
