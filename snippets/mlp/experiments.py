@@ -85,7 +85,6 @@ def eager(device: str, batch: int, seq: int, dim: int, hidden: int) -> Subject:
     return _subject(module, module, (batch, seq, dim), device)
 
 
-# --8<-- [start:compiled]
 def compiled(
     device: str, batch: int, seq: int, dim: int, hidden: int
 ) -> Subject:
@@ -95,8 +94,6 @@ def compiled(
     return _subject(module, torch.compile(module), (batch, seq, dim), device)
 
 
-# --8<-- [end:compiled]
-# --8<-- [start:liger]
 def liger(device: str, batch: int, seq: int, dim: int, hidden: int) -> Subject:
     from torch import nn
 
@@ -107,18 +104,18 @@ def liger(device: str, batch: int, seq: int, dim: int, hidden: int) -> Subject:
         )
     layers, origin = liger_layers()
     module = _module(device, dim, hidden)
+    # --8<-- [start:swap]
     swapped = layers.LigerGEGLUMLP()
     for name, layer in module.named_children():
         assert isinstance(layer, nn.Linear)
         setattr(swapped, name, layer)
+    # --8<-- [end:swap]
     return _subject(swapped, swapped, (batch, seq, dim), device, liger=origin)
 
 
-# --8<-- [end:liger]
 # --8<-- [end:variants]
 
 
-# --8<-- [start:hub]
 def liger_layers() -> tuple[Any, str]:
     """The layers of the Hub's Liger kernels, version 1, and where they came
     from."""
@@ -135,9 +132,6 @@ def liger_layers() -> tuple[Any, str]:
         if is_local
         else "the Hugging Face Hub, version 1",
     )
-
-
-# --8<-- [end:hub]
 
 
 def hub_reachable(timeout_s: float = 3.0) -> bool:
@@ -161,7 +155,6 @@ def hub_reachable(timeout_s: float = 3.0) -> bool:
     return True
 
 
-# --8<-- [start:new_shapes]
 def new_shapes(
     instruments: Instruments,
     device: str,
@@ -219,10 +212,6 @@ def new_shapes(
     return found
 
 
-# --8<-- [end:new_shapes]
-
-
-# --8<-- [start:dynamo]
 def graphs_and_calls(
     module: Any,
     batches: Iterable[int],
@@ -276,9 +265,6 @@ def graphs_and_calls(
         **found,
         "warnings": [sum("recompile_limit" in line for line in warnings)],
     }
-
-
-# --8<-- [end:dynamo]
 
 
 class _Lines(logging.Handler):
@@ -375,7 +361,6 @@ def liger_kernels_compiled() -> int:
     return sum(len(caches[0]) for caches in kernel.device_caches.values())
 
 
-# --8<-- [start:tuned]
 TRIALS: Mapping[str, tuple[bool, Mapping[str, object]]] = {
     "default": (False, {}),
     "room": (True, {}),
@@ -474,9 +459,6 @@ def tuned(
     }
 
 
-# --8<-- [end:tuned]
-
-
 @contextmanager
 def compiled_afresh(
     module: Any, options: Mapping[str, object], kept: list[Any]
@@ -498,6 +480,7 @@ def compiled_afresh(
         yield torch.compile(module, backend=backend)
 
 
+# --8<-- [start:room]
 def set_peak(room: bool) -> None:
     """Forget the peak of allocated memory, as if the process were new; then
     raise it by a gigabyte or leave it.
@@ -510,6 +493,9 @@ def set_peak(room: bool) -> None:
     torch.cuda.reset_peak_memory_stats()
     if room:
         torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+
+
+# --8<-- [end:room]
 
 
 def benchmarked(lines: Iterable[str]) -> dict[str, float]:
@@ -569,7 +555,6 @@ def _kernels(instruments: Instruments, step: Any, x: Any) -> Any:
     return instruments.read_activities(profiled)
 
 
-# --8<-- [start:after_idle]
 IDLE_CYCLES = (0, 500, 4_000, 10_000, 20_000, 40_000, 80_000)
 """Cycles that one thread spins before the second product; at 0 nothing is
 launched between the two."""
@@ -673,9 +658,6 @@ def after_idle(
         "cycles": list(IDLE_CYCLES),
         "after": idle_times(kernels, keys, lengths, len(inputs)),
     }
-
-
-# --8<-- [end:after_idle]
 
 
 def _gpu_kernels(

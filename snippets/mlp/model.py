@@ -27,7 +27,6 @@ class GeGLU(nn.Module):
 # --8<-- [end:geglu]
 
 
-# --8<-- [start:reference]
 def geglu_reference(
     x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor
 ) -> torch.Tensor:
@@ -35,6 +34,3 @@ def geglu_reference(
     dim), down (dim, hidden)."""
     x, gate, up, down = (tensor.double() for tensor in (x, gate, up, down))
     return (F.gelu(x @ gate.t(), approximate="tanh") * (x @ up.t())) @ down.t()
-
-
-# --8<-- [end:reference]

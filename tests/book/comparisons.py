@@ -27,6 +27,8 @@ NO_COMPARISON = re.compile(
 )
 NO_PARAGRAPH = re.compile(r"\s*(?:#|\||\?\?\?|!!!|===|---|description:)")
 """The begin of a heading, of a folded block's title, of a tab, of a table: they ask, or name."""
+ADVICE = re.compile(r"\s*\*\*In your trace:\*\*")
+"""The begin of a paragraph about the reader's trace: it claims nothing about a recording."""
 SENTENCE_END = re.compile(r"[.!?][)\"'*]*\s+(?=\S)|\n(?=\s*(?:[-*]|\d+\.)\s)|\Z")
 
 
@@ -44,6 +46,8 @@ def unbound_comparisons(page: str, text: str) -> list[Sentence]:
     masked += [""] * (len(lines) - len(masked))
     found = list[Sentence]()
     for first, last, below in _paragraphs(page, text):
+        if ADVICE.match(lines[first - 1]):
+            continue
         if below is None or below.asks or not below.is_executed:
             found += _of_paragraph(first, "\n".join(lines[first - 1 : last]), "\n".join(masked[first - 1 : last]))
     return found
