@@ -57,7 +57,6 @@ def _subject(
     )
 
 
-# --8<-- [start:variants]
 def eager(device: str, size: int) -> Subject:
     from snippets.matmul_add.model import matmul_add
 
@@ -70,9 +69,6 @@ def compiled(device: str, size: int) -> Subject:
     from snippets.matmul_add.model import matmul_add
 
     return _subject(torch.compile(matmul_add), device, *[(size, size)] * 3)
-
-
-# --8<-- [end:variants]
 
 
 def item(device: str, size: int) -> Subject:
@@ -177,7 +173,6 @@ def generated_code(
     }
 
 
-# --8<-- [start:first_gap]
 def first_gap(
     instruments: Instruments, device: str, size: int, repeats: int
 ) -> dict[str, Any]:
@@ -209,6 +204,7 @@ def first_gap(
     for _ in range(repeats):
         for variant in variants:
             warmup, shapes = variant["warmup"], variant["shapes"]
+            # --8<-- [start:first_gap]
             plan = schedule(wait=1, warmup=warmup, active=5, repeat=1)
             with profile(
                 activities=[ProfilerActivity.CPU],
@@ -226,6 +222,7 @@ def first_gap(
             }
             for event in prof.events():
                 starts.get(event.name, []).append(event.time_range.start)
+            # --8<-- [end:first_gap]
             first, *rest = (
                 inner - outer
                 for outer, inner in zip(
@@ -235,9 +232,6 @@ def first_gap(
             variant["first_us"].append(round(first, 3))
             variant["next_us"].append(round(statistics.median(rest), 3))
     return {"variants": variants}
-
-
-# --8<-- [end:first_gap]
 
 
 def long_trace(
@@ -309,7 +303,6 @@ def _profiled(
     )
 
 
-# --8<-- [start:experiments]
 EXPERIMENTS = (
     *(
         _profiled(f"{name}_{size}_cold", make, size, first_steps=0, timed=False)
@@ -337,7 +330,6 @@ EXPERIMENTS = (
         timed=False,
         schedule=Schedule(0, 0, 20),
     ),
-    # --8<-- [end:experiments]
     _profiled(
         "stacked",
         stacked,

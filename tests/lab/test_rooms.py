@@ -230,8 +230,11 @@ def test_only_what_measures_imports_torch() -> None:
     }
 
 
-SHOWN_ONLY = {"attention": {"online_softmax.py": "explains an idea on the CPU: no recording may depend on it"}}
-"""Chapter -> a file that is shown and run while the page is built, but not measured -> why it is not in model.py."""
+SHOWN_ONLY = {
+    "attention": {"online_softmax.py": "explains an idea on the CPU: no recording may depend on it"},
+    "matmul_add": {"record.py": "the profiler around the model, as a reader types it; a test runs it"},
+}
+"""Chapter -> a file that is shown and run, but not measured -> why it is not in model.py."""
 SUBJECTS = [path for path in sources() if path.split("/")[-1] in ("model.py", "kernels.py", *SHOWN_ONLY["attention"])]
 
 

@@ -19,7 +19,7 @@ from snippets.lab.finding import (
 )
 from snippets.lab.finding.measure import paired_ratio, ratio_of_kinds, same, share_of_ceiling
 from snippets.lab.html import Html
-from snippets.lab.page import comparison_table, cpu_gpu_bars, kernel_bars, race_table, sweep_table
+from snippets.lab.page import cpu_gpu_bars, kernel_bars, race_table, sweep_table
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
 from snippets.lab.trace.events import GpuActivity, Step
@@ -197,18 +197,6 @@ cpu_and_gpu = partial(
     variants={f"{way}, {n}x{n}": f"matmul_add/{way.lower()}_{n}" for n in (64, 4096) for way in ("Eager", "Compiled")},
 )
 by_kernel = partial(kernel_bars, variants={way: f"matmul_add/{name}_4096" for way, name in WAYS.items()})
-by_hand = partial(
-    comparison_table,
-    variants={way: f"matmul_add/{name}_64" for way, name in list(WAYS.items())[:3]},
-    quantities={
-        "kernels": "kernels_per_step",
-        "copies": "memcpys_per_step",
-        "operators": "ops_per_step",
-        "CPU time to enqueue": "enqueue_us",
-        "GPU time, interleaved": "interleaved_us",
-        "peak memory": "peak_memory_bytes",
-    },
-)
 graph_gain = partial(
     sweep_table,
     variants={name.lower(): sweep for name, sweep in SWEEPS.items()},

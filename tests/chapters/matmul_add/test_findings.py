@@ -13,7 +13,6 @@ from snippets.lab.page import dispatch_tree, kernel_table, profiler_table
 from snippets.lab.recording.schema import NotTimed
 from snippets.matmul_add.findings.compiled import entering, entry, fused, product_runs
 from snippets.matmul_add.findings.costs import (
-    by_hand,
     by_kernel,
     copy_rate,
     cpu_and_gpu,
@@ -280,8 +279,6 @@ def test_lists_of_one_step_name_what_is_in_it(world: World) -> None:
     assert "aten::mm" in samples.Markup(dispatch_tree(device, "matmul_add/eager_64")).text
     assert "aten::mm" in samples.Markup(profiler_table(device, "matmul_add/eager_64")).text
     assert "extern_kernels.addmm(arg0_1, out=buf0)" in samples.Markup(generated(device)).text
-    assert cells(by_hand(device, caption=CAPTION))[0] == ["", "Eager", "Compiled", "addmm, b a matrix"]
-    assert cells(by_hand(device, caption=CAPTION))[2] == ["copies", "0", "1", "1"]
 
 
 def test_further_traces_are_those_that_are_recorded(world: World) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.experiment import Experiment, NeedsGpu, Schedule
+from snippets.lab.trace.kineto import read_trace
 from snippets.matmul_add import experiments, model
+from snippets.matmul_add.record import record
 
 BY_NAME = {experiment.name: experiment for experiment in experiments.EXPERIMENTS}
 TOLERANCES = {torch.float64: 1e-15, torch.float32: 1e-6, torch.bfloat16: 1e-2}
@@ -149,3 +153,15 @@ def test_the_first_gap_is_measured_without_a_gpu() -> None:
 def test_a_long_trace_needs_a_gpu() -> None:
     with pytest.raises(NeedsGpu, match="GPU"):
         experiments.long_trace(TorchInstruments(), "cpu", 8, 2)
+
+
+def test_the_lines_of_the_page_print_a_table_and_keep_three_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    record(5, "cpu")
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    calls = {row[0]: row[-1] for row in rows if len(row) > 1}
+    assert (calls["matmul_add"], calls["aten::mm"], calls["aten::add"]) == ("3", "3", "3")
+    trace = read_trace(tmp_path / "trace.json.gz")
+    assert [step.name for step in trace.steps] == ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"]
