@@ -33,7 +33,6 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "devices.md": {"need a Hopper GPU": "says which kernels; Fused MLP has their times"},
     "fused_mlp.md": {
-        "If the CPU's is longer": CASES,
         "a tile twice as wide": SHAPES,
         "The bare product writes twice as much": SHAPES,
     },

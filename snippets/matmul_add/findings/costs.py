@@ -19,7 +19,7 @@ from snippets.lab.finding import (
 )
 from snippets.lab.finding.measure import paired_ratio, ratio_of_kinds, same, share_of_ceiling
 from snippets.lab.html import Html
-from snippets.lab.page import cpu_gpu_bars, kernel_bars, race_table, sweep_table
+from snippets.lab.page import kernel_bars, race_table, sweep_table, waiting
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
 from snippets.lab.trace.events import GpuActivity, Step
@@ -192,9 +192,9 @@ def generated(device: Device) -> Html:
 
 race = partial(race_table, variants={way: f"matmul_add/{name}_4096" for way, name in list(WAYS.items())[:2]})
 race_of_biases = partial(race_table, variants={way: f"matmul_add/{name}_4096" for way, name in list(WAYS.items())[2:]})
-cpu_and_gpu = partial(
-    cpu_gpu_bars,
-    variants={f"{way}, {n}x{n}": f"matmul_add/{way.lower()}_{n}" for n in (64, 4096) for way in ("Eager", "Compiled")},
+opening = partial(
+    waiting,
+    sizes={f"{n}x{n}": {way: f"matmul_add/{way}_{n}" for way in ("eager", "compiled")} for n in (64, 4096)},
 )
 by_kernel = partial(kernel_bars, variants={way: f"matmul_add/{name}_4096" for way, name in WAYS.items()})
 graph_gain = partial(

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Mapping
 from functools import partial
 
-from snippets.lab.drawing.bar_charts import cpu_gpu_bars, kernel_bars, timing_bars
+from snippets.lab.drawing.bar_charts import kernel_bars, timing_bars
 from snippets.lab.experiment import Parameters
 from snippets.lab.finding import Device, Figure, Measure, Source, format_value, timing_of_samples
 from snippets.lab.finding.claim import at_least, at_most, between, claim, equals, matches
@@ -20,7 +20,7 @@ from snippets.lab.finding.measure import (
     unpaired_ratio,
 )
 from snippets.lab.html import Html
-from snippets.lab.page import race_table, regimes, roofline, timeline
+from snippets.lab.page import race_table, regimes, roofline, timeline, waiting
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import LARGE_MATMUL
 from snippets.lab.recording.schema import Timing
@@ -253,8 +253,14 @@ FIGURES: Mapping[str, Measure] = {
 }
 
 
+opening = partial(
+    waiting,
+    sizes={
+        "1 token": {name: SWEEPS[name] + ONE_TOKEN for name in ("eager", "compiled")},
+        "8,192 tokens": {name: VARIANTS[name] for name in ("eager", "compiled")},
+    },
+)
 side_by_side = partial(timeline, variants=VARIANTS)
-cpu_and_gpu = partial(cpu_gpu_bars, variants=VARIANTS)
 kernel_times = partial(kernel_bars, variants=VARIANTS)
 bought = partial(
     race_table,

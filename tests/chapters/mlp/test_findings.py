@@ -716,7 +716,7 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
         captioned(costs.side_by_side),
         ("AOTDispatcher Runtime Wrapper Prologue", "LigerGELUMulFunction"),
     ),
-    "CPU and GPU": (captioned(costs.cpu_and_gpu), ("eager, GPU", "Liger, CPU")),
+    "opening": (costs.opening, ("1 token", "8,192 tokens", "eager", "compiled")),
     "new shapes": (fusion.new_shapes, ("dynamic=False first call", "64", "48")),
     "bought": (costs.bought, ("GPU, interleaved", "GPU, steady", "of eager", "from Python", "relative error")),
     "kernel times": (captioned(costs.kernel_times), ("eager: ", "compiled: ", "Liger: ")),
