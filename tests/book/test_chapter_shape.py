@@ -24,7 +24,7 @@ from tests.lab.samples import BOOK
 
 PAGES = pages(PROJECT / "docs")
 CHAPTERS = [f"{name}.md" for name in chapters_in_nav((PROJECT / "mkdocs.yml").read_text(encoding="utf-8"))]
-TO_DO = {"matmul_add.md", "linear.md", "mlp.md"}
+TO_DO = {"linear.md"}
 """Chapters that are being rewritten in this shape."""
 RULES = (guess_number_problems, veiled_problems, spoiler_problems, ending_problems)
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
