@@ -179,6 +179,14 @@
     return [facts, frame];
   }
 
+  const config = document.getElementById("__config");
+  const root = config ? JSON.parse(config.textContent).base : ".";
+  document.addEventListener("beforetoggle", ({ target: sheet }) => {
+    if (!sheet.matches(".kernel-raw") || sheet.querySelector("a")) return;
+    const link = sheet.appendChild(element("a", "Decode this name"));
+    link.href = `${root}/kernel_names/#decode=${encodeURIComponent(sheet.querySelector("code").textContent)}`;
+  }, true);
+
   const source = document.getElementById("kernel-grammar");
   if (!source) return;
   const decode = decoder(JSON.parse(source.textContent));
@@ -192,7 +200,16 @@
     box.querySelector(".short").textContent = short;
     box.querySelector(".decoded").replaceChildren(...(name ? explained(data) : []));
   };
+  const follow = () => {
+    const name = new URLSearchParams(location.hash.slice(1)).get("decode");
+    if (!name) return;
+    input.value = name;
+    refresh();
+    box.scrollIntoView();
+  };
   input.addEventListener("input", refresh);
+  addEventListener("hashchange", follow);
   box.hidden = false;
   refresh();
+  follow();
 })();

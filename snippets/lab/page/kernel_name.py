@@ -22,8 +22,8 @@ def kernel_name_html(name: str) -> Html:
     facts += [f"with {', '.join(kernel.fused)}"] if kernel.fused else []
     line = " · ".join(fact for fact in facts if fact)
     return Html(
-        f'<button type="button" class="kernel-name {escape(kernel.library)}" popovertarget="{ident}" '
-        f'title="{escape(name)}">{escape(kernel.short)}</button>'
+        f'<button type="button" class="kernel-name {escape(kernel.library)}" popovertarget="{ident}">'
+        f"{escape(kernel.short)}</button>"
         f'<span popover id="{ident}" class="kernel-raw"><code>{escape(name)}</code> <span>{escape(line)}</span></span>'
     )
 

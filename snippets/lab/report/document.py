@@ -38,7 +38,7 @@ def several_html(report: Several) -> str:
 
 def document(title: str, kicker: str, head: str, tiles: Html, parts: Iterable[tuple[str, str, str]]) -> str:
     """The whole file; text in it has only characters that can be seen. `parts`: id, title and HTML of each section."""
-    style, script = _asset("style.css"), _asset("report.js")
+    style, script = _asset("style.css"), _asset("timeline.js")
     sections = [(ident, heading, html) for ident, heading, html in parts if html]
     links = "".join(f'<li><a href="#{ident}">{heading}</a></li>' for ident, heading, _ in sections)
     body = "".join(

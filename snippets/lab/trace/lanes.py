@@ -1,14 +1,16 @@
 """One step of a trace as lanes of slices: the data of `timeline`, without the drawing.
 
-Each CPU thread is a lane with its operators nested in rows and its CUDA calls below them. Each GPU stream is a lane.
+Each CPU thread is a lane with its operators nested in rows and its CUDA calls below them. Each GPU stream is a lane,
+with what it did for other steps in the time shown: where the GPU lags behind, a step begins while the one before still
+runs.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Literal
 
@@ -16,7 +18,7 @@ from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, 
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.queries import overlaps_us
 
-Kind = Literal["label", "annotation", "op", "call", "gemm", "pointwise", "other", "copy", "fill", "idle", "outside"]
+Kind = Literal["label", "annotation", "op", "call", "gemm", "pointwise", "other", "copy", "fill", "idle", "unrecorded"]
 _KIND_OF_OPERATION: Mapping[str, Kind] = {
     "gemm": "gemm",
     "gemv": "gemm",
@@ -49,6 +51,13 @@ class Slice:
     """How many slices this one stands for; of several, `name` says what they are."""
     anchor: str = ""
     """An id to link to, unique on its page."""
+    is_ghost: bool = False
+    """Whether another step launched it; it is cropped to the time shown."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is an event of this step, and not a ghost or a gap."""
+        return not self.is_ghost and self.kind not in ("idle", "unrecorded")
 
     @property
     def end_us(self) -> float:
@@ -76,7 +85,7 @@ class _Rows:
     def __init__(self) -> None:
         self.ends: list[float] = []
 
-    def place(self, span: Span, first: int = 0) -> int:
+    def place(self, span: Span | Slice, first: int = 0) -> int:
         """Put `span` into the first row, from `first` on, that is free when it starts; return the row."""
         row = first
         while row < min(len(self.ends), first + MOST_ROWS) and self.ends[row] > span.start_us + _CLOCK_NOISE_US:
@@ -86,10 +95,15 @@ class _Rows:
         return row
 
 
-def lanes(step: Step, label: str = "") -> tuple[Lane, ...]:
+def lanes(step: Step, label: str = "", activities: Sequence[GpuActivity] = ()) -> tuple[Lane, ...]:
     """Return a lane for each CPU thread, in order of its first event, then one for each stream.
 
-    Omits the step's own span, which is the time axis. `label` names the annotation to mark.
+    Omits the step's own span, which is the time axis.
+
+    Args:
+        step: which step.
+        label: names the annotation to mark.
+        activities: all GPU work of the trace. What is not the step's, but runs in its time, becomes ghosts.
     """
     launched = {activity.correlation for activity in step.activities}
     pairs: dict[int | None, int] = {}
@@ -102,18 +116,79 @@ def lanes(step: Step, label: str = "") -> tuple[Lane, ...]:
     for each in sorted(on_cpu, key=by_start):
         ops, calls = threads.setdefault(each.thread, ([], []))
         ops.append(each) if isinstance(each, CpuOp) else calls.append(each)
-    streams: dict[tuple[int, int], list[tuple[GpuActivity, float]]] = defaultdict(list)
+    streams: dict[tuple[int, int], list[Slice]] = defaultdict(list)
     for activity, overlap_us in zip(step.activities, overlaps_us(step), strict=True):
-        streams[activity.device, activity.stream].append((activity, overlap_us))
+        own = _slice(step, activity, activity_kind(activity), 0, pairs.get(activity.correlation), overlap_us)
+        streams[activity.device, activity.stream].append(own)
+    for ghost in _ghosts(step, activities):
+        activity = ghost.source
+        assert isinstance(activity, GpuActivity)
+        streams[activity.device, activity.stream].append(ghost)
     one_device = len({device for device, _ in streams}) == 1
     all_lanes = []
     for thread, (ops, calls) in threads.items():
         name = "CPU" if len(threads) == 1 else f"CPU thread {thread.rpartition('/')[2]}"
         all_lanes.append(Lane(name, False, _on_thread(step, ops, calls, pairs, marked)))
-    for (device, stream), activities in sorted(streams.items(), key=itemgetter(0)):
+    for (device, stream), slices in sorted(streams.items(), key=itemgetter(0)):
         name = f"GPU stream {stream}" if one_device else f"GPU {device}, stream {stream}"
-        all_lanes.append(Lane(name, True, _on_stream(step, activities, pairs)))
+        all_lanes.append(Lane(name, True, _in_rows(slices)))
     return tuple(all_lanes)
+
+
+def time_shown(step: Step) -> tuple[float, float]:
+    """From when to when a step is drawn, after its start: its span, and all that it launched."""
+    spans: list[Span] = [*step.ops, *step.calls, *step.activities]
+    begin = min([0.0, *(each.start_us - step.start_us for each in spans)])
+    end = max([step.end_us - step.start_us, *(each.end_us - step.start_us for each in spans)])
+    return round(begin, 3), round(end, 3)
+
+
+def with_gaps(
+    step: Step, step_lanes: Sequence[Lane], activities: Sequence[GpuActivity], least_us: float
+) -> tuple[Lane, ...]:
+    """Put times of at least `least_us` in which no GPU works into the first GPU lane: the others are empty, too.
+
+    Before the first of `activities`, all GPU work of the trace, nothing is known: a profiler drops what began earlier.
+    """
+    first = next((index for index, lane in enumerate(step_lanes) if lane.is_gpu), None)
+    if first is None:
+        return tuple(step_lanes)
+    known = min(map(by_start, activities)) - step.start_us
+    gaps = []
+    for start, end in _gaps(step, activities):
+        if end - start >= least_us:
+            kind: Kind = "idle" if end > known + _CLOCK_NOISE_US else "unrecorded"
+            gaps.append(Slice("", kind, 0, round(start, 3), round(end - start, 3), None, Span("", start, end - start)))
+    lane = replace(step_lanes[first], slices=(*gaps, *step_lanes[first].slices))
+    return (*step_lanes[:first], lane, *step_lanes[first + 1 :])
+
+
+def _gaps(step: Step, activities: Iterable[GpuActivity]) -> list[tuple[float, float]]:
+    """When no GPU works in the time shown: start and end, after the start of the step."""
+    begin, end = time_shown(step)
+    gaps, reached = [], begin
+    for activity in sorted(activities, key=by_start):
+        start = activity.start_us - step.start_us
+        if start >= end:
+            break
+        if start > reached:
+            gaps.append((reached, start))
+        reached = max(reached, start + activity.duration_us)
+    return [*gaps, (reached, end)] if end > reached else gaps
+
+
+def _ghosts(step: Step, activities: Iterable[GpuActivity]) -> list[Slice]:
+    begin, end = time_shown(step)
+    own = {id(activity) for activity in step.activities}
+    ghosts = []
+    for activity in activities:
+        start = max(activity.start_us - step.start_us, begin)
+        stop = min(activity.end_us - step.start_us, end)
+        if stop > start and id(activity) not in own:
+            lasts = round(stop - start, 3)
+            kind = activity_kind(activity)
+            ghosts.append(Slice(activity.name, kind, 0, round(start, 3), lasts, None, activity, is_ghost=True))
+    return ghosts
 
 
 def _on_thread(
@@ -136,14 +211,10 @@ def _on_thread(
     return tuple(slices)
 
 
-def _on_stream(
-    step: Step, activities: Sequence[tuple[GpuActivity, float]], pairs: Mapping[int | None, int]
-) -> tuple[Slice, ...]:
+def _in_rows(slices: Iterable[Slice]) -> tuple[Slice, ...]:
+    """The work of a stream in start order, side by side where it overlaps."""
     rows = _Rows()
-    return tuple(
-        _slice(step, activity, activity_kind(activity), rows.place(activity), pairs.get(activity.correlation), overlap)
-        for activity, overlap in activities
-    )
+    return tuple(replace(each, row=rows.place(each)) for each in sorted(slices, key=by_start))
 
 
 def _slice(

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from snippets.lab.drawing.numbers import chart_id
-from snippets.lab.drawing.timeline import draw_steps
+from snippets.lab.drawing.timeline import TracedStep, draw_steps
 from snippets.lab.finding import Device, Figure, Run, Source, TraceError, at_least, at_most, claim, equals, format_value
 from snippets.lab.finding.measure import ratio_of_pairs, smallest
 from snippets.lab.finding.part import timing_of_samples
@@ -242,7 +242,11 @@ def traces(device: Device) -> Html:
 def first_kept(device: Device) -> Html:
     """The first two kept steps of a cold and of a warmed process as a picture, on one scale."""
     runs = {"Cold": device["matmul_add/eager_64_cold"], "Warmed": device["matmul_add/eager_64"]}
-    steps = {f"{process}, {step.name}": (step, LABEL) for process, run in runs.items() for step in run.steps[:2]}
+    steps = {
+        f"{process}, {step.name}": TracedStep(run.trace, step, LABEL)
+        for process, run in runs.items()
+        for step in run.steps[:2]
+    }
     caption = "The first two kept steps of a cold and of a warmed process"
     return draw_steps(steps, caption, ident=chart_id("timeline", device, caption))
 

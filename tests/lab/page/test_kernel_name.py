@@ -25,8 +25,8 @@ def test_a_name_in_place() -> None:
     name = "nvjet_sm90_tst_64x8_64x16_1x2_h_bz_bias_TNT"
     place = f"kernel-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     assert kernel_name_html(name) == (
-        f'<button type="button" class="kernel-name cublas" popovertarget="{place}" '
-        f'title="{name}">cuBLAS GEMM bf16 + bias · 64x8x64 · TNT</button>'
+        f'<button type="button" class="kernel-name cublas" popovertarget="{place}">'
+        f'cuBLAS GEMM bf16 + bias · 64x8x64 · TNT</button>'
         f'<span popover id="{place}" class="kernel-raw"><code>{name}</code> '
         "<span>cublas · gemm · sm90 · bf16 · 64x8x64 · TNT · with bias</span></span>"
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from snippets.lab.report.merging import MOST_LANES, reduce_lanes
+from snippets.lab.drawing.merging import MOST_LANES, reduce_lanes
+
 from snippets.lab.report.timeline import BUDGET, step_timeline
 from snippets.lab.trace.events import Span
 from snippets.lab.trace.kineto import read_trace

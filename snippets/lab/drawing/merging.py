@@ -22,7 +22,6 @@ _PLURAL = {
     "annotation": "annotations",
     "copy": "copies",
     "fill": "fills",
-    "idle": "gaps",
 }
 
 
@@ -36,6 +35,26 @@ class Drawn:
     deep: int
     """Slices in rows that are left out."""
     lanes_left_out: int
+
+    def with_lanes(self, lanes: Sequence[Lane]) -> Drawn:
+        """The same, drawn as other lanes."""
+        return replace(self, lanes=tuple(lanes))
+
+
+def left_out(drawn: Drawn) -> str:
+    """What a drawing merges and lacks, in a sentence; empty if it has everything."""
+    parts = []
+    if drawn.merged:
+        blocks = sum(each.merged > 1 for lane in drawn.lanes for each in lane.slices)
+        parts.append(
+            f"{drawn.merged:,} slices too short to see are drawn as {blocks:,} blocks with their count and time"
+        )
+    if drawn.deep:
+        parts.append(f"{drawn.deep:,} operators and calls in deeper rows are not drawn")
+    if drawn.lanes_left_out:
+        parts.append(f"{drawn.lanes_left_out:,} threads and streams with less work are not drawn")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}. Perfetto shows them all." if text else ""
 
 
 def reduce_lanes(lanes: Sequence[Lane], span_us: float, budget: int) -> Drawn:
@@ -90,8 +109,8 @@ def _merge(lane: Lane, least_us: float) -> Lane:
     for row in sorted(rows):
         run: list[Slice] = []
         for each in sorted(rows[row], key=lambda each: each.start_us):
-            is_short = each.duration_us < least_us and not each.anchor and each.kind != "idle"
-            fits = run and each.end_us - run[0].start_us < _BLOCK * least_us
+            is_short = each.duration_us < least_us and not each.anchor
+            fits = run and each.end_us - run[0].start_us < _BLOCK * least_us and each.is_ghost == run[0].is_ghost
             if run and not (is_short and fits and each.start_us - run[-1].end_us < least_us):
                 slices.append(_block(run))
                 run = []
@@ -125,4 +144,5 @@ def _block(run: Sequence[Slice]) -> Slice:
         None,
         run[0].source,
         merged=len(run),
+        is_ghost=run[0].is_ghost,
     )
