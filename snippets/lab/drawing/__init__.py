@@ -1,6 +1,8 @@
 """Timelines and charts as inline SVG, each with a table of its numbers below.
 
 timeline.py      steps on one time scale, on canvas.py
+slice_tables.py  ... as tables
+merging.py       slices too short to see, merged into blocks
 bar_charts.py    kernels, bytes, CPU beside GPU, timings; bars.py draws them
 bar_rows.py      a few amounts as bars, as small as a strip
 sheet.py         the tree of symptoms as one sheet of paper

@@ -45,10 +45,9 @@ def left_out(drawn: Drawn) -> str:
     """What a drawing merges and lacks, in a sentence; empty if it has everything."""
     parts = []
     if drawn.merged:
-        blocks = sum(each.merged > 1 for lane in drawn.lanes for each in lane.slices)
-        parts.append(
-            f"{drawn.merged:,} slices too short to see are drawn as {blocks:,} blocks with their count and time"
-        )
+        count = sum(each.merged > 1 for lane in drawn.lanes for each in lane.slices)
+        blocks = "one block" if count == 1 else f"{count:,} blocks"
+        parts.append(f"{drawn.merged:,} slices too short to see are drawn as {blocks} with their count and time")
     if drawn.deep:
         parts.append(f"{drawn.deep:,} operators and calls in deeper rows are not drawn")
     if drawn.lanes_left_out:

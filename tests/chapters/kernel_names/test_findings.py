@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,7 @@ def test_two_names_for_the_same_work() -> None:
 
 
 def names_in(content: str) -> list[str]:
-    return [value or "" for key, value in Markup(content).attributes if key == "title"]
+    return [unescape(name) for name in re.findall(r'class="kernel-raw"><code>(.*?)</code>', content, re.DOTALL)]
 
 
 def test_all_names_of_a_device() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import msgspec
 import pytest
@@ -219,7 +220,7 @@ def test_the_tables_have_what_was_measured(world: World) -> None:
 def slices(drawing: str) -> list[str]:
     """What a timeline's slices are called in full."""
     return [
-        samples.Markup(title).text.split("\n")[0] for title in re.findall(r"<title>(.*?)</title>", drawing, re.DOTALL)
+        unescape(said).split("\n")[0] for said in re.findall(r'<rect class="slice[^>]* data-said="([^"]*)"', drawing)
     ]
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from snippets.lab.drawing.merging import MOST_LANES, reduce_lanes
-
+from snippets.lab.drawing.merging import MOST_LANES, left_out, reduce_lanes
 from snippets.lab.report.timeline import BUDGET, step_timeline
 from snippets.lab.trace.events import Span
 from snippets.lab.trace.kineto import read_trace
@@ -40,6 +39,21 @@ def test_a_block_has_the_kind_with_the_most_time() -> None:
     lane = gpu(piece(0, 0.01), piece(0.01, 0.03, "copy"), piece(0.04, 0.01), piece(50, 50))
     block = reduce_lanes([lane], 100, 2).lanes[0].slices[0]
     assert (block.name, block.kind) == ("3 activities, 50.0 ns together", "copy")
+
+
+def test_the_work_of_other_steps_has_blocks_of_its_own() -> None:
+    ghosts = [replace(piece(index / 100, 0.005), is_ghost=True) for index in range(3)]
+    lane = gpu(*ghosts, *(piece(0.03 + index / 100, 0.005) for index in range(3)), piece(50, 50))
+    blocks = reduce_lanes([lane], 100, 3).lanes[0].slices
+    assert [(each.merged, each.is_ghost) for each in blocks] == [(3, True), (3, False), (1, False)]
+
+
+def test_what_is_left_out_is_said() -> None:
+    lane = gpu(*(piece(index / 100, 0.005) for index in range(3)), piece(50, 50))
+    assert left_out(reduce_lanes([lane], 100, 2)) == (
+        "3 slices too short to see are drawn as one block with their count and time. Perfetto shows them all."
+    )
+    assert left_out(reduce_lanes([gpu(piece(0, 50))], 100, 2)) == ""
 
 
 def test_evidence_is_never_merged() -> None:
@@ -87,6 +101,6 @@ def test_a_step_of_twenty_thousand_kernels() -> None:
     html, _ = step_timeline(trace.steps[0], trace.activities, {}, is_one_of_several=False)
     assert html.count('class="slice') <= BUDGET
     assert len(html) < 700_000
-    shown = sum(int(count.replace(",", "")) for count in re.findall(r"<title>([\d,]+) (?:kernels|oper|CUDA)", html))
+    shown = sum(int(count.replace(",", "")) for count in re.findall(r'data-said="([\d,]+) (?:kernels|oper|CUDA)', html))
     assert shown > 50_000
-    assert f"{shown:,} slices too short to see are merged into blocks" in html
+    assert f"{shown:,} slices too short to see are drawn as" in html

@@ -14,7 +14,7 @@ import pytest
 
 from snippets.lab.drawing import canvas
 from snippets.lab.drawing.canvas import PATTERNS, SLICE_KINDS, fitted, ticks_us
-from snippets.lab.drawing.timeline import draw_steps, timeline
+from snippets.lab.drawing.timeline import BUDGET, TracedStep, draw_steps, timeline
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.device import Device
 from snippets.lab.html import Html
@@ -52,7 +52,12 @@ def first_step(*events: Any) -> Step:
 
 
 def drawn(*events: Any, label: str = "fwd", heading: str = "eager", caption: str = "A step") -> Html:
-    return draw_steps({heading: (first_step(*events), label)}, caption, ident="ident")
+    return draw_steps({heading: traced(*events, label=label)}, caption, ident="ident")
+
+
+def traced(*events: Any, label: str = "", index: int = 0) -> TracedStep:
+    trace = read_trace(trace_bytes(*events))
+    return TracedStep(trace, trace.steps[index], label)
 
 
 def listed(step_lanes: tuple[Lane, ...]) -> dict[str, list[tuple[Any, ...]]]:
@@ -76,7 +81,29 @@ def group(content: str, name: str) -> Element:
 
 
 def slices(content: str) -> list[Element]:
-    return [one for one in svg(content).iter("svg") if (one.get("class") or "").startswith("slice ")]
+    return drawn_as(content, "slice")
+
+
+def drawn_as(content: str, role: str) -> list[Element]:
+    """The rectangles of slices, ghosts or gaps."""
+    return [one for one in svg(content).iter("rect") if (one.get("class") or "").split(" ")[0] == role]
+
+
+def said(piece: Element) -> list[str]:
+    """What the script says of it: a line each."""
+    return (piece.get("data-said") or "").split("\n")
+
+
+def name_of(content: str, piece: Element) -> str:
+    """The name written in it; empty where none fits."""
+    parent = next(one for one in svg(content).iter() if any(same(each, piece) for each in one))
+    each = next(index for index, one in enumerate(parent) if same(one, piece))
+    rest = [one for one in parent[each + 1 : each + 3] if one.get("class") != "overlap"]
+    return (rest[0].text or "") if rest and rest[0].tag == "text" else ""
+
+
+def same(one: Element, other: Element) -> bool:
+    return one.attrib == other.attrib
 
 
 def rows(content: str) -> list[list[str]]:
@@ -186,7 +213,7 @@ def test_places_are_shares_of_one_scale() -> None:
     scale = 250 * 1.004
 
     def share(time: float) -> str:
-        return f"{round(100 * time / scale, 3):g}%"
+        return f"{round(100 * time / scale, 4):g}%"
 
     assert found[0] == ("slice label", share(10), share(150))
     assert found[5:] == [
@@ -197,16 +224,16 @@ def test_places_are_shares_of_one_scale() -> None:
         ("slice pointwise", share(160), share(90)),
     ]
     assert share(150) == "59.761%"
-    regions = group(drawn(*STEP), "regions")
+    regions = drawn_as(drawn(*STEP), "region")
     assert [(one.get("x"), one.get("width")) for one in regions] == [(share(10), share(150))]
 
 
 def test_two_steps_have_one_scale_and_what_is_late_is_on_it() -> None:
-    short = first_step(step(1, 0, 50), op("a", 0, 50))
-    late = first_step(step(1, 5000, 50), launch(1, 5010), kernel("k", 1, 5940, 60))
-    found = slices(draw_steps({"short": (short, ""), "late": (late, "")}, "Two", ident="ident"))
-    assert [one.get("x") for one in found] == ["0%", "0.996%", "93.625%"]
-    assert found[0].get("width") == f"{round(50 / 10.04, 3):g}%"
+    short = traced(step(1, 0, 50), op("a", 0, 50))
+    late = traced(step(1, 5000, 50), launch(1, 5010), kernel("k", 1, 5940, 60))
+    found = slices(draw_steps({"short": short, "late": late}, "Two", ident="ident"))
+    assert [one.get("x") for one in found] == ["0%", "0.996%", "93.6255%"]
+    assert found[0].get("width") == f"{round(50 / 10.04, 4):g}%"
     heights = [int(one.get("y") or 0) for one in found]
     assert heights == sorted(heights)
     assert len(set(heights)) == 3
@@ -215,7 +242,7 @@ def test_two_steps_have_one_scale_and_what_is_late_is_on_it() -> None:
 def test_what_takes_next_to_no_time_is_wide_enough_to_be_drawn() -> None:
     for lasting in (0, 0.1):
         content = drawn(step(1, 0, 9e4), op("a", 50, lasting), op("b", 60, 1), launch(1, 70, 0), kernel("k", 1, 80, 0))
-        assert [one.get("width") for one in slices(content)] == ["0.001%"] * 4
+        assert [one.get("width") for one in slices(content)] == ["0.001%", "0.0011%", "0.001%", "0.001%"]
     at_zero = drawn(step(1, 0, 100), launch(1, 0), kernel("k", 1, 0, 10))
     assert [one.get("x") for one in slices(at_zero)] == ["0%", "0%"]
 
@@ -226,7 +253,7 @@ def test_gpu_work_before_its_step_moves_the_scale_not_its_zero() -> None:
     assert (svg(content).get("data-begin"), svg(content).get("data-span")) == ("-10.0", "100.4")
     first = group(content, "axis").find("text")
     assert first is not None
-    assert (first.text, first.get("x")) == ("0 µs", "9.96%")
+    assert (first.text, first.get("x")) == ("0 µs", "9.9602%")
 
 
 def test_arrows_run_from_the_start_of_a_call_to_the_start_of_its_work() -> None:
@@ -243,14 +270,16 @@ def test_arrows_run_from_the_start_of_a_call_to_the_start_of_its_work() -> None:
         assert arrow.get("y2") == work.get("y")
 
 
-def test_titles_and_names() -> None:
-    found = slices(drawn(*STEP))
-    assert [one.findtext("title") for one in found[:2]] == [
-        "fwd\n150 µs, begins after 10.0 µs",
-        "aten::linear\n60.0 µs, begins after 20.0 µs",
+def test_what_a_slice_is_and_the_name_that_fits() -> None:
+    content = drawn(*STEP)
+    found = slices(content)
+    assert [said(one) for one in found[:2]] == [
+        ["fwd", "150 µs, begins after 10.0 µs"],
+        ["aten::linear", "60.0 µs, begins after 20.0 µs"],
     ]
-    assert found[8].findtext("title") == (f"cuBLAS GEMM bf16 · 256x128x64 · TNT\n{GEMM}\n100 µs, begins after 60.0 µs")
-    assert [one.findtext("text") for one in found] == [
+    gemm = "cuBLAS GEMM bf16 · 256x128x64 · TNT"
+    assert said(found[8]) == [gemm, GEMM, "100 µs, begins after 60.0 µs"]
+    assert [name_of(content, one) for one in found] == [
         "fwd",
         "aten::linear",
         "t",
@@ -258,8 +287,8 @@ def test_titles_and_names() -> None:
         "aten::add",
         "cu…",
         "cu…",
-        "cudaDev…",
-        "cuBLAS GEMM bf16 · 256x128x64 · TNT",
+        "cudaDe…",
+        gemm,
         "add (ATen, vectorized)",
     ]
 
@@ -268,16 +297,20 @@ def test_titles_and_names() -> None:
     ("width", "content"),
     [
         (200, "aten::linear"),
-        (78, "aten::linear"),
-        (77.9, "linear"),
-        (42, "linear"),
-        (41.9, "line…"),
-        (24, "li…"),
-        (23, ""),
+        (84, "aten::linear"),
+        (83.9, "linear"),
+        (45, "linear"),
+        (44.9, "line…"),
+        (25.5, "li…"),
+        (25, ""),
     ],
 )
 def test_a_name_is_shortened_to_what_fits(width: float, content: str) -> None:
     assert fitted(("aten::linear", "linear"), width) == content
+
+
+def test_capitals_are_wider() -> None:
+    assert [fitted(("GEMM",), 44), fitted(("gemm",), 44), fitted(("GEMM",), 43.9)] == ["GEMM", "gemm", "GEM…"]
 
 
 @pytest.mark.parametrize(
@@ -311,7 +344,7 @@ def test_the_tables_say_what_is_drawn_in_its_order() -> None:
     assert found[5] == ["cuLaunchKernelEx", "CUDA call", "eager: CPU", "GEMM", "40.0 µs", "10.0 µs"]
     gemm = ["cuBLAS GEMM bf16 · 256x128x64 · TNT", GEMM, "eager: GPU stream 7", "aten::mm", "cuLaunchKernelEx"]
     assert found[8] == [*gemm, "60.0 µs", "100 µs", "20.0 µs", "4x2x1", "384x1x1", "168", "164,308", "–"]
-    assert [row[0] for row in found] == [(one.findtext("title") or "").split("\n")[0] for one in slices(content)]
+    assert [row[0] for row in found] == [said(one)[0] for one in slices(content)]
     fill = rows(drawn(step(1, 0, 9), launch(1, 1, name="cudaMemsetAsync"), memset(1, 5, 1, 4)))[1]
     assert fill[1:5] == ["Memset (Device)", "eager: GPU stream 7", "ProfilerStep#1", "cudaMemsetAsync"]
     assert fill[-1] == "4"
@@ -326,18 +359,105 @@ def test_the_part_of_a_kernel_that_overlaps_is_drawn_and_told() -> None:
         kernel("second", 2, 26, 16),
     )
     content = drawn(*overlapping)
-    first, second = slices(content)[-2:]
-    assert [[(one.get("class"), one.get("width")) for one in each.iter("rect")] for each in (first, second)] == [
-        [(None, "100%")],
-        [(None, "100%"), ("overlap", "25.0%")],
-    ]
-    assert second[-1].tag == "text"  # the script's `lastChild`
+    second = slices(content)[-1]
+    (overlap,) = drawn_as(content, "overlap")
+    assert [overlap.get(key) for key in ("x", "y", "height")] == [second.get(key) for key in ("x", "y", "height")]
+    assert overlap.get("width") == f"{round(4 / 0.502, 4):g}%"
     lasts = "16.0 µs, of it 4.00 µs overlapping the kernel before"
-    assert (second.findtext("title") or "").split("\n")[-1] == f"{lasts}, begins after 26.0 µs"
+    assert said(second)[-1] == f"{lasts}, begins after 26.0 µs"
     assert [row[6] for row in rows(content)[-2:]] == ["20.0 µs", lasts]
     assert "2 kernels, GPU busy 32.0 µs" in (svg(content).get("aria-label") or "")
     assert content.count('<li class="overlap">') == 1
     assert "overlap" not in drawn(*STEP)
+
+
+BUSY = (
+    step(1, 0, 100),
+    step(2, 100, 100),
+    launch(1, 10),
+    launch(2, 20),
+    launch(3, 110),
+    launch(4, 120),
+    kernel("before", 1, 40, 40),
+    kernel("lagging", 2, 80, 60),
+    kernel("own", 3, 160, 30),
+    kernel("late", 4, 190, 20),
+)
+"""The second step begins while the GPU works for the first, which it does for 40 us more; then it has nothing to do."""
+
+
+def test_the_work_of_the_step_before_is_there_and_pale() -> None:
+    content = draw_steps({"second": traced(*BUSY, index=1)}, "Two", ident="ident")
+    (ghost,) = drawn_as(content, "ghost")
+    assert (ghost.get("x"), ghost.get("width")) == ("0%", f"{round(100 * 40 / (110 * 1.004), 4):g}%")
+    assert said(ghost) == ["lagging", "another step's work, 40.0 µs, begins after 0.0 µs"]
+    own = slices(content)[-2:]
+    assert ghost.get("y") == own[0].get("y") == own[1].get("y")
+    assert [said(one)[0] for one in own] == ["own", "late"]
+    assert len(rows(content)) == len(slices(content)) == 4
+    assert content.count('<li class="ghost">') == 1
+
+
+def test_a_gap_is_hatched_and_says_how_long_it_is() -> None:
+    content = draw_steps({"second": traced(*BUSY, index=1)}, "Two", ident="ident")
+    (gap,) = drawn_as(content, "gap")
+    assert (gap.get("class"), gap.get("fill")) == ("gap idle", "url(#ident-idle)")
+    assert said(gap) == ["20.0 µs idle", "begins after 40.0 µs"]
+    assert name_of(content, gap) == "20.0 µs idle"
+    assert '<li class="idle">' in content
+
+
+def test_before_the_first_recorded_work_nothing_is_known() -> None:
+    content = draw_steps({"first": traced(*BUSY)}, "One", ident="ident")
+    before = drawn_as(content, "gap")
+    assert [(one.get("class"), one.get("fill"), said(one)[0]) for one in before] == [
+        ("gap unrecorded", None, "not recorded")
+    ]
+    assert (before[0].get("x"), name_of(content, before[0])) == ("0%", "not recorded")
+    assert drawn_as(content, "ghost") == [], "what comes later does not run in its time"
+
+
+def test_a_gap_too_short_to_see_is_not_drawn() -> None:
+    def gaps(length: float) -> int:
+        events = (step(1, 0, 500), launch(1, 5), launch(2, 8), kernel("a", 1, 0, 200))
+        return len(drawn_as(drawn(*events, kernel("b", 2, 200 + length, 300 - length)), "gap"))
+
+    assert (gaps(2.1), gaps(1.9)) == (1, 0)
+
+
+def test_on_two_streams_one_that_works_is_enough() -> None:
+    events = (step(1, 0, 100), launch(1, 5), launch(2, 8), kernel("a", 1, 0, 40), kernel("b", 2, 30, 50, stream=9))
+    (gap,) = drawn_as(drawn(*events), "gap")
+    assert said(gap) == ["20.0 µs idle", "begins after 80.0 µs"]
+
+
+def test_what_the_script_needs_to_align_steps() -> None:
+    content = draw_steps({"one": traced(*BUSY), "two": traced(*BUSY, index=1)}, "Two", ident="ident")
+    steps = [one for one in svg(content).iter("svg") if one.get("class") == "step"]
+    assert [(one.get("data-shown"), one.get("data-gpu")) for one in steps] == [
+        ("0.0 140.0", "40.0"),
+        ("0.0 110.0", "60.0"),
+    ]
+    assert re.findall(r'name="ident-align" value="(\w+)"( checked)?', content) == [("launch", " checked"), ("gpu", "")]
+    assert "align" not in drawn(*STEP)
+    without = draw_steps({"a": traced(step(1, 0, 50), op("x", 1, 2)), "b": traced(*BUSY)}, "Two", ident="ident")
+    assert next(one.get("data-gpu") for one in svg(without).iter("svg") if one.get("class") == "step") == ""
+
+
+def test_a_large_step_is_drawn_in_blocks_and_says_so() -> None:
+    events = [step(1, 0, 50_000)]
+    for index in range(5_000):
+        at = index * 10.0
+        events += [launch(index + 1, at + 1, 3), kernel("k", index + 1, at + 6, 2.5 + index % 5)]
+    content = draw_steps({"large": traced(*events), "small": traced(*BUSY)}, "Large", ident="ident")
+    drawn_slices = slices(content)
+    assert 300 < len(drawn_slices) == len(rows(content)) <= BUDGET
+    blocks = [one for one in drawn_slices if "block" in (one.get("class") or "").split()]
+    merged = sum(int(said(one)[0].split(" ")[0].replace(",", "")) for one in blocks)
+    alone = len(drawn_slices) - len(blocks) - 4
+    assert merged + alone == 10_000, "nothing is lost"
+    assert f"large: {merged:,} slices too short to see are drawn as {len(blocks):,} blocks" in content
+    assert len(content) < 600_000
 
 
 def test_its_name_tells_what_there_is_to_see() -> None:
@@ -364,7 +484,8 @@ def test_an_empty_step_is_an_empty_drawing() -> None:
 def test_the_legend_names_what_occurs() -> None:
     legend = re.findall(r'<li class="(\w+)">.*?</svg>([^<]+)</li>', drawn(*STEP))
     said = {"label": "labeled region", "op": "operator", "call": "CUDA call", "gemm": "GEMM"}
-    assert dict(legend) == said | {"pointwise": "pointwise kernel"}
+    assert dict(legend) == said | {"pointwise": "pointwise kernel", "unrecorded": "before the recording"}
+    assert '<li class="ghost">' not in drawn(*STEP)
 
 
 def test_nothing_to_draw() -> None:
@@ -383,11 +504,11 @@ def test_names_stay_text(name: str) -> None:
     )
     content = drawn(*events, label=name, heading=name, caption=name)
     drawing = svg(content)
-    allowed = {"svg", "defs", "marker", "path", "pattern", "rect", "circle", "g", "line", "text", "tspan", "title"}
+    allowed = {"svg", "defs", "marker", "path", "pattern", "rect", "circle", "g", "line", "text", "tspan"}
     assert {one.tag for one in drawing.iter()} <= allowed
-    assert [one.findtext("title").split("\n")[0] for one in slices(content)][:3] == [name, f"aten::{name}", name]
+    assert [said(one)[0] for one in slices(content)][:3] == [name, f"aten::{name}", name]
     assert name in (drawing.get("aria-label") or "")
-    page = Markup(re.sub(r"<(/?)title>", r"<\1text>", content))  # to this parser, a title's content is text in any case
+    page = Markup(content)
     assert not {"script", "img", "b"} & set(page.elements)
     assert [given for given, _ in page.attributes if given.startswith("on") or given == "src"] == []
     assert page.text.count(name) > 6
@@ -455,7 +576,9 @@ def test_every_recorded_step_can_be_drawn(name: str) -> None:
     all_slices = slices(content)
     assert len(all_slices) == len(recorded.ops) + len(recorded.calls) + len(recorded.activities)
     assert len(rows(content)) == len(all_slices)
-    assert len(group(content, "arrows")) == sum(activity.launch in recorded.calls for activity in recorded.activities)
+    assert len(list(group(content, "arrows"))) == sum(
+        activity.launch in recorded.calls for activity in recorded.activities
+    )
     assert [each.get("class") for each in all_slices].count("slice label") == 1
     places = [(float(each.get("x", "")[:-1]), float(each.get("width", "")[:-1])) for each in all_slices]
     assert all(x >= 0 and x + width <= 100 for x, width in places)

@@ -211,8 +211,13 @@ def test_recordings(path: Path) -> None:
     assert len(found.of("id")) == len(set(found.of("id")))
 
 
-def test_a_gpu_activity_of_no_step_is_drawn_apart() -> None:
+def test_a_gpu_activity_of_no_step_is_drawn_as_a_ghost() -> None:
     other = kernel("stray", None, 90, 8)
-    assert "GPU: work of other steps, or of none" in page(traced(other)).text
+    assert [said.split("\n")[0] for said in ghosts(traced(other))] == ["stray"]
     assert isinstance(traced(other).unattributed[0], GpuActivity)
-    assert "GPU: work of other steps" not in page(read_trace(trace_bytes(*events()[:7]))).text
+    assert ghosts(read_trace(trace_bytes(*events()[:7]))) == []
+
+
+def ghosts(trace: Trace) -> list[str]:
+    html = report_html(subject(trace)).replace("&#10;", "\n")
+    return re.findall(r'<rect class="ghost [^>]* data-said="([^"]*)"', html)
