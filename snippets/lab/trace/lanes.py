@@ -121,9 +121,9 @@ def lanes(step: Step, label: str = "", activities: Sequence[GpuActivity] = ()) -
         own = _slice(step, activity, activity_kind(activity), 0, pairs.get(activity.correlation), overlap_us)
         streams[activity.device, activity.stream].append(own)
     for ghost in _ghosts(step, activities):
-        activity = ghost.source
-        assert isinstance(activity, GpuActivity)
-        streams[activity.device, activity.stream].append(ghost)
+        source = ghost.source
+        assert isinstance(source, GpuActivity)
+        streams[source.device, source.stream].append(ghost)
     one_device = len({device for device, _ in streams}) == 1
     all_lanes = []
     for thread, (ops, calls) in threads.items():
