@@ -47,7 +47,7 @@ const start = (figure) => {
     element.setAttribute("aria-label", words.join(", "));
     element.tabIndex = -1;
   }
-  const cursor = add(drawing, "line", { class: "cursor", y2: "100%" });
+  const cursor = add(drawing, "line", { class: "cursor", x1: -9, x2: -9, y2: "100%" });
   const range = add(drawing, "rect", { class: "range", height: "100%", width: 0 });
   let view = { from: begin, span }, scale = 1, current = slices[0], waiting = 0, drag = null, apart = 0, mark = null;
   let map = null, zero = "the start of the step";
