@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from html import escape
 
+from snippets.lab.cells import Cell as Cell
+from snippets.lab.cells import Html as Html
+from snippets.lab.cells import cell_html as cell_html
+from snippets.lab.cells import frame_class, is_wordy, plain_text
 from snippets.lab.trace.text import shortened
 
 
-class Html(str):
-    """Text that is already HTML."""
-
-    __slots__ = ()
-
-
-Cell = str | int | float | None
 _CODE = re.compile(r"`([^`\n]{1,200})`")
-
-
-def cell_html(cell: Cell) -> str:
-    """A cell's content: `Html` unchanged, None as a dash, everything else escaped."""
-    if cell is None:
-        return '<span class="none" title="none">–</span>'
-    return cell if isinstance(cell, Html) else escape(str(cell))
 
 
 def table(
@@ -33,34 +23,61 @@ def table(
     *,
     text_columns: int = 1,
     is_searched: bool = False,
+    folded: Collection[str] = (),
 ) -> Html:
     """A table: the first `text_columns` columns are text, the others numbers, aligned right.
 
-    It scrolls in its own frame, so that a wide table does not widen the page on a phone. Unless `is_searched`, the
-    search index, which every page loads, omits its numbers. Raises `ValueError` if a row has more or fewer cells than
-    the head.
+    Its class says how wide a frame it needs (tables.css): in a narrower one each row becomes a card, with the headings
+    before its cells. The cells below the headings in `folded` go into a fold of the row's first cell, without those
+    that are None. Unless `is_searched`, the search index, which every page loads, omits its numbers. Raises
+    `ValueError` if a row has more or fewer cells than the head.
     """
-    lines = [f"<tr>{_cells(head, 'th', len(head), text_columns)}</tr>"]
-    body = [f"<tr>{_cells(row, 'td', len(head), text_columns)}</tr>" for row in rows]
+    lines = list(rows)
+    for row in lines:
+        if len(row) != len(head):
+            raise ValueError(f"{len(row)} cells in a table of {len(head)} columns: {row!r}")
+    shown = [index for index, heading in enumerate(head) if heading not in folded]
+    cells = [[_with_fold(head, row, folded) if index == 0 else row[index] for index in shown] for row in lines]
+    headings = [head[index] for index in shown]
+    texts = sum(index < text_columns for index in shown)
+    needs = frame_class([[head[index], *(row[index] for row in lines)] for index in shown], texts)
     out = "" if is_searched else " data-search-exclude"
-    frame = f'<div class="lab-table" role="region" tabindex="0" aria-label="{escape(caption)}"{out}><table>'
+    body = "".join(f"<tr>{_row(row, headings if needs else (), texts)}</tr>" for row in cells)
     return Html(
-        f"{frame}<caption>{escape(caption)}</caption><thead>{''.join(lines)}</thead>"
-        f"<tbody>{''.join(body)}</tbody></table></div>"
+        f'<div class="lab-table{needs}" role="region" tabindex="0" aria-label="{escape(caption)}"{out}><table>'
+        f"<caption>{escape(caption)}</caption><thead><tr>{_head(headings, texts)}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>"
     )
 
 
-def _cells(cells: Sequence[Cell], tag: str, columns: int, text_columns: int) -> str:
-    """A row's cells, one per line: a search that strips tags must not join them. An empty heading becomes a <td>."""
-    if len(cells) != columns:
-        raise ValueError(f"{len(cells)} cells in a table of {columns} columns: {cells!r}")
+def _head(headings: Sequence[Cell], text_columns: int) -> str:
+    """The heading cells, one per line: a search that strips tags must not join them. An empty one is a <td>."""
+    lines = []
+    for index, heading in enumerate(headings):
+        kind = "" if index < text_columns else ' class="number"'
+        lines.append(f'<th scope="col"{kind}>{cell_html(heading)}</th>' if heading != "" else f"<td{kind}></td>")
+    return "\n".join(lines)
+
+
+def _row(cells: Sequence[Cell], headings: Sequence[Cell], text_columns: int) -> str:
+    """A row's cells, one per line. In a table that may become cards, each tells its heading to the style sheet."""
     lines = []
     for index, cell in enumerate(cells):
-        kind = "" if index < text_columns else ' class="number"'
-        heads = tag == "th" and cell != ""
-        start, end = (f'<th scope="col"{kind}>', "</th>") if heads else (f"<td{kind}>", "</td>")
-        lines.append(f"{start}{cell_html(cell)}{end}")
+        kind = "" if index < text_columns else f' class="number{" words" if is_wordy(cell) else ""}"'
+        heading = plain_text(headings[index]) if index and headings else ""
+        told = f' data-head="{escape(heading)}"' if heading else ""
+        lines.append(f"<td{kind}{told}>{cell_html(cell)}</td>")
     return "\n".join(lines)
+
+
+def _with_fold(head: Sequence[Cell], row: Sequence[Cell], folded: Collection[str]) -> Cell:
+    """A row's first cell, and below it what its fold has."""
+    pairs = [(name, cell) for name, cell in zip(head, row, strict=True) if name in folded and cell is not None]
+    if not pairs:
+        return row[0]
+    listed = "".join(f"<dt>{cell_html(name)}</dt><dd>{cell_html(cell)}</dd>" for name, cell in pairs)
+    fold = f'<details class="row-fold"><summary>more of it</summary><dl>{listed}</dl></details>'
+    return Html(f"{cell_html(row[0])}{fold}")
 
 
 def code(text: str, width: int = 60) -> Html:

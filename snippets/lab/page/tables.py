@@ -16,13 +16,15 @@ from snippets.lab.html import Cell, Html, cell_html, code, details, note, table
 from snippets.lab.page.kernel_name import kernel_name_html
 from snippets.lab.page.rates import Rates
 from snippets.lab.trace.averages import Average, key_averages
-from snippets.lab.trace.events import CpuOp, GpuActivity, Step
+from snippets.lab.trace.events import CpuOp, Step
 from snippets.lab.trace.queries import durations_us, overlaps_us, require_kernels, step_overlaps_us
 from snippets.lab.trace.units import format_value
 from snippets.lab.trace.work import KnownWork, step_work
 
 RATES = ("FLOP/s", "bytes/s")
 """Columns of a kernel table that are omitted if no rate is known."""
+FOLDED = ("operator", "call", "launch delay", "registers", "shared memory")
+"""What a kernel table folds into the row: who launched the activity, and its footprint."""
 Columns = Mapping[str, str | Callable[[Run], Cell]]
 """Heading -> name of a quantity, shown without its spread, or a function of a run."""
 
@@ -34,7 +36,7 @@ def kernel_table(
     *,
     work: KnownWork | Callable[[Step], KnownWork] | None = None,
 ) -> Html:
-    """The GPU activities of one step in order: name, time and share of it, who launched it and how, rates, footprint.
+    """The GPU activities of one step in order: name, time and share of it, rates, grid and block; the rest folded.
 
     Shows the middle step; durations are means over all steps if they agree, else those of the middle step. A share
     counts the time in which two kernels of a stream overlap once. A rate
@@ -44,23 +46,26 @@ def kernel_table(
     require_kernels(run.trace)
     activities, durations, works = run.step.activities, durations_us(run.trace), step_work(run.step, work)
     times, overlaps = ([*map(statistics.fmean, each)] for each in (durations, step_overlaps_us(run.trace)))
-    working = [us - overlap for us, overlap in zip(times, overlaps, strict=True)]
-    whole = math.fsum(working) or 1.0
+    whole = math.fsum(us - overlap for us, overlap in zip(times, overlaps, strict=True)) or 1.0
     columns: dict[Cell, list[Cell]] = {
         "GPU activity": [kernel_name_html(activity.name) for activity in activities],
-        "time": [duration_cell(us, overlap) for us, overlap in zip(times, overlaps, strict=True)],
-        "share": [_bar(100 * us / whole) for us in working],
-        _text("from operator, by call"): [_owners(activity) for activity in activities],
-        "launch delay": [_us(activity.launch_delay_us) for activity in activities],
+        "time, share": [
+            Html(f"{duration_cell(us, overlap)}{_bar(100 * (us - overlap) / whole)}")
+            for us, overlap in zip(times, overlaps, strict=True)
+        ],
         "FLOP/s": [rates.flops(*pair) for pair in zip(works, durations, strict=True)],
         "bytes/s": [rates.bytes(*pair) for pair in zip(works, durations, strict=True)],
         "grid, block": [_stacked(_triple(activity.grid), _triple(activity.block)) for activity in activities],
-        "registers, shared bytes": [
-            _stacked(activity.registers, _count(activity.shared_memory_bytes)) for activity in activities
-        ],
+        "operator": [code(activity.op.name, 40) if activity.op else None for activity in activities],
+        "call": [code(activity.launch.name, 40) if activity.launch else None for activity in activities],
+        "launch delay": [_us(activity.launch_delay_us) for activity in activities],
+        "registers": [activity.registers for activity in activities],
+        "shared memory": [_bytes(activity.shared_memory_bytes) for activity in activities],
     }
     filled = {head: cells for head, cells in columns.items() if head not in RATES or any(cells)}
-    listed = table(caption or f"One step of {experiment}", list(filled), zip(*filled.values(), strict=True))
+    listed = table(
+        caption or f"One step of {experiment}", list(filled), zip(*filled.values(), strict=True), folded=FOLDED
+    )
     return Html(f'<div class="lab-kernels">{listed}{rates.note(works)}{note(_SHARED if any(overlaps) else "")}</div>')
 
 
@@ -70,23 +75,13 @@ _SHARED = (
 )
 
 
-def _count(number: int | None) -> str | None:
-    return None if number is None else f"{number:,}"
+def _bytes(number: int | None) -> str | None:
+    return None if number is None else f"{number:,} bytes"
 
 
 def _bar(percent: float) -> Html:
     bar = f'<span class="share" style="width: {percent:.1f}%"></span>'
-    return Html(f'{format_value(percent, "%")}<span class="shares">{bar}</span>')
-
-
-def _text(content: str) -> Html:
-    """A cell of text in a column of numbers."""
-    return Html(f'<span class="text">{content}</span>')
-
-
-def _owners(activity: GpuActivity) -> Html | None:
-    names = [code(owner.name, 40) for owner in (activity.op, activity.launch) if owner]
-    return _text("<br>".join(names)) if names else None
+    return Html(f'<small>{format_value(percent, "%")}</small><span class="shares">{bar}</span>')
 
 
 def _stacked(upper: Cell, lower: Cell) -> Html | None:

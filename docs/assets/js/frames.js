@@ -1,0 +1,50 @@
+// A table wider than its frame: a button counts the columns that are out of sight and leads to them, and what the edge
+// cuts fades. The contents of a page fade while something wide covers them.
+(() => {
+  const contents = document.querySelector(".md-sidebar--secondary");
+  const beside = matchMedia("(min-width: 76.25em)");
+  const update = (frame) => {
+    const right = frame.getBoundingClientRect().right;
+    const heads = [...frame.querySelectorAll("thead tr > *")].map((head) => head.getBoundingClientRect());
+    const hidden = heads.filter((head) => head.right > right + 1);
+    frame.style.setProperty("--fade", `${hidden.length ? Math.max(0, right - hidden[0].left) : 0}px`);
+    frame.more.hidden = !hidden.length;
+    frame.more.textContent = `${hidden.length} more column${hidden.length === 1 ? "" : "s"} →`;
+  };
+  const sizes = new ResizeObserver((entries) => entries.forEach(({ target }) => update(target)));
+  const watch = () => {
+    for (const frame of document.querySelectorAll(".lab-table.wide")) {
+      if (frame.more) continue;
+      frame.more = document.createElement("button");
+      frame.more.type = "button";
+      frame.more.className = "more-columns";
+      frame.more.hidden = true;
+      frame.more.addEventListener("click", () => frame.scrollBy({ left: frame.clientWidth / 2, behavior: "smooth" }));
+      frame.before(frame.more);
+      frame.addEventListener("scroll", () => update(frame), { passive: true });
+      sizes.observe(frame);
+    }
+  };
+  const cover = () => {
+    const { bottom } = contents.querySelector(".md-nav").getBoundingClientRect();
+    const { left, top } = contents.getBoundingClientRect();
+    contents.classList.toggle("covered", beside.matches && [...seen].some((wide) => {
+      const box = wide.getBoundingClientRect();
+      return box.right > left && box.bottom > top && box.top < bottom;
+    }));
+  };
+  const seen = new Set();
+  const views = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) seen[isIntersecting ? "add" : "delete"](target);
+    cover();
+  });
+  const follow = () => {
+    watch();
+    for (const wide of document.querySelectorAll(".lab-table.wide, .lab-timeline")) views.observe(wide);
+  };
+  follow();
+  document.addEventListener("filled", follow);
+  document.addEventListener("toggle", follow, true);
+  let asked = 0;
+  if (contents) addEventListener("scroll", () => (asked ||= requestAnimationFrame(() => ((asked = 0), cover()))), { passive: true });
+})();
