@@ -24,6 +24,7 @@ def table(
     text_columns: int = 1,
     is_searched: bool = False,
     folded: Collection[str] = (),
+    has_own_layout: bool = False,
 ) -> Html:
     """A table: the first `text_columns` columns are text, the others numbers, aligned right.
 
@@ -40,7 +41,8 @@ def table(
     cells = [[_with_fold(head, row, folded) if index == 0 else row[index] for index in shown] for row in lines]
     headings = [head[index] for index in shown]
     texts = sum(index < text_columns for index in shown)
-    needs = frame_class([[head[index], *(row[index] for row in lines)] for index in shown], texts)
+    columns = [[head[index], *(row[index] for row in lines)] for index in shown]
+    needs = "" if has_own_layout else frame_class(columns, texts)
     out = "" if is_searched else " data-search-exclude"
     body = "".join(f"<tr>{_row(row, headings if needs else (), texts)}</tr>" for row in cells)
     return Html(

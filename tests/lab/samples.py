@@ -295,9 +295,22 @@ def closed(content: str) -> str:
 
 
 def cells(content: str) -> list[list[str]]:
-    """The text of each row's cells, the head first."""
-    rows = re.findall(r"<tr>(.*?)</tr>", closed(content), re.DOTALL)
+    """The text of each row's cells, the head first, without what is folded."""
+    rows = re.findall(r"<tr>(.*?)</tr>", re.sub(_FOLD, "", closed(content)), re.DOTALL)
     return [[Markup(cell).text for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)] for row in rows]
+
+
+_FOLD = re.compile(r'<details class="row-fold">.*?</details>', re.DOTALL)
+
+
+def folds(content: str) -> list[str]:
+    """The text of the fold of each row that has one."""
+    return [Markup(fold).text.removeprefix("more of it") for fold in _FOLD.findall(closed(content))]
+
+
+def without_headings(content: str) -> str:
+    """Tables without what a cell tells the style sheet."""
+    return re.sub(r' data-head="[^"]*"', "", content)
 
 
 def assert_only_text(content: str, *names: str) -> None:

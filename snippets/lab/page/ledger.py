@@ -64,7 +64,7 @@ def ledger_table(device: Device) -> Html:
         [*_row(verdict, whole=True), *([verdict.device.short_name] if len(devices) > 1 else [])] for verdict in judged
     ]
     caption = f"Claims on {_listed(each.short_name for each in devices)}"
-    return Html(f'<div class="ledger">{table(caption, head, rows, text_columns=len(head))}</div>')
+    return Html(f'<div class="ledger">{table(caption, head, rows, text_columns=len(head), has_own_layout=True)}</div>')
 
 
 def claims_table(device: Device, chapter: str = "", *, statuses: Sequence[str] = ()) -> Html:
@@ -75,7 +75,7 @@ def claims_table(device: Device, chapter: str = "", *, statuses: Sequence[str] =
     judged = [judge(claim, of, device) for of, claim in all_claims().values() if chapter in ("", of)]
     rows = [_row(verdict, whole=False) for verdict in judged if not statuses or verdict.status in statuses]
     caption = f"Claims{f' of {chapter}' if chapter else ''} on {device.short_name}"
-    return table(caption, HEAD, rows, text_columns=len(HEAD))
+    return table(caption, HEAD, rows, text_columns=len(HEAD), has_own_layout=True)
 
 
 def status_counts(device: Device) -> Html:

@@ -31,7 +31,7 @@ from snippets.linear.findings.layer import (
     values_table,
 )
 from tests.chapters.linear.copies import Copies, Event, always, second_kernel
-from tests.lab.samples import BOOK
+from tests.lab.samples import BOOK, without_headings
 
 FIGURES = findings("linear").figures
 FIGURES_OF_TIMES = ("idle", "replay", "compiled_cpu", "compiled_gpu", "compiled_loop", "matrix_bias_bytes")
@@ -39,7 +39,7 @@ CAPTION = "What the page says"
 
 
 def flat(shown: str) -> str:
-    return "".join(shown.splitlines())
+    return "".join(without_headings(shown).splitlines())
 
 
 def numbers(*cells: str) -> str:
