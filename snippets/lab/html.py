@@ -12,7 +12,6 @@ from snippets.lab.cells import cell_html as cell_html
 from snippets.lab.cells import frame_class, is_wordy, plain_text
 from snippets.lab.trace.text import shortened
 
-
 _CODE = re.compile(r"`([^`\n]{1,200})`")
 
 
