@@ -146,9 +146,6 @@ def symptoms() -> Iterator[tuple[Branch, Symptom]]:
     return ((branch, symptom) for branch in TREE for symptom in branch.symptoms)
 
 
-def symptom_of(rule_name: str) -> tuple[Branch, Symptom]:
-    """The leaf whose faults a rule finds, with its branch. Raises `LookupError` if no leaf names the rule."""
-    found = next((each for each in symptoms() if rule_name in each[1].rules), None)
-    if found is None:
-        raise LookupError(f"diagnosis/symptoms.py: no leaf names the rule {rule_name}")
-    return found
+def symptom_of(rule_name: str) -> tuple[Branch, Symptom] | None:
+    """The leaf whose faults a rule finds, with its branch; None for a rule that is not one of `RULES`."""
+    return next((each for each in symptoms() if rule_name in each[1].rules), None)

@@ -8,6 +8,7 @@ from html import escape
 
 from snippets.lab.diagnosis.pages import PAGES
 from snippets.lab.diagnosis.rule import Finding, Severity
+from snippets.lab.diagnosis.symptoms import symptom_of
 from snippets.lab.html import Cell, Html, code, details, table, with_code
 from snippets.lab.report.headline import unexplained_idle
 from snippets.lab.report.subject import Subject
@@ -97,15 +98,26 @@ def _article(index: int, finding: Finding, subject: Subject, anchors: Anchors, d
 
 def _why(finding: Finding, book: str) -> str:
     rule = finding.rule
-    where = book_page(rule.name, book)
+    where, symptom = book_page(rule.name, book), symptom_html(rule.name, book)
     lines = [
         f"<p>{with_code(rule.looks_for)}</p>",
+        f"<p><strong>What you see</strong> {symptom}</p>" if symptom else "",
         f"<p><strong>Reported from</strong> {with_code(rule.threshold)}</p>",
         f"<p><strong>Source of the rule</strong> {with_links(rule.source)}</p>",
         f"<p><strong>In the book</strong> {where}</p>" if where else "",
         f"<p><strong>Name</strong> <code>{escape(rule.name)}</code></p>",
     ]
     return details("Why this is reported", "".join(lines))
+
+
+def symptom_html(rule_name: str, book: str) -> str:
+    """The leaf of the book's tree that a rule belongs to, a link if `book` says where the book lies; empty if none."""
+    found = symptom_of(rule_name)
+    if found is None:
+        return ""
+    branch, symptom = found
+    text = escape(f"{branch.title}: {symptom.title}")
+    return f'<a href="{escape(book)}#see-{symptom.name}">{text}</a>' if book else text
 
 
 def book_page(rule_name: str, book: str) -> str:
