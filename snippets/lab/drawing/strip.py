@@ -160,8 +160,8 @@ def _text(name: str, share: float, height: int) -> str:
     needed = len(name) * _LETTER_PX + _PADDING_PX
     if not name or needed > share * _WIDE_PX:
         return ""
-    wide = "" if needed <= share * _NARROW_PX else ' class="wide"'
-    return f'<text x="4" y="{height // 2 + 4}"{wide}>{escape(name, quote=False)}</text>'
+    mark = "" if needed <= share * _NARROW_PX else ' class="long-name"'
+    return f'<text x="4" y="{height // 2 + 4}"{mark}>{escape(name, quote=False)}</text>'
 
 
 def _fill(kind: Kind, ident: str) -> str:
