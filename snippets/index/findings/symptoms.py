@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from snippets.lab.drawing.bar_rows import bar_rows
-from snippets.lab.drawing.strip import SMALL, Scale, strip
+from snippets.lab.drawing.strip import GPU_ALONE, SMALL, Rows, Scale, strip
 from snippets.lab.finding import Device, NotRecorded, TraceError, format_value
 from snippets.lab.finding.device import all_devices
 from snippets.lab.html import Html
@@ -49,14 +49,14 @@ def _gpu_part(experiment: str, described: str) -> Picture:
         step = device[experiment].step
         begin = step.activities[0].start_us - step.start_us
         end = max(each.end_us for each in step.activities) - step.start_us
-        return _strip(experiment, device, Scale(begin, _MARGIN * (end - begin)), described)
+        return _strip(experiment, device, Scale(begin, _MARGIN * (end - begin)), described, GPU_ALONE)
 
     return picture
 
 
-def _strip(experiment: str, device: Device, scale: Scale, described: str) -> Html:
+def _strip(experiment: str, device: Device, scale: Scale, described: str, rows: Rows = SMALL) -> Html:
     ident = f"see-{experiment.replace('/', '-')}"
-    return strip(device[experiment].step, scale, ident=ident, described=described, rows=SMALL)
+    return strip(device[experiment].step, scale, ident=ident, described=described, rows=rows)
 
 
 def _giant_step(device: Device) -> Html:

@@ -37,6 +37,8 @@ class Rows:
 
 LARGE = Rows((38, 18), (60, 14), (108, 24), 138, has_text=True)
 SMALL = Rows((4, 12), (19, 8), (38, 20), 62, has_text=False)
+GPU_ALONE = Rows((0, 0), (0, 0), (20, 22), 62, has_text=False)
+"""For work that starts long after its calls."""
 
 
 @dataclass(frozen=True)
