@@ -7,8 +7,9 @@ import re
 import pytest
 
 from snippets.lab.finding.accepted import accepted_statuses
-from snippets.lab.finding.book import Verdict, all_claims, find_claim, findings, judge
+from snippets.lab.finding.book import Verdict, all_claims, find_claim, judge
 from snippets.lab.page.ledger import verdict_data
+from snippets.lab.page.nav import claim_page
 from snippets.lab.recording.device import PROJECT
 from tests.lab.samples import BOOK
 
@@ -60,7 +61,7 @@ def test_no_explanation_has_a_measured_number_typed_into_it() -> None:
 
 def test_every_claim_has_its_verdict_on_its_page() -> None:
     for chapter, claim in all_claims().values():
-        page = findings(chapter).page
+        page = claim_page(chapter, claim.id)
         assert f'"{claim.id}"' in (DOCS / f"{page}.md").read_text("utf-8"), f"{claim.id} is not shown in docs/{page}.md"
 
 

@@ -113,7 +113,8 @@ def product_types(device: Device) -> Figure:
 
 @claim("O-A8", at_least(4), scope="timing")
 def product_in_float32(device: Device) -> Figure:
-    """In the traces, the first product takes at least four times as long in float32 as in bf16."""
+    """In the traces, attention's first product takes at least four times as long in float32 (math) as in bf16
+    (naive)."""
     return unpaired_ratio(first_us(device[MATH], "aten::bmm"), first_us(device[NAIVE], "aten::bmm"))
 
 

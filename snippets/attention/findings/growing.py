@@ -124,7 +124,7 @@ def sweeps(device: Device) -> tuple[Lengths, ...]:
 
 @claim("O-A35", at_least(1), scope="timing")
 def cudnn_lead(device: Device) -> Figure:
-    """From 256 tokens up, at both head dimensions, every other way takes longer than cuDNN."""
+    """From 256 tokens up, at both head dimensions, every other attention takes longer than cuDNN's."""
     leads = [
         lengths.over(heading, "cuDNN", tokens)
         for lengths in sweeps(device)
@@ -137,7 +137,7 @@ def cudnn_lead(device: Device) -> Figure:
 
 @claim("O-A36", equals(16), scope="this-gpu")
 def picked_everywhere(device: Device) -> Figure:
-    """PyTorch picks cuDNN at every length and both head dimensions."""
+    """PyTorch picks cuDNN's attention at every length and both head dimensions."""
     picks = [measured["auto"] for lengths in sweeps(device) for measured in lengths.data.values()]
     count = picks.count("cudnn")
     return Figure(count, origin="attention/lengths_*, picked", display=f"{count} of {len(picks)}")
@@ -145,27 +145,28 @@ def picked_everywhere(device: Device) -> Figure:
 
 @claim("O-A37", between(3.6, 4.4), scope="timing")
 def fused_growth(device: Device) -> Figure:
-    """From 8,192 to 16,384 tokens, every fused way takes about four times as long."""
+    """From 8,192 to 16,384 tokens, every fused attention takes about four times as long."""
     factors = [lengths.growth(heading, lengths.longest) for lengths in sweeps(device) for heading in ONE_KERNEL]
     return max(factors, key=lambda factor: max(abs(bound - 4) for bound in factor.bounds))
 
 
 @claim("O-A38", at_most(1.8), scope="timing")
 def first_growth(device: Device) -> Figure:
-    """From 128 to 256 tokens, cuDNN takes at most 1.8 times as long."""
+    """From 128 to 256 tokens, cuDNN's attention takes at most 1.8 times as long."""
     return Lengths(device, 64).growth("cuDNN", 256)
 
 
 @claim("O-A39", at_least(1.25), scope="timing")
 def wide_rate_over_narrow(device: Device) -> Figure:
-    """At 16,384 tokens, 128 numbers to a head give cuDNN at least 1.25 times the FLOP/s of 64."""
+    """At 16,384 tokens, 128 numbers to a head give cuDNN's attention at least 1.25 times the FLOP/s of 64."""
     narrow, wide = (lengths.rate("cuDNN") for lengths in sweeps(device))
     return unpaired_ratio(wide, narrow)
 
 
 @claim("O-A40", equals("64: naive, in place, math; 128: naive, in place, math"), scope="this-gpu")
 def out_of_memory(device: Device) -> Figure:
-    """Up to 16,384 tokens, naive, in place and math run out of memory at both head dimensions; no other way does."""
+    """Up to 16,384 tokens, attention runs out of memory as naive, in place and math, at both head dimensions, and in
+    no other way."""
     parts = [f"{lengths.head_dim}: {', '.join(_stopped(lengths)) or 'none'}" for lengths in sweeps(device)]
     return Figure("; ".join(parts), origin="attention/lengths_*, at the longest length")
 
@@ -176,7 +177,7 @@ def _stopped(lengths: Lengths) -> list[str]:
 
 @claim("O-A41", at_least(5), scope="timing")
 def compiled_jump(device: Device) -> Figure:
-    """From 1,024 to 2,048 tokens, the compiled form takes at least five times as long."""
+    """From 1,024 to 2,048 tokens, compiled attention takes at least five times as long."""
     return Lengths(device, 64).growth("compiled", 2048)
 
 

@@ -120,7 +120,8 @@ def explained_estimates(device: Device) -> Figure:
 
 @claim("O-A24", matches(r"(\S+) is the fullest, \1 the slowest"), scope="timing")
 def fullest_and_slowest(device: Device) -> Figure:
-    """Of the four ways with one kernel, the way with the highest occupancy has the longest interleaved time."""
+    """Of the four kinds of attention with one kernel, the one with the highest occupancy has the longest interleaved
+    time."""
     runs = {name: device[VARIANTS[name]] for name in ONE_KERNEL}
     fullest = max(runs, key=lambda name: occupancy(runs[name]).number)
     slowest = max(runs, key=lambda name: runs[name].timing().median_us)
@@ -197,7 +198,7 @@ def backends_in_order(device: Device) -> Figure:
 
 @claim("O-A30", equals("efficient, flash, cuDNN"), scope="timing")
 def backends_on_the_cpu(device: Device) -> Figure:
-    """On the CPU the order is the series': efficient takes least, then flash, then cuDNN."""
+    """On the CPU, the backends come in the series' order: efficient takes least, then flash, then cuDNN."""
     return fastest_first(device, NAMED, "enqueue")
 
 
@@ -210,19 +211,21 @@ def cudnn_gain_over_flash(device: Device) -> Figure:
 
 @claim("O-A32", equals("cuDNN, Flex, flash, efficient, compiled, in place, naive, math"), scope="timing")
 def eight_in_order(device: Device) -> Figure:
-    """By interleaved GPU time, the order is cuDNN, Flex, flash, efficient, compiled, in place, naive, math."""
+    """By interleaved GPU time, the ways to compute attention come in the order cuDNN, Flex, flash, efficient,
+    compiled, in place, naive, math."""
     return fastest_first(device, EIGHT)
 
 
 @claim("O-A33", at_least(1.25), scope="timing")
 def naming_cudnn(device: Device) -> Figure:
-    """A call that names cuDNN keeps the CPU busy at least a quarter longer than one that lets PyTorch pick it."""
+    """A call of SDPA that names cuDNN keeps the CPU busy at least a quarter longer than one that lets PyTorch pick
+    it."""
     return paired_ratio(device[CUDNN], device["attention/auto"], "enqueue")
 
 
 @claim("O-A34", between(1, 1.1), scope="this-gpu")
 def fused_peak(device: Device) -> Figure:
-    """The peak memory of a fused way is its result and at most a tenth more."""
+    """The peak memory of a fused attention is its result and at most a tenth more."""
     points = [device[VARIANTS[heading]].point for heading in ONE_KERNEL]
     ratios = [4 * point.peak_memory_bytes / point.bytes for point in points]  # a quarter of the bytes is the result
     return Figure(max(ratios), "x", (min(ratios), max(ratios)), "peak memory over the bytes of the result")

@@ -51,7 +51,7 @@ def peaks(device: Device) -> dict[str, int]:
 
 @claim("O-A50", equals(True), scope="timing")
 def same_order(device: Device) -> Figure:
-    """By interleaved GPU time, forward and backward together come in the order of the forward alone."""
+    """By interleaved GPU time, forward and backward of attention together come in the order of the forward alone."""
     training = fastest_first(device, TRAINING)
     is_same = training.value == fastest_first(device, EIGHT).value
     return Figure(is_same, display=str(training.value), origin=training.origin)
@@ -63,7 +63,7 @@ def same_order(device: Device) -> Figure:
     scope="this-gpu",
 )
 def training_kernels(device: Device) -> Figure:
-    """Kernels of a step: naive and in place 13, math 32, compiled 8; fused, from 3 to 6."""
+    """Kernels of a training step of attention: naive and in place 13, math 32, compiled 8; fused, from 3 to 6."""
     return listed(
         {heading: quantity(device[experiment], "kernels_per_step") for heading, experiment in TRAINING.items()}
     )
@@ -71,7 +71,7 @@ def training_kernels(device: Device) -> Figure:
 
 @claim("O-A52", at_most(0.125), scope="this-gpu")
 def fused_peaks(device: Device) -> Figure:
-    """No fused way needs more than an eighth of naive attention's memory."""
+    """In training, no fused attention needs more than an eighth of naive attention's memory."""
     naive = device[TRAINING["naive"]].point.peak_memory_bytes
     ratios = [device[TRAINING[heading]].point.peak_memory_bytes / naive for heading in ONE_KERNEL]
     return Figure(max(ratios), "x", (min(ratios), max(ratios)), "peak memory of a step, fused over naive")
@@ -136,7 +136,7 @@ def wide_error(device: Device, heading: str) -> Figure:
 
 @claim("O-A56", at_most(5e-3), scope="this-gpu")
 def all_errors(device: Device) -> Figure:
-    """Every step, forward, trained or decoding, is within half a percent of float64."""
+    """Every step of attention, forward, trained or decoding, is within half a percent of float64."""
     experiments = (*VARIANTS.values(), *TRAINING.values(), *DECODE.values())
     errors = [device[experiment].point.relative_error for experiment in experiments]
     return Figure(max(errors), spread=(min(errors), max(errors)), origin="relative errors against float64, every step")
@@ -144,7 +144,7 @@ def all_errors(device: Device) -> Figure:
 
 @claim("O-A57", equals("math"), scope="this-gpu")
 def nearest(device: Device) -> Figure:
-    """Math has the smallest error against float64."""
+    """Of all ways to compute attention, math has the smallest error against float64."""
     errors = {heading: device[experiment].point.relative_error for heading, experiment in EIGHT.items()}
     return Figure(min(errors, key=errors.__getitem__), origin="relative errors against float64")
 

@@ -150,7 +150,7 @@ def naive_copy_percent(device: Device) -> Figure:
 
 @claim("O-A26", at_most(100 / 3), scope="timing")
 def one_kernel_copy_percent(device: Device) -> Figure:
-    """For none of the ways with one kernel does a copy of its bytes take more than a third of its time."""
+    """For no kind of attention with one kernel does a copy of its bytes take more than a third of its time."""
     return largest(*(copy_percent(device[VARIANTS[name]]) for name in ONE_KERNEL))
 
 
@@ -189,7 +189,7 @@ def rooflines(device: Device) -> Html:
 
 @claim("O-A16", equals(0), scope="this-gpu")
 def patterns_met(device: Device) -> Figure:
-    """Inductor does not find out that the masked function is attention."""
+    """Inductor does not recognize the naive, masked forward as attention."""
     count = int(device["attention/compiled_code"].data["fused_attention"])
     text = f"{count} pattern{'s' * (count != 1)} of attention met"
     return Figure(count, display=text, origin="Inductor's counter fuse_attention")
@@ -197,7 +197,7 @@ def patterns_met(device: Device) -> Figure:
 
 @claim("O-A17", matches(r"product, triton_per_fused\w*softmax\w*, product"))
 def compiled_operations(device: Device) -> Figure:
-    """The compiled function runs a product, one Triton kernel for all that is between, and a product."""
+    """The compiled naive forward runs a product, one Triton kernel for all that is between, and a product."""
     return device[COMPILED].per_step(operations)
 
 
@@ -209,7 +209,7 @@ def are_two_in_both(figure: Figure) -> bool:
 
 @claim("O-A18", are_two_in_both, scope="this-gpu")
 def compiled_product_kernels(device: Device) -> Figure:
-    """The compiled function multiplies with the same two kernels as the naive one."""
+    """The compiled forward multiplies with the same two kernels as the naive one."""
 
     def products(step: Step) -> str:
         return ", ".join(kernel.name for kernel in step.kernels if op_name(kernel) == "aten::bmm")
@@ -219,7 +219,8 @@ def compiled_product_kernels(device: Device) -> Figure:
 
 @claim("O-A19", at_least(4), scope="timing")
 def between_products(device: Device) -> Figure:
-    """In the traces, the four activities that the compiler's kernel replaces take at least four times as long as it."""
+    """In the traces, the four activities of the naive forward that the compiler's kernel replaces take at least four
+    times as long as it."""
 
     def between_us(step: Step) -> float:
         return sum(activity.duration_us for activity in step.activities if op_name(activity) != "aten::bmm")
@@ -229,13 +230,13 @@ def between_products(device: Device) -> Figure:
 
 @claim("O-A20", at_least(2.5), scope="timing")
 def compiled_speedup(device: Device) -> Figure:
-    """The naive forward takes at least two and a half times as long as the compiled one."""
+    """Naive attention takes at least two and a half times as long as its compiled form."""
     return paired_ratio(device[NAIVE], device[COMPILED])
 
 
 @claim("O-A21", lambda figure: figure.value != "none", scope="this-gpu")
 def attention_without_mask(device: Device) -> Figure:
-    """Without a mask, Inductor finds attention in the same function and calls PyTorch's own in its place."""
+    """Without a mask, Inductor finds attention in the naive function and calls PyTorch's own in its place."""
 
     def own_attention(step: Step) -> str:
         return next((op.name for op in step.ops if op.name.startswith("aten::_scaled_dot_product")), "none")

@@ -95,13 +95,13 @@ def naive_operations(device: Device) -> Figure:
 
 @claim("A2", equals("product, scaling, masking, softmax, product"), source=Source("Part 3", "5"))
 def in_place_operations(device: Device) -> Figure:
-    """Masking in place removes the copy, and five kernels are left."""
+    """Masking in place removes the copy of naive attention, and five kernels are left."""
     return device[IN_PLACE].per_step(operations)
 
 
 @claim("O-A1", equals("aten::masked_fill > aten::clone > aten::copy_"))
 def copy_chain(device: Device) -> Figure:
-    """The copy is the first thing that masked_fill does: it clones its input, then masks the clone in place."""
+    """In a naive forward, masked_fill first clones its input, then masks the clone in place."""
 
     def chain(step: Step) -> str:
         op = first_of(step, "aten::copy_").op
@@ -112,7 +112,7 @@ def copy_chain(device: Device) -> Figure:
 
 @claim("O-A2", equals("aten::bmm 4 bytes"), scope="this-gpu")
 def one_fill(device: Device) -> Figure:
-    """One fill of four bytes goes before the first product, and no other."""
+    """The only fill of a naive forward writes four bytes, before the first product."""
     return device[NAIVE].per_step(
         lambda step: ", ".join(f"{op_name(fill)} {fill.moved_bytes} bytes" for fill in step.memsets) or "none"
     )
@@ -132,13 +132,13 @@ def not_products(device: Device) -> Figure:
 
 @claim("O-A4", at_least(2), scope="timing")
 def masking_over_scaling(device: Device) -> Figure:
-    """In the trace, the masking kernel takes at least twice as long as the scaling kernel."""
+    """In the naive trace, the masking kernel takes at least twice as long as the scaling kernel."""
     return unpaired_ratio(first_us(device[NAIVE], "aten::masked_fill_"), first_us(device[NAIVE], "aten::mul"))
 
 
 @claim("O-A5", equals("scaling vectorized_elementwise_kernel, masking elementwise_kernel"), scope="this-gpu")
 def templates(device: Device) -> Figure:
-    """Scaling runs a vectorized kernel, masking one that is not."""
+    """Naive attention scales with a vectorized kernel, and masks with one that is not."""
 
     def template(step: Step, operator: str) -> str:
         match = re.match(r"void at::native::(\w+)<", first_of(step, operator).name)

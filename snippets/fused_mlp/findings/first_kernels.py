@@ -52,20 +52,20 @@ def pointwise_over_compiled(device: Device) -> Figure:
 
 @claim("F9", at_least(1.6), scope="timing")
 def eager_over_ours(device: Device) -> Figure:
-    """Eager's two kernels take at least 60 % longer than our one, interleaved and cold."""
+    """Eager's two pointwise kernels take at least 60 % longer than our single one, interleaved and cold."""
     return smallest(*warm_and_cold(device[POINTWISE["eager"]], device[OURS]))
 
 
 @claim("F10", at_least(1.1), scope="timing")
 def liger_over_ours(device: Device) -> Figure:
-    """Liger's kernel takes at least 10 % longer than ours, interleaved and cold."""
+    """Liger's pointwise kernel takes at least 10 % longer than ours, interleaved and cold."""
     return smallest(*warm_and_cold(device[POINTWISE["Liger"]], device[OURS]))
 
 
 @claim("F11", at_most(1.01), scope="this-gpu")
 def error_over_compiled(device: Device) -> Figure:
-    """The one-instruction tanh costs no accuracy that bf16 could show: our error is at most 1 % above that of
-    Inductor's kernel, which computes tanh in full."""
+    """With tanh in one instruction, our pointwise kernel's error is at most 1 % above that of Inductor's, which
+    computes tanh in full."""
     return point_ratio(device[OURS], device[POINTWISE["compiled"]], "relative_error")
 
 
@@ -132,26 +132,27 @@ def _kernel_counts(device: Device, variant: str) -> Figure:
 
 @claim("F13", at_most(0.95), scope="timing")
 def many_over_addmm(device: Device) -> Figure:
-    """At 8192 rows ours takes at least 5 % less time than cuBLAS's own epilogue, interleaved and cold."""
+    """At 8192 rows, our Linear with GELU takes at least 5 % less time than cuBLAS's own epilogue, interleaved and
+    cold."""
     return largest(*warm_and_cold(linear(device, MANY), linear(device, MANY, "addmm")))
 
 
 @claim("F14", at_most(1.0), scope="timing")
 def over_bare_matmul(device: Device) -> Figure:
-    """At 8192 rows ours, bias and GELU included, takes no longer than cuBLAS's bare product in the same turns."""
+    """At 8192 rows, our Linear with bias and GELU takes no longer than cuBLAS's bare product in the same turns."""
     ours = linear(device, MANY)
     return ratio_of_pairs(ours.timing(), ours.ceiling(f"matmul {MANY}x1024x4096").timing, "ours over the bare product")
 
 
 @claim("F15", at_most(1.0), scope="timing")
 def few_over_addmm(device: Device) -> Figure:
-    """At 64 rows ours takes no longer than cuBLAS's epilogue in back-to-back replays."""
+    """At 64 rows, our Linear with GELU takes no longer than cuBLAS's epilogue in back-to-back replays."""
     return over_addmm(device, FEW)
 
 
 @claim("F16", at_most(1.0), scope="timing")
 def few_over_addmm_cold(device: Device) -> Figure:
-    """At 64 rows ours takes no longer than cuBLAS's epilogue alone, with a cold cache.
+    """At 64 rows, alone and with a cold cache, our Linear with GELU takes no longer than cuBLAS's epilogue.
 
     Alone, a kernel has no other to hide its start behind, and both have to fetch the weight from memory. cuBLAS's
     kernel is the faster one then. In back-to-back replays ours wins only because its kernels overlap.
@@ -161,21 +162,21 @@ def few_over_addmm_cold(device: Device) -> Figure:
 
 @claim("F17", at_least(1.02), scope="timing")
 def in_trace_over_replays(device: Device) -> Figure:
-    """At 64 rows our kernel takes at least 2 % longer in the trace than a step of back-to-back replays."""
+    """At 64 rows, our Linear's kernel takes at least 2 % longer in the trace than a step of back-to-back replays."""
     ours = linear(device, FEW)
     return unpaired_ratio(quantity(ours, "kernel_time_us"), ours.time())
 
 
 @claim("F19", at_least(1.05), scope="timing")
 def few_over_addmm_in_trace(device: Device) -> Figure:
-    """At 64 rows our kernel, by itself in the trace, takes at least 5 % longer than cuBLAS's."""
+    """At 64 rows, our Linear's kernel, alone in the trace, takes at least 5 % longer than cuBLAS's."""
     return over_addmm_in_trace(device, FEW)
 
 
 @claim("F18", at_least(3), scope="timing")
 def few_enqueue_over_addmm(device: Device) -> Figure:
-    """At 64 rows a call of ours from Python keeps the CPU busy at least three times as long as one of cuBLAS's
-    epilogue."""
+    """At 64 rows, a call of our Linear from Python keeps the CPU busy at least three times as long as one of
+    cuBLAS's epilogue."""
     return over_addmm(device, FEW, "enqueue")
 
 
@@ -214,8 +215,8 @@ def steady_over_bare(device: Device, name: str) -> Figure:
 
 @claim("F20", at_most(0.95), scope="timing")
 def pingpong_over_bare(device: Device) -> Figure:
-    """Interleaved, both products, GELU and the multiplication in one kernel take at most 95 % of the time of cuBLAS's
-    bare product of that size."""
+    """Interleaved, our ping-pong kernel computes gate, up, GELU and the multiplication in at most 95 % of the time
+    of cuBLAS's bare product."""
     return over_bare(device, "ping-pong")
 
 
@@ -227,13 +228,14 @@ def of_large_matmul(device: Device) -> Figure:
 
 @claim("F22", between(0.95, 1.05), scope="timing")
 def stacked_over_bare(device: Device) -> Figure:
-    """Interleaved, the stacked kernel takes as long as the bare product, within 5 %."""
+    """Interleaved, the stacked kernel takes as long as cuBLAS's bare product, within 5 %."""
     return over_bare(device, "stacked")
 
 
 @claim("F23", equals("eager 3; ping-pong 1"), scope="this-gpu")
 def held_tensors(device: Device) -> Figure:
-    """The eager half holds three tensors of the hidden size at its peak, the fused one a single one."""
+    """At its peak, the first half of eager's forward holds three tensors of the hidden size, that of ours a single
+    one."""
     points = {name: device[HALVES[name]].point for name in ("eager", "ping-pong")}
     size = math.prod(int(points["eager"].parameters[name]) for name in ("tokens", "hidden")) * BF16_BYTES
     counts = (f"{name} {point.peak_memory_bytes / size:g}" for name, point in points.items())

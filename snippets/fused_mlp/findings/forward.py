@@ -95,7 +95,7 @@ def half_over_quack(device: Device) -> Figure:
 
 @claim("F45", equals("eager 5, compiled 4, Liger 4, ours 2"), scope="this-gpu")
 def kernel_counts(device: Device) -> Figure:
-    """Eager runs five kernels, the compiled forward and Liger's four, ours two."""
+    """Eager runs five kernels for a forward, the compiled forward and Liger's four, ours two."""
     return listed({name: quantity(device[forward], "kernels_per_step") for name, forward in FOUR.items()})
 
 

@@ -51,31 +51,32 @@ def worth_of_ping_pong(device: Device) -> Figure:
 
 @claim("F32", at_most(1.1), scope="timing")
 def worth_of_slots(device: Device) -> Figure:
-    """With four slots instead of six the kernel takes at most 10 % longer."""
+    """With four slots instead of six, the ping-pong kernel takes at most 10 % longer."""
     return step_ratio(device, "gate_up", "four slots", "hand over early")
 
 
 @claim("F31", between(0.97, 1.03), scope="timing")
 def order_at_series(device: Device) -> Figure:
-    """At the series' shape the order of the tiles changes the time by at most 3 %."""
+    """At the series' shape, the order of the tiles changes the ping-pong kernel's time by at most 3 %."""
     return step_ratio(device, SERIES, "group 1", "group 8")
 
 
 @claim("F79", at_least(1.2), scope="timing")
 def order_at_long_sums(device: Device) -> Figure:
-    """With sums of 2048 and of 4096 numbers, groups of one tile take at least 20 % longer than groups of eight."""
+    """With sums of 2048 and of 4096 numbers, the ping-pong kernel takes at least 20 % longer with groups of one tile
+    than with groups of eight."""
     return smallest(*(step_ratio(device, shape, "group 1", "group 8") for shape in LONG_SUMS))
 
 
 @claim("F36", between(0.95, 1.05), scope="timing")
 def worth_of_early_launch(device: Device) -> Figure:
-    """Launching the second product early changes the forward's time by at most 5 %."""
+    """Launching the second product early changes our forward's time by at most 5 %."""
     return step_ratio(device, "forward", "one after the other", "launched early")
 
 
 @claim("F37", between(0.94, 1.06), scope="timing")
 def cublas_down_over_ours(device: Device) -> Figure:
-    """The forward takes as long with cuBLAS's second product as with ours, within 6 %."""
+    """Our forward takes as long with cuBLAS's second product as with ours, within 6 %."""
     return step_ratio(device, "forward", "cuBLAS down", "launched early")
 
 

@@ -21,7 +21,7 @@ def error_ratio(device: Device, upper: str, lower: str) -> Figure:
 
 @claim("F65", at_most(1), scope="this-gpu")
 def worst_error(device: Device) -> Figure:
-    """In no row is our error above eager's."""
+    """At no shape is our forward's error above eager's."""
     rows = [(dtype, row) for dtype in DTYPES for row in shapes_in(device, dtype)]
     pairs = [(row_run(device, dtype, "fused", row), row_run(device, dtype, "eager", row)) for dtype, row in rows]
     ratios = [point_ratio(*pair, "relative_error").number for pair in pairs]
@@ -36,14 +36,15 @@ def error_of_rounding(device: Device) -> Figure:
 
 @claim("F67", between(0.99, 1.01), scope="this-gpu")
 def error_of_activation(device: Device) -> Figure:
-    """With the activation in it, our first kernel's error is that of the bare product, within 1 %: tanh.approx does not
-    show."""
+    """With the activation in it, our ping-pong kernel's error is that of the bare product, within 1 %: tanh.approx
+    does not show."""
     return error_ratio(device, "gate_up_fused", "gate_up_bare")
 
 
 @claim("F69", between(7.84, 8.16), scope="this-gpu")
 def error_of_bfloat16_over_float16(device: Device) -> Figure:
-    """In float16 our error is an eighth of that in bf16, within 2 %: three digits more, none lost to tanh.approx."""
+    """In float16 our forward's error is an eighth of that in bf16, within 2 %: three digits more, none lost to
+    tanh.approx."""
     bfloat16, float16 = (row_run(device, dtype, "fused", SERIES) for dtype in DTYPES)
     return point_ratio(bfloat16, float16, "relative_error")
 
@@ -91,26 +92,27 @@ def zero_fills(step: Step) -> int:
 
 @claim("F70", at_most(0.99), scope="timing")
 def over_every_other(device: Device) -> Figure:
-    """Interleaved, forward and backward take ours less GPU time than eager, compiled or Liger."""
+    """Interleaved, forward and backward of our module take less GPU time than those of eager, compiled or Liger."""
     others = ("eager", "compiled", "Liger")
     return largest(*(paired_ratio(device[SAVING], device[TRAINING[other]]) for other in others))
 
 
 @claim("F71", at_most(0.9), scope="timing")
 def over_eager(device: Device) -> Figure:
-    """Interleaved, forward and backward take ours at least 10 % less GPU time than eager."""
+    """Interleaved, forward and backward of our module take at least 10 % less GPU time than eager's."""
     return paired_ratio(device[SAVING], device[TRAINING["eager"]])
 
 
 @claim("F72", between(1.08, 1.25), scope="timing")
 def recomputing_over_saving(device: Device) -> Figure:
-    """Interleaved, recomputing instead of saving takes between 8 and 25 % more GPU time."""
+    """Interleaved, a training step of ours that recomputes takes between 8 and 25 % more GPU time than one that
+    saves."""
     return paired_ratio(device[RECOMPUTING], device[SAVING])
 
 
 @claim("F73", at_most(0.8), scope="this-gpu")
 def peak_of_recomputing(device: Device) -> Figure:
-    """Recomputing lowers the peak of a training step by at least 20 %."""
+    """Recomputing lowers the peak of our training step by at least 20 %."""
     return point_ratio(device[RECOMPUTING], device[SAVING], "peak_memory_bytes")
 
 
@@ -134,7 +136,7 @@ def error_of_gradient(device: Device) -> Figure:
 
 @claim("F77", equals("0 and 0"), scope="this-gpu")
 def zero_fill_counts(device: Device) -> Figure:
-    """Saving or recomputing, no kernel or memset of a step only writes zeros."""
+    """Saving or recomputing, no kernel or memset of our training step only writes zeros."""
     saving, recomputing = (device[experiment].per_step(zero_fills) for experiment in (SAVING, RECOMPUTING))
     return derived(f"{saving.value} and {recomputing.value}", saving, recomputing)
 
@@ -175,19 +177,19 @@ def packaged_over_module(device: Device) -> Figure:
 
 @claim("F85", between(1.01, 1.09), scope="timing")
 def late_hand_over(device: Device) -> Figure:
-    """The kernel that hands over with the last block takes 1 to 9 % longer."""
+    """The ping-pong kernel takes 1 to 9 % longer if a consumer hands over with its last block."""
     return step_ratio(device, "gate_up", "hand over at the end", "hand over early")
 
 
 @claim("F86", between(0.97, 1.08), scope="timing")
 def cheap_activations(device: Device) -> Figure:
-    """The kernel takes at most 8 % longer with GELU by tanh or SiLU than without an activation."""
+    """The ping-pong kernel takes at most 8 % longer with GELU by tanh or SiLU than without an activation."""
     return largest(*(step_ratio(device, "activation", name, "none") for name in ("gelu_tanh", "silu")))
 
 
 @claim("F87", at_least(1.1), scope="timing")
 def erf_over_tanh(device: Device) -> Figure:
-    """The kernel takes at least 10 % longer with GELU by erf than with GELU by tanh."""
+    """The ping-pong kernel takes at least 10 % longer with GELU by erf than with GELU by tanh."""
     return step_ratio(device, "activation", "gelu", "gelu_tanh")
 
 

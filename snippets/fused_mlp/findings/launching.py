@@ -47,7 +47,7 @@ def steady(device: Device, variant: str) -> Figure:
 
 @claim("F39", at_least(1.1), scope="timing")
 def shown_over_rested(device: Device) -> Figure:
-    """In the trace shown above, our first kernel takes at least 10 % longer than traced after a rest."""
+    """In the trace of our forward, the first kernel takes at least 10 % longer than traced after a rest."""
     shown = device["fused_mlp/fused"].per_step(lambda step: step.kernels[0].duration_us, "us")
     return unpaired_ratio(shown, traced(device, "rested", EARLY, first_us))
 

@@ -91,19 +91,20 @@ def share_won(device: Device, dtype: str) -> Figure:
 
 @claim("F50", at_least(TWO_THIRDS), scope="timing")
 def won_in_bfloat16(device: Device) -> Figure:
-    """In bf16 ours is the fastest or within 2 % of it in at least two thirds of the rows."""
+    """In bf16, our forward is the fastest or within 2 % of it at no fewer than two thirds of the shapes."""
     return share_won(device, "bfloat16")
 
 
 @claim("F51", at_least(TWO_THIRDS), scope="timing")
 def won_in_float16(device: Device) -> Figure:
-    """In float16 ours is the fastest of four or within 2 % of it in at least two thirds of the rows."""
+    """In float16, our forward is the fastest of four or within 2 % of it at no fewer than two thirds of the shapes."""
     return share_won(device, "float16")
 
 
 @claim("F53", equals("1: two products; 128: ping-pong"), scope="timing")
 def choice_for_few_tokens(device: Device) -> Figure:
-    """For one token tuning takes cuBLAS's products and our pointwise kernel, for 128 tokens the ping-pong kernel."""
+    """For one token our tuning takes cuBLAS's products and our pointwise kernel, for 128 tokens the ping-pong
+    kernel."""
     chosen = {tokens: next(iter(tuned(device, "gate_up", shape_name((tokens, *WIDE))))) for tokens in FEW_TOKENS}
     kinds = {tokens: "ping-pong" if name.startswith("ping-pong") else name for tokens, name in chosen.items()}
     return Figure("; ".join(f"{tokens}: {kind}" for tokens, kind in kinds.items()), origin="fused_mlp/chosen")
@@ -117,7 +118,7 @@ def copy_share_at_one_token(device: Device) -> Figure:
 
 @claim("F56", equals("max-autotune", "nobody"), scope="timing")
 def beaten_by(device: Device) -> Figure:
-    """In bf16, max-autotune is the fastest wherever ours loses, interleaved."""
+    """In bf16, max-autotune is the fastest wherever our forward loses, interleaved."""
     rows = [medians_us(device, "bfloat16", row) for row in lost(device, "bfloat16")]
     winners = {heading for heading, name in PEERS.items() for medians in rows if medians[name] == min(medians.values())}
     return Figure(", ".join(sorted(winners)) or "nobody", origin="medians, interleaved")
@@ -125,7 +126,7 @@ def beaten_by(device: Device) -> Figure:
 
 @claim("F57", equals(shape_name(TALL_AND_THIN)), scope="timing")
 def greatest_gain(device: Device) -> Figure:
-    """Of the rows in bf16, ours gains the most in the tall and thin one, interleaved."""
+    """Of the shapes in bf16, our forward gains the most at the tall and thin one, interleaved."""
     rows = shapes_in(device, "bfloat16")
     best = min(rows, key=lambda row: over_fastest_other(device, "bfloat16", row).number)
     return Figure(shape_name(best), origin="medians, interleaved")
@@ -133,7 +134,8 @@ def greatest_gain(device: Device) -> Figure:
 
 @claim("F55", at_least(1.5), scope="timing")
 def cpu_over_eager(device: Device) -> Figure:
-    """At the series' shape a call of ours keeps the CPU busy at least one and a half times as long as eager's."""
+    """At the series' shape, a call of our forward keeps the CPU busy at least one and a half times as long as
+    eager's."""
     return paired_ratio(device["fused_mlp/fused"], device["fused_mlp/eager"], "enqueue")
 
 
@@ -217,19 +219,19 @@ def first_call_us(device: Device, variant: str, index: int) -> Figure:
 
 @claim("F60", equals("8192, 8184, 6144, 4096, 3996"), scope="this-gpu")
 def static_pauses(device: Device) -> Figure:
-    """With dynamic=False each of the five numbers of tokens compiles."""
+    """With dynamic=False, torch.compile compiles at each of the five numbers of tokens."""
     return pauses_at(device, "static")
 
 
 @claim("F61", equals("8192, 8184"), scope="this-gpu")
 def automatic_pauses(device: Device) -> Figure:
-    """By default torch.compile compiles twice, at the first number of tokens and at the second."""
+    """By default, torch.compile compiles at the first two of the five numbers of tokens only."""
     return pauses_at(device, "automatic")
 
 
 @claim("F62", equals("8192, 4096"), scope="this-gpu")
 def our_pauses(device: Device) -> Figure:
-    """Ours tunes twice: at the first call, and at the first of another power of two."""
+    """Our forward tunes twice: at its first call, and at the first with another power of two of tokens."""
     return pauses_at(device, "fused")
 
 
