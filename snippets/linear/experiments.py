@@ -49,7 +49,6 @@ def _subject(
     )
 
 
-# --8<-- [start:variants]
 def eager(device: str, batch: int, in_dim: int, out_dim: int) -> Subject:
     layer = _layer(device, in_dim, out_dim)
     return _subject(layer, layer, device, batch, in_dim)
@@ -60,9 +59,6 @@ def compiled(device: str, batch: int, in_dim: int, out_dim: int) -> Subject:
 
     layer = _layer(device, in_dim, out_dim)
     return _subject(layer, torch.compile(layer), device, batch, in_dim)
-
-
-# --8<-- [end:variants]
 
 
 def new_strides(

@@ -1,12 +1,12 @@
 """The GPU and CPU time of one layer, eager and compiled, at two shapes and with a growing number of rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 from snippets.lab.finding import Device, Figure, Run, at_least, at_most, between, claim, equals, matches
 from snippets.lab.finding.measure import derived, paired_ratio, ratio_of_kinds
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import figure_cell, guess_choice, kernel_name_html, race_bars, regimes, roofline, timeline
+from snippets.lab.page import figure_cell, kernel_name_html, race_bars, regimes, roofline, timeline, waiting
 from snippets.lab.page import show as show
 from snippets.lab.trace.queries import find_op
 from snippets.linear.findings.layer import ending, input_strides, one_and_the_same, same_work
@@ -130,19 +130,6 @@ def loop_of_both(device: Device) -> Figure:
     return paired_ratio(compiled, eager, "from_python")
 
 
-def cheaper(device: Device) -> Figure:
-    """Whether the CPU or the GPU saves a tenth or more with the compiled layer, at the shape of the series."""
-    kinds = {"the GPU": "interleaved", "the CPU": "enqueue"}
-    ratios = {processor: compiled_to_eager(device, "1024x32→64", kind) for processor, kind in kinds.items()}
-    gains = [processor for processor, ratio in ratios.items() if ratio.number < 0.9]
-    value = "both" if len(gains) > 1 else gains[0] if gains else "neither"
-    return derived(
-        value,
-        *ratios.values(),
-        display=", ".join(f"{ratio.text} on {processor}" for processor, ratio in ratios.items()),
-    )
-
-
 def idle_share(run: Run) -> Figure:
     """Share of a Python loop's step in which the GPU is idle."""
     share = 100 * (1 - run.timing().median_us / run.timing("from_python").median_us)
@@ -162,6 +149,9 @@ FIGURES = {
 }
 
 
+opening = partial(
+    waiting, sizes={shape: dict(zip(SWEEPS, experiments, strict=True)) for shape, experiments in PAIRS.items()}
+)
 row_and_matrix = partial(
     timeline, variants={f"addmm, a {kind} of bias": f"matmul_add/{kind}_bias_64" for kind in ("row", "matrix")}
 )
@@ -188,17 +178,6 @@ def biases(device: Device) -> Html:
         rows.append([heading, shape, listed, figure_cell(run.time())])
     head = ["what runs", "bias", "GPU work of a step, in order", "GPU time, interleaved"]
     return table("One operator, two kinds of GPU work", head, rows, text_columns=3)
-
-
-def guess_cheaper(device: Device, *, veils: Sequence[str] = ()) -> Html:
-    """Whether the CPU or the GPU gains by compiling."""
-    options = ("the GPU=For the GPU", "the CPU=For the CPU", "both=For both", "neither=For neither")
-    return guess_choice(device, "linear.cheaper", *options, veils=veils)
-
-
-def guess_letters(device: Device, *, veils: Sequence[str] = ()) -> Html:
-    """The letters of a kernel's name that depend on a layout."""
-    return guess_choice(device, "claim:O-L7", "holds=The first of them does", "differs=None of them does", veils=veils)
 
 
 def layouts(device: Device) -> Html:

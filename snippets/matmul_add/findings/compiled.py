@@ -7,7 +7,7 @@ from snippets.lab.finding import Claim, Device, Figure, Run, Source, at_least, b
 from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import diff_table, guess_choice, timeline
+from snippets.lab.page import diff_table, timeline
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import NotTimed, Timing
 from snippets.lab.trace.events import Step
@@ -189,13 +189,6 @@ FIGURES = {
     "product_rate_4096": lambda device: Figure(rate(product_4096(device).number), "flop/s"),
     "entry": lambda device: device["matmul_add/compiled_64_cold"].per_step(entry),
 }
-
-
-def guess_spread(device: Device, *, veils: Sequence[str] = ()) -> Html:
-    """The variation of one kernel's time."""
-    return guess_choice(
-        device, "claim:P28", "holds=By half as much again, or more", "differs=By less than that", veils=veils
-    )
 
 
 def product_runs(device: Device) -> Html:

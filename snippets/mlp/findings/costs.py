@@ -26,7 +26,7 @@ from snippets.lab.recording.ceilings import LARGE_MATMUL
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import kernel_time_us
-from snippets.mlp.findings.eager import gemm_kernels, pointwise_us
+from snippets.mlp.findings.eager import gemm_kernels
 from snippets.mlp.findings.fusion import compilations, recompiled
 from snippets.mlp.findings.steps import BF16_BYTES, VARIANTS, gate_bytes, gemms, launch_size, matmul_shapes, pointwise
 
@@ -148,12 +148,6 @@ def cost_of_compiling(device: Device) -> Figure:
     return unpaired_ratio(compiling, other)
 
 
-def by_cpu(device: Device) -> Figure:
-    """The variants by CPU time, the shortest first."""
-    busy = {name: device[experiment].timings.enqueue.median_us for name, experiment in VARIANTS.items()}
-    return Figure(", ".join(sorted(busy, key=busy.__getitem__)), origin="enqueue, interleaved")
-
-
 @claim("O-P11", between(1.2, 1.43), scope="timing", source=Source(ARTICLE, "a 20–30 % wall-time speedup"))
 def compiled_speedup(device: Device) -> Figure:
     """Fusion makes the whole forward 20 to 30 % faster; here: the compiled one, interleaved.
@@ -229,13 +223,7 @@ def series_speedup(_: Device) -> Figure:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "pointwise_speedup": lambda device: unpaired_ratio(
-        device["mlp/eager"].per_step(lambda step: kernel_time_us(pointwise(step)), "us"),
-        pointwise_us(device["mlp/compiled"]),
-    ),
     "automatic_compilations": lambda device: Figure(compilations(device, "automatic")[-1], origin="mlp/new_shapes"),
-    "liger_speedup": lambda device: times_eager(device, "Liger"),
-    "compiled_steady": lambda device: times_eager(device, "compiled", "steady"),
     "liger_cpu_over_gpu": lambda device: ratio_of_kinds(device["mlp/liger"], "enqueue"),
     "liger_cpu_slowest": lambda device: Figure(
         ratio_of_kinds(device["mlp/liger"], "enqueue").bounds[1], "x", origin="mlp/liger, its slowest process"

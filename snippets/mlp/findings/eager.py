@@ -223,8 +223,6 @@ def after_idle(device: Device) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "gate_gemm": lambda device: device["mlp/eager"].per_step(lambda step: gemms(step)[0].name),
     "down_gemm": lambda device: device["mlp/eager"].per_step(lambda step: gemms(step)[2].name),
-    "gemm_kinds": lambda device: device["mlp/eager"].per_step(lambda step: len({gemm.name for gemm in gemms(step)})),
-    "working_op": lambda device: device["mlp/eager"].per_step(working_ops),
     "gate_us": lambda device: device["mlp/eager"].per_step(lambda step: gemms(step)[0].duration_us, "us"),
     "gelu_us": lambda device: pointwise_us(device["mlp/eager"], 0),
     "up_compiled_us": lambda device: device["mlp/compiled"].per_step(lambda step: gemms(step)[1].duration_us, "us"),

@@ -8,7 +8,7 @@ from math import prod
 
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, format_value
 from snippets.lab.finding.claim import at_least, between, claim, equals, matches
-from snippets.lab.finding.measure import paired_difference, same, unpaired_ratio
+from snippets.lab.finding.measure import same, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import bytes_moved, diff_table, figure_cell, kernel_name_html, timeline
 from snippets.lab.page import show as show
@@ -195,11 +195,7 @@ def predicted_us(device: Device) -> Figure:
 FIGURES: Mapping[str, Measure] = {
     "fused_us": lambda device: pointwise_us(device["mlp/compiled"]),
     "fused_bytes": lambda device: moved_bytes(device["mlp/compiled"]),
-    "saved_us": lambda device: paired_difference(device["mlp/eager"], device["mlp/compiled"]),
     "liger_us": lambda device: pointwise_us(device["mlp/liger"]),
-    "liger_cpu_side": lambda device: device["mlp/liger"].per_step(
-        lambda step: "eager's" if linears(step) else "the compiled call's"
-    ),
 }
 
 

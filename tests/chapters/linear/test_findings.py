@@ -13,8 +13,6 @@ from snippets.lab.finding.book import findings
 from snippets.linear.findings.costs import (
     biases,
     both_layers,
-    cheaper,
-    guess_cheaper,
     layouts,
     row_and_matrix,
     wide_regimes,
@@ -58,18 +56,6 @@ def test_figures_are_the_arithmetic_of_the_timings(copies: Copies) -> None:
         "matrix_bias_bytes": "8.19 kB",
     }
     assert ratio_of_kinds(copies.device["linear/eager"], "enqueue").text == "9.00x"
-
-
-@pytest.mark.parametrize(
-    ("interleaved", "enqueue", "value"),
-    [(10.0, 40.0, "neither"), (8.0, 41.0, "the GPU"), (9.5, 20.0, "the CPU"), (8.0, 20.0, "both")],
-)
-def test_cheaper_is_what_takes_a_tenth_less(interleaved: float, enqueue: float, value: str, copies: Copies) -> None:
-    copies.retime("linear/eager", interleaved=always(10.0), enqueue=always(40.0, 21))
-    copies.retime("linear/compiled", interleaved=always(interleaved), enqueue=always(enqueue, 21))
-    figure = cheaper(copies.device)
-    assert figure.value == value
-    assert figure.text == f"{interleaved / 10:.2f}x on the GPU, {enqueue / 40:.2f}x on the CPU"
 
 
 def test_each_piece_of_gpu_work_has_an_operator(copies: Copies) -> None:
@@ -165,9 +151,3 @@ def test_a_matrix_that_was_seen_is_not_made_again(monkeypatch: pytest.MonkeyPatc
     first = strides_table(BOOK)
     monkeypatch.setitem(sys.modules, "snippets.linear.model", None)  # an import of it is an error
     assert strides_table(BOOK) == first
-
-
-def test_the_guess_about_compiling_is_answered_by_the_figure(copies: Copies) -> None:
-    copies.retime("linear/eager", interleaved=always(10.0), enqueue=always(40.0, 21))
-    copies.retime("linear/compiled", interleaved=always(8.0), enqueue=always(20.0, 21))
-    assert "<strong>For both</strong>" in guess_cheaper(copies.device)
