@@ -102,8 +102,8 @@ def sampled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def test_prose_and_code_follow_a_save(served: Served) -> None:
     assert "Not recorded yet" in served.get("rmsnorm/")
-    served.edit("docs/rmsnorm.md", "It is an example:", "It is an exemplar:")
-    served.wait(lambda: "It is an exemplar:" in served.get("rmsnorm/"))
+    served.edit("docs/rmsnorm.md", "leaves with them", "leaves knowing them")
+    served.wait(lambda: "leaves knowing them" in served.get("rmsnorm/"))
     served.edit("snippets/rmsnorm/findings.py", "Fused, one forward", "Fused, each forward")
     served.wait(lambda: "Fused, each forward is one kernel." in served.get("rmsnorm/"))
     served.edit("snippets/rmsnorm/model.py", "mean_square", "mean_of_squares")
@@ -147,7 +147,7 @@ def test_a_chapter_made_while_it_runs_has_its_page_and_its_labs_title(served: Se
     [
         ("#!fig rmsnorm.speedup", "#!fig rmsnorm.speeduq", "'rmsnorm.speeduq'; did you mean rmsnorm.speedup"),
         ('verdicts, "RMSNORM-1"', 'verdicts, "RMSNORM-55"', "no claim 'RMSNORM-55'; did you mean RMSNORM-1"),
-        ('{"eager": "rmsnorm/eager"', '{"eager": "rmsnorm/eagr"', "no experiment 'rmsnorm/eagr'; did you mean"),
+        ('timeline, {"eager": "rmsnorm/eager"', 'timeline, {"eager": "rmsnorm/eagr"', "no experiment 'rmsnorm/eagr'; did you mean"),
         ("import kernel_table, show", "import kernel_tabel, show", "cannot import name 'kernel_tabel'"),
     ],
 )  # fmt: skip
@@ -174,7 +174,11 @@ def test_a_mistake_on_a_page_is_one_traceback_with_page_and_line(
         ),
         ('"rmsnorm-kernels"', '"kernels"', ': the id "kernels" must begin with the name of its page: "rmsnorm-..."'),
         ("so time goes", "so 12 ms go", ": '12 ms' is typed by hand; use `#!fig ...`"),
-        ("??? question", "!!! question", ': put this guess into a block ??? question "Guess: ..."'),
+        (
+            '??? question "Guess: how',
+            '!!! question "Guess: how',
+            ': put this guess into a block ??? question "Guess: ..."',
+        ),
         ("    Eager PyTorch calls its", "Eager PyTorch calls its", ": below this guess, in the same block, give the"),
         ("kernels.py:rms_norm_kernel", "kernels.py", "section rms_norm_kernel is marked but no page shows it"),
         ('verdicts, "RMSNORM-1"', "verdicts", ": the claim RMSNORM-1 has no verdict here; add verdicts with"),
@@ -189,7 +193,7 @@ def test_a_broken_rule_is_printed_with_its_place(sampled: Served, old: str, new:
 
 def test_the_sample_is_shown_under_banners(sampled: Served) -> None:
     page = sampled.get("rmsnorm/")
-    assert page.count('<p class="lab-sample">Sample numbers, made up for a preview</p>') == 5
+    assert page.count('<p class="lab-sample">Sample numbers, made up for a preview</p>') == 8
     assert page.count('<span class="lab-sample"') == 1
     assert "Not recorded yet" not in page
     assert "rms_norm_kernel" in page
@@ -205,7 +209,7 @@ def test_the_sample_follows_a_save_and_reaches_what_waits_for_recordings(sampled
     lines = sampled.printed(
         "snippets/rmsnorm/findings.py", "len(step.kernels)", "step.kernels[5].duration_us", "IndexError: "
     )
-    assert "error in docs/rmsnorm.md:57" in lines
+    assert "error in docs/rmsnorm.md:83" in lines
     assert [line.strip() for line in lines if "findings.py" in line and "File" in line] != []
     assert len([line for line in lines if line.startswith("Traceback")]) == 1
 
@@ -232,7 +236,7 @@ def test_a_mistake_in_findings_is_one_traceback_for_all_fences(sampled: Served) 
     )
     findings = sampled.root / "snippets/rmsnorm/findings.py"
     text = findings.read_text(encoding="utf-8")
-    names = "guess_number, kernel_table, provenance, show, timeline, verdicts"
+    names = "cpu_gpu_bars, guess_number, kernel_table, provenance, show, timeline, verdicts, waiting"
     findings.write_text(text + f"\nfrom snippets.lab.page import {names}  # noqa\n", encoding="utf-8")
     sampled.wait(lambda: "SAMPLE: 1" in sampled.get("rmsnorm/"))
     lines = sampled.printed("docs/rmsnorm.md", "`#!fig rmsnorm.speedup`", "many times", "built in")
@@ -241,7 +245,7 @@ def test_a_mistake_in_findings_is_one_traceback_for_all_fences(sampled: Served) 
     lines = sampled.printed(
         "snippets/rmsnorm/findings.py", "def speedup(", "def speedup(:", "SyntaxError: invalid syntax"
     )
-    assert "error in docs/rmsnorm.md:10 and in 4 more fences" in lines
+    assert "error in docs/rmsnorm.md:10 and in 7 more fences" in lines
     assert len([line for line in lines if line.startswith("Traceback")]) == 1
     assert len(lines) < 12
 

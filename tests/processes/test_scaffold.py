@@ -110,11 +110,11 @@ def test_the_site_says_that_nothing_is_recorded_and_keeps_its_links(made: Path) 
     assert done.returncode == 0, done.stderr
     page = (made / "site/rmsnorm/index.html").read_text(encoding="utf-8")
     fences = re.findall(r'data-fence="([^"]+)"', page)
-    names = ("provenance", "guess-kernels", "forward", "kernels", "check")
+    names = ("opening", "provenance", "guess-kernels", "forward", "kernels", "guess-speedup", "times", "check")
     assert fences == [f"rmsnorm-{name}" for name in names]
     assert "there is no recording of <code>rmsnorm/eager</code>, <code>rmsnorm/fused</code>" in page
     assert "<code>make record CHAPTER=rmsnorm</code>" in page
-    assert page.count("Not recorded yet") == 4, "beside the claim, which is not measured"
+    assert page.count("Not recorded yet") == 7, "beside the claim, which is not measured"
     (made / "site/claims.json").write_text("[]")
     assert problems(made / "site", made / "docs") == []
 
