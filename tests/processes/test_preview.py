@@ -147,7 +147,7 @@ def test_a_chapter_made_while_it_runs_has_its_page_and_its_labs_title(served: Se
     [
         ("#!fig rmsnorm.speedup", "#!fig rmsnorm.speeduq", "'rmsnorm.speeduq'; did you mean rmsnorm.speedup"),
         ('verdicts, "RMSNORM-1"', 'verdicts, "RMSNORM-55"', "no claim 'RMSNORM-55'; did you mean RMSNORM-1"),
-        ('timeline, {"eager": "rmsnorm/eager"', 'timeline, {"eager": "rmsnorm/eagr"', "no experiment 'rmsnorm/eagr'; did you mean"),
+        ('timeline, {"eager": "rmsnorm/eager"', 'timeline, {"eager": "rmsnorm/eagr"', "no experiment 'rmsnorm/eagr'"),
         ("import kernel_table, show", "import kernel_tabel, show", "cannot import name 'kernel_tabel'"),
     ],
 )  # fmt: skip
@@ -209,7 +209,7 @@ def test_the_sample_follows_a_save_and_reaches_what_waits_for_recordings(sampled
     lines = sampled.printed(
         "snippets/rmsnorm/findings.py", "len(step.kernels)", "step.kernels[5].duration_us", "IndexError: "
     )
-    assert "error in docs/rmsnorm.md:83" in lines
+    assert "error in docs/rmsnorm.md:85" in lines
     assert [line.strip() for line in lines if "findings.py" in line and "File" in line] != []
     assert len([line for line in lines if line.startswith("Traceback")]) == 1
 
