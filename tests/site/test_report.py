@@ -44,7 +44,7 @@ def test_evidence_is_shown_in_the_timeline(browser: Browser, report: Path) -> No
     page.goto(report.as_uri())
     page.get_by_text("Evidence: 1 event").first.click()
     page.get_by_role("link", name="show").first.click()
-    assert page.locator(".slice.chosen").count() == 1
+    assert page.locator(".slice[aria-selected=true]").count() == 1
     assert "cudaStreamSynchronize" in page.locator(".selected").inner_text()
     page.close()
 

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import gzip
+import re
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
+from snippets.lab.drawing.timeline import TracedStep, draw_steps
 from snippets.lab.recording.device import DEFAULT_DEVICE, short_name
+from snippets.lab.trace.kineto import read_trace
+from tests.lab.events import kernel as kernel_event
+from tests.lab.events import launch, op, step, trace_bytes
 from tests.lab.samples import BOOK
 from tests.second_device import NAME as OTHER
 from tests.site.conftest import Opened
-from tests.site.serving import ROOT
+from tests.site.serving import ROOT, Site
 
 ON_GPU = ("gemm", "pointwise", "fill")
-TOO_LONG = """(drawing) => [...drawing.querySelectorAll(".slice")].flatMap((slice) => {
-  const name = slice.querySelector("text"), { width } = slice.querySelector("rect").getBoundingClientRect();
-  const length = name ? name.getBoundingClientRect().width : 0;
-  return length > 1.25 * width ? [`${name.textContent}: ${length} in ${width}`] : [];
+TOO_LONG = """(drawing) => [...drawing.querySelectorAll("rect[data-said]")].flatMap((slice) => {
+  const next = [slice.nextElementSibling, slice.nextElementSibling?.nextElementSibling];
+  const name = next.slice(0, next[0]?.matches(".overlap") ? 2 : 1).find((each) => each?.matches("text"));
+  const { width } = slice.getBoundingClientRect(), length = name ? name.getBoundingClientRect().width : 0;
+  return length > width + 1 ? [`${name.textContent}: ${length} in ${width}`] : [];
 })"""
 DETAILS = """(panel) => Object.fromEntries([...panel.querySelectorAll("dt")].map((term) =>
-  [term.textContent, term.nextElementSibling.textContent]))"""
+  [term.textContent, term.nextElementSibling.textContent]).filter(([term]) => term !== "chain"))"""
 ROW = """(row) => Object.fromEntries([...row.closest("table").tHead.rows[0].cells]
   .map((head, place) => [head.textContent, row.cells[place].textContent]).filter(([, text]) => text !== "–"))"""
 
@@ -62,13 +69,21 @@ def walk_to_kernel(figure: Locator) -> None:
 
 
 def rows(figure: Locator) -> Locator:
-    """Of the tables below, in the order of the slices."""
+    """Of the tables below, in the order of the slices; they are there once their fold is open."""
+    fold = figure.locator("details").first
+    if not fold.evaluate("(fold) => fold.open"):
+        fold.locator("summary").click()
+    expect(figure.locator(".lab-table tbody tr").first).to_be_visible()
     return figure.locator(".lab-table tbody tr")
 
 
 def row_of(figure: Locator, one: Locator) -> Locator:
     place = one.evaluate("(slice) => [...slice.closest('svg.drawing').querySelectorAll('.slice')].indexOf(slice)")
     return rows(figure).nth(place)
+
+
+def readout(figure: Locator) -> Locator:
+    return figure.locator(".readout")
 
 
 def test_the_drawing_is_one_stop_of_the_tab_key(figure: Locator) -> None:
@@ -105,14 +120,20 @@ def test_enter_shows_what_the_table_says_and_lights_the_pair(figure: Locator) ->
     expect(chosen).to_have_attribute("aria-selected", "true")
     panel = figure.locator(".selected")
     said = panel.evaluate(DETAILS)
-    assert said == row_of(figure, chosen).evaluate(ROW)
+    row = row_of(figure, chosen).evaluate(ROW)
+    assert said == row
     assert {"name", "what", "operator", "call", "launch delay", "grid", "block", "registers"} <= said.keys()
     pair = chosen.get_attribute("data-pair")
     expect(figure.locator(f'.slice.call.lit[data-pair="{pair}"]')).to_have_count(1)
     expect(figure.locator(f'.arrows .lit[data-pair="{pair}"]')).to_have_count(1)
-    expect(figure.locator(".lit")).to_have_count(3)
+    chain = panel.get_by_text("cuLaunchKernelEx ›").inner_text().split(" › ")
+    assert chain[:-2] == ["aten::linear", "aten::matmul", "aten::mm"], "operators from the outermost"
+    assert chain[-1] == said["what"]
+    expect(figure.locator(".slice.op.lit")).to_have_count(3)
+    expect(figure.locator(".lit")).to_have_count(3 + 3)
+    kernel(figure).focus()
     figure.page.keyboard.press("Escape")
-    expect(panel).not_to_contain_text(said["name"])
+    expect(panel).to_be_empty()
     expect(figure.locator(".lit, [aria-selected=true]")).to_have_count(0)
 
 
@@ -128,7 +149,8 @@ def test_every_slice_says_what_its_row_says(figure: Locator) -> None:
 def test_the_focus_shows_the_whole_name(figure: Locator) -> None:
     walk_to_kernel(figure)
     whole = row_of(figure, kernel(figure)).locator("td").first.text_content() or "no name"
-    expect(figure.locator(".selected")).to_have_text(whole)
+    kernel(figure).focus()
+    expect(readout(figure)).to_contain_text(whole)
     figure.page.keyboard.press("Enter")
     expect(figure.locator(".selected dl")).to_have_count(1)
     figure.page.keyboard.press("ArrowLeft")
@@ -157,7 +179,7 @@ def width(figure: Locator) -> float:
 
 def test_keys_zoom_and_names_follow(figure: Locator) -> None:
     whole, frame = width(figure), figure.locator(".frame")
-    names = "(figure) => [...figure.querySelectorAll('.slice text')].map((text) => text.textContent.length)"
+    names = "(figure) => [figure.querySelectorAll('.step text').length]"
     before = figure.evaluate(names)
     slices(figure).first.focus()
     for key, factor in (("+", 1.5), ("+", 2.25), ("-", 1.5), ("0", 1)):
@@ -224,7 +246,9 @@ def test_without_scripts_the_picture_and_the_tables_are_complete(on_trial: Opene
     figure = timeline(tab.page)
     expect(figure.get_by_role("img", name="Two ways")).to_be_visible()
     expect(figure.get_by_role("button")).to_have_count(0)
-    figure.get_by_text("The same as tables").click()
+    expect(figure.get_by_role("radio")).to_have_count(0)
+    expect(figure.locator(".gap").first).to_be_visible()
+    expect(figure.locator("text").filter(has_text=re.compile("µs idle$")).first).to_be_visible()
     drawn = {kind: figure.locator(f".slice.{kind}").count() for kind in ("gemm", "pointwise", "fill", "call", "op")}
     assert drawn["gemm"] == 6
     assert rows(figure).count() == figure.locator(".slice").count() > sum(drawn.values())
@@ -270,3 +294,179 @@ def test_paper_shows_the_whole_step(figure: Locator) -> None:
     )
     printed = figure.evaluate(f"(figure) => {{ dispatchEvent(new Event('beforeprint')); return ({seen})(figure); }}")
     assert printed == [before[0], "translate(0)"]
+
+
+def test_steps_align_by_launch_or_by_the_start_of_their_gpu_work(figure: Locator) -> None:
+    starts = """(figure) => [...figure.querySelectorAll(".step")].map((step) =>
+      step.querySelector(".gpu .slice").getBoundingClientRect().left)"""
+    eager, compiled = figure.evaluate(starts)
+    assert abs(eager - compiled) > 5
+    ends = "(figure) => [...figure.querySelectorAll('.slice')].map((one) => one.getBoundingClientRect().right)"
+    figure.get_by_role("radio", name="by GPU start").check()
+    eager, compiled = figure.evaluate(starts)
+    assert eager == pytest.approx(compiled, abs=0.2)
+    box = figure.locator(".frame").bounding_box()
+    assert box is not None
+    assert max(figure.evaluate(ends)) <= box["x"] + box["width"] + 1, "all of it is in sight"
+    zero = (
+        figure.locator(".axis text")
+        .filter(has_text=re.compile("^0 "))
+        .evaluate("(text) => text.previousElementSibling.getBoundingClientRect().left")
+    )
+    assert zero == pytest.approx(eager, abs=1)
+    figure.get_by_role("radio", name="by launch").check()
+    assert figure.evaluate(starts)[0] != pytest.approx(figure.evaluate(starts)[1], abs=5)
+
+
+def drag_ruler(figure: Locator, first: float, last: float) -> None:
+    """From one share of the frame's width to another."""
+    figure.locator(".frame").scroll_into_view_if_needed()
+    ruler, box = figure.locator(".ruler").bounding_box(), figure.locator(".frame").bounding_box()
+    assert ruler is not None
+    assert box is not None
+    mouse, y = figure.page.mouse, ruler["y"] + 10
+    mouse.move(box["x"] + first * box["width"], y)
+    mouse.down()
+    mouse.move(box["x"] + last * box["width"], y, steps=4)
+    mouse.up()
+
+
+def test_the_ruler_measures_time_and_how_long_the_gpu_worked_in_it(figure: Locator) -> None:
+    drag_ruler(figure, 0.5, 0.75)
+    said = readout(figure).inner_text()
+    measured = re.fullmatch(r"([\d.]+) µs measured\. GPU busy: (.*)", said)
+    assert measured, said
+    span = float(figure.locator(".drawing").get_attribute("data-span") or 0)
+    assert float(measured[1]) == pytest.approx(span / 4, rel=0.02)
+    shares = re.findall(r"(eager|compiled) ([\d.]+) µs \(([\d.]+) %\)", measured[2])
+    assert shares, said
+    assert all(0 < float(busy) <= float(measured[1]) * 1.01 and float(share) <= 100 for _, busy, share in shares)
+    expect(figure.locator(".range")).to_be_visible()
+    assert figure.locator(".frame").evaluate("(frame) => frame.scrollLeft") == 0, "the ruler does not move the lanes"
+    kernel(figure).focus()
+    figure.page.keyboard.press("Escape")
+    assert figure.locator(".range").get_attribute("width") == "0"
+
+
+def test_m_measures_between_two_slices(figure: Locator) -> None:
+    """From the beginning of the first to the end of the second: the same numbers as in the tables."""
+    products = figure.locator(".step").first.locator(".slice.gemm")
+    cells = [row_of(figure, products.nth(index)).evaluate(ROW) for index in (0, 1)]
+    products.nth(0).focus()
+    figure.page.keyboard.press("m")
+    products.nth(1).focus()
+    figure.page.keyboard.press("M")
+    begins, lasts = ([float(cell[key].split(" ")[0]) for cell in cells] for key in ("begins after", "lasts"))
+    expect(readout(figure)).to_contain_text(f"{begins[1] + lasts[1] - begins[0]:.0f} µs measured")
+    assert readout(figure).get_attribute("aria-live") == "polite"
+
+
+def test_hover_says_what_is_under_the_pointer(figure: Locator) -> None:
+    kernel(figure).hover()
+    expect(readout(figure)).to_contain_text("cuBLAS GEMM")
+    expect(readout(figure)).to_contain_text("begins after")
+    figure.locator(".gap").first.hover()
+    expect(readout(figure)).to_contain_text("µs idle")
+    assert figure.locator(".slice title").count() == 0, "one pop-up is enough"
+
+
+def test_wasd_zoom_and_move(figure: Locator) -> None:
+    whole, frame = width(figure), figure.locator(".frame")
+    slices(figure).first.focus()
+    figure.page.keyboard.press("w")
+    assert width(figure) == pytest.approx(1.5 * whole, rel=0.01)
+    left = frame.evaluate("(frame) => frame.scrollLeft")
+    figure.page.keyboard.press("d")
+    right = frame.evaluate("(frame) => frame.scrollLeft")
+    assert right > left
+    figure.page.keyboard.press("A")
+    assert frame.evaluate("(frame) => frame.scrollLeft") < right
+    figure.page.keyboard.press("s")
+    assert width(figure) == pytest.approx(whole, rel=0.01)
+
+
+def test_a_strip_of_the_whole_step_is_there_while_a_part_is_seen(figure: Locator) -> None:
+    strip, frame = figure.locator(".minimap"), figure.locator(".frame")
+    expect(strip).to_have_count(0)
+    for _ in range(3):
+        figure.get_by_role("button", name="Zoom in").press("Enter")
+    expect(strip).to_be_visible()
+    assert strip.locator(".gemm").count() == figure.locator(".frame .gemm").count()
+    box = strip.bounding_box()
+    assert box is not None
+    figure.page.mouse.click(box["x"] + 0.9 * box["width"], box["y"] + 10)
+    seen = frame.evaluate("(frame) => (frame.scrollLeft + frame.clientWidth) / frame.scrollWidth")
+    assert seen == pytest.approx(1, abs=0.01)
+    figure.get_by_role("button", name="Whole step").press("Enter")
+    expect(strip).to_be_hidden()
+
+
+def test_a_kernels_name_is_one_step_from_its_decoder(on_trial: Opened, opened: Opened) -> None:
+    figure = timeline(on_trial().page)
+    kernel(figure).click()
+    href = figure.get_by_role("link", name="Decode this name").get_attribute("href") or ""
+    name = row_of(figure, kernel(figure)).locator("td").nth(1).inner_text()
+    assert href == f"../kernel_names/#decode={name}"
+    page = opened(href.removeprefix("../")).page
+    expect(page.get_by_role("textbox", name="A kernel's name")).to_have_value(name)
+    expect(page.locator("#kernel-decoder .short")).to_contain_text("cuBLAS GEMM")
+
+
+def test_controls_are_large_enough_to_hit(figure: Locator) -> None:
+    controls = figure.locator(".tools button, .tools label, .perfetto")
+    sizes = controls.evaluate_all("""(all) => all.map((one) => one.getBoundingClientRect())
+      .map(({ width, height }) => [width, height])""")
+    assert len(sizes) == 3 + 2 + 2
+    assert min(min(size) for size in sizes) >= 28
+
+
+@pytest.mark.parametrize("has_touch", [True, False])
+def test_the_hint_fits_the_device(browser: Browser, trial: Site, has_touch: bool) -> None:
+    context = browser.new_context(has_touch=has_touch, is_mobile=has_touch, viewport={"width": 360, "height": 740})
+    page = context.new_page()
+    page.goto(f"{trial.url}trial/")
+    hint = timeline(page).locator(".hint")
+    shown = [part for part in ("pinch to zoom", "Ctrl and the wheel") if hint.get_by_text(part).is_visible()]
+    assert shown == ["pinch to zoom" if has_touch else "Ctrl and the wheel"]
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A step of 5,000 kernels, each with an operator and a call, as a page with the book's script and style."""
+    events = [step(1, 0, 50_000)]
+    for index in range(5_000):
+        at = index * 10.0
+        events += [
+            op("aten::mul", at, 8, external=index + 1),
+            launch(index + 1, at + 1, 3, external=index + 1),
+            kernel_event("k", index + 1, at + 6, 2.5 + index % 5),
+        ]
+    trace = read_trace(trace_bytes(*events))
+    drawing = draw_steps({"large": TracedStep(trace, trace.steps[0])}, "A large step", ident="large")
+    style, script = (
+        (ROOT / "docs/assets" / name).read_text(encoding="utf-8") for name in ("css/timeline.css", "js/timeline.js")
+    )
+    page = f"<!doctype html><meta charset=utf-8><style>{style}</style>{drawing}<script>{script}</script>"
+    path = tmp_path_factory.mktemp("large") / "large.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def test_a_step_of_5000_kernels_opens_in_two_seconds(browser: Browser, large: Path, weights: list[str]) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(large.as_uri(), wait_until="load")
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    opened_ms = page.evaluate("() => performance.now()")
+    elements = page.evaluate("() => document.querySelectorAll('*').length")
+    weights.append(f"a step of 5,000 kernels: {opened_ms:.0f} ms until drawn, {elements:,} elements")
+    assert opened_ms < 2_000
+    assert elements < 3_000
+    expect(page.locator(".lab-note")).to_contain_text("slices too short to see are drawn as")
+    page.locator(".slice").last.focus()
+    page.keyboard.press("w")
+    zoomed_ms = page.evaluate("""() => { const from = performance.now();
+      return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>
+        done(performance.now() - from)))); }""")
+    assert zoomed_ms < 500
+    page.close()

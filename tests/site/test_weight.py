@@ -15,8 +15,8 @@ from tests.site.serving import CHAPTERS, PAGES, ROOT, Site
 PAGE_LIMIT_BYTES = 260_000
 DEVICE_LIMIT_BYTES = 60_000
 """On top for each further device: a page holds the tabs of all of them."""
-SCRIPTS_LIMIT_BYTES = 15_000
-TIMELINE_LIMIT_BYTES = 8_000
+SCRIPTS_LIMIT_BYTES = 20_000
+TIMELINE_LIMIT_BYTES = 12_000
 PACKED_ALREADY = ("image/png", "image/jpeg", "image/webp", "font/", "application/gzip")
 
 
@@ -68,4 +68,4 @@ def test_scripts_of_our_own(weights: list[str]) -> None:
     each = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
     weights.append(f"our scripts: {sum(sizes.values()):,} of {SCRIPTS_LIMIT_BYTES:,} bytes, gzip ({each})")
     assert sum(sizes.values()) <= SCRIPTS_LIMIT_BYTES, weights[-1]
-    assert len(scripts["timeline.js"]) <= TIMELINE_LIMIT_BYTES
+    assert sizes["timeline.js"] <= TIMELINE_LIMIT_BYTES
