@@ -55,5 +55,5 @@ def test_it_can_be_read_without_script(browser: Browser, report: Path) -> None:
     page.goto(report.as_uri())
     assert page.get_by_role("heading", name="Diagnosis").is_visible()
     assert not page.get_by_role("button", name="Zoom in").is_visible()
-    assert page.locator(".slice").count() > 6
+    assert page.locator(".slice").count() == 6
     context.close()

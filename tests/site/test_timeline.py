@@ -179,7 +179,8 @@ def width(figure: Locator) -> float:
 
 def test_keys_zoom_and_names_follow(figure: Locator) -> None:
     whole, frame = width(figure), figure.locator(".frame")
-    names = "(figure) => [figure.querySelectorAll('.step text').length]"
+    names = """(figure) => [...figure.querySelectorAll(".slice")].map((slice) =>
+      slice.nextElementSibling?.matches("text") ? slice.nextElementSibling.textContent.length : 0)"""
     before = figure.evaluate(names)
     slices(figure).first.focus()
     for key, factor in (("+", 1.5), ("+", 2.25), ("-", 1.5), ("0", 1)):
@@ -392,6 +393,7 @@ def test_a_strip_of_the_whole_step_is_there_while_a_part_is_seen(figure: Locator
         figure.get_by_role("button", name="Zoom in").press("Enter")
     expect(strip).to_be_visible()
     assert strip.locator(".gemm").count() == figure.locator(".frame .gemm").count()
+    strip.scroll_into_view_if_needed()
     box = strip.bounding_box()
     assert box is not None
     figure.page.mouse.click(box["x"] + 0.9 * box["width"], box["y"] + 10)

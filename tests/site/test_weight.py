@@ -15,7 +15,7 @@ from tests.site.serving import CHAPTERS, PAGES, ROOT, Site
 PAGE_LIMIT_BYTES = 260_000
 DEVICE_LIMIT_BYTES = 60_000
 """On top for each further device: a page holds the tabs of all of them."""
-SCRIPTS_LIMIT_BYTES = 20_000
+SCRIPTS_LIMIT_BYTES = 24_000
 TIMELINE_LIMIT_BYTES = 12_000
 PACKED_ALREADY = ("image/png", "image/jpeg", "image/webp", "font/", "application/gzip")
 
