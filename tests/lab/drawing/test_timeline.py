@@ -587,7 +587,7 @@ def test_every_recorded_step_can_be_drawn(name: str) -> None:
 def test_three_variants_are_light() -> None:
     variants = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
     content = timeline(BOOK, variants, "The MLP, three ways")
-    assert len(gzip.compress(content.encode())) < 9_000
+    assert len(gzip.compress(content.encode())) < 9_500
 
 
 def test_the_script_is_small_and_shortens_as_we_do() -> None:
