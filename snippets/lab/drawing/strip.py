@@ -5,8 +5,9 @@ A strip is a picture that fits any width and needs no script; `timeline` shows t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 from snippets.lab.drawing.canvas import PATTERNS, SLICE_KINDS, ticks_us
@@ -19,8 +20,8 @@ from snippets.lab.trace.units import format_value
 _LETTER_PX, _PADDING_PX = 6.2, 8
 _WIDE_PX, _NARROW_PX = 900, 290
 """Widths of a strip on a large screen and on a phone: a name is drawn where it fits."""
-_MIN_GAP = 0.004
-"""Shortest gap that is hatched, as a share of the scale."""
+_MIN_GAP, _MIN_WIDTH = 0.004, 0.01
+"""Shortest gap that is hatched, and shortest slice that is drawn alone without text, as shares of the scale."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ def strip(step: Step, scale: Scale, *, ident: str, described: str, rows: Rows = 
         rows: `LARGE` or `SMALL`.
     """
     ops, calls, work = selected(step, scale)
+    if not rows.has_text:
+        ops, calls, work = (merged(each, _MIN_WIDTH * scale.span_us) for each in (ops, calls, work))
     parts = [_slice(each, scale, rows.ops, each.name if rows.has_text else "", ident) for each in ops]
     parts += [_slice(each, scale, rows.calls, "", ident) for each in calls]
     parts += [_gap(start, end, scale, rows, ident) for start, end in gaps(work, scale)]
@@ -121,6 +124,31 @@ def selected(step: Step, scale: Scale) -> tuple[list[Slice], list[Slice], list[S
     ops = [each for _, each in shown if each.kind == "op" and _is_outermost(each)]
     calls = [each for _, each in shown if each.kind == "call" and (each.pair is not None or is_sync(each.name))]
     return ops, calls, [each for is_gpu, each in shown if is_gpu]
+
+
+def merged(slices: Sequence[Slice], least_us: float) -> list[Slice]:
+    """Slices with one in place of each run of short ones that are closer than `least_us`, of the kind of most of it."""
+    runs: list[list[Slice]] = []
+    for each in sorted(slices, key=lambda piece: piece.start_us):
+        last = runs[-1][-1] if runs else None
+        is_short = each.duration_us < least_us
+        if last and is_short and last.duration_us < least_us and each.start_us - last.end_us < least_us:
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return [_as_one(run) for run in runs]
+
+
+def _as_one(run: Sequence[Slice]) -> Slice:
+    if len(run) == 1:
+        return run[0]
+    times: Counter[Kind] = Counter()
+    for each in run:
+        times[each.kind] += round(1000 * each.duration_us)
+    (kind, _), *_ = times.most_common(1)
+    duration_us = max(each.end_us for each in run) - run[0].start_us
+    name = f"{len(run):,} short slices"
+    return replace(run[0], name=name, kind=kind, duration_us=duration_us, pair=None, merged=len(run))
 
 
 def _is_outermost(piece: Slice) -> bool:

@@ -14,7 +14,7 @@ from snippets.lab.diagnosis.symptoms import symptoms
 from snippets.lab.drawing import sheet
 from snippets.lab.drawing.bar_rows import bar_rows
 from snippets.lab.drawing.sheet import sheet_svg
-from snippets.lab.drawing.strip import SMALL, Scale, gaps, selected, strip, strip_kinds, strip_legend
+from snippets.lab.drawing.strip import SMALL, Scale, gaps, merged, selected, strip, strip_kinds, strip_legend
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.kineto import read_trace
 from tests.lab import events
@@ -125,6 +125,21 @@ def test_the_legend_has_the_kinds_in_their_order() -> None:
     legend = strip_legend({"gemm", "pointwise"}, "s")
     assert re.findall(r'<li class="(\w+)">', legend) == ["gemm", "pointwise"]
     assert 'fill="url(#s-pointwise)"' in legend
+
+
+def test_runs_of_short_slices_are_one_of_the_kind_of_most(step: Step) -> None:
+    _, _, (gemm, pointwise) = selected(step, WHOLE)
+    short = [
+        replaced(piece, start_us=start, duration_us=lasts)
+        for piece, start, lasts in ((gemm, 0, 2), (pointwise, 3, 3), (gemm, 7, 2), (pointwise, 20, 9), (gemm, 29, 2))
+    ]
+    drawn = merged(short, 5)
+    assert [(each.kind, each.start_us, each.duration_us, each.merged) for each in drawn] == [
+        ("gemm", 0, 9, 3),
+        ("pointwise", 20, 9, 1),
+        ("gemm", 29, 2, 1),
+    ]
+    assert merged(short, 1) == short
 
 
 def test_bars_are_shares_of_the_largest() -> None:
