@@ -12,8 +12,9 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from snippets.lab.tools.page_rules import veils_of
+from snippets.lab.page.nav import chapters_in_nav
 from snippets.lab.tools.page_text import Fence, called_name, executed_fences, fences, questions
 
 MIN_GUESSES, MAX_GUESSES = 2, 4
@@ -35,6 +36,17 @@ class Section:
     def __contains__(self, line: int) -> bool:
         """Whether a line is in the section."""
         return self.first <= line <= self.last
+
+
+def pages_of_chapters(project: Path) -> list[str]:
+    """The pages of the chapters, in the order of the book."""
+    return [f"{name}.md" for name in chapters_in_nav((project / "mkdocs.yml").read_text(encoding="utf-8"))]
+
+
+def shape_problems(page: str, text: str) -> list[str]:
+    """All problems with the shape of a chapter's page."""
+    rules = (guess_number_problems, veiled_problems, spoiler_problems, ending_problems)
+    return [problem for rule in rules for problem in rule(page, text)]
 
 
 def sections(page: str, text: str) -> list[Section]:
@@ -70,21 +82,21 @@ def guess_number_problems(page: str, text: str) -> list[str]:
 
 def veiled_problems(page: str, text: str) -> list[str]:
     """Guesses outside exercises that veil nothing."""
-    open_guesses = (fence for fence in guesses(page, text) if not veils_of(fence))
+    open_guesses = (fence for fence in guesses(page, text) if not fence.veils)
     return [f"{fence.place}: name what answers this guess: veils=(...)" for fence in open_guesses]
 
 
 def spoiler_problems(page: str, text: str) -> list[str]:
     """Figures and claims shown before the guess that asks for them, or between it and the first fence that it veils."""
     problems, lines, all_fences = list[str](), text.splitlines(), executed_fences(page, text)
-    places = {name: fence.line for fence in all_fences for name in fence.ids}
+    places = {name: fence.line for fence in all_fences if is_python(fence) for name in fence.ids}
     blocks = list(questions(text))
     for fence in guesses(page, text):
-        subject = subject_of(fence)
+        subject = subject_of(fence) if is_python(fence) else None
         if subject is None:
             continue
         end = next((last for first, last in blocks if first < fence.line <= last), fence.line)
-        veiled = min((places[name] for name in veils_of(fence) if name in places), default=end)
+        veiled = min((places[name] for name in fence.veils if name in places), default=end)
         seen = [*range(fence.line), *range(end, veiled)]
         shown = f'"{subject.removeprefix(CLAIM)}"' if subject.startswith(CLAIM) else f"`#!fig {subject}`"
         problems += [
@@ -93,6 +105,15 @@ def spoiler_problems(page: str, text: str) -> list[str]:
             if index < len(lines) and index + 1 != fence.line and shown in lines[index]
         ]
     return problems
+
+
+def is_python(fence: Fence) -> bool:
+    """Whether a fence can be parsed; another rule reports one that cannot."""
+    try:
+        ast.parse(fence.body)
+    except SyntaxError:
+        return False
+    return True
 
 
 def subject_of(fence: Fence) -> str | None:

@@ -5,6 +5,7 @@ section_problems  sections shown == sections marked
 width_problems    shown code fits its frame
 stray_problems    numbers with a unit typed into prose
 guess_problems    a guess is in a folded question, with the reason below it
+shape_problems    the shape of a chapter's page, in chapter_rules.py
 veil_problems     a fence that a guess veils is on the same page, below the guess, and veiled once
 claim_problems    every claim has its verdict on a page of its chapter
 figure_problems   every `#!fig` and `#!src` has a known name, recorded or not
@@ -24,6 +25,7 @@ from snippets.lab.finding.device import Device
 from snippets.lab.page.nav import chapter_pages
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import RecordingError
+from snippets.lab.tools.chapter_rules import pages_of_chapters, shape_problems
 from snippets.lab.tools.page_text import (
     Fence,
     called_name,
@@ -65,6 +67,7 @@ def text_problems(project: Path) -> list[str]:
         *(problem for page, text in page_texts.items() for problem in stray_problems(page, text)),
         *(problem for page, text in page_texts.items() for problem in guess_problems(page, text)),
         *(problem for page, text in page_texts.items() for problem in veil_problems(page, text)),
+        *(problem for page in pages_of_chapters(project) for problem in shape_problems(page, page_texts.get(page, ""))),
     ]
 
 
@@ -236,7 +239,7 @@ def veil_problems(page: str, text: str) -> list[str]:
     problems, veiled_at, all_fences = list[str](), dict[str, str](), executed_fences(page, text)
     places = {name: fence for fence in all_fences for name in _ids(fence)}
     for fence in all_fences:
-        for name in veils_of(fence):
+        for name in fence.veils:
             veiled = places.get(name)
             if veiled is None:
                 problems.append(f'{fence.place}: veils "{name}", which is no fence of this page')
@@ -248,17 +251,6 @@ def veil_problems(page: str, text: str) -> list[str]:
                 problems.append(f'{fence.place}: veils "{name}", which {veiled_at[name]} veils already')
             veiled_at.setdefault(name, fence.place)
     return problems
-
-
-def veils_of(fence: Fence) -> list[str]:
-    """The strings in `veils=(...)` of a fence."""
-    try:
-        calls = [node for node in ast.walk(ast.parse(fence.body)) if isinstance(node, ast.Call)]
-    except SyntaxError:
-        return []
-    values = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "veils"]
-    parts = [part for value in values for part in ast.walk(value)]
-    return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
 
 
 def claim_problems(page_texts: Mapping[str, str]) -> list[str]:

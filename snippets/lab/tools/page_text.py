@@ -44,6 +44,17 @@ class Fence:
         return [arg.value for arg in first if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
 
     @property
+    def veils(self) -> list[str]:
+        """The ids in `veils=(...)`: the fences that answer the guess of this one."""
+        try:
+            calls = [node for node in ast.walk(ast.parse(self.body)) if isinstance(node, ast.Call)]
+        except SyntaxError:
+            return []
+        values = [keyword.value for call in calls for keyword in call.keywords if keyword.arg == "veils"]
+        parts = [part for value in values for part in ast.walk(value)]
+        return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+
+    @property
     def asks(self) -> bool:
         """Whether it asks the reader for a guess."""
         return any(GUESS.fullmatch(word) for word in re.findall(r"[\w-]+", self.body))

@@ -9,6 +9,7 @@ from snippets.lab.tools.chapter_rules import (
     guess_number_problems,
     guesses,
     sections,
+    shape_problems,
     spoiler_problems,
     subject_of,
     veiled_problems,
@@ -54,8 +55,7 @@ PAGE = (
 
 
 def test_a_good_page() -> None:
-    for rule in (guess_number_problems, veiled_problems, spoiler_problems, ending_problems):
-        assert rule("mlp.md", PAGE) == []
+    assert shape_problems("mlp.md", PAGE) == []
     assert [section.title for section in sections("mlp.md", PAGE)] == ["First?", "Second?", "Exercises"]
     assert [subject_of(fence) for fence in guesses("mlp.md", PAGE)] == ["mlp.kernels", "claim:M1"]
 
@@ -75,6 +75,18 @@ def test_too_many_guesses(more: int, problem: str | None) -> None:
 def test_too_few_guesses_for_exercises_do_not_count() -> None:
     page = PAGE.replace("## Second?", "## Exercises")
     assert guess_number_problems("mlp.md", page) == ["docs/mlp.md: 1 guesses; a chapter has 2 to 4"]
+
+
+def test_all_rules_are_applied_and_pass_over_what_is_no_python() -> None:
+    page = guess("kernels", "mlp.kernels").replace("print(", "print((")
+    assert shape_problems("mlp.md", f"## One?\n\n{page}") == [
+        "docs/mlp.md: 1 guesses; a chapter has 2 to 4",
+        "docs/mlp.md:5: name what answers this guess: veils=(...)",
+        'docs/mlp.md:1: end "One?" with a paragraph **In your trace:** ...',
+    ]
+    assert shape_problems("mlp.md", PAGE.replace("A lead.", "`#!fig mlp.kernels`"))[0].startswith(
+        "docs/mlp.md:3: tells"
+    )
 
 
 def test_a_guess_whose_answer_is_in_sight() -> None:
