@@ -37,6 +37,16 @@ def test_paper_shows_both_sides(opened: Opened) -> None:
     expect(page.locator(".waits-half").filter(visible=True)).to_have_count(2)
 
 
+def test_on_paper_a_panel_is_as_high_as_its_content(opened: Opened) -> None:
+    page = opened("").page
+    page.emulate_media(media="print")
+    figure, panel = page.locator(".waits").first, page.locator(".tabbed-block").first
+    content, whole = figure.bounding_box(), panel.bounding_box()
+    assert content is not None
+    assert whole is not None
+    assert whole["height"] < content["height"] + 60
+
+
 @pytest.mark.parametrize("width", [1280, 360])
 def test_a_whole_card_leads_to_its_section(opened: Opened, width: int) -> None:
     page = opened("", width=width).page
