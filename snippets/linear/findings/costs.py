@@ -27,19 +27,20 @@ MATMULS = ("linear/eager", "linear/eager_wide", "matmul_add/eager_64", "matmul_a
 
 @claim("O-L1", equals(True), scope="this-gpu")
 def same_wide_kernel(device: Device) -> Figure:
-    """At 64x1024→4096 too, the layer is one kernel, the same one eager and compiled."""
+    """At 64x1024→4096 too, nn.Linear is one kernel, and eager and compiled run the same."""
     return one_and_the_same(device["linear/eager_wide"], device["linear/compiled_wide"])
 
 
 @claim("O-L2", equals(False), scope="this-gpu")
 def same_at_both_shapes(device: Device) -> Figure:
-    """The two shapes run two different kernels."""
+    """nn.Linear runs different kernels at 1024x32→64 and at 64x1024→4096."""
     return same_work(device["linear/eager"], device["linear/eager_wide"])
 
 
 @claim("O-L3", matches("[^,+]*Launch[^,+]*"), scope="this-gpu")
 def cuda_calls(device: Device) -> Figure:
-    """A forward makes one call of CUDA, the launch, eager or compiled and at either shape: no occupancy query."""
+    """A forward of nn.Linear makes one CUDA call, the launch, eager or compiled and at either shape. It makes no
+    occupancy query."""
     calls = [device[layer].per_step(lambda step: " + ".join(call.name for call in step.calls)) for layer in LAYERS]
     kinds = ", ".join(dict.fromkeys(figure.text for figure in calls))
     return derived(kinds, *calls, display=f"{kinds}, in all {len(calls)} variants")
@@ -59,22 +60,22 @@ def deciding(figures: Mapping[str, Figure], value: float) -> Figure:
 
 @claim("O-L4", at_least(1.2), scope="timing")
 def dearer_calls(device: Device) -> Figure:
-    """Compiling the layer makes each call cost at least a fifth more CPU time, at both shapes."""
+    """Compiling nn.Linear makes each call cost at least a fifth more CPU time, at both shapes."""
     ratios = {shape: compiled_to_eager(device, shape, "enqueue") for shape in PAIRS}
     return deciding(ratios, min(ratio.number for ratio in ratios.values()))
 
 
 @claim("O-L5", between(0.9, 1.1), scope="timing")
 def same_gpu_time(device: Device) -> Figure:
-    """Compiling the layer changes its time on the GPU by less than a tenth, at both shapes."""
+    """Compiling nn.Linear changes its time on the GPU by less than a tenth, at both shapes."""
     ratios = {shape: compiled_to_eager(device, shape, "interleaved") for shape in PAIRS}
     return deciding(ratios, max((ratio.number for ratio in ratios.values()), key=lambda number: abs(number - 1)))
 
 
 @claim("O-L6", at_least(2), scope="timing")
 def overhead_bound(device: Device) -> Figure:
-    """On this host, both shapes are overhead-bound, eager and compiled: the CPU takes at least twice as long to enqueue
-    a call as the GPU to run it."""
+    """On this host, nn.Linear is overhead-bound at both shapes, eager and compiled: the CPU takes at least twice as
+    long to enqueue a call as the GPU to run it."""
     ratios = {experiment: ratio_of_kinds(device[experiment], "enqueue") for experiment in LAYERS}
     return deciding(ratios, min(ratio.number for ratio in ratios.values()))
 
@@ -104,7 +105,7 @@ def matrix_to_row(device: Device) -> Figure:
 
 @claim("O-L9", at_most(1.2), scope="timing")
 def sixty_four_rows(device: Device) -> Figure:
-    """With 64 rows the wide layer takes the GPU less than a fifth longer than with one."""
+    """The wide layer takes the GPU less than a fifth longer with 64 rows than with one."""
     many, single = (device[f"linear/sweep_eager[batch={rows}]"].time() for rows in (64, 1))
     return derived(many.number / single.number, many, single, unit="x")
 

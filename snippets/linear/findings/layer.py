@@ -97,26 +97,26 @@ def work_of_transpose(device: Device) -> Figure:
 
 @claim("L4", lists("aten::addmm", "aten::add", "aten::add_"), source=Source("Part 2", "no aten::add"))
 def no_add(device: Device) -> Figure:
-    """The bias is added without an aten::add anywhere in the step."""
+    """A forward of nn.Linear adds its bias without an aten::add anywhere in the step."""
     return device["linear/eager"].per_step(aten_ops)
 
 
 @claim("L5", equals(True), source=Source("Part 2", "1 kernel in both, the same name"))
 def same_kernel(device: Device) -> Figure:
-    """Compiled, the layer is still one kernel, and its name is the eager one's, byte for byte."""
+    """The compiled layer is still one kernel, and its name is the eager layer's, byte for byte."""
     return one_and_the_same(device["linear/eager"], device["linear/compiled"])
 
 
 @claim("L6", lists("aten::addmm", "aten::linear", "aten::t"), source=Source("Part 2", "aten::addmm alone"))
 def addmm_alone(device: Device) -> Figure:
-    """The compiled step calls aten::addmm with neither aten::linear nor aten::t around it."""
+    """A step of the compiled layer calls aten::addmm with neither aten::linear nor aten::t around it."""
     return device["linear/compiled"].per_step(aten_ops)
 
 
 @claim("L7", lambda rows: all(row in rows.text for row in COMPILED_ROWS), source=Source("Part 2", "a few extra rows"))
 def rows_of_compiled(device: Device) -> Figure:
-    """The compiled step has rows on the CPU lane that the eager one lacks: Dynamo's cache lookup, the region it
-    compiled, the prologue of AOTDispatcher, and the call of the compiled graph."""
+    """A step of the compiled layer has rows on the CPU lane that the eager layer lacks: Dynamo's cache lookup, the
+    compiled region, the prologue of AOTDispatcher, and the call of the compiled graph."""
 
     def rows(step: Step) -> str:
         names = (op.name for op in step.ops if "aten::" not in op.name)
@@ -130,7 +130,7 @@ def rows_of_compiled(device: Device) -> Figure:
 
 @claim("L8", equals(A100_KERNEL), scope="this-gpu", source=Source("Part 2", A100_KERNEL))
 def kernel(device: Device) -> Figure:
-    """The layer's kernel is the CUTLASS one that the series shows.
+    """The kernel of nn.Linear is the CUTLASS kernel that the series shows.
 
     cuBLAS brings different kernels for different GPUs: a CUTLASS kernel compiled for sm80 there, one of a family called
     nvjet, made for sm90, here. Library, GPU, data type and shape decide the name, so compare names within one machine,
@@ -145,7 +145,8 @@ def ending(name: str) -> str:
 
 @claim("L9", equals("tn"), scope="this-gpu", source=Source("Part 2", "tn"))
 def layout_in_name(device: Device) -> Figure:
-    """The kernel's name carries the layouts of its two inputs as the suffix tn: one transposed, one not.
+    """The name of nn.Linear's kernel carries the layouts of its two inputs as the suffix tn: one transposed, one
+    not.
 
     An nvjet name ends in three capital letters instead of two small ones. In our recordings the first follows the
     layout of the weight, but NVIDIA publishes no grammar for these names and has called the convention confidential.

@@ -27,7 +27,7 @@ GEMM_OF_THE_POST = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nn"
 
 @claim("P26", equals(GEMM_OF_THE_POST), scope="this-gpu", source=Source("Part 1", GEMM_OF_THE_POST))
 def large_matmul(device: Device) -> Figure:
-    """At 4096 the product is an ampere_bf16_s16816gemm kernel with a tile of 128x256.
+    """At 4096 the product of matmul_add is an ampere_bf16_s16816gemm kernel with a tile of 128x256.
 
     cuBLAS has kernels of its own for each generation; on this one their names begin with nvjet, without a gemm."""
     return device["matmul_add/eager_4096"].per_step(lambda step: matmul(step)[0].name)
@@ -35,7 +35,7 @@ def large_matmul(device: Device) -> Figure:
 
 @claim("P27", between(520, 640), scope="timing", source=Source("Part 1", "580 µs"))
 def product_4096(device: Device) -> Figure:
-    """At 4096 the product takes about 580 µs.
+    """At 4096 the product of matmul_add takes about 580 µs.
 
     This GPU is a newer and faster one. Between GPUs compare rates and shares of a ceiling, not times."""
     return device["matmul_add/eager_4096"].per_step(lambda step: matmul(step)[0].duration_us, "us")
@@ -43,7 +43,7 @@ def product_4096(device: Device) -> Figure:
 
 @claim("P28", at_least(1.5), scope="timing", source=Source("Part 1", "580 µs usually, 1084 µs on average of 5"))
 def longest_to_shortest(device: Device) -> Figure:
-    """Its time varies widely from step to step.
+    """The time of the product at 4096 varies widely from step to step.
 
     Within one trace the steps agree closely. The step slows down when it is kept running, and a trace of three steps is
     over before that."""
@@ -117,7 +117,7 @@ def matmul_names(device: Device) -> Figure:
 
 @claim("P36", is_unchanged, scope="this-gpu", source=Source("Part 1", "2 → 2, counting the copy"))
 def kernels_left(device: Device) -> Figure:
-    """The fusion is at the level of the dispatcher, not of kernels.
+    """Compiling matmul_add fuses at the level of the dispatcher, not of kernels.
 
     The kernel of aten::add is gone. What is left is a copy, which cannot add, and one product; the result is checked
     against a reference, so the product adds. The traffic stays: b is copied, then read again."""
@@ -145,19 +145,19 @@ def large_work(device: Device) -> Figure:
 
 @claim("P39", equals("cudaMemcpyAsync"), source=Source("Part 1", "cudaMemcpyAsync"))
 def copy_call(device: Device) -> Figure:
-    """The copy is put on the GPU by cudaMemcpyAsync."""
+    """cudaMemcpyAsync puts the compiled step's copy of b on the GPU."""
     return device["matmul_add/compiled_4096"].per_step(lambda step: names(copy.launch for copy in step.memcpys))
 
 
 @claim("P40", equals("2 → 1"), source=Source("Part 1", "2 → 1"))
 def kernel_launches(device: Device) -> Figure:
-    """Compiling saves one of two kernel launches."""
+    """Compiling matmul_add saves one of two kernel launches."""
     return across(device, lambda step: len({kernel.launch for kernel in step.kernels}), "eager_4096", "compiled_4096")
 
 
 @claim("P41", is_unchanged, source=Source("Part 1", "2 → 2"))
 def activities(device: Device) -> Figure:
-    """It does not save a GPU activity."""
+    """Compiling matmul_add does not save a GPU activity."""
     return across(device, lambda step: len(step.activities), "eager_4096", "compiled_4096")
 
 

@@ -49,13 +49,13 @@ def copy_rate(copy: GpuActivity) -> float:
 
 @claim("P42", equals(2 * 4096 * 4096), source=Source("Part 1", "32 MB"))
 def copy_bytes_4096(device: Device) -> Figure:
-    """At 4096 the copy moves 32 MiB: all of b."""
+    """At 4096 the compiled step's copy moves 32 MiB: all of b."""
     return of_copy(device, lambda copy: copy.moved_bytes or 0, "bytes")
 
 
 @claim("P43", between(30, 36), scope="timing", source=Source("Part 1", "33 µs"))
 def copy_4096(device: Device) -> Figure:
-    """That copy takes about 33 µs.
+    """At 4096 the compiled step's copy of b takes about 33 µs.
 
     Memory is about twice as fast here, and so is the copy. Again the time says which GPU it was; the rate and its
     ceiling say whether the copy was any good."""
@@ -64,7 +64,8 @@ def copy_4096(device: Device) -> Figure:
 
 @claim("P44", at_least(95), scope="timing", source=Source("Part 1", "2.03 of 2.04 TB/s, by our arithmetic"))
 def copy_share(device: Device) -> Figure:
-    """The copy runs at the full speed of the memory: at least 95 % of a large copy's rate, bytes read and written."""
+    """At 4096 the copy of b runs at the full speed of the memory: at least 95 % of a large copy's rate, bytes read
+    and written."""
     rate, ceiling = of_copy(device, copy_rate, "bytes/s"), device["matmul_add/compiled_4096"].ceiling(COPY).rate
     display = f"{rate.text}; the copy ceiling is {format_value(ceiling, 'bytes/s')}"
     return Figure(100 * rate.number / ceiling, "%", origin=rate.origin, display=display)
@@ -95,7 +96,7 @@ def code_folder(device: Device) -> Figure:
 
 @claim("P47", at_least(1), scope="this-gpu", source=Source("Part 1", "out = copy(b), then the product"))
 def copies_in_code(device: Device) -> Figure:
-    """The copy of b stands in the code that Inductor generates.
+    """The code that Inductor generates copies b.
 
     The generated code allocates the output and calls addmm, nothing else. It is aten::addmm that copies, compiled or
     called by hand, so the copy is not a decision of the compiler."""
@@ -107,7 +108,7 @@ def copies_in_code(device: Device) -> Figure:
 
 @claim("O-M14", between(0.9, 1.1), scope="timing")
 def compiled_warm_4096(device: Device) -> Figure:
-    """At 4096 compiling changes the GPU's time by less than a tenth."""
+    """At 4096 compiling matmul_add changes the GPU's time by less than a tenth."""
     return compiled_to_eager(device, 4096, "interleaved")
 
 
@@ -122,7 +123,7 @@ def least_bytes(step: Step) -> int:
 
 @claim("O-M22", is_unchanged)
 def compiled_bytes_4096(device: Device) -> Figure:
-    """Compiling saves no traffic: at 4096 a compiled step has to move as many bytes as an eager one."""
+    """Compiling matmul_add saves no traffic: at 4096 a compiled step has to move as many bytes as an eager one."""
     return across(device, least_bytes, "eager_4096", "compiled_4096", unit="bytes")
 
 
@@ -151,13 +152,13 @@ def row_in_one_kernel(device: Device) -> Figure:
 
 @claim("O-M19", at_least(1.03), scope="timing")
 def matrix_to_row_4096(device: Device) -> Figure:
-    """At 4096 a matrix b takes the GPU at least 3 % longer than a row b."""
+    """At 4096, addmm with a matrix b takes the GPU at least 3 % longer than with a row b."""
     return paired_ratio(device["matmul_add/matrix_bias_4096"], device["matmul_add/row_bias_4096"])
 
 
 @claim("O-M20", at_least(90), scope="timing")
 def row_bias_share_4096(device: Device) -> Figure:
-    """A row b is nearly free: at 4096 the step keeps at least 90 % of the rate of a bare product in its layout."""
+    """A row b is nearly free: at 4096, addmm keeps at least 90 % of the rate of a bare product in its layout."""
     return share_of_ceiling(device["matmul_add/row_bias_4096"], PRODUCT_4096)
 
 

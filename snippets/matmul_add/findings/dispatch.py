@@ -55,7 +55,7 @@ def wait_busy(run: Run) -> Figure:
 
 @claim("P13", equals(f"ProfilerStep#N > {LABEL} > aten::matmul > aten::mm"), source=Source("Part 1", "the same chain"))
 def chain(device: Device) -> Figure:
-    """The product is reached through ProfilerStep#N, matmul_add, aten::matmul and aten::mm."""
+    """An eager step reaches the product through ProfilerStep#N, matmul_add, aten::matmul and aten::mm."""
     return device["matmul_add/eager_64"].per_step(
         lambda step: " > ".join(op.name.replace(step.name, "ProfilerStep#N") for op in matmul(step)[1].chain)
     )
@@ -81,7 +81,7 @@ def is_more(figure: Figure) -> bool:
 
 @claim("P16", is_more, scope="this-gpu", source=Source("Part 1", "a bunch more"))
 def stacked_calls(device: Device) -> Figure:
-    """With the batch axis, aten::matmul makes more CUDA calls.
+    """With a leading batch axis, aten::matmul makes more CUDA calls.
 
     The batch axis adds operators that rearrange metadata on the CPU. The CUDA call is the same single launch."""
     return across(device, lambda step: len(calls_under(step, "aten::matmul")), "eager_64", "stacked")
@@ -89,7 +89,7 @@ def stacked_calls(device: Device) -> Figure:
 
 @claim("O-M10", equals("aten::mm"))
 def folded_op(device: Device) -> Figure:
-    """With a batch axis on x and b alone the product stays aten::mm: x is folded into one tall matrix."""
+    """With a batch axis on x and b alone, the product stays aten::mm: PyTorch folds x into one tall matrix."""
     return device["matmul_add/stacked_input"].per_step(lambda step: matmul(step)[1].name)
 
 
@@ -113,7 +113,7 @@ def calls_of_mm(device: Device) -> Figure:
 
 @claim("P19", equals("cudaLaunchKernel"), scope="this-gpu", source=Source("Part 1", "cudaLaunchKernel"))
 def product_call(device: Device) -> Figure:
-    """The product's kernel is launched by cudaLaunchKernel.
+    """cudaLaunchKernel launches the product's kernel.
 
     cuBLAS launches by the driver's extended call. A search for cudaLaunchKernel finds the adds and no product."""
     return device["matmul_add/eager_64"].per_step(lambda step: names([matmul(step)[0].launch]))
@@ -150,7 +150,7 @@ def first_queries(device: Device) -> Figure:
 
 @claim("O-M12", equals("4"), scope="this-gpu")
 def memset_bytes(device: Device) -> Figure:
-    """At 4096 the product brings along a memset of four bytes."""
+    """At 4096, a memset of four bytes comes with the product."""
     return device["matmul_add/eager_4096"].per_step(
         lambda step: ", ".join(str(memset.moved_bytes) for memset in step.memsets) or "none"
     )
@@ -179,7 +179,7 @@ def wait_idle(device: Device) -> Figure:
 
 @claim("P25", at_least(10), scope="timing", source=Source("Part 1", "1.78 ms for 26 µs of work"))
 def wait_to_work_64(device: Device) -> Figure:
-    """At 64 that wait is many times as long as all the work that it waits for.
+    """At 64 the closing cudaDeviceSynchronize is many times as long as all the work that it waits for.
 
     With nothing left to wait for, the call takes only its own time. In the post's trace the GPU began late."""
 
@@ -193,7 +193,7 @@ def wait_to_work_64(device: Device) -> Figure:
 
 @claim("O-M13", between(50, 100), scope="timing")
 def wait_busy_4096(device: Device) -> Figure:
-    """At 4096 the GPU works for most of the closing wait."""
+    """At 4096 the GPU works for most of the closing cudaDeviceSynchronize."""
     return of_traces(device, wait_busy, *LARGE)
 
 

@@ -118,7 +118,7 @@ def two_kernels(device: Device) -> Figure:
 
 @claim("P2", equals("aten::mm, aten::add"), source=Source("Part 1", "GEMM, then add"))
 def matmul_then_add(device: Device) -> Figure:
-    """The first kernel is the matrix product, the second the pointwise add."""
+    """The first kernel of an eager step is the matrix product, the second the pointwise add."""
     return device["matmul_add/eager_64"].per_step(lambda step: names(kernel.op for kernel in step.kernels))
 
 
@@ -130,7 +130,7 @@ def idle_at_64(device: Device) -> Figure:
 
 @claim("P4", between(90, 110), scope="timing", source=Source("Part 1", "92 %: 4.495 ms of 4.908 ms"))
 def totals_meet(device: Device) -> Figure:
-    """At 4096 the two totals nearly meet: they differ by at most 10 %.
+    """At 4096 the profiler's CPU and GPU totals nearly meet: they differ by at most 10 %.
 
     Until the first kernel starts, the CPU works alone. Three steps of this faster GPU are over soon, so that beginning
     is a larger part of the CPU's total."""
@@ -152,13 +152,13 @@ def cpu_done_early(device: Device) -> Figure:
 
 @claim("O-M3", at_least(70), scope="timing")
 def product_share_4096(device: Device) -> Figure:
-    """At 4096, product and add together reach at least 70 % of the rate of a bare product of that shape and layout."""
+    """At 4096, an eager step reaches at least 70 % of the rate of a bare product of that shape and layout."""
     return share_of_ceiling(device["matmul_add/eager_4096"], PRODUCT_4096)
 
 
 @claim("O-M4", at_most(2), scope="timing")
 def growth(device: Device) -> Figure:
-    """From 64 to 512 the work grows 512-fold, and the GPU's time less than doubles."""
+    """From size 64 to 512 the work of an eager step grows 512-fold, and its GPU time less than doubles."""
     small, large = (device[f"matmul_add/sweep_eager[size={size}]"].time() for size in (64, 512))
     return derived(large.number / small.number, small, unit="x", display=f"{small.text} at 64, {large.text} at 512")
 
@@ -173,7 +173,7 @@ def crossings(device: Device) -> Figure:
 
 @claim("O-M6", at_least(10), scope="timing")
 def wait_share_4096(device: Device) -> Figure:
-    """At 4096 at least a tenth of the profiler's CPU total is the closing wait for the GPU."""
+    """At 4096, at least a tenth of the profiler's CPU total is the closing wait for the GPU."""
 
     def share(run: Run) -> Figure:
         return Figure(100 * closing_wait(run.trace).duration_us / self_cpu_us(run.trace), "%", origin=run.origin)

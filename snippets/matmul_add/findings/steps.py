@@ -60,7 +60,7 @@ def first_to_rest(run: Run, of: Callable[[Step], float]) -> Figure:
 
 @claim("P5", equals("ProfilerStep#2, ProfilerStep#3, ProfilerStep#4"), source=Source("Part 1", "#2, #3, #4"))
 def steps_in_trace(device: Device) -> Figure:
-    """With wait=1, warmup=1, active=3 the trace holds the steps #2, #3 and #4."""
+    """With wait=1, warmup=1, active=3 a trace holds the steps #2, #3 and #4."""
     run = device["matmul_add/eager_64_cold"]
     return Figure(", ".join(step.name for step in run.steps), origin=run.origin)
 
@@ -83,7 +83,8 @@ def equal_steps(device: Device) -> Figure:
 
 @claim("O-M7", at_least(1.5), scope="timing")
 def first_gap_warmed(device: Device) -> Figure:
-    """The gap of step #2 survives the warm-up: it stays at least half as long again as the longest gap after it."""
+    """In a warmed process, too, the gap before aten::matmul in step #2 is at least half as long again as the
+    longest gap after it."""
     return of_traces(device, lambda run: first_to_rest(run, gap_us), *WARMED)
 
 
@@ -97,22 +98,24 @@ def without_gpu(device: Device) -> list[tuple[int, bool, Timing, Timing]]:
 
 @claim("O-M23", at_least(1.5), scope="timing")
 def gap_without_gpu(device: Device) -> Figure:
-    """Without a GPU, too, the gap of the first kept step is at least half as long again as the gaps after it, behind
-    one warm-up step and behind fifty."""
+    """Without a GPU, too, the gap before aten::matmul in the first kept step is at least half as long again as the
+    gaps after it, behind one warm-up step and behind fifty."""
     ratios = (ratio_of_pairs(first, later) for _, _, first, later in without_gpu(device)[::2])
     return smallest(*ratios)
 
 
 @claim("O-M24", at_most(0.75), scope="timing")
 def gap_without_shapes(device: Device) -> Figure:
-    """If the profiler doesn't record the shapes of inputs, that first gap takes at most three quarters of the time."""
+    """Without a GPU, the gap in the first kept step takes at most three quarters of the time if the profiler
+    doesn't record the shapes of inputs."""
     (_, _, recorded, _), (_, _, left_out, _), *_ = without_gpu(device)
     return ratio_of_pairs(left_out, recorded)
 
 
 @claim("O-M8", equals(0))
 def calls_in_gap(device: Device) -> Figure:
-    """No CUDA call is made in that gap, so neither cuBLAS nor the loading of a kernel fills it."""
+    """No CUDA call is made in the gap before aten::matmul in step #2, so neither cuBLAS nor the loading of a kernel
+    fills it."""
     return device["matmul_add/eager_64_cold"].per_step(
         lambda step: sum(0 <= call.start_us - find_op(step, LABEL).start_us < gap_us(step) for call in step.calls)
     )
@@ -127,7 +130,7 @@ def offset_us(step: Step) -> float:
 
 @claim("P8", at_least(1000), scope="timing", source=Source("Part 1", "2.32 ms"))
 def offset(device: Device) -> Figure:
-    """The GPU lane lags behind the CPU lane by milliseconds.
+    """At 64 in a cold process, the GPU lane lags behind the CPU lane by milliseconds.
 
     The offset here is that of a launch: the time for the CPU to reach it and for the GPU to take it up. The profiler's
     request for a buffer falls into the warm-up step, which is not kept."""
@@ -136,7 +139,7 @@ def offset(device: Device) -> Figure:
 
 @claim("P9", equals(1), scope="this-gpu", source=Source("Part 1", "one, before any operation"))
 def request_before_work(device: Device) -> Figure:
-    """With wait=0 and warmup=0 an Activity Buffer Request stands before the first work on the GPU."""
+    """With wait=0 and warmup=0, an Activity Buffer Request precedes the first work on the GPU."""
     run = device["matmul_add/unscheduled"]
     begin = min((activity.start_us for activity in run.trace.activities), default=0.0)
     return Figure(len(requests(run.trace, end_us=begin)), origin=run.origin)
@@ -144,7 +147,7 @@ def request_before_work(device: Device) -> Figure:
 
 @claim("P10", equals(1), scope="this-gpu", source=Source("Part 1", "once"))
 def one_request(device: Device) -> Figure:
-    """In twenty steps the Activity Buffer Request occurs once."""
+    """In a trace of twenty steps, the Activity Buffer Request occurs once."""
     run = device["matmul_add/unscheduled_20"]
     return Figure(len(requests(run.trace)), origin=run.origin)
 
@@ -166,7 +169,7 @@ def holes(device: Device) -> Figure:
 
 @claim("P12", at_least(1), scope="this-gpu", source=Source("Part 1", "another buffer request"))
 def request_in_second_hole(device: Device) -> Figure:
-    """The hole of step #1 is one more buffer request.
+    """The hole between the kernels of step #1 is one more buffer request.
 
     No buffer request falls into that hole. Look at what overlaps a gap before you name it."""
     run = device["matmul_add/unscheduled"]

@@ -98,7 +98,7 @@ def most(figure: Figure) -> bool:
 
 @claim("O-P17", equals("1024 elements to 128 threads, 512 elements to 256 threads"), scope="this-gpu")
 def two_configurations(device: Device) -> Figure:
-    """Compiled anew, the same forward gets one of two launch configurations for its fused kernel: 1024 elements to a
+    """Compiled again, the same MLP gets one of two launch configurations for its fused kernel: 1024 elements to a
     block of 128 threads, or 512 to one of 256."""
     names = ", ".join(config_name(device, launch) for launch in draws(device))
     return Figure(names, origin="mlp/tuned, the fastest first")
@@ -106,26 +106,28 @@ def two_configurations(device: Device) -> Figure:
 
 @claim("O-P18", at_least(1.1), scope="timing")
 def slow_over_fast(device: Device) -> Figure:
-    """The fused kernel takes at least a tenth longer with the slower configuration."""
+    """Inductor's fused GeGLU kernel takes at least a tenth longer with the slower of its two launch configurations."""
     fast, slow = fast_and_slow(device)
     return unpaired_ratio(drawn_us(device, slow), drawn_us(device, fast))
 
 
 @claim("O-P19", most, scope="this-gpu")
 def slow_share(device: Device) -> Figure:
-    """As in a new process, most compilations of the forward get the slower configuration."""
+    """As in a new process, most compilations of the MLP get the slower of Inductor's two launch configurations."""
     return chosen(device, "default", fastest=False)
 
 
 @claim("O-P24", most, scope="this-gpu")
 def fast_with_room(device: Device) -> Figure:
-    """With a gigabyte of room below the peak of allocated memory, most compilations get the faster configuration."""
+    """With a gigabyte of room below the peak of allocated memory, most compilations of the MLP get the faster
+    launch configuration."""
     return chosen(device, "room")
 
 
 @claim("O-P34", equals(100), scope="this-gpu")
 def fast_unmeasured(device: Device) -> Figure:
-    """With autotune_pointwise off, Inductor measures nothing, and every compilation gets the faster configuration."""
+    """With autotune_pointwise off, Inductor measures nothing, and every compilation of the MLP gets the faster
+    launch configuration."""
     return chosen(device, "autotune_pointwise=False")
 
 

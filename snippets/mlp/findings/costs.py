@@ -60,13 +60,13 @@ def trace_and_replayed(device: Device) -> dict[str, dict[str, Timing]]:
 
 @claim("O-P1", matches(r"([^,]+), \1, (?!\1$)[^,]+"), scope="this-gpu")
 def two_kinds(device: Device) -> Figure:
-    """gate and up, two equal products, run one kernel; down runs another."""
+    """The MLP's equal products gate and up run one kernel, and down runs another."""
     return gemm_kernels(device["mlp/eager"])
 
 
 @claim("O-P2", matches(r"cuLaunchKernelEx, (\d+) blocks, \1 multiprocessors"), scope="this-gpu")
 def blocks_of_gemms(device: Device) -> Figure:
-    """Every GEMM is put on the GPU by cuLaunchKernelEx, with as many blocks as the GPU has multiprocessors."""
+    """cuLaunchKernelEx launches every GEMM of the eager MLP, with one block for each multiprocessor."""
     count = device["mlp/eager"].environment.multiprocessors
 
     def launches(step: Step) -> str:
@@ -79,7 +79,7 @@ def blocks_of_gemms(device: Device) -> Figure:
 
 @claim("O-P3", equals("gate 4 bytes, up 4 bytes"), scope="this-gpu")
 def memsets(device: Device) -> Figure:
-    """In every variant gate and up each bring along a memset of four bytes, and down brings none."""
+    """In every variant of the MLP, a memset of four bytes comes with gate and with up, and none with down."""
 
     def fills(step: Step) -> str:
         matmuls = {kernel.op: name for kernel, name in zip(gemms(step), MATMULS, strict=True)}
@@ -93,14 +93,14 @@ def memsets(device: Device) -> Figure:
 
 @claim("O-P4", at_least(1.02), scope="timing")
 def replayed_over_trace(device: Device) -> Figure:
-    """In the short trace each GEMM takes less time than the same bare product in interleaved replays."""
+    """In the eager MLP's short trace, each GEMM takes less time than the same bare product in interleaved replays."""
     pairs = trace_and_replayed(device).values()
     return Figure(min(pair["interleaved"].median_us / pair["trace"].median_us for pair in pairs), "x")
 
 
 @claim("O-P6", between(1.9, 2.1))
 def saved_memory(device: Device) -> Figure:
-    """The compiled forward peaks lower than eager by two tensors of the hidden size."""
+    """The compiled MLP peaks lower than eager by two tensors of the hidden size."""
     eager, fused = (device[name].point.peak_memory_bytes for name in ("mlp/eager", "mlp/compiled"))
     saved, hidden = eager - fused, gate_bytes(device["mlp/eager"].step)
     return Figure(saved / hidden, display=f"{format_value(saved, 'bytes')} less")
@@ -108,7 +108,7 @@ def saved_memory(device: Device) -> Figure:
 
 @claim("O-P7", matches(r"(\d+) blocks for \1 rows of 3072; \1 blocks for \1 rows of 4096"))
 def liger_launch(device: Device) -> Figure:
-    """Liger's kernel starts a block for each row, at both widths."""
+    """Liger's GeGLU kernel starts a block for each row, at 3072 columns and at 4096."""
 
     def launch(step: Step) -> str:
         (rows, _, columns) = matmul_shapes(step)[0]
@@ -127,13 +127,13 @@ def liger_on_the_cpu(device: Device) -> Figure:
 
 @claim("O-P9", equals("static: 3 of 3, automatic: 1 of 3"))
 def static_or_automatic(device: Device) -> Figure:
-    """With dynamic=False every new batch size compiles; by default only the first new one does."""
+    """With dynamic=False every new batch size compiles the MLP again. By default only the first new one does."""
     return Figure(", ".join(f"{mode}: {recompiled(device, mode)}" for mode in ("static", "automatic")))
 
 
 @claim("O-P10", at_least(300), scope="timing")
 def cost_of_compiling(device: Device) -> Figure:
-    """A call that compiles takes hundreds of times as long as one that does not."""
+    """A call of the MLP that compiles takes hundreds of times as long as one that does not."""
     calls_ms: dict[bool, list[float]] = {True: [], False: []}
     for mode in ("static", "automatic"):
         changes = itertools.pairwise([0, *compilations(device, mode)])
@@ -150,7 +150,7 @@ def cost_of_compiling(device: Device) -> Figure:
 
 @claim("O-P11", between(1.2, 1.43), scope="timing", source=Source(ARTICLE, "a 20–30 % wall-time speedup"))
 def compiled_speedup(device: Device) -> Figure:
-    """Fusion makes the whole forward 20 to 30 % faster; here: the compiled one, interleaved.
+    """Fusion makes the whole MLP 20 to 30 % faster; here: the compiled one, interleaved.
 
     Part 2 says no such thing; it never times a whole forward. Most of the time is in GEMMs that fusion does not touch,
     and the pointwise part shrinks by less than half. Ask what share of the time an optimization can reach before
@@ -160,20 +160,20 @@ def compiled_speedup(device: Device) -> Figure:
 
 @claim("O-P12", at_least(1.02), scope="timing")
 def fusion_pays(device: Device) -> Figure:
-    """Fusion does pay on the GPU: interleaved, the compiled forward and Liger's both take less time than eager's."""
+    """Fusion does pay on the GPU: interleaved, the compiled MLP and Liger's both take less time than eager's."""
     return smallest(times_eager(device, "compiled"), times_eager(device, "Liger"))
 
 
 @claim("O-P29", at_most(0.9), scope="timing")
 def not_overhead_bound(device: Device) -> Figure:
-    """At this size neither eager's forward nor the compiled one is overhead-bound: the CPU enqueues each in at most
+    """At 8192 tokens neither the eager MLP nor the compiled one is overhead-bound: the CPU enqueues each in at most
     90 % of the time that the GPU needs for it."""
     return largest(*(ratio_of_kinds(device[VARIANTS[name]], "enqueue") for name in ("eager", "compiled")))
 
 
 @claim("O-P13", between(60, 70), scope="this-gpu", source=Source(ARTICLE, "60–70 % less kernel launch overhead"))
 def launches_saved(device: Device) -> Figure:
-    """Fusion leaves 60 to 70 % less launch overhead; counted here: launches.
+    """Fusing the MLP leaves 60 to 70 % less launch overhead; counted here: launches.
 
     One launch of five goes, and the CPU does not even get its time back: the layers that choose the fused kernel cost
     more than the launch it saves. Fusion of pointwise operators saves mostly memory traffic."""
@@ -183,22 +183,22 @@ def launches_saved(device: Device) -> Figure:
 
 @claim("O-P14", at_least(1.1), scope="timing")
 def slower_from_python(device: Device) -> Figure:
-    """Launched from Python at one token and at one sequence, the compiled forward and Liger's both take at least
-    a tenth longer than eager's."""
+    """Launched from Python at one token and at one sequence, the compiled MLP and Liger's both take at least a
+    tenth longer than eager's."""
     sizes, variants = (ONE_TOKEN, ONE_SEQUENCE), ("compiled", "Liger")
     return smallest(*(at_size(device, variant, "eager", size) for size in sizes for variant in variants))
 
 
 @claim("O-P16", at_least(1.05))
 def lower_error(device: Device) -> Figure:
-    """Keeping the tensor between in registers also keeps its precision: the compiled forward's error is at least
-    a twentieth lower than eager's."""
+    """Keeping GELU's result in registers also keeps its precision: the compiled MLP's error is at least a twentieth
+    lower than eager's."""
     return point_ratio(device["mlp/eager"], device["mlp/compiled"], "relative_error")
 
 
 @claim("O-P15", at_least(1.02), scope="timing")
 def faster_at_every_size(device: Device) -> Figure:
-    """On the GPU alone the compiled forward is faster than eager's at every size from one token up."""
+    """On the GPU alone the compiled MLP is faster than eager's at every size from one token up."""
     return smallest(*(at_size(device, "eager", "compiled", size, "interleaved") for size in SIZES))
 
 

@@ -58,7 +58,8 @@ def order(device: Device) -> Figure:
 
 @claim("M2", matches(A100_GEMMS), scope="this-gpu", source=part_2(A100_NAMES))
 def a100_names(device: Device) -> Figure:
-    """gate and up run ampere_bf16_s16816gemm_bf16_128x128_…_stages_32x5_tn, down runs …_128x256_…_stages_64x3_tn.
+    """In the MLP, gate and up run ampere_bf16_s16816gemm_bf16_128x128_…_stages_32x5_tn, down runs
+    …_128x256_…_stages_64x3_tn.
 
     cuBLAS brings kernels of their own for Hopper, nvjet_sm90_*. The pattern carries over: one kernel for the two equal
     products, another for the third. The names do not, nor does what one learned to read from them. Compare names within
@@ -68,7 +69,7 @@ def a100_names(device: Device) -> Figure:
 
 @claim("M3", equals("GeluCUDAKernelImpl 4 wide, MulFunctor 4 wide"), scope="this-gpu", source=part_2("<4, …> in both"))
 def templates(device: Device) -> Figure:
-    """The pointwise kernels are vectorized_elementwise_kernel<4, GeluCUDAKernelImpl…> and <4, …MulFunctor…>.
+    """The MLP's pointwise kernels are vectorized_elementwise_kernel<4, GeluCUDAKernelImpl…> and <4, …MulFunctor…>.
 
     The same two templates, twice as wide. The number is how many elements a thread loads at once: PyTorch builds the
     width of eight only for compute capability 9 and 10 and uses at most four elsewhere. A name that changes between
@@ -84,8 +85,8 @@ def templates(device: Device) -> Figure:
 
 @claim("M4", equals(ASKING), scope="this-gpu", source=part_2("3 queries a forward, one for each GEMM"))
 def queries(device: Device) -> Figure:
-    """Each GEMM asks cudaOccupancyMaxActiveBlocksPerMultiprocessor before its launch; GELU and the multiplication
-    do not.
+    """Each GEMM of the MLP asks cudaOccupancyMaxActiveBlocksPerMultiprocessor before its launch. GELU and the
+    multiplication do not.
 
     No question in these steps; the chapter Matmul and add saw cuBLAS ask in a process's first step only, and remember.
     The rule that a query announces a GEMM finds none in later steps: read the operator above a launch instead."""
@@ -132,7 +133,7 @@ def working_ops(step: Step) -> str:
 
 @claim("M6", equals(SHAPES), source=part_2("the same shapes, 38.7 GFLOP each"))
 def shapes(device: Device) -> Figure:
-    """The products are [8192,768]x[768,3072] twice and [8192,3072]x[3072,768]: equally many floating-point
+    """The MLP's products are [8192,768]x[768,3072] twice and [8192,3072]x[3072,768]: equally many floating-point
     operations."""
     return device["mlp/eager"].per_step(
         lambda step: ", ".join(f"[{m},{k}]x[{k},{n}]" for m, k, n in matmul_shapes(step))
@@ -141,7 +142,8 @@ def shapes(device: Device) -> Figure:
 
 @claim("M7", between(8, 12), scope="timing", source=part_2("0.19 ms, 0.19 ms and 0.17 ms"))
 def down_is_faster(device: Device) -> Figure:
-    """In the trace, down takes about a tenth less time than gate and up, which do the same amount of work."""
+    """In the eager MLP's trace, down takes about a tenth less time than gate and up, which do the same amount of
+    work."""
 
     def percent(step: Step) -> float:
         gate, up, down = (kernel.duration_us for kernel in gemms(step))
@@ -196,15 +198,15 @@ def back_to_back(device: Device, work: str) -> Figure:
 
 @claim("O-P27", at_most(1), scope="timing")
 def up_after_work(device: Device) -> Figure:
-    """In CUDA graphs, up takes no longer right after other work than after the longest gap: not after gate, nor after
-    a product with a small result, nor after a fill."""
+    """In CUDA graphs, the MLP's up takes no longer right after other work than after the longest gap: not after
+    gate, nor after a product with a small result, nor after a fill."""
     return largest(*(back_to_back(device, work) for work in ("gate", "small result", "fill")))
 
 
 @claim("O-P37", at_least(1.05), scope="timing")
 def up_over_gate(device: Device) -> Figure:
-    """In the trace of the compiled forward, up takes at least a twentieth longer than gate, the same kernel on inputs
-    of the same size."""
+    """In the compiled MLP's trace, up takes at least a twentieth longer than gate, the same kernel on inputs of the
+    same size."""
     return device["mlp/compiled"].per_step(up_to_gate, "x")
 
 

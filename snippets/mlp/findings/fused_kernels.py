@@ -28,8 +28,8 @@ def launch_of(device: Device, experiment: str) -> Figure:
 
 @claim("O-P5", between(0.9, 1.1), scope="timing")
 def fast_over_mul(device: Device) -> Figure:
-    """With the faster of its two launch configurations, the fused kernel takes about as long as eager's multiplication
-    alone: GELU comes free."""
+    """With the faster of its two launch configurations, Inductor's fused GeGLU kernel takes about as long as
+    eager's multiplication alone: GELU comes free."""
     return unpaired_ratio(drawn_us(device, fast_and_slow(device)[0]), pointwise_us(device["mlp/eager"], 1))
 
 
@@ -42,7 +42,8 @@ def drawn_percent(device: Device, launch: Launch) -> Figure:
 
 @claim("O-P35", at_least(90), scope="timing")
 def fast_percent(device: Device) -> Figure:
-    """With the faster configuration, the fused kernel moves its tensors at 90 % of a plain copy's rate or more."""
+    """With the faster of its two launch configurations, Inductor's fused GeGLU kernel moves its tensors at 90 % of
+    a plain copy's rate or more."""
     return drawn_percent(device, fast_and_slow(device)[0])
 
 
@@ -55,13 +56,13 @@ def choice(device: Device, experiment: str) -> Figure:
 
 @claim("O-P21", at_least(1.05), scope="timing")
 def slow_over_liger(device: Device) -> Figure:
-    """With the slower configuration, Inductor's kernel takes longer than Liger's."""
+    """With the slower of its two launch configurations, Inductor's GeGLU kernel takes longer than Liger's."""
     return unpaired_ratio(drawn_us(device, fast_and_slow(device)[1]), pointwise_us(device["mlp/liger"]))
 
 
 @claim("O-P36", at_least(1.1), scope="timing")
 def liger_over_fast(device: Device) -> Figure:
-    """With the faster configuration, Liger's kernel takes at least a tenth longer than Inductor's."""
+    """Liger's GeGLU kernel takes at least a tenth longer than Inductor's with the faster launch configuration."""
     return unpaired_ratio(pointwise_us(device["mlp/liger"]), drawn_us(device, fast_and_slow(device)[0]))
 
 
@@ -95,8 +96,8 @@ def eager_over(device: Device, variant: str) -> Figure:
 
 @claim("O-P38", at_least(1.02), scope="timing")
 def kernel_decides(device: Device) -> Figure:
-    """Interleaved, the compiled forward takes less time than Liger's with the faster kernel, and more with the slower
-    one."""
+    """Interleaved, the compiled MLP takes less time than Liger's with Inductor's faster kernel, and more with the
+    slower one."""
     of = forward_timings(device)
     pairs = (("Liger", "compiled, faster kernel"), ("compiled, slower kernel", "Liger"))
     return smallest(
@@ -106,7 +107,7 @@ def kernel_decides(device: Device) -> Figure:
 
 @claim("O-P22", at_least(1.1), scope="timing")
 def wide_rate(device: Device) -> Figure:
-    """Liger's kernel moves its bytes at least a tenth faster at 4096 columns, a power of two, than at 3072."""
+    """Liger's GeGLU kernel moves its bytes at least a tenth faster at 4096 columns, a power of two, than at 3072."""
     wide, narrow = device["mlp/liger_4096"], device["mlp/liger"]
     times = unpaired_ratio(pointwise_us(narrow), pointwise_us(wide))
     more = moved_bytes(wide).number / moved_bytes(narrow).number
@@ -116,7 +117,7 @@ def wide_rate(device: Device) -> Figure:
 
 @claim("O-P23", lambda figure: len({*str(figure.value).split("; ")}) == 1, scope="this-gpu")
 def same_footprint(device: Device) -> Figure:
-    """Liger's kernel has the same threads, registers and estimated occupancy at 3072 columns and at 4096."""
+    """Liger's GeGLU kernel has the same threads, registers and estimated occupancy at 3072 columns and at 4096."""
 
     def footprint(step: Step) -> str:
         kernel = pointwise(step)[0]

@@ -51,8 +51,8 @@ def linears(step: Step) -> int:
 
 @claim("M8", matches(COMPILED), source=part_2("4 kernels: mm, mm, fused, mm, as three bare aten::mm"))
 def four_kernels(device: Device) -> Figure:
-    """Compiled, the forward runs four kernels, two GEMMs, one from Triton and a GEMM, and no linear, matmul, t,
-    transpose or reshape is left above them."""
+    """The compiled MLP runs four kernels: GEMM, GEMM, Triton, GEMM. No linear, matmul, t, transpose or reshape is
+    left above them."""
 
     def kernels(step: Step) -> str:
         left = sorted(WRAPPERS & {op.name for op in step.ops})
@@ -63,19 +63,19 @@ def four_kernels(device: Device) -> Figure:
 
 @claim("M9", equals(True), source=part_2("byte-for-byte identical names"))
 def gemms_stay(device: Device) -> Figure:
-    """Compiling leaves the three GEMM kernels as they were, name for name."""
+    """Compiling leaves the MLP's three GEMM kernels as they were, name for name."""
     return same(gemm_kernels(device["mlp/eager"]), gemm_kernels(device["mlp/compiled"]))
 
 
 @claim("M10", equals(FUSED_NAME), scope="this-gpu", source=part_2(FUSED_NAME))
 def fused_name(device: Device) -> Figure:
-    """The fused kernel is called triton_poi_fused__unsafe_view_gelu_mul_0."""
+    """The compiled MLP's fused kernel is called triton_poi_fused__unsafe_view_gelu_mul_0."""
     return device["mlp/compiled"].per_step(pointwise_names)
 
 
 @claim("M11", between(49e6, 51e6), source=part_2("around 50 MB"))
 def intermediate_bytes(device: Device) -> Figure:
-    """The tensor between GELU and the multiplication, [8192, 3072] in bf16, is around 50 MB."""
+    """The MLP's tensor between GELU and the multiplication, [8192, 3072] in bf16, is around 50 MB."""
     return device["mlp/eager"].per_step(
         lambda step: sum(BF16_BYTES * prod(op.input_shapes[0]) for op in step.ops if op.name == "aten::gelu"), "bytes"
     )
@@ -83,7 +83,8 @@ def intermediate_bytes(device: Device) -> Figure:
 
 @claim("M12", equals(2 * BF16_BYTES * 8192 * 3072), source=part_2("one whole round trip of the intermediate"))
 def saved_bytes(device: Device) -> Figure:
-    """Fusion saves one round trip of that tensor: one write of it and one read, by the tensors that the kernels get."""
+    """Fusing GELU and the multiplication saves one round trip of the tensor between them: one write of it and one
+    read, by the tensors that the kernels get."""
     eager, fused = moved_bytes(device["mlp/eager"]), moved_bytes(device["mlp/compiled"])
     agree = eager.spread is None and fused.spread is None
     return Figure(eager.number - fused.number, "bytes", origin="shapes in the traces", conclusive=agree)
@@ -91,8 +92,8 @@ def saved_bytes(device: Device) -> Figure:
 
 @claim("M13", at_least(75), scope="timing", source=part_2("89.4 µs, which makes 1.69 TB/s"))
 def fused_share_of_copy(device: Device) -> Figure:
-    """The fused kernel is limited by memory: it moves its three tensors at three quarters of a plain copy's rate
-    or more.
+    """The compiled MLP's fused kernel is memory-bound: it moves its three tensors at three quarters of a plain
+    copy's rate or more.
 
     This compilation got the slower of two launch configurations, in which a thread loads two neighboring elements where
     it could load eight. With the faster one, the kernel is near a copy's rate. Look at how a kernel was launched before
@@ -102,7 +103,7 @@ def fused_share_of_copy(device: Device) -> Figure:
 
 @claim("K1", equals(LIGER), source=part_2("3 aten::linear and one LigerGELUMulFunction, _geglu_tanh_forward_kernel"))
 def liger_forward(device: Device) -> Figure:
-    """With Liger's layer the forward runs four kernels: three aten::linear as before, and one
+    """With Liger's layer the MLP runs four kernels: those of three aten::linear as before, and one
     LigerGELUMulFunction whose kernel is _geglu_tanh_forward_kernel."""
     return device["mlp/liger"].per_step(
         lambda step: f"{kernel_ops(step)}; {linears(step)} aten::linear; {pointwise_names(step)}"
@@ -119,7 +120,7 @@ def pre_ops(device: Device) -> Figure:
 
 @claim("K3", between(1.01, 1.08), scope="timing", source=part_2("92.8 µs against 89.4 µs"))
 def liger_over_inductor(device: Device) -> Figure:
-    """Liger's kernel is a few percent slower than Inductor's.
+    """Liger's GeGLU kernel is a few percent slower than Inductor's.
 
     Here it is the faster, because this compilation got the slower of Inductor's two launch configurations. With the
     other one, Inductor's kernel is ahead, and by more than a few percent: this width is not a power of two, so Liger's
@@ -147,14 +148,14 @@ def dynamo(device: Device, name: str) -> dict[str, list[int]]:
 
 @claim("O-P30", equals("3, after batches 64, 32, 16, 48, 1"))
 def graphs_with_one(device: Device) -> Figure:
-    """A batch of one compiles a third graph, after the one for any larger batch."""
+    """A batch of one compiles a third graph of the MLP, after the one for any larger batch."""
     counts = dynamo(device, "one")
     return Figure(f"{counts['graphs'][-1]}, after batches {', '.join(map(str, counts['batches']))}")
 
 
 @claim("O-P31", equals(1))
 def graphs_when_marked(device: Device) -> Figure:
-    """With `mark_dynamic` one graph serves every batch size from the first call on."""
+    """With `mark_dynamic`, one graph of the MLP serves every batch size from the first call on."""
     return Figure(dynamo(device, "marked")["graphs"][-1], origin="mlp/new_shapes")
 
 
@@ -182,7 +183,7 @@ def reshape_may_copy(device: Device) -> Figure:
 
 @claim("K5", equals(True), source=part_2("still the same cuBLAS kernels"))
 def gemms_of_eager(device: Device) -> Figure:
-    """With Liger the three GEMM kernels are eager's, name for name."""
+    """With Liger's layer the MLP's three GEMM kernels are eager's, name for name."""
     return same(gemm_kernels(device["mlp/eager"]), gemm_kernels(device["mlp/liger"]))
 
 
