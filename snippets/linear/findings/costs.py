@@ -150,8 +150,9 @@ FIGURES = {
 }
 
 
+HEADINGS = {"1024x32→64": "1,024 rows, 32 to 64 numbers", "64x1024→4096": "64 rows, 1,024 to 4,096 numbers"}
 opening = partial(
-    waiting, sizes={shape: dict(zip(SWEEPS, experiments, strict=True)) for shape, experiments in PAIRS.items()}
+    waiting, sizes={HEADINGS[shape]: dict(zip(SWEEPS, pair, strict=True)) for shape, pair in PAIRS.items()}
 )
 row_and_matrix = partial(
     timeline, variants={f"addmm, a {kind} of bias": f"matmul_add/{kind}_bias_64" for kind in ("row", "matrix")}

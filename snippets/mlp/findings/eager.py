@@ -1,13 +1,23 @@
 """One eager forward: its kernels, their order and their operators."""
 
-import itertools
 import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import fsum, prod
 
-from snippets.lab.finding import Device, Figure, Measure, NotTimed, Run, between, claim, equals, matches
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    NotTimed,
+    Run,
+    between,
+    claim,
+    equals,
+    format_value,
+    matches,
+)
 from snippets.lab.finding.claim import at_least, at_most
 from snippets.lab.finding.measure import largest, ratio_of_pairs
 from snippets.lab.html import Cell, Html, table
@@ -213,13 +223,17 @@ def up_over_gate(device: Device) -> Figure:
 def after_idle(device: Device) -> Html:
     """The time of `up` after three kinds of work, by the gap between them."""
     works = {"gate": "gate", "small result": "a product with a small result", "fill": "a fill of memory"}
-    columns = {work: zip(idle_times(device, work, "gap_us"), idle_times(device, work), strict=True) for work in works}
+    columns = [map(_after_gap, idle_times(device, work, "gap_us"), idle_times(device, work)) for work in works]
     rows: list[Sequence[Cell]] = [
-        list(itertools.chain(*((figure_cell(Figure.from_timing(time)) for time in pair) for pair in pairs)))
-        for pairs in zip(*columns.values(), strict=True)
+        [f"{cycles:,}", *cells]
+        for cycles, *cells in zip(device["mlp/after_idle"].data["cycles"], *columns, strict=True)
     ]
-    head = itertools.chain(*(("gap", f"up after {title}") for title in works.values()))
-    return table("The product of up after a gap, profiled in a CUDA graph", list(head), rows)
+    head = ["cycles that a thread spins", *(f"up after {title}" for title in works.values())]
+    return table("The product of up after a gap, profiled in a CUDA graph", head, rows)
+
+
+def _after_gap(gap: Timing, up: Timing) -> Html:
+    return Html(f"{figure_cell(Figure.from_timing(up))}<small>gap {format_value(gap.median_us, 'us')}</small>")
 
 
 FIGURES: Mapping[str, Measure] = {
