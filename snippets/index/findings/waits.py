@@ -145,7 +145,7 @@ def answer(each: Pass) -> Html:
             "kernel shortens your wait."
         )
     return Html(
-        "<strong>The GPU waits for the CPU.</strong> It is done with each kernel before the next one is submitted. A "
+        "<strong>The GPU waits for the CPU.</strong> It has less to do than the CPU and idles between launches. A "
         "faster kernel would change nothing; fewer launches would."
     )
 
