@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -124,6 +124,20 @@ def matmul_subject(
     return Subject(step=lambda x: x @ second, inputs=factors, reference=lambda x: x.double() @ second.double())
 
 
+@dataclass(frozen=True)
+class Loop:
+    """What a loop maker returns: a training loop as its user wrote it, run one iteration at a time."""
+
+    losses: Generator[Tensor, None, None]
+    """Each `next` runs an iteration, fetching its batch included, and returns its loss without waiting for the GPU."""
+    reference: Callable[[int], Sequence[float]]
+    """The losses of so many first iterations on the same batches, in float32."""
+    tolerance: float = 1e-2
+    """Largest relative error of the first losses that still counts as right."""
+    lead: int = 4
+    """Iterations before each timed block: at least as many as its loader has fetched ahead."""
+
+
 class StepTimes(Protocol):
     """GPU times of one step in microseconds; sample i of two steps that were timed together are a pair."""
 
@@ -227,15 +241,17 @@ class Schedule:
 class Experiment:
     """A named, parameterized unit of measured work.
 
-    Exactly one of `make` and `probe` is given. `make(device, **parameters)` returns a `Subject`, which is profiled
-    and timed. `probe(instruments, device, **parameters)` returns plain data (JSON) for what a profile does not show,
-    such as how often a compiler ran.
+    Exactly one of `make`, `loop` and `probe` is given. `make(device, **parameters)` returns a `Subject`, which is
+    profiled and timed. `loop(device, **parameters)` returns a `Loop`, which is profiled, and timed from Python in
+    blocks of iterations. `probe(instruments, device, **parameters)` returns plain data (JSON) for what a profile does
+    not show, such as how often a compiler ran.
     """
 
     chapter: str
     name: str
     parameters: Parameters = field(default_factory=dict)
     make: Callable[..., Subject] | None = None
+    loop: Callable[..., Loop] | None = None
     probe: Callable[..., dict[str, Any]] | None = None
     work: Callable[..., Work] | None = None
     label: str = ""
@@ -245,14 +261,18 @@ class Experiment:
     schedule: Schedule = Schedule()
     first_steps: int = 3
     """Steps run before the profiler starts; 0 profiles a cold process."""
+    profiler_options: tuple[str, ...] = ()
+    """Of a loop: what `torch.profiler.profile` records besides shapes, such as `with_stack`."""
     sweep: tuple[Parameters, ...] = ()
     """Timed at each of these parameter sets instead of being profiled at one."""
     timed: bool = True
     time_limit_s: int = 120
 
     def __post_init__(self) -> None:
-        if (self.make is None) == (self.probe is None):
-            raise ExperimentError(f"{self.id}: give exactly one of make and probe")
+        if [self.make, self.loop, self.probe].count(None) != 2:
+            raise ExperimentError(f"{self.id}: give exactly one of make, loop and probe")
+        if self.loop is not None and (self.sweep or not self.label):
+            raise ExperimentError(f"{self.id}: a loop needs its label and has no sweep")
         if self.make is not None and (self.work is None or not self.label):
             raise ExperimentError(f"{self.id}: a profiled experiment needs its work and its label")
         for name in (name for point in self.sweep for name in point):
@@ -262,6 +282,8 @@ class Experiment:
                 )
         if self.make is not None:
             _require_parameters(self, self.make, "device")
+        if self.loop is not None:
+            _require_parameters(self, self.loop, "device")
         if self.probe is not None:
             _require_parameters(self, self.probe, "instruments", "device")
         if self.work is not None:
@@ -275,7 +297,7 @@ class Experiment:
     @property
     def is_traced(self) -> bool:
         """Whether a recording of it has a trace."""
-        return self.make is not None and not self.sweep
+        return self.probe is None and not self.sweep
 
     @property
     def processes(self) -> int:
@@ -329,6 +351,7 @@ def experiments(chapter: str, package: str = "snippets") -> tuple[Experiment, ..
     listed: tuple[Experiment, ...] = importlib.import_module(module).EXPERIMENTS
     names: set[str] = set()
     points: dict[str, int] = {}
+    kinds: dict[str, Experiment] = {}
     for experiment in listed:
         if experiment.chapter != chapter:
             raise ExperimentError(f"{module} lists {experiment.id}; write chapter={chapter!r}")
@@ -339,6 +362,10 @@ def experiments(chapter: str, package: str = "snippets") -> tuple[Experiment, ..
             raise ExperimentError(
                 f"{experiment.id}: the group {experiment.group!r} is timed interleaved, so its sweeps are equally long"
             )
+        if experiment.group and (experiment.loop is None) != (
+            kinds.setdefault(experiment.group, experiment).loop is None
+        ):
+            raise ExperimentError(f"{experiment.id}: the group {experiment.group!r} has loops only, or none")
     return listed
 
 

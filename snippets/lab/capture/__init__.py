@@ -7,6 +7,7 @@ worker.py        that process: profiles or times groups of experiments
 merging.py       one recording from the parts of several processes
 checking.py      a subject and its answer, compared with the reference
 profiling.py     torch.profiler around an experiment's steps
+loops.py         a training loop: profiled, checked, timed in blocks
 timing.py        GPU and CPU times, variants interleaved
 steady.py        GPU times, power and energy of each variant alone
 ceilings.py      a copy and bare matmuls, in the same turns

@@ -42,12 +42,14 @@ def _environment(parts: Sequence[Environment], last: Environment) -> Environment
 
 def _point(points: tuple[Point, ...]) -> Point:
     """Errors and memory from the first part; a wrong answer in any part has failed there."""
-    timed = [point for point in points if point.timings is not None]
+    timed = [point for point in points if point.timings is not None or point.iteration is not None]
+    iterations = [point.iteration for point in timed if point.iteration is not None]
     ceilings = zip(*(point.ceilings for point in timed), strict=True)
     return replace(
         points[0],
         timings=_timings([point.timings for point in timed if point.timings is not None]),
         ceilings=tuple(_ceiling(each) for each in ceilings),
+        iteration=join_timings(iterations) if iterations else None,
         disturbed="; ".join(dict.fromkeys(point.disturbed for point in timed if point.disturbed)),
     )
 

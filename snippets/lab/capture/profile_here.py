@@ -9,6 +9,7 @@ from torch.profiler import profile
 
 from snippets.lab.capture.checking import build_subject, relative_error
 from snippets.lab.capture.instruments import TorchInstruments
+from snippets.lab.capture.loops import check_loop, open_loop, profile_loop
 from snippets.lab.capture.profiling import chrome_trace, profile_steps
 from snippets.lab.experiment import Experiment, ExperimentError, Parameters, Subject, WrongAnswer
 
@@ -22,15 +23,37 @@ def profile_here(experiment: Experiment, device: str, trace_dir: Path | None) ->
         data = experiment.probe(instruments=TorchInstruments(), device=device, **experiment.parameters)
         print(json.dumps(data, indent=2))
         return
+    if experiment.loop is not None:
+        _profile_loop_here(experiment, device, trace_dir)
+        return
     for parameters in experiment.points:
         print(f"{experiment.id} on {device}: {' '.join(f'{name}={value}' for name, value in parameters.items())}")
         subject = build_subject(experiment, device, parameters)
         finished = profile_steps(experiment, subject, device)
-        sort = "self_cuda_time_total" if device == "cuda" else "self_cpu_time_total"
-        print(finished.key_averages().table(sort_by=sort, row_limit=15, max_name_column_width=60))
+        _print_table(finished, device)
         if trace_dir is not None:
             _write_trace(experiment, parameters, finished, device, trace_dir)
         _compare(experiment, subject, device)
+
+
+def _profile_loop_here(experiment: Experiment, device: str, trace_dir: Path | None) -> None:
+    print(f"{experiment.id} on {device}: {' '.join(f'{name}={one}' for name, one in experiment.parameters.items())}")
+    with open_loop(experiment, device) as loop:
+        try:
+            error, dtype, _ = check_loop(loop, device)
+        except WrongAnswer as wrong:
+            raise WrongAnswer(f"{experiment.id}: wrong answer: {wrong}") from wrong
+        finished = profile_loop(experiment, loop, device)
+        tolerance = loop.tolerance
+    _print_table(finished, device)
+    if trace_dir is not None:
+        _write_trace(experiment, experiment.parameters, finished, device, trace_dir)
+    print(f"relative error of the losses {error:.1e} ({dtype} reference, at most {tolerance:.0e})")
+
+
+def _print_table(finished: profile, device: str) -> None:
+    sort = "self_cuda_time_total" if device == "cuda" else "self_cpu_time_total"
+    print(finished.key_averages().table(sort_by=sort, row_limit=15, max_name_column_width=60))
 
 
 def _write_trace(

@@ -112,7 +112,7 @@ def batch_cost_s(batch: Batch, cost_s: CostOf) -> float:
 def processes_of(group: Group) -> list[int]:
     """Which processes measure a group: 0 profiles and probes; 1, 2 and 3 time."""
     profiled = [0] if any(one.probe is not None or one.is_traced for one in group) else []
-    timed = range(1, group[0].processes + 1) if any(one.timed and one.make is not None for one in group) else ()
+    timed = range(1, group[0].processes + 1) if any(one.timed and one.probe is None for one in group) else ()
     return [*profiled, *timed]
 
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import torch
 
@@ -25,6 +26,7 @@ from snippets.lab.capture.gpu import Gpu, Reading
 from snippets.lab.experiment import Subject
 from snippets.lab.recording.schema import Timing, Timings
 
+V = TypeVar("V")
 ROUNDS = 41
 FROM_PYTHON_ROUNDS = 21
 FROM_PYTHON_STEPS = 20
@@ -186,9 +188,9 @@ def _graph(work: Callable[[], None]) -> Callable[[], None]:
 
 
 def sample_interleaved(
-    variants: Mapping[str, Variant],
+    variants: Mapping[str, V],
     rounds: int,
-    sample: Callable[[Variant], Sample],
+    sample: Callable[[V], Sample],
 ) -> dict[str, list[Sample]]:
     """Discard one sample of each, then take `rounds` in the order A B, B A, A
     B, ..."""

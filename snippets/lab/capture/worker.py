@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -26,10 +27,11 @@ from snippets.lab.capture.checking import build_subject, relative_error
 from snippets.lab.capture.environment import environment, host_names, now
 from snippets.lab.capture.gpu import Gpu, open_gpu, others
 from snippets.lab.capture.instruments import TorchInstruments
-from snippets.lab.capture.profiling import trace_of
+from snippets.lab.capture.loops import check_loop, open_loop, profile_loop, time_loops
+from snippets.lab.capture.profiling import chrome_trace, trace_of
 from snippets.lab.capture.steady import time_steady
 from snippets.lab.capture.timing import prepare, time_interleaved
-from snippets.lab.experiment import Experiment, Subject, find, package_folder
+from snippets.lab.experiment import Experiment, Loop, Subject, Work, find, package_folder
 from snippets.lab.recording.consistency import contradictions
 from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.schema import SCHEMA, Ceiling, Environment, Point, Recording, Timings
@@ -37,6 +39,8 @@ from snippets.lab.recording.scrub import scrub
 
 Progress = Callable[[Experiment, str], None]
 Group = tuple[Experiment, ...]
+Measured = tuple[list[Point], dict[str, Any]]
+"""The points of an experiment, and its data or notes."""
 STEADY_FROM_US = 10.0
 TRIES = 3
 """How often a group is timed until the times of each step fit each other."""
@@ -58,7 +62,10 @@ class Process:
         """Write the part `<name>.<number>.json` of each recording, and its trace if this process profiles."""
         started = time.monotonic()
         before = self.gpu.reading().throttle
-        measured = self._timed(group) if self.number else self._profiled(group)
+        if group[0].loop is not None:
+            measured = self._timed_loops(group) if self.number else self._profiled_loops(group)
+        else:
+            measured = self._timed(group) if self.number else self._profiled(group)
         place = self._environment(before)
         for experiment in group:
             points, data = measured[experiment.name]
@@ -86,10 +93,10 @@ class Process:
         throttle = {"before": before, "after": self.gpu.reading().throttle}
         return msgspec.structs.replace(place, throttle=throttle, other_processes=others(self.gpu, {os.getpid()}))
 
-    def _profiled(self, group: Group) -> dict[str, tuple[list[Point], dict[str, Any]]]:
+    def _profiled(self, group: Group) -> dict[str, Measured]:
         """Probe, or build, profile and check each experiment."""
         torch._dynamo.reset()  # a function compiled at eight shapes would silently fall back to eager
-        measured: dict[str, tuple[list[Point], dict[str, Any]]] = {}
+        measured: dict[str, Measured] = {}
         for experiment in group:
             if experiment.probe is not None:
                 self.progress(experiment, "measuring")
@@ -104,6 +111,39 @@ class Process:
             measured[experiment.name] = [self._checked(experiment, subject, 0)], dict(subject.notes)
         return measured
 
+    def _profiled_loops(self, group: Group) -> dict[str, Measured]:
+        """Check and profile each loop; one that needs a cold process is checked afterwards, from its start."""
+        measured: dict[str, Measured] = {}
+        for experiment in group:
+            torch._dynamo.reset()  # as before profiling subjects
+            is_cold = experiment.first_steps == 0
+            with open_loop(experiment, self.device) as loop:
+                point = None if is_cold else self._checked_loop(experiment, loop)
+                self.progress(experiment, "profiling")
+                trace = chrome_trace(profile_loop(experiment, loop, self.device))
+            (self.folder / f"{experiment.name}.trace.json").write_bytes(trace)
+            if point is None:
+                with open_loop(experiment, self.device) as loop:
+                    point = self._checked_loop(experiment, loop)
+            measured[experiment.name] = [point], {}
+        return measured
+
+    def _checked_loop(self, experiment: Experiment, loop: Loop) -> Point:
+        """The point of a loop whose losses are right, not timed yet. Raises `WrongAnswer`."""
+        self.progress(experiment, "checking")
+        work = experiment.work(**experiment.parameters) if experiment.work is not None else Work(bytes=0)
+        return Point(dict(experiment.parameters), work.flops, work.bytes, *check_loop(loop, self.device), None)
+
+    def _timed_loops(self, group: Group) -> dict[str, Measured]:
+        """Build and check all loops of a group and time them in turns."""
+        torch._dynamo.reset()
+        with ExitStack() as stack:
+            loops = {one.name: stack.enter_context(open_loop(one, self.device)) for one in group}
+            points = {one.name: self._checked_loop(one, loops[one.name]) for one in group}
+            self.progress(group[0], f"timing, process {self.number} of {group[0].processes}")
+            times = time_loops(loops, self.device, self.gpu) if self.device == "cuda" else {}
+        return {name: ([msgspec.structs.replace(each, iteration=times.get(name))], {}) for name, each in points.items()}
+
     def _built(self, experiment: Experiment, index: int) -> Subject:
         parameters = experiment.points[index]
         self.progress(experiment, f"building {' '.join(f'{name}={value}' for name, value in parameters.items())}")
@@ -117,9 +157,9 @@ class Process:
         work = experiment.work(**parameters)
         return Point(dict(parameters), work.flops, work.bytes, *relative_error(subject, self.device), None)
 
-    def _timed(self, group: Group) -> dict[str, tuple[list[Point], dict[str, Any]]]:
+    def _timed(self, group: Group) -> dict[str, Measured]:
         """Build, check and time all experiments of a group at each of their points."""
-        measured: dict[str, tuple[list[Point], dict[str, Any]]] = {one.name: ([], {}) for one in group}
+        measured: dict[str, Measured] = {one.name: ([], {}) for one in group}
         for index in range(len(group[0].points)):
             torch._dynamo.reset()  # as before profiling
             subjects = {one.name: self._built(one, index) for one in group}

@@ -248,8 +248,8 @@ class Run:
         return self.point.timings
 
     def timing(self, kind: str = "interleaved") -> Timing:
-        """One timing of the point, by its field in `Timings`. Raises `NotTimed`."""
-        timing: Timing | None = getattr(self._timings(), kind)
+        """One timing of the point, by its field in `Timings`, or `iteration` of a loop. Raises `NotTimed`."""
+        timing: Timing | None = self.point.iteration if kind == "iteration" else getattr(self._timings(), kind)
         if timing is None:
             raise NotTimed(f"{self.id} has no {kind} timing; make record CHAPTER={self.recording.chapter}")
         return part_of_timing(timing, self.device.index, self.device.reads)

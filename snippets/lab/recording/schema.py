@@ -118,6 +118,8 @@ class Point(msgspec.Struct, frozen=True):
     """Timed in the same turns as this point."""
     disturbed: str = ""
     """Why its timings contradict each other after several tries; empty if they agree."""
+    iteration: Timing | None = None
+    """Of a loop: wall time per iteration, batches fetched and the GPU done; a sample is a block of iterations."""
 
 
 class Ceiling(msgspec.Struct, frozen=True):
@@ -281,4 +283,6 @@ def timings_of(recording: Recording) -> Iterator[tuple[str, Timing]]:
             timing = getattr(point.timings, kind)
             if timing is not None:
                 yield f"{kind} of point {index}", timing
+        if point.iteration is not None:
+            yield f"iteration of point {index}", point.iteration
         yield from ((f"ceiling {ceiling.name} of point {index}", ceiling.timing) for ceiling in point.ceilings)

@@ -1,0 +1,124 @@
+"""A training loop as its user wrote it: profiled, compared with its float32 run, timed in blocks of iterations.
+
+    iteration  wall time per iteration of a block, batches fetched and the GPU done; variants A B, B A
+
+A block's first iterations are not timed: while another variant ran, a loader has fetched ahead.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+
+from snippets.lab.capture.gpu import Gpu
+from snippets.lab.capture.profiling import synchronize
+from snippets.lab.capture.timing import Sample, sample_interleaved, timing_of
+from snippets.lab.experiment import Experiment, ExperimentError, Loop, WrongAnswer
+from snippets.lab.recording.schema import Timing
+
+ROUNDS = 7
+BLOCK_S = 0.15
+MIN_ITERATIONS = 4
+CHECKED = 3
+"""Iterations whose losses are compared; the first allocates gradients and the optimizer's state."""
+
+
+@dataclass(frozen=True)
+class TimedLoop:
+    """A loop, where it runs, and how many iterations a timed block of it has."""
+
+    loop: Loop
+    device: str
+    iterations: int = MIN_ITERATIONS
+
+
+@contextmanager
+def open_loop(experiment: Experiment, device: str) -> Iterator[Loop]:
+    """Call the maker; at the end stop the loop, and with it its loader's workers."""
+    assert experiment.loop is not None
+    loop = experiment.loop(device=device, **experiment.parameters)
+    if not isinstance(loop, Loop):
+        raise ExperimentError(f"{experiment.id}: loop returned a {type(loop).__name__}; return a Loop")
+    with closing(loop.losses):
+        yield loop
+
+
+# --8<-- [start:profile_loop]
+def profile_loop(experiment: Experiment, loop: Loop, device: str) -> profile:
+    """Run an experiment's schedule under `torch.profiler` and return the finished profile."""
+    for _ in range(experiment.first_steps):
+        next(loop.losses)
+    synchronize(device)
+    plan = experiment.schedule
+    prof = profile(
+        activities=[ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device == "cuda"),
+        schedule=schedule(wait=plan.wait, warmup=plan.warmup, active=plan.active, repeat=1),
+        record_shapes=True,
+        acc_events=True,
+        with_stack="with_stack" in experiment.profiler_options,
+        profile_memory="profile_memory" in experiment.profiler_options,
+    )
+    with prof:
+        for _ in range(plan.steps):
+            with record_function(experiment.label):
+                next(loop.losses)
+            prof.step()
+        synchronize(device)
+    return prof
+
+
+# --8<-- [end:profile_loop]
+
+
+def check_loop(loop: Loop, device: str) -> tuple[float, str, int]:
+    """Compare the first losses of a fresh loop with those of its reference, and watch its memory.
+
+    Returns the relative error, the reference's dtype and the most bytes that later iterations held above what was
+    there before. Raises `WrongAnswer`.
+    """
+    losses = [next(loop.losses).item()]
+    before = 0
+    if device == "cuda":
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+    losses += [next(loop.losses).item() for _ in range(CHECKED - 1)]
+    peak_bytes = torch.cuda.max_memory_allocated() - before if device == "cuda" else 0
+    expected = loop.reference(CHECKED)
+    error = math.dist(losses, expected) / math.hypot(*expected)
+    if not error <= loop.tolerance:  # NaN is wrong too
+        raise WrongAnswer(f"relative error of the losses {error:.2e}, at most {loop.tolerance:.0e} allowed")
+    return error, "float32", peak_bytes
+
+
+def time_loops(loops: Mapping[str, Loop], device: str, gpu: Gpu) -> dict[str, Timing]:
+    """The wall time of an iteration of each loop, blocks A B, B A."""
+    timed = {name: _with_iterations(loop, device) for name, loop in loops.items()}
+    sampled = sample_interleaved(timed, ROUNDS, lambda each: _block(each, gpu))
+    return {name: timing_of(samples) for name, samples in sampled.items()}
+
+
+def _with_iterations(loop: Loop, device: str) -> TimedLoop:
+    """As many iterations as take `BLOCK_S`."""
+    shortest = TimedLoop(loop, device)
+    seconds = _block(shortest, Gpu()).us / 1e6
+    return TimedLoop(loop, device, max(MIN_ITERATIONS, math.ceil(BLOCK_S / seconds)))
+
+
+def _block(timed: TimedLoop, gpu: Gpu) -> Sample:
+    losses = timed.loop.losses
+    for _ in range(timed.loop.lead):
+        next(losses)
+    synchronize(timed.device)
+    begin = time.perf_counter_ns()
+    for _ in range(timed.iterations):
+        next(losses)
+    synchronize(timed.device)
+    elapsed_us = (time.perf_counter_ns() - begin) / 1e3
+    return Sample(elapsed_us / timed.iterations, gpu.reading(energy=False))
