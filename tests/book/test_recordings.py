@@ -36,9 +36,10 @@ def test_every_recording_is_current(experiment: Experiment) -> None:
     assert not is_stale(recording), f"the code changed; run make record CHAPTER={experiment.chapter}"
     assert (recording.has_trace, recording.label) == (experiment.is_traced, experiment.label)
     assert [point.parameters for point in recording.points] == (
-        [dict(point) for point in experiment.points] if experiment.make else []
+        [] if experiment.probe else [dict(point) for point in experiment.points]
     )
-    assert all((point.timings is not None) == experiment.timed for point in recording.points)
+    times = [point.iteration if experiment.loop else point.timings for point in recording.points]
+    assert all((timing is not None) == experiment.timed for timing in times)
     assert recording.data != {} or experiment.probe is None
 
 
@@ -71,7 +72,7 @@ def test_the_steps_of_a_trace_agree(experiment: Experiment) -> None:
     recorded(experiment)
     trace = BOOK[experiment.id].trace
     assert len(trace.steps) == experiment.schedule.active
-    assert steps_agree(trace)
+    assert steps_agree(trace) or experiment.loop is not None, "only the batches of a loop may differ"
     first = trace.steps[0].activities[0].start_us
     in_flight = [activity for activity in trace.unattributed if activity.start_us < first]
     assert list(trace.unattributed) == in_flight, "but for what the step before had in flight"
@@ -89,6 +90,20 @@ def test_timings_are_ordered_and_of_one_session_with_their_mates(experiment: Exp
             assert 0 < timing.q1_us <= timing.median_us <= timing.q3_us
             assert len(timing.samples_us) > 20
         assert point.timings.enqueue.median_us <= point.timings.from_python.median_us
+
+
+LOOPS = [experiment for experiment in ALL if experiment.timed and experiment.loop is not None]
+
+
+@pytest.mark.parametrize("experiment", LOOPS, ids=lambda experiment: experiment.id)
+def test_iterations_are_timed_in_three_processes_of_one_session(experiment: Experiment) -> None:
+    recording = recorded(experiment)
+    mates = [each.id for each in LOOPS if (each.chapter, each.group) == (experiment.chapter, experiment.group)]
+    assert {BOOK[mate].recording.session for mate in mates} == {recording.session}
+    for point in recording.points:
+        assert point.iteration is not None
+        assert len(point.iteration.rounds) == 3
+        assert len(point.iteration.samples_us) > 20
 
 
 def test_errors_are_within_what_the_experiment_allows() -> None:

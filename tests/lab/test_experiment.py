@@ -16,6 +16,7 @@ from snippets.lab.experiment import (
     Experiment,
     ExperimentError,
     Instruments,
+    Loop,
     Schedule,
     Subject,
     UnknownName,
@@ -54,11 +55,27 @@ def profiled(**changed: Any) -> Experiment:
     return Experiment(**given | changed)
 
 
-def test_exactly_one_of_make_and_probe() -> None:
-    with pytest.raises(ExperimentError, match=r"^mlp/eager: give exactly one of make and probe$"):
-        profiled(probe=probe)
-    with pytest.raises(ExperimentError, match="give exactly one of make and probe"):
-        profiled(make=None)
+def loop(device: str, size: int) -> Loop:
+    raise NotImplementedError
+
+
+def test_exactly_one_of_make_loop_and_probe() -> None:
+    for changed in ({"probe": probe}, {"loop": loop}, {"make": None}, {"make": None, "loop": loop, "probe": probe}):
+        with pytest.raises(ExperimentError, match=r"^mlp/eager: give exactly one of make, loop and probe$"):
+            profiled(**changed)
+
+
+def test_a_loop_is_traced_and_needs_its_label() -> None:
+    looping = profiled(make=None, loop=loop, work=None)
+    assert (looping.is_traced, looping.processes) == (True, 3)
+    for changed in ({"label": ""}, {"sweep": ({"size": 1},)}):
+        with pytest.raises(ExperimentError, match=r"^mlp/eager: a loop needs its label and has no sweep$"):
+            profiled(make=None, loop=loop, work=None, **changed)
+    with pytest.raises(ExperimentError, match="loop takes no 'sise'; did you mean size"):
+        profiled(make=None, loop=loop, work=None, parameters={"sise": 1})
+
+
+def test_a_probe_is_not_traced() -> None:
     new = Experiment(chapter="mlp", name="new", probe=probe, parameters={"size": 1})
     assert new.points == ({"size": 1},)
     assert not new.is_traced
@@ -174,7 +191,7 @@ def test_chapters_are_found_by_their_folders() -> None:
     assert {"devices", "linear", "matmul_add", "mlp"} <= set(chapters())
     assert list(chapters()) == sorted(chapters())
     assert "lab" not in chapters()
-    assert chapters("tests.lab.broken") == ("faults", "gpu_faults", "hang")
+    assert chapters("tests.lab.broken") == ("faults", "gpu_faults", "hang", "loops")
     assert package_folder("tests.lab.broken") == layers.ROOT / "tests" / "lab" / "broken"
 
 
@@ -207,7 +224,7 @@ from snippets.lab.experiment import Experiment, Work
 def one(chapter, name, **more):
     return Experiment(
         chapter=chapter, name=name, label="l", parameters={"size": 1},
-        make=lambda device, size: None, work=lambda size: Work(bytes=size), **more
+        **{"make": lambda device, size: None, "work": lambda size: Work(bytes=size), **more}
     )
 
 """
@@ -225,8 +242,12 @@ def one(chapter, name, **more):
             'one("mlp", "a", group="g", sweep=({"size": 1}, {"size": 2})), one("mlp", "b", group="g")',
             "mlp/b: the group 'g' is timed interleaved, so its sweeps are equally long",
         ),
+        (
+            'one("mlp", "a", group="g"), one("mlp", "b", group="g", make=None, loop=lambda device, size: None)',
+            "mlp/b: the group 'g' has loops only, or none",
+        ),
     ],
-    ids=["twice", "elsewhere", "unequal sweeps"],
+    ids=["twice", "elsewhere", "unequal sweeps", "a loop and a step"],
 )
 def test_a_list_that_contradicts_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str, message: str

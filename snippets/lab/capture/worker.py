@@ -32,7 +32,7 @@ from snippets.lab.capture.profiling import chrome_trace, trace_of
 from snippets.lab.capture.steady import time_steady
 from snippets.lab.capture.timing import prepare, time_interleaved
 from snippets.lab.experiment import Experiment, Loop, Subject, Work, find, package_folder
-from snippets.lab.recording.consistency import contradictions
+from snippets.lab.recording.consistency import contradictions, loop_contradiction
 from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.schema import SCHEMA, Ceiling, Environment, Point, Recording, Timings
 from snippets.lab.recording.scrub import scrub
@@ -142,7 +142,10 @@ class Process:
             points = {one.name: self._checked_loop(one, loops[one.name]) for one in group}
             self.progress(group[0], f"timing, process {self.number} of {group[0].processes}")
             times = time_loops(loops, self.device, self.gpu) if self.device == "cuda" else {}
-        return {name: ([msgspec.structs.replace(each, iteration=times.get(name))], {}) for name, each in points.items()}
+        for name, timing in times.items():
+            reason = loop_contradiction(timing)
+            points[name] = msgspec.structs.replace(points[name], iteration=timing, disturbed=reason)
+        return {name: ([point], {}) for name, point in points.items()}
 
     def _built(self, experiment: Experiment, index: int) -> Subject:
         parameters = experiment.points[index]

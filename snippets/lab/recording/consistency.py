@@ -56,6 +56,13 @@ def _contradictions(timings: Timings) -> Iterator[str]:
             )
 
 
+def loop_contradiction(iteration: Timing) -> str:
+    """Why the times of a loop's iterations cannot be trusted; empty when they fit."""
+    if is_scattered(iteration):
+        return f"more than {FEW_PERCENT} % of the blocks are over {FAR_PERCENT} % off their median"
+    return ""
+
+
 # --8<-- [end:contradictions]
 
 

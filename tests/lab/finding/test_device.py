@@ -102,6 +102,19 @@ def test_a_sweep_has_no_trace(device: Device) -> None:
         _ = device["mlp/sweep_eager"].trace
 
 
+def test_the_time_of_a_loops_iteration(device: Device) -> None:
+    save_all(device.root, sample(points=(point(iteration=Timing.from_samples((10, 30, 20, 50), rounds=(2, 2))),)))
+    run = device["mlp/eager"]
+    assert run.timing("iteration").median_us == 25
+    assert device.part(1)["mlp/eager"].timing("iteration").samples_us == (20, 50)
+    assert run.time("iteration").number == 25
+    with pytest.raises(NotTimed, match="recorded without timings"):
+        run.timing("from_python")
+    save_all(device.root, sample())
+    with pytest.raises(NotTimed, match=r"^mlp/eager has no iteration timing; make record CHAPTER=mlp$"):
+        device["mlp/eager"].timing("iteration")
+
+
 def test_a_trace_without_steps(device: Device) -> None:
     save_all(device.root, sample(), trace=events.trace_bytes(events.op("aten::mm", 0, 5)))
     run = device["mlp/eager"]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from snippets.lab.recording.consistency import contradictions, is_scattered, trace_contradiction
+from snippets.lab.recording.consistency import contradictions, is_scattered, loop_contradiction, trace_contradiction
 from snippets.lab.recording.device import recorded_devices
 from snippets.lab.recording.loading import load_recordings
 from snippets.lab.recording.schema import Timing, Timings
@@ -82,3 +82,10 @@ def test_the_recordings_of_the_book_fit_or_say_so(device: str) -> None:
             if point.timings is not None and not point.disturbed:
                 for timings in of_each_process(point.timings):
                     assert contradictions(timings) == (), recording.id
+
+
+def test_blocks_of_a_loop_may_not_scatter() -> None:
+    assert (
+        loop_contradiction(timing(100, 101, 102, 140)) == "more than 20 % of the blocks are over 20 % off their median"
+    )
+    assert loop_contradiction(timing(100, 101, 102, 103, 140)) == ""
