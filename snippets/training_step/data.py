@@ -52,7 +52,9 @@ class Stacked(Dataset):
 
     def __getitem__(self, index: int) -> Tensor:
         first = self.batch * index
-        return torch.stack([self.tokens[first + row] for row in range(self.batch)])
+        return torch.stack(
+            [self.tokens[first + row] for row in range(self.batch)]
+        )
 
 
 class Varied(Stacked):
@@ -70,4 +72,7 @@ def batches_of(fault: str, **sizes: int) -> Iterator[tuple[Tensor, Tensor]]:
         yield from (features[index] for index in itertools.count())
     else:
         rows = Varied(**sizes) if fault == "recompile" else Stacked(**sizes)
-        yield from ((batch[:, :-1], batch[:, 1:]) for batch in map(rows.__getitem__, itertools.count()))
+        yield from (
+            (batch[:, :-1], batch[:, 1:])
+            for batch in map(rows.__getitem__, itertools.count())
+        )

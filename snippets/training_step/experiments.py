@@ -9,23 +9,50 @@ from functools import partial
 from typing import Any
 
 from snippets.lab.experiment import Experiment, Loop, NeedsGpu, Schedule, Work
-from snippets.training_step.probes import clocks, lengths, memory, profiler_costs, ten_lines, without_caches
+from snippets.training_step.probes import (
+    clocks,
+    lengths,
+    memory,
+    profiler_costs,
+    ten_lines,
+    without_caches,
+)
 
 LABEL = "train_step"
-HEALTHY: Mapping[str, int] = {"vocab": 16384, "dim": 1024, "heads": 16, "layers": 4, "seq": 1024, "batch": 16}
+HEALTHY: Mapping[str, int] = {
+    "vocab": 16384,
+    "dim": 1024,
+    "heads": 16,
+    "layers": 4,
+    "seq": 1024,
+    "batch": 16,
+}
 """The sizes of the healthy step; a fault that says nothing else has them."""
 SIZES: Mapping[str, Mapping[str, int]] = {
     "item": {"batch": 4, "layers": 2},
     "loader": {"dim": 512, "heads": 8, "batch": 32, "layers": 2, "vocab": 8192},
     "pageable": {"batch": 8, "layers": 2},
-    "recompile": {"dim": 512, "heads": 8, "layers": 1, "batch": 8, "vocab": 8192},
+    "recompile": {
+        "dim": 512,
+        "heads": 8,
+        "layers": 1,
+        "batch": 8,
+        "vocab": 8192,
+    },
     "layout": {"layers": 2},
     "optimizer": {"batch": 4},
     "tensor_cores": {"batch": 8, "layers": 2},
     "vocabulary": {"vocab": 50257, "batch": 8, "layers": 2},
     "allocator": {"batch": 8, "layers": 2},
     "attention": {"batch": 8, "layers": 2},
-    "tiny": {"vocab": 2048, "dim": 256, "heads": 4, "layers": 6, "seq": 128, "batch": 2},
+    "tiny": {
+        "vocab": 2048,
+        "dim": 256,
+        "heads": 4,
+        "layers": 6,
+        "seq": 128,
+        "batch": 2,
+    },
     "cold": {"layers": 2},
 }
 """Fault -> sizes in which it can be seen."""
@@ -36,7 +63,9 @@ def sizes_of(fault: str) -> dict[str, int]:
     return {**HEALTHY, **SIZES.get(fault, {})}
 
 
-def step_work(vocab: int, dim: int, heads: int, layers: int, seq: int, batch: int) -> Work:
+def step_work(
+    vocab: int, dim: int, heads: int, layers: int, seq: int, batch: int
+) -> Work:
     """The products of forward, and each twice again in backward; half of the scores are masked.
 
     Bytes: each parameter, its gradient and AdamW's two moments are read and written once, in float32.
@@ -44,10 +73,15 @@ def step_work(vocab: int, dim: int, heads: int, layers: int, seq: int, batch: in
     tokens = batch * seq
     linear = layers * 12 * dim * dim + dim * vocab
     attention = layers * 2 * tokens * seq * dim // 2
-    return Work(bytes=2 * 4 * 4 * (linear + vocab * dim), other_flops=3 * 2 * (tokens * linear + attention))
+    return Work(
+        bytes=2 * 4 * 4 * (linear + vocab * dim),
+        other_flops=3 * 2 * (tokens * linear + attention),
+    )
 
 
-def float32_losses(device: str, batches: Iterable[Any], sizes: Mapping[str, int], count: int) -> list[float]:
+def float32_losses(
+    device: str, batches: Iterable[Any], sizes: Mapping[str, int], count: int
+) -> list[float]:
     """The losses of the first iterations in float32, without loader, autocast or compiler."""
     from snippets.training_step.model import make_parts, next_token_loss, update
 
@@ -68,37 +102,80 @@ def healthy(device: str, **sizes: int) -> Any:
     return train(model, optimizer, loader, device)
 
 
-def loop_of(device: str, variant: str, vocab: int, dim: int, heads: int, layers: int, seq: int, batch: int) -> Loop:
+def loop_of(
+    device: str,
+    variant: str,
+    vocab: int,
+    dim: int,
+    heads: int,
+    layers: int,
+    seq: int,
+    batch: int,
+) -> Loop:
     """A loop of faults.py by name, or the healthy one."""
     from snippets.training_step import faults
     from snippets.training_step.data import batches_of
 
     if device != "cuda" and variant == "pageable_after":
-        raise NeedsGpu("a CPU has no streams: training_step/pageable_before runs here")
-    sizes = {"vocab": vocab, "dim": dim, "heads": heads, "layers": layers, "seq": seq, "batch": batch}
+        raise NeedsGpu(
+            "a CPU has no streams: training_step/pageable_before runs here"
+        )
+    sizes = {
+        "vocab": vocab,
+        "dim": dim,
+        "heads": heads,
+        "layers": layers,
+        "seq": seq,
+        "batch": batch,
+    }
     start = getattr(faults, variant) if variant else healthy
     losses = start(device, **sizes)
     fault = variant.partition("_")[0]
     return Loop(
         losses=without_caches(losses) if fault == "recompile" else losses,
-        reference=lambda count: float32_losses(device, batches_of(fault, **sizes), sizes, count),
+        reference=lambda count: float32_losses(
+            device, batches_of(fault, **sizes), sizes, count
+        ),
         lead=24 if variant == "loader_after" else 4,
     )
 
 
 def _loop(name: str, **more: Any) -> Experiment:
-    fault = name.partition("_")[0] if name.startswith(("cold", "healthy")) else name.rpartition("_")[0]
+    fault = (
+        name.partition("_")[0]
+        if name.startswith(("cold", "healthy"))
+        else name.rpartition("_")[0]
+    )
     variant = "" if name.startswith(("cold", "healthy")) else name
-    defaults = {"group": fault, "parameters": sizes_of(fault), "loop": partial(loop_of, variant=variant)}
-    return Experiment(chapter="training_step", name=name, label=LABEL, work=step_work, **{**defaults, **more})
+    defaults = {
+        "group": fault,
+        "parameters": sizes_of(fault),
+        "loop": partial(loop_of, variant=variant),
+    }
+    return Experiment(
+        chapter="training_step",
+        name=name,
+        label=LABEL,
+        work=step_work,
+        **{**defaults, **more},
+    )
 
 
 def _pair(fault: str, *more: str) -> tuple[Experiment, ...]:
-    return tuple(_loop(f"{fault}_{variant}") for variant in ("before", *more, "after"))
+    return tuple(
+        _loop(f"{fault}_{variant}") for variant in ("before", *more, "after")
+    )
 
 
-def _probe(name: str, probe: Any, sizes: Mapping[str, Any], **more: Any) -> Experiment:
-    return Experiment(chapter="training_step", name=name, probe=probe, parameters={**sizes, **more})
+def _probe(
+    name: str, probe: Any, sizes: Mapping[str, Any], **more: Any
+) -> Experiment:
+    return Experiment(
+        chapter="training_step",
+        name=name,
+        probe=probe,
+        parameters={**sizes, **more},
+    )
 
 
 EXPERIMENTS = (
@@ -114,7 +191,13 @@ EXPERIMENTS = (
     *_pair("loader"),
     *_pair("pageable", "pinned"),
     *(
-        _loop(f"recompile_{variant}", timed=False, first_steps=1, schedule=Schedule(wait=0, active=1), time_limit_s=240)
+        _loop(
+            f"recompile_{variant}",
+            timed=False,
+            first_steps=1,
+            schedule=Schedule(wait=0, active=1),
+            time_limit_s=240,
+        )
         for variant in ("before", "after")
     ),
     *_pair("layout"),
@@ -124,8 +207,15 @@ EXPERIMENTS = (
     *_pair("allocator"),
     *_pair("tiny", "compiled"),
     *_pair("attention"),
-    _loop("cold_before", timed=False, first_steps=0, schedule=Schedule(wait=0, warmup=0, active=3)),
-    _loop("cold_after", timed=False, schedule=Schedule(wait=5, warmup=2, active=3)),
+    _loop(
+        "cold_before",
+        timed=False,
+        first_steps=0,
+        schedule=Schedule(wait=0, warmup=0, active=3),
+    ),
+    _loop(
+        "cold_after", timed=False, schedule=Schedule(wait=5, warmup=2, active=3)
+    ),
     _probe("clocks", clocks, HEALTHY, times=20),
     _probe("lengths", lengths, sizes_of("recompile"), iterations=24),
     _probe("memory", memory, HEALTHY, iterations=24),

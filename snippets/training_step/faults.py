@@ -13,7 +13,15 @@ from torch.profiler import schedule
 from torch.utils.data import DataLoader
 
 from .data import Features, Texts, Varied
-from .model import Tokens, attend, make_parts, next_token_loss, train, train_step, update
+from .model import (
+    Tokens,
+    attend,
+    make_parts,
+    next_token_loss,
+    train,
+    train_step,
+    update,
+)
 
 
 # 1. The CPU waits for the GPU in every step.

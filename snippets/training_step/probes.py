@@ -46,7 +46,9 @@ def phases(model, optimizer, batch, kept):
 # --8<-- [end:phases]
 
 
-def clocks(instruments: Instruments, device: str, times: int, **sizes: int) -> dict[str, Any]:
+def clocks(
+    instruments: Instruments, device: str, times: int, **sizes: int
+) -> dict[str, Any]:
     """Microseconds of each phase of a step, by a clock that waits for the GPU and by one that does not.
 
     Returns {"wrong", "right": {phase: samples}}; the phases of one step follow each other.
@@ -57,7 +59,9 @@ def clocks(instruments: Instruments, device: str, times: int, **sizes: int) -> d
     from snippets.training_step.model import make_parts
 
     if device != "cuda":
-        raise NeedsGpu("a CPU has nothing to wait for: training_step/healthy runs here")
+        raise NeedsGpu(
+            "a CPU has nothing to wait for: training_step/healthy runs here"
+        )
     model, optimizer, loader = make_parts(device, **sizes)
     batch, kept = next(iter(loader)).to(device), dict[str, Any]()
     steps = phases(model, optimizer, batch, kept)
@@ -74,7 +78,9 @@ def clocks(instruments: Instruments, device: str, times: int, **sizes: int) -> d
     return found
 
 
-def without_caches(losses: Generator[Any, None, None]) -> Generator[Any, None, None]:
+def without_caches(
+    losses: Generator[Any, None, None],
+) -> Generator[Any, None, None]:
     """A loop that compiles for itself, whatever an earlier process has left on disk."""
     from torch._inductor import config
 
@@ -82,7 +88,9 @@ def without_caches(losses: Generator[Any, None, None]) -> Generator[Any, None, N
         yield from losses
 
 
-def lengths(instruments: Instruments, device: str, iterations: int, **sizes: int) -> dict[str, Any]:
+def lengths(
+    instruments: Instruments, device: str, iterations: int, **sizes: int
+) -> dict[str, Any]:
     """A loop whose batches vary in length, compiled for each length, for any length, and padded to one.
 
     Returns for each: lengths, wall times in microseconds and graphs compiled so far, by iteration, and what Dynamo
@@ -99,9 +107,13 @@ def lengths(instruments: Instruments, device: str, iterations: int, **sizes: int
         torch._dynamo.reset()
         counters.clear()
         seen: dict[str, list[Any]] = {"length": [], "us": [], "graphs": []}
-        losses = without_caches(getattr(faults, f"recompile_{variant}")(device, **sizes))
+        losses = without_caches(
+            getattr(faults, f"recompile_{variant}")(device, **sizes)
+        )
         with warnings_of("torch._dynamo") as lines:
-            for inputs, _ in itertools.islice(batches_of("recompile", **sizes), iterations):
+            for inputs, _ in itertools.islice(
+                batches_of("recompile", **sizes), iterations
+            ):
                 begin = time.perf_counter_ns()
                 next(losses).item()
                 seen["us"].append((time.perf_counter_ns() - begin) / 1e3)
@@ -116,7 +128,11 @@ def lengths(instruments: Instruments, device: str, iterations: int, **sizes: int
 @contextmanager
 def warnings_of(name: str) -> Iterator[list[str]]:
     """Collect the warnings of a logger in place of printing them; complete when the context ends."""
-    logger, handler, lines = logging.getLogger(name), BufferingHandler(1000), list[str]()
+    logger, handler, lines = (
+        logging.getLogger(name),
+        BufferingHandler(1000),
+        list[str](),
+    )
     before = logger.level, logger.propagate, logger.handlers
     logger.setLevel(logging.WARNING)
     logger.propagate, logger.handlers = False, [handler]
@@ -129,18 +145,30 @@ def warnings_of(name: str) -> Iterator[list[str]]:
 
 
 ALLOCATORS = {"default": "", "expandable segments": "expandable_segments:True"}
-MEASURE_MEMORY = "import sys; from snippets.training_step.experiments import memory_here; memory_here(*sys.argv[1:])"
+MEASURE_MEMORY = "import sys; from snippets.training_step.probes import memory_here; memory_here(*sys.argv[1:])"
 
 
-def memory(instruments: Instruments, device: str, iterations: int, **sizes: int) -> dict[str, Any]:
+def memory(
+    instruments: Instruments, device: str, iterations: int, **sizes: int
+) -> dict[str, Any]:
     """Bytes that PyTorch holds while lengths vary, with each setting of its allocator in a process of its own."""
     if device != "cuda":
-        raise NeedsGpu("a CPU has no caching allocator: training_step/healthy runs here")
+        raise NeedsGpu(
+            "a CPU has no caching allocator: training_step/healthy runs here"
+        )
     found = {}
     for name, setting in ALLOCATORS.items():
-        command = [sys.executable, "-c", MEASURE_MEMORY, str(iterations), json.dumps(sizes)]
+        command = [
+            sys.executable,
+            "-c",
+            MEASURE_MEMORY,
+            str(iterations),
+            json.dumps(sizes),
+        ]
         environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": setting}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        )
         found[name] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -155,13 +183,17 @@ def memory_here(iterations: str, sizes: str) -> None:
     shape = json.loads(sizes)
     model, optimizer, _ = make_parts("cuda", **shape)
     found: dict[str, list[int]] = {"used": [], "held": [], "allocations": []}
-    for inputs, targets in itertools.islice(batches_of("recompile", **shape), int(iterations)):
+    for inputs, targets in itertools.islice(
+        batches_of("recompile", **shape), int(iterations)
+    ):
         torch.cuda.reset_peak_memory_stats()
         train_step(model, optimizer, inputs.to("cuda"), targets.to("cuda"))
         torch.cuda.synchronize()
         found["used"].append(torch.cuda.max_memory_allocated())
         found["held"].append(torch.cuda.memory_reserved())
-        found["allocations"].append(torch.cuda.memory_stats().get("num_device_alloc", 0))
+        found["allocations"].append(
+            torch.cuda.memory_stats().get("num_device_alloc", 0)
+        )
     print(json.dumps(found))
 
 
@@ -175,7 +207,12 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 
 
 def profiler_costs(
-    instruments: Instruments, device: str, rounds: int, active: int, tiny: str, healthy: str
+    instruments: Instruments,
+    device: str,
+    rounds: int,
+    active: int,
+    tiny: str,
+    healthy: str,
 ) -> dict[str, Any]:
     """What recording costs, of a loop of tiny kernels and of the healthy one, whose sizes are given as JSON.
 
@@ -191,10 +228,14 @@ def profiler_costs(
         loops[name] = train(model, optimizer, loader, device)
         for _ in range(3):
             next(loops[name])
-        samples = [_iteration_us(loops[name], active, device) for _ in range(rounds)]
+        samples = [
+            _iteration_us(loops[name], active, device) for _ in range(rounds)
+        ]
         found[name] = {"without": {"us": samples, "bytes": 0}}
     for _ in range(rounds):
-        for (name, losses), (option, chosen) in itertools.product(loops.items(), OPTIONS.items()):
+        for (name, losses), (option, chosen) in itertools.product(
+            loops.items(), OPTIONS.items()
+        ):
             us, size = _profiled(losses, active, device, chosen)
             entry = found[name].setdefault(option, {"us": [], "bytes": size})
             entry["us"].append(us)
@@ -213,7 +254,9 @@ def _iteration_us(losses: Iterator[Any], count: int, device: str) -> float:
     return round((time.perf_counter_ns() - begin) / 1e3 / count, 3)
 
 
-def _profiled(losses: Iterator[Any], active: int, device: str, options: Sequence[str]) -> tuple[float, int]:
+def _profiled(
+    losses: Iterator[Any], active: int, device: str, options: Sequence[str]
+) -> tuple[float, int]:
     """Wall time per recorded iteration in microseconds, and the bytes of the trace."""
     from torch.profiler import profile, schedule
 
@@ -234,7 +277,9 @@ def _profiled(losses: Iterator[Any], active: int, device: str, options: Sequence
         return us, path.stat().st_size
 
 
-def ten_lines(instruments: Instruments, device: str, **sizes: int) -> dict[str, Any]:
+def ten_lines(
+    instruments: Instruments, device: str, **sizes: int
+) -> dict[str, Any]:
     """What the page's lines print, and the bytes of the trace that they write."""
     from snippets.training_step.model import make_parts
     from snippets.training_step.record import record
@@ -247,4 +292,7 @@ def ten_lines(instruments: Instruments, device: str, **sizes: int) -> dict[str, 
             record(model, optimizer, loader, device)
         finally:
             os.chdir(before)
-        return {"printed": printed.getvalue(), "trace_bytes": (Path(folder) / "trace.json.gz").stat().st_size}
+        return {
+            "printed": printed.getvalue(),
+            "trace_bytes": (Path(folder) / "trace.json.gz").stat().st_size,
+        }

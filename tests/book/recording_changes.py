@@ -55,6 +55,8 @@ def _scaled(recording: Recording, index: int | None, where: str, factor: float) 
     for kind in TIMINGS if timings else ():
         if getattr(timings, kind) is not None:
             yield f"{factor:.3g} {kind}: {where}", "time", _points(index, _timing(kind, factor))
+    if recording.points[index or 0].iteration is not None:
+        yield f"{factor:.3g} iteration: {where}", "time", _points(index, _iteration(factor))
 
 
 def _points(index: int | None, change: Callable[[Any], Any]) -> Callable[[Recording], Recording]:
@@ -75,6 +77,10 @@ def _timing(kind: str, factor: float) -> Callable[[Any], Any]:
     return lambda point: replace(
         point, timings=replace(point.timings, **{kind: _longer(getattr(point.timings, kind), factor)})
     )
+
+
+def _iteration(factor: float) -> Callable[[Any], Any]:
+    return lambda point: replace(point, iteration=_longer(point.iteration, factor))
 
 
 def _ceiling(name: str, factor: float) -> Callable[[Any], Any]:

@@ -9,7 +9,7 @@ until then they are the text of a `noscript`, which costs a page nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 
@@ -50,9 +50,18 @@ class TracedStep:
     step: Step
     label: str = ""
     """The annotation to mark."""
+    reduced: Step | None = None
+    """What is drawn of it; None: all. Its heading describes the whole."""
 
 
-def timeline(device: Device, variants: Mapping[str, str], caption: str, *, site_root: str = "..") -> Html:
+def timeline(
+    device: Device,
+    variants: Mapping[str, str],
+    caption: str,
+    *,
+    site_root: str = "..",
+    reduce: Callable[[Step], Step] | None = None,
+) -> Html:
     """The middle steps of recordings on one time scale, with buttons that open or download the whole traces.
 
     Args:
@@ -60,11 +69,15 @@ def timeline(device: Device, variants: Mapping[str, str], caption: str, *, site_
         variants: heading -> `chapter/experiment`, drawn in this order from the top.
         caption: what the timeline shows.
         site_root: the site's root as seen from the page.
+        reduce: what is drawn of a step; all of it by default.
 
     Raises `NotRecorded` if a recording is missing, `TraceError` if a trace has no step.
     """
     runs = {heading: device[experiment] for heading, experiment in variants.items()}
-    steps = {heading: TracedStep(run.trace, run.step, run.label) for heading, run in runs.items()}
+    steps = {
+        heading: TracedStep(run.trace, run.step, run.label, reduce(run.step) if reduce else None)
+        for heading, run in runs.items()
+    }
     buttons = "".join(
         _buttons(heading, f"{site_root}/recordings/{run.trace_path}", f"{run.id} on {run.environment.device}")
         for heading, run in runs.items()
@@ -119,7 +132,7 @@ def draw_steps(steps: Mapping[str, TracedStep], caption: str, *, ident: str, bel
 def _drawn(traced: TracedStep, span_us: float, budget: int) -> Drawn:
     """What is drawn of a step: everything, or of a large one the largest part."""
     activities = traced.trace.activities
-    step_lanes = lanes(traced.step, traced.label, activities)
+    step_lanes = lanes(traced.reduced or traced.step, traced.label, activities)
     fits = sum(len(lane.slices) for lane in step_lanes) <= budget
     drawn = Drawn(step_lanes, 0, 0, 0) if fits else reduce_lanes(step_lanes, span_us, budget)
     return drawn.with_lanes(with_gaps(traced.step, drawn.lanes, activities, span_us * LEAST_GAP))

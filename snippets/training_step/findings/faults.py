@@ -1,0 +1,255 @@
+"""Claims about the faults: their rules find them before the mend alone, ceilings hold, and mending saves time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from snippets.lab.drawing.numbers import figure_cell
+from snippets.lab.finding import Device, Figure, Measure, at_least, claim, equals
+from snippets.lab.finding.measure import paired_ratio
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import show as show
+from snippets.lab.trace.queries import step_us
+from snippets.training_step.findings.loops import (
+    FAULTS,
+    TIMED,
+    ceiling,
+    found_in,
+    lost,
+    saved,
+    speedup,
+    unused,
+)
+from snippets.training_step.findings.mend import mend as mend
+from snippets.training_step.findings.pictures import phases_timeline as phases_timeline
+
+
+@claim("TS1", equals("before"))
+def item_found(device: Device) -> Figure:
+    """The rule sync-in-step finds the loop that reads the loss in every step, and nothing once it is mended."""
+    return found_in(device, "item")
+
+
+@claim("TS2", at_least(0), scope="timing")
+def item_unused(device: Device) -> Figure:
+    """Reading the loss every hundredth step saves no more than the ceiling of the rule sync-in-step."""
+    return unused(device, "item")
+
+
+@claim("TS3", at_least(1.02), scope="timing")
+def item_speedup(device: Device) -> Figure:
+    """Reading the loss every hundredth step makes the loop at least 1.02 times as fast."""
+    return speedup(device, "item")
+
+
+@claim("TS4", equals("before"))
+def loader_found(device: Device) -> Figure:
+    """The rule loader-stall finds the loop that tokenizes in the main process, and nothing once it is mended."""
+    return found_in(device, "loader")
+
+
+@claim("TS5", at_least(0), scope="timing")
+def loader_unused(device: Device) -> Figure:
+    """Eight workers saves no more than the ceiling of the rule loader-stall."""
+    return unused(device, "loader")
+
+
+@claim("TS6", at_least(1.5), scope="timing")
+def loader_speedup(device: Device) -> Figure:
+    """Eight workers makes the loop at least 1.5 times as fast."""
+    return speedup(device, "loader")
+
+
+@claim("TS7", equals("before"))
+def pageable_found(device: Device) -> Figure:
+    """The rule pageable-copies finds the loop that copies from pageable memory, and nothing once it is mended."""
+    return found_in(device, "pageable")
+
+
+@claim("TS8", at_least(0), scope="timing")
+def pageable_unused(device: Device) -> Figure:
+    """Pinned memory saves no more than the ceiling of the rule pageable-copies."""
+    return unused(device, "pageable")
+
+
+@claim("TS9", at_least(1.2), scope="timing")
+def pageable_speedup(device: Device) -> Figure:
+    """Pinned memory makes the loop at least 1.2 times as fast."""
+    return speedup(device, "pageable")
+
+
+@claim("TS10", equals("before"))
+def layout_found(device: Device) -> Figure:
+    """The rule needless-copies finds the loop that copies queries, keys and values, and nothing once it is mended."""
+    return found_in(device, "layout")
+
+
+@claim("TS11", at_least(0), scope="timing")
+def layout_unused(device: Device) -> Figure:
+    """Passing views saves no more than the ceiling of the rule needless-copies."""
+    return unused(device, "layout")
+
+
+@claim("TS12", at_least(1.005), scope="timing")
+def layout_speedup(device: Device) -> Figure:
+    """Passing views makes the loop at least 1.005 times as fast."""
+    return speedup(device, "layout")
+
+
+@claim("TS13", equals("before"))
+def optimizer_found(device: Device) -> Figure:
+    """The rule optimizer-loop finds the optimizer that updates each parameter by itself, and nothing once it is mended."""
+    return found_in(device, "optimizer")
+
+
+@claim("TS14", at_least(0), scope="timing")
+def optimizer_unused(device: Device) -> Figure:
+    """The fused optimizer saves no more than the ceiling of the rule optimizer-loop."""
+    return unused(device, "optimizer")
+
+
+@claim("TS15", at_least(1.1), scope="timing")
+def optimizer_speedup(device: Device) -> Figure:
+    """The fused optimizer makes the loop at least 1.1 times as fast."""
+    return speedup(device, "optimizer")
+
+
+@claim("TS16", equals("before"))
+def tensor_cores_found(device: Device) -> Figure:
+    """The rule no-tensor-cores finds the loop that multiplies in float32, and nothing once it is mended."""
+    return found_in(device, "tensor_cores")
+
+
+@claim("TS17", at_least(0), scope="timing")
+def tensor_cores_unused(device: Device) -> Figure:
+    """Autocast to bf16 saves no more than the ceiling of the rule no-tensor-cores."""
+    return unused(device, "tensor_cores")
+
+
+@claim("TS18", at_least(3), scope="timing")
+def tensor_cores_speedup(device: Device) -> Figure:
+    """Autocast to bf16 makes the loop at least 3 times as fast."""
+    return speedup(device, "tensor_cores")
+
+
+@claim("TS19", equals("before"))
+def allocator_found(device: Device) -> Figure:
+    """The rule allocator-in-step finds the loop that empties the cache in every step, and nothing once it is mended."""
+    return found_in(device, "allocator")
+
+
+@claim("TS20", at_least(0), scope="timing")
+def allocator_unused(device: Device) -> Figure:
+    """Keeping the cache saves no more than the ceiling of the rule allocator-in-step."""
+    return unused(device, "allocator")
+
+
+@claim("TS21", at_least(1.2), scope="timing")
+def allocator_speedup(device: Device) -> Figure:
+    """Keeping the cache makes the loop at least 1.2 times as fast."""
+    return speedup(device, "allocator")
+
+
+@claim("TS22", equals("before"))
+def tiny_found(device: Device) -> Figure:
+    """The rule tiny-kernels finds the loop that runs tiny kernels one by one, and nothing once it is mended."""
+    return found_in(device, "tiny")
+
+
+@claim("TS23", at_least(0), scope="timing")
+def tiny_unused(device: Device) -> Figure:
+    """A CUDA graph saves no more than the ceiling of the rule tiny-kernels."""
+    return unused(device, "tiny")
+
+
+@claim("TS24", at_least(2), scope="timing")
+def tiny_speedup(device: Device) -> Figure:
+    """A CUDA graph makes the loop at least 2 times as fast."""
+    return speedup(device, "tiny")
+
+
+@claim("TS25", equals("before"))
+def attention_found(device: Device) -> Figure:
+    """The rule unfused-attention finds the loop that writes attention out, and nothing once it is mended."""
+    return found_in(device, "attention")
+
+
+@claim("TS26", at_least(0), scope="timing")
+def attention_unused(device: Device) -> Figure:
+    """One kernel for attention saves no more than the ceiling of the rule unfused-attention."""
+    return unused(device, "attention")
+
+
+@claim("TS27", at_least(1.2), scope="timing")
+def attention_speedup(device: Device) -> Figure:
+    """One kernel for attention makes the loop at least 1.2 times as fast."""
+    return speedup(device, "attention")
+
+
+@claim("TS28", equals("before"))
+def recompile_found(device: Device) -> Figure:
+    """The rule recompiles finds the loop that compiles for each length, and nothing once it is mended."""
+    return found_in(device, "recompile")
+
+
+@claim("TS29", equals("before"))
+def cold_found(device: Device) -> Figure:
+    """The rule first-step finds the profile of a cold process, and nothing after seven steps of warm-up."""
+    return found_in(device, "cold")
+
+
+@claim("TS30", at_least(10), scope="timing")
+def cold_first_step(device: Device) -> Figure:
+    """In a cold process, the first step takes at least 10 times as long as the third."""
+    first, _, third = device["training_step/cold_before"].trace.steps
+    origin = device["training_step/cold_before"].origin
+    return Figure(step_us(first) / step_us(third), "x", origin=f"{origin}, in its trace")
+
+
+@claim("TS31", at_least(1.01), scope="timing")
+def own_stream_speedup(device: Device) -> Figure:
+    """Copying on a stream of its own makes the loop with pinned memory faster again."""
+    return paired_ratio(device["training_step/pageable_pinned"], device["training_step/pageable_after"], "iteration")
+
+
+@claim("TS32", at_least(1.01), scope="timing")
+def fused_over_foreach(device: Device) -> Figure:
+    """The loop with the fused optimizer is faster than the loop with foreach."""
+    foreach, fused = (device[f"training_step/optimizer_{name}"] for name in ("foreach", "after"))
+    return paired_ratio(foreach, fused, "iteration")
+
+
+@claim("TS33", at_least(1.05), scope="timing")
+def padded_vocabulary(device: Device) -> Figure:
+    """Padding the vocabulary to a multiple of 128 makes the loop faster, although it computes more."""
+    before, after = (device[f"training_step/vocabulary_{name}"] for name in ("before", "after"))
+    return paired_ratio(before, after, "iteration")
+
+
+@claim("TS34", at_least(1.2), scope="timing")
+def graph_over_compiled(device: Device) -> Figure:
+    """A CUDA graph makes the compiled loop of tiny kernels faster again."""
+    compiled, graph = (device[f"training_step/tiny_{name}"] for name in ("compiled", "after"))
+    return paired_ratio(compiled, graph, "iteration")
+
+
+def _of_fault(measure: Callable[[Device, str], Figure], fault: str) -> Measure:
+    return lambda device: measure(device, fault)
+
+
+_MEASURES = {"saved": saved, "lost": lost, "ceiling": ceiling}
+FIGURES: Mapping[str, Measure] = {
+    f"{fault}_{name}": _of_fault(measure, fault) for fault in TIMED for name, measure in _MEASURES.items()
+}
+"""What mending each fault saves, in time and as a share of an iteration, and its rule's ceiling."""
+
+
+def all_faults(device: Device) -> Html:
+    """Every timed fault: an iteration before and after its mend, the ceiling, the share that was lost."""
+    rows: list[list[Cell]] = []
+    for name in TIMED:
+        before, after = (device[loop].time("iteration") for loop in FAULTS[name].loops)
+        figures = (before, after, ceiling(device, name), lost(device, name))
+        rows.append([FAULTS[name].title, *map(figure_cell, figures)])
+    head = ["fault", "iteration before", "after", "ceiling of its rule", "lost to the fault"]
+    return table("Nine faults, and what mending each one bought", head, rows)

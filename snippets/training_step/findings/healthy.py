@@ -1,0 +1,183 @@
+"""The healthy step: its phases, who waits for whom, what the GPU's time is spent on, and memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.drawing.bar_charts import stacked_bars
+from snippets.lab.finding import Device, Figure, TraceError, at_least, at_most, between, claim
+from snippets.lab.finding.measure import percent, unpaired_ratio
+from snippets.lab.html import Cell, Html, code, table
+from snippets.lab.page import kernel_name_html
+from snippets.lab.page import show as show
+from snippets.lab.trace.events import GpuActivity, Step
+from snippets.lab.trace.kernel_names import decode_kernel_name
+from snippets.lab.trace.queries import annotation_us, busy_us, step_us
+from snippets.lab.trace.units import format_value
+from snippets.training_step.findings.pictures import PHASES, phase_of
+from snippets.training_step.findings.pictures import phases_timeline as phases_timeline
+
+HEALTHY = "training_step/healthy"
+STACKS = "training_step/healthy_stacks"
+KINDS: Mapping[str, str] = {
+    "gemm": "matrix products",
+    "gemv": "matrix products",
+    "attention": "attention",
+    "elementwise": "pointwise",
+    "normalization": "norms and sums",
+    "reduction": "norms and sums",
+    "softmax": "norms and sums",
+    "copy": "casts and copies",
+}
+"""Operation of a kernel -> what it is for; the optimizer's kernels are told by their phase."""
+OPTIMIZER = ("clip", "optimizer")
+
+
+def purpose(step: Step, activity: GpuActivity) -> str:
+    """What an activity of the step is for."""
+    if phase_of(step, activity) in OPTIMIZER:
+        return "clip and optimizer"
+    if activity.kind != "kernel":
+        return "casts and copies"
+    return KINDS.get(decode_kernel_name(activity.name).operation, "other")
+
+
+def gpu_time_us(step: Step) -> dict[str, float]:
+    """GPU time of a step by purpose, the longest first."""
+    sums: dict[str, float] = {}
+    for activity in step.activities:
+        name = purpose(step, activity)
+        sums[name] = sums.get(name, 0.0) + activity.duration_us
+    return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+
+def _share(device: Device, name: str) -> Figure:
+    """The share of the GPU's time that a purpose takes."""
+
+    def share(step: Step) -> float:
+        times = gpu_time_us(step)
+        return 100 * times.get(name, 0.0) / math.fsum(times.values())
+
+    return device[HEALTHY].per_step(share, "%")
+
+
+@claim("TS50", at_least(50), scope="timing")
+def products_share(device: Device) -> Figure:
+    """In the healthy step, matrix products take most of the GPU's time."""
+    return _share(device, "matrix products")
+
+
+@claim("TS51", between(10, 45), scope="timing")
+def pointwise_share(device: Device) -> Figure:
+    """In the healthy step, pointwise kernels take between 10 and 45 % of the GPU's time."""
+    return _share(device, "pointwise")
+
+
+@claim("TS52", at_most(10), scope="timing")
+def optimizer_share(device: Device) -> Figure:
+    """In the healthy step, clipping and the optimizer take less than a tenth of the GPU's time."""
+    return _share(device, "clip and optimizer")
+
+
+def attention_share(device: Device) -> Figure:
+    """The share of attention in the GPU's time."""
+    return _share(device, "attention")
+
+
+def copies_share(device: Device) -> Figure:
+    """The share of casts and copies in the GPU's time."""
+    return _share(device, "casts and copies")
+
+
+@claim("TS53", at_least(90), scope="timing")
+def gpu_busy(device: Device) -> Figure:
+    """In the healthy loop, the GPU works at least 90 % of the time."""
+    run = device[HEALTHY]
+    gpu_us = run.per_step(lambda step: busy_us(step.activities), "us")
+    return percent(unpaired_ratio(gpu_us, run.time("iteration")))
+
+
+def cpu_done(device: Device) -> Figure:
+    """The share of an iteration after which the CPU has launched all of it, under the profiler."""
+    run = device[HEALTHY]
+    return run.per_step(lambda step: 100 * annotation_us(step, run.label) / step_us(step), "%")
+
+
+def iteration(device: Device) -> Figure:
+    """Wall time of an iteration."""
+    return device[HEALTHY].time("iteration")
+
+
+def peak_memory(device: Device) -> Figure:
+    """The most that an iteration holds above what was there before."""
+    run = device[HEALTHY]
+    return Figure(run.point.peak_memory_bytes, "bytes", origin=run.origin)
+
+
+def kernels(device: Device) -> Figure:
+    """Kernels of a step."""
+    return device[HEALTHY].per_step(lambda step: len(step.kernels))
+
+
+def phases(device: Device) -> Html:
+    """The phases of a step: what the CPU and the GPU take for each."""
+    run = device[HEALTHY]
+    step = run.step
+    rows: list[list[Cell]] = []
+    for name in PHASES:
+        on_gpu = [activity for activity in step.activities if phase_of(step, activity) == name]
+        cpu_us = annotation_us(step, name)
+        cells = (format_value(cpu_us, "us"), format_value(busy_us(on_gpu), "us"), f"{len(on_gpu):,}")
+        rows.append([code(name), *cells])
+    head = ["phase", "CPU, with the profiler", "GPU", "kernels, copies and fills"]
+    return table("The phases of one healthy step", head, rows)
+
+
+def purposes(device: Device) -> Html:
+    """What the GPU's time of a step is spent on."""
+    parts = list(gpu_time_us(device[HEALTHY].step).items())
+    return stacked_bars(device, {"one step": parts}, "What the GPU works on in one healthy step", axis="GPU time")
+
+
+def owners(device: Device) -> Html:
+    """The longest kernels of a step, with the module and the line that launched them."""
+    run = device[STACKS]
+    facts = Facts(run.trace)
+    longest = sorted(run.step.kernels, key=lambda kernel: -kernel.duration_us)
+    rows: list[list[Cell]] = []
+    seen: set[str] = set()
+    for kernel in longest:
+        if kernel.name not in seen and len(rows) < 10:
+            seen.add(kernel.name)
+            place = facts.place(kernel)
+            rows.append(
+                [
+                    kernel_name_html(kernel.name),
+                    code(phase_of(run.step, kernel)),
+                    place or None,
+                    format_value(kernel.duration_us, "us"),
+                ]
+            )
+    head = ["kernel", "phase", "operator, module and line", "time"]
+    return table("The ten longest kernels, and whose they are", head, rows, text_columns=3)
+
+
+def memory(device: Device) -> Html:
+    """What is allocated on the GPU at the end of each phase, and at most during it."""
+    run = device[STACKS]
+    step = run.step
+    rows: list[list[Cell]] = []
+    for name in PHASES:
+        span = step.find_annotation(name)
+        if span is None:
+            raise TraceError(f"{step.name} has no annotation {name!r}")
+        held = [
+            event.total_allocated
+            for event in run.trace.memory
+            if event.device >= 0 and event.total_allocated is not None and span.start_us <= event.at_us < span.end_us
+        ]
+        cells = (format_value(held[-1], "bytes"), format_value(max(held), "bytes")) if held else (None, None)
+        rows.append([code(name), *cells])
+    return table("Memory of the GPU in one healthy step", ["phase", "allocated at its end", "at most"], rows)

@@ -1,0 +1,113 @@
+"""The loops of the chapter: faults with their rules, what mending one saved, and what a rule says of a trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from snippets.lab.diagnosis.diagnose import diagnose
+from snippets.lab.diagnosis.rule import Finding
+from snippets.lab.diagnosis.rules import RULES
+from snippets.lab.finding import Device, Figure, Run, TraceError
+from snippets.lab.finding.measure import paired_difference, paired_ratio, percent
+from snippets.lab.trace.events import Trace
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault that is recorded before and after its mend."""
+
+    name: str
+    title: str
+    rule: str
+    """Name of the rule that finds it."""
+    after: str = "after"
+    """The recording that shows the mend, without the fault's name."""
+
+    @property
+    def loops(self) -> tuple[str, str]:
+        """The experiments before and after the mend."""
+        chapter = f"training_step/{self.name}"
+        return f"{chapter}_before", f"{chapter}_{self.after}"
+
+
+FAULTS = {
+    fault.name: fault
+    for fault in (
+        Fault("item", "Reading the loss in every step", "sync-in-step"),
+        Fault("loader", "A loader that stalls", "loader-stall"),
+        Fault("pageable", "Copies from pageable memory", "pageable-copies", "pinned"),
+        Fault("recompile", "Compiling for each length", "recompiles"),
+        Fault("layout", "Copies for a layout", "needless-copies"),
+        Fault("optimizer", "An optimizer as a loop", "optimizer-loop"),
+        Fault("tensor_cores", "Products without tensor cores", "no-tensor-cores"),
+        Fault("allocator", "Memory returned in every step", "allocator-in-step"),
+        Fault("tiny", "Thousands of tiny kernels", "tiny-kernels"),
+        Fault("attention", "Attention written out", "unfused-attention"),
+        Fault("cold", "A profile of the first steps", "first-step"),
+    )
+}
+"""Name of a fault -> its rule and its loops."""
+TIMED = tuple(name for name in FAULTS if name not in ("recompile", "cold"))
+"""Faults whose iterations are timed before and after, in turns."""
+_RULES = {rule.name: rule for rule in RULES}
+_found: dict[tuple[int, str], tuple[Trace, tuple[Finding, ...]]] = {}
+_KEPT = 128
+
+
+def rule_findings(run: Run, rule: str) -> tuple[Finding, ...]:
+    """What a rule finds in a run's trace; kept, since a claim asks for each part of a recording."""
+    trace = run.trace
+    key = id(trace), rule
+    if key not in _found:
+        if len(_found) >= _KEPT:
+            _found.clear()
+        _found[key] = trace, diagnose(trace, [_RULES[rule]]).findings
+    return _found[key][1]
+
+
+def found_in(device: Device, fault: str) -> Figure:
+    """In which of its two traces the fault's rule finds it: `before`, `after`, `both` or `neither`."""
+    before, after = (device[loop] for loop in FAULTS[fault].loops)
+    seen = [bool(rule_findings(run, FAULTS[fault].rule)) for run in (before, after)]
+    names = {(True, False): "before", (False, True): "after", (True, True): "both", (False, False): "neither"}
+    return Figure(names[seen[0], seen[1]], origin=f"{before.origin} and {after.id}, rule {FAULTS[fault].rule}")
+
+
+def ceiling(device: Device, fault: str) -> Figure:
+    """The most that mending the fault can save in a step, by its rule on the trace before the mend.
+
+    Raises `TraceError` if the rule does not find it.
+    """
+    run = device[FAULTS[fault].loops[0]]
+    findings = rule_findings(run, FAULTS[fault].rule)
+    if not findings:
+        raise TraceError(f"{FAULTS[fault].rule} finds nothing in {run.id} on {device.name}")
+    most = sum(finding.ceiling_us_per_step for finding in findings)
+    return Figure(most, "us", origin=f"{run.origin}, {FAULTS[fault].rule} on its trace")
+
+
+def saved(device: Device, fault: str) -> Figure:
+    """What the mend saves of an iteration, unprofiled, in pairs of blocks."""
+    before, after = (device[loop] for loop in FAULTS[fault].loops)
+    return paired_difference(before, after, "iteration")
+
+
+def speedup(device: Device, fault: str) -> Figure:
+    """How many times as long an iteration takes before the mend as after it."""
+    before, after = (device[loop] for loop in FAULTS[fault].loops)
+    return paired_ratio(before, after, "iteration")
+
+
+def lost(device: Device, fault: str) -> Figure:
+    """The share of an iteration that the fault takes."""
+    before, after = (device[loop] for loop in FAULTS[fault].loops)
+    kept = percent(paired_ratio(after, before, "iteration"))
+    low, high = kept.bounds
+    return Figure(100 - kept.number, "%", (100 - high, 100 - low), kept.origin)
+
+
+def unused(device: Device, fault: str) -> Figure:
+    """How much of the ceiling the mend has not saved; below zero, the ceiling was no ceiling."""
+    most, less = ceiling(device, fault), saved(device, fault)
+    low, high = less.bounds
+    return Figure(most.number - less.number, "us", (most.number - high, most.number - low), less.origin)

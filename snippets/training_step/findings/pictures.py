@@ -1,0 +1,73 @@
+"""A step of a training loop, small enough to draw: phases and waits on the CPU, runs of kernels on the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from snippets.lab.finding import Device
+from snippets.lab.html import Html
+from snippets.lab.page import timeline
+from snippets.lab.trace.events import CpuOp, GpuActivity, Step
+
+PHASES = ("to the GPU", "forward", "loss", "backward", "clip", "optimizer")
+"""The annotations of the loop, in order."""
+MIN_GAP_US = 20.0
+"""A shorter pause between two kernels is not drawn."""
+MIN_SHARE = 0.02
+"""Calls and annotations of at least this share of a step are drawn."""
+replace = msgspec.structs.replace
+
+
+def phase_at(step: Step, us: float) -> str:
+    """The phase of the loop that runs at a time; `other` between two."""
+    spans = (op for op in step.ops if op.is_annotation and op.name in PHASES)
+    return next((op.name for op in spans if op.start_us <= us < op.end_us), "other")
+
+
+def phase_of(step: Step, activity: GpuActivity) -> str:
+    """The phase in which an activity was launched, on whichever thread."""
+    return phase_at(step, activity.launch.start_us if activity.launch else activity.start_us)
+
+
+def reduced(step: Step) -> Step:
+    """The step with annotations and long calls, and for each run of GPU work of one phase one activity."""
+    least = MIN_SHARE * (step.end_us - step.start_us)
+    calls = tuple(call for call in step.calls if call.duration_us >= least)
+    drawn: dict[CpuOp | None, CpuOp] = {}
+    for op in step.ops:
+        if op.is_annotation and (op.name in PHASES or op.duration_us >= least):
+            drawn[op] = replace(op, parent=drawn.get(op.parent))
+    return replace(step, ops=tuple(drawn.values()), calls=calls, activities=tuple(_merged(step)))
+
+
+def _merged(step: Step) -> list[GpuActivity]:
+    """One activity for each run of the same phase on a stream; copies stay alone."""
+    runs: list[list[GpuActivity]] = []
+    last: dict[tuple[int, int], list[GpuActivity]] = {}
+    for activity in step.activities:
+        stream = activity.device, activity.stream
+        run = last.get(stream)
+        if run is None or not _continues(step, run[-1], activity):
+            run = last[stream] = []
+            runs.append(run)
+        run.append(activity)
+    return [run[0] if len(run) == 1 else _as_one(step, run) for run in runs]
+
+
+def _as_one(step: Step, run: Sequence[GpuActivity]) -> GpuActivity:
+    duration_us = round(max(activity.end_us for activity in run) - run[0].start_us, 3)
+    name = f"{phase_of(step, run[0])}: {len(run)} kernels"
+    return replace(run[0], name=name, kind="kernel", duration_us=duration_us, grid=None, block=None, registers=None)
+
+
+def _continues(step: Step, before: GpuActivity, activity: GpuActivity) -> bool:
+    if "memcpy" in (before.kind, activity.kind) or activity.start_us - before.end_us > MIN_GAP_US:
+        return False
+    return phase_of(step, before) == phase_of(step, activity)
+
+
+def phases_timeline(device: Device, variants: Mapping[str, str], caption: str) -> Html:
+    """The middle steps of loops on one time scale: their phases, and what the GPU does for each."""
+    return timeline(device, variants, caption, reduce=reduced)

@@ -1,0 +1,221 @@
+"""What the probes measured: two clocks, lengths that recompile, allocators, the price of the profiler, its table."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from snippets.lab.drawing.numbers import figure_cell
+from snippets.lab.finding import Device, Figure, at_least, at_most, claim, equals, timing_of_samples
+from snippets.lab.finding.measure import percent, unpaired_ratio
+from snippets.lab.html import Cell, Html, code, table
+from snippets.lab.page import show as show
+from snippets.lab.trace.units import format_value
+
+CHAPTER = "training_step"
+PHASES = ("forward", "backward", "optimizer", "item")
+VARIANTS: Mapping[str, str] = {"before": "a graph for each length", "after": "mark_dynamic", "padded": "padded"}
+RECOMPILE_LIMIT = 8
+"""Of torch._dynamo.config: graphs for one function, after which it stays eager."""
+
+
+def _clock(device: Device, clock: str, phase: str) -> Figure:
+    run = device[f"{CHAPTER}/clocks"]
+    return Figure.from_timing(timing_of_samples(run.data[clock][phase]), f"{run.origin}, {clock} clock")
+
+
+def wrong_forward(device: Device) -> Figure:
+    """Forward by a clock that does not wait for the GPU."""
+    return _clock(device, "wrong", "forward")
+
+
+def right_forward(device: Device) -> Figure:
+    """Forward by a clock that waits for the GPU."""
+    return _clock(device, "right", "forward")
+
+
+def _sum_us(device: Device, clock: str, phases: Sequence[str]) -> Figure:
+    parts = [_clock(device, clock, phase) for phase in phases]
+    low, high = (math.fsum(part.bounds[end] for part in parts) for end in (0, 1))
+    return Figure(math.fsum(part.number for part in parts), "us", (low, high), parts[0].origin)
+
+
+@claim("TS60", at_most(0.5), scope="timing")
+def wrong_clock(device: Device) -> Figure:
+    """Without synchronizing, forward, backward and optimizer seem to take less than half of their time."""
+    return unpaired_ratio(*(_sum_us(device, clock, PHASES[:3]) for clock in ("wrong", "right")))
+
+
+@claim("TS61", at_least(50), scope="timing")
+def item_blamed(device: Device) -> Figure:
+    """Without synchronizing, item seems to take most of the step."""
+    whole = _sum_us(device, "wrong", PHASES)
+    return percent(unpaired_ratio(_clock(device, "wrong", "item"), whole))
+
+
+@claim("TS62", at_most(5), scope="timing")
+def item_alone(device: Device) -> Figure:
+    """After synchronizing, item takes less than 5 % of the step."""
+    return percent(unpaired_ratio(_clock(device, "right", "item"), _sum_us(device, "right", PHASES)))
+
+
+def clocks(device: Device) -> Html:
+    """Each phase by both clocks."""
+    rows = [
+        [code(phase), *(figure_cell(_clock(device, clock, phase)) for clock in ("wrong", "right"))] for phase in PHASES
+    ]
+    return table("One step by two clocks", ["phase", "without synchronize", "with synchronize"], rows)
+
+
+def _lengths(device: Device, variant: str) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = device[f"{CHAPTER}/lengths"].data[variant]
+    return found
+
+
+@claim("TS63", equals(RECOMPILE_LIMIT))
+def graphs_before(device: Device) -> Figure:
+    """With dynamic=False, Dynamo compiles eight graphs and then no more."""
+    return Figure(int(max(_lengths(device, "before")["graphs"])), origin=device[f"{CHAPTER}/lengths"].origin)
+
+
+@claim("TS64", equals(1))
+def graphs_after(device: Device) -> Figure:
+    """With mark_dynamic, Dynamo compiles one graph for all lengths."""
+    return Figure(int(max(_lengths(device, "after")["graphs"])), origin=device[f"{CHAPTER}/lengths"].origin)
+
+
+@claim("TS65", at_least(1))
+def limit_warnings(device: Device) -> Figure:
+    """When Dynamo gives up, it warns of recompile_limit."""
+    lines = device[f"{CHAPTER}/lengths"].data["before"]["warnings"]
+    return Figure(sum("recompile_limit" in line for line in lines), origin=device[f"{CHAPTER}/lengths"].origin)
+
+
+def _median_us(device: Device, variant: str, compiling: bool) -> Figure:
+    """The median iteration that compiles, or that does not."""
+    found = _lengths(device, variant)
+    new = [after > before for before, after in itertools.pairwise([0, *found["graphs"]])]
+    chosen = [us for us, is_new in zip(found["us"], new, strict=True) if is_new == compiling]
+    return Figure(statistics.median(chosen), "us", origin=f"{device[f'{CHAPTER}/lengths'].origin}, {variant}")
+
+
+def compiling_step(device: Device) -> Figure:
+    """An iteration that compiles a new length."""
+    return _median_us(device, "before", compiling=True)
+
+
+@claim("TS66", at_least(1.05), scope="timing")
+def eager_in_silence(device: Device) -> Figure:
+    """After the limit, an iteration of the loop with dynamic=False takes longer than with mark_dynamic."""
+    return unpaired_ratio(*(_median_us(device, variant, compiling=False) for variant in ("before", "after")))
+
+
+@claim("TS67", at_least(0), scope="timing")
+def recompile_unused(device: Device) -> Figure:
+    """Not compiling saves no more than the ceiling of the rule recompiles."""
+    from snippets.training_step.findings.loops import ceiling
+
+    saved = compiling_step(device).number - _median_us(device, "after", compiling=False).number
+    return Figure(ceiling(device, "recompile").number - saved, "us", origin=compiling_step(device).origin)
+
+
+def lengths(device: Device) -> Html:
+    """Iterations of varying length, compiled three ways."""
+    rows: list[list[Cell]] = []
+    for variant, name in VARIANTS.items():
+        found = _lengths(device, variant)
+        rows.append(
+            [
+                name,
+                f"{int(max(found['graphs']))}",
+                format_value(math.fsum(found["us"]), "us"),
+                format_value(_median_us(device, variant, compiling=True).number, "us"),
+                format_value(_median_us(device, variant, compiling=False).number, "us"),
+            ]
+        )
+    count = len(_lengths(device, "before")["us"])
+    head = ["batches", "graphs", f"{count} iterations", "one that compiles", "one that doesn't"]
+    return table("A loop whose batches vary in length", head, rows)
+
+
+def _allocator(device: Device, setting: str) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = device[f"{CHAPTER}/memory"].data[setting]
+    return found
+
+
+def held_over_used(device: Device, setting: str) -> Figure:
+    """The bytes that PyTorch holds at the end, over the most that any iteration used."""
+    found = _allocator(device, setting)
+    origin = f"{device[f'{CHAPTER}/memory'].origin}, {setting}"
+    return Figure(found["held"][-1] / max(found["used"]), "x", origin=origin)
+
+
+@claim("TS68", at_least(1))
+def expandable_holds_less(device: Device) -> Figure:
+    """With lengths that vary, PyTorch holds at least as much memory by default as with expandable segments."""
+    held = [_allocator(device, setting)["held"][-1] for setting in ("default", "expandable segments")]
+    return Figure(held[0] / held[1], "x", origin=device[f"{CHAPTER}/memory"].origin)
+
+
+def allocators(device: Device) -> Html:
+    """Memory held and used while lengths vary, with both settings of the allocator."""
+    rows: list[list[Cell]] = []
+    for setting in ("default", "expandable segments"):
+        found = _allocator(device, setting)
+        used, held = max(found["used"]), found["held"][-1]
+        cells = (format_value(used, "bytes"), format_value(held, "bytes"), f"{found['allocations'][-1]:,}")
+        rows.append([setting, *cells])
+    head = ["allocator", "used at most", "held at the end", "allocations from the driver"]
+    return table("Lengths that vary, and what PyTorch holds for them", head, rows)
+
+
+def _cost(device: Device, loop: str, option: str) -> Figure:
+    run = device[f"{CHAPTER}/profiler_costs"]
+    return Figure.from_timing(timing_of_samples(run.data[loop][option]["us"]), f"{run.origin}, {loop}, {option}")
+
+
+@claim("TS69", at_least(1.5), scope="timing")
+def profiled_tiny(device: Device) -> Figure:
+    """Recording makes the loop of tiny kernels at least 1.5 times as slow, even without options."""
+    return unpaired_ratio(_cost(device, "tiny", "none"), _cost(device, "tiny", "without"))
+
+
+@claim("TS70", at_least(1.2), scope="timing")
+def stacks_cost(device: Device) -> Figure:
+    """With stacks, recording the loop of tiny kernels takes at least 1.2 times as long as without options."""
+    return unpaired_ratio(_cost(device, "tiny", "with_stack"), _cost(device, "tiny", "none"))
+
+
+@claim("TS71", at_most(1.25), scope="timing")
+def profiled_healthy(device: Device) -> Figure:
+    """Recording without options makes the healthy loop at most a quarter slower."""
+    return unpaired_ratio(_cost(device, "healthy", "none"), _cost(device, "healthy", "without"))
+
+
+def options(device: Device) -> Html:
+    """An iteration while it is recorded, and its trace, by the profiler's options."""
+    data = device[f"{CHAPTER}/profiler_costs"].data
+    rows: list[list[Cell]] = []
+    for option, entry in data["healthy"].items():
+        name = "no profiler" if option == "without" else "no options" if option == "none" else option
+        costs = (figure_cell(_cost(device, loop, option)) for loop in ("healthy", "tiny"))
+        size = format_value(entry["bytes"], "bytes") if entry["bytes"] else None
+        rows.append([code(name) if "_" in name else name, *costs, size])
+    head = ["recorded with", "a healthy iteration", "one of tiny kernels", "trace of three healthy ones"]
+    return table("What the profiler's options cost", head, rows)
+
+
+def printed(device: Device) -> Html:
+    """What the ten lines print, as they print it."""
+    text = device[f"{CHAPTER}/ten_lines"].data["printed"]
+    table_text = text[text.index("---") :].rstrip()
+    return Html(f'<div class="highlight"><pre tabindex="0"><code>{escape(table_text)}</code></pre></div>')
+
+
+def trace_size(device: Device) -> Figure:
+    """Bytes of the trace that the ten lines write."""
+    run = device[f"{CHAPTER}/ten_lines"]
+    return Figure(run.data["trace_bytes"], "bytes", origin=run.origin)
