@@ -49,7 +49,6 @@ def open_loop(experiment: Experiment, device: str) -> Iterator[Loop]:
         yield loop
 
 
-# --8<-- [start:profile_loop]
 def profile_loop(experiment: Experiment, loop: Loop, device: str) -> profile:
     """Run an experiment's schedule under `torch.profiler` and return the finished profile."""
     for _ in range(experiment.first_steps):
@@ -71,9 +70,6 @@ def profile_loop(experiment: Experiment, loop: Loop, device: str) -> profile:
             prof.step()
         synchronize(device)
     return prof
-
-
-# --8<-- [end:profile_loop]
 
 
 def check_loop(loop: Loop, device: str) -> tuple[float, str, int]:

@@ -57,9 +57,12 @@ def _contradictions(timings: Timings) -> Iterator[str]:
 
 
 def loop_contradiction(iteration: Timing) -> str:
-    """Why the times of a loop's iterations cannot be trusted; empty when they fit."""
+    """Why a loop's times cannot be trusted; empty when they fit."""
     if is_scattered(iteration):
-        return f"more than {FEW_PERCENT} % of the blocks are over {FAR_PERCENT} % off their median"
+        return (
+            f"more than {FEW_PERCENT} % of the blocks are over "
+            f"{FAR_PERCENT} % off their median"
+        )
     return ""
 
 

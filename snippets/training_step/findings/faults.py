@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 
 from snippets.lab.drawing.numbers import figure_cell
 from snippets.lab.finding import Device, Figure, Measure, at_least, claim, equals
-from snippets.lab.finding.measure import paired_ratio
+from snippets.lab.finding.measure import largest, paired_ratio, smallest
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
+from snippets.lab.page import timing_bars
 from snippets.lab.trace.queries import step_us
 from snippets.training_step.findings.loops import (
     FAULTS,
@@ -98,7 +99,7 @@ def layout_speedup(device: Device) -> Figure:
 
 @claim("TS13", equals("before"))
 def optimizer_found(device: Device) -> Figure:
-    """The rule optimizer-loop finds the optimizer that updates each parameter by itself, and nothing once it is mended."""
+    """The rule optimizer-loop finds the loop over parameters, and nothing once it is mended."""
     return found_in(device, "optimizer")
 
 
@@ -237,6 +238,12 @@ def _of_fault(measure: Callable[[Device, str], Figure], fault: str) -> Measure:
     return lambda device: measure(device, fault)
 
 
+BETWEEN: Mapping[str, Mapping[str, str]] = {
+    "pageable": {"pinned memory": "pageable_pinned", "on a stream of its own": "pageable_after"},
+    "optimizer": {"foreach": "optimizer_foreach", "fused": "optimizer_after"},
+    "tiny": {"compiled": "tiny_compiled", "with CUDA graphs": "tiny_after"},
+}
+"""Fault -> heading of a variant -> its experiment, where there are more than two."""
 _MEASURES = {"saved": saved, "lost": lost, "ceiling": ceiling}
 FIGURES: Mapping[str, Measure] = {
     f"{fault}_{name}": _of_fault(measure, fault) for fault in TIMED for name, measure in _MEASURES.items()
@@ -253,3 +260,37 @@ def all_faults(device: Device) -> Html:
         rows.append([FAULTS[name].title, *map(figure_cell, figures)])
     head = ["fault", "iteration before", "after", "ceiling of its rule", "lost to the fault"]
     return table("Nine faults, and what mending each one bought", head, rows)
+
+
+def opening(device: Device) -> Html:
+    """An iteration of each timed fault's loop, before and after the mend."""
+    groups = {
+        FAULTS[name].title: {
+            label: device[loop].timing("iteration")
+            for label, loop in zip(("before", "after"), FAULTS[name].loops, strict=True)
+        }
+        for name in TIMED
+    }
+    return timing_bars(device, groups, "An iteration of nine loops, before and after", axis="time of an iteration")
+
+
+def largest_speedup(device: Device) -> Figure:
+    """The largest gain of a mend."""
+    return largest(*(speedup(device, name) for name in TIMED))
+
+
+def smallest_speedup(device: Device) -> Figure:
+    """The smallest gain of a mend."""
+    return smallest(*(speedup(device, name) for name in TIMED))
+
+
+def times(device: Device, fault: str) -> Html:
+    """Iterations of a fault's loops, every variant, and the ceiling of its rule."""
+    before, after = FAULTS[fault].loops
+    between = BETWEEN.get(fault, {})
+    rows: list[list[Cell]] = [["before", figure_cell(device[before].time("iteration"))]]
+    rows += [[name, figure_cell(device[f"training_step/{loop}"].time("iteration"))] for name, loop in between.items()]
+    if after not in {f"training_step/{loop}" for loop in between.values()}:
+        rows.append(["after", figure_cell(device[after].time("iteration"))])
+    rows.append(["the rule's ceiling of what can be saved", figure_cell(ceiling(device, fault))])
+    return table(f"{FAULTS[fault].title}: an iteration", ["loop", "time"], rows)
