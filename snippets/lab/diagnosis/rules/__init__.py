@@ -1,4 +1,4 @@
-"""The rules, a file each; `RULES` has them in the order of their names.
+"""The rules, a file each; `RULES` has them in the order of their names, and each is in a leaf of symptoms.py.
 
 allocator_in_step.py      memory is allocated from the driver inside a step
 device_to_host_copies.py  copies from the GPU to the host
