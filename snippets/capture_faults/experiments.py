@@ -188,8 +188,6 @@ import torch
 from torch.profiler import profile
 x = torch.randn(64, 64, device="cuda")
 if {taken}:
-    import glob, os
-    folders = [os.path.join(path, "lib") for path in glob.glob(os.path.join(list(torch.__path__)[0], "..", "nvidia", "*"))]
     loaded = [line.split()[-1] for line in open("/proc/self/maps") if "libcupti" in line]
     cupti = ctypes.CDLL(loaded[0] if loaded else "libcupti.so")
     callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p)(lambda *_: None)
