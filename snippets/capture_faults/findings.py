@@ -1,0 +1,266 @@
+"""The figures and claims of the page on what a capture gets wrong. C are our own."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from snippets.lab.finding import Device, Figure, at_least, at_most, between, claim, equals, format_value
+from snippets.lab.html import Cell, Html, code, table
+from snippets.lab.page import figure_cell
+from snippets.lab.page import show as show
+
+OPTIONS = {
+    "nothing": "the defaults",
+    "record_shapes": "record_shapes=True",
+    "profile_memory": "profile_memory=True",
+    "with_modules": "with_modules=True",
+    "with_flops": "with_flops=True",
+    "with_stack": "with_stack=True",
+    "all": "shapes, memory, FLOPs and stack",
+}
+"""Option of the probe -> how a reader writes it."""
+COUNTED = {"operators": "operators", "launches": "launch calls", "gpu": "GPU events"}
+"""Count of a capture -> its column."""
+
+
+def quartiles(values: Sequence[float], unit: str, origin: str) -> Figure:
+    """The median with its quartiles."""
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return Figure(middle, unit, (low, high), origin)
+
+
+def overhead(device: Device) -> Mapping[str, Any]:
+    """The data of the probe: samples by option, before any profile, and bytes by step."""
+    return device["capture_faults/overhead"].data
+
+
+def step_time(device: Device, option: str) -> Figure:
+    """Time of a step under an option, `without` a profiler between profiles, or `before` any."""
+    data = overhead(device)
+    samples = data["before_us"] if option == "before" else data["samples_us"][option]
+    return quartiles(samples, "us", f"capture_faults/overhead, {option}")
+
+
+def slowdown(device: Device, option: str, other: str = "without") -> Figure:
+    """A step under an option over one under another, sample by sample."""
+    samples = {**overhead(device)["samples_us"], "before": overhead(device)["before_us"]}
+    ratios = [upper / lower for upper, lower in zip(samples[option], samples[other], strict=True)]
+    return quartiles(ratios, "x", f"capture_faults/overhead, {option} over {other}")
+
+
+def step_bytes(device: Device, option: str) -> Figure:
+    """Bytes of the exported file for each step."""
+    return Figure(overhead(device)["bytes_per_step"][option], "bytes", origin=f"capture_faults/overhead, {option}")
+
+
+def counted(device: Device, experiment: str, capture: str, of: str) -> Figure:
+    """How many events of a kind a capture has."""
+    return Figure(
+        device[f"capture_faults/{experiment}"].data[capture][of], origin=f"capture_faults/{experiment}, {capture}"
+    )
+
+
+@claim("C1", at_least(1.1), scope="timing")
+def defaults_cost(device: Device) -> Figure:
+    """With its defaults, the profiler makes a step of short operators take at least 10 % longer."""
+    return slowdown(device, "nothing")
+
+
+@claim("C2", at_least(1.1), scope="timing")
+def everything_costs(device: Device) -> Figure:
+    """Shapes, memory, FLOPs and stacks together add at least another 10 % to the profiler's defaults."""
+    return slowdown(device, "all", "nothing")
+
+
+@claim("C3", at_least(1.05), scope="timing")
+def stays_slower(device: Device) -> Figure:
+    """A process that has profiled takes at least 5 % longer for the same step, with the profiler off, than before."""
+    return slowdown(device, "without", "before")
+
+
+@claim("C4", at_least(1.3), scope="every-gpu")
+def bytes_of_everything(device: Device) -> Figure:
+    """With all four options, a step takes at least 30 % more bytes in the exported trace than with the defaults."""
+    every, defaults = (step_bytes(device, option).number for option in ("all", "nothing"))
+    return Figure(every / defaults, "x", origin="capture_faults/overhead, bytes per step, all over nothing")
+
+
+@claim("C5", equals(0))
+def forgotten_step(device: Device) -> Figure:
+    """With a schedule and without `prof.step()`, the profiler keeps no operator at all."""
+    return counted(device, "forgotten_step", "forgotten", "operators")
+
+
+@claim("C6", equals(0))
+def cpu_only(device: Device) -> Figure:
+    """A profile of the CPU's activities alone has no kernel, copy or fill, although the GPU runs them."""
+    return counted(device, "cpu_only", "cpu_only", "gpu")
+
+
+@claim("C7", equals(0))
+def other_thread(device: Device) -> Figure:
+    """A profile has no operator of a thread that started after it."""
+    return counted(device, "in_a_thread", "thread", "operators")
+
+
+@claim("C8", equals(True))
+def kernels_of_other_thread(device: Device) -> Figure:
+    """The same profile has all kernels, copies and fills that the thread launched."""
+    thread, here = (counted(device, "in_a_thread", capture, "gpu") for capture in ("thread", "here"))
+    same = 0 < here.number == thread.number
+    return Figure(same, origin=thread.origin, display=f"{thread.text} of {here.text} GPU events")
+
+
+@claim("C9", equals(0))
+def worker_processes(device: Device) -> Figure:
+    """A profile has no operator that a `DataLoader`'s worker processes ran."""
+    made = device["capture_faults/in_workers"].data["made"]
+    (workers,) = (number for number in made if number != "0")
+    return Figure(made[workers], origin="capture_faults/in_workers")
+
+
+@claim("C10", equals(0))
+def taken_cupti(device: Device) -> Figure:
+    """While another tool in the process holds CUPTI, a profile has no GPU event."""
+    return counted(device, "second_subscriber", "taken", "gpu")
+
+
+def first_to_second(device: Device, name: str) -> Figure:
+    """The first kept step over the second one on the CPU, over all sessions."""
+    sessions = device["capture_faults/unwarmed"].data[name]
+    ratios = [session["first_us"] / session["second_us"] for session in sessions]
+    return quartiles(ratios, "x", f"capture_faults/unwarmed, {name}")
+
+
+@claim("C11", at_least(1.2), scope="timing")
+def unwarmed_first(device: Device) -> Figure:
+    """Without warm-up steps in the schedule, the first kept step takes the CPU at least 20 % longer than the second."""
+    return first_to_second(device, "unwarmed")
+
+
+@claim("C12", between(0.85, 1.15), scope="timing")
+def warmed_first(device: Device) -> Figure:
+    """After two warm-up steps in the schedule, the first kept step takes as long as the second, within 15 %."""
+    return first_to_second(device, "warmed")
+
+
+@claim("C13", equals(0))
+def dropped(device: Device) -> Figure:
+    """No launch of a session's first kept step lacks its GPU event, with or without warm-up steps."""
+    sessions = [session for listed in device["capture_faults/unwarmed"].data.values() for session in listed]
+    launches = sum(session["launches"] for session in sessions)
+    missing = sum(session["missing"] for session in sessions)
+    display = f"{missing} of {launches:,} launches in {len(sessions)} sessions"
+    return Figure(missing, origin="capture_faults/unwarmed", display=display)
+
+
+@claim("C14", between(0.9, 1.1), scope="every-gpu")
+def size_grows(device: Device) -> Figure:
+    """A trace of ten times as many steps is ten times as large, within 10 %."""
+    (_, few, many) = device["capture_faults/huge"].data["traces"]
+    ratio = many["bytes"] / many["steps"] / (few["bytes"] / few["steps"])
+    return Figure(ratio, "x", origin="capture_faults/huge, bytes per step")
+
+
+@claim("C15", at_most(0.05), scope="every-gpu")
+def kernels_by_operator(device: Device) -> Figure:
+    """In a replayed CUDA graph, at most one kernel in twenty has an operator above its launch."""
+    step = device["trace_rows/graph"].step
+    share = sum(kernel.op is not None and not kernel.op.is_annotation for kernel in step.kernels) / len(step.kernels)
+    return Figure(
+        share, origin="trace_rows/graph", display=f"{round(share * len(step.kernels))} of {len(step.kernels)}"
+    )
+
+
+FIGURES = {
+    "without": lambda device: step_time(device, "without"),
+    "defaults": lambda device: step_time(device, "nothing"),
+    "defaults_cost": lambda device: slowdown(device, "nothing"),
+    "stack_cost": lambda device: slowdown(device, "with_stack", "nothing"),
+    "all_cost": lambda device: slowdown(device, "all", "nothing"),
+    "stays_slower": lambda device: slowdown(device, "without", "before"),
+    "defaults_bytes": lambda device: step_bytes(device, "nothing"),
+    "all_bytes": lambda device: step_bytes(device, "all"),
+    "launches": lambda device: counted(device, "cpu_only", "everything", "launches"),
+    "gpu_events": lambda device: counted(device, "cpu_only", "everything", "gpu"),
+    "unwarmed_first": lambda device: first_to_second(device, "unwarmed"),
+    "hundred_steps_bytes": lambda device: Figure(
+        device["capture_faults/huge"].data["traces"][-1]["bytes"], "bytes", origin="capture_faults/huge"
+    ),
+}
+
+
+def cost_of_options(device: Device) -> Html:
+    """Time and file size of a step under each option of the profiler."""
+    rows: list[Sequence[Cell]] = [
+        ["no profiler, before any", figure_cell(step_time(device, "before")), None, None],
+        ["no profiler, between profiles", figure_cell(step_time(device, "without")), None, None],
+    ]
+    for option, written in OPTIONS.items():
+        heading = code(written) if "=" in written else written
+        size = format_value(step_bytes(device, option).number, "bytes")
+        rows.append([heading, figure_cell(step_time(device, option)), slowdown(device, option).text, size])
+    head = ["profiler", "time of a step", "over no profiler", "trace, a step"]
+    return table("What each option costs a step of short operators", head, rows)
+
+
+def what_is_there(device: Device, experiment: str, captures: Mapping[str, str], caption: str) -> Html:
+    """What each capture of a probe has, a row a capture; `captures` gives each its heading."""
+    data = device[f"capture_faults/{experiment}"].data
+    rows: list[Sequence[Cell]] = [
+        [heading, *(format_value(data[name].get(kind, 0), "") for kind in COUNTED)]
+        for name, heading in captures.items()
+    ]
+    return table(caption, ["capture", *COUNTED.values()], rows)
+
+
+def forgotten(device: Device) -> Html:
+    """What a schedule keeps without and with `prof.step()`."""
+    captures = {"forgotten": "without prof.step()", "ended": "with prof.step()"}
+    return what_is_there(device, "forgotten_step", captures, "Five steps under a schedule that keeps three")
+
+
+def activities(device: Device) -> Html:
+    """What the CPU's activities alone show."""
+    captures = {"cpu_only": "activities=[CPU]", "everything": "all activities, the default"}
+    return what_is_there(device, "cpu_only", captures, "One step of forward and backward")
+
+
+def threads(device: Device) -> Html:
+    """A step in a new thread and in the thread that profiles."""
+    captures = {"thread": "step in a new thread", "here": "step in the thread that profiles"}
+    return what_is_there(device, "in_a_thread", captures, "One step of forward and backward")
+
+
+def subscribers(device: Device) -> Html:
+    """Four products with CUPTI free and taken, and what the process wrote."""
+    data = device["capture_faults/second_subscriber"].data
+    rows: list[Sequence[Cell]] = [
+        [heading, data[name]["operators"], data[name]["gpu"], data[name]["said"][0] if data[name]["said"] else None]
+        for name, heading in {"alone": "CUPTI is free", "taken": "another tool holds CUPTI"}.items()
+    ]
+    return table("Four products", ["capture", "operators", "GPU events", "on the error stream"], rows)
+
+
+def first_steps(device: Device) -> Html:
+    """The first two kept steps without and with warm-up steps, medians over sessions."""
+    data = device["capture_faults/unwarmed"].data
+    rows: list[Sequence[Cell]] = []
+    for name, heading in {"unwarmed": "warmup=0", "warmed": "warmup=2"}.items():
+        times = [quartiles([each[key] for each in data[name]], "us", "") for key in ("first_us", "second_us")]
+        rows.append([code(heading), *map(figure_cell, times), first_to_second(device, name).text])
+    return table("CPU time of kept steps", ["schedule", "first", "second", "first over second"], rows)
+
+
+def sizes(device: Device) -> Html:
+    """How a trace with stacks and shapes grows."""
+    rows: list[Sequence[Cell]] = [
+        [
+            f"{each['steps']:,}",
+            f"{each['events']:,}",
+            format_value(each["bytes"], "bytes"),
+            format_value(1e3 * each["export_ms"], "us"),
+        ]
+        for each in device["capture_faults/huge"].data["traces"]
+    ]
+    return table("A step of short operators, with shapes and stacks", ["steps", "events", "file", "export"], rows)
