@@ -9,10 +9,14 @@ from torch.profiler import ProfilerActivity, profile, schedule
 from torch.utils.data import DataLoader, Dataset
 
 
+# --8<-- [start:build]
 def build(device: str, layers: int = 24, width: int = 256) -> nn.Module:
     """Narrow Linears and ReLUs: every step is many short operators."""
     pairs = (layer for _ in range(layers) for layer in (nn.Linear(width, width), nn.ReLU()))
     return nn.Sequential(*pairs).to(device)
+
+
+# --8<-- [end:build]
 
 
 # --8<-- [start:forgotten_step]
