@@ -175,15 +175,15 @@ def kernels_by_operator(device: Device) -> Figure:
 FIGURES = {
     "without": lambda device: step_time(device, "without"),
     "defaults": lambda device: step_time(device, "nothing"),
-    "defaults_cost": lambda device: slowdown(device, "nothing"),
-    "stack_cost": lambda device: slowdown(device, "with_stack", "nothing"),
-    "all_cost": lambda device: slowdown(device, "all", "nothing"),
-    "stays_slower": lambda device: slowdown(device, "without", "before"),
+    "defaults_factor": lambda device: slowdown(device, "nothing"),
+    "stack_factor": lambda device: slowdown(device, "with_stack", "nothing"),
+    "all_factor": lambda device: slowdown(device, "all", "nothing"),
+    "after_factor": lambda device: slowdown(device, "without", "before"),
     "defaults_bytes": lambda device: step_bytes(device, "nothing"),
     "all_bytes": lambda device: step_bytes(device, "all"),
     "launches": lambda device: counted(device, "cpu_only", "everything", "launches"),
     "gpu_events": lambda device: counted(device, "cpu_only", "everything", "gpu"),
-    "unwarmed_first": lambda device: first_to_second(device, "unwarmed"),
+    "unwarmed_factor": lambda device: first_to_second(device, "unwarmed"),
     "hundred_steps_bytes": lambda device: Figure(
         device["capture_faults/huge"].data["traces"][-1]["bytes"], "bytes", origin="capture_faults/huge"
     ),

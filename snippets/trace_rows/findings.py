@@ -223,13 +223,13 @@ def first_to_next(device: Device) -> Figure:
 
 
 FIGURES = {
-    "queued": lambda device: Figure(queued(device).value, origin=QUEUE),
-    "longest_launch": lambda device: Figure(longest_launch(device).duration_us, "us", origin=QUEUE),
+    "queued_launches": lambda device: Figure(queued(device).value, origin=QUEUE),
+    "waiting_us": lambda device: Figure(longest_launch(device).duration_us, "us", origin=QUEUE),
     "median_launch": lambda device: Figure(
         statistics.median(call.duration_us for call in launches(device[QUEUE].step)), "us", origin=QUEUE
     ),
-    "summed_to_busy": lambda device: summed_to_busy(device["trace_rows/two_streams"]),
-    "pageable_to_pinned": lambda device: pageable_to_pinned(device),
+    "summed_factor": lambda device: summed_to_busy(device["trace_rows/two_streams"]),
+    "pageable_factor": lambda device: pageable_to_pinned(device),
     "wait": lambda device: device["trace_rows/item"].per_step(lambda step: _wait(step).duration_us, "us"),
     "closing_wait": closing_wait,
     "linear_self": lambda device: derived(
