@@ -271,9 +271,11 @@ copy_rows = partial(
     patterns=("aten::to", "aten::_to_copy", "aten::contiguous", "aten::clone", "aten::copy_"),
     caption="Five copies, one operator",
 )
-both_streams = partial(timeline, variants={"two streams": "trace_rows/two_streams"})
+both_streams = partial(
+    timeline, variants={"two streams": "trace_rows/two_streams"}, caption="Two running sums on two streams"
+)
 the_copies = partial(kernel_table, experiment="trace_rows/copies")
-the_sum = partial(timeline, variants={"sum and look": "trace_rows/item"})
+the_sum = partial(timeline, variants={"sum and look": "trace_rows/item"}, caption="A sum that the CPU looks at")
 
 
 def memory_rows(device: Device) -> Html:
