@@ -54,8 +54,8 @@ GAPS = Branch(
         Symptom(
             "gap-in-a-wait",
             "It waits for the GPU",
-            "A synchronize call or a blocking copy inside the step: `.item()`, `print(loss)`, `.cpu()`, or `.to()` from "
-            "pageable memory.",
+            "A synchronize call or a blocking copy inside the step: `.item()`, `print(loss)`, `.cpu()`, or `.to()` "
+            "from pageable memory.",
             "Read values on the CPU every hundredth step only. Copy from pinned memory with `non_blocking=True`.",
             "training_step/#item-in-every-step",
             ("device-to-host-copies", "pageable-copies", "sync-in-step"),
