@@ -23,20 +23,23 @@ def fence(page: Page, name: str) -> Locator:
     return page.locator(f'.lab[data-fence="{name}"]')
 
 
+def curtain(page: Page, name: str) -> Locator:
+    """What covers a fence: a curtain over several, or its own."""
+    return page.locator(f'.veiled:is([data-fence="{name}"], :has(> [data-fence="{name}"]))')
+
+
 def expect_veiled(page: Page, *names: str) -> None:
     for name in names:
-        lab = fence(page, name)
-        expect(lab.locator("> .veil")).to_be_visible()
-        expect(lab.locator("> :not(.veil)").first).to_be_hidden()
-        expect(lab.locator("> [inert]")).to_have_count(1)
+        expect(curtain(page, name).locator("> .veil")).to_be_visible()
+        expect(fence(page, name).locator("*").first).to_be_hidden()
+        expect(curtain(page, name).locator("> :not([inert], .veil)")).to_have_count(0)
 
 
 def expect_lifted(page: Page, *names: str) -> None:
     for name in names:
-        lab = fence(page, name)
-        expect(lab.locator(".veil")).to_have_count(0)
-        expect(lab.locator("[inert]")).to_have_count(0)
-        expect(lab.locator("figcaption, caption, .verdicts").filter(visible=True).first).to_be_visible()
+        expect(curtain(page, name)).to_have_count(0)
+        expect(page.locator(f'[inert] [data-fence="{name}"], [inert][data-fence="{name}"]')).to_have_count(0)
+        expect(fence(page, name).locator("figcaption, caption, .verdicts").filter(visible=True).first).to_be_visible()
 
 
 def height(page: Page, name: str) -> float:
@@ -54,6 +57,20 @@ def test_a_veil_keeps_the_room_of_what_it_hides(on_trial: Opened, width: int) ->
     expect_lifted(page, *VEILED)
     expect_veiled(page, "trial-veiled-verdicts")
     assert [height(page, name) for name in VEILED] == pytest.approx(before, abs=1)
+
+
+def test_one_curtain_covers_a_questions_fences_and_the_text_that_explains_them(on_trial: Opened) -> None:
+    page = on_trial().page
+    expect_veiled(page, "trial-first-veiled", "trial-last-veiled")
+    expect(page.get_by_role("button", name="Just show me").filter(visible=True)).to_have_count(4 + 4)
+    behind = ("Text between two veiled fences.", "A text that explains them.")
+    for text in behind:
+        expect(page.get_by_text(text)).to_be_hidden()
+    expect(page.get_by_text("A lead to what is veiled.")).to_be_visible()
+    question(page, "In which order").get_by_text("In which order").click()
+    expect_lifted(page, "trial-first-veiled", "trial-last-veiled")
+    for text in behind:
+        expect(page.get_by_text(text)).to_be_visible()
 
 
 def test_a_guess_lifts_its_veils_and_guessing_again_drops_them(on_trial: Opened) -> None:

@@ -11,17 +11,35 @@
   };
   const button = (text, onclick) => make("button", { type: "button", onclick }, text);
 
-  // A folded question -> its answers, and the fences that they veil.
+  // A folded question -> its answers, the fences that they veil, and the curtains over these.
   const questions = new Map();
   for (const answer of document.querySelectorAll("details .guess")) {
     const details = answer.closest("details");
-    if (!questions.has(details)) questions.set(details, { answers: [], labs: new Set() });
+    if (!questions.has(details)) questions.set(details, { answers: [], labs: new Set(), curtains: new Set() });
     const { answers, labs } = questions.get(details);
     answers.push(answer);
     for (const fence of answer.dataset.veils?.split(" ") ?? []) {
       const lab = document.querySelector(`.lab[data-fence="${CSS.escape(fence)}"]`);
       if (lab) labs.add(lab);
     }
+  }
+
+  // Within the question's section one curtain covers everything from the first of its fences to the last, and the text
+  // right after, which explains them; elsewhere each fence has its own.
+  const isEnd = (element) => element.matches("h1, h2, h3, .guess-bar, details:has(.guess)");
+  for (const [details, { labs, curtains }] of questions) {
+    const below = [];
+    for (let at = details.nextElementSibling; at && !isEnd(at); at = at.nextElementSibling) below.push(at);
+    const first = below.findIndex((element) => labs.has(element));
+    if (first >= 0) {
+      const last = below.findLastIndex((element) => labs.has(element));
+      const next = below.findIndex((element, index) => index > last && element.matches(".lab, .highlight, details"));
+      const curtain = make("div", { className: "curtain" });
+      below[first].before(curtain);
+      curtain.append(...below.slice(first, next < 0 ? undefined : next));
+      curtains.add(curtain);
+    }
+    for (const lab of labs) if (!lab.closest(".curtain")) curtains.add(lab);
   }
 
   // What opens above an element does not push it away from under the reader's eyes.
@@ -31,27 +49,27 @@
     scrollBy({ top: element.getBoundingClientRect().top - before, behavior: "instant" });
   };
 
-  const lift = (lab) => {
-    lab.querySelector(":scope > .veil")?.remove();
-    for (const child of lab.children) child.inert = false;
-    lab.classList.remove("veiled");
+  const lift = (curtain) => {
+    curtain.querySelector(":scope > .veil")?.remove();
+    for (const child of curtain.children) child.inert = false;
+    curtain.classList.remove("veiled");
   };
-  const veil = (lab, details) => {
-    if (lab.classList.contains("veiled")) return;
-    const look = () => inPlace(lab, () => {
+  const veil = (curtain, details) => {
+    if (curtain.classList.contains("veiled")) return;
+    const look = () => inPlace(curtain, () => {
       details.open = true;
-      questions.get(details).labs.forEach(lift);
-      lab.tabIndex = -1;
-      lab.focus({ preventScroll: true });
+      questions.get(details).curtains.forEach(lift);
+      curtain.tabIndex = -1;
+      curtain.focus({ preventScroll: true });
     });
     const guess = () => {
       details.scrollIntoView({ block: "center" });
       details.nextElementSibling?.querySelector("input, select, button")?.focus({ preventScroll: true });
     };
-    for (const child of lab.children) child.inert = true;
-    lab.classList.add("veiled");
-    const text = make("span", {}, "The answer to a guess.");
-    lab.append(make("div", { className: "veil" }, make("p", {}, text, button("Guess first", guess), button("Just show me", look))));
+    for (const child of curtain.children) child.inert = true;
+    curtain.classList.add("veiled");
+    const words = [make("span", {}, "The answer to a guess."), button("Guess first", guess), button("Just show me", look)];
+    curtain.append(make("div", { className: "veil" }, make("p", {}, ...words)));
   };
 
   // The panel of an answer's device, of all in a fence.
@@ -83,12 +101,11 @@
 
   // After a guess, or its end: what it veils, and its mark there.
   const draw = (details) => {
-    const { answers, labs } = questions.get(details);
+    const { answers, labs, curtains } = questions.get(details);
     const isOpen = details.open || answers.some(({ said }) => said);
+    for (const curtain of curtains) isOpen ? lift(curtain) : veil(curtain, details);
     for (const lab of labs) {
       lab.querySelectorAll(".you").forEach((drawn) => drawn.remove());
-      if (isOpen) lift(lab);
-      else veil(lab, details);
       const marked = new Set();
       for (const answer of answers.filter(({ said, dataset }) => said && dataset.veils)) {
         const panel = panelOf(lab, answer);
@@ -137,13 +154,13 @@
   // A link to something veiled or folded lifts the veil and opens the folds.
   const follow = () => {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    const lab = target?.closest(".lab.veiled");
-    for (const [details, { labs }] of questions) if (lab && labs.has(lab)) details.open = true;
-    if (lab) lift(lab);
+    const veiled = target?.closest(".veiled");
+    for (const [details, { curtains }] of questions) if (curtains.has(veiled)) details.open = true;
+    if (veiled) lift(veiled);
     const folds = [];
     for (let at = target?.closest("details:not([open])"); at; at = at.parentElement.closest("details:not([open])")) folds.push(at);
     for (const fold of folds) fold.open = true;
-    if (lab || folds.length) target.scrollIntoView();
+    if (veiled || folds.length) target.scrollIntoView();
   };
   addEventListener("hashchange", follow);
   follow();

@@ -189,7 +189,7 @@ def rooflines(device: Device) -> Html:
 
 @claim("O-A16", equals(0), scope="this-gpu")
 def patterns_met(device: Device) -> Figure:
-    """Inductor does not recognize the naive, masked forward as attention."""
+    """Inductor does not recognize masked attention that is written out."""
     count = int(device["attention/compiled_code"].data["fused_attention"])
     text = f"{count} pattern{'s' * (count != 1)} of attention met"
     return Figure(count, display=text, origin="Inductor's counter fuse_attention")
@@ -197,7 +197,7 @@ def patterns_met(device: Device) -> Figure:
 
 @claim("O-A17", matches(r"product, triton_per_fused\w*softmax\w*, product"))
 def compiled_operations(device: Device) -> Figure:
-    """The compiled naive forward runs a product, one Triton kernel for all that is between, and a product."""
+    """Compiled, attention written out runs a product, one Triton kernel for all that is between, and a product."""
     return device[COMPILED].per_step(operations)
 
 
@@ -236,7 +236,7 @@ def compiled_speedup(device: Device) -> Figure:
 
 @claim("O-A21", lambda figure: figure.value != "none", scope="this-gpu")
 def attention_without_mask(device: Device) -> Figure:
-    """Without a mask, Inductor finds attention in the naive function and calls PyTorch's own in its place."""
+    """Without a mask, Inductor recognizes attention that is written out, and calls PyTorch's own in its place."""
 
     def own_attention(step: Step) -> str:
         return next((op.name for op in step.ops if op.name.startswith("aten::_scaled_dot_product")), "none")

@@ -42,6 +42,15 @@ def _step(experiment: str, described: str) -> Picture:
     return picture
 
 
+def _whole(experiment: str, described: str) -> Picture:
+    """A picture of a step from its start to its end: what is before its annotation counts, too."""
+
+    def picture(device: Device) -> Html:
+        return _strip(experiment, device, Scale(0, step_us(device[experiment].step)), described)
+
+    return picture
+
+
 def _gpu_part(experiment: str, described: str) -> Picture:
     """A picture of a step from the start of its GPU work to its end."""
 
@@ -87,6 +96,7 @@ def _memory(device: Device) -> Html:
 PICTURES: Mapping[str, Picture] = {
     "gap-in-operators": _step("matmul_add/eager_64", "A short kernel after each operator, and gaps between them"),
     "gap-in-a-wait": _step("matmul_add/item_4096", "A call that waits until the GPU is done"),
+    "gap-outside-pytorch": _whole("training_step/loader_before", "A gap in which the CPU is in no operator"),
     "products-at-the-ceiling": _step("matmul_add/eager_4096", "One long product, and a short sum after it"),
     "bytes-at-the-ceiling": _gpu_part("attention/naive", "Pointwise kernels and a copy between two products"),
     "below-both-ceilings": _gpu_part("attention/math", "Two long products in float32, and many other kernels"),

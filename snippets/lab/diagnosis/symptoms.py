@@ -48,16 +48,16 @@ GAPS = Branch(
             "Operators and launches follow each other without a pause, above short kernels and gaps.",
             "Launch less: compile, use CUDA graphs, a fused optimizer or a larger batch. A faster kernel changes "
             "nothing here.",
-            "matmul_add/#is-the-step-bound-by-overhead-or-by-the-gpu",
+            "training_step/#thousands-of-tiny-kernels",
             ("launch-bound", "optimizer-loop", "small-copies", "tiny-kernels"),
         ),
         Symptom(
             "gap-in-a-wait",
             "It waits for the GPU",
-            "A synchronize call, or a copy that blocks, inside the step: `.item()`, `print(loss)`, `.cpu()`, or "
-            "`.to()` from pageable memory.",
+            "A synchronize call or a blocking copy inside the step: `.item()`, `print(loss)`, `.cpu()`, or `.to()` "
+            "from pageable memory.",
             "Read values on the CPU every hundredth step only. Copy from pinned memory with `non_blocking=True`.",
-            "matmul_add/#why-is-cudadevicesynchronize-so-long",
+            "training_step/#item-in-every-step",
             ("device-to-host-copies", "pageable-copies", "sync-in-step"),
         ),
         Symptom(
@@ -65,7 +65,7 @@ GAPS = Branch(
             "It isn't in PyTorch",
             "No operator and no CUDA call stands above the gap: the loader, your own Python, or garbage collection.",
             "Give the loader more workers and prefetch. Record again with `with_stack=True`: it names the line.",
-            "reading_a_trace/#which-numbers-should-you-look-at-first",
+            "training_step/#a-loader-that-stalls",
             ("garbage-collection", "loader-stall", "slow-cpu-code"),
         ),
     ),
@@ -103,7 +103,7 @@ FULL = Branch(
             "Products in float32 or float64, products of odd shapes, or collectives that nothing hides.",
             "Let products use tensor cores: bf16, or TF32 for float32; sizes that are multiples of eight. Overlap "
             "communication.",
-            "attention/#what-does-pytorchs-own-launch",
+            "training_step/#no-tensor-cores",
             ("exposed-communication", "float64-kernels", "no-tensor-cores", "slow-products", "stragglers"),
         ),
     ),
@@ -117,7 +117,7 @@ UNEVEN = Branch(
             "One giant step",
             "One step takes many times as long as the others: mostly the first, in which everything is set up.",
             "Let the schedule warm up before it keeps a step. A later giant is a slowed or shared GPU.",
-            "matmul_add/#why-is-profilerstep2-so-long",
+            "training_step/#cold-measurements",
             ("first-step", "gpu-slowed", "profiler-overhead"),
         ),
         Symptom(
@@ -125,7 +125,7 @@ UNEVEN = Branch(
             "It compiles again",
             "Seconds of compiling in a step with a new shape, or several compiled regions where you expect one.",
             "Read `TORCH_LOGS=recompiles,graph_breaks`. Use `mark_dynamic` for sizes that vary, or pad to a few sizes.",
-            "mlp/#what-happens-when-the-shape-changes",
+            "training_step/#recompilation",
             ("graph-breaks", "recompiles"),
         ),
         Symptom(
@@ -133,7 +133,7 @@ UNEVEN = Branch(
             "Memory grows, or runs out",
             "`cudaMalloc` and `cudaFree` inside a step, or a peak that grows with the square of the sequence.",
             "Store less: attention in one kernel, checkpointing. Keep shapes steady. Don't call `empty_cache`.",
-            "attention/#what-happens-as-the-sequence-grows",
+            "training_step/#allocator-in-the-step",
             ("allocator-in-step",),
         ),
     ),

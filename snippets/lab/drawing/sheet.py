@@ -10,11 +10,11 @@ from snippets.lab.diagnosis.symptoms import ROOT, TREE, Branch, Symptom
 
 WIDTH, HEIGHT = 1123, 794
 """A4 at 96 units per inch."""
-_MARGIN, _GUTTER, _TOP = 38, 20, 118
+_MARGIN, _GUTTER, _TOP = 38, 20, 106
 _COLUMN = (WIDTH - 2 * _MARGIN - 2 * _GUTTER) / 3
-_LINE, _LETTER = 14.2, 6.1
+_LINE, _LETTER = 13.6, 5.8
 """Of text of 11 units: height of a line, and the width of a letter in a wide font."""
-_CARD, _PADDING = 198, 12
+_CARD, _PADDING = 202, 12
 """Height of a leaf with the space below it, and the space within."""
 _FIRST_LINE, _SPACE = 42, 5
 """Where the first line of a leaf is, and the space between its paragraphs."""
@@ -33,7 +33,7 @@ def sheet_svg(title: str, section_of: Callable[[Symptom], str], site_root: str =
     Raises `ValueError` if the text of a leaf does not fit.
     """
     columns = "".join(_column(index, branch, section_of, site_root) for index, branch in enumerate(TREE))
-    middle, bar = WIDTH / 2, 92
+    middle, bar = WIDTH / 2, 86
     ends = [_left(index) + _COLUMN / 2 for index in range(len(TREE))]
     stems = "".join(f'<path d="M{x:g} {bar}V{_TOP}"/>' for x in ends)
     return (
@@ -43,8 +43,8 @@ def sheet_svg(title: str, section_of: Callable[[Symptom], str], site_root: str =
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>'
         f'<text x="{_MARGIN}" y="44" font-size="23" font-weight="700">What do you see?</text>'
         f'<text x="{WIDTH - _MARGIN}" y="44" text-anchor="end" fill="#5a5f66">{escape(title)}</text>'
-        f'<text x="{middle:g}" y="74" text-anchor="middle" font-size="14" font-weight="700">{escape(ROOT)}</text>'
-        f'<g fill="none" stroke="#5d6776"><path d="M{middle:g} 80V{bar}M{ends[0]:g} {bar}H{ends[-1]:g}"/>{stems}</g>'
+        f'<text x="{middle:g}" y="66" text-anchor="middle" font-size="14" font-weight="700">{escape(ROOT)}</text>'
+        f'<g fill="none" stroke="#5d6776"><path d="M{middle:g} 73V{bar}M{ends[0]:g} {bar}H{ends[-1]:g}"/>{stems}</g>'
         f'{columns}<text x="{_MARGIN}" y="{HEIGHT - 18}" fill="#5a5f66">{escape(_REPORT)}</text></svg>\n'
     )
 
@@ -83,7 +83,7 @@ def _card(x: float, y: float, symptom: Symptom, section: str, site_root: str) ->
             texts.append(f'<text x="{x + _PADDING:g}" y="{y + at:g}">{_bold(bold)}{escape(text, quote=False)}</text>')
             at += _LINE
         at += _SPACE
-    if at > height + _LINE:
+    if at - _LINE - _SPACE + _PADDING / 2 > height:
         raise ValueError(f"the sheet has no room for {len(texts)} lines of {symptom.name}")
     return (
         f'<a href="{escape(site_root + symptom.section)}"><rect x="{x:g}" y="{y:g}" width="{_COLUMN:g}" '

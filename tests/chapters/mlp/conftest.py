@@ -1,0 +1,12 @@
+"""The default device, whose recordings a test may change."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chapters.altered import AlteredDevice
+
+
+@pytest.fixture
+def device() -> AlteredDevice:
+    return AlteredDevice()
