@@ -67,8 +67,14 @@ def roofline_of(
         f"{name}: {rate} at {intensity} FLOP per byte{f', {share} of the roof' if share else ''}."
         for name, intensity, rate, share, *_ in rows
     ]
-    described = " ".join([f"{caption}:", *sentences, f"The roof is {roof}."])
-    drawing = roofline_html(points, roof, [_share(point, roof) for point in points.values()], described)
+    drawing = roofline_html(
+        points,
+        roof,
+        [_share(point, roof) for point in points.values()],
+        ident=chart_id("chart", device, caption),
+        title=caption,
+        description=" ".join([*sentences, f"The roof is {roof}."]),
+    )
     head = [
         "step",
         "FLOP per byte",

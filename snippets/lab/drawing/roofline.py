@@ -65,12 +65,18 @@ class Roofline:
         """Of the drawing."""
         return TOP + TALL + LINE + AXIS
 
-    def svg(self, described: str) -> Html:
-        """The drawing; `described` is its text for a screen reader."""
+    def svg(self, ident: str, title: str, description: str) -> Html:
+        """The drawing, with what a screen reader reads; `ident` is the prefix of its ids."""
         self.labels.clear()
         inside = "".join([self._axes(), self._roofs(), *self._marks()])
         box = f'viewBox="0 0 {self.width} {self.height}" width="{self.width}"'
-        return Html(f'<svg class="w{self.width}" {box} role="img" aria-label="{escape(described)}">{inside}</svg>')
+        ident = f"{ident}-{self.width}"
+        read = (
+            f'<title id="{ident}-title">{escape(one_line(title))}</title>'
+            f'<desc id="{ident}-desc">{escape(one_line(description))}</desc>'
+        )
+        labelled = f'role="img" aria-labelledby="{ident}-title {ident}-desc"'
+        return Html(f'<svg class="w{self.width}" {box} {labelled}>{read}{inside}</svg>')
 
     def _text(self, x: float, y: float, text: str, *, anchor: str = "middle", slope: float = 0.0) -> str:
         """A text at its baseline; `slope` turns it by so many degrees around its middle."""
@@ -182,11 +188,23 @@ def _fitting(length: float, name: str, rate: str) -> str:
     return f"{label(name, min(24, letters))}: {rate}" if letters >= 4 else rate
 
 
+def one_line(text: str) -> str:
+    """Text for an element that nobody sees: no control characters, its whole length."""
+    return label(text, len(text))
+
+
 def roofline_html(
-    points: Mapping[str, RooflinePoint], roof: Roof, shares: Sequence[str | None], described: str
+    points: Mapping[str, RooflinePoint],
+    roof: Roof,
+    shares: Sequence[str | None],
+    *,
+    ident: str,
+    title: str,
+    description: str,
 ) -> Html:
     """The drawings, and beside them a list: number, name, rate, time and share of the roof of each mark."""
-    drawings = "".join(Roofline(list(points.values()), roof, width).svg(described) for width in WIDTHS)
+    pictures = [Roofline(list(points.values()), roof, width) for width in WIDTHS]
+    drawings = "".join(picture.svg(ident, title, description) for picture in pictures)
     rows = [_entry(name, point, share, roof) for (name, point), share in zip(points.items(), shares, strict=True)]
     return Html(f'<div class="roofline">{drawings}<ol>{"".join(rows)}</ol></div>')
 

@@ -53,8 +53,10 @@ def test_steps_below_their_roof() -> None:
         ["high", "400", "1.00 TFLOP/s", "0.1 to 0.2 %", "40.0 µs", "30.0 to 50.0 µs"],
     ]
     roof = "4.00 TB/s (copy) up to 200 FLOP per byte, then 800 TFLOP/s (matmul 8x8x8, x @ weight.t())"
-    assert content.count('aria-label="c: low: 4.00 TFLOP/s at 40.0 FLOP per byte, 2.3 to 2.8 % of the roof.') == 2
-    assert content.count(f'The roof is {roof}."') == 2
+    assert content.count(">low: 4.00 TFLOP/s at 40.0 FLOP per byte, 2.3 to 2.8 % of the roof. high: ") == len(WIDTHS)
+    assert content.count(f"The roof is {roof}.</desc>") == len(WIDTHS)
+    ids = re.findall(r' id="([^"]*)"', content)
+    assert len(ids) == len(set(ids)) == 2 * len(WIDTHS)
     for width in WIDTHS:
         written = texts(drawn(content, width))
         assert {"TFLOP/s", "FLOP per byte", "copy: 4.00 TB/s", "matmul 8x8x8: 800 TFLOP/s"} <= set(written)
@@ -110,7 +112,7 @@ CROWDED: dict[str, list[RooflinePoint]] = {
 @pytest.mark.parametrize("points", CROWDED.values(), ids=CROWDED)
 def test_no_label_of_a_roofline_covers_another(points: list[RooflinePoint], width: int) -> None:
     picture = Roofline(points, ROOF, width)
-    picture.svg("d")
+    picture.svg("x", "t", "d")
     assert len(picture.labels) > len(points) + 6
     assert overlapping(picture) == []
     for each in picture.labels:
@@ -132,7 +134,7 @@ def overlapping(picture: Roofline) -> list[tuple[str, str]]:
 
 def test_labels_that_cover_each_other_are_seen() -> None:
     picture = Roofline(CROWDED["both ends"], ROOF, WIDTHS[0])
-    picture.svg("d")
+    picture.svg("x", "t", "d")
     picture.labels.append(picture.labels[0])
     assert overlapping(picture) == [("TFLOP/s", "TFLOP/s")]
 
