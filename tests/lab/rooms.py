@@ -43,7 +43,6 @@ LEAVES = {
 """What every room may import, and which rooms and leaves these may."""
 CHAPTERS = sorted(path.parent.name for path in PROJECT.glob("snippets/*/*") if path.stem in ("experiments", "findings"))
 WORDS = {
-    ("snippets/lab/drawing/bar_charts.py", "attention"): "the operation of a kernel",
     ("snippets/lab/tools/preview.py", "index.html"): "the file of any built page",
 }
 NAMES_PAGES = ("snippets/lab/diagnosis/pages.py", "snippets/lab/diagnosis/symptoms.py")
