@@ -117,6 +117,19 @@ def test_a_guess_is_a_line_across_the_bars_to_scale(on_trial: Opened) -> None:
     )
 
 
+def test_a_guess_is_a_bar_in_the_slice_that_it_is_about(opened: Opened) -> None:
+    page = opened("mlp/").page
+    page.locator("#mlp-guess-gelu-guess").fill("10")
+    page.locator("#mlp-guess-gelu-guess").press("Enter")
+    chart = fence(page, "mlp-forward")
+    bar, kernel = chart.locator("rect.you").filter(visible=True), chart.locator('[data-short="GELU"]')
+    begin, width = (float((bar.get_attribute(key) or "").rstrip("%")) for key in ("x", "width"))
+    span = float(chart.locator(".drawing").filter(visible=True).get_attribute("data-span") or "")
+    assert begin == float((kernel.first.get_attribute("x") or "").rstrip("%"))
+    assert width * span / 100 == pytest.approx(0.1 * figure("mlp.gate_us", BOOK).number, rel=1e-3)
+    expect(chart.locator("figcaption .you").filter(visible=True)).to_have_text(" you: 10 %")
+
+
 def test_a_guess_beyond_the_axis_ends_at_its_edge(on_trial: Opened) -> None:
     page = on_trial().page
     commit(page, "How long", *"99999")

@@ -79,24 +79,35 @@
     return inputs.length ? blocks[inputs.findIndex((input) => input.dataset.device === dataset.device)] : lab;
   };
 
-  // A guess in a figure: a line across the axis of its unit, to scale; else words in the caption.
+  const add = (parent, name, attributes, content = "") => {
+    const element = parent.appendChild(document.createElementNS(parent.namespaceURI, name));
+    for (const key in attributes) element.setAttribute(key, attributes[key]);
+    element.textContent = content;
+    return element;
+  };
+  const nameOf = ({ dataset }) => dataset.short ?? dataset.said?.split("\n")[0];
+
+  // A guess in a figure, to scale: a line across the axis of its unit, or a bar in the slice of a timeline that it is
+  // about; where there is no axis, words in the caption.
   const mark = (panel, { mark: place }, { value, text }) => {
+    const words = `you: ${text}`, amount = place?.over ? place.over / value : place?.times * value;
     const drawing = panel.querySelector("svg[data-axis]"), axis = JSON.parse(drawing?.dataset.axis ?? "null");
-    const words = `you: ${text}`;
-    if (axis && place?.unit === axis.unit) {
-      const { width } = drawing.viewBox.baseVal, amount = place.over ? place.over / value : place.times * value;
+    if (axis && !place?.at && place?.unit === axis.unit) {
+      const { width } = drawing.viewBox.baseVal;
       const exact = axis.zero + (amount * axis.length) / axis.amount, x = Math.min(exact, width);
-      const add = (parent, name, attributes, content = "") => {
-        const element = parent.appendChild(document.createElementNS(drawing.namespaceURI, name));
-        for (const key in attributes) element.setAttribute(key, attributes[key]);
-        element.textContent = content;
-        return element;
-      };
       const group = add(drawing, "g", { class: "you" });
       add(group, "line", { x1: x, x2: x, y1: -3, y2: axis.height });
       const anchor = x < width / 4 ? "start" : x > (3 * width) / 4 ? "end" : "middle";
       add(group, "text", { x, y: -6, "text-anchor": anchor }, exact > width ? `${words} →` : words);
-    } else panel.querySelector("figcaption, caption")?.append(make("span", { className: "you" }, ` ${words}`));
+      return;
+    }
+    const slice = place?.at && [...panel.querySelectorAll(".slice")].find((each) => nameOf(each) === place.at);
+    if (slice) {
+      const [x, y, height] = ["x", "y", "height"].map((key) => slice.getAttribute(key));
+      const width = `${(100 * amount) / slice.closest(".drawing").dataset.span}%`;
+      add(slice.parentNode, "rect", { class: "you", x, y: +y + +height - 5, height: 5, width });
+    }
+    panel.querySelector("figcaption, caption")?.append(make("span", { className: "you" }, ` ${words}`));
   };
 
   // After a guess, or its end: what it veils, and its mark there.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from snippets.fused_mlp.findings.ideas import tuned
 from snippets.lab.cache import code_key
-from snippets.lab.drawing.svg import HATCHES, PAPER, SERIES, TEXT, WIDTH, canvas, draw
+from snippets.lab.drawing.svg import EDGES, FILLS, PAPER, TEXT, WIDTH, canvas, draw
 from snippets.lab.finding import Device, Figure, Measure, TraceError, claim, equals, format_value
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
-_LEFT, _MULTIPLY, _FINISH, _AHEAD = 100, 66, 46, 18
+_LEFT, _MULTIPLY, _FINISH, _AHEAD = 102, 46, 33, 14
 _ROW, _BAR = 24, 20
 _HEIGHT = 12 * _ROW
-LOADS, MULTIPLIES, FINISHES = 2, 0, 1
-"""Indices in the palette."""
+LOADS, MULTIPLIES, FINISHES = "copy", "gemm", "pointwise"
+"""Kinds in the palette."""
 _KEYS = ((LOADS, "loads blocks"), (MULTIPLIES, "multiplies"), (FINISHES, "finishes: activation, rounding, store"))
 FOOTPRINTS = {
     "gated_activation_kernel": "fused_mlp/pointwise_fused",
@@ -42,7 +42,7 @@ class Bar(NamedTuple):
 
     left: float
     width: float
-    kind: int
+    kind: str
     tile: int
 
 
@@ -100,12 +100,10 @@ def _paint(picture: "Picture") -> None:
         axes.text(34, top + TEXT + 2, text)
 
 
-def _draw_bar(axes: "Axes", left: float, top: float, width: float, kind: int, text: str) -> None:
+def _draw_bar(axes: "Axes", left: float, top: float, width: float, kind: str, text: str) -> None:
     from matplotlib.patches import Rectangle
 
-    axes.add_patch(
-        Rectangle((left, top), width, _BAR, facecolor=SERIES[kind], edgecolor=PAPER, hatch=HATCHES[kind], linewidth=1.2)
-    )
+    axes.add_patch(Rectangle((left, top), width, _BAR, facecolor=FILLS[kind], edgecolor=EDGES[kind], linewidth=1))
     if text:
         chip = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
         axes.text(left + width / 2, top + _BAR / 2, text, ha="center", va="center", bbox=chip)

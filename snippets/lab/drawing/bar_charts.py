@@ -11,6 +11,7 @@ import operator
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from itertools import chain
 from string import ascii_uppercase
 
@@ -27,7 +28,7 @@ from snippets.lab.drawing.bars import (
     stacks_height,
 )
 from snippets.lab.drawing.numbers import chart_id, framed, numbers_caption, require_positive, spread_name, timing_cells
-from snippets.lab.drawing.svg import draw
+from snippets.lab.drawing.svg import draw, label
 from snippets.lab.finding.device import Device
 from snippets.lab.html import Cell, Html, note, table
 from snippets.lab.recording.schema import Timing
@@ -38,16 +39,16 @@ from snippets.lab.trace.units import format_value
 
 MAX_KEYS = 12
 """Number of names with a letter of their own; a chart joins the smallest of the rest."""
-KINDS = ("gemm", "elementwise", "reduction", "attention", "copy", "other")
-"""Kinds of kernels in palette order: a matmul looks the same in every chart."""
-LIKE = {
+KINDS: Mapping[str, str] = {
+    "gemm": "gemm",
     "gemv": "gemm",
     "convolution": "gemm",
-    "softmax": "reduction",
-    "normalization": "reduction",
-    "communication": "copy",
+    "elementwise": "pointwise",
+    "copy": "copy",
     "memset": "copy",
+    "communication": "copy",
 }
+"""Operation of a kernel -> the kind that it looks like in every drawing; all others are `other`."""
 
 
 def kernel_bars(device: Device, variants: Mapping[str, str], caption: str) -> Html:
@@ -91,10 +92,8 @@ def _short_names(names: Iterable[str]) -> dict[str, str]:
     return short
 
 
-def _kind(name: str) -> int:
-    operation = decode_kernel_name(name).operation
-    kind = LIKE.get(operation, operation)
-    return KINDS.index(kind if kind in KINDS else "other")
+def _kind(name: str) -> str:
+    return KINDS.get(decode_kernel_name(name).operation, "other")
 
 
 def bytes_moved(device: Device, variants: Mapping[str, Sequence[tuple[str, int]]], caption: str) -> Html:
@@ -109,7 +108,7 @@ def stacked_bars(
     *,
     unit: str = "us",
     axis: str = "time",
-    kinds: Mapping[str, int] | None = None,
+    kinds: Mapping[str, str] | None = None,
 ) -> Html:
     """A bar for each group, made of its parts. Each name has a letter, explained below the bars.
 
@@ -119,16 +118,15 @@ def stacked_bars(
         caption: what the chart shows; also the drawing's accessible name.
         unit: of the amounts, a key of `UNITS`.
         axis: what the amounts are.
-        kinds: name -> index in the palette; without it, each name looks different.
+        kinds: name -> its kind in the palette; without it, bytes look like bytes, and all else like other kernels.
     """
     _require_amounts(caption, groups)
     drawn = joined(groups, MAX_KEYS)
     names = list(dict.fromkeys(name for name, _ in chain.from_iterable(drawn.values())))
-    kinds = kinds or {name: index for index, name in enumerate(names)}
-    others = KINDS.index("other")
-    keys = {name: Key(ascii_uppercase[index], kinds.get(name, others)) for index, name in enumerate(names)}
+    plain = "copy" if unit == "bytes" else "other"
+    keys = {name: Key(ascii_uppercase[index], (kinds or {}).get(name, plain)) for index, name in enumerate(names)}
     drawing = draw(
-        stacks_height(len(drawn), len(keys)),
+        stacks_height(len(drawn)),
         lambda figure: draw_stacks(figure, drawn, keys, unit, axis),
         ident=chart_id("chart", device, caption),
         title=caption,
@@ -142,7 +140,15 @@ def stacked_bars(
     ]
     head = ["variant", "key", "part", axis, "share"]
     drawing = stacks_axis(drawn, unit).written_into(drawing)
-    return framed(caption, drawing, table(numbers_caption(caption), head, rows, text_columns=3))
+    return framed(caption, Html(drawing + _legend(keys)), table(numbers_caption(caption), head, rows, text_columns=3))
+
+
+def _legend(keys: Mapping[str, Key]) -> str:
+    """What each letter stands for, as text: it wraps on a phone."""
+    listed = (
+        f'<li class="{key.kind}"><span>{key.letter}</span> {escape(label(name, 60))}</li>' for name, key in keys.items()
+    )
+    return f'<ul class="keys">{"".join(listed)}</ul>'
 
 
 def _require_amounts(caption: str, groups: Stacks) -> None:

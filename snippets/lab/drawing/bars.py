@@ -1,13 +1,14 @@
 """Bars of the book's charts: stacked bars for the parts of a total, and pairs with their spread.
 
-Lengths are units of the drawing, from the top left corner of the axes. Kinds differ by color and by hatch. The label
-of a bar is next to it or, with its letter, in the key below.
+Lengths are units of the drawing, from the top left corner of the axes. Kinds differ by color and by pattern. The label
+of a bar is next to it; the letter of a part stands for its name.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +17,13 @@ from typing import TYPE_CHECKING
 
 from snippets.lab.drawing.axis import LinearAxis
 from snippets.lab.drawing.svg import (
-    HATCHES,
+    EDGES,
+    FILLS,
     INK,
     LETTER,
     PAPER,
-    SERIES,
     TEXT,
     WIDTH,
-    canvas,
     columns,
     label,
     plain,
@@ -45,16 +45,18 @@ LINE = TEXT + 6
 BAR, THIN, GAP = 26, 22, 14
 AXIS = 44
 """Height of an axis's tick labels and title."""
+OF_CPU = re.compile(r"\bCPU\b|\bPython\b|^enqueue$")
+"""The name of a time that the CPU takes, or a loop that waits for both; all others are the GPU's."""
 BEHIND, NAME = 110, 11
 """Least width of the text to the right of a bar; letters of a timing's name in it."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """The style of a part of a bar: its letter, and the color and hatch of its kind."""
+    """The style of a part of a bar: its letter, and its kind, one of `KINDS`."""
 
     letter: str
-    kind: int
+    kind: str
 
 
 def joined(groups: Stacks, limit: int) -> Stacks:
@@ -87,9 +89,9 @@ def _sums(parts: Iterable[tuple[str, float]]) -> dict[str, float]:
     return sums
 
 
-def stacks_height(bars: int, keys: int) -> float:
+def stacks_height(bars: int) -> float:
     """Height of `draw_stacks` in units."""
-    return bars * (LINE + BAR + GAP) + AXIS + keys * LINE
+    return bars * (LINE + BAR + GAP) + AXIS
 
 
 def stacks_axis(groups: Stacks, unit: str) -> LinearAxis:
@@ -99,7 +101,7 @@ def stacks_axis(groups: Stacks, unit: str) -> LinearAxis:
 
 
 def draw_stacks(figure: Figure, groups: Stacks, keys: Mapping[str, Key], unit: str, axis: str) -> None:
-    """Draw a bar for each group, from top to bottom on one scale, with its parts in order; below, the key."""
+    """Draw a bar for each group, from top to bottom on one scale, with its parts in order."""
     totals = {heading: math.fsum(amount for _, amount in parts) for heading, parts in groups.items()}
     scale = stacks_axis(groups, unit).scale
     axes = _axes(figure, len(groups) * (LINE + BAR + GAP))
@@ -114,11 +116,6 @@ def draw_stacks(figure: Figure, groups: Stacks, keys: Mapping[str, Key], unit: s
             axes.text(left + width / 2, top + LINE + BAR / 2, text, ha="center", va="center", bbox=chip)
             left += width
     _amounts(axes, scale, unit, axis)
-    strip = canvas(figure, len(groups) * (LINE + BAR + GAP) + AXIS, len(keys) * LINE)
-    for index, (name, key) in enumerate(keys.items()):
-        _box(strip, EDGE, index * LINE + 2, 22, TEXT - 1, key.kind)
-        strip.text(EDGE + 29, index * LINE + TEXT - 1, key.letter, weight="bold")
-        strip.text(EDGE + 46, index * LINE + TEXT - 1, label(name, 54))
 
 
 def _axes(figure: Figure, height: float) -> Axes:
@@ -127,12 +124,12 @@ def _axes(figure: Figure, height: float) -> Axes:
     return axes
 
 
-def _box(axes: Axes, left: float, top: float, width: float, height: float, kind: int) -> None:
+def _box(axes: Axes, left: float, top: float, width: float, height: float, kind: str) -> None:
     from matplotlib.patches import Rectangle
 
-    color, hatch = SERIES[kind % len(SERIES)], HATCHES[kind % len(HATCHES)]
-    rim = 1.2 if width > 5 else 0  # a narrower part would be all rim
-    axes.add_patch(Rectangle((left, top), width, height, facecolor=color, edgecolor=PAPER, hatch=hatch, linewidth=rim))
+    edge = PAPER if kind == "gpu" else EDGES[kind]
+    rim = 1 if width > 4 else 0  # a narrower part would be all rim
+    axes.add_patch(Rectangle((left, top), width, height, facecolor=FILLS[kind], edgecolor=edge, linewidth=rim))
 
 
 def _fitting(width: float, *texts: str) -> str:
@@ -163,7 +160,6 @@ def pairs_axis(groups: Mapping[str, Mapping[str, Timing]]) -> LinearAxis:
 
 def draw_pairs(figure: Figure, groups: Mapping[str, Mapping[str, Timing]], axis: str) -> None:
     """Draw a bar for each timing under its heading, from zero, with its spread, and its name to the right."""
-    names = list(dict.fromkeys(name for pair in groups.values() for name in pair))
     across = pairs_axis(groups)
     scale = across.scale
     axes = _axes(figure, across.height)
@@ -172,7 +168,7 @@ def draw_pairs(figure: Figure, groups: Mapping[str, Mapping[str, Timing]], axis:
         axes.text(0, top + TEXT, label(heading, 50), weight="bold")
         top += LINE
         for name, timing in pair.items():
-            _box(axes, 0, top, timing.median_us * scale, THIN, names.index(name))
+            _box(axes, 0, top, timing.median_us * scale, THIN, "call" if OF_CPU.search(name) else "gpu")
             low, high = timing.spread_us
             _spread(axes, (low * scale, high * scale), top + THIN / 2)
             text = f"{label(name, NAME)} {format_value(timing.median_us, 'us')}"

@@ -15,9 +15,7 @@ from snippets.lab.drawing.curves import (
     RooflinePoint,
     Sweep,
     draw_regimes,
-    draw_roofline,
     regimes_height,
-    roofline_height,
 )
 from snippets.lab.drawing.numbers import (
     chart_id,
@@ -30,6 +28,7 @@ from snippets.lab.drawing.numbers import (
     spread_sentence,
     timing_cells,
 )
+from snippets.lab.drawing.roofline import roofline_html
 from snippets.lab.drawing.svg import draw
 from snippets.lab.experiment import Parameters
 from snippets.lab.finding.device import Device
@@ -68,13 +67,13 @@ def roofline_of(
         f"{name}: {rate} at {intensity} FLOP per byte{f', {share} of the roof' if share else ''}."
         for name, intensity, rate, share, *_ in rows
     ]
-    drawing = draw(
-        roofline_height(len(points)),
-        lambda figure: draw_roofline(figure, points, roof),
+    drawing = roofline_html(
+        points,
+        roof,
+        [_share(point, roof) for point in points.values()],
         ident=chart_id("chart", device, caption),
         title=caption,
         description=" ".join([*sentences, f"The roof is {roof}."]),
-        data=(points, roof),
     )
     head = [
         "step",

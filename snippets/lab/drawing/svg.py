@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from snippets.lab.cache import cached, code_key
+from snippets.lab.drawing.canvas import PATTERNS
 from snippets.lab.html import Html
 from snippets.lab.trace.text import shortened
 from snippets.lab.trace.units import format_value
@@ -27,24 +28,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-WIDTH = 460
-"""Width in units. On a phone with 328 px of content, text of `TEXT` units is 9 px high."""
-TEXT = 13
+WIDTH = 350
+"""Width in units. On a phone, even in a fold within a fold, text of `TEXT` units is 11 px high."""
+TEXT = 14
 LETTER = 0.58 * TEXT
 """Approximate width of a letter in a wide font; the page's font is narrower, so text that fits here fits there."""
 INK, PAPER, GRID, BAND = "#010001", "#010002", "#010003", "#010004"
-SERIES = ("#020001", "#020002", "#020003", "#020004", "#020005", "#020006")
+KINDS = ("gemm", "pointwise", "copy", "other", "call", "gpu")
+"""What a color means. Kernels differ by pattern as well, as in a timeline; the GPU as a whole is ink."""
+FILLS: Mapping[str, str] = {kind: f"#02000{position}" for position, kind in enumerate(KINDS)}
+EDGES: Mapping[str, str] = {kind: f"#03000{position}" for position, kind in enumerate(KINDS)}
 VARIABLES: Mapping[str, str] = {
     INK: "--chart-ink",
     PAPER: "--md-default-bg-color",
     GRID: "--chart-grid",
     BAND: "--chart-band",
-    **{color: f"--chart-{position}" for position, color in enumerate(SERIES, 1)},
+    **{color: "--gpu" if kind == "gpu" else f"--{kind}-kind" for kind, color in FILLS.items()},
+    **{color: "--gpu" if kind == "gpu" else f"--{kind}-edge" for kind, color in EDGES.items()},
 }
-"""Placeholder -> CSS variable. assets/css/charts.css sets the values for each scheme."""
-HATCHES = ("", "//", "xx", "--", "||", "\\\\")
-MARKERS = ("o", "^", "s", "D", "v", "P")
-"""A marker for each series: color alone must not distinguish series."""
+"""Placeholder -> CSS variable: the kinds' in assets/css/colors.css, the others in charts.css."""
 _STYLE = {
     "axes.axisbelow": True,
     "axes.facecolor": "none",
@@ -56,7 +58,6 @@ _STYLE = {
     "figure.facecolor": "none",
     "font.size": TEXT,
     "grid.color": GRID,
-    "hatch.linewidth": 1.3,
     "svg.fonttype": "none",
     "text.color": INK,
     "text.parse_math": False,  # kernel names may contain $
@@ -170,7 +171,19 @@ def _inlined(content: bytes, ident: str, title: str, description: str) -> Html:
     for tag, text in (("title", title), ("desc", description)):
         ElementTree.SubElement(root, tag, {"id": f"{ident}-{tag}"}).text = label(text, len(text))
     root.extend(_together(child for element in drawn for child in _kept(element, names)))
-    return Html(ElementTree.tostring(root, encoding="unicode"))
+    return _patterned(ElementTree.tostring(root, encoding="unicode"), ident)
+
+
+def _patterned(drawing: str, ident: str) -> Html:
+    """The drawing with the pattern of each kind over its color."""
+    defs = ""
+    for kind, strokes in PATTERNS.items():
+        plain = f"fill:var(--{kind}-kind)"
+        if plain in drawing:
+            drawing = drawing.replace(plain, f"fill:url(#{ident}-{kind})")
+            tile = f'id="{ident}-{kind}" class="{kind}" width="6" height="6" patternUnits="userSpaceOnUse"'
+            defs += f'<pattern {tile}><rect width="6" height="6"/>{strokes}</pattern>'
+    return Html(drawing.replace("</desc>", f"</desc><defs>{defs}</defs>", 1) if defs else drawing)
 
 
 def _referenced(drawn: Element) -> Iterator[str]:

@@ -44,6 +44,7 @@ def guess_number(
     veils: Sequence[str] = (),
     of: str = "",
     faster_than: str = "",
+    at: str = "",
 ) -> Html:
     """Ask for a number, which becomes a mark in the figures that answer it.
 
@@ -57,6 +58,7 @@ def guess_number(
         veils: the fences that answer it.
         of: the figure that the guess is a share (`%`) or a multiple (`x`) of, such as the other kernel's time.
         faster_than: the time of what it is so many times (`x`) as fast as.
+        at: the short name of a slice, `GELU`: the guess is how long that takes, drawn into veiled timelines.
 
     Raises `ValueError` for a figure that is not a number at or above zero, or that has its own display.
     """
@@ -72,7 +74,10 @@ def guess_number(
         "label": noun or ("times" if unit == "x" else unit),
         "suffix": unit if unit in ("", "x") else f" {unit}",
     }
-    guess |= _mark(device, answer.unit, of, faster_than)
+    mark = _mark(device, answer.unit, of, faster_than)
+    if at and mark.get("unit") != "us":
+        raise ValueError(f"a guess of {figure_name} is no time to draw at {at}; give `of` or `faster_than`")
+    guess |= {"mark": mark | {"at": at}} if at else {"mark": mark} if mark else {}
     spread = f" ({escape(answer.spread_text)})" if answer.spread_text else ""
     return _box(device, guess, Html(f"{_strong(answer)}{spread}"), veils)
 
@@ -81,13 +86,13 @@ def _mark(device: Device, unit: str, of: str, faster_than: str) -> dict[str, Any
     """Where a guess is on an axis: the axis's unit, and an amount `times` the guess, or `over` it; empty if nowhere."""
     if of and unit in ("%", "x"):
         whole = figure(of, device)
-        return {"mark": {"unit": whole.unit, "times": whole.number / (100 if unit == "%" else 1)}}
+        return {"unit": whole.unit, "times": whole.number / (100 if unit == "%" else 1)}
     if faster_than and unit == "x":
         slower = figure(faster_than, device)
-        return {"mark": {"unit": slower.unit, "over": slower.number}}
+        return {"unit": slower.unit, "over": slower.number}
     if of or faster_than:
         raise ValueError(f"a guess in {unit or 'counts'} is no share or multiple of {of or faster_than}")
-    return {"mark": {"unit": unit, "times": 1.0}} if unit and unit not in ("%", "x") else {}
+    return {"unit": unit, "times": 1.0} if unit and unit not in ("%", "x") else {}
 
 
 def guess_choice(device: Device, figure_or_claim: str, *options: str, veils: Sequence[str] = ()) -> Html:

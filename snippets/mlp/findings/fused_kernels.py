@@ -180,7 +180,7 @@ def _row(device: Device) -> Sequence[Cell]:
 
 def forwards(device: Device) -> Html:
     """Whole forwards, with both configurations."""
-    groups = {name: {"GPU, interleaved": timing} for name, timing in forward_timings(device).items()}
+    groups = {name: {"interleaved": timing} for name, timing in forward_timings(device).items()}
     return timing_bars(device, groups, "One forward with each configuration", axis="time of one forward")
 
 

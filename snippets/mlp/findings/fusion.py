@@ -9,7 +9,7 @@ from math import prod
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, format_value
 from snippets.lab.finding.claim import at_least, between, claim, equals, matches
 from snippets.lab.finding.measure import same, unpaired_ratio
-from snippets.lab.html import Cell, Html, table
+from snippets.lab.html import Cell, Html, note, table
 from snippets.lab.page import bytes_moved, diff_table, figure_cell, kernel_name_html, timeline
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
@@ -250,4 +250,6 @@ def new_shapes(device: Device) -> Html:
         calls = ((data[mode]["compiled"][index], data[mode]["first_call_ms"][index]) for mode in modes)
         rows.append([batch, *itertools.chain(*((count, format_value(1e3 * ms, "us")) for count, ms in calls))])
     head = ["batch", *itertools.chain(*((titles[mode], "first call") for mode in modes))]
-    return table("Four batch sizes in turn: compilations so far, and how long the first call took", head, rows)
+    caption = "Four batch sizes in turn: compilations so far, and how long the first call took"
+    warned = note("Read a time's order of magnitude: a compilation can use what an earlier one left in the process.")
+    return Html(table(caption, head, rows) + warned)

@@ -1,4 +1,4 @@
-"""The palette of the charts: what charts.css gives can be read and told apart in both schemes, by all eyes."""
+"""The palette: what colors.css and charts.css give can be read and told apart in both schemes, by all eyes."""
 
 from __future__ import annotations
 
@@ -11,23 +11,29 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab.drawing.svg import SERIES, VARIABLES
+from snippets.lab.drawing.canvas import PATTERNS
+from snippets.lab.drawing.svg import VARIABLES
 from snippets.lab.recording.device import PROJECT
+
+KINDS = ("gemm", "pointwise", "copy", "other", "call")
+"""The last is of the CPU, which has lanes and bars of its own."""
 
 
 def variables(scheme: str) -> dict[str, str]:
-    """What charts.css gives: for paper and the light scheme, or for a named one."""
-    sheet = (PROJECT / "docs/assets/css/charts.css").read_text(encoding="utf-8")
+    """What the style sheets give: for paper and the light scheme, or for a named one."""
+    given: dict[str, str] = {}
     selector = re.escape(f'[data-md-color-scheme="{scheme}"]' if scheme else ":root")
-    found = re.search(selector + r" \{([^}]*)\}", sheet)
-    assert found is not None
-    return dict(re.findall(r"(--[\w-]+): ([^;]+);", found[1]))
+    for name in ("charts", "colors"):
+        sheet = (PROJECT / f"docs/assets/css/{name}.css").read_text(encoding="utf-8")
+        found = re.search(selector + r" \{([^}]*)\}", sheet)
+        assert found is not None
+        given |= dict(re.findall(r"(--[\w-]+): ([^;]+);", found[1]))
+    return given
 
 
 def test_every_color_of_a_drawing_is_given() -> None:
-    given = set(VARIABLES.values()) - {"--md-default-bg-color"}
-    assert given == set(variables("")) == set(variables("slate"))
-    assert len(SERIES) == 6
+    used = set(VARIABLES.values()) - {"--md-default-bg-color"}
+    assert used < set(variables("")) == set(variables("slate"))
 
 
 def linear(color: str) -> list[float]:
@@ -69,9 +75,11 @@ def test_contrast(scheme: str) -> None:
     given = variables("slate" if scheme == "slate" else "")
     assert contrast(given["--chart-ink"], paper) >= 4.5
     assert contrast(given["--chart-ink"], given["--chart-band"]) >= 4.5
-    for place in range(1, 7):
-        assert contrast(given[f"--chart-{place}"], paper) >= 3, place
-        assert contrast(given[f"--chart-{place}"], given["--chart-band"]) >= 3, place
+    assert contrast(given["--gpu"], paper) >= 4.5
+    for kind in KINDS:
+        assert contrast(given[f"--{kind}-edge"], paper) >= 3, kind
+        assert contrast(given["--chart-ink"], given[f"--{kind}-kind"]) >= 4.5, kind
+    assert contrast(given["--call-edge"], given["--chart-band"]) >= 3
 
 
 def test_contrast_is_computed_as_wcag_does() -> None:
@@ -95,9 +103,13 @@ def times(matrix: Sequence[Sequence[float]], vector: Sequence[float]) -> list[fl
 
 @pytest.mark.parametrize("eyes", [ALL, RED_BLIND, GREEN_BLIND], ids=["all", "red-blind", "green-blind"])
 @pytest.mark.parametrize("scheme", ["", "slate"])
-def test_colors_differ_for_all_eyes(scheme: str, eyes: Sequence[Sequence[float]]) -> None:
+def test_kinds_differ_for_all_eyes_by_color_or_by_pattern(scheme: str, eyes: Sequence[Sequence[float]]) -> None:
     given = variables(scheme)
-    seen = [
-        times(LAB, [*map(math.cbrt, times(CONES, times(eyes, linear(given[f"--chart-{n}"]))))]) for n in range(1, 7)
-    ]
-    assert min(math.dist(one, other) for one, other in combinations(seen, 2)) > 0.08
+    seen = {
+        kind: times(LAB, [*map(math.cbrt, times(CONES, times(eyes, linear(given[f"--{kind}-edge"]))))])
+        for kind in KINDS
+    }
+    alike = {pair for pair in combinations(KINDS[:4], 2) if math.dist(*(seen[kind] for kind in pair)) < 0.08}
+    patterns: dict[str, str] = {kind: pattern for kind, pattern in PATTERNS.items() if kind in KINDS}
+    assert [pair for pair in alike if patterns.get(pair[0], "") == patterns.get(pair[1], "")] == []
+    assert len(set(patterns.values())) == 3

@@ -8,13 +8,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from snippets.lab.drawing.bar_charts import (
-    KINDS,
     bytes_moved,
     cpu_gpu_bars,
     kernel_bars,
@@ -25,7 +25,7 @@ from snippets.lab.drawing.bars import BEHIND, EDGE, joined
 from snippets.lab.drawing.curve_charts import roofline_of
 from snippets.lab.drawing.curves import RooflinePoint
 from snippets.lab.drawing.numbers import chart_id
-from snippets.lab.drawing.svg import HATCHES, MARKERS, SERIES, WIDTH, label
+from snippets.lab.drawing.svg import WIDTH, label
 from snippets.lab.finding.device import Device
 from snippets.lab.html import Html
 from snippets.lab.recording.device import PROJECT
@@ -49,18 +49,7 @@ CHARTS: dict[str, Callable[[str], Html]] = {
     "stacks": lambda name: stacked_bars(ANY, {name: [(name, 5.0), ("b", 1.0)]}, name),
     "bytes": lambda name: bytes_moved(ANY, {name: [(name, 5_000_000), ("b", 8)]}, name),
     "pairs": lambda name: timing_bars(ANY, {name: {name: timing(5.0, 6.0, 7.0)}}, name),
-    "roofline": lambda name: roofline_of(
-        ANY,
-        {name: RooflinePoint(40_000_000, 1_000_000, timing(8.0, 10.0, 12.0))},
-        name,
-        ceilings=ceilings(name),
-    ),
 }
-
-
-def ceilings(name: str) -> list[Ceiling]:
-    once = timing(1.0, 1.0, 1.0)
-    return [Ceiling(name, 4_000_000, 0, once), Ceiling(name, 1000, 800_000_000, once)]
 
 
 @pytest.mark.parametrize("chart", CHARTS.values(), ids=CHARTS)
@@ -80,7 +69,23 @@ def test_a_drawing_fits_into_a_page(chart: Callable[[str], Html]) -> None:
     assert {first or second for first, second in used} <= set(ids)
     assert {*Markup(content).elements} <= {
         *("figure", "figcaption", "svg", "title", "desc", "defs", "pattern", "rect", "g", "path", "use", "text"),
-        *("details", "summary", "div", "table", "caption", "thead", "tbody", "tr", "th", "td", "p"),
+        *(
+            "circle",
+            "ul",
+            "li",
+            "span",
+            "details",
+            "summary",
+            "div",
+            "table",
+            "caption",
+            "thead",
+            "tbody",
+            "tr",
+            "th",
+            "td",
+            "p",
+        ),
     }
     assert not re.search(r"#[0-9a-f]{3,6}\b|font-family|clip|<style|xmlns|\d\.\d\d\d", content.split("</svg>")[0])
 
@@ -116,7 +121,7 @@ def test_a_drawing_is_kept_for_the_next_build_and_made_anew_for_other_data(monke
         stacked_bars(ANY, {**STACKS, "fused": [("mm", 60.0), ("triton", 20.5)]}, "c"),
         stacked_bars(ANY, STACKS, "c", axis="GPU time"),
         stacked_bars(ANY, STACKS, "c", unit="bytes"),
-        stacked_bars(ANY, STACKS, "c", kinds={"mm": 3}),
+        stacked_bars(ANY, STACKS, "c", kinds={"mm": "gemm"}),
         stacked_bars(ANY, STACKS, "d"),
         stacked_bars(Device(Path("nowhere"), "nvidia-other"), STACKS, "c"),
     ]
@@ -147,10 +152,24 @@ def test_untrusted_names(chart: Callable[[str], Html], name: str) -> None:
     assert any(label(plain, 24).split("…")[0] in text for text in texts(content))
 
 
+@pytest.mark.parametrize("name", ODD, ids=range(len(ODD)))
+def test_untrusted_names_of_a_roofline(name: str) -> None:
+    once = timing(1.0, 1.0, 1.0)
+    ceilings = [Ceiling(name, 4_000_000, 0, once), Ceiling(name, 1000, 800_000_000, once)]
+    points = {name: RooflinePoint(40_000_000, 1_000_000, timing(8.0, 10.0, 12.0))}
+    content = roofline_of(ANY, points, name, ceilings=ceilings)
+    seen = Markup(content)
+    assert not {"script", "img", "b"} & set(seen.elements)
+    assert [key for key, _ in seen.attributes if key.startswith("on") or key == "src"] == []
+    assert (seen.elements.count("svg"), seen.elements.count("title")) == (3, 2)
+
+
 def test_long_names_are_shortened_in_the_drawing_only() -> None:
     name = "void at::native::" + "x" * 500
     content = stacked_bars(ANY, {"a": [(name, 1.0)]}, "c")
-    assert texts(content)[-1] == f"void at::native::{'x' * 19}…{'x' * 17}"
+    ((letter, short),) = letters(content)
+    assert (letter, len(short)) == ("A", 60)
+    assert re.fullmatch(r"void at::native::x+…x+", short)
     assert name in description(content)
     assert cells(content)[1][2] == name
 
@@ -158,20 +177,17 @@ def test_long_names_are_shortened_in_the_drawing_only() -> None:
 def test_parts_of_a_bar() -> None:
     content = stacked_bars(ANY, STACKS, "c", axis="GPU time")
     across = WIDTH - 2 * EDGE
-    stacked, key = boxes(content)[:5], boxes(content)[5:]
+    stacked = boxes(content)
     shares = [(0, 0.6), (0.6, 0.3), (0.9, 0.1), (0, 0.6), (0.6, 0.2)]
     assert [left for left, _, _, _ in stacked] == pytest.approx([3 + across * start for start, _ in shares], abs=0.11)
     assert [width for _, _, width, _ in stacked] == pytest.approx([across * share for _, share in shares], abs=0.11)
-    assert [top for _, top, _, _ in stacked] == [19] * 3 + [78] * 2
-    assert len(key) == 3
-    assert [text for text in texts(content) if "µs" not in text] == [
-        "GPU time",
-        *("A", "A", "mm", "B", "gelu", "C", "triton"),
-    ]
+    assert [top for _, top, _, _ in stacked] == [20] * 3 + [80] * 2
+    assert [text for text in texts(content) if "µs" not in text] == ["GPU time", "A", "C"]
+    assert letters(content) == [("A", "mm"), ("B", "gelu"), ("C", "triton")]
     written = [text for text in texts(content) if "µs" in text]
     assert written == [
         *("0 µs", "25 µs", "50 µs", "75 µs", "100 µs"),
-        *("eager: 100 µs", "A 60.0 µs", "B 30.0 µs", "fused: 80.0 µs", "A 60.0 µs", "C 20.0 µs"),
+        *("eager: 100 µs", "A 60.0 µs", "B 30.0 µs", "fused: 80.0 µs", "A 60.0 µs"),
     ]
     assert description(content) == (
         "eager: 100 µs, most of it mm 70.0 µs, gelu 30.0 µs. fused: 80.0 µs, most of it mm 60.0 µs, triton 20.0 µs."
@@ -188,19 +204,39 @@ def test_parts_of_a_bar() -> None:
 
 def test_what_is_written_into_a_part_fits() -> None:
     content = stacked_bars(ANY, {"a": [("x", 100.0), ("y", 8.0), ("z", 1.0)]}, "c")
-    assert [text for text in texts(content) if re.match(r"[ABC]( |$)", text)] == ["A 100 µs", "B", "A", "B", "C"]
+    assert [text for text in texts(content) if re.match(r"[ABC]( |$)", text)] == ["A 100 µs", "B"]
 
 
-def test_neighbors_differ_by_more_than_color() -> None:
-    assert len(set(HATCHES)) == len(set(MARKERS)) == len(SERIES) == len(KINDS)
-    content = stacked_bars(ANY, {"a": [(name, 1.0) for name in "uvwxyz"]}, "c")
-    patterns = {"".join(path.get("d", "") for path in one.iter("path")) for one in drawing(content).iter("pattern")}
-    assert len(patterns) == 5
+def letters(content: str) -> list[tuple[str, str]]:
+    """What the letters in the bars stand for."""
+    return [(letter, unescape(name)) for letter, name in re.findall(r"<span>(.)</span> (.*?)</li>", content, re.DOTALL)]
+
+
+def test_kinds_differ_by_more_than_color() -> None:
+    of_kernels = ("gemm", "pointwise", "copy", "other")
+    parts = [(kind, 1.0) for kind in of_kernels]
+    content = stacked_bars(ANY, {"a": parts}, "c", kinds={kind: kind for kind in of_kernels})
+    patterns = [one.get("class") for one in drawing(content).iter("pattern")]
+    assert patterns == ["pointwise", "other", "copy"], "a GEMM is plain, as in a timeline"
+    assert re.findall(r'<li class="(\w+)">', content) == list(of_kernels)
+
+
+def test_a_color_says_what_it_is() -> None:
+    def colors(content: str) -> set[str]:
+        patterns = {*re.findall(r'<pattern id="[^"]*" class="(\w+)"', content)}
+        return patterns | {*re.findall(r"var\(--(\w+)-kind\)", content)} | {*re.findall(r"var\(--(gpu)\)", content)}
+
+    kinds = {"mm": "gemm", "gelu": "pointwise"}
+    assert colors(stacked_bars(ANY, STACKS, "c", kinds=kinds)) == {"gemm", "pointwise", "other"}
+    assert colors(bytes_moved(ANY, {"a": [("x", 5), ("y", 8)]}, "c")) == {"copy"}
+    one = timing(5.0, 6.0, 7.0)
+    assert colors(timing_bars(ANY, {"a": {"interleaved": one, "GPU": one}}, "c")) == {"gpu"}
+    assert colors(timing_bars(ANY, {"a": {"CPU": one, "from Python": one, "enqueue": one}}, "c")) == {"call"}
 
 
 def test_kinds_share_a_look_and_keep_their_letters() -> None:
-    content = stacked_bars(ANY, {"a": [("x", 1.0), ("y", 1.0)]}, "c", kinds={"x": 0, "y": 0})
-    assert "--chart-2" not in content
+    content = stacked_bars(ANY, {"a": [("x", 1.0), ("y", 1.0)]}, "c", kinds={"x": "gemm", "y": "gemm"})
+    assert "pattern" not in content
     assert [row[1] for row in cells(content)[1:]] == ["A", "B"]
 
 
@@ -212,7 +248,7 @@ def test_of_many_names_the_smallest_are_joined() -> None:
         "b": [("k14", 2.0), ("4 others", 1.0)],
     }
     content = stacked_bars(ANY, {"a": parts}, "c")
-    assert texts(content)[-2:] == ["L", "4 others"]
+    assert letters(content)[-1] == ("L", "4 others")
     assert [row[:3] for row in cells(content)[1:6]] == [["a", "–", f"k{n}"] for n in range(4)] + [["a", "A", "k4"]]
     assert len(cells(content)) == 16
 
@@ -251,7 +287,7 @@ def test_kernels_of_variants(device: Device, monkeypatch: pytest.MonkeyPatch) ->
         *(["Liger", *rest] for rest in (["D", "unheard of", "10.0 µs"],) * 2),
         ["Liger", "B", "fill", "4.00 µs"],
     ]
-    assert {*re.findall(r"--chart-\d", content)} == {"--chart-1", "--chart-5", "--chart-6"}
+    assert {*re.findall(r'<li class="(\w+)">', content)} == {"gemm", "copy", "other"}
     again = kernel_bars(device, variants, "another")
     assert not {*re.findall(r' id="([^"]*)"', content)} & {*re.findall(r' id="([^"]*)"', again)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,7 +13,8 @@ import pytest
 
 from snippets.lab.drawing.bar_charts import cpu_gpu_bars, kernel_bars
 from snippets.lab.drawing.curve_charts import regimes, roofline, roofline_of
-from snippets.lab.drawing.curves import ASIDE, EDGE, LINE, SIDE, Roof, RooflinePoint, Scale, Sweep
+from snippets.lab.drawing.curves import SIDE, Roof, RooflinePoint, Scale, Sweep
+from snippets.lab.drawing.roofline import APART, WIDTHS, Roofline, numbers_apart
 from snippets.lab.drawing.svg import TEXT, WIDTH, plain
 from snippets.lab.finding.device import Device
 from snippets.lab.html import Html
@@ -51,11 +52,21 @@ def test_steps_below_their_roof() -> None:
         ["low", "40.0", "4.00 TFLOP/s", "2.3 to 2.8 %", "10.0 µs", "9.00 to 11.0 µs"],
         ["high", "400", "1.00 TFLOP/s", "0.1 to 0.2 %", "40.0 µs", "30.0 to 50.0 µs"],
     ]
-    assert description(content).endswith(
-        "The roof is 4.00 TB/s (copy) up to 200 FLOP per byte, then 800 TFLOP/s (matmul 8x8x8, x @ weight.t())."
-    )
-    assert {"TFLOP/s", "FLOP per byte", "copy: 4.00 TB/s", "matmul 8x8x8: 800 TFLOP/s"} <= set(texts(content))
-    assert texts(content)[-2:] == ["low: 4.00 TFLOP/s", "high: 1.00 TFLOP/s"]
+    roof = "4.00 TB/s (copy) up to 200 FLOP per byte, then 800 TFLOP/s (matmul 8x8x8, x @ weight.t())"
+    assert content.count(">low: 4.00 TFLOP/s at 40.0 FLOP per byte, 2.3 to 2.8 % of the roof. high: ") == len(WIDTHS)
+    assert content.count(f"The roof is {roof}.</desc>") == len(WIDTHS)
+    ids = re.findall(r' id="([^"]*)"', content)
+    assert len(ids) == len(set(ids)) == 2 * len(WIDTHS)
+    for width in WIDTHS:
+        written = texts(drawn(content, width))
+        assert {"TFLOP/s", "FLOP per byte", "copy: 4.00 TB/s", "matmul 8x8x8: 800 TFLOP/s"} <= set(written)
+        assert written[-2:] == ["1", "2"]
+    assert re.findall(r"<li>(.*?)</li>", content) == [
+        "<span>low</span> <span>4.00 TFLOP/s<small>10.0 µs</small></span> <span>2.3 to 2.8 %"
+        '<svg class="copy" aria-hidden="true"><rect width="2.5%" height="100%"/></svg></span>',
+        "<span>high</span> <span>1.00 TFLOP/s<small>40.0 µs</small></span> <span>0.1 to 0.2 %"
+        '<svg class="gemm" aria-hidden="true"><rect width="0.1%" height="100%"/></svg></span>',
+    ]
 
 
 def test_no_percentage_of_the_roof_for_a_short_time_or_above_it() -> None:
@@ -67,34 +78,82 @@ def test_no_percentage_of_the_roof_for_a_short_time_or_above_it() -> None:
     content = roofline_of(ANY, points, "c", ceilings=[COPY, MATMUL])
     assert [row[3] for row in cells(content)[1:]] == ["–", "–", "90 to 98 %"]
     assert "A step below 10 µs has no percentage" in Markup(content).text
-    assert "short: 4.04 TFLOP/s at 40.0 FLOP per byte. above:" in description(content)
+    assert "short: 4.04 TFLOP/s at 40.0 FLOP per byte. above:" in content
+    assert content.count('aria-hidden="true"') == 1, "no bar without a percentage"
     assert "no percentage" not in roofline_of(ANY, POINTS, "c", ceilings=[COPY, MATMUL])
 
 
-def test_names_of_steps_that_stand_together_do_not() -> None:
-    points = {
-        f"step {place}": RooflinePoint(40_000_000, 20_000, timing(*[9.9 + place / 10] * 3)) for place in range(14)
-    }
-    content = roofline_of(ANY, points, "c", ceilings=[COPY, MATMUL])
-    named = [word for word in words(content) if word[0].startswith("step ")]
-    assert [text.split(":")[0] for text, *_ in named] == list(points)
-    assert min(below - above for (*_, above), (*_, below) in pairwise(named)) >= TEXT
-    assert named[-1][3] < LINE + 30 * 14
-    assert max(right for _, _, right, _ in named) <= WIDTH
+def drawn(content: str, width: int) -> str:
+    """The drawing of a roofline for one of `WIDTHS`."""
+    (found,) = re.findall(rf'<svg class="w{width}" .*?</svg>', content)
+    return str(found)
 
 
-def test_a_name_stands_before_a_marker_at_the_edge() -> None:
-    """Behind it there is no room, and over it one could read neither."""
-    points = {
-        "left": RooflinePoint(40_000, 20_000, timing(9.0, 10.0, 11.0)),
-        "right": RooflinePoint(4 * 10**8, 2_000, timing(9.0, 10.0, 11.0)),
-    }
-    content = roofline_of(ANY, points, "c", ceilings=[COPY, MATMUL])
-    named = {
-        text.split(":")[0]: (left, right) for text, left, right, _ in words(content) if text.split(":")[0] in points
-    }
-    assert named["left"][1] < named["right"][0]
-    assert named["right"][1] < WIDTH - EDGE - ASIDE
+ROOF = Roof(800e12, "matmul 8192x8192x8192", 4e12, "copy")
+CROWDED: dict[str, list[RooflinePoint]] = {
+    "eight of all rates, two pairs at one place": [
+        RooflinePoint(flops, moved, timing(*[us] * 3))
+        for flops, moved, us in (
+            *((40_000_000, 20_000_000, 10.0), (40_000_000, 20_000_000, 100.0), (80_000_000, 20_000_000, 12.0)),
+            *((10**12, 10**9, 1500.0), (10**12, 10**9, 2500.0), (10**12, 2 * 10**9, 2000.0)),
+            *((10**9, 10**8, 30.0), (10**10, 10**8, 40.0)),
+        )
+    ],
+    "twelve at one place": [RooflinePoint(40_000_000, 20_000, timing(*[9.9 + place / 10] * 3)) for place in range(12)],
+    "both ends": [
+        RooflinePoint(40_000, 400_000, timing(9, 10, 11)),
+        RooflinePoint(4 * 10**8, 2_000, timing(9, 10, 11)),
+    ],
+    "far above the roof": [RooflinePoint(40_000_000, 1_000_000, timing(0.1, 0.1, 0.1))],
+}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("points", CROWDED.values(), ids=CROWDED)
+def test_no_label_of_a_roofline_covers_another(points: list[RooflinePoint], width: int) -> None:
+    picture = Roofline(points, ROOF, width)
+    picture.svg("x", "t", "d")
+    assert len(picture.labels) > len(points) + 6
+    assert overlapping(picture) == []
+    for each in picture.labels:
+        assert each.left >= -1, each
+        assert each.right <= width + 1, each
+        assert 0 <= each.top < each.bottom <= picture.height, each
+
+
+def overlapping(picture: Roofline) -> list[tuple[str, str]]:
+    return [
+        (one.text, other.text)
+        for one, other in combinations(picture.labels, 2)
+        if one.left < other.right - 1
+        and other.left < one.right - 1
+        and one.top < other.bottom
+        and other.top < one.bottom
+    ]
+
+
+def test_labels_that_cover_each_other_are_seen() -> None:
+    picture = Roofline(CROWDED["both ends"], ROOF, WIDTHS[0])
+    picture.svg("x", "t", "d")
+    picture.labels.append(picture.labels[0])
+    assert overlapping(picture) == [("TFLOP/s", "TFLOP/s")]
+
+
+def test_numbers_are_near_their_marks_and_apart() -> None:
+    assert numbers_apart([(100.0, 5.0), (300.0, 5.0)], 10, 500) == [100, 300]
+    assert numbers_apart([(300.0, 5.0), (100.0, 5.0)], 10, 500) == [300, 100]
+    assert numbers_apart([(100.0, 5.0), (110.0, 5.0)], 10, 500) == [105 - APART / 2, 105 + APART / 2]
+    assert numbers_apart([(0.0, 5.0), (505.0, 5.0)], 10, 500) == [10, 500]
+
+
+def test_of_marks_above_each_other_the_lowest_is_in_the_middle() -> None:
+    low, middle, high = (200.0, 90.0), (201.0, 60.0), (199.0, 30.0)
+    assert numbers_apart([high, low, middle], 10, 500) == [200 + APART, 200, 200 - APART]
+
+
+def test_more_numbers_than_the_line_has_room_for_move_together() -> None:
+    places = [(50.0 + 9 * index, 5.0) for index in range(12)]
+    assert numbers_apart(places, 0, 110) == pytest.approx([10.0 * index for index in range(12)])
 
 
 def test_rooflines_that_cannot_be_drawn() -> None:
@@ -196,12 +255,12 @@ def test_regimes_of_sweeps(device: Device) -> None:
         "Liger: never overhead-bound; on the GPU 2.00 µs at 2 and 2.00 µs at 200."
     )
     assert texts(content).count("200") == 1
-    assert {"eager: overhead-bound up to 20 tokens", "Liger: never overhead-bound", "tokens"} <= set(texts(content))
+    assert {"eager", "overhead-bound up to 20 tokens", "Liger", "never overhead-bound", "tokens"} <= set(texts(content))
     shaded = [path for path in drawing(content).iter("path") if "--chart-band" in path.get("style", "")]
     width = WIDTH - SIDE - 20
     edge = SIDE + Scale(2, 200, 8, width - 8)(2 * 10**1.5)
     assert len(shaded) == 2
-    assert f"L{edge:.1f} " in shaded[1].get("d", "")
+    assert f"L{edge:.1f}".removesuffix(".0") + " " in shaded[1].get("d", "")
     assert len(re.findall("<use ", content)) == 3 + 2 * 3 * 3
 
 
@@ -246,6 +305,9 @@ def real() -> dict[str, Html]:
 def test_charts_of_the_book() -> None:
     """Small, and every word inside the drawing, set in letters as wide as fonts come."""
     for name, content in real().items():
+        if name == "roofline":
+            assert all(len(drawn(content, width)) <= 6_000 for width in WIDTHS)
+            continue
         root = drawing(content)
         assert len(ElementTree.tostring(root)) <= 12_000, name
         height = float(root.get("viewBox", "").split()[3])

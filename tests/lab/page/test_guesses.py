@@ -116,6 +116,9 @@ def test_a_share_or_a_multiple_is_marked_on_the_axis_of_its_whole(book: Book, de
     assert mark("share", of="mlp.whole") == {"unit": "us", "times": 2.0}
     assert mark("times", of="mlp.whole") == {"unit": "us", "times": 200.0}
     assert mark("times", faster_than="mlp.whole") == {"unit": "us", "over": 200.0}
+    assert mark("share", of="mlp.whole", at="GELU") == {"unit": "us", "times": 2.0, "at": "GELU"}
+    with pytest.raises(ValueError, match=r"^a guess of mlp\.share is no time to draw at GELU; give `of` or"):
+        mark("share", at="GELU")
     for name, of in (("count", {"of": "mlp.whole"}), ("share", {"faster_than": "mlp.whole"})):
         with pytest.raises(ValueError, match=r"^a guess in (counts|%) is no share or multiple of mlp\.whole$"):
             mark(name, **of)
