@@ -178,6 +178,17 @@ def test_without_scripts_and_on_paper_nothing_is_veiled(on_trial: Opened) -> Non
         expect(fence(page, name).locator(".veil")).to_be_hidden()
 
 
+def test_nothing_is_seen_before_the_script_comes_and_all_if_it_never_does(on_trial: Opened) -> None:
+    tab: Tab = on_trial()
+    tab.page.route("**/curtain.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
+    tab.go("trial/")
+    table = fence(tab.page, "trial-veiled-table").locator("caption").first
+    expect(table).to_be_hidden()
+    tab.page.evaluate("() => document.getAnimations().forEach((animation) => animation.finish())")
+    expect(table).to_be_visible()
+    tab.page.unroute("**/curtain.js")
+
+
 def test_guesses_and_close_ones_are_counted_and_can_be_forgotten(on_trial: Opened) -> None:
     tab: Tab = on_trial()
     bars = tab.page.locator(".guess-bar > span")
