@@ -7,6 +7,7 @@ import json
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from snippets.lab.drawing.svg import WIDTH
 from snippets.lab.finding.book import figure
 from tests.lab.samples import BOOK
 from tests.site.conftest import Opened
@@ -135,7 +136,7 @@ def test_a_guess_beyond_the_axis_ends_at_its_edge(on_trial: Opened) -> None:
     commit(page, "How long", *"99999")
     drawing = fence(page, "trial-veiled").locator("svg[data-axis]").filter(visible=True)
     expect(drawing.locator(".you text")).to_have_text("you: 99999 µs →")
-    assert float(drawing.locator(".you line").get_attribute("x1") or "") == 460
+    assert float(drawing.locator(".you line").get_attribute("x1") or "") == WIDTH
 
 
 def test_another_devices_panel_is_marked_when_it_is_opened(on_trial: Opened) -> None:
