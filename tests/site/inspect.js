@@ -15,6 +15,64 @@ window.inspect = {
     return [`${page.scrollWidth} px wide in a window of ${page.clientWidth} px: ${told.join(" ") || "not the content"}`];
   },
 
+  /** What stands over an edge or over something else: digits of tables, code, the labels of charts. */
+  async cut() {
+    for (let frame = 0; frame < 3; frame += 1) await new Promise(requestAnimationFrame); // sizes are observed
+    const seen = (selector) => [...document.querySelectorAll(selector)].filter((element) => element.checkVisibility());
+    const name = (element) => element.closest("[data-fence]")?.dataset.fence ?? element.textContent.slice(0, 40);
+    return [
+      ...seen(".lab-table").flatMap((frame) => this.cutCells(frame).map((text) => `${name(frame)}: ${text}`)),
+      ...seen(".md-content .highlight > pre > code").flatMap((code) => this.cutCode(code)),
+      ...seen("figure.chart svg").flatMap((svg) => this.badLabels(svg).map((text) => `${name(svg)}: ${text}`)),
+    ];
+  },
+
+  cutCells(frame) {
+    const box = frame.getBoundingClientRect();
+    const edge = box.left + frame.clientWidth - parseFloat(frame.style.getPropertyValue("--fade") || 0);
+    const range = document.createRange();
+    const problems = [];
+    for (const cell of frame.querySelectorAll("td")) {
+      if (!/\d/.test(cell.textContent) || !cell.checkVisibility()) continue;
+      range.selectNodeContents(cell);
+      const { left, right } = range.getBoundingClientRect();
+      if (left < edge - 1 && right > edge + 1) problems.push(`cut: ${cell.textContent.slice(0, 40)}`);
+    }
+    const heads = [...frame.querySelectorAll("thead tr > *")].map((head) => head.getBoundingClientRect());
+    const hidden = heads.filter(({ right }) => right > box.left + frame.clientWidth + 1).length;
+    const more = frame.previousElementSibling;
+    const told = more?.matches(".more-columns:not([hidden])") ? parseInt(more.textContent, 10) : 0;
+    if (hidden !== told) problems.push(`${hidden} columns out of sight, and ${told} told`);
+    return problems.slice(0, 3);
+  },
+
+  cutCode(code) {
+    const text = code.textContent.slice(0, 40);
+    const { right } = code.getBoundingClientRect();
+    const button = code.parentElement.querySelector(".md-code__nav")?.getBoundingClientRect();
+    const covered = button && button.left < right - parseFloat(getComputedStyle(code).paddingRight) - 1;
+    return [
+      ...(code.scrollWidth > code.clientWidth + 1 ? [`code cut: ${text}`] : []),
+      ...(covered ? [`a button over code: ${text}`] : []),
+    ];
+  },
+
+  badLabels(svg) {
+    const labels = [...svg.querySelectorAll("text")].filter((label) => label.textContent.trim());
+    const scale = svg.viewBox.baseVal.width ? svg.getBoundingClientRect().width / svg.viewBox.baseVal.width : 1;
+    const small = labels.filter((label) => parseFloat(getComputedStyle(label).fontSize) * scale < 10.8);
+    const boxes = labels.filter((label) => !label.hasAttribute("transform")).map((label) => [label, label.getBoundingClientRect()]);
+    const problems = small.slice(0, 1).map((label) => `less than 11 px: ${label.textContent}`);
+    boxes.forEach(([one, a], index) => {
+      for (const [other, b] of boxes.slice(index + 1)) {
+        const over = Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1;
+        const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 0.35 * Math.min(a.height, b.height);
+        if (over && high) problems.push(`${one.textContent} over ${other.textContent}`);
+      }
+    });
+    return problems.slice(0, 3);
+  },
+
   unfold() {
     for (const details of document.querySelectorAll("details")) details.open = true;
   },

@@ -59,13 +59,21 @@ class Tab:
         self.responses.clear()
         self.page.goto(url, wait_until="load")
 
-    def inspect(self, allowed: Sequence[Allowed] = (), *, unfold: bool = True, rules: Sequence[str] = ()) -> None:
+    def inspect(
+        self,
+        allowed: Sequence[Allowed] = (),
+        *,
+        unfold: bool = True,
+        rules: Sequence[str] = (),
+        also_px: Sequence[int] = (),
+    ) -> None:
         """Begin to look at the page; several tabs can do so at once. `inspected` has the result.
 
         Args:
             allowed: what axe-core may find.
             unfold: open first all that is folded, since what a reader can open has to be sound as well.
             rules: of axe-core; without any, all.
+            also_px: further widths of the window, at which nothing may be cut or lie over something else.
         """
         for script in (AXE, INSPECT):
             self.page.evaluate(script)
@@ -73,6 +81,7 @@ class Tab:
         if unfold:
             self.page.evaluate("() => inspect.unfold()")
             self._measure("unfolded, ")
+            self._measure_edges(also_px)
         self._start_axe(allowed, rules)
 
     def inspect_toggled(self, allowed: Sequence[Allowed] = ()) -> None:
@@ -110,6 +119,15 @@ class Tab:
 
     def _measure(self, when: str = "") -> None:
         self._problems += [f"{when}{problem}" for problem in self.page.evaluate("() => inspect.tooWide()")]
+
+    def _measure_edges(self, also_px: Sequence[int]) -> None:
+        """Look for what an edge cuts, at the window's width and at others."""
+        size = self.page.viewport_size
+        assert size is not None
+        for width in (size["width"], *also_px):
+            self.page.set_viewport_size({"width": width, "height": size["height"]})
+            self._problems += [f"at {width} px, {problem}" for problem in self.page.evaluate("() => inspect.cut()")]
+        self.page.set_viewport_size(size)
 
     def _start_axe(self, allowed: Sequence[Allowed], rules: Sequence[str] = ()) -> None:
         excused = [[one.rule, one.selector] for one in allowed]

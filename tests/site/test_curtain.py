@@ -7,6 +7,7 @@ import json
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from snippets.lab.drawing.svg import WIDTH
 from snippets.lab.finding.book import figure
 from tests.lab.samples import BOOK
 from tests.site.conftest import Opened
@@ -135,7 +136,7 @@ def test_a_guess_beyond_the_axis_ends_at_its_edge(on_trial: Opened) -> None:
     commit(page, "How long", *"99999")
     drawing = fence(page, "trial-veiled").locator("svg[data-axis]").filter(visible=True)
     expect(drawing.locator(".you text")).to_have_text("you: 99999 µs →")
-    assert float(drawing.locator(".you line").get_attribute("x1") or "") == 460
+    assert float(drawing.locator(".you line").get_attribute("x1") or "") == WIDTH
 
 
 def test_another_devices_panel_is_marked_when_it_is_opened(on_trial: Opened) -> None:
@@ -176,6 +177,17 @@ def test_without_scripts_and_on_paper_nothing_is_veiled(on_trial: Opened) -> Non
     for name in VEILED:
         expect(fence(page, name).locator("figcaption, caption").filter(visible=True).first).to_be_visible()
         expect(fence(page, name).locator(".veil")).to_be_hidden()
+
+
+def test_nothing_is_seen_before_the_script_comes_and_all_if_it_never_does(on_trial: Opened) -> None:
+    tab: Tab = on_trial()
+    tab.page.route("**/curtain.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
+    tab.go("trial/")
+    table = fence(tab.page, "trial-veiled-table").locator("caption").first
+    expect(table).to_be_hidden()
+    tab.page.evaluate("() => document.getAnimations().forEach((animation) => animation.finish())")
+    expect(table).to_be_visible()
+    tab.page.unroute("**/curtain.js")
 
 
 def test_guesses_and_close_ones_are_counted_and_can_be_forgotten(on_trial: Opened) -> None:

@@ -98,6 +98,54 @@ def test_content_that_is_cut_off(desk: Desk) -> None:
     ]
 
 
+def frame(cells: str, fade: str = "0px", more: str = "") -> str:
+    heads = "<th>head</th>" * cells.count("<td")
+    style = f"overflow-x: auto; width: 200px; --fade: {fade}"
+    inner = f"<table><thead><tr>{heads}</tr></thead><tbody><tr>{cells}</tr></tbody></table>"
+    return f'{more}<div class="lab-table" tabindex="0" role="region" aria-label="t" style="{style}">{inner}</div>'
+
+
+CELLS = '<td><p style="width: 150px">1</p></td><td><p style="width: 150px">22 33 44 55 66 77 88</p></td>'
+MORE = '<button class="more-columns">1 more column →</button>'
+CODE = (
+    '<div class="highlight"><pre style="margin: 0; position: relative; width: 200px">{}'
+    '<code style="display: block; overflow: auto; padding-right: 20px" tabindex="0">{}</code></pre></div>'
+)
+NAV = '<nav class="md-code__nav" style="position: absolute; right: 0; width: {}px">x</nav>'
+SVG = '<figure class="chart"><svg role="img" aria-label="s" viewBox="0 0 200 50" width="{}">{}</svg></figure>'
+APART = '<text x="0" y="20" font-size="14">left</text><text x="100" y="20" font-size="14">right</text>'
+
+
+@pytest.mark.parametrize(
+    ("fault", "problems"),
+    [
+        (frame(CELLS), ["cut: 22 33 44 55 66 77 88", "1 columns out of sight, and 0 told"]),
+        (frame(CELLS, fade="40px", more=MORE), []),
+        (frame(CELLS, fade="40px", more=MORE.replace("1 more", "2 more")), ["1 columns out of sight, and 2 told"]),
+        (frame("<td>1</td><td>2</td>"), []),
+        (CODE.format("", "x" * 10), []),
+        (CODE.format("", "x" * 60), ["code cut: xxxx"]),
+        (CODE.format(NAV.format(18), "x" * 10), []),
+        (CODE.format(NAV.format(40), "x" * 10), ["a button over code: xxxx"]),
+        (SVG.format(200, APART), []),
+        (SVG.format(100, APART), ["less than 11 px: left"]),
+        (SVG.format(200, APART.replace("100", "10")), ["left over right"]),
+    ],
+)
+def test_what_an_edge_cuts_or_something_else_covers(desk: Desk, fault: str, problems: list[str]) -> None:
+    found = [line for line in desk.look(fault) if line.startswith("at 360 px, ")]
+    assert len(found) == len(problems), found
+    assert all(problem in line for problem, line in zip(problems, found, strict=True)), found
+
+
+def test_what_is_cut_at_another_width(desk: Desk) -> None:
+    desk.look('<div class="lab-table" style="overflow-x: auto"><table><tr><td>' + "9" * 60 + "</td></tr></table></div>")
+    desk.tab.inspect(also_px=(768,))
+    found = [line for line in desk.tab.inspected() if line.startswith("at ")]
+    assert [line.partition(",")[0] for line in found] == ["at 360 px"]
+    assert desk.tab.page.viewport_size == {"width": 360, "height": 900}
+
+
 def test_what_goes_wrong_in_the_other_scheme(desk: Desk) -> None:
     """Of the content's colors nothing is said again: they are judged in a tab that was opened in that scheme."""
     assert desk.look(TOGGLED) == []

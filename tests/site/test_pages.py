@@ -30,6 +30,9 @@ Each page is judged by all rules of axe-core once, wide and light; narrow and da
 what is too wide. The trial page, which has every component, is judged by all rules at both widths, and then toggled, so
 that it is seen in all four combinations."""
 
+ALSO_PX = {1280: (1920,), 360: (768,)}
+"""Window width -> further ones, at which nothing may be cut or lie over something else."""
+
 Tabs = dict[int, Tab]
 
 
@@ -63,7 +66,7 @@ def problems(tabs: Tabs, visit: Callable[[Tab], None], *, unfold: bool = True, e
     for width, tab in tabs.items():
         visit(tab)
         in_full = every_look or LOADED_IN[width] == "light"
-        tab.inspect(ALLOWED, unfold=unfold, rules=() if in_full else COLOR_RULES)
+        tab.inspect(ALLOWED, unfold=unfold, rules=() if in_full else COLOR_RULES, also_px=ALSO_PX[width])
     for width, tab in tabs.items():
         for problem in tab.inspected():
             places[problem].append(f"{width} px {LOADED_IN[width]}")

@@ -349,6 +349,20 @@ def test_the_ruler_measures_time_and_how_long_the_gpu_worked_in_it(figure: Locat
     assert figure.locator(".range").get_attribute("width") == "0"
 
 
+def test_a_finger_on_the_ruler_measures_and_moves_nothing(figure: Locator) -> None:
+    figure.locator(".ruler").scroll_into_view_if_needed()
+    box, page = figure.locator(".frame").bounding_box(), figure.page
+    assert box is not None
+    top, session = page.evaluate("() => scrollY"), page.context.new_cdp_session(page)
+    for index, part in enumerate((0.3, 0.35, 0.5, 0.7)):
+        point = {"x": box["x"] + part * box["width"], "y": box["y"] + 10 + 20 * index}
+        kind = "touchMove" if index else "touchStart"
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
+    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    assert float((figure.locator(".range").get_attribute("width") or "0").rstrip("%")) == pytest.approx(40, abs=0.5)
+    assert page.evaluate("() => scrollY") == top
+
+
 def test_m_measures_between_two_slices(figure: Locator) -> None:
     """From the beginning of the first to the end of the second: the same numbers as in the tables."""
     products = figure.locator(".step").first.locator(".slice.gemm")

@@ -135,6 +135,8 @@
     for (const [details, { labs }] of questions) if (labs.has(target.closest(".lab"))) draw(details);
   });
 
+  document.querySelectorAll("[data-veiled]").forEach((lab) => lab.removeAttribute("data-veiled"));
+
   // The switch for the whole book.
   const every = (isOn) => {
     for (const [details, { answers }] of questions) {

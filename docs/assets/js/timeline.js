@@ -82,7 +82,8 @@ const start = (figure) => {
   const fitted = ({ full, short, isGap }, wide) => {
     const whole = [full, short].find((name) => widthOf(name) <= wide);
     if (whole !== undefined || isGap) return whole;
-    const letters = Math.floor((short.length * wide) / widthOf(short)) - 1;
+    let letters = Math.min(short.length, Math.floor((short.length * wide) / widthOf(short)));
+    while (letters >= LEAST_LETTERS - 1 && widthOf(`${short.slice(0, letters)}…`) > wide) letters--;
     return letters < LEAST_LETTERS - 1 ? "" : `${short.slice(0, letters)}…`;
   };
   const drawName = (piece, left, right, percent) => {
@@ -330,7 +331,7 @@ const start = (figure) => {
   on("touchmove", (event) => {
     const [a, b] = event.touches, before = apart;
     apart = b ? Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY) : 0;
-    if (b) event.preventDefault();
+    if (b || drag?.measures) event.preventDefault();
     if (b && before) zoom(apart / before, (a.clientX + b.clientX) / 2);
   });
   on("scroll", redraw);

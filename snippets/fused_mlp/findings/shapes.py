@@ -242,7 +242,10 @@ def first_calls(device: Device) -> Html:
     columns = [data[name][calls] for name in titles for calls in ("first_call_ms", "second_call_ms")]
     calls = zip(data["tokens"], *columns, strict=True)
     rows = [[tokens, *(format_value(1e3 * ms, "us") for ms in times_ms)] for tokens, *times_ms in calls]
-    head = ["tokens", *(heading for title in titles.values() for heading in (f"{title}, first call", "second"))]
+    head = [
+        "tokens",
+        *(heading for title in titles.values() for heading in (f"{title}, first call", f"{title}, second")),
+    ]
     return table("Five numbers of tokens in turn", head, rows)
 
 

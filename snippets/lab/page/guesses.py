@@ -66,7 +66,7 @@ def guess_number(
     if isinstance(answer.value, str | bool) or answer.display or answer.value < 0:
         raise ValueError(f"{figure_name} is {answer.text!r}, not a number to guess; ask for it by guess_choice")
     scale, unit = _written_in(answer)
-    guess = {
+    guess: dict[str, Any] = {
         "kind": "number",
         "answer": answer.value,
         "exact": isinstance(answer.value, int) and not answer.unit,

@@ -45,9 +45,13 @@ class _Last(Postprocessor):  # type: ignore[misc]
 
 
 def _without_answers(text: str) -> str:
-    """Exclude the veiled fences from the search."""
+    """Exclude veiled fences from the search, and mark them: a style hides them until the script veils them."""
     veiled = {fence for names in _VEILS.findall(text) for fence in names.split()}
-    return _FENCE.sub(lambda match: f"{match[1]}{' data-search-exclude' if match[2] in veiled else ''}>", text)
+
+    def marked(match: re.Match[str]) -> str:
+        return f"{match[1]}{' data-veiled data-search-exclude' if match[2] in veiled else ''}>"
+
+    return _FENCE.sub(marked, text)
 
 
 class Last(Extension):  # type: ignore[misc]

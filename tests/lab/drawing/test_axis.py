@@ -30,14 +30,14 @@ def axis(content: str) -> dict[str, Any]:
 
 
 def test_the_longest_bar_takes_the_width(device: Device) -> None:
-    assert stacks_axis(STACKS, "us") == LinearAxis("us", EDGE, 50.0, ACROSS, 118)
+    assert stacks_axis(STACKS, "us") == LinearAxis("us", EDGE, 50.0, ACROSS, 120)
     assert stacks_axis(STACKS, "us").scale == ACROSS / 50
     assert axis(stacked_bars(device, STACKS, "Bars")) == {
         "unit": "us",
         "zero": 3,
         "amount": 50.0,
-        "length": 454,
-        "height": 118,
+        "length": ACROSS,
+        "height": 120,
     }
     assert axis(stacked_bars(device, {"a": [("b", 7)]}, "Bytes", unit="bytes"))["unit"] == "bytes"
 
@@ -48,7 +48,7 @@ def test_the_longest_of_timings_with_its_spread_leaves_room_for_its_name(device:
     assert (across.unit, across.zero, across.amount) == ("us", EDGE, 30.0)
     assert across.length == ACROSS - 110
     assert across.height == pairs_height(1, 2) - 44
-    assert axis(timing_bars(device, groups, "Pairs"))["length"] == 344
+    assert axis(timing_bars(device, groups, "Pairs"))["length"] == 234
 
 
 def test_a_drawing_keeps_all_else() -> None:
