@@ -25,7 +25,12 @@ OPTIONS: dict[str, dict[str, bool]] = {
     "with_modules": {"with_modules": True},
     "with_flops": {"with_flops": True},
     "with_stack": {"with_stack": True},
-    "all": {"record_shapes": True, "profile_memory": True, "with_flops": True, "with_stack": True},
+    "all": {
+        "record_shapes": True,
+        "profile_memory": True,
+        "with_flops": True,
+        "with_stack": True,
+    },
 }
 
 
@@ -72,7 +77,9 @@ def _counted(prof: profile) -> dict[str, int]:
     categories = [event.get("cat") for event in events]
     names = [str(event.get("name")) for event in events]
     launches = [
-        name for name, category in zip(names, categories, strict=True) if category in ("cuda_runtime", "cuda_driver")
+        name
+        for name, category in zip(names, categories, strict=True)
+        if category in ("cuda_runtime", "cuda_driver")
     ]
     return {
         "operators": categories.count("cpu_op"),
@@ -92,7 +99,10 @@ def forgotten_step(instruments: Instruments, device: str) -> dict[str, Any]:
     from snippets.capture_faults.model import ended_steps, forgotten_step
 
     step = _step(device)
-    return {"forgotten": _tolerant(lambda: forgotten_step(step)), "ended": _tolerant(lambda: ended_steps(step))}
+    return {
+        "forgotten": _tolerant(lambda: forgotten_step(step)),
+        "ended": _tolerant(lambda: ended_steps(step)),
+    }
 
 
 def _tolerant(take: Callable[[], profile]) -> dict[str, Any]:
@@ -101,7 +111,14 @@ def _tolerant(take: Callable[[], profile]) -> dict[str, Any]:
     try:
         return _counted(prof)
     except (RuntimeError, AssertionError, AttributeError) as error:
-        return {"operators": 0, "launches": 0, "gpu": 0, "steps": 0, "bytes": 0, "error": str(error).splitlines()[0]}
+        return {
+            "operators": 0,
+            "launches": 0,
+            "gpu": 0,
+            "steps": 0,
+            "bytes": 0,
+            "error": str(error).splitlines()[0],
+        }
 
 
 def cpu_only(instruments: Instruments, device: str) -> dict[str, Any]:
@@ -113,7 +130,10 @@ def cpu_only(instruments: Instruments, device: str) -> dict[str, Any]:
     step = _step(device)
     with profile() as everything:
         step()
-    return {"cpu_only": _counted(cpu_only(step)), "everything": _counted(everything)}
+    return {
+        "cpu_only": _counted(cpu_only(step)),
+        "everything": _counted(everything),
+    }
 
 
 def in_a_thread(instruments: Instruments, device: str) -> dict[str, Any]:
@@ -128,18 +148,24 @@ def in_a_thread(instruments: Instruments, device: str) -> dict[str, Any]:
     return {"thread": _counted(in_a_thread(step)), "here": _counted(here)}
 
 
-def in_workers(instruments: Instruments, device: str, workers: int) -> dict[str, Any]:
+def in_workers(
+    instruments: Instruments, device: str, workers: int
+) -> dict[str, Any]:
     """How often the operator that makes an item is in a trace, by the loader's workers."""
     from snippets.capture_faults.model import in_workers
 
     counts = {}
     for number in (0, workers):
         events, _ = _events(in_workers(number))
-        counts[str(number)] = sum(event.get("name") == "aten::pow" for event in events)
+        counts[str(number)] = sum(
+            event.get("name") == "aten::pow" for event in events
+        )
     return {"made": counts}
 
 
-def overhead(instruments: Instruments, device: str, repeats: int, steps: int) -> dict[str, Any]:
+def overhead(
+    instruments: Instruments, device: str, repeats: int, steps: int
+) -> dict[str, Any]:
     """Time steps without a profiler and under each option, one after the other, `repeats` times over.
 
     Returns for each option the time of one step in us, a sample a repeat, from the first launch until the GPU is done,
@@ -159,17 +185,24 @@ def overhead(instruments: Instruments, device: str, repeats: int, steps: int) ->
         return round((time.perf_counter() - start) / steps * 1e6, 2)
 
     before = [timed() for _ in range(repeats)]
-    samples: dict[str, list[float]] = {"without": [], **{name: [] for name in OPTIONS}}
+    samples: dict[str, list[float]] = {
+        "without": [],
+        **{name: [] for name in OPTIONS},
+    }
     file_bytes: dict[str, float] = {}
     for _ in range(repeats):
         samples["without"].append(timed())
         for name, options in OPTIONS.items():
-            with profile(**options) as prof:
+            with profile(**options) as prof:  # type: ignore[arg-type]  # the options are all bool
                 timed()  # the first steps of a session pay for its buffers
                 samples[name].append(timed())
             if name not in file_bytes:
                 file_bytes[name] = round(_events(prof)[1] / (2 * steps), 1)
-    return {"before_us": before, "samples_us": samples, "bytes_per_step": file_bytes}
+    return {
+        "before_us": before,
+        "samples_us": samples,
+        "bytes_per_step": file_bytes,
+    }
 
 
 def second_subscriber(instruments: Instruments, device: str) -> dict[str, Any]:
@@ -205,12 +238,17 @@ def _new_process(taken: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         done = subprocess.run(
-            [sys.executable, "-c", SCRIPT.format(taken=taken), str(path)], capture_output=True, text=True, timeout=90
+            [sys.executable, "-c", SCRIPT.format(taken=taken), str(path)],
+            capture_output=True,
+            text=True,
+            timeout=90,
         )
         if done.returncode:
             raise RuntimeError(done.stderr.strip().splitlines()[-1])
         events = json.loads(path.read_bytes())["traceEvents"]
-    said = [line for line in done.stderr.splitlines() if "CUPTI" in line.upper()]
+    said = [
+        line for line in done.stderr.splitlines() if "CUPTI" in line.upper()
+    ]
     return {
         "operators": sum(event.get("cat") == "cpu_op" for event in events),
         "gpu": sum(event.get("cat") in GPU_CATEGORIES for event in events),
@@ -218,7 +256,9 @@ def _new_process(taken: bool) -> dict[str, Any]:
     }
 
 
-def unwarmed(instruments: Instruments, device: str, sessions: int) -> dict[str, Any]:
+def unwarmed(
+    instruments: Instruments, device: str, sessions: int
+) -> dict[str, Any]:
     """Profile in one process without and with a warm-up step, session after session.
 
     Returns for each session the launches and the GPU events of its first kept step, and the time of the first and of
@@ -230,7 +270,9 @@ def unwarmed(instruments: Instruments, device: str, sessions: int) -> dict[str, 
     found: dict[str, list[dict[str, float]]] = {"unwarmed": [], "warmed": []}
     for _ in range(sessions):
         for name, warmup in (("unwarmed", 0), ("warmed", 2)):
-            with profile(schedule=schedule(wait=0, warmup=warmup, active=3, repeat=1)) as prof:
+            with profile(
+                schedule=schedule(wait=0, warmup=warmup, active=3, repeat=1)
+            ) as prof:
                 for _ in range(warmup + 3):
                     step()
                     prof.step()
@@ -244,7 +286,8 @@ def _first_steps(events: list[dict[str, Any]]) -> dict[str, float]:
     steps = sorted(
         (event["ts"], event["dur"])
         for event in events
-        if event.get("cat") == "user_annotation" and event["name"].startswith("ProfilerStep#")
+        if event.get("cat") == "user_annotation"
+        and event["name"].startswith("ProfilerStep#")
     )
     (start, duration), (_, second), *_ = steps
     launched = {
@@ -254,7 +297,11 @@ def _first_steps(events: list[dict[str, Any]]) -> dict[str, float]:
         and "Launch" in event["name"]
         and start <= event["ts"] <= start + duration
     }
-    ran = {event["args"].get("correlation") for event in events if event.get("cat") in GPU_CATEGORIES}
+    ran = {
+        event["args"].get("correlation")
+        for event in events
+        if event.get("cat") in GPU_CATEGORIES
+    }
     return {
         "launches": len(launched),
         "missing": len(launched - ran),
@@ -291,11 +338,20 @@ def huge(instruments: Instruments, device: str, counts: str) -> dict[str, Any]:
                 "events": len(json.loads(content)["traceEvents"]),
             }
         )
-    return {"traces": rows, "median_bytes_per_step": statistics.median(row["bytes"] / row["steps"] for row in rows)}
+    return {
+        "traces": rows,
+        "median_bytes_per_step": statistics.median(
+            row["bytes"] / row["steps"] for row in rows
+        ),
+    }
 
 
-def _probe(name: str, probe: Callable[..., dict[str, Any]], **parameters: int | str) -> Experiment:
-    return Experiment(chapter="capture_faults", name=name, parameters=parameters, probe=probe)
+def _probe(
+    name: str, probe: Callable[..., dict[str, Any]], **parameters: int | str
+) -> Experiment:
+    return Experiment(
+        chapter="capture_faults", name=name, parameters=parameters, probe=probe
+    )
 
 
 EXPERIMENTS = (

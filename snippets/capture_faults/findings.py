@@ -66,10 +66,10 @@ def defaults_cost(device: Device) -> Figure:
     return slowdown(device, "nothing")
 
 
-@claim("C2", at_least(1.1), scope="timing")
+@claim("C2", at_least(1.25), scope="timing")
 def everything_costs(device: Device) -> Figure:
-    """Shapes, memory, FLOPs and stacks together add at least another 10 % to the profiler's defaults."""
-    return slowdown(device, "all", "nothing")
+    """With shapes, memory, FLOPs and stacks, the same step takes at least 25 % longer than without a profiler."""
+    return slowdown(device, "all")
 
 
 @claim("C3", at_least(1.05), scope="timing")

@@ -12,7 +12,11 @@ from torch.utils.data import DataLoader, Dataset
 # --8<-- [start:build]
 def build(device: str, layers: int = 24, width: int = 256) -> nn.Module:
     """Narrow Linears and ReLUs: every step is many short operators."""
-    pairs = (layer for _ in range(layers) for layer in (nn.Linear(width, width), nn.ReLU()))
+    pairs = (
+        layer
+        for _ in range(layers)
+        for layer in (nn.Linear(width, width), nn.ReLU())
+    )
     return nn.Sequential(*pairs).to(device)
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Schedule, Subject, Work
+from snippets.lab.experiment import (
+    Experiment,
+    Instruments,
+    NeedsGpu,
+    Schedule,
+    Subject,
+    Work,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,7 +26,9 @@ def _perceptron(device: str, width: int) -> nn.Module:
     from torch import nn
 
     torch.manual_seed(0)
-    layers = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+    layers = nn.Sequential(
+        nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+    )
     return layers.to(device, torch.bfloat16)
 
 
@@ -43,14 +52,16 @@ def train(device: str, rows: int, width: int, compiled: int) -> Subject:
 
     def step(x: Tensor) -> Tensor:
         with torch.enable_grad():  # a step is checked where gradients are off
-            return train(forward, optimizer, x)
+            return train(forward, optimizer, x)  # type: ignore[arg-type]  # compiled, it is called as a module
 
     def loss(x: Tensor) -> Tensor:
         wide = _perceptron(device, width).double()
         result: Tensor = wide(x.double()).square().mean()
         return result.detach()
 
-    return Subject(step=step, inputs=inputs, reference=loss, tolerance=2e-2, in_graph=False)
+    return Subject(
+        step=step, inputs=inputs, reference=loss, tolerance=2e-2, in_graph=False
+    )
 
 
 def train_work(rows: int, width: int, compiled: int) -> Work:
@@ -73,7 +84,10 @@ def two_streams(device: str, rows: int, columns: int) -> Subject:
         return (torch.rand(rows, columns, device=device),)
 
     return Subject(
-        step=lambda x: two_streams(x, side), inputs=inputs, reference=lambda x: 2 * x.double().cumsum(1), in_graph=False
+        step=lambda x: two_streams(x, side),
+        inputs=inputs,
+        reference=lambda x: 2 * x.double().cumsum(1),
+        in_graph=False,
     )
 
 
@@ -91,7 +105,10 @@ def full_queue(device: str, size: int, launches: int) -> Subject:
     _needs_gpu(device, "a queue of launches")
 
     def inputs() -> tuple[Tensor, Tensor]:
-        a = torch.randn(size, size, device=device, dtype=torch.bfloat16) / size**0.5
+        a = (
+            torch.randn(size, size, device=device, dtype=torch.bfloat16)
+            / size**0.5
+        )
         return a, torch.zeros(1024, device=device)
 
     return Subject(
@@ -104,7 +121,11 @@ def full_queue(device: str, size: int, launches: int) -> Subject:
 
 def full_queue_work(size: int, launches: int) -> Work:
     """The two products; the short kernels do next to nothing."""
-    return Work(bytes=2 * 2 * size * size, matmuls=((size, size, size),) * 2, layout="x @ w")
+    return Work(
+        bytes=2 * 2 * size * size,
+        matmuls=((size, size, size),) * 2,
+        layout="x @ w",
+    )
 
 
 def item(device: str, elements: int) -> Subject:
@@ -116,7 +137,12 @@ def item(device: str, elements: int) -> Subject:
     def inputs() -> tuple[Tensor]:
         return (torch.rand(elements, device=device),)
 
-    return Subject(step=item, inputs=inputs, reference=lambda x: x.double().sum(), in_graph=False)
+    return Subject(
+        step=item,
+        inputs=inputs,
+        reference=lambda x: x.double().sum(),
+        in_graph=False,
+    )
 
 
 def item_work(elements: int) -> Work:
@@ -141,7 +167,12 @@ def copies(device: str, size: int) -> Subject:
         wide = x.double()
         return 2 * pageable.to(x.device).double() + 2 * wide + wide.t()
 
-    return Subject(step=lambda x: copies(pageable, pinned, x), inputs=inputs, reference=reference, in_graph=False)
+    return Subject(
+        step=lambda x: copies(pageable, pinned, x),
+        inputs=inputs,
+        reference=reference,
+        in_graph=False,
+    )
 
 
 def copies_work(size: int) -> Work:
@@ -176,17 +207,22 @@ def graph(device: str, rows: int, width: int) -> Subject:
     def inputs() -> tuple[Tensor]:
         return (torch.randn(rows, width, device=device, dtype=torch.bfloat16),)
 
-    return Subject(step=step, inputs=inputs, reference=reference, in_graph=False)
+    return Subject(
+        step=step, inputs=inputs, reference=reference, in_graph=False
+    )
 
 
 def graph_work(rows: int, width: int) -> Work:
     """Two products; x and the result once, each weight once."""
     return Work(
-        bytes=4 * rows * width + 2 * 8 * width * width, matmuls=((rows, width, 4 * width), (rows, 4 * width, width))
+        bytes=4 * rows * width + 2 * 8 * width * width,
+        matmuls=((rows, width, 4 * width), (rows, 4 * width, width)),
     )
 
 
-def memory(instruments: Instruments, device: str, rows: int, width: int) -> dict[str, Any]:
+def memory(
+    instruments: Instruments, device: str, rows: int, width: int
+) -> dict[str, Any]:
     """Profile three training steps with `profile_memory`.
 
     Returns the rows of `key_averages()`: calls, times in us, and bytes that the operator itself, and it with all that
@@ -222,7 +258,14 @@ def memory(instruments: Instruments, device: str, rows: int, width: int) -> dict
 def _rows(name: str, make: Any, work: Any, **more: Any) -> Experiment:
     parameters = more.pop("parameters")
     return Experiment(
-        chapter="trace_rows", name=name, label=name, parameters=parameters, make=make, work=work, timed=False, **more
+        chapter="trace_rows",
+        name=name,
+        label=name,
+        parameters=parameters,
+        make=make,
+        work=work,
+        timed=False,
+        **more,
     )
 
 
@@ -230,11 +273,23 @@ TRAINING = {"rows": ROWS, "width": WIDTH}
 
 EXPERIMENTS = (
     _rows("train", train, train_work, parameters={**TRAINING, "compiled": 0}),
-    _rows("compiled", train, train_work, parameters={**TRAINING, "compiled": 1}),
     _rows(
-        "first", train, train_work, parameters={**TRAINING, "compiled": 0}, first_steps=0, schedule=Schedule(0, 0, 2)
+        "compiled", train, train_work, parameters={**TRAINING, "compiled": 1}
     ),
-    _rows("two_streams", two_streams, two_streams_work, parameters={"rows": 8, "columns": 1 << 20}),
+    _rows(
+        "first",
+        train,
+        train_work,
+        parameters={**TRAINING, "compiled": 0},
+        first_steps=0,
+        schedule=Schedule(0, 0, 2),
+    ),
+    _rows(
+        "two_streams",
+        two_streams,
+        two_streams_work,
+        parameters={"rows": 8, "columns": 1 << 20},
+    ),
     _rows(
         "full_queue",
         full_queue,
@@ -245,5 +300,7 @@ EXPERIMENTS = (
     _rows("item", item, item_work, parameters={"elements": 1 << 26}),
     _rows("copies", copies, copies_work, parameters={"size": 4096}),
     _rows("graph", graph, graph_work, parameters=TRAINING),
-    Experiment(chapter="trace_rows", name="memory", parameters=TRAINING, probe=memory),
+    Experiment(
+        chapter="trace_rows", name="memory", parameters=TRAINING, probe=memory
+    ),
 )

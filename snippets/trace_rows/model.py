@@ -5,7 +5,9 @@ from torch import Tensor, nn
 
 
 # --8<-- [start:train]
-def train(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor) -> Tensor:
+def train(
+    model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor
+) -> Tensor:
     """One training step: forward, backward, update."""
     optimizer.zero_grad()
     loss = model(x).square().mean()

@@ -58,6 +58,7 @@ MAX_LINES, MAX_FUNCTION_LINES = 300, 60
 _HASHED = "hashed into every recording of its chapter: parted, all would have to be recorded anew"
 LONG_FILES: Mapping[str, tuple[int, str]] = {
     "snippets/attention/experiments.py": (660, _HASHED),
+    "snippets/capture_faults/experiments.py": (370, _HASHED),
     "snippets/fused_mlp/experiments.py": (1130, _HASHED),
     "snippets/fused_mlp/kernels.py": (440, _HASHED),
     "snippets/fused_mlp/model.py": (780, _HASHED),
