@@ -1,13 +1,17 @@
 """The figures and claims of the page on what a capture gets wrong. C are our own."""
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from snippets.lab.finding import Device, Figure, at_least, at_most, between, claim, equals, format_value
 from snippets.lab.html import Cell, Html, code, table
-from snippets.lab.page import figure_cell
+from snippets.lab.page import figure_cell, timeline
 from snippets.lab.page import show as show
+from snippets.lab.tools.trace_checks import check_trace
+from snippets.lab.trace.queries import busy_us
 
 OPTIONS = {
     "nothing": "the defaults",
@@ -172,18 +176,19 @@ def kernels_by_operator(device: Device) -> Figure:
     )
 
 
+@claim("C16", at_least(1.02), scope="this-gpu")
+def counted_twice(device: Device) -> Figure:
+    """Traced, the durations of our forward's two kernels add up to at least 2 % more than the time of both together.
+
+    Where the GPU waits for the launch of the second kernel, the two cannot overlap."""
+    return device["fused_mlp/fused"].per_step(
+        lambda step: math.fsum(kernel.duration_us for kernel in step.kernels) / busy_us(step.activities), "x"
+    )
+
+
 FIGURES = {
-    "without": lambda device: step_time(device, "without"),
-    "defaults": lambda device: step_time(device, "nothing"),
     "defaults_factor": lambda device: slowdown(device, "nothing"),
-    "stack_factor": lambda device: slowdown(device, "with_stack", "nothing"),
     "all_factor": lambda device: slowdown(device, "all", "nothing"),
-    "after_factor": lambda device: slowdown(device, "without", "before"),
-    "defaults_bytes": lambda device: step_bytes(device, "nothing"),
-    "all_bytes": lambda device: step_bytes(device, "all"),
-    "launches": lambda device: counted(device, "cpu_only", "everything", "launches"),
-    "gpu_events": lambda device: counted(device, "cpu_only", "everything", "gpu"),
-    "unwarmed_factor": lambda device: first_to_second(device, "unwarmed"),
     "hundred_steps_bytes": lambda device: Figure(
         device["capture_faults/huge"].data["traces"][-1]["bytes"], "bytes", origin="capture_faults/huge"
     ),
@@ -264,3 +269,30 @@ def sizes(device: Device) -> Html:
         for each in device["capture_faults/huge"].data["traces"]
     ]
     return table("A step of short operators, with shapes and stacks", ["steps", "events", "file", "export"], rows)
+
+
+early_launch = partial(
+    timeline, variants={"launched early": "fused_mlp/fused"}, caption="The second kernel starts before the first ends"
+)
+replayed = partial(
+    timeline, variants={"replayed": "trace_rows/graph"}, caption="One call, and the kernels of a forward"
+)
+
+EXAMINED = {
+    "the first steps of a process": "trace_rows/first",
+    "a replayed CUDA graph": "trace_rows/graph",
+    "no schedule": "matmul_add/unscheduled",
+    "a training step": "trace_rows/train",
+}
+"""A trace in words -> its experiment."""
+
+
+def doctor(device: Device) -> Html:
+    """What `doctor` says of some traces: its warnings with their cures."""
+    rows: list[Sequence[Cell]] = []
+    for words, experiment in EXAMINED.items():
+        checks = [check for check in check_trace(device[experiment].trace) if check.status != "ok"]
+        rows += [[words, check.name, check.seen, check.cure] for check in checks]
+        if not checks:
+            rows.append([words, "nothing", None, None])
+    return table("What doctor says", ["trace", "warning", "what it saw", "cure"], rows)

@@ -27,6 +27,8 @@ from snippets.lab.trace.text import shortened
 
 DROPPED_SHARE = 0.10
 """Share of launches without a kernel from which counts of kernels are wrong altogether (our limit)."""
+OPERATORLESS_SHARE = 0.50
+"""Share of kernels without an operator from which most of the work cannot be attributed (our limit)."""
 CLOCK_NOISE_US = 1.0
 """Clocks of CPU and GPU are aligned to about this."""
 _CAPTURE = re.compile(r"(?:cuda|cu|hip)Stream(Begin|End)Capture")
@@ -81,9 +83,9 @@ def check_gpu_events(trace: Trace) -> Check:
     if launches:
         seen = f"no kernel, though {launches:,} launches were recorded: the GPU's side was not delivered"
         cure = (
-            "call doctor on the machine that recorded it: no permission to profile, another profiler (Nsight, DCGM, "
-            "CUPTI counters of Kineto) or a CUPTI of another CUDA are the usual reasons; end the profile after "
-            "torch.cuda.synchronize()"
+            f"have {_RECORD}, and call doctor on the machine that recorded it: no permission to profile, another "
+            "profiler (Nsight, DCGM, CUPTI counters of Kineto) or a CUPTI of another CUDA are the usual reasons; end "
+            "the profile after torch.cuda.synchronize()"
         )
         return Check("GPU events", "failed", seen, cure, MISSING_EVENTS)
     if trace.unread and not kinds:
@@ -149,6 +151,25 @@ def check_unlaunched(trace: Trace) -> Check | None:
     return Check("launches", "warning", seen, cure)
 
 
+def check_operators(trace: Trace) -> Check | None:
+    """Kernels that no operator launched: of replayed CUDA graphs (pytorch#95347), or of other threads (kineto#443)."""
+    launched = [a for a in trace.activities if a.kind == "kernel" and a.launch is not None]
+    without = [kernel for kernel in launched if kernel.op is None or kernel.op.is_annotation]
+    if not launched or (not trace.cpu_ops and not trace.steps):
+        return None
+    sources = ("pytorch#95347", "kineto#443")
+    if len(without) < OPERATORLESS_SHARE * len(launched):
+        return Check("operators", "ok", "nearly every kernel has its operator", sources=sources)
+    replayed = sum("GraphLaunch" in kernel.launch.name for kernel in without if kernel.launch)
+    seen = (
+        f"{len(without):,} of {len(launched):,} kernels have no operator, {replayed:,} of them of replayed CUDA graphs"
+    )
+    cures = ["record once without CUDA graphs to see whose kernels these are"] if replayed else []
+    if replayed < len(without):
+        cures.append("threads that start after the profiler show no operators, and kernels of your own have none")
+    return Check("operators", "warning", seen, "; ".join(cures), sources)
+
+
 def check_ids(trace: Trace) -> Check | None:
     """Ids that collide: ranks in one file, each of which counts from 1, or a correlation that two launches share."""
     hosts = {_process(op.thread) for op in trace.cpu_ops}  # some accelerators' own side has calls, too
@@ -198,6 +219,7 @@ CHECKS: tuple[Callable[[Trace], Check | None], ...] = (
     check_gpu_events,
     check_dropped,
     check_unlaunched,
+    check_operators,
     check_ids,
     check_clocks,
     check_steps,

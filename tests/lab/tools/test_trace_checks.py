@@ -71,7 +71,7 @@ def test_a_sound_trace() -> None:
     checks = check_trace(read(*sound()))
     assert {check.status for check in checks} == {"ok"}
     assert [check.name for check in checks] == [
-        "file", "GPU events", "dropped kernels", "launches", "ids", "clocks", "steps", "same work", "warm-up",
+        "file", "GPU events", "dropped kernels", "launches", "operators", "ids", "clocks", "steps", "same work", "warm-up",
         "overhead", "shapes",
     ]  # fmt: skip
     assert not any(check.cure for check in checks)
@@ -91,7 +91,7 @@ def test_an_empty_trace() -> None:
     ("events", "status", "seen", "cure"),
     [
         ([op("aten::mm", 0, 5)], "warning", "a trace of a CPU", "if it ran on a CPU"),
-        ([op("aten::mm", 0, 5), launch(5, 1)], "failed", "though 1 launches", "call doctor on the machine"),
+        ([op("aten::mm", 0, 5), launch(5, 1)], "failed", "though 1 launches", "have ProfilerActivity.CUDA"),
         ([launch(5, 1, name="cudaGetDevice")], "failed", "1 other runtime calls, 0 copies", "ProfilerActivity.CUDA"),
         ([memcpy(5, 1, 2, 64)], "failed", "0 other runtime calls, 1 copies", "ProfilerActivity.CUDA"),
     ],
@@ -134,6 +134,29 @@ def test_kernels_without_launches() -> None:
     assert "before the profile began" in at_start.cure
     assert "update torch" in of("launches", read(*without(sound(), is_launch, slice(5, 6)))).cure
     assert "ProfilerActivity.CPU" in of("launches", read(*without(sound(), is_launch, slice(None)))).cure
+
+
+def test_kernels_without_operators() -> None:
+    """Of a replayed graph, and of a thread that the profiler does not follow; Kineto links neither to an operator."""
+    assert of("operators", read(*sound())).status == "ok"
+    bare = [op("aten::add", 1400, 5), *(event for event in sound() if event["name"] != "aten::mm")]
+    thread = of("operators", read(*bare))
+    assert (thread.status, thread.seen) == (
+        "warning",
+        "12 of 12 kernels have no operator, 0 of them of replayed CUDA graphs",
+    )
+    assert "threads that start after the profiler" in thread.cure
+    assert "graphs" not in thread.cure
+    graph = of("operators", read(*({**e, "name": "cudaGraphLaunch"} if is_launch(e) else e for e in bare)))
+    assert graph.seen.endswith("12 of them of replayed CUDA graphs")
+    assert graph.cure == "record once without CUDA graphs to see whose kernels these are"
+
+
+def test_half_of_the_kernels_without_operators() -> None:
+    ops = [event for event in sound() if event["name"] == "aten::mm"]
+    rest = [event for event in sound() if event["name"] != "aten::mm"]
+    assert of("operators", read(*ops[:7], *rest)).status == "ok"
+    assert of("operators", read(*ops[:6], *rest)).status == "warning"
 
 
 def test_ids_of_several_processes() -> None:

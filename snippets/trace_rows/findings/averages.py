@@ -1,0 +1,35 @@
+"""Rows of the profiler's table, made from a recorded trace."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from snippets.lab.finding import Device, format_value
+from snippets.lab.html import Html, code, table
+from snippets.lab.trace.averages import Average, key_averages
+
+ROW_HEAD = ["row", "self CPU", "CPU total", "self GPU", "GPU total", "calls"]
+
+
+def averages(device: Device, experiment: str, *patterns: str) -> list[Average]:
+    """The rows of the profiler's table whose names match one of the patterns, in the order of the patterns."""
+    rows = key_averages(device[experiment].trace)
+    return [row for pattern in patterns for row in rows if fnmatchcase(row.name, pattern)]
+
+
+def rows_of(device: Device, experiment: str, patterns: Sequence[str], caption: str) -> Html:
+    """Some rows of the profiler's table of a recording, summed over its steps."""
+    rows = [
+        [
+            Html(f"{code(row.name, 44)}{'' if row.kind == 'operator' else f'<small>{row.kind}</small>'}"),
+            *(format_value(us, "us") if us else None for us in (row.self_cpu_us, row.cpu_us)),
+            *(format_value(us, "us") if us else None for us in (row.self_gpu_us, row.gpu_us)),
+            row.calls,
+        ]
+        for row in averages(device, experiment, *patterns)
+    ]
+    return table(caption, ROW_HEAD, rows)
+
+
+def average(device: Device, experiment: str, name: str) -> Average:
+    """One row of the profiler's table. Raises `StopIteration` if the recording lacks it."""
+    return next(iter(averages(device, experiment, name)))

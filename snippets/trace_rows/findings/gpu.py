@@ -1,0 +1,93 @@
+"""What the GPU does: several streams, copies, fills."""
+
+import math
+from functools import partial
+
+from snippets.lab.finding import Device, Figure, Run, at_least, claim, equals
+from snippets.lab.page import kernel_table, timeline
+from snippets.lab.page import show as show
+from snippets.lab.trace.events import CpuOp, Step
+from snippets.lab.trace.queries import busy_us
+from snippets.trace_rows.findings.averages import rows_of
+
+
+def summed_to_busy(run: Run) -> Figure:
+    """How often a step counts the time in which its GPU works, when it adds up its kernels."""
+    return run.per_step(
+        lambda step: math.fsum(kernel.duration_us for kernel in step.kernels) / busy_us(step.activities), "x"
+    )
+
+
+@claim("R2", at_least(1.5), scope="timing")
+def overlapping(device: Device) -> Figure:
+    """Two kernels on two streams add up to at least 1.5 times the time in which the GPU works."""
+    return summed_to_busy(device["trace_rows/two_streams"])
+
+
+@claim("R3", equals(2))
+def streams_annotated(device: Device) -> Figure:
+    """An annotation around work on two streams appears twice a step on the GPU, once for each stream."""
+    run = device["trace_rows/two_streams"]
+    spans = [span for span in run.trace.gpu_annotations if span.name == run.label]
+    return Figure(len(spans) // len(run.trace.steps), origin=f"{run.origin}, annotations on the GPU a step")
+
+
+@claim("R8", equals(5))
+def five_copies(device: Device) -> Figure:
+    """All five lines that copy end in `aten::copy_`."""
+    return device["trace_rows/copies"].per_step(lambda step: sum(op.name == "aten::copy_" for op in step.ops))
+
+
+@claim("R21", equals("3 of 3 and 0 of 3"))
+def copying_to(device: Device) -> Figure:
+    """`aten::to` copies where device or type differ, and calls nothing in a step where both fit."""
+    found = [device[f"trace_rows/{name}"].per_step(_copying_to) for name in ("copies", "train")]
+    return Figure(" and ".join(figure.text for figure in found), origin="trace_rows/copies and trace_rows/train")
+
+
+def _copying_to(step: Step) -> str:
+    """How many of a step's calls of `aten::to` have a copy below them."""
+    calls = [op for op in step.ops if op.name == "aten::to"]
+    above = {id(op) for copy in step.ops if copy.name == "aten::copy_" for op in copy.chain}
+    return f"{sum(id(call) in above for call in calls)} of {len(calls)}"
+
+
+def host_copy_us(step: Step, memory: str) -> float:
+    """Time of the copy from one kind of host memory: Pageable or Pinned."""
+    return next(copy.duration_us for copy in step.memcpys if memory in copy.name)
+
+
+@claim("R9", at_least(1.5), scope="timing")
+def pageable_to_pinned(device: Device) -> Figure:
+    """A copy from pageable memory takes at least 1.5 times as long as one from pinned memory."""
+    return device["trace_rows/copies"].per_step(
+        lambda step: host_copy_us(step, "Pageable") / host_copy_us(step, "Pinned"), "x"
+    )
+
+
+@claim("R10", equals("aten::sum"))
+def fills(device: Device) -> Figure:
+    """The fill of a few bytes before a long sum is launched by `aten::sum` itself."""
+    return device["trace_rows/item"].per_step(lambda step: ", ".join(_owner(fill.op) for fill in step.memsets))
+
+
+def _owner(op: CpuOp | None) -> str:
+    return op.name if op else "none"
+
+
+FIGURES = {
+    "summed_factor": lambda device: summed_to_busy(device["trace_rows/two_streams"]),
+    "pageable_factor": lambda device: pageable_to_pinned(device),
+}
+
+
+copy_rows = partial(
+    rows_of,
+    experiment="trace_rows/copies",
+    patterns=("aten::to", "aten::_to_copy", "aten::contiguous", "aten::clone", "aten::copy_"),
+    caption="Five copies, one operator",
+)
+both_streams = partial(
+    timeline, variants={"two streams": "trace_rows/two_streams"}, caption="Two running sums on two streams"
+)
+the_copies = partial(kernel_table, experiment="trace_rows/copies")

@@ -1,0 +1,116 @@
+"""Launches and waits: how long a launch takes, and what the CPU waits for."""
+
+import math
+import statistics
+from fnmatch import fnmatchcase
+from functools import partial
+
+from snippets.lab.finding import Device, Figure, at_least, at_most, between, claim, equals
+from snippets.lab.page import show as show
+from snippets.lab.page import timeline
+from snippets.lab.trace.events import CudaCall, Span, Step
+
+QUEUE = "trace_rows/full_queue"
+LAUNCHES = "*LaunchKernel*"
+
+
+def launches(step: Step) -> list[CudaCall]:
+    """The launches of kernels in a step."""
+    return [call for call in step.calls if fnmatchcase(call.name, LAUNCHES)]
+
+
+def longest_launch(device: Device) -> CudaCall:
+    """The longest launch of the step that fills the queue."""
+    return max(launches(device[QUEUE].step), key=lambda call: call.duration_us)
+
+
+@claim("R4", between(900, 1100), scope="this-gpu")
+def queued(device: Device) -> Figure:
+    """About a thousand launches return at once, and the next one waits until the GPU has finished a kernel."""
+    return Figure(launches(device[QUEUE].step).index(longest_launch(device)), origin=f"{QUEUE}, launches before")
+
+
+@claim("R5", at_least(100), scope="timing")
+def waiting_launch(device: Device) -> Figure:
+    """The launch that finds the queue full takes at least a hundred times as long as the median launch."""
+    median = statistics.median(call.duration_us for call in launches(device[QUEUE].step))
+    return Figure(longest_launch(device).duration_us / median, "x", origin=f"{QUEUE}, longest over median launch")
+
+
+@claim("R6", at_least(90), scope="timing")
+def buffer_full(device: Device) -> Figure:
+    """A row `Command Buffer Full` covers at least 90 % of the launch that waits."""
+    launch = longest_launch(device)
+    rows = [span for span in device[QUEUE].trace.overheads if span.name == "Command Buffer Full"]
+    inside = math.fsum(_shared_us(row, launch) for row in rows)
+    return Figure(100 * inside / launch.duration_us, "%", origin=f"{QUEUE}, Command Buffer Full of the longest launch")
+
+
+def _shared_us(one: Span, other: Span) -> float:
+    """How long two spans run at once."""
+    return max(0.0, min(one.end_us, other.end_us) - max(one.start_us, other.start_us))
+
+
+@claim("R7", equals(True))
+def waits_for_the_sum(device: Device) -> Figure:
+    """`.item()` waits: `cudaStreamSynchronize` ends after the copy of the number to the host has ended."""
+    run = device["trace_rows/item"]
+    return run.per_step(lambda step: _wait(step).end_us >= step.memcpys[-1].end_us)
+
+
+def _wait(step: Step) -> CudaCall:
+    return next(call for call in step.calls if call.name == "cudaStreamSynchronize")
+
+
+@claim("R15", equals(True))
+def launched_by_replay(device: Device) -> Figure:
+    """In a replayed CUDA graph, one `cudaGraphLaunch` puts all kernels on the GPU."""
+    return device["trace_rows/graph"].per_step(
+        lambda step: {_launch(kernel.launch) for kernel in step.kernels} == {"cudaGraphLaunch"}
+    )
+
+
+def _launch(call: CudaCall | None) -> str:
+    return call.name if call else "none"
+
+
+def closing_wait(device: Device) -> Figure:
+    """How long after the last step the profiler's own `cudaDeviceSynchronize` begins."""
+    trace = device["mlp/eager"].trace
+    wait = next(call for call in reversed(trace.calls) if call.name == "cudaDeviceSynchronize")
+    return Figure(wait.start_us - trace.steps[-1].end_us, "us", origin="mlp/eager, cudaDeviceSynchronize after the end")
+
+
+@claim("R16", at_least(0), scope="timing")
+def closing_wait_is_outside(device: Device) -> Figure:
+    """The `cudaDeviceSynchronize` at the end of a trace begins after the last step: it is the profiler's own."""
+    return closing_wait(device)
+
+
+@claim("R17", at_least(1.2), scope="timing")
+def first_to_next(device: Device) -> Figure:
+    """The first training step of a process takes the CPU at least 20 % longer than the second."""
+    first, second, *_ = device["trace_rows/first"].trace.steps
+    ratio = (first.end_us - first.start_us) / (second.end_us - second.start_us)
+    return Figure(ratio, "x", origin="trace_rows/first, first step over second")
+
+
+def median_launch_us(device: Device) -> float:
+    """Median time of a launch in the step that fills the queue."""
+    return statistics.median(call.duration_us for call in launches(device[QUEUE].step))
+
+
+@claim("R18", at_most(10), scope="timing")
+def median_launch(device: Device) -> Figure:
+    """At the median, a launch takes at most 10 us of the CPU's time."""
+    return Figure(median_launch_us(device), "us", origin=f"{QUEUE}, median launch")
+
+
+FIGURES = {
+    "queued_launches": lambda device: Figure(queued(device).value, origin=QUEUE),
+    "waiting_us": lambda device: Figure(longest_launch(device).duration_us, "us", origin=QUEUE),
+    "wait": lambda device: device["trace_rows/item"].per_step(lambda step: _wait(step).duration_us, "us"),
+}
+
+
+the_sum = partial(timeline, variants={"sum and look": "trace_rows/item"}, caption="A sum that the CPU looks at")

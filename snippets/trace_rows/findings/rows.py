@@ -1,0 +1,77 @@
+"""The profiler's table: self and total, rows without GPU time, memory, backward."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from snippets.lab.finding import Device, Figure, at_least, claim, equals, format_value
+from snippets.lab.html import Cell, Html, code, table
+from snippets.lab.page import show as show
+from snippets.lab.trace.averages import key_averages
+from snippets.lab.trace.events import Step
+from snippets.trace_rows.findings.averages import average, rows_of
+
+
+@claim("R1", at_least(3), scope="timing")
+def total_to_self(device: Device) -> Figure:
+    """The total CPU time of `aten::linear` is at least three times its self time, because it calls other operators."""
+    row = average(device, "mlp/eager", "aten::linear")
+    return Figure(row.cpu_us / row.self_cpu_us, "x", origin="mlp/eager, CPU total over self CPU of aten::linear")
+
+
+@claim("R12", equals(True))
+def backward_elsewhere(device: Device) -> Figure:
+    """The rows `autograd::engine::evaluate_function` are on another thread than the forward."""
+    return device["trace_rows/train"].per_step(_backward_elsewhere)
+
+
+def _backward_elsewhere(step: Step) -> bool:
+    threads = {op.thread for op in step.ops if op.name.startswith("autograd::engine::evaluate_function")}
+    forward = {op.thread for op in step.ops if op.name == "aten::linear"}
+    return bool(threads) and not threads & forward
+
+
+@claim("R13", at_least(1))
+def freed(device: Device) -> Figure:
+    """With `profile_memory`, some rows have negative bytes, because they freed more than they allocated."""
+    rows = device["trace_rows/memory"].data["rows"]
+    return Figure(sum(row["self_bytes"] < 0 for row in rows), origin="trace_rows/memory, rows with negative bytes")
+
+
+@claim("R14", at_least(4))
+def without_gpu(device: Device) -> Figure:
+    """In an eager MLP, at least four of the operators that appear as rows put nothing on the GPU."""
+    idle = [row.name for row in key_averages(device["mlp/eager"].trace) if row.is_idle]
+    return Figure(len(idle), origin="mlp/eager, operators without GPU time", display=", ".join(sorted(idle)))
+
+
+self_and_total = partial(
+    rows_of,
+    experiment="mlp/eager",
+    patterns=("ProfilerStep*", "mlp_fwd", "aten::linear", "aten::matmul", "aten::mm"),
+    caption="Each row calls the next",
+)
+idle_rows = partial(
+    rows_of,
+    experiment="mlp/eager",
+    patterns=("aten::t", "aten::transpose", "aten::as_strided", "aten::view", "aten::reshape", "aten::_unsafe_view"),
+    caption="Operators that only rewrite metadata",
+)
+training_rows = partial(
+    rows_of,
+    experiment="trace_rows/train",
+    patterns=("autograd::engine*", "*Backward0", "Optimizer*"),
+    caption="Rows of backward and optimizer",
+)
+
+
+def memory_rows(device: Device) -> Html:
+    """The rows that allocate and free the most, over three steps."""
+    data = sorted(device["trace_rows/memory"].data["rows"], key=lambda row: -abs(row["self_bytes"]))
+    rows: list[Sequence[Cell]] = [
+        [code(row["name"], 44), _signed(row["self_bytes"]), _signed(row["bytes"]), row["calls"]] for row in data[:6]
+    ]
+    return table("Bytes that a row allocated less those it freed", ["row", "self", "total", "calls"], rows)
+
+
+def _signed(bytes_: int) -> str:
+    return f"{'-' if bytes_ < 0 else ''}{format_value(abs(bytes_), 'bytes')}"
