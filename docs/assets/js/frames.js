@@ -40,7 +40,7 @@
   });
   const follow = () => {
     watch();
-    for (const wide of document.querySelectorAll(".lab-table.wide, .lab-timeline")) views.observe(wide);
+    for (const wide of document.querySelectorAll(".lab:has(.wide, .lab-timeline, .roofline)")) views.observe(wide);
   };
   follow();
   document.addEventListener("filled", follow);
