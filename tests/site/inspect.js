@@ -19,6 +19,7 @@ window.inspect = {
   async cut() {
     for (let frame = 0; frame < 3; frame += 1) await new Promise(requestAnimationFrame); // sizes are observed
     const seen = (selector) => [...document.querySelectorAll(selector)].filter((element) => element.checkVisibility());
+    if (!document.querySelector(".md-content")) return []; // a report's tables scroll
     const name = (element) => element.closest("[data-fence]")?.dataset.fence ?? element.textContent.slice(0, 40);
     return [
       ...seen(".lab-table").flatMap((frame) => this.cutCells(frame).map((text) => `${name(frame)}: ${text}`)),

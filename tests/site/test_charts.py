@@ -13,7 +13,7 @@ FILLS = """(chart) => [...chart.querySelectorAll("path, text")].map((part) => {
   const { fill, stroke } = getComputedStyle(part);
   return [part.tagName, fill.startsWith("url") ? stroke : fill];
 })"""
-SERIES = "(chart) => getComputedStyle(chart).getPropertyValue('--gpu')"
+SERIES = "(chart) => getComputedStyle(chart).getPropertyValue('--gemm-kind')"
 
 
 @pytest.fixture

@@ -120,8 +120,8 @@ APART = '<text x="0" y="20" font-size="14">left</text><text x="100" y="20" font-
     ("fault", "problems"),
     [
         (frame(CELLS), ["cut: 22 33 44 55 66 77 88", "1 columns out of sight, and 0 told"]),
-        (frame(CELLS, fade="40px", more=MORE), []),
-        (frame(CELLS, fade="40px", more=MORE.replace("1 more", "2 more")), ["1 columns out of sight, and 2 told"]),
+        (frame(CELLS, fade="43px", more=MORE), []),
+        (frame(CELLS, fade="43px", more=MORE.replace("1 more", "2 more")), ["1 columns out of sight, and 2 told"]),
         (frame("<td>1</td><td>2</td>"), []),
         (CODE.format("", "x" * 10), []),
         (CODE.format("", "x" * 60), ["code cut: xxxx"]),

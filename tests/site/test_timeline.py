@@ -442,9 +442,21 @@ def test_the_hint_fits_the_device(browser: Browser, trial: Site, has_touch: bool
     page = context.new_page()
     page.goto(f"{trial.url}trial/")
     hint = timeline(page).locator(".hint")
-    shown = [part for part in ("pinch to zoom", "Ctrl and the wheel") if hint.get_by_text(part).is_visible()]
-    assert shown == ["pinch to zoom" if has_touch else "Ctrl and the wheel"]
+    shown = [part for part in ("pinch to zoom", "and the wheel zoom") if hint.get_by_text(part).is_visible()]
+    assert shown == ["pinch to zoom" if has_touch else "and the wheel zoom"]
     context.close()
+
+
+def test_no_time_of_the_axis_is_cut(on_trial: Opened) -> None:
+    figure = timeline(on_trial(width=360).page)
+    ends = "(figure) => [...figure.querySelectorAll('.axis text')].map((text) => text.getBoundingClientRect().right)"
+    for _ in range(4):
+        box = figure.locator(".frame").bounding_box()
+        assert box is not None
+        assert max(figure.evaluate(ends)) <= box["x"] + box["width"] + 1
+        figure.get_by_role("button", name="Zoom in").press("Enter")
+        for _ in range(2):
+            figure.page.evaluate("() => new Promise(requestAnimationFrame)")
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,23 @@
     frame.more.hidden = !hidden.length;
     frame.more.textContent = `${hidden.length} more column${hidden.length === 1 ? "" : "s"} →`;
   };
-  const sizes = new ResizeObserver((entries) => entries.forEach(({ target }) => update(target)));
+  const sizes = new ResizeObserver((entries) => entries.forEach(({ target }) => (target.more ? update : fit)(target)));
+  // A table whose maker did not say how wide it is becomes cards where it does not fit.
+  const fit = (frame) => {
+    if (frame.fitted === frame.clientWidth) return;
+    frame.fitted = frame.clientWidth;
+    frame.classList.remove("cards");
+    if (frame.scrollWidth <= frame.clientWidth + 1) return;
+    const heads = [...frame.querySelectorAll("thead tr > *")].map((head) => head.textContent);
+    for (const row of frame.querySelectorAll("tbody tr")) {
+      [...row.cells].slice(1).forEach((cell, index) => (cell.dataset.head = heads[index + 1] ?? ""));
+    }
+    frame.classList.add("cards");
+  };
   const watch = () => {
+    for (const frame of document.querySelectorAll(".md-typeset .lab-table:not([class*=needs-])")) {
+      if (!frame.querySelector(".id")) sizes.observe(frame); // the ledger's have a layout of their own
+    }
     for (const frame of document.querySelectorAll(".lab-table.wide")) {
       if (frame.more) continue;
       frame.more = document.createElement("button");
@@ -40,7 +55,7 @@
   });
   const follow = () => {
     watch();
-    for (const wide of document.querySelectorAll(".lab-table.wide, .lab-timeline")) views.observe(wide);
+    for (const wide of document.querySelectorAll(".lab:has(.wide, .lab-timeline, .roofline)")) views.observe(wide);
   };
   follow();
   document.addEventListener("filled", follow);

@@ -1,7 +1,7 @@
 // Timelines: zoom, pan, alignment, measuring, details of a slice by pointer and keyboard; whole traces for Perfetto.
 (() => {
 const start = (figure) => {
-  const PADDING = 6, LEAST_LETTERS = 3, MOST_TICKS = 6, LAST_TICK = 0.93; // as in canvas.py
+  const PADDING = 6, LEAST_LETTERS = 3, MOST_TICKS = 6; // as in canvas.py
   const MARGIN = 1.004, MOST_ZOOM = 400, DRAG_PX = 4, TARGET_PX = 40, PHONE_PX = 500, PAN = 0.2;
   const PING_MS = 50, MOST_PINGS = 600;
 
@@ -110,10 +110,11 @@ const start = (figure) => {
     const every = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
     const [unit, word] = view.span < 2000 ? [1, "µs"] : [1000, "ms"];
     axis.textContent = "";
-    for (let tick = Math.ceil(from / every); tick * every <= from + LAST_TICK * shown; tick++) {
-      const x = `${share(tick * every)}%`;
+    for (let tick = Math.ceil(from / every); tick * every <= from + shown; tick++) {
+      const x = `${share(tick * every)}%`, text = `${+((tick * every) / unit).toFixed(6)} ${word}`.replace("-", "−");
+      const free = (1 - (tick * every - from) / shown) * frame.clientWidth;
       add(axis, "line", { x1: x, x2: x, y2: "100%" });
-      add(axis, "text", { x, dx: 4, y: 15 }, `${+((tick * every) / unit).toFixed(6)} ${word}`.replace("-", "−"));
+      if (widthOf(text) + PADDING <= free) add(axis, "text", { x, dx: 4, y: 15 }, text);
     }
   };
   const draw = () => {

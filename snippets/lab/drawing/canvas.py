@@ -42,7 +42,7 @@ PATTERNS: Mapping[Kind, str] = {
 _HEAD_PX, _NAME_PX, _CPU_ROW_PX, _GPU_ROW_PX, _AXIS_PX = 48, 18, 18, 24, 24
 _REFERENCE_PX = 720
 """Names are shortened for this width; a narrower page clips them until the script fits them again."""
-_PADDING_PX, _LEAST_LETTERS, _MOST_TICKS, _LAST_TICK = 6, 3, 6, 0.93  # as in timeline.js
+_PADDING_PX, _LEAST_LETTERS, _MOST_TICKS, _LAST_TICK = 6, 3, 6, 0.93  # the first three as in timeline.js
 _LETTER_PX, _CAPITAL_PX = 6.5, 9.5
 _LEAST_PERCENT = 0.001
 """Minimum width of a slice: browsers do not draw 0 %, the rounded width of a `view` in a step of 0.1 s."""

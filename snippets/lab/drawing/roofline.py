@@ -75,8 +75,8 @@ class Roofline:
             f'<title id="{ident}-title">{escape(one_line(title))}</title>'
             f'<desc id="{ident}-desc">{escape(one_line(description))}</desc>'
         )
-        labelled = f'role="img" aria-labelledby="{ident}-title {ident}-desc"'
-        return Html(f'<svg class="w{self.width}" {box} {labelled}>{read}{inside}</svg>')
+        described = f'role="img" aria-labelledby="{ident}-title {ident}-desc"'
+        return Html(f'<svg class="w{self.width}" {box} {described}>{read}{inside}</svg>')
 
     def _text(self, x: float, y: float, text: str, *, anchor: str = "middle", slope: float = 0.0) -> str:
         """A text at its baseline; `slope` turns it by so many degrees around its middle."""

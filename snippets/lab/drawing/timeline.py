@@ -36,7 +36,7 @@ _NOTHING = Html("")
 _HINT = (
     '<p class="hint" hidden><span class="mouse">Drag the ruler to measure, the lanes to move. '
     "<kbd>W</kbd> <kbd>A</kbd> <kbd>S</kbd> <kbd>D</kbd> zoom and move, the arrow keys step, <kbd>Enter</kbd> selects, "
-    "<kbd>M</kbd> marks. Ctrl and the wheel zoom, too.</span>"
+    "<kbd>M</kbd> marks, <kbd>Ctrl</kbd> and the wheel zoom.</span>"
     '<span class="touch">Tap a slice for its details, pinch to zoom, drag the ruler to measure.</span></p>'
 )
 
