@@ -84,7 +84,7 @@ class Squares(Dataset[Tensor]):
 
 # --8<-- [start:in_workers]
 def in_workers(workers: int) -> profile:
-    """A loader whose items are made in this process (0 workers) or in others."""
+    """A loader that makes items in this process (0 workers) or in others."""
     loader = DataLoader(Squares(), batch_size=8, num_workers=workers)
     batches: Iterator[Tensor] = iter(loader)
     with profile() as prof:

@@ -17,7 +17,12 @@ DOCS = PROJECT / "docs"
 ACCEPTED = accepted_statuses(BOOK) or {}
 SERIES = [f"L{i}" for i in range(1, 13)] + [f"M{i}" for i in range(1, 14)] + [f"K{i}" for i in range(1, 6)]
 VERDICTS = [judge(claim, chapter, BOOK) for chapter, claim in all_claims().values()]
-WITHOUT_SPREAD = {"F53": "the tuner's choice, by name"}
+WITHOUT_SPREAD = {
+    "F53": "the tuner's choice, by name",
+    "R5": "one launch waits in the step",
+    "R6": "the same launch",
+    "R17": "a process has one first step",
+}
 """Claims about times that one number decides, and why."""
 
 

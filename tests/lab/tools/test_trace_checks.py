@@ -71,8 +71,8 @@ def test_a_sound_trace() -> None:
     checks = check_trace(read(*sound()))
     assert {check.status for check in checks} == {"ok"}
     assert [check.name for check in checks] == [
-        "file", "GPU events", "dropped kernels", "launches", "operators", "ids", "clocks", "steps", "same work", "warm-up",
-        "overhead", "shapes",
+        "file", "GPU events", "dropped kernels", "launches", "operators", "ids", "clocks", "steps", "same work",
+        "warm-up", "overhead", "shapes",
     ]  # fmt: skip
     assert not any(check.cure for check in checks)
     assert trace_verdict(checks) == "nothing is missing or wrong"
