@@ -2,9 +2,10 @@
 
 It excludes Python code from the search index, which every page loads completely: code would be a fifth of the index,
 and the prose explains it. It excludes guesses with their answers, and the fences that they veil: a search must not
-tell what the page asks. It gives the last line of a section its class. It takes the marks of names and signs off
-shown code, since they were three of four elements of it, and have the color of its text. It numbers the popovers of
-kernel names, whose ids come from the names.
+tell what the page asks. It gives the last line of a section its class. The links of headings to themselves, which the
+contents of a page repeat, are no stops of the Tab key. It takes the marks of names and signs off shown code, since
+they were three of four elements of it, and have the color of its text. It numbers the popovers of kernel names, whose
+ids come from the names.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class _Last(Postprocessor):  # type: ignore[misc]
             ident = f"{match[1]}-{times[match[1]]}"
             return f'popovertarget="{ident}"{match[2]}{ident}"'
 
+        text = text.replace('class="headerlink"', 'class="headerlink" tabindex="-1"')
         for start in (CODE, QUESTION):
             text = text.replace(f"{start}>", f"{start} data-search-exclude>")
         text = text.replace(IN_YOUR_TRACE, IN_YOUR_TRACE.replace("<p>", '<p class="in-your-trace">'))

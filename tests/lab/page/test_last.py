@@ -102,6 +102,12 @@ def test_the_last_line_of_a_section_is_marked() -> None:
     )
 
 
+def test_the_link_of_a_heading_is_no_stop_of_the_tab_key() -> None:
+    options = {"toc": {"permalink": True}}
+    html = markdown.markdown("## Why?", extensions=["toc", *EXTENSIONS], extension_configs=options)
+    assert '<a class="headerlink" tabindex="-1" href="#why"' in html
+
+
 def rendered(*names: str) -> str:
     return markdown.markdown("\n\n".join(kernel_name_html(name) for name in names), extensions=EXTENSIONS)
 
