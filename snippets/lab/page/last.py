@@ -25,6 +25,7 @@ _PLAIN = re.compile(r'<span class="[nopw]">([^<]*)</span>')
 """Names, operators, punctuation and white space, as Pygments marks them."""
 _VEILS = re.compile(r'<div class="guess" [^>]*?data-veils="([^"]+)"')
 _FENCE = re.compile(r'(<div class="lab" data-fence="([^"]+)")>')
+_TERM = re.compile(r'<h2\b|<abbr title="([^"]*)">([^<]*)</abbr>')
 _POPOVER = re.compile(r'popovertarget="(kernel-[0-9a-f]{8})"([^>]*>[^<]*</button><span popover id=")\1"')
 
 
@@ -43,6 +44,7 @@ class _Last(Postprocessor):  # type: ignore[misc]
         for start in (CODE, QUESTION):
             text = text.replace(f"{start}>", f"{start} data-search-exclude>")
         text = text.replace(IN_YOUR_TRACE, IN_YOUR_TRACE.replace("<p>", '<p class="in-your-trace">'))
+        text = _explained_once(text)
         return _POPOVER.sub(numbered, _without_answers(_PLAIN.sub(r"\1", text)))
 
 
@@ -54,6 +56,22 @@ def _without_answers(text: str) -> str:
         return f"{match[1]}{' data-veiled data-search-exclude' if match[2] in veiled else ''}>"
 
     return _FENCE.sub(marked, text)
+
+
+def _explained_once(text: str) -> str:
+    """Leave the tooltip of a term to its first place in a section: the same dots under every second word are noise."""
+    seen = set[str]()
+
+    def first(match: re.Match[str]) -> str:
+        if match[1] is None:
+            seen.clear()
+        elif match[1] in seen:
+            return match[2]
+        else:
+            seen.add(match[1])
+        return match[0]
+
+    return _TERM.sub(first, text)
 
 
 class Last(Extension):  # type: ignore[misc]
