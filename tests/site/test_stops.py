@@ -35,17 +35,17 @@ def test_a_chapter_is_crossed_in_few_stops(opened: Opened, weights: list[str]) -
 def test_arrow_keys_lead_through_a_table(on_trial: Opened) -> None:
     page = on_trial().page
     body = page.locator(".lab-kernels tbody").filter(visible=True).first
-    names, focused = body.locator("button.kernel-name"), body.locator(":focus")
-    names.first.focus()
+    stops, focused = body.locator("button.kernel-name, summary"), body.locator(":focus")
+    stops.first.focus()
     for stop in (1, 2):
         page.keyboard.press("ArrowDown")
-        expect(names.nth(stop)).to_be_focused()
+        expect(stops.nth(stop)).to_be_focused()
     page.keyboard.press("ArrowUp")
-    expect(names.nth(1)).to_be_focused()
+    expect(stops.nth(1)).to_be_focused()
     page.keyboard.press("Tab")
     expect(focused).to_have_count(0)
     page.keyboard.press("Shift+Tab")
-    expect(names.nth(1)).to_be_focused()
+    expect(stops.nth(1)).to_be_focused()
 
 
 def test_one_choice_of_the_device_is_a_stop(opened: Opened) -> None:

@@ -6,7 +6,7 @@
   const STOPS = "a[href], button, summary";
   const STEPS = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 };
 
-  const inGroup = (group) => [...group.querySelectorAll(STOPS)].filter((stop) => stop.closest(GROUPS) === group);
+  const inGroup = (group) => [...group.querySelectorAll(STOPS)].filter((stop) => stop.closest(`${GROUPS}, [popover]`) === group);
   const isFolded = (stop) => {
     const fold = stop.closest("details:not([open])");
     return fold && (!stop.matches("summary") || fold.parentElement.closest("details:not([open])"));
@@ -33,15 +33,14 @@
   };
 
   document.addEventListener("focusin", ({ target }) => {
-    const group = target.matches(STOPS) && target.closest(GROUPS);
+    const group = target.matches(STOPS) && !target.closest("[popover]") && target.closest(GROUPS);
     if (group) for (const stop of inGroup(group)) stop.tabIndex = stop === target || isFolded(stop) ? 0 : -1;
   });
   document.addEventListener("keydown", (event) => {
     const { target, key, ctrlKey, metaKey, altKey, shiftKey } = event;
     const group = STEPS[key] && !(ctrlKey || metaKey || altKey || shiftKey) && target.matches(STOPS) && target.closest(GROUPS);
-    if (!group) return;
-    const stops = inGroup(group).filter((stop) => !isFolded(stop));
-    const next = stops[stops.indexOf(target) + STEPS[key]];
+    const stops = group ? inGroup(group).filter((stop) => !isFolded(stop)) : [];
+    const next = stops.includes(target) && stops[stops.indexOf(target) + STEPS[key]];
     if (!next) return;
     event.preventDefault();
     next.focus();
