@@ -17,6 +17,7 @@ page_rules.py   rules of pages that MkDocs does not check
 chapter_rules.py   the shape of a chapter: its guesses, what they veil, how sections end
 page_text.py    parses a page's Markdown for the rules
 prepare.py      prepare: the first step of make docs
+search.py       the search index, improved after a build of make docs
 
 Imports every other room.
 """
