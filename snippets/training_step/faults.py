@@ -32,7 +32,7 @@ def item_before(device, **sizes):
         with torch.autocast(device, dtype=torch.bfloat16):
             loss = next_token_loss(model, batch[:, :-1], batch[:, 1:])
         norm = update(model, optimizer, loss)
-        if norm > 100 or loss.isnan():
+        if norm > 1000 or loss.isnan():
             break
         print(f"step {step}: loss {loss.item():.3f}")
         yield loss.detach()
@@ -46,7 +46,7 @@ def item_after(device, **sizes):
             loss = next_token_loss(model, batch[:, :-1], batch[:, 1:])
         norm = update(model, optimizer, loss)
         if step % 100 == 0:
-            if norm > 100 or loss.isnan():
+            if norm > 1000 or loss.isnan():
                 break
             print(f"step {step}: loss {loss.item():.3f}")
         yield loss.detach()
