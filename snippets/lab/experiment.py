@@ -261,8 +261,8 @@ class Experiment:
     schedule: Schedule = Schedule()
     first_steps: int = 3
     """Steps run before the profiler starts; 0 profiles a cold process."""
-    profiler_options: tuple[str, ...] = ()
-    """Of a loop: what `torch.profiler.profile` records besides shapes, such as `with_stack`."""
+    profiler_options: tuple[str, ...] = ("record_shapes",)
+    """Of a loop: what `torch.profiler.profile` is told to record, such as `with_stack`."""
     sweep: tuple[Parameters, ...] = ()
     """Timed at each of these parameter sets instead of being profiled at one."""
     timed: bool = True

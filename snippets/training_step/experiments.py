@@ -9,13 +9,17 @@ from functools import partial
 from typing import Any
 
 from snippets.lab.experiment import Experiment, Loop, NeedsGpu, Schedule, Work
+from snippets.training_step.compiling import (
+    graph_breaks,
+    lengths,
+    with_own_precision,
+    without_caches,
+)
 from snippets.training_step.probes import (
     clocks,
-    lengths,
     memory,
     profiler_costs,
     ten_lines,
-    without_caches,
 )
 
 LABEL = "train_step"
@@ -29,7 +33,7 @@ HEALTHY: Mapping[str, int] = {
 }
 """The sizes of the healthy step; a fault that says nothing else has them."""
 SIZES: Mapping[str, Mapping[str, int]] = {
-    "item": {"batch": 4, "layers": 2},
+    "item": {"batch": 8, "layers": 2},
     "loader": {"dim": 512, "heads": 8, "batch": 32, "layers": 2, "vocab": 8192},
     "pageable": {"batch": 8, "layers": 2},
     "recompile": {
@@ -131,8 +135,12 @@ def loop_of(
     start = getattr(faults, variant) if variant else healthy
     losses = start(device, **sizes)
     fault = variant.partition("_")[0]
+    if fault == "recompile":
+        losses = without_caches(losses)
+    if variant.startswith("tensor_cores"):
+        losses = with_own_precision(losses)
     return Loop(
-        losses=without_caches(losses) if fault == "recompile" else losses,
+        losses=losses,
         reference=lambda count: float32_losses(
             device, batches_of(fault, **sizes), sizes, count
         ),
@@ -184,7 +192,7 @@ EXPERIMENTS = (
         "healthy_stacks",
         group="",
         timed=False,
-        profiler_options=("with_stack", "profile_memory"),
+        profiler_options=("record_shapes", "with_stack", "profile_memory"),
         schedule=Schedule(active=1),
     ),
     *_pair("item"),
@@ -195,6 +203,7 @@ EXPERIMENTS = (
             f"recompile_{variant}",
             timed=False,
             first_steps=1,
+            profiler_options=(),
             schedule=Schedule(wait=0, active=1),
             time_limit_s=240,
         )
@@ -202,7 +211,7 @@ EXPERIMENTS = (
     ),
     *_pair("layout"),
     *_pair("optimizer", "foreach"),
-    *_pair("tensor_cores"),
+    *_pair("tensor_cores", "autocast"),
     *_pair("vocabulary"),
     *_pair("allocator"),
     *_pair("tiny", "compiled"),
@@ -218,12 +227,13 @@ EXPERIMENTS = (
     ),
     _probe("clocks", clocks, HEALTHY, times=20),
     _probe("lengths", lengths, sizes_of("recompile"), iterations=24),
+    _probe("graph_breaks", graph_breaks, sizes_of("tiny"), rounds=9),
     _probe("memory", memory, HEALTHY, iterations=24),
     _probe(
         "profiler_costs",
         profiler_costs,
         {"tiny": json.dumps(sizes_of("tiny")), "healthy": json.dumps(HEALTHY)},
-        rounds=3,
+        rounds=7,
         active=3,
     ),
     _probe("ten_lines", ten_lines, HEALTHY),

@@ -29,19 +29,27 @@ def item_before(device, **sizes):
     model, optimizer, loader = make_parts(device, **sizes)
     for step, batch in enumerate(loader):
         batch = batch.to(device, non_blocking=True)
-        loss = train_step(model, optimizer, batch[:, :-1], batch[:, 1:])
+        with torch.autocast(device, dtype=torch.bfloat16):
+            loss = next_token_loss(model, batch[:, :-1], batch[:, 1:])
+        norm = update(model, optimizer, loss)
+        if norm > 1000 or loss.isnan():
+            break
         print(f"step {step}: loss {loss.item():.3f}")
-        yield loss
+        yield loss.detach()
 
 
 def item_after(device, **sizes):
     model, optimizer, loader = make_parts(device, **sizes)
     for step, batch in enumerate(loader):
         batch = batch.to(device, non_blocking=True)
-        loss = train_step(model, optimizer, batch[:, :-1], batch[:, 1:])
+        with torch.autocast(device, dtype=torch.bfloat16):
+            loss = next_token_loss(model, batch[:, :-1], batch[:, 1:])
+        norm = update(model, optimizer, loss)
         if step % 100 == 0:
+            if norm > 1000 or loss.isnan():
+                break
             print(f"step {step}: loss {loss.item():.3f}")
-        yield loss
+        yield loss.detach()
 
 
 # 2. A clock that stops before the GPU has.
@@ -147,6 +155,27 @@ def recompile_padded(device, **sizes):
         yield train_step(model, optimizer, inputs, targets)
 
 
+# 5b. A check that the compiler cannot compile, in each block.
+def checked(qkv: Tensor, heads: int) -> Tensor:
+    if not qkv.isfinite().all():
+        raise FloatingPointError("queries, keys or values overflow")
+    return attend(qkv, heads)
+
+
+def breaks_before(device, **sizes):
+    parts = make_parts(device, **sizes, attend=checked)
+    model, optimizer, loader = parts
+    model.compile()
+    return train(model, optimizer, loader, device)
+
+
+def breaks_after(device, **sizes):
+    parts = make_parts(device, **sizes, attend=attend)
+    model, optimizer, loader = parts
+    model.compile()
+    return train(model, optimizer, loader, device)
+
+
 # 6. Copies for a layout that nobody needs.
 def split_and_copied(qkv: Tensor, heads: int) -> Tensor:
     batch, seq, width = qkv.shape
@@ -199,6 +228,16 @@ def tensor_cores_before(device, **sizes):
 
 
 def tensor_cores_after(device, **sizes):
+    torch.set_float32_matmul_precision("high")
+    model, optimizer, loader = make_parts(device, **sizes)
+    for batch in loader:
+        batch = batch.to(device, non_blocking=True)
+        loss = next_token_loss(model, batch[:, :-1], batch[:, 1:])
+        update(model, optimizer, loss)
+        yield loss.detach()
+
+
+def tensor_cores_autocast(device, **sizes):
     model, optimizer, loader = make_parts(device, **sizes)
     for batch in loader:
         batch = batch.to(device, non_blocking=True)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
-import logging
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from io import StringIO
-from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
 
@@ -76,72 +74,6 @@ def clocks(
             for phase, call in steps.items():
                 samples[phase].append(round(1e6 * clock(call), 3))
     return found
-
-
-def without_caches(
-    losses: Generator[Any, None, None],
-) -> Generator[Any, None, None]:
-    """A loop that compiles for itself, whatever an earlier process has left on disk."""
-    from torch._inductor import config
-
-    with config.patch(force_disable_caches=True):
-        yield from losses
-
-
-def lengths(
-    instruments: Instruments, device: str, iterations: int, **sizes: int
-) -> dict[str, Any]:
-    """A loop whose batches vary in length, compiled for each length, for any length, and padded to one.
-
-    Returns for each: lengths, wall times in microseconds and graphs compiled so far, by iteration, and what Dynamo
-    warned of.
-    """
-    import torch
-    from torch._dynamo.utils import counters
-
-    from snippets.training_step import faults
-    from snippets.training_step.data import batches_of
-
-    found: dict[str, Any] = {}
-    for variant in ("before", "after", "padded"):
-        torch._dynamo.reset()
-        counters.clear()
-        seen: dict[str, list[Any]] = {"length": [], "us": [], "graphs": []}
-        losses = without_caches(
-            getattr(faults, f"recompile_{variant}")(device, **sizes)
-        )
-        with warnings_of("torch._dynamo") as lines:
-            for inputs, _ in itertools.islice(
-                batches_of("recompile", **sizes), iterations
-            ):
-                begin = time.perf_counter_ns()
-                next(losses).item()
-                seen["us"].append((time.perf_counter_ns() - begin) / 1e3)
-                seen["length"].append(inputs.shape[1])
-                seen["graphs"].append(counters["stats"]["unique_graphs"])
-        losses.close()
-        found[variant] = {**seen, "warnings": lines}
-    torch._dynamo.reset()
-    return found
-
-
-@contextmanager
-def warnings_of(name: str) -> Iterator[list[str]]:
-    """Collect the warnings of a logger in place of printing them; complete when the context ends."""
-    logger, handler, lines = (
-        logging.getLogger(name),
-        BufferingHandler(1000),
-        list[str](),
-    )
-    before = logger.level, logger.propagate, logger.handlers
-    logger.setLevel(logging.WARNING)
-    logger.propagate, logger.handlers = False, [handler]
-    try:
-        yield lines
-    finally:
-        level, logger.propagate, logger.handlers = before
-        logger.setLevel(level)
-        lines += [record.getMessage() for record in handler.buffer]
 
 
 ALLOCATORS = {"default": "", "expandable segments": "expandable_segments:True"}
@@ -229,20 +161,21 @@ def profiler_costs(
         for _ in range(3):
             next(loops[name])
         samples = [
-            _iteration_us(loops[name], active, device) for _ in range(rounds)
+            iteration_us(loops[name], active, device) for _ in range(rounds)
         ]
         found[name] = {"without": {"us": samples, "bytes": 0}}
     for _ in range(rounds):
         for (name, losses), (option, chosen) in itertools.product(
             loops.items(), OPTIONS.items()
         ):
-            us, size = _profiled(losses, active, device, chosen)
-            entry = found[name].setdefault(option, {"us": [], "bytes": size})
+            us, profiler = _profiled(losses, active, device, chosen)
+            entry = found[name].setdefault(option, {"us": [], "bytes": 0})
             entry["us"].append(us)
+            entry["bytes"] = entry["bytes"] or _trace_bytes(profiler)
     return found
 
 
-def _iteration_us(losses: Iterator[Any], count: int, device: str) -> float:
+def iteration_us(losses: Iterator[Any], count: int, device: str) -> float:
     from torch import cuda
 
     wait = cuda.synchronize if device == "cuda" else int
@@ -256,8 +189,8 @@ def _iteration_us(losses: Iterator[Any], count: int, device: str) -> float:
 
 def _profiled(
     losses: Iterator[Any], active: int, device: str, options: Sequence[str]
-) -> tuple[float, int]:
-    """Wall time per recorded iteration in microseconds, and the bytes of the trace."""
+) -> tuple[float, Any]:
+    """Wall time per recorded iteration in microseconds, and the finished profile."""
     from torch.profiler import profile, schedule
 
     plan = schedule(wait=0, warmup=1, active=active, repeat=1)
@@ -270,11 +203,15 @@ def _profiled(
     ) as profiler:
         next(losses)
         profiler.step()
-        us = _iteration_us(losses, active, device)
+        us = iteration_us(losses, active, device)
+    return us, profiler
+
+
+def _trace_bytes(profiler: Any) -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json.gz"
         profiler.export_chrome_trace(str(path))
-        return us, path.stat().st_size
+        return path.stat().st_size
 
 
 def ten_lines(

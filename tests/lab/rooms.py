@@ -57,6 +57,10 @@ TAKEN_NAMES = ("trace", "recording", "timing", "page", "summary")
 MAX_LINES, MAX_FUNCTION_LINES = 300, 60
 _HASHED = "hashed into every recording of its chapter: parted, all would have to be recorded anew"
 LONG_FILES: Mapping[str, tuple[int, str]] = {
+    "snippets/training_step/faults.py": (
+        340,
+        "twelve faults before and after: each loop whole, so that two differ by the mend",
+    ),
     "snippets/attention/experiments.py": (660, _HASHED),
     "snippets/capture_faults/experiments.py": (370, _HASHED),
     "snippets/fused_mlp/experiments.py": (1130, _HASHED),

@@ -24,8 +24,8 @@ LEDGER = """\
 # Claims
 
 ```python exec="on" html="on"
-from snippets.lab.page import ledger_table, show
-print(show("claims-ledger", ledger_table))
+from snippets.lab.page import ledger_list, show
+print(show("claims-ledger", ledger_list))
 ```
 """
 

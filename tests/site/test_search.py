@@ -12,7 +12,7 @@ from tests.site.conftest import Opened
 from tests.site.serving import PAGES, Site
 
 FIRST = {
-    "synchronize": "your_trace",
+    "synchronize": "training_step",
     "recompile": "your_trace",
     "cudaLaunchKernel": "matmul_add",
     "GELU": "mlp",
@@ -25,12 +25,12 @@ FIRST = {
     "perfetto": "reading_a_trace",
     "kernel fusion": "mlp",
     # In other words.
-    "sync": "your_trace",
-    ".item()": "your_trace",
+    "sync": "training_step",
+    ".item()": "training_step",
     "recompilation": "your_trace",
     "graph break": "your_trace",
-    "dataloader": "your_trace",
-    "out of memory": "your_trace",
+    "dataloader": "training_step",
+    "out of memory": "training_step",
     "OOM": "index",
     "gpu utilization": "index",
     "elementwise": "mlp",

@@ -67,7 +67,7 @@
       details.nextElementSibling?.querySelector("input, select, button")?.focus({ preventScroll: true });
     };
     for (const child of curtain.children) child.inert = true;
-    curtain.classList.add("veiled");
+    curtain.classList.add("veiled", "answer"); // an answer is laid out even out of sight: its veil keeps its room
     const words = [make("span", {}, "The answer to a guess."), button("Guess first", guess), button("Just show me", look)];
     curtain.append(make("div", { className: "veil" }, make("p", {}, ...words)));
   };

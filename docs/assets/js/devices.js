@@ -1,8 +1,11 @@
-// A device's tab chooses the device everywhere: the theme links the tabs in sight; this adds those that are folded away,
-// and the values in sentences. Panels of a device that nobody has chosen yet are text in a <noscript>; once chosen they
-// are put in place, and "filled" tells other scripts. A link into such a panel chooses its device.
+// A device's tab chooses the device everywhere: in all tabs and in the values in sentences, and on the next page. (The theme
+// links tabs, too, but only those in sight.) Panels of a device that nobody has chosen yet are text in a <noscript>; once
+// chosen they are put in place, and "filled" tells other scripts. A link into such a panel chooses its device.
 (() => {
+  const KEPT = "device";
   const inputs = document.querySelectorAll(".tabbed-set.devices > input[data-device]");
+  const values = document.querySelectorAll("data[data-device]");
+
   const fill = (input) => {
     const index = [...input.parentNode.querySelectorAll(":scope > input")].indexOf(input);
     const block = input.parentNode.querySelector(":scope > .tabbed-content").children[index];
@@ -12,12 +15,25 @@
     block.dispatchEvent(new Event("filled", { bubbles: true }));
   };
   const choose = (device) => {
+    if (![...inputs, ...values].some(({ dataset }) => dataset.device === device)) return;
     for (const input of inputs) {
       if (input.dataset.device !== device) continue;
       input.checked = true;
       fill(input);
     }
-    for (const value of document.querySelectorAll("data[data-device]")) value.hidden = value.dataset.device !== device;
+    for (const value of values) value.hidden = value.dataset.device !== device;
+  };
+  const keep = (device) => {
+    try {
+      localStorage.setItem(KEPT, device);
+    } catch {} // without storage the choice lasts as long as the page
+  };
+  const kept = () => {
+    try {
+      return localStorage.getItem(KEPT);
+    } catch {
+      return null;
+    }
   };
   const follow = () => {
     const id = decodeURIComponent(location.hash.slice(1));
@@ -29,10 +45,15 @@
     choose(set.querySelectorAll(":scope > input")[[...block.parentNode.children].indexOf(block)].dataset.device);
     location.replace(location.hash); // the element that it names is here now
   };
+
   for (const input of inputs) {
-    input.addEventListener("change", () => input.checked && choose(input.dataset.device));
-    if (input.checked) choose(input.dataset.device);
+    input.addEventListener("change", () => {
+      if (!input.checked) return;
+      choose(input.dataset.device);
+      keep(input.dataset.device);
+    });
   }
+  choose(kept() ?? [...inputs].find(({ checked }) => checked)?.dataset.device);
   addEventListener("hashchange", follow);
   follow();
 })();

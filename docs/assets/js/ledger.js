@@ -1,15 +1,28 @@
-// The ledger's filters: chapter, scope, verdict, device. The choice stands in the address, so that it can be linked.
+// The ledger's filters: chapter, scope, verdict, device. The choice stands in the address, so that it can be linked, and is
+// kept on this device for the next visit.
 (() => {
   const ledger = document.querySelector(".ledger");
   if (!ledger) return;
-  const rows = [...ledger.querySelectorAll("[data-verdict]")].map((id) => ({ row: id.closest("tr"), of: id.dataset }));
+  const KEPT = "ledger filters";
+  const entries = [...ledger.querySelectorAll("li")].map((item) => ({
+    item,
+    of: item.dataset,
+    verdicts: [...item.querySelectorAll("[data-verdict]")],
+  }));
   const bar = Object.assign(document.createElement("form"), { className: "ledger-filters" });
   const count = document.createElement("p");
   count.setAttribute("role", "status");
+  const everything = Object.assign(document.createElement("button"), { type: "button", textContent: "Show all" });
 
+  const valuesOf = {
+    chapter: entries.map(({ of }) => of.chapter),
+    scope: entries.map(({ of }) => of.scope),
+    verdict: entries.flatMap(({ verdicts }) => verdicts.map(({ dataset }) => dataset.verdict)),
+    device: entries.flatMap(({ verdicts }) => verdicts.map(({ dataset }) => dataset.device)),
+  };
   const selects = {};
-  for (const name of ["chapter", "scope", "verdict", "device"]) {
-    const values = [...new Set(rows.map(({ of }) => of[name]))];
+  for (const [name, all] of Object.entries(valuesOf)) {
+    const values = [...new Set(all)];
     if (values.length < 2) continue;
     const select = document.createElement("select");
     select.append(new Option("all", ""), ...values.map((value) => new Option(value)));
@@ -20,28 +33,59 @@
     selects[name] = select;
   }
 
+  const keep = (hash) => {
+    try {
+      localStorage.setItem(KEPT, hash);
+    } catch {} // without storage the choice lasts as long as the page
+  };
+  const kept = () => {
+    try {
+      return localStorage.getItem(KEPT) ?? "";
+    } catch {
+      return "";
+    }
+  };
+
   const filter = (write) => {
     const chosen = Object.entries(selects).filter(([, select]) => select.value);
-    for (const { row, of } of rows) row.hidden = chosen.some(([name, select]) => of[name] !== select.value);
-    count.textContent = `${rows.filter(({ row }) => !row.hidden).length} of ${rows.length} shown`;
+    const fits = (data) => chosen.every(([name, { value }]) => data[name] === undefined || data[name] === value);
+    for (const { item, of, verdicts } of entries) {
+      for (const verdict of verdicts) verdict.hidden = !fits(verdict.dataset);
+      item.hidden = !fits(of) || verdicts.every(({ hidden }) => hidden);
+    }
+    for (const section of ledger.querySelectorAll("section")) {
+      section.hidden = !section.querySelector("li:not([hidden])");
+    }
+    count.textContent = `${entries.filter(({ item }) => !item.hidden).length} of ${entries.length} claims`;
+    everything.hidden = !chosen.length;
     if (!write) return;
     const hash = new URLSearchParams(chosen.map(([name, select]) => [name, select.value])).toString();
     history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
+    keep(hash);
   };
-
-  // `#verdict=differs&chapter=mlp` filters; any other fragment names a row, which has to be in sight.
-  const follow = () => {
-    const wanted = new URLSearchParams(location.hash.slice(1));
+  const choose = (hash) => {
+    const wanted = new URLSearchParams(hash);
     for (const [name, select] of Object.entries(selects)) {
       const value = wanted.get(name) ?? "";
       select.value = [...select.options].some((option) => option.value === value) ? value : "";
     }
-    filter(false);
-    const filtered = Object.values(selects).some((select) => select.value);
-    (filtered ? ledger : document.getElementById(location.hash.slice(1)))?.scrollIntoView();
   };
 
-  bar.append(count);
+  // `#verdict=differs&chapter=mlp` filters; any other fragment names a verdict, which has to be in sight.
+  const follow = () => {
+    const hash = location.hash.slice(1), named = document.getElementById(hash);
+    choose(hash || kept());
+    filter(false);
+    const filtered = hash && Object.values(selects).some((select) => select.value);
+    (filtered ? ledger : named)?.scrollIntoView();
+  };
+
+  everything.addEventListener("click", () => {
+    choose("");
+    filter(true);
+    Object.values(selects)[0]?.focus();
+  });
+  bar.append(count, everything);
   ledger.prepend(bar);
   follow();
   addEventListener("hashchange", follow);

@@ -58,8 +58,8 @@ def profile_loop(experiment: Experiment, loop: Loop, device: str) -> profile:
     prof = profile(
         activities=[ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device == "cuda"),
         schedule=schedule(wait=plan.wait, warmup=plan.warmup, active=plan.active, repeat=1),
-        record_shapes=True,
         acc_events=True,
+        record_shapes="record_shapes" in experiment.profiler_options,
         with_stack="with_stack" in experiment.profiler_options,
         profile_memory="profile_memory" in experiment.profiler_options,
     )

@@ -34,7 +34,7 @@ from snippets.lab.capture.timing import prepare, time_interleaved
 from snippets.lab.experiment import Experiment, Loop, Subject, Work, find, package_folder
 from snippets.lab.recording.consistency import contradictions, loop_contradiction
 from snippets.lab.recording.digest import source_digest
-from snippets.lab.recording.schema import SCHEMA, Ceiling, Environment, Point, Recording, Timings
+from snippets.lab.recording.schema import SCHEMA, Ceiling, Environment, Point, Recording, Timing, Timings
 from snippets.lab.recording.scrub import scrub
 
 Progress = Callable[[Experiment, str], None]
@@ -141,11 +141,23 @@ class Process:
             loops = {one.name: stack.enter_context(open_loop(one, self.device)) for one in group}
             points = {one.name: self._checked_loop(one, loops[one.name]) for one in group}
             self.progress(group[0], f"timing, process {self.number} of {group[0].processes}")
-            times = time_loops(loops, self.device, self.gpu) if self.device == "cuda" else {}
+            times = self._loop_times(group, loops) if self.device == "cuda" else {}
         for name, timing in times.items():
             reason = loop_contradiction(timing)
             points[name] = msgspec.structs.replace(points[name], iteration=timing, disturbed=reason)
         return {name: ([point], {}) for name, point in points.items()}
+
+    def _loop_times(self, group: Group, loops: Mapping[str, Loop]) -> dict[str, Timing]:
+        """The times of every loop's iteration; taken again while the blocks of one scatter."""
+        for attempt in range(1, TRIES + 1):
+            times = time_loops(loops, self.device, self.gpu)
+            reasons = {name: reason for name, each in times.items() if (reason := loop_contradiction(each))}
+            if not reasons:
+                break
+            name, reason = next(iter(reasons.items()))
+            experiment = next(one for one in group if one.name == name)
+            self.progress(experiment, f"disturbed, try {attempt} of {TRIES}: {reason}")
+        return times
 
     def _built(self, experiment: Experiment, index: int) -> Subject:
         parameters = experiment.points[index]

@@ -34,7 +34,7 @@ from snippets.lab.page.frame import provenance, show, verdicts, warning
 from snippets.lab.page.glossary import glossary_terms
 from snippets.lab.page.guesses import guess_choice, guess_number, guess_order
 from snippets.lab.page.kernel_name import kernel_name_html, with_kernel_names
-from snippets.lab.page.ledger import claims_table, ledger_table, status_counts
+from snippets.lab.page.ledger import claims_table, ledger_list, status_counts
 from snippets.lab.page.nav import chapter_list
 from snippets.lab.page.race import race_bars, race_table
 from snippets.lab.page.signatures import finding_functions, page_functions
@@ -69,7 +69,7 @@ __all__ = [
     "kernel_bars",
     "kernel_name_html",
     "kernel_table",
-    "ledger_table",
+    "ledger_list",
     "page_functions",
     "profiler_table",
     "provenance",

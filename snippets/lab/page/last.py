@@ -2,9 +2,10 @@
 
 It excludes Python code from the search index, which every page loads completely: code would be a fifth of the index,
 and the prose explains it. It excludes guesses with their answers, and the fences that they veil: a search must not
-tell what the page asks. It gives the last line of a section its class. It takes the marks of names and signs off
-shown code, since they were three of four elements of it, and have the color of its text. It numbers the popovers of
-kernel names, whose ids come from the names.
+tell what the page asks. It gives the last line of a section its class. The links of headings to themselves, which the
+contents of a page repeat, are no stops of the Tab key. It takes the marks of names and signs off shown code, since
+they were three of four elements of it, and have the color of its text. It numbers the popovers of kernel names, whose
+ids come from the names.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ _PLAIN = re.compile(r'<span class="[nopw]">([^<]*)</span>')
 """Names, operators, punctuation and white space, as Pygments marks them."""
 _VEILS = re.compile(r'<div class="guess" [^>]*?data-veils="([^"]+)"')
 _FENCE = re.compile(r'(<div class="lab" data-fence="([^"]+)")>')
+_TERM = re.compile(r'<h2\b|<abbr title="([^"]*)">([^<]*)</abbr>')
 _POPOVER = re.compile(r'popovertarget="(kernel-[0-9a-f]{8})"([^>]*>[^<]*</button><span popover id=")\1"')
 
 
@@ -38,9 +40,11 @@ class _Last(Postprocessor):  # type: ignore[misc]
             ident = f"{match[1]}-{times[match[1]]}"
             return f'popovertarget="{ident}"{match[2]}{ident}"'
 
+        text = text.replace('class="headerlink"', 'class="headerlink" tabindex="-1"')
         for start in (CODE, QUESTION):
             text = text.replace(f"{start}>", f"{start} data-search-exclude>")
         text = text.replace(IN_YOUR_TRACE, IN_YOUR_TRACE.replace("<p>", '<p class="in-your-trace">'))
+        text = _explained_once(text)
         return _POPOVER.sub(numbered, _without_answers(_PLAIN.sub(r"\1", text)))
 
 
@@ -52,6 +56,22 @@ def _without_answers(text: str) -> str:
         return f"{match[1]}{' data-veiled data-search-exclude' if match[2] in veiled else ''}>"
 
     return _FENCE.sub(marked, text)
+
+
+def _explained_once(text: str) -> str:
+    """Leave the tooltip of a term to its first place in a section: the same dots under every second word are noise."""
+    seen = set[str]()
+
+    def first(match: re.Match[str]) -> str:
+        if match[1] is None:
+            seen.clear()
+        elif match[1] in seen:
+            return match[2]
+        else:
+            seen.add(match[1])
+        return match[0]
+
+    return _TERM.sub(first, text)
 
 
 class Last(Extension):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The ledger: every claim with its verdict on every recorded device, as tables, lines and data."""
+"""The ledger: every claim with its verdict on every recorded device, as a list, tables, lines and data."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ COUNTED: dict[Status, tuple[str, str]] = {
     "not measured": ("is not measured", "are not measured"),
 }
 """Status -> text for one claim, and for any other number of claims."""
+_URGENCY: Sequence[Status] = ("differs", "inconclusive", "not measured", "holds")
+"""The order of the ledger: findings first."""
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
@@ -51,20 +53,54 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def ledger_table(device: Device) -> Html:
-    """Every claim on every recorded device, one row each, a claim's devices together and the default one first.
+def ledger_list(device: Device) -> Html:
+    """Every claim with its verdict on each recorded device, those that differ first, with the reason why.
 
-    `ledger.js` filters the rows by the data attributes of the id's cell. Links to the claims are relative: the page
-    must be one folder below the site's root, as all pages are.
+    `ledger.js` filters the entries by the data attributes of an entry and of its verdicts. Links to the claims are
+    relative: the page must be one folder below the site's root, as all pages are.
     """
     devices = all_devices(device.root)
-    judged = [judge(claim, of, each) for of, claim in all_claims().values() for each in devices]
-    head = [*HEAD, "device"] if len(devices) > 1 else list(HEAD)
-    rows = [
-        [*_row(verdict, whole=True), *([verdict.device.short_name] if len(devices) > 1 else [])] for verdict in judged
-    ]
-    caption = f"Claims on {_listed(each.short_name for each in devices)}"
-    return Html(f'<div class="ledger">{table(caption, head, rows, text_columns=len(head), has_own_layout=True)}</div>')
+    judged = [[judge(claim, of, each) for each in devices] for of, claim in all_claims().values()]
+    groups = []
+    for status in sorted(STATUSES, key=_URGENCY.index):
+        entries = [_entry(of_claim) for of_claim in judged if _most_urgent(of_claim) == status]
+        if entries:
+            somewhere = " on at least one device" if len(devices) > 1 and status != "holds" else ""
+            title = f"{len(entries)} {COUNTED[status][len(entries) != 1]}{somewhere}"
+            groups.append(f"<section><h3>{title}</h3><ul>{''.join(entries)}</ul></section>")
+    return Html(f'<div class="ledger" data-search-exclude>{"".join(groups)}</div>')
+
+
+def _most_urgent(judged: Sequence[Verdict]) -> Status:
+    """Of a claim's verdicts on several devices, the status that a reader has to see first."""
+    return min((verdict.status for verdict in judged), key=_URGENCY.index)
+
+
+def _entry(judged: Sequence[Verdict]) -> str:
+    """A claim with its verdicts: what it says, why it differs, the source's value and ours, where it is shown."""
+    first, claim = judged[0], judged[0].claim
+    why = next(filter(None, map(why_text, judged)), "")
+    reason = f'<p class="why">{escape(why)}</p>' if why else ""
+    said = ""
+    if claim.source:
+        said = f'<span class="said">{_source_name(claim.source)}: {with_kernel_names(claim.source.value)}</span>'
+    link = f"../{claim_page(first.chapter, claim.id)}/#{claim_anchor('claim', claim.id, first.device)}"
+    where = f'{escape(claim.scope)} · <a href="{escape(link)}">{escape(first.chapter)}</a>'
+    return (
+        f'<li data-chapter="{escape(first.chapter)}" data-scope="{escape(claim.scope)}">'
+        f'<p><span class="id">{escape(claim.id)}</span> {escape(claim.sentence)}</p>{reason}'
+        f'<p class="values">{"".join(map(_measured_on, judged))}{said}<span class="where">{where}</span></p></li>'
+    )
+
+
+def _measured_on(verdict: Verdict) -> str:
+    """A verdict and what was measured, with the id that leads to it."""
+    ident = escape(claim_anchor("ledger", verdict.claim.id, verdict.device))
+    data = f'data-device="{escape(verdict.device.name)}" data-verdict="{escape(verdict.status)}"'
+    return (
+        f'<span class="ours" id="{ident}" {data}>{status_badge(verdict)} '
+        f"{escape(verdict.device.short_name)}: {measured_html(verdict)}</span>"
+    )
 
 
 def claims_table(device: Device, chapter: str = "", *, statuses: Sequence[str] = ()) -> Html:
@@ -73,7 +109,7 @@ def claims_table(device: Device, chapter: str = "", *, statuses: Sequence[str] =
     Omits the reasons, which are on the chapter's page beside the verdicts.
     """
     judged = [judge(claim, of, device) for of, claim in all_claims().values() if chapter in ("", of)]
-    rows = [_row(verdict, whole=False) for verdict in judged if not statuses or verdict.status in statuses]
+    rows = [_row(verdict) for verdict in judged if not statuses or verdict.status in statuses]
     caption = f"Claims{f' of {chapter}' if chapter else ''} on {device.short_name}"
     return table(caption, HEAD, rows, text_columns=len(HEAD), has_own_layout=True)
 
@@ -88,39 +124,28 @@ def status_counts(device: Device) -> Html:
     return Html("".join(lines))
 
 
-def _row(verdict: Verdict, *, whole: bool) -> list[Cell]:
-    """The row of a claim on a device; `whole` adds the reason why it differs and a link to its page."""
-    claim, page = verdict.claim, claim_page(verdict.chapter, verdict.claim.id)
-    link = f"../{page}/#{claim_anchor('claim', claim.id, verdict.device)}"
-    where = f' · <a href="{escape(link)}">{escape(verdict.chapter)}</a>' if whole else ""
-    why = f"<small>{escape(why_text(verdict))}</small>" if whole and why_text(verdict) else ""
+def _row(verdict: Verdict) -> list[Cell]:
+    """The row of a claim on a device."""
+    claim = verdict.claim
+    ident = escape(claim_anchor("ledger", claim.id, verdict.device))
     return [
-        _id(verdict),
+        Html(f'<span id="{ident}" class="id">{escape(claim.id)}</span>'),
         status_badge(verdict),
-        Html(f"{escape(claim.sentence)}<small>{escape(claim.scope)}{where}</small>{why}"),
+        Html(f"{escape(claim.sentence)}<small>{escape(claim.scope)}</small>"),
         _source(claim.source) if claim.source else None,
         measured_html(verdict),
     ]
 
 
 def _source(source: Source) -> Html:
-    """The source's value above its name, a link where its address is known."""
+    """The source's value above its name."""
+    return Html(f"{with_kernel_names(source.value)}<small>{_source_name(source)}</small>")
+
+
+def _source_name(source: Source) -> str:
+    """Who said it, a link where the address is known."""
     name = escape(source.who)
-    link = f'<a href="{escape(source.address)}">{name}</a>' if source.address else name
-    return Html(f"{with_kernel_names(source.value)}<small>{link}</small>")
-
-
-def _id(verdict: Verdict) -> Html:
-    """The claim's id, with the data attributes that filter the row."""
-    filters = {
-        "chapter": verdict.chapter,
-        "scope": verdict.claim.scope,
-        "verdict": verdict.status,
-        "device": verdict.device.name,
-    }
-    data = "".join(f' data-{name}="{escape(text)}"' for name, text in filters.items())
-    ident = escape(claim_anchor("ledger", verdict.claim.id, verdict.device))
-    return Html(f'<span id="{ident}" class="id"{data}>{escape(verdict.claim.id)}</span>')
+    return f'<a href="{escape(source.address)}">{name}</a>' if source.address else name
 
 
 def _listed(parts: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ search.py       the search index after a build
 chapter_rules.py   the shape of a chapter: its guesses, what they veil, how sections end
 page_text.py    parses a page's Markdown for the rules
 prepare.py      prepare: the first step of make docs
+search.py       the search index, improved after a build of make docs
 
 Imports every other room.
 """

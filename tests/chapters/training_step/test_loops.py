@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 import torch
@@ -14,10 +14,11 @@ from snippets.lab.capture.profiling import chrome_trace
 from snippets.lab.experiment import Experiment, NeedsGpu, find
 from snippets.lab.trace.kineto import read_trace
 from snippets.training_step import faults
+from snippets.training_step.compiling import lengths, warnings_of, with_own_precision
 from snippets.training_step.data import Texts, Varied
 from snippets.training_step.experiments import step_work
 from snippets.training_step.model import Tokens
-from snippets.training_step.probes import lengths, profiler_costs, ten_lines, warnings_of
+from snippets.training_step.probes import profiler_costs, ten_lines
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
@@ -79,7 +80,7 @@ def calls(name: str, operator: str) -> int:
 
 
 def test_what_each_fault_calls_and_its_mend_does_not() -> None:
-    assert calls("item_before", "aten::item") - calls("item_after", "aten::item") == 1
+    assert calls("item_before", "aten::item") - calls("item_after", "aten::item") == 3
     assert calls("layout_before", "aten::contiguous") - calls("layout_after", "aten::contiguous") >= 3
     assert calls("attention_before", "aten::softmax") - calls("attention_after", "aten::softmax") == 1
     counts = [calls(f"optimizer_{name}", "aten::addcdiv_") for name in ("before", "foreach", "after")]
@@ -167,3 +168,22 @@ def test_lengths_are_compiled_until_the_limit_or_once() -> None:
     assert found["before"]["graphs"] == [1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8, 8]
     assert sum("recompile_limit" in line for line in found["before"]["warnings"]) == 1
     assert all(len(each["us"]) == 12 for each in found.values())
+
+
+def test_a_loop_keeps_its_precision_to_itself() -> None:
+    outside = torch.get_float32_matmul_precision()
+    seen: list[str] = []
+
+    def loop() -> Generator[int, None, None]:
+        torch.set_float32_matmul_precision("high")
+        for step in range(3):
+            seen.append(torch.get_float32_matmul_precision())
+            yield step
+
+    losses = with_own_precision(loop())
+    for _ in range(2):
+        next(losses)
+        assert torch.get_float32_matmul_precision() == outside
+    losses.close()
+    assert outside != "high"
+    assert seen == ["high", "high"]

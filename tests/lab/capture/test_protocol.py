@@ -19,7 +19,7 @@ PINNED = {
     "capture/gpu.py": "b3b1ab0825baa2ef",
     "capture/instruments.py": "abbdbe7a28c123bc",
     "capture/lock.py": "09ab1c6aa4688e34",
-    "capture/loops.py": "8c1eac57a19477b5",
+    "capture/loops.py": "c524eb03cb74c475",
     "capture/merging.py": "1e1840ed28056a75",
     "capture/profile_here.py": "3e658e5f4dfabdde",
     "capture/profiling.py": "5cc0516f3e5bd5fe",
@@ -28,7 +28,7 @@ PINNED = {
     "capture/steady.py": "ecb657f04f417f68",
     "capture/supervisor.py": "440f10e300df5b22",
     "capture/timing.py": "f59b096a837d25d2",
-    "capture/worker.py": "67d5efb79acfd0c6",
+    "capture/worker.py": "b72d75d04643ae9a",
     "experiment.py": "b06c0b02df098935",
 }
 CURE = (

@@ -12,7 +12,7 @@ from snippets.lab.finding.figure import Figure
 from snippets.lab.html import Html
 from snippets.lab.page.frame import provenance, show, verdicts
 from snippets.lab.page.inline import fig_formatter
-from snippets.lab.page.ledger import ledger_table
+from snippets.lab.page.ledger import ledger_list
 from snippets.lab.page.race import race_table
 from snippets.lab.page.tables import kernel_table
 from tests.lab import samples
@@ -83,7 +83,7 @@ def test_verdicts_say_it_themselves(book: Book) -> None:
     book(mlp=samples.findings(time, count))
     content = show("a", verdicts, "M1", "M2")
     assert f"mlp/eager was disturbed: {REASON}" in Markup(content).text
-    assert lines(content) == lines(show("b", ledger_table)) == []
+    assert lines(content) == lines(show("b", ledger_list)) == []
 
 
 @pytest.mark.usefixtures("device")

@@ -102,6 +102,19 @@ def test_the_last_line_of_a_section_is_marked() -> None:
     )
 
 
+def test_the_link_of_a_heading_is_no_stop_of_the_tab_key() -> None:
+    options = {"toc": {"permalink": True}}
+    html = markdown.markdown("## Why?", extensions=["toc", *EXTENSIONS], extension_configs=options)
+    assert '<a class="headerlink" tabindex="-1" href="#why"' in html
+
+
+def test_a_term_is_explained_once_in_a_section() -> None:
+    text = "Of a GEMM, GEMM and warp.\n\nA GEMM.\n\n## Next\n\nA GEMM.\n\n*[GEMM]: a product\n*[warp]: 32 threads"
+    seen = Markup(markdown.markdown(text, extensions=["abbr", *EXTENSIONS]))
+    assert seen.titles == ["a product", "32 threads", "a product"]
+    assert seen.text.count("GEMM") == 4
+
+
 def rendered(*names: str) -> str:
     return markdown.markdown("\n\n".join(kernel_name_html(name) for name in names), extensions=EXTENSIONS)
 

@@ -1,4 +1,4 @@
-"""The ledger: a row for each claim and device, what a row can be filtered by, the counts, and the data."""
+"""The ledger: an entry for each claim with its verdicts, what it can be filtered by, the counts, and the data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from snippets.lab.finding.claim import SERIES, Source
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.page.frame import show
-from snippets.lab.page.ledger import claims_table, ledger_table, status_counts, verdict_data
+from snippets.lab.page.ledger import claims_table, ledger_list, status_counts, verdict_data
 from snippets.lab.recording.schema import NotRecorded
 from tests.lab import samples
 from tests.lab.conftest import Book
@@ -44,7 +44,15 @@ def rows(table: str) -> list[list[str]]:
     return [[Markup(cell).text for cell in re.findall(r"<td>(.*?)</td>", line, re.DOTALL)] for line in lines]
 
 
-def test_a_row_has_the_value_of_the_source_and_what_was_measured(book: Book, device: Device) -> None:
+def entries(content: str) -> list[list[str]]:
+    """The text of each part of the ledger's entries."""
+    lines = re.findall(r"<li [^>]*>(.*?)</li>", content, re.DOTALL)
+    piece = '<span class="(?:ours|said|where)"'
+    parts = rf'<p>.*?</p>|<p class="why">.*?</p>|{piece}.*?(?={piece}|</p>)'
+    return [[Markup(part).text for part in re.findall(parts, line, re.DOTALL)] for line in lines]
+
+
+def test_an_entry_has_the_value_of_the_source_and_what_was_measured(book: Book, device: Device) -> None:
     book(
         mlp=samples.findings(
             claim(source=Source("Part 2", "5 kernels"), why="Unneeded."),
@@ -55,58 +63,52 @@ def test_a_row_has_the_value_of_the_source_and_what_was_measured(book: Book, dev
             claim(id="M6", measure=lambda device: device["mlp/eager"].time(), band=at_least(20), scope="timing"),
         )
     )
-    content = ledger_table(device)
-    assert "<caption>Claims on SAMPLE</caption>" in content
-    assert rows(content) == [
-        ["M1", "✓ holds", "Five kernels.every-gpu · mlp", "5 kernelsPart 2", "5"],
-        ["M2", "≠ differs", "Not five.timing · mlpOn the H200: Because of fusion.", "–", "21.5"],
-        ["M3", "✓ holds", "Five kernels.every-gpu · mlp", "–", "21.5 µs (21.0 to 22.0 µs)"],
-        ["M4", "– not measured", "Five kernels.every-gpu · mlp", "–", "nothing there"],
-        ["M5", "? inconclusive", "Five kernels.every-gpu · mlp", "–", "5: the active steps of its trace disagree"],
+    content = ledger_list(device)
+    assert re.findall(r"<h3>(.*?)</h3>", content) == ["1 differs", "2 are inconclusive", "1 is not measured", "2 hold"]
+    assert entries(content) == [
+        ["M2 Not five.", "On the H200: Because of fusion.", "≠ differs SAMPLE: 21.5", "timing · mlp"],
+        ["M5 Five kernels.", "? inconclusive SAMPLE: 5: the active steps of its trace disagree", "every-gpu · mlp"],
         [
-            "M6",
-            "? inconclusive",
-            "Five kernels.timing · mlp",
-            "–",
-            "20.0 µs (10.0 to 30.0 µs): only a part of the spread is in the band (at least 20.0 µs)",
+            "M6 Five kernels.",
+            "? inconclusive SAMPLE: 20.0 µs (10.0 to 30.0 µs): "
+            "only a part of the spread is in the band (at least 20.0 µs)",
+            "timing · mlp",
         ],
+        ["M4 Five kernels.", "– not measured SAMPLE: nothing there", "every-gpu · mlp"],
+        ["M1 Five kernels.", "✓ holds SAMPLE: 5", "Part 2: 5 kernels", "every-gpu · mlp"],
+        ["M3 Five kernels.", "✓ holds SAMPLE: 21.5 µs (21.0 to 22.0 µs)", "every-gpu · mlp"],
     ]
 
 
-def test_what_a_row_is_filtered_by(book: Book, device: Device) -> None:
+def test_what_an_entry_is_filtered_by(book: Book, device: Device) -> None:
     book(mlp=samples.findings(claim(), claim(id="O-M4", scope="timing", measure=missing)))
-    content = ledger_table(device)
-    assert content.startswith('<div class="ledger"><div class="lab-table" role="region" tabindex="0"')
-    assert (
-        f'<span id="ledger-m1" class="id" data-chapter="mlp" data-scope="every-gpu" data-verdict="holds" '
-        f'data-device="{DEVICE}">M1</span>'
-    ) in content
-    assert 'id="ledger-o-m4" class="id" data-chapter="mlp" data-scope="timing" data-verdict="not measured"' in content
+    content = ledger_list(device)
+    assert '<li data-chapter="mlp" data-scope="every-gpu"><p><span class="id">M1</span>' in content
+    assert f'<span class="ours" id="ledger-m1" data-device="{DEVICE}" data-verdict="holds">' in content
+    assert f'id="ledger-o-m4" data-device="{DEVICE}" data-verdict="not measured"' in content
     assert '<a href="../mlp/#claim-o-m4">mlp</a>' in content
 
 
-def test_a_row_leads_to_the_page_that_shows_its_claim(book: Book, device: Device) -> None:
+def test_an_entry_leads_to_the_page_that_shows_its_claim(book: Book, device: Device) -> None:
     module = samples.findings(claim())
     vars(module).update(PAGE="measuring")
     book(devices=module)
-    assert '<a href="../measuring/#claim-m1">devices</a>' in ledger_table(device)
+    assert '<a href="../measuring/#claim-m1">devices</a>' in ledger_list(device)
 
 
-def test_every_device_has_a_row(book: Book, device: Device) -> None:
-    """The first has the short ids, whichever device the table is asked for."""
+def test_an_entry_has_every_device(book: Book, device: Device) -> None:
+    """The first has the short ids, whichever device the list is asked for. One that differs makes a finding."""
     other = save_all(device.root, sample(), device=OTHER)
-    book(mlp=samples.findings(claim(measure=on_each), claim(id="M2")))
-    content = ledger_table(device)
-    assert "<caption>Claims on SAMPLE and Z100 8GB</caption>" in content
-    assert [(row[0], row[1], row[4], row[5]) for row in rows(content)] == [
-        ("M1", "✓ holds", "5", "SAMPLE"),
-        ("M1", "≠ differs", "4", "Z100 8GB"),
-        ("M2", "✓ holds", "5", "SAMPLE"),
-        ("M2", "✓ holds", "5", "Z100 8GB"),
+    book(mlp=samples.findings(claim(id="M2"), claim(measure=on_each)))
+    content = ledger_list(device)
+    assert re.findall(r"<h3>(.*?)</h3>", content) == ["1 differs on at least one device", "1 holds"]
+    assert entries(content) == [
+        ["M1 Five kernels.", "✓ holds SAMPLE: 5", "≠ differs Z100 8GB: 4", "every-gpu · mlp"],
+        ["M2 Five kernels.", "✓ holds SAMPLE: 5", "✓ holds Z100 8GB: 5", "every-gpu · mlp"],
     ]
     ids = [value for name, value in Markup(content).attributes if name == "id"]
     assert ids == ["ledger-m1", f"ledger-m1-{OTHER}", "ledger-m2", f"ledger-m2-{OTHER}"]
-    assert ledger_table(other) == content
+    assert ledger_list(other) == content
 
 
 def test_the_part_of_a_chapter(book: Book, device: Device) -> None:
@@ -148,8 +150,8 @@ def test_where_nothing_is_recorded_nothing_is_measured(book: Book, tmp_path: Pat
     nothing = samples.device(tmp_path)
     text = "On the H200, of 1 claims 0 hold, 0 differ, 0 are inconclusive and 1 is not measured."
     assert Markup(status_counts(nothing)).text == text
-    assert rows(ledger_table(nothing)) == [
-        ["M1", "– not measured", "Five kernels.every-gpu · mlp", "–", "nothing there"]
+    assert entries(ledger_list(nothing)) == [
+        ["M1 Five kernels.", "– not measured H200: nothing there", "every-gpu · mlp"]
     ]
 
 
@@ -158,22 +160,23 @@ def test_untrusted_claims(book: Book, device: Device, monkeypatch: pytest.Monkey
     samples.recordings(monkeypatch, device.root)
     evil = claim(name, sentence=name, why=name, id="M1", source=Source(name, name, name))
     book(mlp=samples.findings(evil, claim(id=name, measure=lambda device: Figure(1.0, display=name))))
-    for content in (ledger_table(device), claims_table(device), show(name, claims_table)):
+    for content in (ledger_list(device), claims_table(device), show(name, claims_table)):
         assert_only_text(content, name)
 
     def without(device: Device) -> Figure:
         raise NotRecorded(name)
 
     book(mlp=samples.findings(claim(measure=without)))
-    for content in (ledger_table(device), claims_table(device)):
+    for content in (ledger_list(device), claims_table(device)):
         assert_only_text(content, name)
 
 
 def test_a_source_is_a_link_where_its_address_is_known(book: Book, device: Device) -> None:
     book(mlp=samples.findings(claim(source=Source("Part 2", "5")), claim(id="M2", source=Source("An article", "6"))))
-    content = ledger_table(device)
-    assert f'5<small><a href="{SERIES["Part 2"]}">Part 2</a></small>' in content
-    assert "6<small>An article</small>" in content
+    content = ledger_list(device)
+    assert f'<a href="{SERIES["Part 2"]}">Part 2</a>: 5</span>' in content
+    assert ">An article: 6</span>" in content
+    assert f'5<small><a href="{SERIES["Part 2"]}">Part 2</a></small>' in claims_table(device)
 
 
 def test_a_verdict_as_data(device: Device) -> None:

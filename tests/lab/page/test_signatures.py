@@ -28,7 +28,7 @@ def test_arguments_are_written_as_a_fence_gives_them(tmp_path: Path) -> None:
     assert arguments["kernel_table"] == "experiment, caption='', *, work=None"
     assert arguments["verdicts"] == "*claim_ids"
     assert arguments["guess_choice"] == "figure_or_claim, *options, veils=()"
-    assert arguments["ledger_table"] == "none"
+    assert arguments["ledger_list"] == "none"
     assert arguments["show"] == "fence, piece, *args, **options"
 
 

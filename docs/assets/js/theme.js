@@ -1,5 +1,13 @@
-// The theme's search: a name for its dialog, and below its results a way on for those who do not find what they seek.
+// What the theme leaves undone: names for its search, its notes within code and the buttons of code; and below the results
+// of a search a way on for those who do not find what they seek.
 (() => {
+  addEventListener("load", () => {
+    const name = (selector, text) => document.querySelectorAll(selector).forEach((element, index) => {
+      element.setAttribute("aria-label", `${text} ${index + 1}`);
+    });
+    name(".md-annotation__index", "Note");
+    name(".md-code__nav", "Code block");
+  });
   const search = document.querySelector(".md-search");
   const config = document.getElementById("__config");
   if (!search || !config) return;

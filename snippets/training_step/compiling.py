@@ -1,0 +1,137 @@
+"""Loops that compile or set what is global, kept apart from others, and probes of what the compiler does."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from logging.handlers import BufferingHandler
+from typing import Any
+
+from snippets.lab.experiment import Instruments
+from snippets.training_step.probes import iteration_us
+
+
+def without_caches(
+    losses: Generator[Any, None, None],
+) -> Generator[Any, None, None]:
+    """A loop that compiles for itself, whatever an earlier process has left on disk.
+
+    Pointwise kernels are not tuned: hundreds of launches for each would fill the trace.
+    """
+    from torch._inductor import config
+
+    settings = {
+        "force_disable_caches": True,
+        "triton.autotune_pointwise": False,
+    }
+    with config.patch(settings):
+        yield from losses
+
+
+def lengths(instruments: Instruments, device: str, iterations: int, **sizes: int) -> dict[str, Any]:
+    """A loop whose batches vary in length, compiled for each length, for any length, and padded to one.
+
+    Returns for each: lengths, wall times in microseconds and graphs compiled so far, by iteration, and what Dynamo
+    warned of.
+    """
+    import torch
+    from torch._dynamo.utils import counters
+
+    from snippets.training_step import faults
+    from snippets.training_step.data import batches_of
+
+    found: dict[str, Any] = {}
+    for variant in ("before", "after", "padded"):
+        torch._dynamo.reset()
+        counters.clear()
+        seen: dict[str, list[Any]] = {"length": [], "us": [], "graphs": []}
+        losses = without_caches(getattr(faults, f"recompile_{variant}")(device, **sizes))
+        with warnings_of("torch._dynamo") as lines:
+            for inputs, _ in itertools.islice(batches_of("recompile", **sizes), iterations):
+                begin = time.perf_counter_ns()
+                next(losses).item()
+                seen["us"].append((time.perf_counter_ns() - begin) / 1e3)
+                seen["length"].append(inputs.shape[1])
+                seen["graphs"].append(counters["stats"]["unique_graphs"])
+        losses.close()
+        found[variant] = {**seen, "warnings": lines}
+    torch._dynamo.reset()
+    return found
+
+
+def with_own_precision(
+    losses: Generator[Any, None, None],
+) -> Generator[Any, None, None]:
+    """A loop whose setting of float32 products does not reach the loops that run in turns with it."""
+    import torch
+
+    outside = own = torch.get_float32_matmul_precision()
+    with closing(losses):
+        while True:
+            torch.set_float32_matmul_precision(own)
+            try:
+                loss = next(losses)
+            finally:
+                own = torch.get_float32_matmul_precision()
+                torch.set_float32_matmul_precision(outside)
+            yield loss
+
+
+def graph_breaks(instruments: Instruments, device: str, rounds: int, **sizes: int) -> dict[str, Any]:
+    """A compiled loop that a check breaks in each block, and the same without the check, in turns.
+
+    Returns for each: graphs compiled, Dynamo's reasons for its breaks, and the wall time of an iteration in
+    microseconds, by round.
+    """
+    import torch
+    from torch._dynamo.utils import counters
+
+    from snippets.training_step import faults
+
+    found: dict[str, Any] = {}
+    loops = {}
+    for variant in ("before", "after"):
+        torch._dynamo.reset()
+        counters.clear()
+        losses = getattr(faults, f"breaks_{variant}")(device, **sizes)
+        loops[variant] = losses
+        iteration_us(losses, 3, device)
+        found[variant] = {
+            "graphs": counters["stats"]["unique_graphs"],
+            "breaks": sorted(counters["graph_break"]),
+            "us": [],
+        }
+    # The second reset dropped what the first loop had compiled.
+    for losses in loops.values():
+        iteration_us(losses, 3, device)
+    for number in range(rounds):
+        order = list(loops)[:: 1 if number % 2 == 0 else -1]
+        for variant in order:
+            us = iteration_us(loops[variant], 8, device)
+            found[variant]["us"].append(us)
+    for losses in loops.values():
+        losses.close()
+    torch._dynamo.reset()
+    return found
+
+
+@contextmanager
+def warnings_of(name: str) -> Iterator[list[str]]:
+    """Collect the warnings of a logger in place of printing them; complete when the context ends."""
+    logger, handler, lines = (
+        logging.getLogger(name),
+        BufferingHandler(1000),
+        list[str](),
+    )
+    before = logger.level, logger.propagate, logger.handlers
+    logger.setLevel(logging.WARNING)
+    logger.propagate, logger.handlers = False, [handler]
+    try:
+        yield lines
+    finally:
+        level, logger.propagate, logger.handlers = before
+        logger.setLevel(level)
+        lines += [record.getMessage() for record in handler.buffer]

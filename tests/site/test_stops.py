@@ -1,0 +1,55 @@
+"""Stops of the Tab key: few enough to cross a chapter, and all that can be done by pointer can be reached."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page, expect
+
+from tests.site.conftest import Opened
+
+MOST_STOPS = 150
+IS_NEW = """() => {
+  const at = document.activeElement;
+  if (!at || at === document.body || at.counted) return false;
+  at.counted = true;
+  return true;
+}"""
+
+
+def count_stops(page: Page) -> int:
+    """How often Tab leads to something new, from the top of the page to its end."""
+    stops = 0
+    while stops <= 2 * MOST_STOPS:
+        page.keyboard.press("Tab")
+        if not page.evaluate(IS_NEW):
+            break
+        stops += 1
+    return stops
+
+
+def test_a_chapter_is_crossed_in_few_stops(opened: Opened, weights: list[str]) -> None:
+    stops = count_stops(opened("mlp/").page)
+    weights.append(f"mlp: {stops} of {MOST_STOPS} stops of the Tab key")
+    assert 50 < stops < MOST_STOPS
+
+
+def test_arrow_keys_lead_through_a_table(on_trial: Opened) -> None:
+    page = on_trial().page
+    body = page.locator(".lab-kernels tbody").filter(visible=True).first
+    stops, focused = body.locator("button.kernel-name, summary"), body.locator(":focus")
+    stops.first.focus()
+    for stop in (1, 2):
+        page.keyboard.press("ArrowDown")
+        expect(stops.nth(stop)).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(stops.nth(1)).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(focused).to_have_count(0)
+    page.keyboard.press("Shift+Tab")
+    expect(stops.nth(1)).to_be_focused()
+
+
+def test_one_choice_of_the_device_is_a_stop(opened: Opened) -> None:
+    page = opened("mlp/").page
+    inputs = page.locator(".devices > input:checked")
+    expect(inputs.first).not_to_have_attribute("tabindex", "-1")
+    assert set(inputs.evaluate_all("(all) => all.slice(1).map((input) => input.tabIndex)")) == {-1}
