@@ -239,10 +239,10 @@ def subscribers(device: Device) -> Html:
     """Four products with CUPTI free and taken, and what the process wrote."""
     data = device["capture_faults/second_subscriber"].data
     rows: list[Sequence[Cell]] = [
-        [heading, data[name]["operators"], data[name]["gpu"], data[name]["said"][0] if data[name]["said"] else None]
+        [heading, data[name]["said"][0] if data[name]["said"] else None, data[name]["operators"], data[name]["gpu"]]
         for name, heading in {"alone": "CUPTI is free", "taken": "another tool holds CUPTI"}.items()
     ]
-    return table("Four products", ["capture", "operators", "GPU events", "on the error stream"], rows)
+    return table("Four products", ["capture", "on the error stream", "operators", "GPU events"], rows, text_columns=2)
 
 
 def first_steps(device: Device) -> Html:
@@ -293,4 +293,4 @@ def doctor(device: Device) -> Html:
         rows += [[words, check.name, check.seen, check.cure] for check in checks]
         if not checks:
             rows.append([words, "nothing", None, None])
-    return table("What doctor says", ["trace", "warning", "what it saw", "cure"], rows)
+    return table("What doctor says", ["trace", "warning", "what it saw", "cure"], rows, text_columns=4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -40,6 +41,30 @@ FIRST = {
     "bfloat16": "linear",
 }
 """What people type -> the page that comes first."""
+ROWS = {
+    "self cpu cpu total": "self-cpu",
+    "self cuda wall clock": "self-cuda",
+    "ProfilerStep*": "annotations",
+    "as_strided": "no-gpu-time",
+    "negative memory": "negative-memory",
+    "autograd::engine::evaluate_function": "backward",
+    "cudaLaunchKernel so long": "cudalaunchkernel",
+    "Command Buffer Full": "command-buffer-full",
+    "cudaDeviceSynchronize": "cudadevicesynchronize",
+    "cudaStreamSynchronize": "cudastreamsynchronize",
+    "Memset": "memset",
+    "cudaGraphLaunch": "cudagraphlaunch",
+    "aten::copy_": "aten-copy",
+    "Memcpy HtoD Pageable": "pageable",
+    "Torch-Compiled Region": "torch-compiled-region",
+    "Call CompiledFxGraph": "call-compiledfxgraph",
+    "TorchDynamo Cache Lookup": "dynamo-cache-lookup",
+    "Activity Buffer Request": "activity-buffer-request",
+    "no GPU events": "no-gpu-events",
+    "profiler time differs": "stopwatch",
+}
+"""What people ask about a row -> the section of the page of rows that answers."""
+SHOWN_RESULTS = 8
 ASK = """async ([worker, index, queries]) => {
   const asked = new Worker(worker);
   const ask = (message) => new Promise((resolve) => {
@@ -52,7 +77,7 @@ ASK = """async ([worker, index, queries]) => {
   for (const query of queries) {
     const { data: { items } } = await ask({ type: 2, data: query });
     const all = items.flat().sort((a, b) => b.score - a.score);
-    first[query] = all.length ? all[0].location.split("#")[0] : null;
+    first[query] = all.map(({ location }) => location);
   }
   return first;
 }"""
@@ -65,12 +90,27 @@ def index(site: Site) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_right_page_comes_first(opened: Opened, site: Site) -> None:
-    """By the theme's own worker, without its window."""
+def locations(opened: Opened, site: Site, queries: Iterable[str]) -> dict[str, list[str]]:
+    """What a search finds, the best first: by the theme's own worker, without its window."""
     (worker,) = (site.folder / "assets/javascripts/workers").glob("search.*.js")
     addresses = [f"{site.url}{worker.relative_to(site.folder)}", f"{site.url}search/search_index.json"]
-    found = opened("glossary/").page.evaluate(ASK, [*addresses, [*FIRST]])
-    assert found == {query: PAGES[name] for query, name in FIRST.items()}
+    found: dict[str, list[str]] = opened("glossary/").page.evaluate(ASK, [*addresses, [*queries]])
+    return found
+
+
+def test_the_right_page_comes_first(opened: Opened, site: Site) -> None:
+    found = locations(opened, site, FIRST)
+    assert {query: (places or [""])[0].partition("#")[0] for query, places in found.items()} == {
+        query: PAGES[name] for query, name in FIRST.items()
+    }
+
+
+def test_a_question_about_a_row_finds_its_answer(opened: Opened, site: Site) -> None:
+    found = locations(opened, site, ROWS)
+    answers = {query: f"trace_rows/#{section}" for query, section in ROWS.items()}
+    assert {
+        query: places[:SHOWN_RESULTS] for query, places in found.items() if answers[query] not in places[:SHOWN_RESULTS]
+    } == {}
 
 
 def test_the_index_has_no_buttons_and_no_answers(index: list[dict[str, Any]]) -> None:

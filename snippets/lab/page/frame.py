@@ -10,6 +10,7 @@ from typing import Concatenate, ParamSpec
 from snippets.lab.experiment import experiments
 from snippets.lab.finding.accepted import status_of_text
 from snippets.lab.finding.book import Verdict, find_claim, judge
+from snippets.lab.finding.claim import Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.finding.mismatch import Mismatch, reading
 from snippets.lab.finding.part import Reads
@@ -180,22 +181,29 @@ def _missing(device: Device, ids: Sequence[str]) -> Html:
 def verdicts(device: Device, *claim_ids: str) -> Html:
     """Claims with their verdicts: the source's value beside ours, and why where they differ. Raises `UnknownName`.
 
-    Claims in a row that hold, as the text says, are folded into one line, `8 claims hold`. A search finds the prose
-    that says the same, and not them.
+    Claims in a row that hold, as the text says, are folded into one line, `8 claims hold`, and so are those that are
+    not measured. A search finds the prose that says the same, and not them.
     """
     judged = [judge(claim, of, device) for of, claim in map(find_claim, claim_ids)]
-    runs = groupby(judged, key=lambda verdict: verdict.status == "holds" and not _other_text(verdict))
-    boxes = "".join(_run(list(run), is_folded) for is_folded, run in runs)
+    boxes = "".join(_run(list(run), folded) for folded, run in groupby(judged, key=_folded_status))
     return Html(f'<div class="verdicts" data-search-exclude>{boxes}</div>')
 
 
-def _run(judged: Sequence[Verdict], is_folded: bool) -> str:
+def _folded_status(verdict: Verdict) -> Status | None:
+    """The status under which a claim is folded: it says nothing that the text does not. None if it stays open."""
+    if verdict.status == "holds" and not _other_text(verdict):
+        return "holds"
+    return "not measured" if verdict.status == "not measured" else None
+
+
+def _run(judged: Sequence[Verdict], folded: Status | None) -> str:
     """Claims in a row: open, or folded below their number."""
     boxes = "".join(map(_verdict, judged))
-    if not is_folded:
+    if folded is None:
         return boxes
-    number = "1 claim holds" if len(judged) == 1 else f"{len(judged)} claims hold"
-    sign = f'<span class="sign" aria-hidden="true">{SIGNS["holds"]}</span>'
+    one, several = ("holds", "hold") if folded == "holds" else ("is not measured", "are not measured")
+    number = f"1 claim {one}" if len(judged) == 1 else f"{len(judged)} claims {several}"
+    sign = f'<span class="sign" aria-hidden="true">{SIGNS[folded]}</span>'
     return f'<details class="held"><summary>{sign} {number}</summary>{boxes}</details>'
 
 

@@ -11,9 +11,10 @@ ROW_HEAD = ["row", "self CPU", "CPU total", "self GPU", "GPU total", "calls"]
 
 
 def averages(device: Device, experiment: str, *patterns: str) -> list[Average]:
-    """The rows of the profiler's table whose names match one of the patterns, in the order of the patterns."""
+    """The rows of the profiler's table whose names match one of the patterns, in the patterns' order, each once."""
     rows = key_averages(device[experiment].trace)
-    return [row for pattern in patterns for row in rows if fnmatchcase(row.name, pattern)]
+    found = {row.name: row for pattern in patterns for row in rows if fnmatchcase(row.name, pattern)}
+    return list(found.values())
 
 
 def rows_of(device: Device, experiment: str, patterns: Sequence[str], caption: str) -> Html:

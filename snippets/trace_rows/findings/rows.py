@@ -66,7 +66,7 @@ idle_rows = partial(
 training_rows = partial(
     rows_of,
     experiment="trace_rows/train",
-    patterns=("autograd::engine*", "*Backward0", "Optimizer*"),
+    patterns=("autograd::engine*: AddmmBackward0", "AddmmBackward0", "autograd::engine*Accumulate*", "Optimizer*"),
     caption="Rows of backward and optimizer",
 )
 

@@ -38,7 +38,7 @@ def exported(prof: profile, folder: Path) -> Trace:
 
 def test_narrow_layers() -> None:
     layers = model.build("cpu", layers=3, width=5)
-    assert [type(layer).__name__ for layer in layers] == ["Linear", "ReLU"] * 3
+    assert [type(layer).__name__ for layer in layers.children()] == ["Linear", "ReLU"] * 3
     assert layers(torch.ones(2, 5)).shape == (2, 5)
 
 

@@ -131,7 +131,7 @@ def test_memory_that_nobody_frees(device: AlteredDevice) -> None:
 
 def test_rows_in_the_order_of_the_patterns() -> None:
     names = [row.name for row in averages(BOOK, "mlp/eager", "aten::mm", "aten::linear", "aten::m*")]
-    assert names[:3] == ["aten::mm", "aten::linear", "aten::mm"]
+    assert names == ["aten::mm", "aten::linear", "aten::mul", "aten::matmul"]
     assert average(BOOK, "mlp/eager", "aten::mm").calls == 9
     with pytest.raises(StopIteration):
         average(BOOK, "mlp/eager", "aten::none")

@@ -259,6 +259,16 @@ def test_claims_in_a_row_that_hold_are_one_line(book: Book, device: Device) -> N
     assert re.findall(r'id="claim-(\w+)"', content) == ["m1", "m2", "m3", "m4", "m5", "m6"]
 
 
+def test_claims_in_a_row_that_are_not_measured_are_one_line(book: Book, device: Device) -> None:
+    def missing(device: Device) -> Figure:
+        raise NotRecorded("no recording")
+
+    claims = [claim(measure=missing, id="M1"), claim(measure=missing, id="M2"), claim(5, id="M3")]
+    book(mlp=samples.findings(*claims))
+    summaries = re.findall(r"<summary>(.*?)</summary>", verdicts(device, "M1", "M2", "M3"))
+    assert [Markup(summary).text for summary in summaries] == ["– 2 claims are not measured", "✓ 1 claim holds"]
+
+
 @pytest.mark.parametrize(
     ("figure", "text"),
     [
@@ -267,7 +277,7 @@ def test_claims_in_a_row_that_hold_are_one_line(book: Book, device: Device) -> N
             "? inconclusive Five kernels. M1ours · T100: 5: the active steps of its trace disagree",
         ),
         (Figure(21.5, "us", (21.0, 22.0)), "≠ differs Five kernels. M1ours · T100: 21.5 µs (21.0 to 22.0 µs)"),
-        (None, "– not measured Five kernels. M1ours · nothing there"),
+        (None, "– 1 claim is not measured– not measured Five kernels. M1ours · nothing there"),
     ],
 )
 def test_what_a_verdict_shows(book: Book, device: Device, figure: Figure | None, text: str) -> None:
