@@ -24,12 +24,13 @@ def table(
     is_searched: bool = False,
     folded: Collection[str] = (),
     has_own_layout: bool = False,
+    scrolls: bool = False,
 ) -> Html:
     """A table: the first `text_columns` columns are text, the others numbers, aligned right.
 
     Its class says how wide a frame it needs (tables.css): in a narrower one each row becomes a card, with the headings
-    before its cells. The cells below the headings in `folded` go into a fold of the row's first cell, without those
-    that are None. Unless `is_searched`, the search index, which every page loads, omits its numbers. Raises
+    before its cells, unless it `scrolls` there. The cells below the headings in `folded` go into a fold of the row's
+    first cell, without those that are None. Unless `is_searched`, the search index omits its numbers. Raises
     `ValueError` if a row has more or fewer cells than the head.
     """
     lines = list(rows)
@@ -41,9 +42,10 @@ def table(
     headings = [head[index] for index in shown]
     texts = sum(index < text_columns for index in shown)
     columns = [[head[index], *(row[index] for row in lines)] for index in shown]
-    needs = "" if has_own_layout else frame_class(columns, texts)
+    is_card = not (has_own_layout or scrolls)
+    needs = frame_class(columns, texts) if is_card else " wide" * scrolls
     out = "" if is_searched else " data-search-exclude"
-    body = "".join(f"<tr>{_row(row, headings if needs else (), texts)}</tr>" for row in cells)
+    body = "".join(f"<tr>{_row(row, headings if needs and is_card else (), texts)}</tr>" for row in cells)
     return Html(
         f'<div class="lab-table{needs}" role="region" tabindex="0" aria-label="{escape(caption)}"{out}><table>'
         f"<caption>{escape(caption)}</caption><thead><tr>{_head(headings, texts)}</tr></thead>"

@@ -19,7 +19,6 @@ ALLOWED: dict[str, dict[str, str]] = {
         "infinity less infinity is not a number": WORDS,
         "When a larger score comes": WORDS,
         "Four times the work on twice the bytes": SHAPES,
-        "half of all scores as work": SHAPES,
         "has no use for faster products": CASES,
         "Give each head 128 numbers instead of 64": SHAPES,
     },

@@ -98,3 +98,10 @@ def test_what_is_held_back_holds_nothing_back_itself() -> None:
     inner = hold_back("<p>tables</p>")
     assert inner == "<noscript><p>tables</p></noscript>"
     assert hold_back(f"<b>x</b>{inner}") == "<noscript><b>x</b><p>tables</p></noscript>"
+
+
+def test_a_table_that_scrolls_has_no_cards() -> None:
+    seen = table("c", ["a", "b", "c"], [["x " * 40, "y " * 40, 1]], text_columns=2, scrolls=True)
+    assert seen.startswith('<div class="lab-table wide" ')
+    assert "data-head" not in seen
+    assert "data-head" in table("c", ["a", "b", "c"], [["x " * 40, "y " * 40, 1]], text_columns=2)

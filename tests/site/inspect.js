@@ -74,6 +74,14 @@ window.inspect = {
     return problems.slice(0, 3);
   },
 
+  /** Lays out what is out of sight, and lets the page's scripts see it, as if a reader had come by everywhere. */
+  async show() {
+    const style = document.createElement("style");
+    style.textContent = "* { content-visibility: visible !important }";
+    document.head.append(style);
+    for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+  },
+
   unfold() {
     for (const details of document.querySelectorAll("details")) details.open = true;
   },

@@ -77,6 +77,7 @@ class Tab:
         """
         for script in (AXE, INSPECT):
             self.page.evaluate(script)
+        self.page.evaluate("() => inspect.show()")
         self._measure()
         if unfold:
             self.page.evaluate("() => inspect.unfold()")

@@ -13,7 +13,10 @@ const start = (figure) => {
   // The tables, thousands of elements, are in the page only once their fold is open.
   const held = one("noscript"), tables = held && new DOMParser().parseFromString(held.textContent, "text/html").body;
   const rows = (tables ?? figure).querySelectorAll("tbody tr");
-  held?.parentNode.addEventListener("toggle", () => held.replaceWith(...tables.childNodes), { once: true });
+  held?.parentNode.addEventListener("toggle", ({ target }) => {
+    held.replaceWith(...tables.childNodes);
+    target.dispatchEvent(new Event("filled", { bubbles: true }));
+  }, { once: true });
   const begin = +drawing.dataset.begin, span = +drawing.dataset.span;
   const add = (parent, name, attributes = {}, text = "") => {
     const element = parent.appendChild(document.createElementNS(parent.namespaceURI, name));

@@ -3,6 +3,7 @@
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from snippets.attention.findings.variants import VARIANTS, count_and_names, first_of, first_us, per_variant
 from snippets.lab.finding import Device, Figure, Measure, Run, Source, at_least, at_most, claim, equals, matches
@@ -253,8 +254,8 @@ def picked_and_ran(device: Device) -> Figure:
     return derived(f"says {auto_picks(device).value}, runs {' or '.join(same) or 'none of them'}", auto)
 
 
-def launches_table(device: Device) -> Html:
-    """The kernels of one forward of each variant, one row each."""
+def launches_table(device: Device, variants: Mapping[str, str], caption: str) -> Html:
+    """The kernels of one forward of each variant (name -> experiment), one row each."""
     columns: Columns = {
         "longest kernel": lambda run: kernel_name_html(longest_kernel(run.step).name),
         "launched by": lambda run: code(launch_calls(run.step)),
@@ -264,7 +265,21 @@ def launches_table(device: Device) -> Html:
         "operators": "ops_per_step",
         "transposes": lambda run: transposes(run.step),
     }
-    return variants_table(device, VARIANTS, "What one forward launches", columns=columns, text_columns=3)
+    return variants_table(device, variants, caption, columns=columns, text_columns=3)
+
+
+COMPILED_WAYS = ("compiled", "Flex")
+"""The variants that torch.compile makes. A guess asks about one, so they have a table of their own, behind its veil."""
+eager_launches = partial(
+    launches_table,
+    variants={name: experiment for name, experiment in VARIANTS.items() if name not in COMPILED_WAYS},
+    caption="What one forward launches",
+)
+compiled_launches = partial(
+    launches_table,
+    variants={name: VARIANTS[name] for name in COMPILED_WAYS},
+    caption="What one compiled forward launches",
+)
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -89,8 +89,9 @@ def roofline_of(
 
 
 _NO_SHARE = (
-    f" A step below {LEAST_US:g} µs has no percentage, because a ceiling's interval contains the gap between "
-    "two kernels; nor has a step above the roof: its clock may have been higher, or the L2 cache may have served bytes."
+    f" A step below {LEAST_US:g} µs has no percentage, because the rates to compare with were timed with the "
+    "gap between two kernels; nor has a step above the roof: its clock may have been higher, or the L2 cache may "
+    "have served bytes."
 )
 
 

@@ -32,8 +32,9 @@ def slice_tables(caption: str, heading: str, step_lanes: Sequence[Lane]) -> Html
     cpu_head = ["name", "what", "lane", "starts on the GPU", "begins after", "lasts"]
     gpu_head = ["what", "name", "lane", "operator", "call", "begins after", "lasts", "launch delay", "grid", "block"]
     gpu_head += ["registers", "shared memory, bytes", "moved, bytes"]
-    cpu_table = table(f"{caption}: {heading}, CPU", cpu_head, cpu, text_columns=4) if cpu else _NOTHING
-    return Html(cpu_table + (table(f"{caption}: {heading}, GPU", gpu_head, gpu, text_columns=5) if gpu else _NOTHING))
+    cpu_table = table(f"{caption}: {heading}, CPU", cpu_head, cpu, text_columns=4, scrolls=True) if cpu else _NOTHING
+    gpu_table = table(f"{caption}: {heading}, GPU", gpu_head, gpu, text_columns=5, scrolls=True) if gpu else _NOTHING
+    return Html(cpu_table + gpu_table)
 
 
 def _cpu_row(lane: str, piece: Slice, work: Mapping[int | None, Sequence[str]]) -> list[Cell]:

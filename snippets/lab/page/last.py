@@ -26,6 +26,7 @@ _PLAIN = re.compile(r'<span class="[nopw]">([^<]*)</span>')
 _VEILS = re.compile(r'<div class="guess" [^>]*?data-veils="([^"]+)"')
 _FENCE = re.compile(r'(<div class="lab" data-fence="([^"]+)")>')
 _TERM = re.compile(r'<h2\b|<abbr title="([^"]*)">([^<]*)</abbr>')
+_EXCLUDED = re.compile(r" data-search-exclude(?=[ >])")
 _POPOVER = re.compile(r'popovertarget="(kernel-[0-9a-f]{8})"([^>]*>[^<]*</button><span popover id=")\1"')
 
 
@@ -45,7 +46,8 @@ class _Last(Postprocessor):  # type: ignore[misc]
             text = text.replace(f"{start}>", f"{start} data-search-exclude>")
         text = text.replace(IN_YOUR_TRACE, IN_YOUR_TRACE.replace("<p>", '<p class="in-your-trace">'))
         text = _explained_once(text)
-        return _POPOVER.sub(numbered, _without_answers(_PLAIN.sub(r"\1", text)))
+        text = _POPOVER.sub(numbered, _without_answers(_PLAIN.sub(r"\1", text)))
+        return _EXCLUDED.sub(r'\g<0>="yes"', text)  # with a value, the theme takes it off the page again
 
 
 def _without_answers(text: str) -> str:

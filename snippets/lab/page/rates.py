@@ -25,8 +25,8 @@ from snippets.lab.trace.work import ActivityWork
 
 TOO_SHORT, IN_L2, ABOVE = "too short", "in L2", "above a ceiling"
 WHY = {
-    TOO_SHORT: f"no percentage below {LEAST_US:g} µs, because a ceiling's interval contains the gap between two "
-    "kernels",
+    TOO_SHORT: f"no percentage below {LEAST_US:g} µs, because the rates to compare with were timed with the "
+    "gap between two kernels",
     IN_L2: "the bytes fit into the L2 cache, so the memory's rate does not limit the kernel",
     ABOVE: "a short trace runs at a higher clock than sustained turns, and the L2 cache may hold a part of the bytes",
 }

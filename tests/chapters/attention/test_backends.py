@@ -231,11 +231,13 @@ def test_a_variant_as_slow_as_naive_gains_nothing(altered: AlteredDevice, claim_
 # Tables and drawings
 
 
-def test_the_table_of_launches() -> None:
-    launches = text_of(backends.launches_table(RECORDED))
-    assert "What one forward launches" in launches
-    assert all(f" {name} " in launches for name in VARIANTS)
-    assert re.search(r"in place .*? cuLaunchKernelEx, cudaLaunchKernel 5 0 1 30 1 ", launches)
+def test_the_tables_of_launches() -> None:
+    eager, compiled = text_of(backends.eager_launches(RECORDED)), text_of(backends.compiled_launches(RECORDED))
+    assert "What one forward launches" in eager
+    assert "What one compiled forward launches" in compiled
+    assert all((f" {name} " in compiled) is (name in ("compiled", "Flex")) for name in VARIANTS)
+    assert all((f" {name} " in eager) is (name not in ("compiled", "Flex")) for name in VARIANTS)
+    assert re.search(r"in place .*? cuLaunchKernelEx, cudaLaunchKernel 5 0 1 30 1 ", eager)
 
 
 def test_the_table_of_purposes() -> None:
