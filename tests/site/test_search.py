@@ -61,7 +61,7 @@ ROWS = {
     "TorchDynamo Cache Lookup": "dynamo-cache-lookup",
     "Activity Buffer Request": "activity-buffer-request",
     "no GPU events": "no-gpu-events",
-    "profiler time differs": "stopwatch",
+    "profiler time.time()": "stopwatch",
 }
 """What people ask about a row -> the section of the page of rows that answers."""
 SHOWN_RESULTS = 8
