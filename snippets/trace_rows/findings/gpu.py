@@ -1,11 +1,13 @@
 """What the GPU does: several streams, copies, fills."""
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
-from snippets.lab.finding import Device, Figure, Run, at_least, claim, equals
-from snippets.lab.page import kernel_table, timeline
+from snippets.lab.finding import Device, Figure, Run, at_least, claim, equals, format_value
+from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
+from snippets.lab.page import timeline
 from snippets.lab.trace.events import CpuOp, Step
 from snippets.lab.trace.queries import busy_us
 from snippets.trace_rows.findings.averages import rows_of
@@ -90,4 +92,13 @@ copy_rows = partial(
 both_streams = partial(
     timeline, variants={"two streams": "trace_rows/two_streams"}, caption="Two running sums on two streams"
 )
-the_copies = partial(kernel_table, experiment="trace_rows/copies")
+
+
+def host_copies(device: Device) -> Html:
+    """The copies from the host in a step, by their names in the trace."""
+    copies = [copy for copy in device["trace_rows/copies"].step.memcpys if "HtoD" in copy.name]
+    rows: list[Sequence[Cell]] = [
+        [code(copy.name, 60), format_value(copy.duration_us, "us"), format_value(copy.moved_bytes or 0, "bytes")]
+        for copy in copies
+    ]
+    return table("One matrix, copied twice from the host", ["row", "time", "size"], rows)

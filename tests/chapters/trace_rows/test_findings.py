@@ -9,7 +9,7 @@ import pytest
 
 from snippets.lab.finding.book import Verdict, findings, judge
 from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Step
-from snippets.trace_rows.findings import rows
+from snippets.trace_rows.findings import gpu, rows
 from snippets.trace_rows.findings.averages import average, averages, rows_of
 from tests.chapters.altered import AlteredDevice
 from tests.lab.samples import BOOK, Markup
@@ -153,3 +153,9 @@ def test_memory_with_its_sign(device: AlteredDevice) -> None:
     text = Markup(rows.memory_rows(device)).text
     assert text.index("[memory]") < text.index("aten::mm")
     assert "-9 bytes" in text
+
+
+def test_copies_from_the_host_by_name() -> None:
+    text = Markup(gpu.host_copies(BOOK)).text
+    assert text.index("Pageable -> Device") < text.index("Pinned -> Device")
+    assert text.count("33.6 MB") == 2
