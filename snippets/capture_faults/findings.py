@@ -226,13 +226,13 @@ def forgotten(device: Device) -> Html:
 def activities(device: Device) -> Html:
     """What the CPU's activities alone show."""
     captures = {"cpu_only": "activities=[CPU]", "everything": "all activities, the default"}
-    return what_is_there(device, "cpu_only", captures, "One step of forward and backward")
+    return what_is_there(device, "cpu_only", captures, "One step, by activities")
 
 
 def threads(device: Device) -> Html:
     """A step in a new thread and in the thread that profiles."""
     captures = {"thread": "step in a new thread", "here": "step in the thread that profiles"}
-    return what_is_there(device, "in_a_thread", captures, "One step of forward and backward")
+    return what_is_there(device, "in_a_thread", captures, "One step, by thread")
 
 
 def subscribers(device: Device) -> Html:
