@@ -12,12 +12,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 import nh3
 
+from snippets.lab.cells import FRAMES_REM
+
 LIMIT_BYTES = 200_000
 TAGS = {"br", "caption", "code", "details", "div", "p", "small", "span", "strong", "summary"}
 TAGS |= {"table", "tbody", "td", "th", "thead", "tr"}
-ATTRIBUTES = {"aria-label", "class", "data-search-exclude", "role", "scope", "tabindex", "title"}
+ATTRIBUTES = {"aria-label", "class", "data-head", "data-search-exclude", "role", "scope", "tabindex", "title"}
 VALUES = {
-    "class": {"lab-details", "lab-note", "lab-table", "none", "number"},
+    "class": {"lab-details", "lab-note", "lab-table", "none", "number", "wide", "words"}
+    | {f"needs-{width}" for width in FRAMES_REM},
     "role": {"region"},
     "scope": {"col"},
     "tabindex": {"0"},

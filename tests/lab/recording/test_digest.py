@@ -161,8 +161,8 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("changed", "stale"),
     [
-        ("mlp/model.py", ["attention", "fused_mlp", "mlp"]),
-        ("mlp/experiments.py", ["attention", "fused_mlp", "mlp"]),
+        ("mlp/model.py", ["attention", "fused_mlp", "index", "mlp"]),
+        ("mlp/experiments.py", ["attention", "fused_mlp", "index", "mlp"]),
         ("fused_mlp/kernels.py", ["fused_mlp"]),
         ("linear/model.py", ["linear"]),
         ("devices/experiments.py", ["devices"]),
@@ -170,7 +170,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_what_a_change_makes_stale(book: Path, changed: str, stale: list[str]) -> None:
-    """attention asks mlp's experiments whether the Hub answers; nothing of it needs linear."""
+    """attention asks mlp's experiments whether the Hub answers; the home page shows mlp's forward."""
     path = book / changed
     text = path.read_text("utf-8")
     try:
