@@ -141,7 +141,6 @@ def attention(
     return lambda q, k, v: model.sdpa(q, k, v, variant, causal)
 
 
-
 def picked(tensors: Sequence[Tensor]) -> str:
     """The backend that PyTorch picks for causal attention of this q, k and v
     where none is named."""
@@ -181,7 +180,6 @@ def forward(
         reference=functools.partial(_exact, device),
         notes={"picked": picked(inputs())} if variant == "auto" else {},
     )
-
 
 
 def training(
@@ -241,7 +239,6 @@ def training(
     )
 
 
-
 def decode(
     device: str, variant: str, batch: int, heads: int, keys: int, head_dim: int
 ) -> Subject:
@@ -258,7 +255,6 @@ def decode(
         inputs=inputs,
         reference=model.reference,
     )
-
 
 
 # What a profile cannot say: as sequences grow
@@ -315,7 +311,6 @@ def lengths(
         )
         tokens *= 2
     return found
-
 
 
 def _at_length(
@@ -537,7 +532,6 @@ def hub_kernel() -> Any:
         return f"{type(missing).__name__}: {str(missing).splitlines()[0]}"
 
 
-
 def compiled_code(
     instruments: Instruments,
     device: str,
@@ -576,7 +570,6 @@ def compiled_code(
             r"@triton\.jit\n(def triton_.*?)\n'''", code, re.DOTALL
         ),
     }
-
 
 
 def _variants(

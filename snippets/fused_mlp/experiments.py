@@ -150,7 +150,6 @@ def pointwise_steps(device: str) -> dict[str, Callable[..., Any]]:
     return found
 
 
-
 def pointwise(device: str, variant: str, tokens: int, hidden: int) -> Subject:
     """One of the four, or a copy that moves as many bytes: half of them read,
     half written."""
@@ -332,6 +331,7 @@ def forward_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:
         setattr(liger, name, layer)
     return liger
 
+
 COMPILED = {
     "compiled": "default",
     "reduce_overhead": "reduce-overhead",
@@ -439,7 +439,6 @@ def training(
         ),
         reference=reference,
     )
-
 
 
 # What a profile cannot say

@@ -14,7 +14,7 @@ from snippets.lab.finding.claim import Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.finding.mismatch import Mismatch, reading
 from snippets.lab.finding.part import Reads
-from snippets.lab.html import Html, code, hold_back
+from snippets.lab.html import Html, code, hold_back, with_code
 from snippets.lab.page.disturbed import disturbed_banner, disturbed_line
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.machine import machine_table
@@ -216,11 +216,11 @@ def _verdict(verdict: Verdict) -> str:
     )
     where = f"{escape(device.short_name)}: " if verdict.measured else ""
     why = why_text(verdict)
-    why = f'<p class="why">{escape(why)}</p>' if why else ""
+    why = f'<p class="why">{with_code(why)}</p>' if why else ""
     ident, row = claim_anchor("claim", claim.id, device), claim_anchor("ledger", claim.id, device)
     return (
         f'<div class="verdict {verdict.status.replace(" ", "-")}" id="{escape(ident)}">'
-        f'<p><span class="mark">{status_badge(verdict)}</span> {escape(claim.sentence)} '
+        f'<p><span class="mark">{status_badge(verdict)}</span> {with_code(claim.sentence)} '
         f'<a class="id" href="../claims/#{escape(row)}" title="this claim in the ledger">{escape(claim.id)}</a></p>'
         f'<p class="values" data-search-exclude>{source} · '
         f'<span class="ours">{where}{measured_html(verdict)}</span></p>'

@@ -11,7 +11,7 @@ from snippets.lab.finding.accepted import readable_statuses
 from snippets.lab.finding.book import Verdict, all_claims, judge, verdicts
 from snippets.lab.finding.claim import STATUSES, Source, Status
 from snippets.lab.finding.device import Device, all_devices
-from snippets.lab.html import Cell, Html, table
+from snippets.lab.html import Cell, Html, table, with_code
 from snippets.lab.page.frame import claim_anchor, measured_html, status_badge, why_text
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.nav import claim_page
@@ -80,7 +80,7 @@ def _entry(judged: Sequence[Verdict]) -> str:
     """A claim with its verdicts: what it says, why it differs, the source's value and ours, where it is shown."""
     first, claim = judged[0], judged[0].claim
     why = next(filter(None, map(why_text, judged)), "")
-    reason = f'<p class="why">{escape(why)}</p>' if why else ""
+    reason = f'<p class="why">{with_code(why)}</p>' if why else ""
     said = ""
     if claim.source:
         said = f'<span class="said">{_source_name(claim.source)}: {with_kernel_names(claim.source.value)}</span>'
@@ -88,7 +88,7 @@ def _entry(judged: Sequence[Verdict]) -> str:
     where = f'{escape(claim.scope)} · <a href="{escape(link)}">{escape(first.chapter)}</a>'
     return (
         f'<li data-chapter="{escape(first.chapter)}" data-scope="{escape(claim.scope)}">'
-        f'<p><span class="id">{escape(claim.id)}</span> {escape(claim.sentence)}</p>{reason}'
+        f'<p><span class="id">{escape(claim.id)}</span> {with_code(claim.sentence)}</p>{reason}'
         f'<p class="values">{"".join(map(_measured_on, judged))}{said}<span class="where">{where}</span></p></li>'
     )
 
@@ -131,7 +131,7 @@ def _row(verdict: Verdict) -> list[Cell]:
     return [
         Html(f'<span id="{ident}" class="id">{escape(claim.id)}</span>'),
         status_badge(verdict),
-        Html(f"{escape(claim.sentence)}<small>{escape(claim.scope)}</small>"),
+        Html(f"{with_code(claim.sentence)}<small>{escape(claim.scope)}</small>"),
         _source(claim.source) if claim.source else None,
         measured_html(verdict),
     ]

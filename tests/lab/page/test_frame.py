@@ -13,6 +13,7 @@ from snippets.lab.finding.claim import Source, Status
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.page.frame import provenance, show, verdicts
+from snippets.lab.page.ledger import claims_table
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError
 from tests.lab import samples
@@ -247,6 +248,14 @@ def test_a_verdict_that_holds_and_one_that_differs(book: Book, device: Device) -
     assert 'class="verdict differs"' in content
     with pytest.raises(UnknownName, match=r"^no claim 'M9'; did you mean"):
         verdicts(device, "M9")
+
+
+def test_a_claim_may_name_code(book: Book, device: Device) -> None:
+    book(mlp=samples.findings(claim(4, id="M2", sentence="Not `aten::mm<1>`.", why="`x` is four.")))
+    shown = verdicts(device, "M2")
+    assert "Not <code>aten::mm&lt;1&gt;</code>." in shown
+    assert "<code>x</code> is four." in shown
+    assert "<code>aten::mm&lt;1&gt;</code>" in claims_table(device, "mlp")
 
 
 def test_claims_in_a_row_that_hold_are_one_line(book: Book, device: Device) -> None:
