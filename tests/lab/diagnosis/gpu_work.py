@@ -10,7 +10,7 @@ from snippets.lab.diagnosis.diagnose import diagnose
 from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.trace.kineto import read_trace
-from tests.lab.events import Event, annotation, kernel, launch, memcpy, op, step, trace_bytes
+from tests.lab.events import Event, annotation, kernel, launch, memcpy, memset, op, step, trace_bytes
 
 H200 = {"name": "NVIDIA H200", "computeMajor": 9}
 V100 = {"name": "Tesla V100-SXM2-32GB", "computeMajor": 7}
@@ -56,7 +56,7 @@ class Work:
     gap_us: float = 1.0
     """Idle time of the GPU before it."""
     moved_bytes: int | None = None
-    """Of a memcpy."""
+    """Of a memcpy, or of a memset by its name."""
     call: str = "cudaLaunchKernel"
 
 
@@ -88,6 +88,8 @@ def _events(work: Work, correlation: int, start: float, length: float, gpu_start
         events.append(op(work.op, start + 0.5 * length, 0.3 * length, **inputs))
     if work.moved_bytes is None:
         events.append(kernel(work.name, correlation, gpu_start, work.us, stream=work.stream))
+    elif work.name.startswith("Memset"):
+        events.append(memset(correlation, gpu_start, work.us, work.moved_bytes, stream=work.stream))
     else:
         copy = memcpy(correlation, gpu_start, work.us, work.moved_bytes, stream=work.stream)
         events.append(copy | {"name": work.name})

@@ -32,7 +32,7 @@ PAIRS = [
     (ATTENTION, "attention/training_naive", "attention/training_cudnn", ""),
     (ATTENTION, "attention/training_naive", "attention/training_flash", ""),
     (ATTENTION, "attention/training_compiled", "attention/training_cudnn", ""),
-    (ATTENTION, "attention/training_math", "attention/training_flash", "gradients are converted outside of attention"),
+    (ATTENTION, "attention/training_math", "attention/training_flash", ""),
     (FUSING, "mlp/eager", "mlp/compiled", ""),
     (FUSING, "mlp/eager", "mlp/liger", ""),
     (FUSING, "mlp/eager_4096", "mlp/compiled_4096", ""),

@@ -13,6 +13,7 @@ from tests.lab.diagnosis.gpu_work import (
     ADD,
     BF16,
     CONVERT,
+    COPY,
     F32,
     FILL,
     FOREACH,
@@ -123,7 +124,39 @@ def test_backward_is_attention_too() -> None:
     backward = Work(SOFTMAX, 260.0, "aten::_softmax_backward_data", (SCORES, SCORES), (BF16, BF16))
     transposed = Work(GEMM, 80.0, "aten::bmm", ((HEADS, SIZE, LENGTH), SCORES), (BF16, BF16))
     found = finding(UNFUSED_ATTENTION, facts(ATTENTION[0], backward, transposed, transposed, device=None))
-    assert (found.evidence_us_per_step, found.ceiling_us_per_step) == (425.0, 260.0)
+    assert (found.evidence_us_per_step, found.ceiling_us_per_step) == (505.0, 260.0)
+
+
+IN_HEADS, OF_TOKENS = (8, 16, LENGTH, SIZE), (8, LENGTH, 16, SIZE)
+GRADIENTS = (
+    Work(GEMM, 40.0, "aten::mm", ((8192, 1024), (1024, 1024)), (BF16, BF16)),
+    Work(COPY, 25.0, "aten::copy_", (IN_HEADS, IN_HEADS), (BF16, BF16)),
+    Work(GEMM, 79.0, "aten::bmm", (SCORES, QUERIES), (BF16, BF16)),  # of the values
+    Work("Memset (Device)", 1.0, moved_bytes=4096),
+    Work(GEMM, 86.0, "aten::bmm", (QUERIES, KEYS), (BF16, BF16)),  # of the weights
+    Work(SOFTMAX, 369.0, "aten::_softmax_backward_data", (SCORES, SCORES), (BF16, BF16)),
+    Work(GEMM, 80.0, "aten::bmm", (KEYS, SCORES), (BF16, BF16)),  # of the keys
+    Work(GEMM, 78.0, "aten::bmm", (SCORES, QUERIES), (BF16, BF16)),  # of the queries
+    Work(COPY, 26.0, "aten::copy_", (OF_TOKENS, OF_TOKENS), (BF16, BF16)),
+    Work(CONVERT, 12.0, "aten::copy_", ((1024, 1024), (1024, 1024)), (F32, BF16)),
+)
+
+
+def test_backward_with_all_products_of_its_scores_and_the_copies_beside_them() -> None:
+    found = finding(UNFUSED_ATTENTION, facts(*GRADIENTS))
+    kernels_us = 25.0 + 79.0 + 1.0 + 86.0 + 369.0 + 80.0 + 78.0 + 26.0
+    assert found.evidence_us_per_step == kernels_us
+    flops = 4 * HEADS * LENGTH * LENGTH * SIZE  # half of four products
+    assert found.ceiling_us_per_step == pytest.approx(kernels_us - flops / 989e6, abs=0.001)
+
+
+def test_other_products_and_copies_beside_attention_stay() -> None:
+    other = Work(GEMM, 50.0, "aten::bmm", ((4, 32, 32), (4, 32, 32)), (BF16, BF16))
+    conversion = Work(CONVERT, 30.0, "aten::copy_", (IN_HEADS, IN_HEADS), (F32, BF16))
+    for beside in (other, conversion):
+        inside = GRADIENTS[4:7]
+        found = finding(UNFUSED_ATTENTION, facts(GRADIENTS[1], beside, *inside, beside, GRADIENTS[7]))
+        assert found.evidence_us_per_step == sum(work.us for work in inside)
 
 
 def test_the_math_path_counts_with_its_conversions() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from snippets.lab.diagnosis.amounts import count_text, duration_text
@@ -28,11 +28,13 @@ _NEVER_BETWEEN = {"gemm", "gemv", "convolution", "communication", "normalization
 
 @dataclass(frozen=True)
 class _Region:
-    """Two batched products, all between them, and what else the math path of PyTorch runs for them."""
+    """Two batched products, all between them, and what else one kernel in their place would compute or spare."""
 
     first: GpuActivity
     last: GpuActivity
     activities: tuple[GpuActivity, ...]
+    beside: tuple[GpuActivity, ...] = ()
+    """Batched products directly before and after that read the same scores."""
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
@@ -111,15 +113,59 @@ def _same_scores(shape: tuple[int, ...], scores: tuple[int, int, int]) -> bool:
 
 
 def _with_math(stream: Sequence[GpuActivity], first: int, last: int) -> _Region:
-    """The region, with the conversions and masks around it if PyTorch's math path computes attention."""
+    """The region, with the conversions and masks around it if PyTorch's math path computes attention.
+
+    Else with the products directly beside it that read the same scores, as backward's do, and with copies of their
+    other factors: fused kernels read and write any layout.
+    """
     math_op = _math_op(stream[first])
-    begin, end = first, last + 1
+    scores = _scores(stream[first].op)
     if math_op is not None:
-        while begin > 0 and _math_op(stream[begin - 1]) is math_op:
-            begin -= 1
-        while end < len(stream) and _math_op(stream[end]) is math_op:
-            end += 1
-    return _Region(stream[first], stream[last], tuple(stream[begin:end]))
+        begin, end = _widened(stream, first, last + 1, lambda activity: _math_op(activity) is math_op)
+    elif scores is not None:
+        begin, end = _widened(stream, first, last + 1, lambda activity: _is_of(activity, scores))
+    else:
+        begin, end = first, last + 1
+    around_it = (*stream[begin:first], *stream[last + 1 : end])
+    beside = tuple(filter(_is_batched, around_it)) if math_op is None else ()
+    return _Region(stream[first], stream[last], tuple(stream[begin:end]), beside)
+
+
+def _widened(
+    stream: Sequence[GpuActivity], begin: int, end: int, belongs: Callable[[GpuActivity], bool]
+) -> tuple[int, int]:
+    """The range with the activities directly before and after that belong to it; memsets between them too."""
+    for index in range(begin - 1, -1, -1):
+        if belongs(stream[index]):
+            begin = index
+        elif stream[index].kind != "memset":
+            break
+    for index in range(end, len(stream)):
+        if belongs(stream[index]):
+            end = index + 1
+        elif stream[index].kind != "memset":
+            break
+    return begin, end
+
+
+def _is_of(activity: GpuActivity, scores: tuple[int, int, int]) -> bool:
+    """Whether it is a product that reads these scores, or changes the layout of queries, keys, values or output."""
+    op = activity.op
+    if op is None:
+        return False
+    if _is_batched(activity):
+        return any(_same_scores(shape, scores) for shape in _factors(op))
+    is_copy = op.name == "aten::copy_" and len(op.input_shapes) > 1 and op.input_types[:1] == op.input_types[1:2]
+    return is_copy and _is_of_heads(op.input_shapes[0], scores)
+
+
+def _is_of_heads(shape: tuple[int, ...], scores: tuple[int, int, int]) -> bool:
+    """Whether it has batch, heads, and queries or keys, and another size, in any layout that begins with the batch."""
+    products, queries, keys = scores
+    return len(shape) == 4 and any(
+        shape[0] * heads == products and {queries, keys} & {*rest}
+        for heads, rest in ((shape[1], shape[2:]), (shape[2], (shape[1], shape[3])))
+    )
 
 
 def _math_op(activity: GpuActivity) -> CpuOp | None:
@@ -127,20 +173,27 @@ def _math_op(activity: GpuActivity) -> CpuOp | None:
 
 
 def _avoidable_us(region: _Region, works: dict[int, ActivityWork | None], peaks: Peaks | None) -> float:
-    """All but what one kernel needs; the two products stay as they are where shapes or device are unknown.
+    """All but what one kernel needs; the products stay as they are where shapes or device are unknown.
 
     One kernel reads queries, keys and values and writes the output in 16 bits, and a causal mask halves the operations.
+    Of a product beside the two, what it reads may be read already: only what it writes is added.
     """
     total_us = math.fsum(a.duration_us for a in region.activities)
     products = works.get(id(region.first)), works.get(id(region.last))
     scores = _scores(region.first.op)
     if peaks is None or scores is None or products[0] is None or products[1] is None:
-        return max(0.0, total_us - region.first.duration_us - region.last.duration_us)
+        kept = (region.first, region.last, *region.beside)
+        return max(0.0, total_us - math.fsum(product.duration_us for product in kept))
     factors = [*_factors(region.first.op), *_factors(region.last.op)]
     elements = sum(math.prod(shape) for shape in factors if not _same_scores(shape, scores))
     rows, _, columns = products[1].matmul or (0, 0, 0)
-    flops = (products[0].flops + products[1].flops) // 2
-    least_us = peaks.roof_us(flops, 2 * (elements + rows * columns), HALF) or 0.0
+    flops = products[0].flops + products[1].flops
+    written = rows * columns
+    for work in filter(None, (works.get(id(product)) for product in region.beside)):
+        rows, _, columns = work.matmul or (0, 0, 0)
+        flops += work.flops
+        written += rows * columns
+    least_us = peaks.roof_us(flops // 2, 2 * (elements + written), HALF) or 0.0
     return max(0.0, total_us - least_us)
 
 
@@ -154,7 +207,8 @@ RULE = Rule(
     name="unfused-attention",
     title="Attention writes its scores to memory",
     looks_for=(
-        "A batched product, then a softmax, then a batched product that reads its result, forward or backward; or "
+        "A batched product, then a softmax, then a batched product that reads its result, forward or backward, with "
+        "the products and copies of the same heads beside them; or "
         "`aten::_scaled_dot_product_attention_math`, which PyTorch takes if no fused kernel accepts the inputs."
     ),
     threshold=f"At most {MAX_BETWEEN} kernels and no other product lie between; the ceiling is at least 1 % of a step.",
