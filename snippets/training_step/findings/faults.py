@@ -27,19 +27,19 @@ from snippets.training_step.findings.pictures import phases_timeline as phases_t
 
 @claim("TS1", equals("before"))
 def item_found(device: Device) -> Figure:
-    """The rule sync-in-step finds the loop that reads the loss in every step, and nothing once it is mended."""
+    """The rule sync-in-step finds the loop that reads three values in every step, and nothing once it is mended."""
     return found_in(device, "item")
 
 
 @claim("TS2", at_least(0), scope="timing")
 def item_unused(device: Device) -> Figure:
-    """Reading the loss every hundredth step saves no more than the ceiling of the rule sync-in-step."""
+    """Reading three values every hundredth step saves no more than the ceiling of the rule sync-in-step."""
     return unused(device, "item")
 
 
 @claim("TS3", at_least(1.02), scope="timing")
 def item_speedup(device: Device) -> Figure:
-    """Reading the loss every hundredth step makes the loop at least 1.02 times as fast."""
+    """Reading three values every hundredth step makes the loop at least 1.02 times as fast."""
     return speedup(device, "item")
 
 
@@ -51,13 +51,13 @@ def loader_found(device: Device) -> Figure:
 
 @claim("TS5", at_least(0), scope="timing")
 def loader_unused(device: Device) -> Figure:
-    """Eight workers saves no more than the ceiling of the rule loader-stall."""
+    """With eight workers, the loop saves no more than the ceiling of the rule loader-stall."""
     return unused(device, "loader")
 
 
 @claim("TS6", at_least(1.5), scope="timing")
 def loader_speedup(device: Device) -> Figure:
-    """Eight workers makes the loop at least 1.5 times as fast."""
+    """With eight workers, the loop is at least 1.5 times as fast."""
     return speedup(device, "loader")
 
 
@@ -232,6 +232,13 @@ def graph_over_compiled(device: Device) -> Figure:
     """A CUDA graph makes the compiled loop of tiny kernels faster again."""
     compiled, graph = (device[f"training_step/tiny_{name}"] for name in ("compiled", "after"))
     return paired_ratio(compiled, graph, "iteration")
+
+
+@claim("TS35", at_least(1.2), scope="timing")
+def autocast_over_tf32(device: Device) -> Figure:
+    """Autocast to bf16 makes the loop faster again than TF32 does."""
+    tf32, autocast = (device[f"training_step/tensor_cores_{name}"] for name in ("after", "autocast"))
+    return paired_ratio(tf32, autocast, "iteration")
 
 
 def _of_fault(measure: Callable[[Device, str], Figure], fault: str) -> Measure:

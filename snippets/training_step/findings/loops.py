@@ -33,7 +33,7 @@ class Fault:
 FAULTS = {
     fault.name: fault
     for fault in (
-        Fault("item", "Reading the loss in every step", "sync-in-step"),
+        Fault("item", "Reading values in every step", "sync-in-step"),
         Fault("loader", "A loader that stalls", "loader-stall"),
         Fault("pageable", "Copies from pageable memory", "pageable-copies", "pinned"),
         Fault("recompile", "Compiling for each length", "recompiles"),
