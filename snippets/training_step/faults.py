@@ -156,12 +156,14 @@ def recompile_padded(device, **sizes):
 
 
 # 5b. A check that the compiler cannot compile, in each block.
+# --8<-- [start:checked]
 def checked(qkv: Tensor, heads: int) -> Tensor:
     if not qkv.isfinite().all():
         raise FloatingPointError("queries, keys or values overflow")
     return attend(qkv, heads)
 
 
+# --8<-- [end:checked]
 def breaks_before(device, **sizes):
     parts = make_parts(device, **sizes, attend=checked)
     model, optimizer, loader = parts

@@ -116,6 +116,14 @@ def generic(claim: Claim, experiments: Mapping[str, bool]) -> list[Mutant]:
     return sorted(found, key=lambda mutant: -sum(word in mutant.words for word in words))
 
 
+def swapped(experiments: Mapping[str, bool]) -> Iterator[Mutant]:
+    """Each recording that a claim reads, with what another of them holds."""
+    for experiment, with_trace in experiments.items():
+        for other, of_other in experiments.items():
+            if other != experiment:
+                yield Mutant(experiment, f"as {other}", "either", *_as_other(other, with_trace and of_other))
+
+
 def directed(claim: Claim, experiments: Mapping[str, bool]) -> Iterator[Mutant]:
     """Mutants toward what the claim says: its names and numbers, the other recordings it reads, a single step.
 
@@ -124,11 +132,7 @@ def directed(claim: Claim, experiments: Mapping[str, bool]) -> Iterator[Mutant]:
     together: dict[str, list[Mutant]] = {}
     for experiment, with_trace in experiments.items():
         recording = RECORDED[experiment].recording
-        found = [
-            Mutant(experiment, f"as {other}", "either", *_as_other(other, with_trace and of_other))
-            for other, of_other in experiments.items()
-            if other != experiment
-        ]
+        found = [mutant for mutant in swapped(experiments) if mutant.id == experiment]
         if with_trace:
             changes = trace_changes.directed(RECORDED[experiment].trace, names_in(claim), _numbers_in(claim))
             found += [Mutant(experiment, *each) for each in changes]

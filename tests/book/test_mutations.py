@@ -13,7 +13,7 @@ from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
 from tests.book import trace_changes
-from tests.book.mutations import Mutant, directed, flips, generic, reads, status
+from tests.book.mutations import Mutant, directed, flips, generic, reads, status, swapped
 from tests.chapters.altered import AlteredDevice
 from tests.lab import samples
 
@@ -24,6 +24,8 @@ SEVERAL_CHANGES: Mapping[str, Mutant] = {
     "M2": Mutant("mlp/eager", "the products have the names of an A100's", "structure", trace_changes.as_on_a100),
 }
 """Claim that flips only if several things change at once -> these."""
+FEW = 4
+"""Of so many recordings, to exchange two is the quickest change."""
 VARIANTS = {
     r"eager": r"eager|naive|bare",
     r"[Cc]ompiled (?:form|forward|step|layer|function|call)": r"compiled|generated|sweep|tuned|lengths|new_",
@@ -59,6 +61,8 @@ def candidates(claim: Claim, chapter: str) -> Iterator[Mutant]:
     if claim.id in SEVERAL_CHANGES:
         yield SEVERAL_CHANGES[claim.id]
     experiments = reads(claim, chapter)
+    if len(experiments) <= FEW:
+        yield from (mutant for mutant in swapped(experiments) if mutant.fits(claim))
     yield from (mutant for mutant in generic(claim, experiments) if mutant.fits(claim))
     yield from (mutant for mutant in directed(claim, experiments) if mutant.fits(claim))
 

@@ -20,8 +20,8 @@ from tests.lab.samples import BOOK
 
 WITHOUT_A_TRACE = {
     "gpu-slowed": "devices.small_interleaved_when_shared",
+    "graph-breaks": "training_step.breaks_cost",
     "profiler-overhead": "matmul_add.buffer_request",
-    "recompiles": "mlp.automatic_compilations",
 }
 """Faults that a page shows by a number: rule -> figure on that page."""
 

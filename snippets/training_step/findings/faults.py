@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from snippets.lab.drawing.numbers import figure_cell
 from snippets.lab.finding import Device, Figure, Measure, at_least, claim, equals
 from snippets.lab.finding.measure import largest, paired_ratio, smallest
-from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import show as show
-from snippets.lab.page import timing_bars
 from snippets.lab.trace.queries import step_us
 from snippets.training_step.findings.loops import (
-    FAULTS,
     TIMED,
     ceiling,
     found_in,
@@ -21,8 +16,6 @@ from snippets.training_step.findings.loops import (
     speedup,
     unused,
 )
-from snippets.training_step.findings.mend import mend as mend
-from snippets.training_step.findings.pictures import phases_timeline as phases_timeline
 
 
 @claim("TS1", equals("before"))
@@ -241,45 +234,21 @@ def autocast_over_tf32(device: Device) -> Figure:
     return paired_ratio(tf32, autocast, "iteration")
 
 
+def compiled_over_eager(device: Device) -> Figure:
+    """How many times as fast compiling alone makes the loop of tiny kernels."""
+    eager, compiled = (device[f"training_step/tiny_{name}"] for name in ("before", "compiled"))
+    return paired_ratio(eager, compiled, "iteration")
+
+
 def _of_fault(measure: Callable[[Device, str], Figure], fault: str) -> Measure:
     return lambda device: measure(device, fault)
 
 
-BETWEEN: Mapping[str, Mapping[str, str]] = {
-    "pageable": {"pinned memory": "pageable_pinned", "on a stream of its own": "pageable_after"},
-    "tensor_cores": {"autocast to bf16": "tensor_cores_autocast"},
-    "optimizer": {"foreach": "optimizer_foreach", "fused": "optimizer_after"},
-    "tiny": {"compiled": "tiny_compiled", "with CUDA graphs": "tiny_after"},
-}
-"""Fault -> heading of a variant -> its experiment, where there are more than two."""
 _MEASURES = {"saved": saved, "lost": lost, "ceiling": ceiling}
 FIGURES: Mapping[str, Measure] = {
     f"{fault}_{name}": _of_fault(measure, fault) for fault in TIMED for name, measure in _MEASURES.items()
 }
 """What mending each fault saves, in time and as a share of an iteration, and its rule's ceiling."""
-
-
-def all_faults(device: Device) -> Html:
-    """Every timed fault: an iteration before and after its mend, the ceiling, the share that was lost."""
-    rows: list[list[Cell]] = []
-    for name in TIMED:
-        before, after = (device[loop].time("iteration") for loop in FAULTS[name].loops)
-        figures = (before, after, ceiling(device, name), lost(device, name))
-        rows.append([FAULTS[name].title, *map(figure_cell, figures)])
-    head = ["fault", "iteration before", "after", "ceiling of its rule", "lost to the fault"]
-    return table("Nine faults, and what mending each one bought", head, rows)
-
-
-def opening(device: Device) -> Html:
-    """An iteration of each timed fault's loop, before and after the mend."""
-    groups = {
-        FAULTS[name].title: {
-            label: device[loop].timing("iteration")
-            for label, loop in zip(("before", "after"), FAULTS[name].loops, strict=True)
-        }
-        for name in TIMED
-    }
-    return timing_bars(device, groups, "An iteration of nine loops, before and after", axis="time of an iteration")
 
 
 def largest_speedup(device: Device) -> Figure:
@@ -290,15 +259,3 @@ def largest_speedup(device: Device) -> Figure:
 def smallest_speedup(device: Device) -> Figure:
     """The smallest gain of a mend."""
     return smallest(*(speedup(device, name) for name in TIMED))
-
-
-def times(device: Device, fault: str) -> Html:
-    """Iterations of a fault's loops, every variant, and the ceiling of its rule."""
-    before, after = FAULTS[fault].loops
-    between = BETWEEN.get(fault, {})
-    rows: list[list[Cell]] = [["before", figure_cell(device[before].time("iteration"))]]
-    rows += [[name, figure_cell(device[f"training_step/{loop}"].time("iteration"))] for name, loop in between.items()]
-    if after not in {f"training_step/{loop}" for loop in between.values()}:
-        rows.append(["after", figure_cell(device[after].time("iteration"))])
-    rows.append(["the rule's ceiling of what can be saved", figure_cell(ceiling(device, fault))])
-    return table(f"{FAULTS[fault].title}: an iteration", ["loop", "time"], rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.drawing.bar_charts import stacked_bars
@@ -12,11 +12,11 @@ from snippets.lab.finding.measure import percent, unpaired_ratio
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import kernel_name_html
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import GpuActivity, Step
+from snippets.lab.trace.events import CpuOp, GpuActivity, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.queries import annotation_us, busy_us, step_us
 from snippets.lab.trace.units import format_value
-from snippets.training_step.findings.pictures import PHASES, phase_of
+from snippets.training_step.findings.pictures import PHASES, phase_of, phase_spans
 from snippets.training_step.findings.pictures import phases_timeline as phases_timeline
 
 HEALTHY = "training_step/healthy"
@@ -35,9 +35,9 @@ KINDS: Mapping[str, str] = {
 OPTIMIZER = ("clip", "optimizer")
 
 
-def purpose(step: Step, activity: GpuActivity) -> str:
-    """What an activity of the step is for."""
-    if phase_of(step, activity) in OPTIMIZER:
+def purpose(spans: Sequence[CpuOp], activity: GpuActivity) -> str:
+    """What an activity of a step with these phases is for."""
+    if phase_of(spans, activity) in OPTIMIZER:
         return "clip and optimizer"
     if activity.kind != "kernel":
         return "casts and copies"
@@ -46,9 +46,9 @@ def purpose(step: Step, activity: GpuActivity) -> str:
 
 def gpu_time_us(step: Step) -> dict[str, float]:
     """GPU time of a step by purpose, the longest first."""
-    sums: dict[str, float] = {}
+    spans, sums = phase_spans(step), dict[str, float]()
     for activity in step.activities:
-        name = purpose(step, activity)
+        name = purpose(spans, activity)
         sums[name] = sums.get(name, 0.0) + activity.duration_us
     return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
@@ -135,9 +135,10 @@ def phases(device: Device) -> Html:
     """The phases of a step: what the CPU and the GPU take for each."""
     run = device[HEALTHY]
     step = run.step
+    spans = phase_spans(step)
     rows: list[list[Cell]] = []
     for name in PHASES:
-        on_gpu = [activity for activity in step.activities if phase_of(step, activity) == name]
+        on_gpu = [activity for activity in step.activities if phase_of(spans, activity) == name]
         cpu_us = annotation_us(step, name)
         cells = (format_value(cpu_us, "us"), format_value(busy_us(on_gpu), "us"), f"{len(on_gpu):,}")
         rows.append([code(name), *cells])
@@ -154,7 +155,7 @@ def purposes(device: Device) -> Html:
 def owners(device: Device) -> Html:
     """The longest kernels of a step, with the module and the line that launched them."""
     run = device[STACKS]
-    facts = Facts(run.trace)
+    facts, spans = Facts(run.trace), phase_spans(run.step)
     longest = sorted(run.step.kernels, key=lambda kernel: -kernel.duration_us)
     rows: list[list[Cell]] = []
     seen: set[str] = set()
@@ -165,7 +166,7 @@ def owners(device: Device) -> Html:
             rows.append(
                 [
                     kernel_name_html(kernel.name),
-                    code(phase_of(run.step, kernel)),
+                    code(phase_of(spans, kernel)),
                     place or None,
                     format_value(kernel.duration_us, "us"),
                 ]

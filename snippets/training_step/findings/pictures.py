@@ -20,15 +20,15 @@ MIN_SHARE = 0.02
 replace = msgspec.structs.replace
 
 
-def phase_at(step: Step, us: float) -> str:
-    """The phase of the loop that runs at a time; `other` between two."""
-    spans = (op for op in step.ops if op.is_annotation and op.name in PHASES)
+def phase_spans(step: Step) -> tuple[CpuOp, ...]:
+    """The annotations of the phases of a step."""
+    return tuple(op for op in step.ops if op.is_annotation and op.name in PHASES)
+
+
+def phase_of(spans: Sequence[CpuOp], activity: GpuActivity) -> str:
+    """The phase in which an activity was launched, on whichever thread; `other` between two."""
+    us = activity.launch.start_us if activity.launch else activity.start_us
     return next((op.name for op in spans if op.start_us <= us < op.end_us), "other")
-
-
-def phase_of(step: Step, activity: GpuActivity) -> str:
-    """The phase in which an activity was launched, on whichever thread."""
-    return phase_at(step, activity.launch.start_us if activity.launch else activity.start_us)
 
 
 def reduced(step: Step) -> Step:
@@ -44,28 +44,29 @@ def reduced(step: Step) -> Step:
 
 def _merged(step: Step) -> list[GpuActivity]:
     """One activity for each run of the same phase on a stream; copies stay alone."""
+    spans = phase_spans(step)
     runs: list[list[GpuActivity]] = []
     last: dict[tuple[int, int], list[GpuActivity]] = {}
     for activity in step.activities:
         stream = activity.device, activity.stream
         run = last.get(stream)
-        if run is None or not _continues(step, run[-1], activity):
+        if run is None or not _continues(spans, run[-1], activity):
             run = last[stream] = []
             runs.append(run)
         run.append(activity)
-    return [run[0] if len(run) == 1 else _as_one(step, run) for run in runs]
+    return [run[0] if len(run) == 1 else _as_one(spans, run) for run in runs]
 
 
-def _as_one(step: Step, run: Sequence[GpuActivity]) -> GpuActivity:
+def _as_one(spans: Sequence[CpuOp], run: Sequence[GpuActivity]) -> GpuActivity:
     duration_us = round(max(activity.end_us for activity in run) - run[0].start_us, 3)
-    name = f"{phase_of(step, run[0])}: {len(run)} kernels"
+    name = f"{phase_of(spans, run[0])}: {len(run)} kernels"
     return replace(run[0], name=name, kind="kernel", duration_us=duration_us, grid=None, block=None, registers=None)
 
 
-def _continues(step: Step, before: GpuActivity, activity: GpuActivity) -> bool:
+def _continues(spans: Sequence[CpuOp], before: GpuActivity, activity: GpuActivity) -> bool:
     if "memcpy" in (before.kind, activity.kind) or activity.start_us - before.end_us > MIN_GAP_US:
         return False
-    return phase_of(step, before) == phase_of(step, activity)
+    return phase_of(spans, before) == phase_of(spans, activity)
 
 
 def phases_timeline(device: Device, variants: Mapping[str, str], caption: str) -> Html:

@@ -119,7 +119,7 @@ def test_every_picture_is_of_a_leaf_and_from_a_recording() -> None:
     assert PICTURES.keys() <= {symptom.name for _, symptom in symptoms()}
     html = see(BOOK)
     missing = {name for name in PICTURES if "<svg" not in html.partition(f'id="see-{name}"')[2].partition("</li>")[0]}
-    assert missing <= {"gap-outside-pytorch"}, "until training_step is recorded"
+    assert missing == set()
     ids = re.findall(r' id="([^"]+)"', html)
     assert len(ids) == len(set(ids))
 

@@ -1,0 +1,57 @@
+"""The faults side by side: an iteration before and after each mend, and the ceiling of its rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from snippets.lab.drawing.numbers import figure_cell
+from snippets.lab.finding import Device
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import show as show
+from snippets.lab.page import timing_bars
+from snippets.training_step.findings.loops import FAULTS, TIMED, ceiling, lost
+from snippets.training_step.findings.mend import mend as mend
+from snippets.training_step.findings.pictures import phases_timeline as phases_timeline
+
+BETWEEN: Mapping[str, Mapping[str, str]] = {
+    "pageable": {"pinned memory": "pageable_pinned", "on a stream of its own": "pageable_after"},
+    "tensor_cores": {"TF32": "tensor_cores_after", "autocast to bf16": "tensor_cores_autocast"},
+    "optimizer": {"foreach": "optimizer_foreach", "fused": "optimizer_after"},
+    "tiny": {"compiled": "tiny_compiled", "with CUDA graphs": "tiny_after"},
+}
+"""Fault -> heading of a variant -> its experiment, where there are more than two."""
+
+
+def all_faults(device: Device) -> Html:
+    """Every timed fault: an iteration before and after its mend, the ceiling, the share that was lost."""
+    rows: list[list[Cell]] = []
+    for name in TIMED:
+        before, after = (device[loop].time("iteration") for loop in FAULTS[name].loops)
+        figures = (before, after, ceiling(device, name), lost(device, name))
+        rows.append([FAULTS[name].title, *map(figure_cell, figures)])
+    head = ["fault", "iteration before", "after", "ceiling of its rule", "lost to the fault"]
+    return table("Nine faults, and what mending each one bought", head, rows)
+
+
+def opening(device: Device) -> Html:
+    """An iteration of each timed fault's loop, before and after the mend."""
+    groups = {
+        FAULTS[name].title: {
+            label: device[loop].timing("iteration")
+            for label, loop in zip(("before", "after"), FAULTS[name].loops, strict=True)
+        }
+        for name in TIMED
+    }
+    return timing_bars(device, groups, "An iteration of nine loops, before and after", axis="time of an iteration")
+
+
+def times(device: Device, fault: str) -> Html:
+    """Iterations of a fault's loops, every variant, and the ceiling of its rule."""
+    before, after = FAULTS[fault].loops
+    between = BETWEEN.get(fault, {})
+    rows: list[list[Cell]] = [["before", figure_cell(device[before].time("iteration"))]]
+    rows += [[name, figure_cell(device[f"training_step/{loop}"].time("iteration"))] for name, loop in between.items()]
+    if after not in {f"training_step/{loop}" for loop in between.values()}:
+        rows.append(["after", figure_cell(device[after].time("iteration"))])
+    rows.append(["the rule's ceiling of what can be saved", figure_cell(ceiling(device, fault))])
+    return table(f"{FAULTS[fault].title}: an iteration", ["loop", "time"], rows)
