@@ -29,6 +29,8 @@ BUDGET = 1400
 """Slices in a drawing: of more, a phone needs seconds."""
 MARGIN = 1.004
 """Length of the scale / time of the steps: the last slice needs room for its edge."""
+REDUCED_BUDGET = 50
+"""Slices of a step that is drawn reduced: what it is for is seen without each of its kernels."""
 LEAST_GAP = 1 / 250
 """Share of the time scale from which a gap of the GPU is drawn."""
 _MANY = {"kernel": "kernels", "copy": "copies", "fill": "fills"}
@@ -132,7 +134,10 @@ def draw_steps(steps: Mapping[str, TracedStep], caption: str, *, ident: str, bel
 def _drawn(traced: TracedStep, span_us: float, budget: int) -> Drawn:
     """What is drawn of a step: everything, or of a large one the largest part."""
     activities = traced.trace.activities
-    step_lanes = lanes(traced.reduced or traced.step, traced.label, activities)
+    own = {id(activity) for activity in traced.step.activities}
+    others = [activity for activity in activities if id(activity) not in own]
+    step_lanes = lanes(traced.reduced or traced.step, traced.label, others)
+    budget = REDUCED_BUDGET if traced.reduced else budget
     fits = sum(len(lane.slices) for lane in step_lanes) <= budget
     drawn = Drawn(step_lanes, 0, 0, 0) if fits else reduce_lanes(step_lanes, span_us, budget)
     return drawn.with_lanes(with_gaps(traced.step, drawn.lanes, activities, span_us * LEAST_GAP))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import re
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+import msgspec
 import pytest
 
 from snippets.lab.drawing import canvas
@@ -637,3 +639,13 @@ def test_colors_can_be_told_and_names_on_them_read(scheme: str) -> None:
         assert contrast(seen, under) >= 4.5, kind
         assert contrast(colors["edge"], ground) >= 3, kind
         assert ("strokes" in colors) == (kind in PATTERNS), kind
+
+
+def test_what_a_reduced_step_leaves_out_is_not_the_work_of_another_step() -> None:
+    found = traced(step(1, 0, 50), launch(1, 1), kernel("a", 1, 5, 10), launch(2, 3), kernel("b", 2, 15, 10))
+    first, _ = found.step.activities
+    run = msgspec.structs.replace(first, duration_us=20.0)
+    reduced = msgspec.structs.replace(found.step, activities=(run,))
+    drawing = draw_steps({"x": replace(found, reduced=reduced)}, "c", ident="i")
+    assert 'class="slice other"' in drawing
+    assert 'class="ghost' not in drawing
