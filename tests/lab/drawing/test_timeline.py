@@ -576,11 +576,15 @@ def test_every_recorded_step_can_be_drawn(name: str) -> None:
     recorded = BOOK[name].step
     content = timeline(BOOK, {"it": name}, "It")
     all_slices = slices(content)
-    assert len(all_slices) == len(recorded.ops) + len(recorded.calls) + len(recorded.activities)
+    everything = len(recorded.ops) + len(recorded.calls) + len(recorded.activities)
     assert len(rows(content)) == len(all_slices)
-    assert len(list(group(content, "arrows"))) == sum(
-        activity.launch in recorded.calls for activity in recorded.activities
-    )
+    if len(all_slices) == everything:
+        assert len(list(group(content, "arrows"))) == sum(
+            activity.launch in recorded.calls for activity in recorded.activities
+        )
+    else:
+        assert everything > BUDGET * 0.8  # ghosts count, too
+        assert "too short to see" in content or "not drawn" in content
     assert [each.get("class") for each in all_slices].count("slice label") == 1
     places = [(float(each.get("x", "")[:-1]), float(each.get("width", "")[:-1])) for each in all_slices]
     assert all(x >= 0 and x + width <= 100 for x, width in places)
