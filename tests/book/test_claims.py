@@ -22,6 +22,8 @@ WITHOUT_SPREAD = {
     "R5": "one launch waits in the step",
     "R6": "the same launch",
     "R17": "a process has one first step",
+    "TS30": "likewise",
+    "TS67": "one recompilation in one trace",
 }
 """Claims about times that one number decides, and why."""
 
