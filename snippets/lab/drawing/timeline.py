@@ -29,7 +29,7 @@ BUDGET = 1400
 """Slices in a drawing: of more, a phone needs seconds."""
 MARGIN = 1.004
 """Length of the scale / time of the steps: the last slice needs room for its edge."""
-REDUCED_BUDGET = 50
+REDUCED_BUDGET = 36
 """Slices of a step that is drawn reduced: what it is for is seen without each of its kernels."""
 LEAST_GAP = 1 / 250
 """Share of the time scale from which a gap of the GPU is drawn."""
