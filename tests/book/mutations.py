@@ -100,11 +100,11 @@ def mutants(experiment: str, with_trace: bool) -> tuple[Mutant, ...]:
     """The mutants of one recording that every claim can try; with those of its trace, or without."""
     run = RECORDED[experiment]
     return (
-        *(Mutant(experiment, *each) for each in (trace_changes.generic(run.trace) if with_trace else ())),
         *(
             Mutant(experiment, name, kind, None, change)
             for name, kind, change in recording_changes.generic(run.recording)
         ),
+        *(Mutant(experiment, *each) for each in (trace_changes.generic(run.trace) if with_trace else ())),
     )
 
 

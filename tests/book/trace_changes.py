@@ -31,6 +31,7 @@ def generic(trace: Trace) -> Iterator[Named]:
     for factor in FACTORS:
         yield f"{factor:g} times as long: all GPU work", "time", activities(None, _longer(factor))
     yield "later: all GPU work", "time", activities(None, _later)
+    yield from _of_spans(trace)
     for index in range(_count(trace)):
         for factor in FACTORS:
             yield f"{factor:g} times as long: GPU work {index}", "time", activities(index, _longer(factor))
@@ -50,7 +51,6 @@ def generic(trace: Trace) -> Iterator[Named]:
         yield f"later: call {name}", "time", calls(name, _later)
         for what, of_call in CALL_CHANGES.items():
             yield f"{what}: call {name}", "structure", calls(name, of_call)
-    yield from _of_spans(trace)
 
 
 def directed(trace: Trace, names: Sequence[str], numbers: Sequence[int]) -> Iterator[Named]:
@@ -339,6 +339,20 @@ def _of_spans(trace: Trace) -> Iterator[Named]:
     yield "dropped: overheads", "structure", lambda t: replace(t, overheads=())
     yield "twice: overheads", "structure", lambda t: replace(t, overheads=t.overheads + t.overheads)
     yield "buffer requests: in every step", "structure", _with_requests
+    for index in range(len(trace.steps)):
+        yield f"0.01 times as long: step {index}", "time", _shortened(index)
+
+
+def _shortened(index: int) -> Change:
+    """A step that ends early; what it launched stays."""
+
+    def changed(trace: Trace) -> Trace:
+        steps = list(trace.steps)
+        step = steps[index]
+        steps[index] = replace(step, end_us=step.start_us + 0.01 * (step.end_us - step.start_us))
+        return replace(trace, steps=tuple(steps))
+
+    return changed
 
 
 def _with_requests(trace: Trace) -> Trace:
