@@ -1,0 +1,106 @@
+"""Every loop of training_step on a CPU, small: traced, its losses those of float32; its loaders start processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from snippets.lab.capture.instruments import TorchInstruments
+from snippets.lab.capture.loops import check_loop, open_loop, profile_loop
+from snippets.lab.capture.profiling import chrome_trace
+from snippets.lab.experiment import Experiment, find
+from snippets.lab.trace.kineto import read_trace
+from snippets.training_step.compiling import lengths
+from snippets.training_step.probes import profiler_costs
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning"),
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Profiler won't be using warmup:UserWarning"),
+]
+SMALL = {"vocab": 64, "dim": 32, "heads": 2, "layers": 1, "seq": 32, "batch": 2}
+LOOPS = [one for one in find("training_step") if one.loop is not None]
+COMPILED = ("recompile_before", "recompile_after", "tiny_compiled", "tiny_after")
+ON_A_GPU = ("pageable_after",)
+PLAIN = [one for one in LOOPS if one.name not in (*COMPILED, *ON_A_GPU)]
+instruments = TorchInstruments()
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """More wait for each other in loops this small."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("experiment", PLAIN, ids=lambda experiment: experiment.name)
+def test_a_loop_is_right_and_traced(experiment: Experiment) -> None:
+    vocab = 1000 if experiment.group == "vocabulary" else SMALL["vocab"]  # padded to 1024, the losses differ little
+    with open_loop(experiment.at(**{**SMALL, "vocab": vocab}), "cpu") as loop:
+        error, dtype, _ = check_loop(loop, "cpu")
+        assert 0 <= error < loop.tolerance
+        assert dtype == "float32"
+        trace = read_trace(chrome_trace(profile_loop(experiment, loop, "cpu")))
+    assert len(trace.steps) == experiment.schedule.active
+    for step in trace.steps:
+        assert step.find_annotation("train_step")
+        for phase in ("forward", "loss", "backward", "clip", "optimizer"):
+            assert step.find_annotation(phase), phase
+    assert bool(trace.functions) == bool(trace.memory) == (experiment.name == "healthy_stacks")
+
+
+def calls(name: str, operator: str) -> int:
+    """Calls of an operator in a traced step."""
+    (experiment,) = find(f"training_step/{name}")
+    with open_loop(experiment.at(**SMALL), "cpu") as loop:
+        next(loop.losses)  # the healthy loop prints its first loss
+        step = read_trace(chrome_trace(profile_loop(experiment, loop, "cpu"))).steps[0]
+    return sum(op.name == operator for op in step.ops)
+
+
+def test_what_each_fault_calls_and_its_mend_does_not() -> None:
+    assert calls("item_before", "aten::item") - calls("item_after", "aten::item") == 3
+    assert calls("layout_before", "aten::contiguous") - calls("layout_after", "aten::contiguous") >= 3
+    assert calls("attention_before", "aten::softmax") - calls("attention_after", "aten::softmax") == 1
+    counts = [calls(f"optimizer_{name}", "aten::addcdiv_") for name in ("before", "foreach", "after")]
+    assert counts[0] > 8 > counts[2] == 0
+    assert calls("optimizer_after", "aten::_fused_adamw_") >= 1
+
+
+def test_the_price_of_the_profilers_options() -> None:
+    sizes = json.dumps(SMALL)
+    found = profiler_costs(instruments, "cpu", rounds=2, active=1, tiny=sizes, healthy=sizes)
+    for loop in found.values():
+        assert list(loop) == ["without", "none", "record_shapes", "profile_memory", "with_stack", "all three"]
+        assert all(len(entry["us"]) == 2 for entry in loop.values())
+        assert loop["none"]["bytes"] < loop["with_stack"]["bytes"] < loop["all three"]["bytes"]
+
+
+@pytest.fixture
+def quick_compiler() -> Iterator[None]:
+    """Dynamo without Inductor: what is compiled how often is the same."""
+    compile_model = torch.nn.Module.compile
+
+    def eager(self: torch.nn.Module, **options: object) -> None:
+        options.pop("mode", None)
+        compile_model(self, backend="aot_eager", **options)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(torch.nn.Module, "compile", eager)
+        yield
+
+
+@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:dynamo_pgo force disabled:UserWarning")
+def test_lengths_are_compiled_until_the_limit_or_once() -> None:
+    found = lengths(instruments, "cpu", iterations=12, **SMALL)
+    assert {variant: each["graphs"][-1] for variant, each in found.items()} == {"before": 8, "after": 1, "padded": 1}
+    assert found["before"]["graphs"] == [1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8, 8]
+    assert sum("recompile_limit" in line for line in found["before"]["warnings"]) == 1
+    assert all(len(each["us"]) == 12 for each in found.values())
