@@ -33,6 +33,8 @@ KINDS: Mapping[str, str] = {
 }
 """Operation of a kernel -> what it is for; the optimizer's kernels are told by their phase."""
 OPTIMIZER = ("clip", "optimizer")
+LOOKS = {"matrix products": "gemm", "pointwise": "pointwise", "casts and copies": "copy"}
+"""What a purpose looks like; all others look like other kernels."""
 
 
 def purpose(spans: Sequence[CpuOp], activity: GpuActivity) -> str:
@@ -149,7 +151,8 @@ def phases(device: Device) -> Html:
 def purposes(device: Device) -> Html:
     """What the GPU's time of a step is spent on."""
     parts = list(gpu_time_us(device[HEALTHY].step).items())
-    return stacked_bars(device, {"one step": parts}, "What the GPU works on in one healthy step", axis="GPU time")
+    caption = "What the GPU works on in one healthy step"
+    return stacked_bars(device, {"one step": parts}, caption, axis="GPU time", kinds=LOOKS)
 
 
 def owners(device: Device) -> Html:
