@@ -1,0 +1,50 @@
+"""What the page computes: mends as short diffs, the recorded graph, and a rule that finds a fault in no trace."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from snippets.lab.finding import TraceError
+from snippets.lab.recording.device import PROJECT
+from snippets.training_step.findings.loops import FAULTS, ceiling, found_in
+from snippets.training_step.findings.mend import changed_lines, mend_lines
+from snippets.training_step.findings.probes import recompiled
+from tests.chapters.altered import RECORDED, AlteredDevice
+
+PAGE = (PROJECT / "docs/training_step.md").read_text(encoding="utf-8")
+MENDS = re.findall(r'mend, "(\w+)", "(\w+)"', PAGE)
+
+
+@pytest.mark.parametrize("pair", MENDS, ids="-".join)
+def test_a_mend_is_a_few_lines(pair: tuple[str, str]) -> None:
+    assert 1 <= changed_lines(mend_lines(*pair)) <= 5
+
+
+def test_a_mend_as_it_is_shown() -> None:
+    signed = [line for line in mend_lines("recompile_before", "recompile_after") if line[0] in "+-"]
+    assert signed == [
+        "-model.compile(dynamic=False)",
+        "+model.compile()",
+        "+    torch._dynamo.mark_dynamic(inputs, 1)",
+    ]
+
+
+def test_two_equal_functions_are_no_mend() -> None:
+    with pytest.raises(ValueError, match="equal"):
+        mend_lines("attend", "attend")
+
+
+def test_the_recorded_graph_is_the_sixth() -> None:
+    samples = RECORDED["training_step/lengths"].data["before"]["us"]
+    assert recompiled(RECORDED).number == samples[5]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_that_is_not_there_has_no_ceiling(fault: str) -> None:
+    before, after = FAULTS[fault].loops
+    device = AlteredDevice(traces={before: RECORDED[after].trace})
+    assert found_in(device, fault).value == "neither"
+    with pytest.raises(TraceError, match="finds nothing"):
+        ceiling(device, fault)
