@@ -17,6 +17,8 @@ LAUNCHES, FIRST, WAITS, SLOW_CPU = "launch-bound", "first-step", "sync-in-step",
 ATTENTION, COPIES, FUSING = "unfused-attention", "needless-copies", "unfused-elementwise"
 UNITS, PRODUCTS, LAYOUT, TINY = "no-tensor-cores", "slow-products", "layout-conversions", "tiny-kernels"
 EXPOSED, ALLOCATOR = "exposed-communication", "allocator-in-step"
+LOADER, PAGEABLE, OPTIMIZER, RECOMPILES = "loader-stall", "pageable-copies", "optimizer-loop", "recompiles"
+PROFILER, TYPES = "profiler-overhead", "type-round-trips"
 IDLE = 0.15
 """The GPU waits for launches if, without the profiler, it idles for this share of a step."""
 FAULTS = {
@@ -41,6 +43,27 @@ FAULTS = {
     "matmul_add/unscheduled_20": {FIRST},
     "mlp/eager": {FUSING},
     "mlp/eager_4096": {FUSING},
+    "trace_rows/copies": {COPIES, FUSING, PAGEABLE},
+    "trace_rows/first": {FIRST, PROFILER},
+    "trace_rows/full_queue": {FUSING, TINY},
+    "trace_rows/item": {WAITS},
+    "training_step/allocator_before": {ALLOCATOR},
+    "training_step/attention_before": {ATTENTION, COPIES, FUSING, TYPES},
+    "training_step/cold_before": {FIRST},
+    "training_step/healthy": {FUSING},
+    "training_step/healthy_stacks": {FUSING},
+    "training_step/item_before": {WAITS},
+    "training_step/layout_before": {COPIES},
+    "training_step/loader_after": {FUSING},
+    "training_step/loader_before": {LOADER},
+    "training_step/optimizer_before": {OPTIMIZER, TINY},
+    "training_step/pageable_before": {PAGEABLE},
+    "training_step/recompile_before": {RECOMPILES},
+    "training_step/tensor_cores_before": {UNITS},
+    "training_step/tiny_after": {SLOW_CPU},
+    "training_step/tiny_before": {TINY},
+    "training_step/tiny_compiled": {TINY},
+    "training_step/vocabulary_before": {PAGEABLE, PRODUCTS},
 }
 """Recording -> the faults in it but slow launching, decided by what it does; no other recording has any."""
 UNTIMED = {
@@ -48,8 +71,14 @@ UNTIMED = {
     "matmul_add/eager_64_cold",
     "matmul_add/unscheduled",
     "matmul_add/unscheduled_20",
+    "trace_rows/compiled",
+    "trace_rows/first",
+    "trace_rows/train",
+    "training_step/tiny_after",
+    "training_step/tiny_before",
+    "training_step/tiny_compiled",
 }
-"""Recordings without times, of GPU work of 3 us: launching takes longer."""
+"""Recordings without times of their GPU work, which is at most a quarter of a step: launching takes longer."""
 PUBLIC_FAULTS = {
     "astra_megatron_tp8_rank0": {ATTENTION, EXPOSED, SLOW_CPU},
     "astra_megatron_tp8_rank1": {ATTENTION, EXPOSED},
@@ -93,7 +122,7 @@ def test_how_much_the_profiler_lengthens_launching() -> None:
             if times is not None:
                 ratios.append(found_in(device, experiment).step_us / times.enqueue.median_us)
     low, *_, high = quantiles(ratios, n=20)
-    assert (len(ratios), round(low, 1), round(median(ratios), 1), round(high, 1)) == (154, 1.5, 2.9, 6.0)
+    assert (len(ratios), round(low, 1), round(median(ratios), 1), round(high, 1)) == (155, 1.5, 2.9, 6.0)
     assert sum(ratio >= SLOWDOWN for ratio in ratios) / len(ratios) == pytest.approx(0.8, abs=0.03)
 
 
@@ -124,14 +153,23 @@ def test_the_table() -> None:
 
 
 ROWS = {
-    FIRST: (4, 4, 0, 0),
-    LAUNCHES: (72, 61, 11, 5),
-    COPIES: (12, 12, 0, 0),
-    UNITS: (4, 4, 0, 0),
-    PRODUCTS: (2, 2, 0, 0),
-    WAITS: (2, 2, 0, 0),
-    ATTENTION: (20, 20, 0, 0),
-    FUSING: (22, 22, 0, 0),
+    ALLOCATOR: (3, 1, 2, 0),
+    FIRST: (5, 5, 0, 1),
+    LAUNCHES: (80, 68, 12, 5),
+    LOADER: (4, 1, 3, 0),
+    COPIES: (15, 15, 0, 0),
+    UNITS: (5, 5, 0, 0),
+    OPTIMIZER: (1, 1, 0, 0),
+    PAGEABLE: (3, 3, 0, 0),
+    PROFILER: (1, 1, 0, 0),
+    RECOMPILES: (1, 1, 0, 0),
+    SLOW_CPU: (1, 1, 0, 0),
+    PRODUCTS: (3, 3, 0, 0),
+    WAITS: (4, 4, 0, 0),
+    TINY: (4, 4, 0, 0),
+    TYPES: (1, 1, 0, 0),
+    ATTENTION: (21, 21, 0, 0),
+    FUSING: (28, 28, 0, 0),
 }
 """Rule -> fired, right, false, missed in our recordings. A rule that is not here never fired, and had no fault to find.
 
@@ -151,8 +189,15 @@ FALSE = [
     "nvidia-h200/attention/decode_cudnn",
     "nvidia-h200/attention/decode_flash",
     "nvidia-h200/attention/decode_naive",
+    "nvidia-h200/trace_rows/first",
+    "nvidia-h200/training_step/cold_before",
+    "nvidia-h200/training_step/optimizer_before",
+    "nvidia-h200/training_step/pageable_after",
+    "nvidia-h200/training_step/pageable_pinned",
+    "nvidia-h200/training_step/recompile_after",
 ]
-"""Recordings for which `launch-bound` is a false alarm: the profiler lengthens their launches 2.5 times or more."""
+"""False alarms. Of `launch-bound`: the profiler lengthens these launches 2.5 times or more. Of `allocator-in-step`:
+nothing marks first allocations as warm-up. Of `loader-stall`: unprofiled, the GPU is busy all the time."""
 
 
 @pytest.mark.parametrize("name", PUBLIC_FAULTS)

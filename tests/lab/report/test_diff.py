@@ -193,6 +193,8 @@ def test_with_three_steps_three_percent_is_found_or_the_noise_is_said() -> None:
     found = hidden = 0
     for path in sorted(RECORDINGS.glob("nvidia-h200/*/*.trace.json.gz")):
         trace = recorded(f"{path.parent.name}/{path.name.removesuffix('.trace.json.gz')}")
+        if len(trace.steps) < 2:
+            continue  # the command refuses: its noise is unknown
         result = compare([trace], [slowed(trace, 1.03)])
         if judge(result, 2.0).regressions:
             found += 1
