@@ -109,7 +109,7 @@ def test_its_pages_are_built_beside_the_default_ones(site: Path) -> None:
     mlp = page(site, "mlp")
     tabs = Counter(re.findall(r'<input type="radio"[^>]* data-device="([^"]+)"', mlp))
     assert tabs[NAME] == tabs[DEFAULT_DEVICE] > 30
-    assert "there is no recording of <code>attention/naive</code>" in page(site, "attention")
+    assert "there is no recording of this chapter" in page(site, "attention")
     linear = page(site, "linear")
     assert linear.count("Disturbed while it was recorded") == 1
     assert f"<code>{DISTURBED}</code>" in linear.split("Disturbed while it was recorded")[1][:1000]

@@ -73,6 +73,8 @@ def _panel(
             panel = piece(noted, *args, **options)
             return panel + disturbed_line(device, noted.reads or Reads())
     except NotRecorded as error:
+        if (chapter := chapter_of(fence)) and not device.recorded_names(chapter):
+            return Html(f"<p>Not recorded on the {escape(device.short_name)}.</p>")  # provenance has the command
         return warning("Not recorded yet", escape(str(error)))
     except NotTimed as error:
         return warning("Not timed", escape(str(error)))
@@ -166,16 +168,23 @@ def _banners(chapter: str, recordings: Sequence[Recording], stale: int) -> str:
 
 
 def _missing(device: Device, ids: Sequence[str]) -> Html:
-    """A warning with the experiments not recorded on a device and the command to record them; empty if all are."""
+    """A warning with the experiments not recorded on a device and the command to record them; empty if all are.
+
+    Where none is, the chapter stands for their names.
+    """
     if not ids:
         return Html("")
     chapter = ids[0].partition("/")[0]
-    return warning(
-        "Not recorded yet",
-        f"For the {escape(device.short_name)} there is no recording of {', '.join(map(code, ids))}. "
-        f"On a machine with that GPU run <code>make record CHAPTER={escape(chapter)}</code>. On one with another CUDA "
-        "GPU the same command records for that one. Without a GPU no recording can be made; all else can be done.",
-    )
+    text = f"For the {escape(device.short_name)} there is no recording of "
+    command = f"run <code>make record CHAPTER={escape(chapter)}</code>."
+    if device.recorded_names(chapter):
+        text += (
+            f"{', '.join(map(code, ids))}. On a machine with that GPU {command} On one with another CUDA GPU the same "
+            "command records for that one. Without a GPU no recording can be made; all else can be done."
+        )
+    else:
+        text += f"this chapter: {command}"
+    return warning("Not recorded yet", text)
 
 
 def verdicts(device: Device, *claim_ids: str) -> Html:

@@ -284,11 +284,29 @@ def options(device: Device) -> Html:
     return table("What the profiler's options cost", head, rows)
 
 
+PRINTED = ("Name", "Self CPU", "CPU total", "Self CUDA", "CUDA total", "# of Calls")
+"""Columns of the printed table that the page shows: those without averages and percentages."""
+SHAPES = "Input Shapes"
+
+
+def printed_rows(text: str) -> list[dict[str, str]]:
+    """The rows of a printed table by its headings; two spaces or more stand between its columns.
+
+    Raises `ValueError` if a row has more or fewer cells than the head.
+    """
+    _, head, body, _ = re.split(r"^-[- ]*\n", text, flags=re.MULTILINE)
+    cells = [re.split(r" {2,}", line.strip()) for line in (head + body).splitlines()]
+    return [dict(zip(cells[0], row, strict=True)) for row in cells[1:]]
+
+
 def printed(device: Device) -> Html:
-    """What the ten lines print, as they print it."""
-    text = device[f"{CHAPTER}/ten_lines"].data["printed"]
-    table_text = text[text.index("---") :].rstrip()
-    return Html(f'<div class="highlight"><pre tabindex="0"><code>{escape(table_text)}</code></pre></div>')
+    """What the ten lines print, in columns that fit a page; the shapes are below the names."""
+    rows: list[list[Cell]] = []
+    for row in printed_rows(device[f"{CHAPTER}/ten_lines"].data["printed"]):
+        shapes = row[SHAPES] if row[SHAPES] != "[]" else ""
+        name = code(row["Name"]) + (f"<br><small>{escape(shapes)}</small>" if shapes else "")
+        rows.append([Html(name), *(row[heading] for heading in PRINTED[1:])])
+    return table("What these lines print, without averages and percentages", list(PRINTED), rows)
 
 
 def trace_size(device: Device) -> Figure:

@@ -10,7 +10,7 @@ from snippets.lab.finding import TraceError
 from snippets.lab.recording.device import PROJECT
 from snippets.training_step.findings.loops import FAULTS, ceiling, found_in
 from snippets.training_step.findings.mend import changed_lines, mend_lines
-from snippets.training_step.findings.probes import recompiled
+from snippets.training_step.findings.probes import printed_rows, recompiled
 from tests.chapters.altered import RECORDED, AlteredDevice
 
 PAGE = (PROJECT / "docs/training_step.md").read_text(encoding="utf-8")
@@ -48,3 +48,23 @@ def test_a_fault_that_is_not_there_has_no_ceiling(fault: str) -> None:
     assert found_in(device, fault).value == "neither"
     with pytest.raises(TraceError, match="finds nothing"):
         ceiling(device, fault)
+
+
+PRINTED_TABLE = """\
+----------  -----------  -----------------
+      Name  CUDA time avg       Input Shapes
+----------  -----------  -----------------
+  aten::mm        2.0us  [[8, 4], [4, 2]]
+   forward        6.0us                []
+----------  -----------  -----------------
+Self CPU time total: 9.0us
+"""
+
+
+def test_a_printed_table_is_read_by_its_headings() -> None:
+    assert printed_rows(PRINTED_TABLE) == [
+        {"Name": "aten::mm", "CUDA time avg": "2.0us", "Input Shapes": "[[8, 4], [4, 2]]"},
+        {"Name": "forward", "CUDA time avg": "6.0us", "Input Shapes": "[]"},
+    ]
+    with pytest.raises(ValueError, match="shorter"):
+        printed_rows(PRINTED_TABLE.replace("6.0us", "     "))
