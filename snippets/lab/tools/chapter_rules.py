@@ -58,7 +58,7 @@ def sections(page: str, text: str) -> list[Section]:
         for number, line in enumerate(lines, start=1)
         if number not in inside and (match := _HEADING.match(line))
     ]
-    ends = [number - 1 for number, _ in starts[1:]] + [len(lines)]
+    ends = [*(number - 1 for number, _ in starts), len(lines)][1:]
     return [Section(title, first, last) for (first, title), last in zip(starts, ends, strict=True)]
 
 

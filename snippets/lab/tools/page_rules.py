@@ -67,7 +67,12 @@ def text_problems(project: Path) -> list[str]:
         *(problem for page, text in page_texts.items() for problem in stray_problems(page, text)),
         *(problem for page, text in page_texts.items() for problem in guess_problems(page, text)),
         *(problem for page, text in page_texts.items() for problem in veil_problems(page, text)),
-        *(problem for page in pages_of_chapters(project) for problem in shape_problems(page, page_texts.get(page, ""))),
+        *(
+            problem
+            for page in pages_of_chapters(project)
+            if page in page_texts
+            for problem in shape_problems(page, page_texts[page])
+        ),
     ]
 
 

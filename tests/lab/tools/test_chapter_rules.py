@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from snippets.lab.recording.device import PROJECT
 from snippets.lab.tools.chapter_rules import (
     ending_problems,
     guess_number_problems,
@@ -14,6 +17,7 @@ from snippets.lab.tools.chapter_rules import (
     subject_of,
     veiled_problems,
 )
+from snippets.lab.tools.page_rules import text_problems
 
 
 def guess(name: str, subject: str, veils: str = "") -> str:
@@ -58,6 +62,17 @@ def test_a_good_page() -> None:
     assert shape_problems("mlp.md", PAGE) == []
     assert [section.title for section in sections("mlp.md", PAGE)] == ["First?", "Second?", "Exercises"]
     assert [subject_of(fence) for fence in guesses("mlp.md", PAGE)] == ["mlp.kernels", "claim:M1"]
+
+
+@pytest.mark.parametrize("text", ["", "# MLP\n\nA lead.\n"])
+def test_a_page_without_sections(text: str) -> None:
+    assert sections("mlp.md", text) == []
+
+
+def test_a_chapter_whose_page_is_missing_is_left_to_the_build(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "mkdocs.yml").write_text((PROJECT / "mkdocs.yml").read_text(encoding="utf-8"), encoding="utf-8")
+    assert text_problems(tmp_path) == []
 
 
 def test_a_heading_inside_a_fence_is_none() -> None:
