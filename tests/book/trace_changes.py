@@ -27,17 +27,12 @@ OfCall = Callable[[CudaCall], Sequence[CudaCall]]
 
 
 def generic(trace: Trace) -> Iterator[Named]:
-    """Changes of a trace that every claim tries."""
+    """Changes of a trace that every claim tries: those of each name before those of each piece of GPU work, of which a
+    step may have a thousand."""
     for factor in FACTORS:
         yield f"{factor:g} times as long: all GPU work", "time", activities(None, _longer(factor))
     yield "later: all GPU work", "time", activities(None, _later)
     yield from _of_spans(trace)
-    for index in range(_count(trace)):
-        for factor in FACTORS:
-            yield f"{factor:g} times as long: GPU work {index}", "time", activities(index, _longer(factor))
-        yield f"later: GPU work from {index}", "time", _later_from(index)
-        for what, of_activity in ACTIVITY_CHANGES.items():
-            yield f"{what}: GPU work {index}", "structure", activities(index, of_activity)
     for name in _names(trace.cpu_ops):
         for factor in FACTORS:
             yield f"{factor:g} times as long: op {name}", "time", ops(name, _longer(factor))
@@ -51,11 +46,22 @@ def generic(trace: Trace) -> Iterator[Named]:
         yield f"later: call {name}", "time", calls(name, _later)
         for what, of_call in CALL_CHANGES.items():
             yield f"{what}: call {name}", "structure", calls(name, of_call)
+    for index in range(_count(trace)):
+        for factor in FACTORS:
+            yield f"{factor:g} times as long: GPU work {index}", "time", activities(index, _longer(factor))
+        yield f"later: GPU work from {index}", "time", _later_from(index)
+        for what, of_activity in ACTIVITY_CHANGES.items():
+            yield f"{what}: GPU work {index}", "structure", activities(index, of_activity)
 
 
 def directed(trace: Trace, names: Sequence[str], numbers: Sequence[int]) -> Iterator[Named]:
     """Changes toward the names and numbers of a claim; changes of single steps; changes in small steps."""
     count, op_names, call_names = _count(trace), _names(trace.cpu_ops), _names(trace.calls)
+    for call in call_names:
+        yield f"first of all: call {call}", "structure", _first_of_all(call)
+    for op in op_names:
+        for call in call_names:
+            yield f"at the start of op {op}: call {call}", "structure", _call_in_op(call, op)
     for name in dict.fromkeys((*names, *COMMON)):
         for index in range(count):
             yield f"named {name}: GPU work {index}", "structure", activities(index, _named(name))
@@ -76,11 +82,6 @@ def directed(trace: Trace, names: Sequence[str], numbers: Sequence[int]) -> Iter
             yield f"{factor:.2f} times as long: GPU work {index}", "time", activities(index, _longer(factor))
         for call in call_names:
             yield f"during call {call}: GPU work {index}", "time", _during(call, index)
-    for call in call_names:
-        yield f"first of all: call {call}", "structure", _first_of_all(call)
-    for op in op_names:
-        for call in call_names:
-            yield f"at the start of op {op}: call {call}", "structure", _call_in_op(call, op)
     yield from _of_steps(trace)
 
 
