@@ -12,6 +12,8 @@ from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, 
 
 replace = msgspec.structs.replace
 FACTORS = (2.0, 0.5, 10.0, 0.1)
+SOME = 100
+"""Of more than four times as many places in a step, the first and the last so many are tried."""
 FINE_FACTORS = tuple(1.15**exponent for exponent in (*range(-14, 0), *range(1, 15)))
 """Up to seven times in either direction: some bands are narrow, and some claims differ by such a factor."""
 OTHER = "something_else"
@@ -46,7 +48,7 @@ def generic(trace: Trace) -> Iterator[Named]:
         yield f"later: call {name}", "time", calls(name, _later)
         for what, of_call in CALL_CHANGES.items():
             yield f"{what}: call {name}", "structure", calls(name, of_call)
-    for index in range(_count(trace)):
+    for index in _places(trace):
         for factor in FACTORS:
             yield f"{factor:g} times as long: GPU work {index}", "time", activities(index, _longer(factor))
         yield f"later: GPU work from {index}", "time", _later_from(index)
@@ -56,14 +58,14 @@ def generic(trace: Trace) -> Iterator[Named]:
 
 def directed(trace: Trace, names: Sequence[str], numbers: Sequence[int]) -> Iterator[Named]:
     """Changes toward the names and numbers of a claim; changes of single steps; changes in small steps."""
-    count, op_names, call_names = _count(trace), _names(trace.cpu_ops), _names(trace.calls)
+    places, op_names, call_names = _places(trace), _names(trace.cpu_ops), _names(trace.calls)
     for call in call_names:
         yield f"first of all: call {call}", "structure", _first_of_all(call)
     for op in op_names:
         for call in call_names:
             yield f"at the start of op {op}: call {call}", "structure", _call_in_op(call, op)
     for name in dict.fromkeys((*names, *COMMON)):
-        for index in range(count):
+        for index in places:
             yield f"named {name}: GPU work {index}", "structure", activities(index, _named(name))
             yield f"named …_{name}: GPU work {index}", "structure", activities(index, _ending(name))
         for op in op_names:
@@ -74,15 +76,21 @@ def directed(trace: Trace, names: Sequence[str], numbers: Sequence[int]) -> Iter
     for number in numbers:
         yield f"with {number} in its template: all GPU work", "structure", activities(None, _template(number))
         for field in ("registers", "shared_memory_bytes", "moved_bytes"):
-            for index in range(count):
+            for index in places:
                 yield f"{number} {field}: GPU work {index}", "structure", activities(index, _exactly(field, number))
-    for index in range(count):
+    for index in places:
         yield f"dropped: GPU work from {index}", "structure", _dropped_from(index)
         for factor in FINE_FACTORS:
             yield f"{factor:.2f} times as long: GPU work {index}", "time", activities(index, _longer(factor))
         for call in call_names:
             yield f"during call {call}: GPU work {index}", "time", _during(call, index)
     yield from _of_steps(trace)
+
+
+def _places(trace: Trace) -> Sequence[int]:
+    """Places in the GPU work of a step: all, or of many the first and last, which stand for those between."""
+    places = range(_count(trace))
+    return places if len(places) <= 4 * SOME else (*places[:SOME], *places[-SOME:])
 
 
 def _count(trace: Trace) -> int:
