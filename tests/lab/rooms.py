@@ -61,6 +61,10 @@ LONG_FILES: Mapping[str, tuple[int, str]] = {
         340,
         "twelve faults before and after: each loop whole, so that two differ by the mend",
     ),
+    "snippets/training_step/findings/probes.py": (
+        320,
+        "the claims and tables of five probes, which share their lookups",
+    ),
     "snippets/attention/experiments.py": (660, _HASHED),
     "snippets/capture_faults/experiments.py": (370, _HASHED),
     "snippets/fused_mlp/experiments.py": (1130, _HASHED),

@@ -119,4 +119,4 @@ def test_a_missing_recording_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {judge(claim, "mlp", nothing).status for claim in CLAIMS.values()} == {"not measured"}
     assert {judge(claim, "mlp", nothing).is_pending for claim in CLAIMS.values()} == {True}
     monkeypatch.setenv("RECORDINGS", str(tmp_path))
-    assert "make record CHAPTER=mlp" in show("mlp-traffic", fusion.traffic)
+    assert "Not recorded on the H200." in show("mlp-traffic", fusion.traffic)
