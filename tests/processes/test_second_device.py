@@ -119,9 +119,11 @@ def test_a_verdict_that_differs_names_both_devices(root: Path, site: Path) -> No
     by_id = {verdict.claim.id: verdict for verdict in verdicts(Device(root, NAME))}
     pages = "".join(path.read_text(encoding="utf-8") for path in site.glob("*/index.html"))
     boxes = re.findall(rf'id="claim-([^"]+)-{NAME}">.*?</div>', pages)
-    assert len(boxes) == len(by_id)
+    assert {name.lower() for name, verdict in by_id.items() if verdict.status != "not measured"} <= set(boxes)
     for verdict in verdicts(Device(root, DEFAULT_DEVICE)):
         there = by_id[verdict.claim.id]
+        if there.status == "not measured":
+            continue  # where nothing of a chapter is recorded, one line says so
         (box,) = re.findall(rf'id="claim-{verdict.claim.id.lower()}-{NAME}">(.*?)</div>', pages)
         told = f"T100: {there.status}. On the H200, for which this text was written, it "
         assert (told in box) == (there.status != verdict.status), verdict.claim.id
