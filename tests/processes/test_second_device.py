@@ -124,7 +124,7 @@ def test_a_verdict_that_differs_names_both_devices(root: Path, site: Path) -> No
         there = by_id[verdict.claim.id]
         if there.status == "not measured":
             continue  # where nothing of a chapter is recorded, one line says so
-        (box,) = re.findall(rf'id="claim-{verdict.claim.id.lower()}-{NAME}">(.*?)</div>', pages)
+        box, *_ = re.findall(rf'id="claim-{verdict.claim.id.lower()}-{NAME}">(.*?)</div>', pages)
         told = f"T100: {there.status}. On the H200, for which this text was written, it "
         assert (told in box) == (there.status != verdict.status), verdict.claim.id
 
