@@ -1,0 +1,10 @@
+"""What the chapter regimes measures: what limits a step as it grows, and what
+removes launch overhead."""
+
+from __future__ import annotations
+
+from snippets.lab.experiment import Experiment
+from snippets.regimes.growth import GROWTH
+from snippets.regimes.launches import LAUNCHES
+
+EXPERIMENTS: tuple[Experiment, ...] = (*GROWTH, *LAUNCHES)

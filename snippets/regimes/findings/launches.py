@@ -1,0 +1,1 @@
+"""What launch overhead is and what removes it."""
