@@ -257,7 +257,8 @@ MORE_FILES = {
         "faults.py": "what is planted in model.py, and the mends: hashed like it",
         "probes.py": "a part of experiments.py",
         "record.py": "the lines of the page that profile a reader's own loop",
-    }
+    },
+    "training_memory": {"precision.py": "a part of experiments.py"},
 }
 """Chapter -> further files, and why."""
 

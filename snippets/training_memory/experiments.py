@@ -1,0 +1,5 @@
+"""What the chapter training_memory measures: precision.py, memory.py and allocator.py together."""
+
+from snippets.training_memory.precision import PRECISION
+
+EXPERIMENTS = (*PRECISION,)

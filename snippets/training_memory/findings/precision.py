@@ -1,0 +1,1 @@
+"""A training step by phase, precision and optimizer."""
