@@ -1,0 +1,3 @@
+"""The figures and claims of the fact check: what others said about the series, held against the recordings."""
+
+PARTS = ()
