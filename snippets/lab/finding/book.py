@@ -139,7 +139,7 @@ class Verdict:
     measured: Figure | None
     """With the spread that decided about a timing."""
     reason: str = ""
-    """Why there is no measurement, or why it is inconclusive; else empty."""
+    """Why there is no measurement, why it is inconclusive, or why it cannot be tested here; else empty."""
     is_pending: bool = False
     """Whether the reason is a missing recording."""
     has_spread: bool = False
@@ -174,6 +174,9 @@ def judge(claim: Claim, chapter: str, device: Device) -> Verdict:
     except (RecordingError, TraceError) as error:
         is_pending = isinstance(error, NotRecorded)
         return Verdict(claim, chapter, device, "not measured", None, visible(str(error)), is_pending)
+    if claim.source is not None and not claim.source.can_be_tested_on(device.name):
+        reason = f"the source's value is for an {claim.source.device}"
+        verdict = replace(verdict, status="cannot be tested", reason=reason)
     return replace(verdict, device=device, reason=visible(verdict.reason))
 
 

@@ -12,6 +12,7 @@ holds          the band contains the figure; of a timing, its whole spread
 differs        the band does not contain it, or nothing of its spread: a finding, shown beside the source's value
 inconclusive   the steps of a trace disagree about a count, the spread of a timing crosses a limit of the band, or a
                recording was disturbed
+cannot be tested   the source's value is that of another GPU, such as a time: this device has a value, and no verdict
 not measured   this device lacks a recording that the claim needs
 
 The statuses accepted for a device stand with its recordings (accepted.py).
@@ -29,6 +30,7 @@ from snippets.lab.finding.band import Band, at_least, at_most, between, equals, 
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
+from snippets.lab.recording.device import slug
 
 __all__ = [
     "SCOPES",
@@ -48,9 +50,8 @@ __all__ = [
 
 Scope = Literal["every-gpu", "this-gpu", "timing"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
-Status = Literal["holds", "differs", "inconclusive", "not measured"]
-STATUSES: tuple[Status, ...] = ("holds", "differs", "inconclusive", "not measured")
-
+Status = Literal["holds", "differs", "inconclusive", "cannot be tested", "not measured"]
+STATUSES: tuple[Status, ...] = ("holds", "differs", "inconclusive", "cannot be tested", "not measured")
 
 SERIES = {
     "Part 1": "https://huggingface.co/blog/torch-profiler",
@@ -67,11 +68,18 @@ class Source:
     who: str
     value: str
     device: str = "NVIDIA A100-SXM4-80GB"
+    """The beginning of its name, `NVIDIA H100`, where a source says no more; empty where it names none."""
+    only_there: bool = False
+    """Whether the value is that GPU's alone, such as a time: on another one the claim cannot be tested."""
 
     @property
     def address(self) -> str:
         """Where to read it; empty if it is not known."""
         return SERIES.get(self.who, "")
+
+    def can_be_tested_on(self, device_name: str) -> bool:
+        """Whether the GPU with this folder name can hold or refute the value: `NVIDIA H100` names each kind of H100."""
+        return not self.only_there or f"{device_name}-".startswith(f"{slug(self.device)}-")
 
 
 @dataclass(frozen=True)

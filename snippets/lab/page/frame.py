@@ -33,7 +33,7 @@ from snippets.lab.recording.loading import load_recording
 from snippets.lab.recording.schema import Environment, NotRecorded, NotTimed, Recording
 from snippets.lab.trace.text import visible
 
-SIGNS = {"holds": "✓", "differs": "≠", "inconclusive": "?", "not measured": "–"}
+SIGNS = {"holds": "✓", "differs": "≠", "inconclusive": "?", "cannot be tested": "⊘", "not measured": "–"}
 Options = ParamSpec("Options")
 _FEW_ELEMENTS = 12
 
@@ -248,7 +248,7 @@ def _other_text(verdict: Verdict) -> str:
     status = status_of_text(verdict.claim.id, verdict.device.root)
     if status in (None, verdict.status) or verdict.device.is_default or verdict.device.is_sample:
         return ""
-    described = status if status in ("holds", "differs") else f"is {status}"
+    described = status if status in ("holds", "differs", "cannot be tested") else f"is {status}"
     return (
         f'<p class="elsewhere" data-search-exclude>{escape(verdict.device.short_name)}: {verdict.status}. On the '
         f"{escape(short_name(DEFAULT_DEVICE))}, for which this text was written, it {described}.</p>"
@@ -269,7 +269,7 @@ def status_badge(verdict: Verdict) -> Html:
 
 
 def measured_html(verdict: Verdict) -> Html:
-    """The measured figure with its spread, and the reason why there is none or why it is inconclusive."""
+    """The measured figure with its spread, and the reason why there is none or no verdict on it."""
     if verdict.measured is None:
         return Html(escape(verdict.reason))
     spread = f" <small>({escape(verdict.measured.spread_text)})</small>" if verdict.measured.spread_text else ""

@@ -101,6 +101,6 @@ def src_formatter(source: str, language: str, class_name: str, md: object) -> st
         raise InlineHiliteException(f"#!src {name}: {error}") from error
     if claim.source is None:
         raise InlineHiliteException(f"#!src {name}: this claim is ours and has no source")
-    title = f"{claim.source.who}, on an {claim.source.device}"
+    title = f"{claim.source.who}, on an {claim.source.device}" if claim.source.device else claim.source.who
     value = escape(claim.source.value)
     return f'<data class="src" value="{value}" title="{escape(title)}">{value}</data>'

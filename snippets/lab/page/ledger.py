@@ -21,10 +21,11 @@ COUNTED: dict[Status, tuple[str, str]] = {
     "holds": ("holds", "hold"),
     "differs": ("differs", "differ"),
     "inconclusive": ("is inconclusive", "are inconclusive"),
+    "cannot be tested": ("cannot be tested", "cannot be tested"),
     "not measured": ("is not measured", "are not measured"),
 }
 """Status -> text for one claim, and for any other number of claims."""
-_URGENCY: Sequence[Status] = ("differs", "inconclusive", "not measured", "holds")
+_URGENCY: Sequence[Status] = ("differs", "inconclusive", "not measured", "cannot be tested", "holds")
 """The order of the ledger: findings first."""
 
 
@@ -119,7 +120,8 @@ def status_counts(device: Device) -> Html:
     lines = []
     for each in all_devices(device.root):
         counts = Counter(verdict.status for verdict in verdicts(each))
-        parts = [f"<strong>{counts[status]}</strong> {COUNTED[status][counts[status] != 1]}" for status in STATUSES]
+        shown = [status for status in STATUSES if counts[status] or status != "cannot be tested"]
+        parts = [f"<strong>{counts[status]}</strong> {COUNTED[status][counts[status] != 1]}" for status in shown]
         lines.append(f"<p>On the {escape(each.short_name)}, of {counts.total()} claims {_listed(parts)}.</p>")
     return Html("".join(lines))
 

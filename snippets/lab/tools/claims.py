@@ -20,7 +20,8 @@ from snippets.lab.trace.text import printable
 
 HELP = "the ledger: every claim with its verdict"
 DESCRIPTION = """\
-Print every claim of the book with its verdict on every recorded device: holds, differs, inconclusive or not measured.
+Print every claim of the book with its verdict on every recorded device: holds, differs, is inconclusive,
+cannot be tested or is not measured.
 
   python -m snippets.lab claims --device nvidia-h200 --json
 
@@ -73,7 +74,8 @@ def _print_lines(ledger: Mapping[Device, Sequence[Verdict]]) -> None:
 def _counts(statuses: Iterable[Status]) -> str:
     """`255 holds, 44 differs, 6 inconclusive, 2 not measured`."""
     counts = Counter(statuses)
-    return ", ".join(f"{counts[status]} {status}" for status in STATUSES)
+    shown = (status for status in STATUSES if counts[status] or status != "cannot be tested")
+    return ", ".join(f"{counts[status]} {status}" for status in shown)
 
 
 def _accept(device: Device, ledger: Sequence[Verdict]) -> None:

@@ -19,7 +19,7 @@ from snippets.lab.finding.book import (
     judge,
     verdicts,
 )
-from snippets.lab.finding.claim import equals
+from snippets.lab.finding.claim import Source, equals
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
@@ -73,6 +73,35 @@ def test_each_status(device: Device, measure: Measure, status: str, reason: str,
     assert (verdict.status, verdict.reason, verdict.is_pending) == (status, reason, is_pending)
     assert (verdict.claim, verdict.chapter, verdict.device) == (this_claim, "mlp", device)
     assert (verdict.measured is None) == (status == "not measured")
+
+
+@pytest.mark.parametrize(
+    ("name", "device_of_source", "status"),
+    [
+        ("nvidia-h100-80gb-hbm3", "NVIDIA H100", "differs"),
+        ("nvidia-h100-80gb-hbm3", "NVIDIA H100 80GB HBM3", "differs"),
+        ("nvidia-h100-80gb-hbm3", "NVIDIA H100 PCIe", "cannot be tested"),
+        ("nvidia-h100-80gb-hbm3", "NVIDIA H10", "cannot be tested"),
+        ("nvidia-h100-80gb-hbm3", "NVIDIA A100-SXM4-80GB", "cannot be tested"),
+    ],
+)
+def test_a_value_of_one_gpu_alone_is_tested_there(
+    tmp_path: Path, name: str, device_of_source: str, status: str
+) -> None:
+    """Elsewhere ours is shown without a verdict; a value that is any GPU's is judged everywhere."""
+    source = Source("An article", "0.12 ms", device_of_source, only_there=True)
+    verdict = judge(claim(6, source=source), "mlp", samples.device(tmp_path, name))
+    assert (verdict.status, verdict.measured and verdict.measured.value) == (status, 6)
+    assert verdict.reason == ("" if status == "differs" else f"the source's value is for an {device_of_source}")
+    anywhere = claim(6, source=replace(source, only_there=False))
+    assert judge(anywhere, "mlp", samples.device(tmp_path, name)).status == "differs"
+
+
+def test_a_value_of_another_gpu_is_not_measured_where_nothing_is_recorded(device: Device) -> None:
+    source = Source("An article", "0.12 ms", "NVIDIA H100", only_there=True)
+    missing = claim(measure=raising(NotRecorded("nothing there")), source=source)
+    verdict = judge(missing, "mlp", device)
+    assert (verdict.status, verdict.reason, verdict.measured) == ("not measured", "nothing there", None)
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)

@@ -314,6 +314,11 @@ def test_what_a_verdict_shows(book: Book, device: Device, figure: Figure | None,
         ({"M1": "holds"}, 4, "T100: differs. On the H200, for which this text was written, it holds."),
         ({"M1": "differs"}, 5, "T100: holds. On the H200, for which this text was written, it differs."),
         ({"M1": "inconclusive"}, 5, "T100: holds. On the H200, for which this text was written, it is inconclusive."),
+        (
+            {"M1": "cannot be tested"},
+            5,
+            "T100: holds. On the H200, for which this text was written, it cannot be tested.",
+        ),
     ],
 )
 def test_a_verdict_says_where_the_text_was_written_for_another(

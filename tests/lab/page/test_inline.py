@@ -172,13 +172,15 @@ def test_untrusted_figures(name: str) -> None:
 
 
 def test_the_value_of_a_source(book: Book) -> None:
-    book(mlp=samples.findings(claim(source=Source("Part 2", "5 kernels")), claim(id="M2")))
+    articles = claim(id="M4", source=Source("An article", "6 kernels", device=""))
+    book(mlp=samples.findings(claim(source=Source("Part 2", "5 kernels")), claim(id="M2"), articles))
+    assert src("M4") == '<data class="src" value="6 kernels" title="An article">6 kernels</data>'
     assert src(" M1 ") == (
         '<data class="src" value="5 kernels" title="Part 2, on an NVIDIA A100-SXM4-80GB">5 kernels</data>'
     )
     with pytest.raises(InlineHiliteException, match=r"^#!src M2: this claim is ours and has no source$"):
         src("M2")
-    with pytest.raises(InlineHiliteException, match=r"^#!src M3: no claim 'M3'; did you mean M2 or M1\?$") as raised:
+    with pytest.raises(InlineHiliteException, match=r"^#!src M3: no claim 'M3'; did you mean M4 or M2") as raised:
         src("M3")
     assert isinstance(raised.value.__cause__, UnknownName)
 

@@ -145,6 +145,17 @@ def test_the_counts(book: Book, device: Device) -> None:
     assert status_counts(device).count("<p>") == 2
 
 
+def test_a_status_that_is_rare_is_counted_where_it_occurs(book: Book, device: Device) -> None:
+    source = Source("An article", "6", "NVIDIA H100", only_there=True)
+    book(mlp=samples.findings(claim(), claim(id="M2", source=source)))
+    counts = (
+        "On the SAMPLE, of 2 claims 1 holds, 0 differ, 0 are inconclusive, 1 cannot be tested and 0 are not measured."
+    )
+    assert Markup(status_counts(device)).text == counts
+    assert "⊘ cannot be tested SAMPLE: 5: the source's value is for an NVIDIA H100" in Markup(ledger_list(device)).text
+    assert verdict_data(judge(claim(source=source), "mlp", device))["verdict"] == "cannot be tested"
+
+
 def test_where_nothing_is_recorded_nothing_is_measured(book: Book, tmp_path: Path) -> None:
     book(mlp=samples.findings(claim(measure=missing)))
     nothing = samples.device(tmp_path)
