@@ -49,6 +49,7 @@ _COMPILING_FUNCTION = re.compile(
 )
 _COLLECTING = re.compile(r"Python GC|<built-in function collect>|gc \(dynamo_timed\)")
 _LOADING = re.compile(r"enumerate\(DataLoader\)#.*")
+_LOADING_FUNCTION = re.compile(r"(.*/)?torch/utils/data/dataloader\.py\(\d+\): __next__")
 _LOADED_BY_WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing.*")
 E = TypeVar("E", bound=Span)
 CpuSpan = CpuOp | CudaCall | PythonFunction
@@ -130,7 +131,7 @@ class CpuStates:
         spans: dict[Cause, Iterable[CpuSpan]] = {
             "garbage collection": collecting,
             "compiling": (span for span in compiling if not _COLLECTING.fullmatch(span.name)),
-            "data loading": named(self.ops, _LOADING),
+            "data loading": named(self.ops, _LOADING) or named(self.functions, _LOADING_FUNCTION),
             "memory allocation": named(self.calls, _ALLOCATION),
             "pageable copy": (site.op or call for call, site in zip(copying, sites, strict=True)),
             "synchronization": self.syncs,

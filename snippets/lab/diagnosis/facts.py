@@ -210,8 +210,6 @@ class Facts:
         cpu_times, gpu_times = subtract(union_of(cpu), unclaimed), union_of(gpu)
         count = len(self.steps)
         cpu_us = length_us(intersect(cpu_times, self.windows)) / count
-        if not self.has_gpu:
-            return round(cpu_us, 3)
         gpu_us = length_us(intersect(gpu_times, self.windows)) / count
         idle = subtract(self.idle, unclaimed)
         other_us = (length_us(self.idle) - length_us(idle)) / count

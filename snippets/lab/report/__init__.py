@@ -6,6 +6,7 @@ document.py   the HTML file: head, sections in order, style.css and timeline.js 
 headline.py   the first screen: a sentence and four measures
 findings.py   the diagnosis: findings, and what the trace cannot tell
 waiting.py    who waits for whom: when CPU and GPU work
+cpu_time.py   where the CPU's time goes, if there is no GPU work
 timeline.py   the median step as a drawing
 work_tables.py  tables of kernels, operators and collectives
 places.py     GPU time by module and by source line

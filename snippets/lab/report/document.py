@@ -10,6 +10,7 @@ from importlib.resources import files
 
 from snippets.lab.html import Html
 from snippets.lab.report.counted import counted_html, made_html
+from snippets.lab.report.cpu_time import cpu_time_html
 from snippets.lab.report.findings import evidence_anchors, findings_html, unknown_html
 from snippets.lab.report.headline import headline, tiles_html
 from snippets.lab.report.memory import memory_html
@@ -87,6 +88,8 @@ def _sections(subject: Subject) -> Iterator[tuple[str, str, str]]:
     yield "cannot-tell", "What this trace cannot tell", unknown_html(subject)
     if subject.has_gpu:
         yield "waiting", "Who waits for whom", waiting_html(subject.waits, len(facts.steps)) + gaps_html(facts)
+    else:
+        yield "cpu-time", "What the CPU does", cpu_time_html(facts)
     yield "timeline", "Timeline of a step", Html(drawing + _perfetto(subject))
     if subject.has_gpu:
         yield "kernels", "Kernels", kernels_html(trace)

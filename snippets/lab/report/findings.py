@@ -10,7 +10,7 @@ from snippets.lab.diagnosis.pages import PAGES
 from snippets.lab.diagnosis.rule import Finding, Severity
 from snippets.lab.diagnosis.symptoms import symptom_of
 from snippets.lab.html import Cell, Html, code, details, table, with_code
-from snippets.lab.report.headline import unexplained_idle
+from snippets.lab.report.headline import cpu_alone, unexplained_idle
 from snippets.lab.report.subject import Subject
 from snippets.lab.report.timeline import span_key
 from snippets.lab.report.work_tables import name_cell
@@ -19,6 +19,7 @@ from snippets.lab.trace.units import format_value
 
 MOST_EVIDENCE = 8
 """Events shown of a finding, the longest first."""
+_NO_FAULT = "No rule found a fault that this trace can show. The kernels with the most time are where the next gain is."
 _SIGNS: Mapping[Severity, str] = {"high": "▲▲▲", "medium": "▲▲", "low": "▲"}
 _ADDRESS = re.compile(r"https?://[^\s<>\"')]+[^\s<>\"').,;:]")
 _KINDS = {CpuOp: "operator", CudaCall: "CUDA call", PythonFunction: "Python function"}
@@ -36,9 +37,7 @@ def findings_html(subject: Subject, anchors: Anchors, drawn: frozenset[str]) -> 
     """All findings; `drawn` has the ids that the timeline shows."""
     found = subject.diagnosis.findings
     if not found:
-        text = unexplained_idle(subject) or (
-            "No rule found a fault that this trace can show. The kernels with the most time are where the next gain is."
-        )
+        text = unexplained_idle(subject) or cpu_alone(subject) or _NO_FAULT
         text += " What this trace cannot show is listed below." if subject.diagnosis.cannot_tell else ""
         return Html(f'<p class="nothing"><strong>No finding.</strong> {escape(text)}</p>')
     step_us = subject.step_us
@@ -80,8 +79,9 @@ def _article(index: int, finding: Finding, subject: Subject, anchors: Anchors, d
         f'<svg class="ceiling" width="100%" height="8" aria-hidden="true"><rect width="{width:.2f}%" height="8"/></svg>'
     )
     saves = format_value(ceiling, "us")
+    of_step = "more than the step itself takes" if ceiling > step_us else f"{_share(ceiling, step_us)} of it"
     terms = {
-        "Saves at most": f"<strong>{saves}</strong> per step, {_share(ceiling, step_us)} of it{bar}",
+        "Saves at most": f"<strong>{saves}</strong> per step, {of_step}{bar}",
         "Evidence": f"{format_value(evidence, 'us')} per step",
         "Where": escape(finding.where) if finding.where else "",
         "What to do": with_code(finding.advice or rule.advice),

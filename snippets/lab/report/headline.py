@@ -6,6 +6,7 @@ from collections import Counter
 
 from snippets.lab.diagnosis.rule import Finding
 from snippets.lab.html import Html
+from snippets.lab.report.cpu_time import dominant
 from snippets.lab.report.subject import Subject
 from snippets.lab.report.waiting import gpu_busy_us, share
 from snippets.lab.report.work_tables import kernel_times
@@ -51,7 +52,7 @@ def _cost(subject: Subject) -> str:
     found = subject.diagnosis.findings
     if found:
         return _largest(found[0], subject.step_us)
-    if unexplained := unexplained_idle(subject):
+    if unexplained := unexplained_idle(subject) or cpu_alone(subject):
         return unexplained
     times = kernel_times(subject.trace)
     if times and (total := sum(each.total_us for each in times)):
@@ -69,12 +70,20 @@ def unexplained_idle(subject: Subject) -> str:
     return f"No rule found why: most of the GPU's idle time is {CAUSE_NAMES.get(cause, cause)}."
 
 
+def cpu_alone(subject: Subject) -> str:
+    """What takes most of a step where no rule found a fault and there is no GPU work; else empty."""
+    most = "" if subject.has_gpu else dominant(subject.facts)
+    return f"No rule found a fault: {most}." if most else ""
+
+
 def _largest(finding: Finding, step_us: float) -> str:
     if finding.ceiling_us_per_step <= 0:
         return f"{finding.rule.title}."
     saves = format_value(finding.ceiling_us_per_step, "us")
-    part = _percent(finding.ceiling_us_per_step / step_us if step_us else 0.0)
-    return f"{finding.rule.title}: mending it saves at most {saves} per step ({part})."
+    title, part = finding.rule.title, finding.ceiling_us_per_step / step_us if step_us else 0.0
+    if part > 1:
+        return f"{title}: mending it saves at most {saves} per step, more than the step itself takes."
+    return f"{title}: mending it saves at most {saves} per step ({_percent(part)})."
 
 
 def tiles_html(subject: Subject) -> Html:

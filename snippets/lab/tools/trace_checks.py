@@ -23,6 +23,7 @@ from snippets.lab.tools.step_checks import (
     check_warm_up,
 )
 from snippets.lab.trace.events import CudaCall, Trace
+from snippets.lab.trace.missing_gpu import is_launch
 from snippets.lab.trace.text import shortened
 
 DROPPED_SHARE = 0.10
@@ -232,13 +233,7 @@ CHECKS: tuple[Callable[[Trace], Check | None], ...] = (
 
 
 def _launches(trace: Trace) -> list[CudaCall]:
-    names = {name: _is_launch(name) for name in {call.name for call in trace.calls}}
-    return [call for call in trace.calls if names[call.name]]
-
-
-def _is_launch(name: str) -> bool:
-    """`cudaLaunchKernelExC`, `hipExtModuleLaunchKernel`, `cuGraphLaunch`."""
-    return name.startswith(("cu", "hip")) and ("GraphLaunch" in name or ("Launch" in name and "Kernel" in name))
+    return [call for call in trace.calls if is_launch(call.name)]
 
 
 def _process(thread: str) -> str:

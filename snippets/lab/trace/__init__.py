@@ -10,6 +10,7 @@ metadata.py        the trace's GPUs and rank
 assembly.py        builds a trace: nesting, launches with linking.py, merged ranks with processes.py
 steps.py           finds the steps, and what belongs to none
 queries.py         busy and idle time, waits, copies, collectives, whether steps agree, which step to show
+missing_gpu.py     why a trace has no kernels
 averages.py        what `key_averages()` computes
 occupancy.py       how many blocks of a kernel fit on a multiprocessor
 work.py            FLOPs and bytes of an activity, computed from its operator's inputs

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Literal
 
 from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace, TraceError, by_start
+from snippets.lab.trace.missing_gpu import why_no_kernels
 
 Direction = Literal["HtoD", "DtoH", "DtoD", "HtoH"]
 _DIRECTIONS: dict[str, Direction] = {
@@ -84,13 +85,6 @@ def steps_agree(trace: Trace) -> bool:
     return first is not None and all(sequence == first for sequence in sequences)
 
 
-NO_KERNELS = (
-    "no GPU kernels (CPU trace?); on a GPU check: ProfilerActivity.CUDA among the activities; that warm-up did "
-    "not swallow the steps; that the work ran on the GPU; that the driver lets this user profile "
-    "(CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: load it with NVreg_RestrictProfilingToAdminUsers=0)"
-)
-
-
 def require_steps(trace: Trace) -> None:
     """Raise `TraceError` if the trace has no step."""
     if not trace.steps:
@@ -103,7 +97,7 @@ def require_steps(trace: Trace) -> None:
 def require_kernels(trace: Trace) -> None:
     """Raise `TraceError` if the trace has no kernel, in or outside steps."""
     if not any(activity.kind == "kernel" for activity in trace.activities):
-        raise TraceError(NO_KERNELS)
+        raise TraceError(why_no_kernels(trace))
 
 
 def op_name(activity: GpuActivity) -> str:

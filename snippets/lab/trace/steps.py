@@ -5,9 +5,10 @@ What marks steps is the first of these that a process has:
 1. `ProfilerStep#N`, as `prof.step()` records it, on the thread that has most of them.
 2. An annotation that repeats on one thread without overlapping itself, with more than half of the GPU time launched
    during it (of the CPU time, if there is no GPU work): of several, that with most, then the longest, the outermost.
-   Names that differ only in numbers are one: `execute_context_3(...)`.
+   Names that differ only in numbers are one: `execute_context_3(...)`. Fetching a batch is a part of a step.
 3. CUDA graph launches that repeat on one thread, with more than half of the GPU time: a step lasts until the next.
-4. The whole trace is one step.
+4. Fetches of a `DataLoader` that repeat on one thread, with more than half of the time after the first: likewise.
+5. The whole trace is one step.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ BEFORE, BETWEEN, AFTER = "launched before the first step", "launched between ste
 NO_LAUNCH, NO_PROCESS = "no launch in the trace", "could be of several of the merged processes"
 REASONS = (BEFORE, BETWEEN, AFTER, NO_LAUNCH, NO_PROCESS)
 PROFILER_STEP, GRAPH_REPLAYS, WHOLE = "ProfilerStep", "CUDA graph replays", "the whole trace"
+FETCHES = "batches of a DataLoader"
 
 _STEP_NAME = re.compile(r"ProfilerStep#([0-9]{1,18})")
+_FETCH = "enumerate(DataLoader)#"
 _GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
 _NUMBERS = re.compile(r"[0-9]+")
 _CLOCK_NOISE_US = 0.002
@@ -139,6 +142,8 @@ def find_marks(part: Part) -> tuple[str, list[Mark]]:
         return f"annotation {_pattern(repeated)!r}", marks
     if marks := _graph_replays(part):
         return GRAPH_REPLAYS, marks
+    if marks := _fetches(part):
+        return FETCHES, marks
     starts = [spans[0].start_us for spans in (part.ops, part.calls, part.activities) if spans]
     return WHOLE, [Mark(0, "whole trace", min(starts, default=0.0), part.end_us())]
 
@@ -166,7 +171,7 @@ def _repeated_annotation(part: Part) -> list[CpuOp]:
     keys: dict[str, str] = {}
     groups: dict[tuple[str, str], list[CpuOp]] = defaultdict(list)
     for op in part.ops:
-        if op.is_annotation:
+        if op.is_annotation and not op.name.startswith(_FETCH):
             key = keys.get(op.name) or keys.setdefault(op.name, _NUMBERS.sub("#", op.name[:_MAX_NAME]))
             groups[op.thread, key].append(op)
     total, during = _work_during(part)
@@ -224,6 +229,22 @@ def _graph_replays(part: Part) -> list[Mark]:
         return []
     starts = [*(call.start_us for call in replays), part.end_us()]
     return [Mark(number, f"graph replay #{number}", start, end) for number, (start, end) in enumerate(pairwise(starts))]
+
+
+def _fetches(part: Part) -> list[Mark]:
+    """A step for each batch that a `DataLoader` gives, by rule 4 of this file; none if it is not the loop's."""
+    groups: dict[tuple[str, str], list[CpuOp]] = defaultdict(list)
+    for op in part.ops:
+        if op.is_annotation and op.name.startswith(_FETCH):
+            groups[op.thread, op.name].append(op)
+    fetches = max(groups.values(), key=len, default=[])
+    if len(fetches) < 2 or any(next_.start_us < op.end_us - _CLOCK_NOISE_US for op, next_ in pairwise(fetches)):
+        return []
+    total, during = _work_during(part)
+    starts = [*(op.start_us for op in fetches), part.end_us()]
+    if during(starts[0], starts[-1]) <= total / 2:
+        return []
+    return [Mark(number, f"batch #{number}", start, end) for number, (start, end) in enumerate(pairwise(starts))]
 
 
 def _steps(

@@ -8,21 +8,23 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from snippets.lab.trace.averages import STEPS
 from snippets.lab.trace.kineto import no_collection, read_trace
 from snippets.lab.trace.steps import PROFILER_STEP
 from snippets.lab.trace.text import printable
-from snippets.lab.trace.totals import KernelSummary, Summary, summarize, summary_json
+from snippets.lab.trace.totals import KernelSummary, OperatorSummary, Summary, summarize, summary_json
 
 HELP = "kernels, launches and busy time of a Kineto trace, plain or gzip"
 DESCRIPTION = """\
 Print what one step of a PyTorch trace did: kernels, copies, launches, busy and idle time of the GPU, and every kernel
 by its total time. Counts are per step, times the mean over the active steps. Without ProfilerStep annotations, a step
-is what repeats: an annotation, a CUDA graph replay, else the whole trace.
+is what repeats: an annotation, a CUDA graph replay, a batch of a DataLoader, else the whole trace.
 
   python -m snippets.lab summary trace.json.gz --json
 """
 COLUMNS = 100
 _OP_COLUMNS = 24
+_MOST_OPERATORS = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,17 +49,27 @@ def summary_text(summary: Summary) -> str:
             if summary.steps_from != PROFILER_STEP
             else []
         ),
-        f"work per step      {summary.kernels_per_step} kernels, {summary.memcpy_per_step} memcpy, "
-        f"{summary.memset_per_step} memset, put there by {summary.launches_per_step} calls",
-        f"GPU time per step  busy {summary.gpu_busy_us_per_step:,.3f} us, "
-        f"idle between {summary.gpu_idle_us_per_step:,.3f} us; "
-        f"kernels add up to {summary.kernel_time_us_per_step:,.3f} us",
+        *([] if summary.operators else _gpu_lines(summary)),
     ]
     overlaps = summary.overlap_us_per_step > 0
     lines += _more_lines(summary)
-    if not summary.kernels:
-        return "\n".join(lines)
-    return "\n".join([*lines, "", *_kernel_lines(summary.kernels, overlaps)])
+    if summary.kernels:
+        lines += ["", *_kernel_lines(summary.kernels, overlaps)]
+    if summary.operators:
+        lines += ["", *_operator_lines(summary.operators)]
+    return "\n".join(lines)
+
+
+def _gpu_lines(summary: Summary) -> Iterator[str]:
+    yield (
+        f"work per step      {summary.kernels_per_step} kernels, {summary.memcpy_per_step} memcpy, "
+        f"{summary.memset_per_step} memset, put there by {summary.launches_per_step} calls"
+    )
+    yield (
+        f"GPU time per step  busy {summary.gpu_busy_us_per_step:,.3f} us, "
+        f"idle between {summary.gpu_idle_us_per_step:,.3f} us; "
+        f"kernels add up to {summary.kernel_time_us_per_step:,.3f} us"
+    )
 
 
 def _more_lines(summary: Summary) -> Iterator[str]:
@@ -102,6 +114,25 @@ def _kernel_lines(kernels: Sequence[KernelSummary], overlaps: bool) -> Iterator[
     for cells, (op, name) in zip(numbers, names, strict=True):
         aligned = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=False))
         yield f"{aligned}  {_shortened(op, op_width):<{op_width}}  {_shortened(name, name_width)}"
+
+
+def _operator_lines(operators: Sequence[OperatorSummary]) -> Iterator[str]:
+    """Where the CPU's time goes, over the whole trace."""
+    shown = operators[:_MOST_OPERATORS]
+    yield "the CPU's time by operator, annotation and CUDA call, over the whole trace"
+    rows = [["calls", "self us", "total us"]]
+    rows += [[str(each.calls), f"{each.self_cpu_us:,.3f}", f"{each.cpu_us:,.3f}"] for each in shown]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    names = ["name", *(_row_name(each.name) for each in shown)]
+    for cells, name in zip(rows, names, strict=True):
+        aligned = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        yield f"{aligned}  {_shortened(name, COLUMNS - sum(widths) - 6)}"
+    if len(operators) > len(shown):
+        yield f"and {len(operators) - len(shown):,} more"
+
+
+def _row_name(name: str) -> str:
+    return f"{name} (outside of operators)" if name == STEPS else name
 
 
 def _shortened(name: str, columns: int) -> str:

@@ -12,10 +12,11 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from snippets.lab.trace.averages import key_averages
 from snippets.lab.trace.events import GpuActivity, Step, Trace, Triple
 from snippets.lab.trace.metadata import Metadata, device_name
+from snippets.lab.trace.missing_gpu import why_no_kernels
 from snippets.lab.trace.queries import (
-    NO_KERNELS,
     busy_us,
     by_device,
     collectives,
@@ -48,6 +49,15 @@ class KernelSummary(Struct, frozen=True):
     registers: int | None  # per thread
     shared_memory_bytes: int | None
     overlap_us: float = 0.0  # of the total, while the kernel before on its stream was still running
+
+
+class OperatorSummary(Struct, frozen=True):
+    """An operator, an annotation or a CUDA call; `ProfilerStep*` is code between them."""
+
+    name: str
+    calls: int
+    self_cpu_us: float  # without the operators inside, over the whole trace
+    cpu_us: float
 
 
 class DeviceSummary(Struct, frozen=True):
@@ -96,6 +106,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     is_cut: bool
     notes: tuple[str, ...]  # what a reader of these numbers must know
     kernels: tuple[KernelSummary, ...]
+    operators: tuple[OperatorSummary, ...] = ()  # by their own CPU time, where the trace has no GPU work
 
 
 def summarize(trace: Trace) -> Summary:
@@ -137,6 +148,7 @@ def summarize(trace: Trace) -> Summary:
         is_cut=trace.is_cut,
         notes=tuple(_notes(trace)),
         kernels=_kernels(trace),
+        operators=() if trace.activities else _operators(trace),
     )
 
 
@@ -163,12 +175,16 @@ def _notes(trace: Trace) -> Iterator[str]:
     if trace.processes:
         shown = ", ".join(trace.processes[:8]) + (", ..." if len(trace.processes) > 8 else "")
         yield f"{len(trace.processes)} processes are merged in this file ({shown}): each has steps of its own"
+    if not any(activity.kind == "kernel" for activity in trace.activities):
+        yield why_no_kernels(trace)
     if not trace.activities:
-        yield NO_KERNELS
         for category, count in trace.unread:
             yield f"{count:,} {category[:80]} events are of a kind that is not read"
-    elif not any(activity.kind == "kernel" for activity in trace.activities):
-        yield "no kernels: the GPU only copied and filled memory"
+
+
+def _operators(trace: Trace) -> tuple[OperatorSummary, ...]:
+    rows = sorted(key_averages(trace), key=lambda row: (-row.self_cpu_us, row.name))
+    return tuple(OperatorSummary(row.name, row.calls, round(row.self_cpu_us, 3), round(row.cpu_us, 3)) for row in rows)
 
 
 def _kernels(trace: Trace) -> tuple[KernelSummary, ...]:

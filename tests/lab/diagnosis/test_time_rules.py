@@ -217,6 +217,8 @@ def test_device_to_host_copies_mended() -> None:
 
 # loader-stall
 
+FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
 
 def loaded(duration: float, iterator: str = "_MultiProcessingDataLoaderIter") -> Trace:
     fetch = annotation(f"enumerate(DataLoader)#{iterator}.__next__", 0.0, duration)
@@ -243,6 +245,47 @@ def test_loading_behind_a_busy_gpu_is_no_stall() -> None:
 
 def test_loader_stall_without_gpu() -> None:
     assert found(BY_NAME["loader-stall"], without_gpu(loaded(200.0))).ceiling_us_per_step == 200.0
+
+
+def test_a_slow_fetch_does_not_raise_the_ceiling_of_the_others() -> None:
+    events = []
+    for number, us in enumerate((100.0, 110.0, 700.0)):
+        at = 1000.0 * number
+        events += [step(number, at, 990.0), annotation(FETCH, at, us), op("aten::mm", at + us, 200.0)]
+    finding = found(BY_NAME["loader-stall"], written(*events))
+    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (303.333, 110.0)
+
+
+def test_a_loader_between_steps_that_an_annotation_marks() -> None:
+    """The GPU works for 90 of the 400 us of each fetch."""
+    events = []
+    for number in range(3):
+        at = 1000.0 * number
+        events += [annotation("train", at, 580.0), *work(number + 1, at, at + 10.0, 670.0)]
+        events += [annotation(FETCH, at + 590.0, 400.0)]
+    trace = written(*events)
+    assert trace.steps_from == "annotation 'train'"
+    finding = found(BY_NAME["loader-stall"], trace)
+    assert finding.title == "Fetching a batch takes 400 µs between steps of 580 µs"
+    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (400.0, 310.0)
+    assert [span.name for span in finding.evidence] == [FETCH, FETCH]
+    assert "set num_workers" in finding.advice
+    assert found(BY_NAME["loader-stall"], without_gpu(trace)).ceiling_us_per_step == 400.0
+
+
+def test_short_fetches_between_steps_are_no_stall() -> None:
+    events = [op("aten::mm", 10.0, 800.0)]
+    for at in (0.0, 1000.0):
+        events += [annotation("train", at, 900.0), annotation(FETCH, at + 910.0, 49.0)]
+    assert nothing(BY_NAME["loader-stall"], written(*events))
+
+
+def test_a_loader_without_its_annotation_is_seen_in_stacks() -> None:
+    function_name = "torch/utils/data/dataloader.py(720): __next__"
+    functions = [*STACK, function(function_name, 10.0, 300.0), function("data.py(4): __getitem__", 20.0, 280.0)]
+    trace = written(step(1, 0.0, 1000.0), op("aten::mm", 400.0, 500.0), functions=functions)
+    finding = found(BY_NAME["loader-stall"], trace)
+    assert (finding.ceiling_us_per_step, finding.where) == (300.0, f"{function_name} at train.py(12): step")
 
 
 # allocator-in-step

@@ -63,7 +63,10 @@ def test_a_gpu_that_is_idle_without_a_known_fault() -> None:
 
 def test_headline_of_the_cpu_alone() -> None:
     trace = read_trace(trace_bytes(step(1, 0, 100), op("aten::mm", 10, 20)))
-    assert headline(subject(trace)) == "A step takes 100 µs; the trace shows no work on a GPU. No fault was found."
+    assert headline(subject(trace)) == (
+        "A step takes 100 µs; the trace shows no work on a GPU. No rule found a fault: most of a step goes to code "
+        "outside operators (80 %)."
+    )
 
 
 def test_the_parts_in_their_order() -> None:

@@ -144,6 +144,27 @@ class TestOtherMarks:
         assert (trace.steps_from, work(trace)) == ("the whole trace", [["a", "b"]])
         assert (trace.steps[0].start_us, trace.steps[0].end_us) == (0.0, 23.0)
 
+    @pytest.mark.parametrize("fetch_us", [70.0, 20.0])
+    def test_batches_of_a_loader(self, fetch_us: float) -> None:
+        """Fetching is never a step, however long it is: a step lasts until the next fetch."""
+        name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+        events = [annotation(name, at, fetch_us) for at in (10.0, 110.0, 210.0)]
+        trace = read(op("aten::empty", 0, 5), *events, op("aten::mm", 285, 25))
+        assert trace.steps_from == "batches of a DataLoader"
+        assert [(s.name, s.start_us, s.end_us) for s in trace.steps] == [
+            ("batch #0", 10, 110), ("batch #1", 110, 210), ("batch #2", 210, 310),
+        ]  # fmt: skip
+        assert [[op.name for op in s.ops] for s in trace.steps] == [[name], [name], [name, "aten::mm"]]
+        assert read(*events[:1], op("aten::mm", 285, 25)).steps_from == "the whole trace"
+        assert read(op("aten::mm", 0, 5000), *[{**e, "ts": e["ts"] + 5000} for e in events]).steps_from == (
+            "the whole trace"
+        )
+
+    def test_an_annotation_of_most_work_comes_before_batches(self) -> None:
+        name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        events = [each for at in (0.0, 100.0) for each in (annotation(name, at, 30), annotation("train", at + 30, 69))]
+        assert read(*events).steps_from == "annotation 'train'"
+
     def test_gpu_work_alone(self) -> None:
         trace = read(kernel("a", None, 5, 8), memcpy(None, 20, 5, 64))
         assert work(trace) == [["a", "Memcpy DtoD (Device -> Device)"]]

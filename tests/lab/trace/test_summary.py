@@ -12,7 +12,7 @@ from snippets.lab.trace.events import TraceError
 from snippets.lab.trace.kineto import read_trace
 from snippets.lab.trace.queries import busy_us
 from snippets.lab.trace.summary import COLUMNS, print_summary, summary_text
-from snippets.lab.trace.totals import KernelSummary, Summary, UncountedSummary, summarize, summary_json
+from snippets.lab.trace.totals import KernelSummary, OperatorSummary, Summary, UncountedSummary, summarize, summary_json
 from tests.lab.events import Event, kernel, launch, memcpy, memset, op, step, synthetic_trace, trace_bytes
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -98,14 +98,46 @@ class TestSummary:
             summarized()
 
     def test_of_a_cpu_all_times_of_a_gpu_are_zero(self) -> None:
-        found = summarized(step(2, 0, 10), op("aten::mm", 1, 2))
+        found = summarized(step(2, 0, 10), op("aten::linear", 1, 6), op("aten::mm", 2, 4), op("aten::mm", 8, 1))
         assert (found.kernels_per_step, found.gpu_busy_us_per_step, found.kernels) == (0, 0.0, ())
+        assert found.operators == (
+            OperatorSummary("aten::mm", 2, 5.0, 5.0),
+            OperatorSummary("ProfilerStep*", 1, 3.0, 10.0),
+            OperatorSummary("aten::linear", 1, 2.0, 6.0),
+        )
         (note,) = found.notes
-        assert note.startswith("no GPU kernels (CPU trace?); on a GPU check: ProfilerActivity.CUDA")
         lines = summary_text(found).splitlines()
-        assert lines[-1].startswith(" " * 19)
-        assert " ".join(line[19:] for line in lines[5:]) == note
+        assert " ".join(line[19:] for line in lines[3 : lines.index("")]) == note
+        assert lines[lines.index("") + 1 :] == [
+            "the CPU's time by operator, annotation and CUDA call, over the whole trace",
+            "calls  self us  total us  name",
+            "    2    5.000     5.000  aten::mm",
+            "    1    3.000    10.000  ProfilerStep* (outside of operators)",
+            "    1    2.000     6.000  aten::linear",
+        ]
         assert max(map(len, lines)) <= COLUMNS
+        assert "kernels," not in "".join(lines[:3]), "zeros of a GPU say nothing"
+
+    def test_of_many_operators_the_first(self) -> None:
+        ops = [op(f"aten::operator_{index:02}", 10 * index, 9 - index / 10) for index in range(40)]
+        lines = summary_text(summarized(step(2, 0, 400), *ops)).splitlines()
+        assert lines[-2].endswith("aten::operator_10")
+        assert lines[-1] == "and 29 more"
+
+    @pytest.mark.parametrize(
+        ("events", "devices", "why"),
+        [
+            ([], [], "no GPU kernels, no CUDA call and no GPU in this trace: from a machine without a GPU"),
+            ([], [{"name": "NVIDIA H200"}], "no GPU kernels and no launch, though the trace names NVIDIA H200; check"),
+            ([launch(1, 1, name="cudaGetDevice")], [], "no GPU kernels and no launch, though the trace has CUDA calls"),
+            ([launch(1, 1)], [], "no GPU kernels, though the trace has 1 launch: the GPU's events are lost"),
+            ([launch(1, 1), launch(2, 3)], [], "no GPU kernels, though the trace has 2 launches"),
+            ([{**kernel("k", 1, 1, 1), "cat": "xla_op"}], [], "no GPU kernels that are read: a trace of another"),
+        ],
+    )
+    def test_why_there_is_no_gpu_work(self, events: list[Event], devices: list[Event], why: str) -> None:
+        found = summarized(step(2, 0, 10), op("aten::mm", 1, 2), *events, deviceProperties=devices)
+        assert found.notes[0].startswith(why)
 
     def test_copies_alone(self) -> None:
         found = summarized(step(2, 0, 10), launch(1, 1, name="cudaMemcpyAsync"), memcpy(1, 5, 2, 64))

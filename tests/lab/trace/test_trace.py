@@ -520,7 +520,7 @@ class TestBadInput:
         require_kernels(read(*two_steps()))
         with pytest.raises(TraceError, match=r"no active steps: .*prof\.step\(\)"):
             require_steps(read())
-        with pytest.raises(TraceError, match=r"no GPU kernels .*ProfilerActivity\.CUDA.*warm-up.*driver"):
+        with pytest.raises(TraceError, match=r"no GPU kernels, though the trace has 1 launch.*driver"):
             require_kernels(read(step(2, 0, 10), launch(1, 2), memset(1, 3, 1, 4)))
 
     def test_collector_is_left_as_it_was(self) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import duration_text, share_text
+from snippets.lab.diagnosis.cpu_states import CpuSpan
 from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.diagnosis.intervals import contains, intersect, length_us, ns, subtract, union_of
 from snippets.lab.diagnosis.missing import no_operators
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import TENSORBOARD
@@ -15,26 +17,48 @@ MIN_SHARE = 0.05
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Time in the iterator of `DataLoader` that is not hidden behind GPU work."""
-    fetches = facts.in_steps(facts.cpu.spans["data loading"])
+    loading = facts.cpu.spans["data loading"]
+    fetches = facts.in_steps(loading)
     if not fetches:
-        return no_operators(RULE, facts) or []
+        return no_operators(RULE, facts) or _between_steps(facts, loading)
     loading_us, ceiling_us = facts.length_us(fetches), facts.ceiling_us(fetches)
     if ceiling_us < MIN_SHARE * facts.step_us:
         return []
+    title = f"Fetching a batch takes {duration_text(loading_us)} per step ({share_text(loading_us, facts.step_us)})"
+    return [_finding(facts, title, fetches, loading_us, ceiling_us)]
+
+
+def _between_steps(facts: Facts, loading: Sequence[CpuSpan]) -> list[Finding]:
+    """Fetches after one step and before the next, where an annotation marks steps without them."""
+    between = subtract([(facts.windows[0][0], facts.windows[-1][1])], facts.windows)
+    fetches = [fetch for fetch in loading if contains(between, ns(fetch.start_us))]
+    if not fetches:
+        return []
+    pauses = len(facts.steps) - 1
+    fetching = intersect(between, union_of(fetches))
+    loading_us = round(length_us(fetching) / pauses, 3)
+    ceiling_us = round(length_us(subtract(fetching, facts.busy)) / pauses, 3)
+    if ceiling_us < MIN_SHARE * (facts.step_us + length_us(between) / pauses):
+        return []
+    title = f"Fetching a batch takes {duration_text(loading_us)} between steps of {duration_text(facts.step_us)}"
+    return [_finding(facts, title, fetches, loading_us, ceiling_us)]
+
+
+def _finding(facts: Facts, title: str, fetches: Sequence[CpuSpan], loading_us: float, ceiling_us: float) -> Finding:
     longest = max(fetches, key=lambda fetch: fetch.duration_us)
     site = facts.sites([longest])[0]
     where = f"{longest.name} at {site.line}" if site.line else longest.name
-    title = f"Fetching a batch takes {duration_text(loading_us)} per step ({share_text(loading_us, facts.step_us)})"
     is_single = "_SingleProcess" in longest.name
     advice = "The main process loads the data itself: set num_workers. " + RULE.advice if is_single else ""
-    return [Finding(RULE, title, where, facts.evidence(fetches), loading_us, ceiling_us, advice)]
+    return Finding(RULE, title, where, facts.evidence(fetches), loading_us, ceiling_us, advice)
 
 
 RULE = Rule(
     name="loader-stall",
     title="The step waits for data",
-    looks_for="enumerate(DataLoader)#...__next__, PyTorch's annotation around fetching a batch, while the GPU has no "
-    "work. Loading without a DataLoader has no such annotation and is not seen.",
+    looks_for="enumerate(DataLoader)#...__next__, PyTorch's annotation around fetching a batch, or the function "
+    "__next__ of its DataLoader, while the GPU has no work: in a step, or between steps that an annotation marks. "
+    "Loading without a DataLoader is not seen.",
     threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
     source=f"{TENSORBOARD} (DataLoader above 5 % of a step)",
     advice="Use more num_workers with persistent_workers=True, a larger prefetch_factor, pin_memory=True; decode and "
