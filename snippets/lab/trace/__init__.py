@@ -8,7 +8,7 @@ kineto_events.py   the event fields that the lab uses
 decoding.py        decodes events one by one
 metadata.py        the trace's GPUs and rank
 assembly.py        builds a trace: nesting, launches with linking.py, merged ranks with processes.py
-steps.py           finds the steps, and what belongs to none
+steps.py           finds the steps by what marks.py says, and what belongs to none
 queries.py         busy and idle time, waits, copies, collectives, whether steps agree, which step to show
 missing_gpu.py     why a trace has no kernels
 averages.py        what `key_averages()` computes

@@ -178,7 +178,7 @@ class Trace(Struct, frozen=True):
     overheads: tuple[Span, ...]
     gpu_annotations: tuple[Span, ...]
     unattributed: tuple[GpuActivity, ...]
-    steps_from: str = "ProfilerStep"  # or what else marks steps: see steps.py
+    steps_from: str = "ProfilerStep"  # or what else marks steps: see marks.py
     uncounted: tuple[Uncounted, ...] = ()  # the activities of `unattributed`, by reason
     devices: tuple[dict[str, Any], ...] = ()  # `deviceProperties`, one for each GPU
     functions: tuple[PythonFunction, ...] = ()

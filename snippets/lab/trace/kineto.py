@@ -19,9 +19,9 @@ from snippets.lab.trace.content import Content, Source, source_name
 from snippets.lab.trace.decoding import EventDecoder
 from snippets.lab.trace.events import Trace, TraceError
 from snippets.lab.trace.json_events import EventText
+from snippets.lab.trace.marks import PROFILER_STEP
 from snippets.lab.trace.metadata import Metadata
 from snippets.lab.trace.progress import Progress
-from snippets.lab.trace.steps import PROFILER_STEP
 
 LIMIT_BYTES = 2_000_000_000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from snippets.lab.trace.averages import STEPS
 from snippets.lab.trace.kineto import no_collection, read_trace
-from snippets.lab.trace.steps import PROFILER_STEP
+from snippets.lab.trace.marks import PROFILER_STEP
 from snippets.lab.trace.text import printable
 from snippets.lab.trace.totals import KernelSummary, OperatorSummary, Summary, summarize, summary_json
 

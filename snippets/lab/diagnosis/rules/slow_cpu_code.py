@@ -11,8 +11,8 @@ from snippets.lab.diagnosis.missing import no_gpu_work, no_operators, no_warm_st
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import NSYS_AI, STACKS
 from snippets.lab.trace.events import CpuOp, CudaCall, PythonFunction, Span, starting_in
+from snippets.lab.trace.marks import WHOLE
 from snippets.lab.trace.queries import is_sync
-from snippets.lab.trace.steps import WHOLE
 
 MIN_SHARE = 0.05
 
