@@ -258,7 +258,14 @@ MORE_FILES = {
         "probes.py": "a part of experiments.py",
         "record.py": "the lines of the page that profile a reader's own loop",
     },
-    "training_memory": {"precision.py": "a part of experiments.py"},
+    "training_memory": {
+        "precision.py": "a part of experiments.py",
+        "memory.py": "a part of experiments.py",
+        "phases.py": "what the page shows of memory.py: hashed like it",
+        "allocator.py": "a part of experiments.py",
+        "fragments.py": "what the page shows of allocator.py: hashed like it",
+        "shapes.py": "what a forward keeps, derived; shown beside what was measured",
+    },
 }
 """Chapter -> further files, and why."""
 

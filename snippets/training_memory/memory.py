@@ -1,0 +1,314 @@
+"""What a training step holds: phase by phase, tensor by tensor, and with its activations recomputed."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Subject
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+Phases = Mapping[str, Callable[[], Any]]
+SIZES: Mapping[str, int] = {
+    "batch": 64,
+    "seq": 128,
+    "dim": 768,
+    "hidden": 3072,
+    "layers": 4,
+}
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "float32": {},
+    "foreach": {"fused": False},
+    "bfloat16": {"dtype": "bfloat16"},
+    "autocast": {"autocast": True},
+    "recomputed": {"autocast": True, "recomputes": 1},
+    "half recomputed": {"autocast": True, "recomputes": 2},
+    "gradients zeroed": {"autocast": True, "set_to_none": False},
+    "compiled": {"autocast": True, "compiles": True},
+}
+"""What differs from float32 throughout with a fused optimizer; the compiled one last, as it leaves most behind."""
+WARM_UP, MEASURED = 3, 3
+"""Steps before the measured ones, and how many of these there are."""
+MOST_EVENTS = 100_000
+STATISTICS = (
+    "allocated_bytes.all.current",
+    "allocated_bytes.all.peak",
+    "requested_bytes.all.current",
+    "reserved_bytes.all.current",
+    "reserved_bytes.all.peak",
+    "inactive_split_bytes.all.current",
+    "num_device_alloc",
+    "num_device_free",
+)
+
+
+def bytes_of(tensors: Iterable[Tensor]) -> int:
+    """The bytes of the tensors' storages, each counted once."""
+    storages = (tensor.untyped_storage() for tensor in tensors)
+    return sum({each.data_ptr(): each.nbytes() for each in storages}.values())
+
+
+def states_of(optimizer: Optimizer) -> list[Tensor]:
+    """The tensors that an optimizer keeps."""
+    from torch import Tensor
+
+    return [
+        each
+        for state in optimizer.state.values()
+        for each in state.values()
+        if isinstance(each, Tensor)
+    ]
+
+
+def history() -> list[dict[str, Any]]:
+    """The allocator's events so far."""
+    import torch
+
+    snapshot = torch.cuda.memory._snapshot()
+    events: list[dict[str, Any]] = snapshot["device_traces"][
+        torch.cuda.current_device()
+    ]
+    return events
+
+
+def timeline(
+    steps: Phases, parameters: Iterable[nn.Parameter]
+) -> dict[str, Any]:
+    """Each allocation (bytes above zero) and release (below) of one step.
+
+    Returns columns `block` (an address as a number), `bytes` and `at_us`; `marks`, how many events there are at the end
+    of each phase; `gradients`, the blocks that hold the parameters' gradients at the end of backward.
+    """
+    import torch
+
+    torch.cuda.memory._record_memory_history(
+        context=None, max_entries=MOST_EVENTS
+    )
+    marks, gradients = [len(history())], list[int]()
+    for name, run in steps.items():
+        run()
+        marks.append(len(history()))
+        if name == "backward":
+            gradients = [
+                each.grad.untyped_storage().data_ptr()
+                for each in parameters
+                if each.grad is not None
+            ]
+    events = history()
+    torch.cuda.memory._record_memory_history(enabled=None)
+    return columns(events, marks, gradients)
+
+
+def columns(
+    events: list[dict[str, Any]], marks: list[int], gradients: list[int]
+) -> dict[str, Any]:
+    """Events between the first and the last of `marks` as columns."""
+    numbers: dict[int, int] = {}
+    signs = {"alloc": 1, "free_requested": -1}
+    found: dict[str, list[Any]] = {
+        "block": [],
+        "bytes": [],
+        "at_us": [],
+        "marks": [],
+        "gradients": [],
+    }
+    for begin, end in itertools.pairwise(marks):
+        for event in events[begin:end]:
+            if event["action"] in signs:
+                number = numbers.setdefault(event["addr"], len(numbers))
+                found["block"].append(number)
+                found["bytes"].append(
+                    signs[event["action"]] * int(event["size"])
+                )
+                found["at_us"].append(float(event.get("time_us", 0)))
+        found["marks"].append(len(found["block"]))
+    start = min(found["at_us"], default=0.0)
+    found["at_us"] = [round(at - start, 3) for at in found["at_us"]]
+    found["gradients"] = [
+        numbers.setdefault(address, len(numbers)) for address in gradients
+    ]
+    return found
+
+
+def make_step(
+    device: str,
+    sizes: Mapping[str, int],
+    dtype: str = "float32",
+    autocast: bool = False,
+    recomputes: int = 0,
+    compiles: bool = False,
+    fused: bool = True,
+    set_to_none: bool = True,
+) -> tuple[nn.Sequential, Optimizer, Phases, tuple[Tensor, Tensor]]:
+    """A model, its optimizer, the phases of its step, and the batch that they read."""
+    import torch
+
+    from snippets.training_memory.model import make_batches, make_model
+    from snippets.training_memory.phases import phases, recomputing
+
+    shape = {name: sizes[name] for name in ("dim", "hidden", "layers")}
+    model = make_model(device, dtype=getattr(torch, dtype), **shape)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), fused=fused, foreach=not fused
+    )
+    x, target = next(
+        make_batches(
+            device,
+            sizes["batch"],
+            sizes["seq"],
+            sizes["dim"],
+            dtype=getattr(torch, dtype),
+            count=1,
+        )
+    )
+    if compiles:
+        model.compile()
+    forward = recomputing(model, recomputes) if recomputes else model
+    steps = phases(forward, optimizer, x, target, autocast, set_to_none)
+    return model, optimizer, steps, (x, target)
+
+
+def measure_step(
+    device: str, sizes: Mapping[str, int], **variant: Any
+) -> dict[str, Any]:
+    """What one variant of the step holds. On a CPU only tensors are counted."""
+    import torch
+
+    from snippets.training_memory.phases import kept_for_backward, peaks
+
+    model, optimizer, steps, batch = make_step(device, sizes, **variant)
+    parameters = list(model.parameters())
+
+    _run(steps, WARM_UP)
+    found: dict[str, Any] = {
+        "parameters": bytes_of(parameters),
+        "states": bytes_of(states_of(optimizer)),
+        "batch": bytes_of(batch),
+    }
+    if device == "cuda":
+        torch.cuda.synchronize()
+        gc.collect()
+        torch.cuda.empty_cache()
+        _run(steps, 1)
+        found["steps"] = [peaks(steps) for _ in range(MEASURED)]
+        found["timeline"] = timeline(steps, parameters)
+        statistics = torch.cuda.memory_stats()
+        found["statistics"] = {
+            name: statistics.get(name) for name in STATISTICS
+        }
+        found["free_of_all"] = list(torch.cuda.mem_get_info())
+    kept = kept_for_backward(steps["forward"], but=[*parameters, *batch])
+    found["kept"] = [
+        [
+            "x".join(map(str, each.shape)),
+            str(each.dtype).removeprefix("torch."),
+            each.untyped_storage().nbytes(),
+        ]
+        for each in kept.values()
+    ]
+    kept.clear()
+    steps["backward"]()
+    found["gradients"] = bytes_of(
+        each.grad for each in parameters if each.grad is not None
+    )
+    return found
+
+
+def _run(steps: Phases, count: int) -> None:
+    for _ in range(count):
+        for phase in steps.values():
+            phase()
+
+
+def holds(
+    instruments: Instruments, device: str, **sizes: int
+) -> dict[str, Any]:
+    """Each variant of the step, one after the other: {variant: what `measure_step` returns}."""
+    import torch
+
+    found = {}
+    for name, variant in VARIANTS.items():
+        if device == "cuda":
+            gc.collect()
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        found[name] = measure_step(device, sizes, **variant)
+    return found
+
+
+def recompute(
+    instruments: Instruments, device: str, **sizes: int
+) -> dict[str, Any]:
+    """Times of the step that keeps its activations and of the one that recomputes them, and their losses.
+
+    Returns {variant: {"times": {kind: samples in us}, "losses": [...]}}.
+    """
+    if device != "cuda":
+        raise NeedsGpu("a CPU has no timing here: training_memory/holds runs")
+    variants = ("autocast", "recomputed")
+    losses = {name: _losses(device, sizes, name) for name in variants}
+    subjects = {name: _subject(device, sizes, name) for name in variants}
+    times = instruments.time_all(subjects)
+    kinds = ("interleaved", "from_python", "enqueue")
+    return {
+        name: {
+            "times": {
+                kind: list(getattr(times[name], kind).samples_us)
+                for kind in kinds
+            },
+            "losses": losses[name],
+        }
+        for name in variants
+    }
+
+
+def _losses(device: str, sizes: Mapping[str, int], variant: str) -> list[float]:
+    """The losses of the first steps."""
+    subject = _subject(device, sizes, variant)
+    batch = subject.inputs()
+    return [subject.step(*batch).item() for _ in range(8)]
+
+
+def _subject(device: str, sizes: Mapping[str, int], variant: str) -> Subject:
+    """A whole step as a subject: it trains on whatever batch it gets."""
+    from snippets.training_memory.model import make_batches, train_step
+    from snippets.training_memory.phases import recomputing
+
+    options = VARIANTS[variant]
+    model, optimizer, _, _ = make_step(device, sizes, **options)
+    forward = recomputing(model) if options.get("recomputes") else model
+    batches = make_batches(
+        device, sizes["batch"], sizes["seq"], sizes["dim"], count=8
+    )
+
+    def step(x: Tensor, target: Tensor) -> Tensor:
+        return train_step(forward, optimizer, x, target, autocast=True)
+
+    return Subject(
+        step=step,
+        inputs=lambda: next(batches),
+        reference=step,
+        in_graph=False,
+    )
+
+
+MEMORY = (
+    Experiment(
+        chapter="training_memory",
+        name="holds",
+        parameters=SIZES,
+        probe=holds,
+        time_limit_s=240,
+    ),
+    Experiment(
+        chapter="training_memory",
+        name="recompute",
+        parameters=SIZES,
+        probe=recompute,
+    ),
+)
