@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import gc
-import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Subject
+from snippets.training_memory.timeline import Phases, timeline
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-Phases = Mapping[str, Callable[[], Any]]
 SIZES: Mapping[str, int] = {
     "batch": 64,
     "seq": 128,
@@ -34,7 +33,6 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 """What differs from float32 throughout with a fused optimizer; the compiled one last, as it leaves most behind."""
 WARM_UP, MEASURED = 3, 3
 """Steps before the measured ones, and how many of these there are."""
-MOST_EVENTS = 100_000
 STATISTICS = (
     "allocated_bytes.all.current",
     "allocated_bytes.all.peak",
@@ -63,76 +61,6 @@ def states_of(optimizer: Optimizer) -> list[Tensor]:
         for each in state.values()
         if isinstance(each, Tensor)
     ]
-
-
-def history() -> list[dict[str, Any]]:
-    """The allocator's events so far."""
-    import torch
-
-    snapshot = torch.cuda.memory._snapshot()
-    events: list[dict[str, Any]] = snapshot["device_traces"][
-        torch.cuda.current_device()
-    ]
-    return events
-
-
-def timeline(
-    steps: Phases, parameters: Iterable[nn.Parameter]
-) -> dict[str, Any]:
-    """Each allocation (bytes above zero) and release (below) of one step.
-
-    Returns columns `block` (an address as a number), `bytes` and `at_us`; `marks`, how many events there are at the end
-    of each phase; `gradients`, the blocks that hold the parameters' gradients at the end of backward.
-    """
-    import torch
-
-    torch.cuda.memory._record_memory_history(
-        context=None, max_entries=MOST_EVENTS
-    )
-    marks, gradients = [len(history())], list[int]()
-    for name, run in steps.items():
-        run()
-        marks.append(len(history()))
-        if name == "backward":
-            gradients = [
-                each.grad.untyped_storage().data_ptr()
-                for each in parameters
-                if each.grad is not None
-            ]
-    events = history()
-    torch.cuda.memory._record_memory_history(enabled=None)
-    return columns(events, marks, gradients)
-
-
-def columns(
-    events: list[dict[str, Any]], marks: list[int], gradients: list[int]
-) -> dict[str, Any]:
-    """Events between the first and the last of `marks` as columns."""
-    numbers: dict[int, int] = {}
-    signs = {"alloc": 1, "free_requested": -1}
-    found: dict[str, list[Any]] = {
-        "block": [],
-        "bytes": [],
-        "at_us": [],
-        "marks": [],
-        "gradients": [],
-    }
-    for begin, end in itertools.pairwise(marks):
-        for event in events[begin:end]:
-            if event["action"] in signs:
-                number = numbers.setdefault(event["addr"], len(numbers))
-                found["block"].append(number)
-                found["bytes"].append(
-                    signs[event["action"]] * int(event["size"])
-                )
-                found["at_us"].append(float(event.get("time_us", 0)))
-        found["marks"].append(len(found["block"]))
-    start = min(found["at_us"], default=0.0)
-    found["at_us"] = [round(at - start, 3) for at in found["at_us"]]
-    found["gradients"] = [
-        numbers.setdefault(address, len(numbers)) for address in gradients
-    ]
-    return found
 
 
 def make_step(

@@ -261,6 +261,7 @@ MORE_FILES = {
     "training_memory": {
         "precision.py": "a part of experiments.py",
         "memory.py": "a part of experiments.py",
+        "timeline.py": "a part of memory.py",
         "phases.py": "what the page shows of memory.py: hashed like it",
         "allocator.py": "a part of experiments.py",
         "fragments.py": "what the page shows of allocator.py: hashed like it",
