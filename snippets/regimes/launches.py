@@ -3,6 +3,49 @@ regimes."""
 
 from __future__ import annotations
 
-from snippets.lab.experiment import Experiment
+from collections.abc import Iterator, Mapping
+from functools import partial
 
-LAUNCHES: tuple[Experiment, ...] = ()
+from snippets.lab.experiment import Experiment
+from snippets.regimes.subjects import stack, stack_work
+
+STACK: Mapping[str, int] = {
+    "tokens": 64,
+    "dim": 1024,
+    "hidden": 4096,
+    "blocks": 8,
+}
+VARIANTS = ("eager", "compiled", "fused", "graphed", "reduce_overhead")
+SIZES: Mapping[str, int] = {"small": 64, "middle": 1024, "large": 8192}
+"""Name -> tokens: with few a step waits for the CPU, with many for products."""
+
+
+def _timed(variant: str) -> Experiment:
+    return Experiment(
+        chapter="regimes",
+        name=f"launch_{variant}",
+        label="step",
+        parameters=STACK,
+        make=partial(stack, variant=variant),
+        work=stack_work,
+        group="launches",
+        sweep=tuple({"tokens": tokens} for tokens in SIZES.values()),
+    )
+
+
+def _traced() -> Iterator[Experiment]:
+    for size in ("small", "large"):
+        for variant in VARIANTS:
+            yield Experiment(
+                chapter="regimes",
+                name=f"{size}_{variant}",
+                label="step",
+                parameters={**STACK, "tokens": SIZES[size]},
+                make=partial(stack, variant=variant),
+                work=stack_work,
+                group=size,
+                timed=False,
+            )
+
+
+LAUNCHES = (*map(_timed, VARIANTS), *_traced())
