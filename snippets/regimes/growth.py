@@ -74,7 +74,11 @@ GROWTH = (
         group="growth",
     ),
     _sweep(
-        "geglu", GEGLU_TOKENS, parameters=GEGLU, make=geglu, work=geglu_work
+        "geglu",
+        GEGLU_TOKENS,
+        parameters=GEGLU,
+        make=geglu,
+        work=geglu_work,
     ),
     *(
         _traced(
