@@ -44,6 +44,7 @@ LEAVES = {
 CHAPTERS = sorted(path.parent.name for path in PROJECT.glob("snippets/*/*") if path.stem in ("experiments", "findings"))
 WORDS = {
     ("snippets/lab/tools/preview.py", "index.html"): "the file of any built page",
+    ("snippets/lab/page/__init__.py", "regimes"): "a chart of what limits a step as it grows",
 }
 NAMES_PAGES = ("snippets/lab/diagnosis/pages.py", "snippets/lab/diagnosis/symptoms.py")
 """A rule sends its reader to the page that shows what it found: a test follows each."""
