@@ -251,6 +251,11 @@ def test_what_readers_copy_imports_nothing_of_ours(path: str) -> None:
 
 FILES_OF_A_CHAPTER = {"model.py", "kernels.py", "experiments.py", "findings.py", "findings"}
 MORE_FILES = {
+    "regimes": {
+        "growth.py": "a part of experiments.py",
+        "launches.py": "a part of experiments.py",
+        "subjects.py": "the steps that they measure",
+    },
     "training_step": {
         "compiling.py": "a part of experiments.py",
         "data.py": "the batches in which a fault shows",
