@@ -255,6 +255,11 @@ MORE_FILES = {
         "growth.py": "a part of experiments.py",
         "launches.py": "a part of experiments.py",
         "subjects.py": "the steps that they measure",
+        "compiling.py": "a part of experiments.py",
+        "compiled.py": "what compiling.py asks of the compiler",
+        "fusing.py": "a part of experiments.py",
+        "layer.py": "the subject of fusing.py and spilling.py",
+        "spilling.py": "a part of experiments.py",
     },
     "training_step": {
         "compiling.py": "a part of experiments.py",

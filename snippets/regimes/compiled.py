@@ -1,0 +1,176 @@
+"""Looks at what `torch.compile` has made: its guards, its code, its caches."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+FIRST_CALLS = 5
+"""A mode that records CUDA graphs is ready only after a few calls."""
+LONGEST_SOURCE = 12_000
+"""Characters of a generated kernel that are kept."""
+
+
+def first_compilation(device: str) -> float:
+    """Seconds of the first compilation in a process, which also starts the
+    compiler's own processes; waits until they are ready."""
+    import torch
+    from torch._inductor.async_compile import AsyncCompile
+
+    x = torch.randn(64, 64, device=device)
+    seconds = call_s(torch.compile(lambda x: torch.sin(x) * 2), x)
+    if device == "cuda":
+        AsyncCompile.wait_pool_ready()
+    return seconds
+
+
+def first_calls(
+    stack: Any, options: Mapping[str, Any], x: Any
+) -> dict[str, Any]:
+    """Call a newly compiled stack until it is ready, and look at what was
+    compiled. Counts of Dynamo must start from nothing.
+
+    Returns {"call_s": seconds of each call, "graphs", "breaks", "guards":
+    text of each, by graph, "inductor": counts of its events, "calls": what the
+    generated code calls, in order, "kernels": Triton source by name}.
+    """
+    import torch
+    from torch._dynamo.utils import counters
+    from torch._inductor.utils import run_and_get_code
+
+    counters.clear()
+    step = torch.compile(stack, **options)
+    begin = time.perf_counter()
+    with torch.no_grad():
+        _, sources = run_and_get_code(step, x)
+    wait_for(x)
+    seconds = [round(time.perf_counter() - begin, 4)]
+    seconds += [call_s(step, x) for _ in range(FIRST_CALLS - 1)]
+    return {
+        "call_s": seconds,
+        "graphs": counters["stats"]["unique_graphs"],
+        "breaks": sorted(counters["graph_break"]),
+        "guards": guards_of(stack),
+        "inductor": {
+            name: count
+            for name, count in counters["inductor"].items()
+            if isinstance(count, int)
+        },
+        "calls": calls_of(sources),
+        "kernels": kernels_of(sources),
+    }
+
+
+def call_s(step: Callable[[Any], object], x: Any) -> float:
+    """Seconds of one call, until the GPU is done."""
+    import torch
+
+    begin = time.perf_counter()
+    with torch.no_grad():
+        step(x)
+    wait_for(x)
+    return round(time.perf_counter() - begin, 6)
+
+
+def wait_for(x: Any) -> None:
+    """Wait until the GPU is done, if that is where x is."""
+    import torch
+
+    if x.is_cuda:
+        torch.cuda.synchronize()
+
+
+def guards_of(module: Any) -> list[list[str]]:
+    """The guards of each graph compiled of a module's forward, the newest graph
+    first. Dynamo evaluates them at every call."""
+    from torch._dynamo.eval_frame import _debug_get_cache_entry_list
+
+    compiled = _debug_get_cache_entry_list(type(module).forward.__code__)
+    return [
+        [shortened(part) for part in entry.guard_manager.code_parts]
+        for entry in compiled
+    ]
+
+
+def shortened(guard: str) -> str:
+    """A guard without addresses of objects, which differ from run to run."""
+    return re.sub(r", \d{6,}|_0x[0-9a-f]+|_c\d+", "", guard)[:400]
+
+
+def calls_of(sources: Sequence[str]) -> list[str]:
+    """What generated code calls, in order: library functions and Triton
+    kernels."""
+    bodies = (code[code.index("def call(") :] for code in sources)
+    pattern = r"(extern_kernels\.\w+|(?:triton|cpp)_\w+)(?:\.run)?\("
+    return [name for body in bodies for name in re.findall(pattern, body)]
+
+
+def kernels_of(sources: Sequence[str]) -> dict[str, str]:
+    """The source of each generated Triton kernel, by name."""
+    pattern = r"@triton\.jit\n(def (triton_\w+).*?)\n'''"
+    return {
+        name: source[:LONGEST_SOURCE]
+        for code in sources
+        for source, name in re.findall(pattern, code, re.DOTALL)
+    }
+
+
+@contextmanager
+def caches_in(folder: str) -> Iterator[None]:
+    """Let the compiler forget what it holds in memory and keep its files in a
+    folder: compiled anew if that is empty, else found there."""
+    from torch._inductor.utils import clear_caches
+
+    Path(folder, "triton").mkdir(parents=True, exist_ok=True)
+    settings = {
+        "TORCHINDUCTOR_CACHE_DIR": folder,
+        "TRITON_CACHE_DIR": f"{folder}/triton",
+    }
+    before = {name: os.environ.get(name) for name in settings}
+    clear_caches()
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        clear_caches()
+
+
+@contextmanager
+def tuned_choices() -> Iterator[list[dict[str, Any]]]:
+    """Collect what max-autotune tries: for each product its name,
+    {candidate: milliseconds}, the fastest first, and the first three's
+    descriptions."""
+    from torch._inductor import select_algorithm
+
+    found: list[dict[str, Any]] = []
+
+    def keep(timings: Mapping[Any, float], name: str, *_: Any) -> None:
+        worked = (pair for pair in timings.items() if math.isfinite(pair[1]))
+        ranked = sorted(worked, key=lambda pair: pair[1])
+        found.append(
+            {
+                "name": name,
+                "ms": {choice.name: ms for choice, ms in ranked},
+                "about": [
+                    str(getattr(choice, "description", ""))[:400]
+                    for choice, _ in ranked[:3]
+                ],
+            }
+        )
+
+    select_algorithm.add_feedback_saver(keep)
+    try:
+        yield found
+    finally:
+        select_algorithm.clear_feedback_savers()

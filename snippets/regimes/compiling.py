@@ -1,0 +1,207 @@
+"""What each mode of `torch.compile` costs and wins: experiments of the chapter
+regimes."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from snippets.lab.experiment import Experiment, Instruments, Subject
+from snippets.regimes.compiled import (
+    FIRST_CALLS,
+    caches_in,
+    call_s,
+    first_calls,
+    first_compilation,
+    guards_of,
+    tuned_choices,
+)
+
+WIDTHS = {"dim": 1024, "hidden": 4096}
+
+MODES: Mapping[str, Mapping[str, Any]] = {
+    "default": {},
+    "dynamic": {"dynamic": True},
+    "reduce-overhead": {"mode": "reduce-overhead"},
+    "max-autotune-no-cudagraphs": {"mode": "max-autotune-no-cudagraphs"},
+    "max-autotune": {"mode": "max-autotune"},
+}
+REPLAYED = ("reduce-overhead", "max-autotune")
+"""Modes that replay CUDA graphs of their own, which no other graph can hold."""
+
+
+def stack_of(
+    device: str, dim: int, hidden: int, dtype: str = "bfloat16"
+) -> Any:
+    """One block of the chapter's subject, on a device."""
+    import torch
+
+    from snippets.regimes.model import Stack
+
+    stack = Stack(dim, hidden).to(device, dtype=getattr(torch, dtype))
+    return stack.eval().requires_grad_(requires_grad=False)
+
+
+def stack_subject(
+    stack: Any, step: Any, tokens: int, in_graph: bool = True
+) -> Subject:
+    """A step that computes what `stack` does, on random tokens."""
+    import torch
+
+    from snippets.regimes.model import stack_reference
+
+    parameters = list(stack.parameters())
+    like = parameters[0]
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            result: torch.Tensor = step(x)
+            return result
+
+    return Subject(
+        step=forward,
+        inputs=lambda: (
+            torch.randn(
+                tokens, like.shape[1], dtype=like.dtype, device=like.device
+            ),
+        ),
+        reference=lambda x: stack_reference(x, parameters),
+        in_graph=in_graph,
+    )
+
+
+def modes(
+    instruments: Instruments,
+    device: str,
+    tokens: int,
+    dim: int,
+    hidden: int,
+    repeats: int,
+) -> dict[str, Any]:
+    """Compile the stack in each mode with empty caches, again with the caches
+    that this left, and time all of them with eager.
+
+    Returns {"modes": {mode: what `first_calls` returns of the first
+    compilation, "cold_s": seconds of the first calls of each compilation with
+    empty caches, "again_s": those with filled ones, "tuned": the candidates of
+    each product with milliseconds}, "times": {variant: samples in microseconds
+    by kind}, "first_ever_s": seconds of the process's first compilation}.
+    max-autotune is compiled once, the others `repeats` times.
+    """
+    import torch
+
+    stack = stack_of(device, dim, hidden)
+    x = stack_subject(stack, stack, tokens).inputs()[0]
+    found: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        with caches_in(f"{folder}/first"):
+            first_ever_s = first_compilation(device)
+        for mode, options in MODES.items():
+            times = 1 if "autotune" in mode else repeats
+            for repeat in range(times):
+                torch._dynamo.reset()
+                with (
+                    caches_in(f"{folder}/{mode}/{repeat}"),
+                    tuned_choices() as tuned,
+                ):
+                    calls = first_calls(stack, options, x)
+                seconds = calls.pop("call_s")
+                entry = found.setdefault(
+                    mode, {**calls, "cold_s": [], "tuned": tuned}
+                )
+                entry["cold_s"].append(seconds)
+        torch._dynamo.reset()
+        steps = {"eager": stack}
+        for mode, options in MODES.items():
+            with caches_in(f"{folder}/{mode}/0"):
+                steps[mode] = torch.compile(stack, **options)
+                found[mode]["again_s"] = [
+                    call_s(steps[mode], x) for _ in range(FIRST_CALLS)
+                ]
+    samples = timed(instruments, device, stack, steps, tokens)
+    torch._dynamo.reset()
+    return {"modes": found, "times": samples, "first_ever_s": first_ever_s}
+
+
+def timed(
+    instruments: Instruments,
+    device: str,
+    stack: Any,
+    steps: Mapping[str, Any],
+    tokens: int,
+) -> dict[str, dict[str, Sequence[float]]]:
+    """Check each step and time all of them interleaved; samples in microseconds
+    by kind. On a CPU nothing is timed."""
+    subjects = {
+        name: stack_subject(stack, step, tokens, name not in REPLAYED)
+        for name, step in steps.items()
+    }
+    for subject in subjects.values():
+        instruments.relative_error(subject, device)
+    if device != "cuda":
+        return {}
+    return {
+        name: {
+            kind: getattr(times, kind).samples_us
+            for kind in ("interleaved", "from_python", "enqueue")
+        }
+        for name, times in instruments.time_all(subjects).items()
+    }
+
+
+ASKED: Mapping[str, Mapping[str, Any]] = {
+    "static": {"dynamic": False},
+    "automatic": {},
+    "dynamic": {"dynamic": True},
+}
+
+
+def new_shapes(
+    instruments: Instruments, device: str, dim: int, hidden: int, tokens: str
+) -> dict[str, Any]:
+    """Call a compiled stack with one number of tokens after the other.
+
+    Returns, for each way to ask for shapes, seconds of each call and graphs
+    so far, and the guards of each graph, the newest first.
+    """
+    import torch
+    from torch._dynamo.utils import counters
+
+    stack = stack_of(device, dim, hidden)
+    found: dict[str, Any] = {}
+    for name, options in ASKED.items():
+        torch._dynamo.reset()
+        counters.clear()
+        step = torch.compile(stack, **options)
+        found[name] = {"call_s": [], "graphs": []}
+        with tempfile.TemporaryDirectory() as folder, caches_in(folder):
+            for count in map(int, tokens.split(",")):
+                x = stack_subject(stack, stack, count).inputs()[0]
+                found[name]["call_s"].append(call_s(step, x))
+                found[name]["graphs"].append(counters["stats"]["unique_graphs"])
+        found[name]["guards"] = guards_of(stack)
+    torch._dynamo.reset()
+    return found
+
+
+COMPILING = (
+    *(
+        Experiment(
+            chapter="regimes",
+            name=f"modes_{tokens}",
+            probe=modes,
+            parameters={**WIDTHS, "tokens": tokens, "repeats": 3},
+            time_limit_s=300,
+        )
+        for tokens in (64, 8192)
+    ),
+    Experiment(
+        chapter="regimes",
+        name="new_shapes",
+        probe=new_shapes,
+        parameters={**WIDTHS, "tokens": "64,128,96,200,200,1,500"},
+        time_limit_s=180,
+    ),
+)
+"""The modes of the compiler at a small and a large batch, and new shapes."""

@@ -1,0 +1,282 @@
+"""Where fusion does not win: experiments of the chapter regimes on a Linear with
+its GELU, by the number of tokens."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from snippets.lab.experiment import (
+    Experiment,
+    Instruments,
+    NeedsGpu,
+    Schedule,
+    Subject,
+    Work,
+    copy_subject,
+)
+from snippets.regimes.compiled import caches_in, calls_of, kernels_of
+from snippets.regimes.compiling import WIDTHS, stack_of, stack_subject
+from snippets.regimes.layer import layer_subjects, layer_work
+
+FEW_TO_MANY = tuple(
+    {"tokens": tokens} for tokens in (1, 16, 64, 256, 1024, 8192)
+)
+COPIED_BYTES = 1 << 29
+"""Of the copy whose rate is the ceiling of memory: half a GiB."""
+
+
+def stack_work(tokens: int, dim: int, hidden: int) -> Work:
+    """x, both weights, both biases and the result once each, in bf16."""
+    numbers = 2 * tokens * dim + 2 * dim * hidden + hidden + dim
+    return Work(
+        bytes=2 * numbers,
+        matmuls=((tokens, dim, hidden), (tokens, hidden, dim)),
+    )
+
+
+def layer(
+    device: str, variant: str, tokens: int, dim: int, hidden: int
+) -> Subject:
+    """One of the four steps; two of them need a GPU."""
+    if device != "cuda" and variant in ("epilogue", "fused"):
+        raise NeedsGpu(
+            f"{variant} runs on a GPU: regimes/layer_eager runs here"
+        )
+    return layer_subjects(device, tokens, dim, hidden)[variant]
+
+
+def written_out(
+    up: Any, up_bias: Any, down: Any, down_bias: Any
+) -> Callable[[Any], Any]:
+    """The stack without nn.Linear: product and sum are two operators."""
+    from torch.nn import functional as F
+
+    def forward(x: Any) -> Any:
+        hidden = F.gelu(x @ up.t() + up_bias, approximate="tanh")
+        return hidden @ down.t() + down_bias
+
+    return forward
+
+
+def stack_steps(stack: Any) -> dict[str, Any]:
+    """The stack eager, compiled, and compiled from its written-out form."""
+    import torch
+
+    return {
+        "eager": stack,
+        "compiled": torch.compile(stack),
+        "written_out": torch.compile(written_out(*stack.parameters())),
+    }
+
+
+def stack_variant(
+    device: str, variant: str, tokens: int, dim: int, hidden: int
+) -> Subject:
+    """One of the three, for a trace."""
+    stack = stack_of(device, dim, hidden)
+    return stack_subject(stack, stack_steps(stack)[variant], tokens)
+
+
+def biases(
+    instruments: Instruments,
+    device: str,
+    dim: int,
+    hidden: int,
+    sizes: str,
+) -> dict[str, Any]:
+    """Where the compiler puts the bias of the first Linear, and what that costs.
+
+    Returns {"code": {dtype: {variant: {"calls": what the generated code calls,
+    in order, "kernels": Triton source by name}}}, "us": {tokens: {variant:
+    samples}}}, times interleaved and in bf16.
+    """
+    import torch
+    from torch._inductor.utils import run_and_get_code
+
+    found: dict[str, Any] = {"code": {}, "us": {}}
+    tokens = [int(size) for size in sizes.split(",")]
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        caches_in(folder),
+    ):
+        for dtype in ("float32", "bfloat16"):
+            stack = stack_of(device, dim, hidden, dtype)
+            x = stack_subject(stack, stack, tokens[0]).inputs()[0]
+            code = found["code"][dtype] = {}
+            for name, step in stack_steps(stack).items():
+                if name == "eager":
+                    continue
+                with torch.no_grad():
+                    _, sources = run_and_get_code(step, x)
+                code[name] = {
+                    "calls": calls_of(sources),
+                    "kernels": kernels_of(sources),
+                }
+        for count in tokens if device == "cuda" else ():
+            torch._dynamo.reset()
+            subjects = {
+                name: stack_subject(stack, step, count)
+                for name, step in stack_steps(stack).items()
+            }
+            for subject in subjects.values():
+                instruments.relative_error(subject, device)
+            timings = instruments.time_interleaved(subjects)
+            found["us"][count] = {
+                name: timing.samples_us for name, timing in timings.items()
+            }
+    torch._dynamo.reset()
+    return found
+
+
+def in_cache(
+    instruments: Instruments,
+    device: str,
+    dim: int,
+    hidden: int,
+    sizes: str,
+    rounds: int,
+) -> dict[str, Any]:
+    """How fast GELU reads what the product before it has just written.
+
+    Returns {"l2_bytes", "copy": {"bytes": read and written, "us": samples},
+    "gelu_us": {tokens: {"after": right after the product, "flushed": once the
+    L2 cache holds other data}}, "step_us": {tokens: {step: samples}}}. GELU's
+    times are those of its kernel in a profile, the others are interleaved.
+    """
+    import torch
+
+    if device != "cuda":
+        raise NeedsGpu("a CPU's caches are not what this asks about")
+    tokens = [int(size) for size in sizes.split(",")]
+    subjects = {
+        count: layer_subjects(device, count, dim, hidden) for count in tokens
+    }
+    step_us: dict[int, dict[str, Sequence[float]]] = {}
+    for count, steps in subjects.items():
+        for subject in steps.values():
+            instruments.relative_error(subject, device)
+        step_us[count] = {
+            name: timing.samples_us
+            for name, timing in instruments.time_interleaved(steps).items()
+        }
+    copied = copy_subject(device, COPIED_BYTES)
+    copy_us = instruments.time_interleaved({"copy": copied})["copy"].samples_us
+    l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+    return {
+        "l2_bytes": l2_bytes,
+        "copy": {"bytes": 2 * COPIED_BYTES, "us": copy_us},
+        "gelu_us": gelu_times(instruments, subjects, l2_bytes, rounds),
+        "step_us": step_us,
+    }
+
+
+def gelu_rounds(
+    subjects: Mapping[int, Mapping[str, Subject]], other: Any, rounds: int
+) -> list[tuple[int, str]]:
+    """Run GELU right after its product and again after `other` was read, in
+    each round for each size; return what was run, in order."""
+    from torch.nn import functional as F
+
+    ran = []
+    inputs = {
+        count: steps["linear"].inputs() for count, steps in subjects.items()
+    }
+    for number in range(rounds):
+        for count in sorted(subjects, reverse=number % 2 == 1):
+            hidden = subjects[count]["linear"].step(*inputs[count])
+            F.gelu(hidden, approximate="tanh")
+            other.sum()
+            F.gelu(hidden, approximate="tanh")
+            ran += [(count, "after"), (count, "flushed")]
+    return ran
+
+
+def gelu_times(
+    instruments: Instruments,
+    subjects: Mapping[int, Mapping[str, Subject]],
+    l2_bytes: int,
+    rounds: int,
+) -> dict[int, dict[str, list[float]]]:
+    """Microseconds of each GELU kernel in a profile of these rounds. Raises
+    `RuntimeError` where the profile has another number of them."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    other = torch.randn(l2_bytes, device="cuda")  # four times the cache
+    gelu_rounds(subjects, other, 2)
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as finished:
+        ran = gelu_rounds(subjects, other, rounds)
+        torch.cuda.synchronize()
+    kernels = sorted(
+        (
+            activity
+            for activity in instruments.read_activities(finished)
+            if "Gelu" in activity.name
+        ),
+        key=lambda activity: activity.start_us,
+    )
+    if len(kernels) != len(ran):
+        raise RuntimeError(f"{len(kernels)} GELU kernels of {len(ran)}")
+    found: dict[int, dict[str, list[float]]] = {}
+    for (count, kind), kernel in zip(ran, kernels, strict=True):
+        times = found.setdefault(count, {"after": [], "flushed": []})
+        times[kind].append(round(kernel.duration_us, 3))
+    return found
+
+
+def _traced(variant: str, tokens: int) -> Experiment:
+    return Experiment(
+        chapter="regimes",
+        name=f"bias_{variant}_{tokens}",
+        label="stack_forward",
+        parameters={**WIDTHS, "tokens": tokens},
+        make=partial(stack_variant, variant=variant),
+        work=stack_work,
+        group=f"bias_{tokens}",
+        schedule=Schedule(active=3),
+        timed=False,
+    )
+
+
+FUSING = (
+    *(
+        Experiment(
+            chapter="regimes",
+            name=f"layer_{variant}",
+            label="linear_gelu",
+            parameters={**WIDTHS, "tokens": 64},
+            make=partial(layer, variant=variant),
+            work=layer_work,
+            group="layer",
+            sweep=FEW_TO_MANY,
+        )
+        for variant in ("eager", "fused")
+    ),
+    *(
+        _traced(variant, tokens)
+        for tokens in (64, 8192)
+        for variant in ("eager", "compiled", "written_out")
+    ),
+    Experiment(
+        chapter="regimes",
+        name="biases",
+        probe=biases,
+        parameters={**WIDTHS, "sizes": "64,1024,8192"},
+        time_limit_s=180,
+    ),
+    Experiment(
+        chapter="regimes",
+        name="in_cache",
+        probe=in_cache,
+        parameters={
+            **WIDTHS,
+            "sizes": "64,256,1024,2048,4096,8192,16384",
+            "rounds": 15,
+        },
+    ),
+)
+"""Small batches, the bias of a large one, and what is still in the cache."""
