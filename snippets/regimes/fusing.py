@@ -14,27 +14,18 @@ from snippets.lab.experiment import (
     NeedsGpu,
     Schedule,
     Subject,
-    Work,
     copy_subject,
 )
 from snippets.regimes.compiled import caches_in, calls_of, kernels_of
 from snippets.regimes.compiling import WIDTHS, stack_of, stack_subject
 from snippets.regimes.layer import layer_subjects, layer_work
+from snippets.regimes.subjects import stack_work
 
 FEW_TO_MANY = tuple(
     {"tokens": tokens} for tokens in (1, 16, 64, 256, 1024, 8192)
 )
 COPIED_BYTES = 1 << 29
 """Of the copy whose rate is the ceiling of memory: half a GiB."""
-
-
-def stack_work(tokens: int, dim: int, hidden: int) -> Work:
-    """x, both weights, both biases and the result once each, in bf16."""
-    numbers = 2 * tokens * dim + 2 * dim * hidden + hidden + dim
-    return Work(
-        bytes=2 * numbers,
-        matmuls=((tokens, dim, hidden), (tokens, hidden, dim)),
-    )
 
 
 def layer(

@@ -42,8 +42,6 @@ def gelu(z):
     return z * tl.sigmoid(1.5957691216057308 * z * (1 + 0.044715 * z * z))
 
 
-
-
 @triton.jit
 def tile_at(
     program, M, N,
@@ -111,5 +109,3 @@ def linear_gelu(
         num_warps=tiles.warps, num_stages=tiles.stages,
     )  # fmt: skip
     return out
-
-
