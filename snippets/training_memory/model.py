@@ -1,7 +1,10 @@
 """A stack of GeGLU blocks and the step that trains it: plain PyTorch, without a harness."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -48,8 +51,33 @@ def make_model(
 ) -> nn.Sequential:
     """The blocks; the same weights whenever it is called, rounded to dtype."""
     torch.manual_seed(0)
-    blocks = (Block(dim, hidden) for _ in range(layers))
-    return nn.Sequential(*blocks).to(device=device, dtype=dtype)
+    with torch.device(device):
+        blocks = [Block(dim, hidden) for _ in range(layers)]
+    return nn.Sequential(*blocks).to(dtype)
+
+
+def draw_batches(
+    device: str, batch: int, seq: int, dim: int, dtype: torch.dtype, seed: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Inputs (batch, seq, dim) of a dtype and their targets in float32, a new
+    pair at each turn.
+
+    A target is its input plus a linear map of it, of rank 16 and the same for
+    each seed, so that the loss falls from the first step.
+    """
+    rank = 16
+    fixed, drawn = (
+        torch.Generator(device).manual_seed(each) for each in (1000, seed)
+    )
+
+    def normal(generator: torch.Generator, *shape: int) -> Tensor:
+        return torch.randn(shape, device=device, generator=generator)
+
+    change = normal(fixed, dim, rank) @ normal(fixed, rank, dim)
+    change *= 0.3 / (dim * rank) ** 0.5
+    while True:
+        x = normal(drawn, batch, seq, dim)
+        yield x.to(dtype), x + x @ change
 
 
 def make_batches(
@@ -60,22 +88,9 @@ def make_batches(
     dtype: torch.dtype = torch.float32,
     count: int = 4,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Inputs (batch, seq, dim) of a dtype and their targets in float32: `count`
-    pairs that wait on the device, in turns without end.
-
-    A target is its input plus a fixed linear map of it, of rank 16, so that the
-    loss falls from the first step.
-    """
-    generator = torch.Generator(device).manual_seed(1)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(shape, device=device, generator=generator)
-
-    rank = 16
-    change = 0.3 * normal(dim, rank) @ normal(rank, dim) / (dim * rank) ** 0.5
-    inputs = [normal(batch, seq, dim) for _ in range(count)]
-    pairs = [(x.to(dtype), x + x @ change) for x in inputs]
-    return itertools.cycle(pairs)
+    """`count` pairs that wait on the device, in turns without end."""
+    pairs = draw_batches(device, batch, seq, dim, dtype, seed=1)
+    return itertools.cycle(list(itertools.islice(pairs, count)))
 
 
 # --8<-- [start:step]
@@ -94,3 +109,67 @@ def train_step(model, optimizer, x, target, autocast=False) -> Tensor:
 
 
 # --8<-- [end:step]
+# --8<-- [start:variants]
+@dataclass(frozen=True)
+class Variant:
+    """What differs between the steps that are compared."""
+
+    dtype: torch.dtype = torch.float32
+    """Of weights, inputs, gradients and the optimizer's moments."""
+    matmul: str = "highest"
+    """Of float32 matmuls; "high" may round their factors to TF32."""
+    autocast: bool = False
+    """Whether forward multiplies bf16 copies of float32 weights."""
+    compiled: bool = False
+    optimizer: str = "fused"
+
+
+VARIANTS = {
+    "fp32": Variant(),
+    "tf32": Variant(matmul="high"),
+    "autocast": Variant(autocast=True),
+    "bfloat16": Variant(dtype=torch.bfloat16),
+    "autocast_compiled": Variant(autocast=True, compiled=True),
+    "bfloat16_compiled": Variant(dtype=torch.bfloat16, compiled=True),
+    "optimizer_foreach": Variant(autocast=True, optimizer="foreach"),
+    "optimizer_loop": Variant(autocast=True, optimizer="loop"),
+}
+OPTIMIZERS: Mapping[str, Mapping[str, Any]] = {
+    "loop": {"foreach": False},
+    "foreach": {"foreach": True},
+    "fused": {"fused": True},
+}
+# --8<-- [end:variants]
+
+
+@contextmanager
+def matmul_precision(name: str) -> Iterator[None]:
+    """Set the precision of float32 matmuls, and restore what was there."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(name)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+# --8<-- [start:train]
+def make_parts(variant: Variant, device, dim, hidden, layers, lr=1e-3):
+    model = make_model(device, dim, hidden, layers, variant.dtype)
+    if variant.compiled:
+        model.compile()
+    options = OPTIMIZERS[variant.optimizer]
+    optimizer = torch.optim.AdamW(model.parameters(), lr, **options)
+    return model, optimizer
+
+
+def train(variant: Variant, parts, batches) -> Generator:
+    """Train on each batch and yield its loss, still on the GPU."""
+    model, optimizer = parts
+    for x, target in batches:
+        with matmul_precision(variant.matmul):
+            loss = train_step(model, optimizer, x, target, variant.autocast)
+        yield loss
+
+
+# --8<-- [end:train]
