@@ -145,11 +145,11 @@ def in_cache(
     subjects = {
         count: layer_subjects(device, count, dim, hidden) for count in tokens
     }
-    step_us: dict[int, dict[str, Sequence[float]]] = {}
+    step_us: dict[str, dict[str, Sequence[float]]] = {}
     for count, steps in subjects.items():
         for subject in steps.values():
             instruments.relative_error(subject, device)
-        step_us[count] = {
+        step_us[str(count)] = {
             name: timing.samples_us
             for name, timing in instruments.time_interleaved(steps).items()
         }
@@ -190,18 +190,17 @@ def gelu_times(
     subjects: Mapping[int, Mapping[str, Subject]],
     l2_bytes: int,
     rounds: int,
-) -> dict[int, dict[str, list[float]]]:
+) -> dict[str, dict[str, list[float]]]:
     """Microseconds of each GELU kernel in a profile of these rounds. Raises
     `RuntimeError` where the profile has another number of them."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
     other = torch.randn(l2_bytes, device="cuda")  # four times the cache
-    gelu_rounds(subjects, other, 2)
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as finished:
-        ran = gelu_rounds(subjects, other, rounds)
-        torch.cuda.synchronize()
+    for count in (1, rounds):  # a process's first profile can lose kernels
+        with profile(activities=[ProfilerActivity.CUDA]) as finished:
+            ran = gelu_rounds(subjects, other, count)
+            torch.cuda.synchronize()
     kernels = sorted(
         (
             activity
@@ -212,9 +211,9 @@ def gelu_times(
     )
     if len(kernels) != len(ran):
         raise RuntimeError(f"{len(kernels)} GELU kernels of {len(ran)}")
-    found: dict[int, dict[str, list[float]]] = {}
-    for (count, kind), kernel in zip(ran, kernels, strict=True):
-        times = found.setdefault(count, {"after": [], "flushed": []})
+    found: dict[str, dict[str, list[float]]] = {}
+    for (size, kind), kernel in zip(ran, kernels, strict=True):
+        times = found.setdefault(str(size), {"after": [], "flushed": []})
         times[kind].append(round(kernel.duration_us, 3))
     return found
 
