@@ -39,6 +39,15 @@ class Block(nn.Module):
         return x + self.mlp(self.norm(x))
 
 
+class Blocks(nn.Sequential):
+    """One after the other, in a forward of its own: compiled whole."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self:
+            x = block(x)
+        return x
+
+
 # --8<-- [end:model]
 
 
@@ -48,12 +57,12 @@ def make_model(
     hidden: int,
     layers: int,
     dtype: torch.dtype = torch.float32,
-) -> nn.Sequential:
+) -> Blocks:
     """The blocks; the same weights whenever it is called, rounded to dtype."""
     torch.manual_seed(0)
     with torch.device(device):
         blocks = [Block(dim, hidden) for _ in range(layers)]
-    return nn.Sequential(*blocks).to(dtype)
+    return Blocks(*blocks).to(dtype)
 
 
 def draw_batches(

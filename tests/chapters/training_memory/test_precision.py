@@ -114,3 +114,16 @@ def test_bf16_loses_updates_that_float32_keeps() -> None:
         assert (by_variant["fp32"]["norms_moved"], by_variant["bfloat16"]["norms_moved"]) == (1, 0)
         assert len(by_variant["bfloat16"]["evaluated"]) == 8
     assert found["1e-5"]["bfloat16"]["matrices"][0] > found["1e-3"]["bfloat16"]["matrices"][0]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_the_model_compiles_to_one_graph() -> None:
+    from torch._dynamo.testing import CompileCounter
+
+    torch._dynamo.reset()
+    graphs = CompileCounter()
+    net = model.make_model("cpu", dim=8, hidden=16, layers=4)
+    net.compile(backend=graphs)
+    net(torch.zeros(1, 2, 8)).sum().backward()
+    torch._dynamo.reset()
+    assert graphs.frame_count == 1
