@@ -31,7 +31,7 @@ from snippets.lab.drawing.numbers import (
 from snippets.lab.drawing.roofline import roofline_html
 from snippets.lab.drawing.svg import draw
 from snippets.lab.experiment import Parameters
-from snippets.lab.finding.device import Device
+from snippets.lab.finding.device import Device, Run
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import LEAST_US
 from snippets.lab.html import Cell, Html, note, table
@@ -121,6 +121,7 @@ def regimes(
     *,
     size: Callable[[Parameters], float],
     unit: str,
+    turn: Callable[[Run], float | None] = lambda run: None,
 ) -> Html:
     """What limits a step as it grows: a panel for each sweep with the times of GPU, CPU and a Python loop.
 
@@ -130,10 +131,11 @@ def regimes(
         caption: what the chart shows.
         size: function from a point's parameters to its size, above zero.
         unit: what the size counts: `tokens`.
+        turn: the size at which a sweep's GPU work turns from memory-bound to compute-bound: a line across its panel.
     """
-    sweeps = {heading: _sweep(device, experiment, caption, size) for heading, experiment in variants.items()}
+    sweeps = {heading: _sweep(device, experiment, caption, size, turn) for heading, experiment in variants.items()}
     drawing = draw(
-        regimes_height(len(sweeps)),
+        regimes_height(sweeps),
         lambda figure: draw_regimes(figure, sweeps, unit),
         ident=chart_id("chart", device, caption),
         title=caption,
@@ -151,7 +153,13 @@ def regimes(
     return framed(caption, drawing, Html(numbers + note(f"On the GPU: interleaved. {spread_sentence(timings)}")))
 
 
-def _sweep(device: Device, experiment: str, caption: str, size: Callable[[Parameters], float]) -> Sweep:
+def _sweep(
+    device: Device,
+    experiment: str,
+    caption: str,
+    size: Callable[[Parameters], float],
+    turn: Callable[[Run], float | None],
+) -> Sweep:
     run = device[experiment]
     points = sorted(run.points, key=lambda point: size(point.parameters))
     sizes = tuple(size(point.parameters) for point in points)
@@ -159,7 +167,8 @@ def _sweep(device: Device, experiment: str, caption: str, size: Callable[[Parame
     if len(set(sizes)) != len(sizes) or len(sizes) < 2:
         raise ValueError(f"{caption}: {experiment} has the sizes {sizes}, not two or more, each once")
     timings = [run.at(**point.parameters).timings for point in points]
-    return Sweep(sizes, *(tuple(getattr(each, kind) for each in timings) for kind, _ in LINES))
+    interleaved, enqueue, from_python = (tuple(getattr(each, kind) for each in timings) for kind, _ in LINES)
+    return Sweep(sizes, interleaved, enqueue, from_python, turn(run))
 
 
 def _ends(sweep: Sweep, unit: str) -> str:

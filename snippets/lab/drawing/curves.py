@@ -23,6 +23,7 @@ from snippets.lab.drawing.svg import (
     plot,
     rows,
 )
+from snippets.lab.finding.crossing import crossing
 from snippets.lab.recording.ceilings import with_layout
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.units import format_value
@@ -120,6 +121,8 @@ class Sweep:
     interleaved: tuple[Timing, ...]
     enqueue: tuple[Timing, ...]
     from_python: tuple[Timing, ...]
+    turn: float | None = None
+    """The size at which the GPU's own limit turns from memory to arithmetic."""
 
     @property
     def overhead_bound(self) -> int:
@@ -130,14 +133,9 @@ class Sweep:
     @property
     def crossing(self) -> float:
         """The size of the last crossing of the CPU and GPU lines on logarithmic scales; else the first or last size."""
-        count = self.overhead_bound
-        if count in (0, len(self.sizes)):
-            return self.sizes[max(0, count - 1)]
-        before, after = (
-            math.log(self.enqueue[index].median_us / self.interleaved[index].median_us) for index in (count - 1, count)
-        )
-        share = before / (before - after)
-        return math.exp((1 - share) * math.log(self.sizes[count - 1]) + share * math.log(self.sizes[count]))
+        cpu, gpu = ([timing.median_us for timing in timings] for timings in (self.enqueue, self.interleaved))
+        found = crossing(self.sizes, cpu, gpu)
+        return found if found is not None else self.sizes[max(0, self.overhead_bound - 1)]
 
     def regime(self, unit: str) -> str:
         """A sentence: up to how many of `unit` the step waits for the CPU."""
@@ -151,25 +149,30 @@ class Sweep:
 LINES = (("interleaved", "on the GPU"), ("enqueue", "on the CPU"), ("from_python", "from Python"))
 LOOKS = ((EDGES["gpu"], "o"), (EDGES["call"], "^"), (EDGES["call"], "s"))
 """Color and marker of each line."""
+TURN: Mapping[str, Any] = {"color": EDGES["gpu"], "linewidth": 1.2, "linestyle": "--"}
 SIDE = 58
 
 
-def regimes_height(panels: int) -> float:
+def regimes_height(sweeps: Mapping[str, Sweep]) -> float:
     """Height of `draw_regimes` in units."""
-    return 3 * LINE + panels * (GAP + 2 * LINE + PANEL) + AXIS
+    return _key_lines(sweeps) * LINE + len(sweeps) * (GAP + 2 * LINE + PANEL) + AXIS
+
+
+def _key_lines(sweeps: Mapping[str, Sweep]) -> int:
+    return 4 if any(sweep.turn is not None for sweep in sweeps.values()) else 3
 
 
 def draw_regimes(figure: Figure, sweeps: Mapping[str, Sweep], axis: str) -> None:
     """Draw a panel for each sweep on the same scales: time over size, with a band as wide as the spread."""
-    width = WIDTH - SIDE - 20
+    width, top = WIDTH - SIDE - 20, _key_lines(sweeps) * LINE
     sizes = sorted({size for sweep in sweeps.values() for size in sweep.sizes})
     timings = [timing for sweep in sweeps.values() for name, _ in LINES for timing in getattr(sweep, name)]
     bounds = [us for timing in timings for us in timing.spread_us]
     x = Scale(sizes[0], sizes[-1], 8, width - 8)
     y = Scale(min(bounds) / 1.4, max(bounds) * 1.4, PANEL, 0)
-    _key(canvas(figure, 0, 3 * LINE))
+    _key(canvas(figure, 0, top))
     for index, (heading, sweep) in enumerate(sweeps.items()):
-        axes = plot(figure, SIDE, 3 * LINE + index * (GAP + 2 * LINE + PANEL) + GAP + 2 * LINE, width, PANEL)
+        axes = plot(figure, SIDE, top + index * (GAP + 2 * LINE + PANEL) + GAP + 2 * LINE, width, PANEL)
         axes.set(xlim=(0, width), ylim=(PANEL, 0))
         axes.text(EDGE - SIDE, -6 - LINE, label(heading, 40), weight="bold")
         axes.text(EDGE - SIDE, -6, sweep.regime(axis))
@@ -180,6 +183,8 @@ def draw_regimes(figure: Figure, sweeps: Mapping[str, Sweep], axis: str) -> None
         if sweep.overhead_bound:
             end = width if sweep.overhead_bound == len(sweep.sizes) else x(sweep.crossing)
             axes.axvspan(0, end, color=BAND, linewidth=0, zorder=0)
+        if sweep.turn is not None:
+            axes.axvline(x(sweep.turn), **TURN)
         _lines(axes, sweep, x, y)
 
 
@@ -226,3 +231,6 @@ def _key(strip: Axes) -> None:
     top, bottom = 2 * LINE + 1, 2 * LINE + TEXT + 1
     strip.fill([EDGE, EDGE + 25, EDGE + 25, EDGE], [top, top, bottom, bottom], color=BAND)
     strip.text(EDGE + 30, 2 * LINE + TEXT, "overhead-bound: the CPU is slower")
+    if strip.get_ylim()[0] > 3 * LINE:
+        strip.plot([EDGE + 12, EDGE + 12], [3 * LINE + 1, 3 * LINE + TEXT + 1], **TURN)
+        strip.text(EDGE + 30, 3 * LINE + TEXT, "the GPU's limit: memory before, arithmetic after")

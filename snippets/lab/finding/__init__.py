@@ -5,6 +5,7 @@ device.py      the recordings of one GPU, and a run: one experiment on it
 part.py        one process's samples, or one active step
 measure.py     ratios, shares and extremes that chapters share
 quantities.py  the quantities that every run has, by name
+crossing.py    the size at which one limit of a growing step gives way to another
 band.py        the values for which a claim holds
 claim.py       a sentence, its band and its source
 mismatch.py    what happens where recordings of another GPU do not fit: the one boundary for errors
@@ -16,6 +17,7 @@ Imports recording, trace and experiment; never capture, drawing or page.
 """
 
 from snippets.lab.finding.claim import Claim, Source, at_least, at_most, between, claim, equals, matches
+from snippets.lab.finding.crossing import crossing, grows_from
 from snippets.lab.finding.device import Device, Run
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import (
@@ -55,9 +57,11 @@ __all__ = [
     "at_most",
     "between",
     "claim",
+    "crossing",
     "derived",
     "equals",
     "format_value",
+    "grows_from",
     "largest",
     "listed",
     "matches",

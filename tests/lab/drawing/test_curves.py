@@ -264,6 +264,17 @@ def test_regimes_of_sweeps(device: Device) -> None:
     assert len(re.findall("<use ", content)) == 3 + 2 * 3 * 3
 
 
+def test_a_line_where_the_limit_of_the_gpu_turns(device: Device) -> None:
+    save_all(device.root, sample("mlp/sweep_eager", points=swept((20, 20, 20), (2, 2, 200)), has_trace=False))
+    words = "the GPU's limit: memory before, arithmetic after"
+    for at, is_drawn in ((lambda run: 20.0, True), (lambda run: None, False)):
+        content = regimes(device, {"eager": "mlp/sweep_eager"}, "c", size=tokens, unit="tokens", turn=at)
+        assert (words in texts(content)) is is_drawn
+        dashed = [path.get("d", "") for path in drawing(content).iter("path") if "dasharray" in path.get("style", "")]
+        edge = SIDE + Scale(2, 200, 8, WIDTH - SIDE - 28)(20)
+        assert any(line.startswith(f"M{edge:.1f}".removesuffix(".0") + " ") for line in dashed) is is_drawn
+
+
 def test_untrusted_headings(device: Device) -> None:
     save_all(device.root, sample("mlp/sweep_eager", points=swept((20, 20), (2, 200)), has_trace=False))
     for name in EVIL:
