@@ -8,8 +8,8 @@ from statistics import median, quantiles
 
 import pytest
 
+from snippets.lab.diagnosis.facts import SLOWDOWN
 from snippets.lab.diagnosis.rules import RULES
-from snippets.lab.diagnosis.rules.launch_bound import SLOWDOWN
 from snippets.lab.recording.loading import load_recording
 from tests.lab.diagnosis.recorded import DEVICES, PUBLIC, RECORDINGS, experiments, found_in
 
@@ -44,7 +44,7 @@ FAULTS = {
     "mlp/eager": {FUSING},
     "mlp/eager_4096": {FUSING},
     "trace_rows/copies": {COPIES, FUSING, PAGEABLE},
-    "trace_rows/first": {FIRST, PROFILER},
+    "trace_rows/first": {FIRST},
     "trace_rows/full_queue": {FUSING, TINY},
     "trace_rows/item": {WAITS},
     "training_step/allocator_before": {ALLOCATOR},
@@ -153,15 +153,14 @@ def test_the_table() -> None:
 
 
 ROWS = {
-    ALLOCATOR: (3, 1, 2, 0),
-    FIRST: (5, 5, 0, 1),
+    ALLOCATOR: (1, 1, 0, 0),
+    FIRST: (6, 6, 0, 0),
     LAUNCHES: (80, 68, 12, 5),
-    LOADER: (4, 1, 3, 0),
+    LOADER: (2, 1, 1, 0),
     COPIES: (15, 15, 0, 0),
     UNITS: (5, 5, 0, 0),
     OPTIMIZER: (1, 1, 0, 0),
     PAGEABLE: (3, 3, 0, 0),
-    PROFILER: (1, 1, 0, 0),
     RECOMPILES: (1, 1, 0, 0),
     SLOW_CPU: (1, 1, 0, 0),
     PRODUCTS: (3, 3, 0, 0),
@@ -189,15 +188,16 @@ FALSE = [
     "nvidia-h200/attention/decode_cudnn",
     "nvidia-h200/attention/decode_flash",
     "nvidia-h200/attention/decode_naive",
-    "nvidia-h200/trace_rows/first",
-    "nvidia-h200/training_step/cold_before",
     "nvidia-h200/training_step/optimizer_before",
-    "nvidia-h200/training_step/pageable_after",
-    "nvidia-h200/training_step/pageable_pinned",
     "nvidia-h200/training_step/recompile_after",
 ]
-"""False alarms. Of `launch-bound`: the profiler lengthens these launches 2.5 times or more. Of `allocator-in-step`:
-nothing marks first allocations as warm-up. Of `loader-stall`: unprofiled, the GPU is busy all the time."""
+"""False alarms.
+
+Of `launch-bound`: the profiler lengthens these launches 2.5 times or more, and nothing in a trace says so. No other measure
+tells them apart: GPU work over the median, the shortest or the last step, or over the time from first to last launch, with
+the best limit of its own, is wrong for 11 to 36 of 155 recordings; the rule is wrong for 17. Of `loader-stall`: this trace
+has one step, and not the GPU work of the step before, behind which the loader hides.
+"""
 
 
 @pytest.mark.parametrize("name", PUBLIC_FAULTS)

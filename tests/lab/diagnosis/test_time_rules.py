@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -247,6 +247,29 @@ def test_loader_stall_without_gpu() -> None:
     assert found(BY_NAME["loader-stall"], without_gpu(loaded(200.0))).ceiling_us_per_step == 200.0
 
 
+def launched_after_fetching(fetch_us: float, *, waits: bool = False) -> Trace:
+    """Three steps: a fetch, then 60 operators of 10 us that launch 9 us of GPU work each."""
+    events: list[Event] = []
+    for number in range(3):
+        at, first = (fetch_us + 600.0) * number, 100 * number + 1
+        events += [step(number, at, fetch_us + 600.0), annotation(FETCH, at, fetch_us)]
+        for each in range(60):
+            start = at + fetch_us + 10.0 * each
+            events += work(first + each, start, start + 10.0, 9.0)
+        if waits:
+            events += [launch(None, at + fetch_us - 20.0, 10.0, name="cudaDeviceSynchronize")]
+    return written(*events)
+
+
+def test_a_loader_behind_which_the_gpu_has_work_without_the_profiler() -> None:
+    """Launched in half the time, a fetch of 240 us and the operators take as long as the 540 us of GPU work."""
+    rule = BY_NAME["loader-stall"]
+    assert nothing(rule, launched_after_fetching(240.0))
+    assert found(rule, launched_after_fetching(250.0)).ceiling_us_per_step == 250.0
+    assert found(rule, launched_after_fetching(240.0, waits=True)).ceiling_us_per_step == 240.0
+    assert found(rule, without_gpu(launched_after_fetching(240.0))).ceiling_us_per_step == 240.0
+
+
 def test_a_slow_fetch_does_not_raise_the_ceiling_of_the_others() -> None:
     events = []
     for number, us in enumerate((100.0, 110.0, 700.0)):
@@ -307,6 +330,25 @@ def test_allocator_in_step() -> None:
 
 def test_allocator_in_step_mended() -> None:
     assert nothing(BY_NAME["allocator-in-step"], launches(20.0))
+
+
+def growing(allocating_steps: Sequence[int], *, first_us: float = 9000.0) -> Trace:
+    """A first step of `first_us` and three of 1,000 us, some of which allocate for 100 us."""
+    events, at = [], 0.0
+    for number, length in enumerate((first_us, 1000.0, 1000.0, 1000.0)):
+        events += [step(number, at, length), *work(number + 1, at + 200.0, at + 300.0, 600.0)]
+        events += [launch(None, at + 50.0, 100.0, name="cudaMalloc")] if number in allocating_steps else []
+        at += length
+    return written(*events)
+
+
+def test_an_allocator_that_fills_after_a_cold_step() -> None:
+    rule = BY_NAME["allocator-in-step"]
+    assert nothing(rule, growing([0, 1]))
+    assert nothing(rule, growing([0, 1, 2]))
+    assert found(rule, growing([1], first_us=1000.0)).evidence_us_per_step == 25.0, "no step is cold"
+    for irregular in ([0, 2], [0, 1, 3], [0, 1, 2, 3]):
+        assert found(rule, growing(irregular)).evidence
 
 
 def starting(context_us: float) -> Trace:
@@ -439,6 +481,14 @@ def test_first_step_mended() -> None:
 
 def test_first_step_needs_three_steps() -> None:
     assert "schedule" in cannot_tell(BY_NAME["first-step"], several([9000.0, 1000.0])).option
+
+
+def test_the_first_of_two_steps_is_warm_up_only_if_nothing_else_can_be() -> None:
+    finding = found(BY_NAME["first-step"], several([21_000.0, 1000.0]))
+    assert finding.title == "The first step takes 21.0 ms, the others 1.00 ms"
+    assert len(Facts(several([21_000.0, 1000.0])).steps) == 1
+    assert len(Facts(several([19_000.0, 1000.0])).steps) == 2
+    assert len(Facts(several([1000.0, 21_000.0])).steps) == 2
 
 
 def test_means_leave_warm_up_out() -> None:

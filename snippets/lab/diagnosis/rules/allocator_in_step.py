@@ -10,6 +10,7 @@ from snippets.lab.diagnosis.facts import MIN_SHARE, Facts
 from snippets.lab.diagnosis.missing import no_calls, no_warm_step
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import MSPROF
+from snippets.lab.trace.events import Span
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
@@ -17,7 +18,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     if unable := no_calls(RULE, facts) or no_warm_step(RULE, facts):
         return unable
     calls = facts.in_steps(facts.cpu.spans["memory allocation"])
-    if not calls:
+    if not calls or _has_settled(facts, calls):
         return []
     ceiling_us = facts.ceiling_us(calls)
     if ceiling_us < MIN_SHARE * facts.step_us:
@@ -30,11 +31,17 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     return [Finding(RULE, title, where, facts.evidence(calls), calls_us, ceiling_us)]
 
 
+def _has_settled(facts: Facts, calls: Sequence[Span]) -> bool:
+    """Whether the trace begins cold and only its next steps allocate, the last no more: the allocator fills."""
+    allocates = [any(step.start_us <= call.start_us < step.end_us for call in calls) for step in facts.steps]
+    return facts.warm_up is not None and not allocates[-1] and allocates == sorted(allocates, reverse=True)
+
+
 RULE = Rule(
     name="allocator-in-step",
     title="Memory is allocated from the driver inside a step",
     looks_for="cudaMalloc, cudaFree, cudaHostAlloc and their like: PyTorch's allocator keeps memory and needs none of "
-    "them once warm. cudaFree also waits for the GPU.",
+    "them once warm. cudaFree also waits for the GPU. Steps right after a cold one may fill the allocator.",
     threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
     source=f"{MSPROF} (memory.yaml: 10 ms); the share is this book's",
     advice="In the first steps this is warm-up: record later ones. Else sizes change from step to step, or memory is "

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from statistics import median
 
 from snippets.lab.diagnosis.amounts import count_text, duration_text
-from snippets.lab.diagnosis.facts import MIN_STEPS, MIN_WARM_UP_US, START_UP_US, WARM_UP_RATIO, Facts
+from snippets.lab.diagnosis.facts import (
+    MIN_STEPS,
+    MIN_WARM_UP_US,
+    START_UP_US,
+    WARM_UP_RATIO,
+    WARM_UP_RATIO_OF_TWO,
+    Facts,
+)
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import GPUPROF, STEPS
 from snippets.lab.trace.events import Span
@@ -16,9 +23,9 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     """Compare the first step with the median of the others; without others, look for the start of CUDA."""
     if facts.start_up:
         return [_start_up(facts)]
-    if len(facts.all_steps) < MIN_STEPS:
-        return CannotTell(RULE, f"the trace has fewer than {MIN_STEPS} steps", STEPS)
     first = facts.warm_up
+    if first is None and len(facts.all_steps) < MIN_STEPS:
+        return CannotTell(RULE, f"the trace has fewer than {MIN_STEPS} steps", STEPS)
     if first is None:
         return []
     first_us = first.end_us - first.start_us
@@ -52,7 +59,8 @@ RULE = Rule(
     "The other findings leave it out. Where a trace has no later step: calls that create contexts and streams or load "
     "modules.",
     threshold=f"over {WARM_UP_RATIO:.0f} times the median of the others and {MIN_WARM_UP_US / 1000:.0f} ms longer, of "
-    f"at least {MIN_STEPS} steps; of fewer, if CUDA calls take {START_UP_US / 1000:.0f} ms each and do not only wait",
+    f"at least {MIN_STEPS} steps; of two, over {WARM_UP_RATIO_OF_TWO:.0f} times the other; else, if CUDA calls take "
+    f"{START_UP_US / 1000:.0f} ms each and do not only wait",
     source=f"{GPUPROF} (warm-up: above 3 times the median); the start of CUDA is this book's",
     advice="Record later: torch.profiler.schedule(wait=5, warmup=2, active=3). To start faster, cache compiled code "
     "(TORCHINDUCTOR_CACHE_DIR) and tuning results.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from snippets.lab.diagnosis.amounts import count_text, duration_text, share_text
-from snippets.lab.diagnosis.facts import Facts, spare_us
+from snippets.lab.diagnosis.facts import SLOWDOWN, Facts, spare_us
 from snippets.lab.diagnosis.gaps import LONG_US
 from snippets.lab.diagnosis.missing import no_gpu_work, no_operators
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
@@ -13,11 +13,6 @@ from snippets.lab.diagnosis.sources import TRACELENS
 from snippets.lab.trace.events import CpuOp, CudaCall
 
 MIN_SHARE = 0.15
-SLOWDOWN = 2.0
-"""How much longer the CPU needs for a step under the profiler, at least in four of five of this book's recordings.
-
-Of 154 on an H100 and an H200, 90 % took 1.5 to 6.0 times as long, the median 2.9 times.
-"""
 MIN_WAITING = 1 - (1 - MIN_SHARE) / SLOWDOWN
 """If the GPU waits less than this, then launching faster by `SLOWDOWN` leaves it waiting less than `MIN_SHARE`."""
 

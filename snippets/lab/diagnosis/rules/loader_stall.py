@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 from snippets.lab.diagnosis.amounts import duration_text, share_text
-from snippets.lab.diagnosis.cpu_states import CpuSpan
-from snippets.lab.diagnosis.facts import Facts
-from snippets.lab.diagnosis.intervals import contains, intersect, length_us, ns, subtract, union_of
+from snippets.lab.diagnosis.cpu_states import Cause, CpuSpan
+from snippets.lab.diagnosis.facts import SLOWDOWN, Facts
+from snippets.lab.diagnosis.intervals import contains, intersect, length_us, lengths_in, ns, subtract, union, union_of
 from snippets.lab.diagnosis.missing import no_operators
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import TENSORBOARD
+from snippets.lab.trace.queries import busy_us
 
 MIN_SHARE = 0.05
+_WORKING: tuple[Cause, ...] = ("garbage collection", "compiling", "data loading", "memory allocation", "Python")
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
@@ -22,7 +25,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     if not fetches:
         return no_operators(RULE, facts) or _between_steps(facts, loading)
     loading_us, ceiling_us = facts.length_us(fetches), facts.ceiling_us(fetches)
-    if ceiling_us < MIN_SHARE * facts.step_us:
+    if ceiling_us < MIN_SHARE * facts.step_us or _is_hidden(facts):
         return []
     title = f"Fetching a batch takes {duration_text(loading_us)} per step ({share_text(loading_us, facts.step_us)})"
     return [_finding(facts, title, fetches, loading_us, ceiling_us)]
@@ -38,10 +41,25 @@ def _between_steps(facts: Facts, loading: Sequence[CpuSpan]) -> list[Finding]:
     fetching = intersect(between, union_of(fetches))
     loading_us = round(length_us(fetching) / pauses, 3)
     ceiling_us = round(length_us(subtract(fetching, facts.busy)) / pauses, 3)
-    if ceiling_us < MIN_SHARE * (facts.step_us + length_us(between) / pauses):
+    if ceiling_us < MIN_SHARE * (facts.step_us + length_us(between) / pauses) or _is_hidden(facts, loading_us):
         return []
     title = f"Fetching a batch takes {duration_text(loading_us)} between steps of {duration_text(facts.step_us)}"
     return [_finding(facts, title, fetches, loading_us, ceiling_us)]
+
+
+def _is_hidden(facts: Facts, more_us: float = 0.0) -> bool:
+    """Whether the GPU would outlast the CPU without the profiler, which lengthens launching: then it never waits.
+
+    The usual step counts, with `more_us` outside of it. Where the CPU waits for the GPU, it does not run ahead.
+    """
+    parts = facts.cpu.partition(facts.windows)
+    if parts["synchronization"] or parts["pageable copy"]:
+        return False
+    windows = [(ns(step.start_us), ns(step.end_us)) for step in facts.steps]
+    working = lengths_in(windows, union(time for cause in _WORKING for time in parts[cause]))
+    launching = lengths_in(windows, parts["launching"])
+    cpu_us = median(rest + launches / SLOWDOWN for rest, launches in zip(working, launching, strict=True)) / 1000
+    return cpu_us + more_us <= sum(busy_us(step.activities) for step in facts.steps) / len(facts.steps)
 
 
 def _finding(facts: Facts, title: str, fetches: Sequence[CpuSpan], loading_us: float, ceiling_us: float) -> Finding:
@@ -59,7 +77,8 @@ RULE = Rule(
     looks_for="enumerate(DataLoader)#...__next__, PyTorch's annotation around fetching a batch, or the function "
     "__next__ of its DataLoader, while the GPU has no work: in a step, or between steps that an annotation marks. "
     "Loading without a DataLoader is not seen.",
-    threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
+    threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on; not where the CPU never waits for the GPU and "
+    f"needs less time for a step than it, the profiler being taken to lengthen launching {SLOWDOWN:.0f} times",
     source=f"{TENSORBOARD} (DataLoader above 5 % of a step)",
     advice="Use more num_workers with persistent_workers=True, a larger prefetch_factor, pin_memory=True; decode and "
     "augment ahead of time or on the GPU.",
