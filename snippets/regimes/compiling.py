@@ -162,13 +162,15 @@ def new_shapes(
 ) -> dict[str, Any]:
     """Call a compiled stack with one number of tokens after the other.
 
-    Returns, for each way to ask for shapes, seconds of each call and graphs
-    so far, and the guards of each graph, the newest first.
+    Returns {"tokens", "asked": {way to ask for shapes: {"call_s": seconds of
+    each call, "graphs": their number so far, "guards": of each graph, the
+    newest first}}}.
     """
     import torch
     from torch._dynamo.utils import counters
 
     stack = stack_of(device, dim, hidden)
+    sizes = [int(size) for size in tokens.split(",")]
     found: dict[str, Any] = {}
     for name, options in ASKED.items():
         torch._dynamo.reset()
@@ -176,13 +178,13 @@ def new_shapes(
         step = torch.compile(stack, **options)
         found[name] = {"call_s": [], "graphs": []}
         with tempfile.TemporaryDirectory() as folder, caches_in(folder):
-            for count in map(int, tokens.split(",")):
+            for count in sizes:
                 x = stack_subject(stack, stack, count).inputs()[0]
                 found[name]["call_s"].append(call_s(step, x))
                 found[name]["graphs"].append(counters["stats"]["unique_graphs"])
         found[name]["guards"] = guards_of(stack)
     torch._dynamo.reset()
-    return found
+    return {"tokens": sizes, "asked": found}
 
 
 COMPILING = (
