@@ -172,6 +172,8 @@ def new_shapes(
     stack = stack_of(device, dim, hidden)
     sizes = [int(size) for size in tokens.split(",")]
     found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder, caches_in(folder):
+        first_compilation(device)
     for name, options in ASKED.items():
         torch._dynamo.reset()
         counters.clear()
