@@ -193,10 +193,10 @@ FALSE = [
 ]
 """False alarms.
 
-Of `launch-bound`: the profiler lengthens these launches 2.5 times or more, and nothing in a trace says so. No other measure
-tells them apart: GPU work over the median, the shortest or the last step, or over the time from first to last launch, with
-the best limit of its own, is wrong for 11 to 36 of 155 recordings; the rule is wrong for 17. Of `loader-stall`: this trace
-has one step, and not the GPU work of the step before, behind which the loader hides.
+Of `launch-bound`: the profiler lengthens these launches 2.5 times or more, and nothing in a trace says so. No other
+measure tells them apart: GPU work over the median, the shortest or the last step, or over the time from first to last
+launch, with the best limit of its own, is wrong for 11 to 36 of 155 recordings; the rule is wrong for 17. Of
+`loader-stall`: this trace has one step, and not the GPU work of the step before, behind which the loader hides.
 """
 
 

@@ -248,16 +248,16 @@ def test_loader_stall_without_gpu() -> None:
 
 
 def launched_after_fetching(fetch_us: float, *, waits: bool = False) -> Trace:
-    """Three steps: a fetch, then 60 operators of 10 us that launch 9 us of GPU work each."""
+    """Three steps: a fetch, then 60 operators of 10 us that launch 9 us of GPU work each, and a wait of 10 us."""
     events: list[Event] = []
     for number in range(3):
-        at, first = (fetch_us + 600.0) * number, 100 * number + 1
-        events += [step(number, at, fetch_us + 600.0), annotation(FETCH, at, fetch_us)]
+        at, first = (fetch_us + 610.0) * number, 100 * number + 1
+        events += [step(number, at, fetch_us + 600.0 + 10.0 * waits), annotation(FETCH, at, fetch_us)]
         for each in range(60):
             start = at + fetch_us + 10.0 * each
             events += work(first + each, start, start + 10.0, 9.0)
         if waits:
-            events += [launch(None, at + fetch_us - 20.0, 10.0, name="cudaDeviceSynchronize")]
+            events += [launch(None, at + fetch_us + 600.0, 10.0, name="cudaDeviceSynchronize")]
     return written(*events)
 
 
