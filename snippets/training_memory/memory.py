@@ -21,7 +21,7 @@ SIZES: Mapping[str, int] = {
     "layers": 4,
 }
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
-    "float32": {},
+    "fp32": {},
     "foreach": {"fused": False},
     "bfloat16": {"dtype": "bfloat16"},
     "autocast": {"autocast": True},
@@ -30,7 +30,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "gradients zeroed": {"autocast": True, "set_to_none": False},
     "compiled": {"autocast": True, "compiles": True},
 }
-"""What differs from float32 throughout with a fused optimizer; the compiled one last, as it leaves most behind."""
+"""What differs from fp32 throughout with a fused optimizer; the compiled one last, as it leaves most behind."""
 WARM_UP, MEASURED = 3, 3
 """Steps before the measured ones, and how many of these there are."""
 STATISTICS = (
@@ -156,7 +156,10 @@ def _run(steps: Phases, count: int) -> None:
 def holds(
     instruments: Instruments, device: str, **sizes: int
 ) -> dict[str, Any]:
-    """Each variant of the step, one after the other: {variant: what `measure_step` returns}."""
+    """Each variant of the step, one after the other.
+
+    Returns {"sizes": those of the step, "variants": {variant: what `measure_step` returns}}.
+    """
     import torch
 
     found = {}
@@ -166,7 +169,7 @@ def holds(
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
         found[name] = measure_step(device, sizes, **variant)
-    return found
+    return {"sizes": sizes, "variants": found}
 
 
 def recompute(

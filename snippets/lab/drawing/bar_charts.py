@@ -140,10 +140,10 @@ def stacked_bars(
     ]
     head = ["variant", "key", "part", axis, "share"]
     drawing = stacks_axis(drawn, unit).written_into(drawing)
-    return framed(caption, Html(drawing + _legend(keys)), table(numbers_caption(caption), head, rows, text_columns=3))
+    return framed(caption, Html(drawing + legend(keys)), table(numbers_caption(caption), head, rows, text_columns=3))
 
 
-def _legend(keys: Mapping[str, Key]) -> str:
+def legend(keys: Mapping[str, Key]) -> str:
     """What each letter stands for, as text: it wraps on a phone."""
     listed = (
         f'<li class="{key.kind}"><span>{key.letter}</span> {escape(label(name, 60))}</li>' for name, key in keys.items()

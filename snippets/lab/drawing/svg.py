@@ -34,10 +34,19 @@ TEXT = 14
 LETTER = 0.58 * TEXT
 """Approximate width of a letter in a wide font; the page's font is narrower, so text that fits here fits there."""
 INK, PAPER, GRID, BAND = "#010001", "#010002", "#010003", "#010004"
-KINDS = ("gemm", "pointwise", "copy", "other", "call", "gpu")
-"""What a color means. Kernels differ by pattern as well, as in a timeline; the GPU as a whole is ink."""
-FILLS: Mapping[str, str] = {kind: f"#02000{position}" for position, kind in enumerate(KINDS)}
-EDGES: Mapping[str, str] = {kind: f"#03000{position}" for position, kind in enumerate(KINDS)}
+WORK_KINDS = ("gemm", "pointwise", "copy", "other", "call", "gpu")
+MEMORY_KINDS = ("parameters", "states", "gradients", "activations", "temporaries", "others", "used", "free")
+KINDS = (*WORK_KINDS, *MEMORY_KINDS)
+"""What a color means. Kernels and bytes differ by pattern as well, as in a timeline; the GPU as a whole is ink."""
+FILLS: Mapping[str, str] = {kind: f"#0200{position:02}" for position, kind in enumerate(KINDS)}
+EDGES: Mapping[str, str] = {kind: f"#0300{position:02}" for position, kind in enumerate(KINDS)}
+MEMORY_PATTERNS: Mapping[str, str] = {
+    "states": PATTERNS["pointwise"],
+    "activations": PATTERNS["copy"],
+    "temporaries": PATTERNS["other"],
+    "free": PATTERNS["idle"],
+}
+"""Hatch over the color of a kind of bytes, as in `PATTERNS`."""
 VARIABLES: Mapping[str, str] = {
     INK: "--chart-ink",
     PAPER: "--md-default-bg-color",
@@ -177,7 +186,7 @@ def _inlined(content: bytes, ident: str, title: str, description: str) -> Html:
 def _patterned(drawing: str, ident: str) -> Html:
     """The drawing with the pattern of each kind over its color."""
     defs = ""
-    for kind, strokes in PATTERNS.items():
+    for kind, strokes in (*PATTERNS.items(), *MEMORY_PATTERNS.items()):
         plain = f"fill:var(--{kind}-kind)"
         if plain in drawing:
             drawing = drawing.replace(plain, f"fill:url(#{ident}-{kind})")

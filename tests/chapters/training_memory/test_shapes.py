@@ -50,7 +50,7 @@ def measured(**variant: Any) -> int:
     return sum(bytes_ for _, _, bytes_ in measure_step("cpu", SMALL, **variant)["kept"])
 
 
-@pytest.mark.parametrize("name", ["float32", "foreach", "autocast", "recomputed", "half recomputed"])
+@pytest.mark.parametrize("name", ["fp32", "foreach", "autocast", "recomputed", "half recomputed"])
 def test_autograd_keeps_what_shapes_say(name: str) -> None:
     options = {key: value for key, value in VARIANTS[name].items() if key != "fused"}
     assert measured(**VARIANTS[name]) == sum(kept_bytes(**SMALL, **options).values())
@@ -73,11 +73,11 @@ def test_probes_of_a_gpu_say_so(name: str) -> None:
 def test_what_a_cpu_can_count(monkeypatch: pytest.MonkeyPatch) -> None:
     eager = {name: options for name, options in VARIANTS.items() if "compiles" not in options}
     monkeypatch.setattr("snippets.training_memory.memory.VARIANTS", eager)
-    found = holds(TorchInstruments(), "cpu", **SMALL)
+    found = holds(TorchInstruments(), "cpu", **SMALL)["variants"]
     assert found.keys() == eager.keys()
     weights = 3 * (3 * 16 * 32 + 2 * 16) * 4
-    assert found["float32"]["parameters"] == weights
-    assert found["float32"]["gradients"] == weights
+    assert found["fp32"]["parameters"] == weights
+    assert found["fp32"]["gradients"] == weights
     assert found["bfloat16"]["gradients"] == weights // 2
-    assert found["float32"]["states"] == 2 * weights + 3 * 5 * 4  # and a count for each tensor
-    assert "timeline" not in found["float32"]
+    assert found["fp32"]["states"] == 2 * weights + 3 * 5 * 4  # and a count for each tensor
+    assert "timeline" not in found["fp32"]
