@@ -4,7 +4,8 @@ timeline.py      steps on one time scale, on canvas.py
 slice_tables.py  ... as tables
 merging.py       slices too short to see, merged into blocks
 bar_charts.py    kernels, bytes, CPU beside GPU, timings; bars.py draws them
-memory_charts.py what a step holds, and maps of an allocator's segments; memory.py draws them
+memory_charts.py  bytes that a step holds, and an allocator's segments
+memory.py        draws them
 bar_rows.py      a few amounts as bars, as small as a strip
 sheet.py         the tree of symptoms as one sheet of paper
 strip.py         a step as a picture of three rows: operators, calls, the GPU lane
