@@ -181,7 +181,7 @@ def _is_hopper(device: str) -> bool:
 def block(
     instruments: Instruments, device: str, dim: int, hidden: int
 ) -> dict[str, Any]:
-    """Time a block and its parts, interleaved, in three arithmetics at many
+    """Time a block and its parts, interleaved, in three precisions at many
     numbers of tokens.
 
     Returns {"samples_us", "errors"}: arithmetic -> tokens -> variant -> samples

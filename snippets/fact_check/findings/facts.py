@@ -1,0 +1,191 @@
+"""Every claim of the page in one table, and how many hold: by source and by device."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import NamedTuple
+
+from snippets.fact_check.findings.sources import DOCUMENTS, short_name
+from snippets.lab.finding import Device, Figure, Measure
+from snippets.lab.finding.book import Verdict, find_claim, judge
+from snippets.lab.finding.claim import Source, Status
+from snippets.lab.finding.device import all_devices
+from snippets.lab.html import Cell, Html, code, table
+from snippets.lab.page import show as show
+from snippets.lab.page.frame import status_badge
+from snippets.lab.trace.text import shortened
+
+SECTIONS: Mapping[str, Mapping[str, str]] = {
+    "five-to-four": {
+        "FC1": "Five kernels become four",
+        "M1": "Eager: GEMM, GEMM, GELU, mul, GEMM",
+        "M8": "Compiled: mm, mm, fused, mm",
+        "M9": "The products stay as they are",
+        "FC4": "Fusing moves data fewer times",
+    },
+    "fifty-megabytes": {
+        "M11": "The [8192, 3072] tensor is 50 MB",
+        "FC2": "An 8192 by 768 tensor is 50 MB",
+        "M12": "One round trip is saved",
+        "FC3": "50 MB of traffic are saved",
+    },
+    "four-percent": {
+        "K3": "Liger's kernel is 4 % slower",
+        "FC20": "Inductor's kernel takes 89.4 µs",
+        "FC21": "Liger's kernel takes 92.8 µs",
+    },
+    "launch-overhead": {
+        "O-P13": "60–70 % less launch overhead",
+        "FC23": "The same, by any way to fuse",
+    },
+    "wall-time": {
+        "O-P11": "20–30 % less wall time",
+        "FC25": "The same, at seven shapes",
+    },
+    "from-2-1-to-1-5": {"FC26": "2.1 ms become 1.5 ms"},
+    "operator-or-kernel": {
+        "FC6": "aten::addmm is the CUDA kernel",
+        "FC5": "nn.Linear is matmul and add",
+        "L12": "The same kernel in both",
+    },
+    "h100-table": {
+        "FC27": "Linear 0.12 ms, GELU 0.04 ms",
+        "FC28": "GELU alone 0.04 ms",
+        "FC29": "Linear with GELU 0.12 ms",
+        "FC30": "Block 0.28 ms",
+        "FC31": "Fused block 1.33x as fast",
+        "FC32": "15–25 % less latency",
+    },
+    "small-batches": {
+        "FC33": "Small batches lose",
+        "FC34": "Because of register pressure",
+    },
+    "new-shapes": {
+        "K4": "Each new shape compiles again",
+        "FC9": "A new shape might compile again",
+        "FC10": "Liger's kernel never does",
+        "FC11": "Liger's kernel comes compiled",
+        "K2": "A Liger call has no guards",
+    },
+    "another-gpu": {
+        "FC8": "Kernels change with the GPU",
+        "M2": "The products' names and tiles",
+        "M3": "Four elements to a thread",
+        "M4": "An occupancy query per GEMM",
+        "L8": "The Linear's CUTLASS kernel",
+    },
+    "memory": {
+        "FC35": "No gain beyond the cache",
+        "FC12": "Registers limit the batch",
+    },
+    "headlines": {
+        "P1": "matmul and add: two kernels",
+        "P3": "At 64, the GPU works 1 % of the time",
+        "P25": "1.78 ms of waiting for 26 µs",
+        "P28": "The same product, 580 to 1084 µs",
+        "P40": "Compiled: one launch fewer",
+        "L1": "nn.Linear: one kernel",
+        "L5": "Compiled: the same kernel",
+        "M7": "down is a tenth faster",
+        "A1": "Naive attention: six activities",
+        "A2": "In place: five",
+        "A3": "SDPA math: 20 kernels",
+        "A4": "SDPA math: 3.7 times as long",
+        "A11": "flash before cuDNN before efficient",
+    },
+}
+"""Section of the page -> the claims of others in it -> their titles in the table."""
+CLAIMS = tuple(claim_id for claims in SECTIONS.values() for claim_id in claims)
+STATUSES: Sequence[Status] = ("holds", "differs", "inconclusive", "cannot be tested", "not measured")
+LONGEST = 44
+"""Characters of a value in the table; the section has the rest."""
+
+
+class Judged(NamedTuple):
+    """A claim of a source with its verdict on a device."""
+
+    source: Source
+    verdict: Verdict
+
+
+def judged(device: Device, claim_ids: Iterable[str] = CLAIMS) -> list[Judged]:
+    """The claims of others on a device. Raises `ValueError` for one of ours."""
+    whole = Device(device.root, device.name)  # a verdict has no parts
+    found = []
+    for claim_id in claim_ids:
+        chapter, claim = find_claim(claim_id)
+        if claim.source is None:
+            raise ValueError(f"{claim_id} is ours: it has no source to check")
+        found.append(Judged(claim.source, judge(claim, chapter, whole)))
+    return found
+
+
+def tally(device: Device) -> Html:
+    """How many claims of each source hold, differ, cannot be tested or are not measured on a device."""
+    counts: dict[str, Counter[Status]] = {document.who: Counter() for document in DOCUMENTS}
+    for source, verdict in judged(device):
+        counts[source.who][verdict.status] += 1
+    counts["all"] = sum(counts.values(), Counter[Status]())
+    statuses = [status for status in STATUSES if counts["all"][status]]
+    rows: list[list[Cell]] = [
+        [_document(who), found.total(), *(found[status] for status in statuses)] for who, found in counts.items()
+    ]
+    return table(f"Verdicts by source on the {device.short_name}", ["source", "claims", *statuses], rows)
+
+
+def _document(who: str) -> Cell:
+    """A source's short name, with its title below it."""
+    if who == "all":
+        return Html("<strong>all</strong>")
+    title = "" if short_name(who) == who else f"<small>{escape(who)}</small>"
+    return Html(f"{escape(short_name(who))}{title}")
+
+
+def fact_table(device: Device) -> Html:
+    """Each claim of others: who says it, which value, and the verdict on every recorded device, with its value."""
+    devices = all_devices(device.root)
+    columns = [judged(each) for each in devices]
+    rows: list[list[Cell]] = []
+    for section, claims in SECTIONS.items():
+        for claim_id, title in claims.items():
+            of_claim = [column[CLAIMS.index(claim_id)] for column in columns]
+            source = of_claim[0].source
+            link = Html(f'<a href="#{escape(section)}">{escape(title)}</a>')
+            said = Html(f"{escape(shortened(source.value, LONGEST))}<small>{escape(short_name(source.who))}</small>")
+            rows.append([link, said, *(_verdict(each.verdict) for each in of_claim)])
+    head = ["claim", "said", *(each.short_name for each in devices)]
+    return table("What was said, and what was measured", head, rows, text_columns=len(head))
+
+
+def _verdict(verdict: Verdict) -> Html:
+    """The status, and below it the measured value, shortened."""
+    if verdict.measured is None:
+        return status_badge(verdict)
+    text = verdict.measured.text
+    value = code(text, LONGEST) if "_" in text else Html(escape(shortened(text, LONGEST)))
+    return Html(f"{status_badge(verdict)}<small>{value}</small>")
+
+
+def count(device: Device, status: Status) -> Figure:
+    """The claims of others with a status on a device."""
+    number = sum(each.verdict.status == status for each in judged(device))
+    return Figure(number, origin="the claims of this page", display=f"{number} of {len(CLAIMS)}")
+
+
+def untestable(device: Device) -> Figure:
+    """The claims that this device cannot test, and for which GPUs they are."""
+    sources = [each.source for each in judged(device) if each.verdict.status == "cannot be tested"]
+    models = Counter("H100" if "H100" in source.device else "A100" for source in sources)
+    parts = [f"{number} for an {model}" for model, number in sorted(models.items())]
+    display = f"{len(sources)}: {' and '.join(parts)}" if parts else "none"
+    return Figure(len(sources), origin="the claims of this page", display=display)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "holding": lambda device: count(device, "holds"),
+    "differing": lambda device: count(device, "differs"),
+    "undecided": lambda device: count(device, "inconclusive"),
+    "not_measured": lambda device: count(device, "not measured"),
+}

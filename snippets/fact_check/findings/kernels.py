@@ -1,0 +1,161 @@
+"""What the articles say about kernels and bytes: structure, the same on every GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from snippets.fact_check.findings.sources import deep_dive, digest, news, tutorial
+from snippets.lab.finding import Device, Figure, Measure, Run, at_least, between, claim, equals, matches
+from snippets.lab.finding.measure import derived, point_ratio
+from snippets.lab.trace.events import Step
+from snippets.lab.trace.queries import idle_us, kernel_names
+from snippets.mlp.findings.eager import moved_bytes
+from snippets.mlp.findings.fusion import compilations, recompiled, saved_bytes
+from snippets.mlp.findings.steps import BF16_BYTES, gate_bytes, gemms, matmul_shapes
+
+ANYWHERE = ""
+"""The device of a value that a source gives for no GPU in particular."""
+
+
+def kernel_count(device: Device, experiment: str) -> Figure:
+    """Kernels of one step."""
+    return device[experiment].per_step(lambda step: len(step.kernels))
+
+
+@claim("FC1", equals("5 to 4"), source=digest("5 kernels, reduced to 4"))
+def five_to_four(device: Device) -> Figure:
+    """Compiling takes the MLP from five kernels to four: GELU, the multiplication and a reshape become a single one."""
+    eager, compiled = kernel_count(device, "mlp/eager"), kernel_count(device, "mlp/compiled")
+    return derived(f"{eager.value} to {compiled.value}", eager, compiled)
+
+
+@claim("FC2", between(45e6, 55e6), source=digest("a tensor shaped 8192 by 768, roughly 50 MB"))
+def bytes_of_the_named_shape(device: Device) -> Figure:
+    """The tensor that fusing saves is shaped 8192 by 768 and weighs roughly 50 MB.
+
+    That shape is the input of the MLP. Between GELU and the multiplication every token has 3072 numbers, four times as
+    many, and the tensor of that shape does weigh 50 megabytes. Part 2 has the right shape. To find a tensor's size,
+    read the shapes of the operator that makes it."""
+
+    def input_bytes(step: Step) -> int:
+        rows, columns, _ = matmul_shapes(step)[0]
+        return BF16_BYTES * rows * columns
+
+    return device["mlp/eager"].per_step(input_bytes, "bytes")
+
+
+@claim("FC3", between(45e6, 55e6), source=digest("roughly 50 MB of intermediate memory traffic"))
+def traffic_removed(device: Device) -> Figure:
+    """Fusing removes roughly 50 MB of memory traffic from each forward pass of the MLP.
+
+    The tensor weighs that, and eager moves it twice: GELU writes it, and the multiplication reads it back. So the
+    traffic that goes is double. The same article's sentence about 50 megabytes of writes is right."""
+    return saved_bytes(device)
+
+
+@claim("FC4", equals("5 tensors, then 3"), source=news("fused operations move data fewer times", ANYWHERE))
+def tensors_moved(device: Device) -> Figure:
+    """Fused operations reduce how often data moves between memory and compute units; counted here: tensors of the
+    hidden size that the MLP's pointwise part reads or writes, eager and compiled."""
+
+    eager, fused = (_tensors(device[name]) for name in ("mlp/eager", "mlp/compiled"))
+    return derived(f"{eager.value} tensors, then {fused.value}", eager, fused)
+
+
+def _tensors(run: Run) -> Figure:
+    """Tensors of the hidden size that the pointwise part moves."""
+    moved = moved_bytes(run)
+    return derived(round(moved.number / gate_bytes(run.step)), moved)
+
+
+@claim("FC5", equals("2 and 2", "1 and 1"), source=news("the same operation wearing a cleaner coat"))
+def linear_is_matmul_and_add(device: Device) -> Figure:
+    """nn.Linear is the same operation as the hand-written matmul and add; counted here: kernels of an eager step.
+
+    As arithmetic it is the same. On the GPU it is not: Part 1 adds a matrix, in a kernel of its own. A Linear adds a
+    vector, and cuBLAS does that in the epilogue of the product. The same formula can be another number of kernels, so
+    count them."""
+    written, layer = kernel_count(device, "matmul_add/eager_64"), kernel_count(device, "linear/eager")
+    return derived(f"{written.value} and {layer.value}", written, layer)
+
+
+@claim("FC6", equals("aten::addmm"), source=tutorial("aten::addmm as the primary CUDA kernel", ANYWHERE))
+def kernel_of_the_linear(device: Device) -> Figure:
+    """The primary CUDA kernel of nn.Linear is aten::addmm.
+
+    That is the operator, which runs on the CPU and launches. The GPU runs a kernel of cuBLAS, under another name.
+    PyTorch's table invites the mistake, because it gives an operator the time of the kernels that it launches. Look
+    for the kernel's own row before you ask which code is slow."""
+    return device["fact_check/article_linear"].per_step(kernel_names)
+
+
+def _table_rows(device: Device) -> list[Mapping[str, object]]:
+    rows: list[Mapping[str, object]] = device["fact_check/article_table"].data["rows"]
+    return rows
+
+
+@claim("FC7", equals(True))
+def operator_has_the_kernels_time(device: Device) -> Figure:
+    """In the profiler's table of that Linear, the operator aten::addmm has the kernel's time on the GPU as its own, and
+    the kernel has a row, too."""
+    rows = _table_rows(device)
+    kernels = [row for row in rows if row["is_kernel"] and str(row["name"]) != "linear_forward"]
+    of_operator = [row["self_device_us"] for row in rows if row["name"] == "aten::addmm"]
+    same = bool(kernels) and of_operator == [sum(float(str(row["self_device_us"])) for row in kernels)]
+    return Figure(same, origin="fact_check/article_table, rows")
+
+
+@claim(
+    "FC8",
+    matches(r"(?!.*ampere_bf16_s16816gemm).+"),
+    scope="this-gpu",
+    source=deep_dive("kernel characteristics change", ANYWHERE),
+)
+def other_kernels(device: Device) -> Figure:
+    """On another architecture the kernels change: none of the MLP's products runs ampere_bf16_s16816gemm."""
+    return device["mlp/eager"].per_step(lambda step: ", ".join(dict.fromkeys(kernel.name for kernel in gemms(step))))
+
+
+@claim("FC9", at_least(1), source=digest("the compiler might need to rebuild"))
+def may_rebuild(device: Device) -> Figure:
+    """Change the batch size and torch.compile might need to rebuild: of three new sizes, at least one compiles."""
+    changed = int(recompiled(device, "automatic").split()[0])
+    return Figure(changed, origin="mlp/new_shapes", display=recompiled(device, "automatic"))
+
+
+@claim("FC10", equals("0 of 3"), source=digest("consistent across changing input sizes without recompiling"))
+def liger_never_rebuilds(device: Device) -> Figure:
+    """Liger's kernel serves changing batch sizes without being compiled again."""
+    return Figure(recompiled(device, "liger"), origin="mlp/new_shapes")
+
+
+@claim("FC11", equals(0), source=digest("pre-built, rather than compiled on the user's machine"))
+def compiled_for_liger(device: Device) -> Figure:
+    """Liger's kernel comes pre-built and is not compiled on the user's machine.
+
+    What comes is Triton source in a pinned version. Triton compiles it at the first call, in the user's process, and
+    keeps the result. Nothing has to be traced or guarded, so that is still cheaper than torch.compile. For a first call
+    without compiling, ship a compiled CUDA kernel or a warm cache."""
+    return Figure(compilations(device, "liger")[0], origin="mlp/new_shapes, the first call")
+
+
+@claim("FC12", at_least(1), source=deep_dive("potentially limiting batch size", ANYWHERE))
+def peak_of_compiled(device: Device) -> Figure:
+    """Fused kernels can limit the batch size: the compiled MLP needs at least the peak memory of eager's.
+
+    A register belongs to a thread while it runs, whatever the batch. A kernel that needs many registers runs fewer
+    threads at a time, which costs time and no memory. Memory limits the batch, and fusing saves it: a tensor that stays
+    in registers is never allocated."""
+    return point_ratio(device["mlp/compiled"], device["mlp/eager"], "peak_memory_bytes")
+
+
+def idle_share(device: Device) -> Figure:
+    """The share of the eager forward in which the GPU runs nothing, from its first kernel's start to its last's end."""
+    return device["mlp/eager"].per_step(
+        lambda step: 100 * idle_us(step.activities) / sum(kernel.duration_us for kernel in step.kernels), "%"
+    )
+
+
+FIGURES: Mapping[str, Measure] = {
+    "linear_kernel": lambda device: device["fact_check/article_linear"].per_step(kernel_names),
+}

@@ -1,0 +1,37 @@
+"""Who is quoted: four articles about Part 2 of the series, and the posts."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from snippets.lab.finding import Source
+from snippets.mlp.findings.costs import ARTICLE
+
+
+class Document(NamedTuple):
+    """A text that is checked here."""
+
+    who: str
+    """Its title and what it is, as the ledger has it."""
+    short: str
+    """Its name in tables."""
+
+
+DEEP_DIVE = Document(ARTICLE, "Deep dive")
+DIGEST = Document("“Profiling in PyTorch (Part 2): From nn.Linear to a Fused MLP”, a digest of the post", "Digest")
+NEWS = Document(
+    "“Hugging Face has published the second installment of its PyTorch profiling series”, a news item", "News item"
+)
+TUTORIAL = Document("“Profiling in PyTorch: From nn.Linear to Fused MLP Optimization”, a tutorial", "Tutorial")
+POSTS = tuple(Document(part, part) for part in ("Part 1", "Part 2", "Part 3"))
+ARTICLES = (DEEP_DIVE, DIGEST, NEWS, TUTORIAL)
+DOCUMENTS = (*ARTICLES, *POSTS)
+
+A100, H100 = "NVIDIA A100", "NVIDIA H100"
+deep_dive, digest, news, tutorial = (partial(Source, document.who) for document in ARTICLES)
+
+
+def short_name(who: str) -> str:
+    """The name of a source in tables. Raises `KeyError` for a source that is not listed here."""
+    return {document.who: document.short for document in DOCUMENTS}[who]

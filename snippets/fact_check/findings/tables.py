@@ -1,0 +1,67 @@
+"""The tables of the page: an article's Linear, and the block at every size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from snippets.fact_check.findings.sweep import PRECISIONS, gain, gain_at, sizes, time_at, timing
+from snippets.fact_check.findings.times import BLOCK_US, FUSED_US, GELU_US, LINEAR_US, table_tokens
+from snippets.lab.finding import Device, Figure, NotTimed, format_value
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import figure_cell, kernel_name_html
+from snippets.lab.page import show as show
+
+
+def article_rows(device: Device) -> Html:
+    """The rows of the table that the article prints: what each is, and its time on the GPU."""
+    rows: list[Sequence[Cell]] = []
+    for row in device["fact_check/article_table"].data["rows"]:
+        if not row["device_us"]:
+            continue
+        name = str(row["name"])
+        is_label = name == "linear_forward"
+        kind = "annotation" if is_label else "kernel" if row["is_kernel"] else "operator"
+        where = "both" if is_label else "GPU" if row["is_kernel"] else "CPU"
+        times = (format_value(row[key], "us") for key in ("self_device_us", "device_us"))
+        rows.append([kernel_name_html(name), kind, where, *times])
+    head = ["row", "what it is", "where it runs", "Self CUDA", "CUDA total"]
+    return table("The first call of the article's Linear: rows with time on the GPU", head, rows, text_columns=3)
+
+
+def h100_table(device: Device) -> Html:
+    """The rows of the article's table, and the same parts here at the size where the Linear takes as long."""
+    rows: list[Sequence[Cell]] = [
+        [
+            "the article, on an H100",
+            "not said",
+            *(format_value(us, "us") for us in (LINEAR_US, GELU_US, BLOCK_US, FUSED_US)),
+            format_value(BLOCK_US / FUSED_US, "x"),
+        ]
+    ]
+    for arithmetic, name in PRECISIONS.items():
+        try:
+            tokens = table_tokens(device, arithmetic)
+        except NotTimed:
+            continue
+        times = [
+            figure_cell(time_at(device, arithmetic, tokens, each)) for each in ("linear", "gelu", "block", "fused")
+        ]
+        rows.append([name, f"{round(tokens, -2):,.0f}", *times, figure_cell(gain_at(device, arithmetic, tokens))])
+    head = ["", "tokens", "Linear", "GELU", "block", "fused block", "speedup"]
+    return table("The table of the H100, and the size at which the Linear takes as long here", head, rows)
+
+
+def gains(device: Device) -> Html:
+    """The block's time and the gain of fusing GELU, by tokens and arithmetic."""
+    rows: list[Sequence[Cell]] = []
+    for tokens in sorted({tokens for arithmetic in PRECISIONS for tokens in sizes(device, arithmetic)}):
+        cells: list[Cell] = [f"{tokens:,}"]
+        for arithmetic in PRECISIONS:
+            try:
+                plain = Figure.from_timing(timing(device, arithmetic, tokens, "block"))
+                cells += [figure_cell(plain), figure_cell(gain(device, arithmetic, tokens))]
+            except NotTimed:
+                cells += [None, None]
+        rows.append(cells)
+    head = ["tokens", *(heading for name in PRECISIONS.values() for heading in (f"{name}: block", "fused, speedup"))]
+    return table("Linear, GELU, Linear on the GPU: how much faster with GELU in the first product", head, rows)

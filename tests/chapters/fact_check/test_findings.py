@@ -1,0 +1,202 @@
+"""The fact check on made-up recordings of its own: each claim can fail, and every article has its row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snippets.fact_check.findings import facts, sweep, tables, times
+from snippets.fact_check.findings.sources import ARTICLES, DOCUMENTS, short_name
+from snippets.lab.finding import Device, NotTimed
+from snippets.lab.finding.book import all_claims, find_claim, findings, judge
+from snippets.lab.finding.claim import Status
+from snippets.lab.page.ledger import verdict_data
+from snippets.lab.recording.device import PROJECT
+from snippets.lab.trace.kineto import read_recorded_trace
+from tests.chapters.altered import AlteredDevice
+from tests.chapters.fact_check.samples import KERNEL, block_data, recordings, table_data
+from tests.lab.sample_recordings import page_on_samples, save_samples
+from tests.lab.samples import BOOK, Markup
+
+PAGE = (PROJECT / "docs" / "fact_check.md").read_text("utf-8")
+OWN = findings("fact_check").claims
+OF_OWN_RECORDINGS = ("FC6", "FC7", "FC26", "FC30", "FC31", "FC32")
+"""Claims about what the fact check itself records."""
+
+
+def with_samples(kernel: str = KERNEL) -> AlteredDevice:
+    """The default device with samples of this chapter."""
+    device = AlteredDevice()
+    for recording, trace in recordings(kernel):
+        device.recordings[recording.id] = recording
+        if trace is not None:
+            device.traces[recording.id] = read_recorded_trace(trace)
+    return device
+
+
+@pytest.fixture
+def device() -> AlteredDevice:
+    return with_samples()
+
+
+def status(claim_id: str, device: Device) -> Status:
+    """The verdict, as the GPU would judge that the source's value is for."""
+    measured = find_claim(claim_id)[1]
+    verdict = judge(measured, "fact_check", device)
+    if verdict.status != "cannot be tested":
+        return verdict.status
+    assert verdict.measured is not None
+    return "holds" if measured.band(verdict.measured) else "differs"
+
+
+def test_every_article_has_its_row_on_the_page_and_in_the_ledger(device: AlteredDevice) -> None:
+    ledger = [verdict_data(judge(claim, chapter, BOOK)) for chapter, claim in all_claims().values()]
+    said = json.dumps([data["source"] and data["source"]["who"] for data in ledger])
+    rows = Markup(facts.tally(device)).text
+    for document in DOCUMENTS:
+        assert json.dumps(document.who)[1:-1] in said, document.short
+        assert document.who in rows
+        assert any(each.source.who == document.who for each in facts.judged(device)), document.short
+    for document in ARTICLES:
+        assert any(claim.source and claim.source.who == document.who for claim in OWN), document.short
+
+
+def test_each_claim_of_others_is_in_the_table_and_each_section_on_the_page() -> None:
+    assert {claim.id for claim in OWN if claim.source} <= {*facts.CLAIMS}
+    assert len({*facts.CLAIMS}) == len(facts.CLAIMS)
+    for section, claims in facts.SECTIONS.items():
+        assert f"{{ #{section} }}" in PAGE, section
+        for claim_id in claims:
+            assert f'"{claim_id}"' in PAGE.partition(f"{{ #{section} }}")[2].partition("\n## ")[0], claim_id
+
+
+def test_a_claim_of_ours_is_no_fact_to_check(device: AlteredDevice) -> None:
+    with pytest.raises(ValueError, match="FC7 is ours"):
+        facts.judged(device, ["FC7"])
+    with pytest.raises(KeyError):
+        short_name("somebody")
+
+
+def test_a_tally_counts_every_claim_once(device: AlteredDevice) -> None:
+    counts = [facts.count(device, status).number for status in facts.STATUSES]
+    assert sum(counts) == len(facts.CLAIMS)
+    assert facts.count(device, "holds").text == f"{counts[0]:.0f} of {len(facts.CLAIMS)}"
+    assert facts.untestable(device).number == counts[3]
+    assert "for an H100" in facts.untestable(device).text
+
+
+def test_what_only_an_a100_or_an_h100_can_test() -> None:
+    only_there = {claim.id: claim.source.device for claim in OWN if claim.source and claim.source.only_there}
+    assert only_there == {
+        **dict.fromkeys(("FC20", "FC21"), "NVIDIA A100-SXM4-80GB"),
+        "FC26": "NVIDIA A100",
+        **dict.fromkeys(("FC27", "FC28", "FC29", "FC30", "FC31", "FC32"), "NVIDIA H100"),
+    }
+
+
+def test_an_operator_is_no_kernel(device: AlteredDevice) -> None:
+    assert status("FC6", device) == "differs"
+    assert status("FC6", with_samples("aten::addmm")) == "holds"
+
+
+@pytest.mark.parametrize(("kernel_us", "expected"), [(30.0, "holds"), (29.0, "differs")])
+def test_the_table_gives_the_operator_its_kernels_time(
+    device: AlteredDevice, kernel_us: float, expected: Status
+) -> None:
+    device.data("fact_check/article_table", **table_data(kernel_us))
+    assert status("FC7", device) == expected
+
+
+def scaled(factor: float, variant: str) -> dict[str, Any]:
+    """The samples of the block with one variant longer or shorter."""
+    data = block_data()
+    for sizes in data["samples_us"].values():
+        for variants in sizes.values():
+            variants[variant] = [factor * us for us in variants[variant]]
+    return data
+
+
+def test_the_size_at_which_a_time_is_reached(device: AlteredDevice) -> None:
+    assert sweep.tokens_taking(device, "bfloat16", "linear", 120.0) == pytest.approx(8192, rel=1e-3)
+    assert sweep.tokens_taking(device, "bfloat16", "linear", 100.0) == pytest.approx(8192 / 1.2, rel=1e-2)
+    with pytest.raises(NotTimed, match="no size in bf16 takes that long"):
+        sweep.tokens_taking(device, "bfloat16", "linear", 1e9)
+    with pytest.raises(NotTimed, match="no sizes around"):
+        sweep.time_at(device, "bfloat16", 1, "block")
+    with pytest.raises(NotTimed, match="has no pingpong in bf16 at 8192 tokens"):
+        sweep.timing(device, "bfloat16", 8192, "pingpong")
+
+
+def test_the_gain_of_fusing(device: AlteredDevice) -> None:
+    """GELU is a seventh of the block of the samples: without it, the block is 1.17 times as fast."""
+    assert sweep.gain(device, "bfloat16", 8192).number == pytest.approx(280 / 240, rel=1e-3)
+    assert sweep.gain_at(device, "bfloat16", 10_000).number == pytest.approx(280 / 240, rel=1e-3)
+    assert times.latency_saved(device, "bfloat16", 8192).number == pytest.approx(100 / 7, rel=1e-2)
+    assert times.most_saved(device).number == pytest.approx(100 / 7, rel=1e-2)
+
+
+def test_the_faster_fused_block_counts(device: AlteredDevice) -> None:
+    data = block_data()
+    data["samples_us"]["bfloat16"]["8192"]["pingpong"] = [140.0] * 5
+    device.data("fact_check/block", **data)
+    assert sweep.fastest_fused(device, "bfloat16", 8192) == "pingpong"
+    assert sweep.gain(device, "bfloat16", 8192).number == pytest.approx(2.0, rel=1e-3)
+    del data["samples_us"]["tf32"]["64"]["epilogue"]
+    with pytest.raises(NotTimed, match="no fused block in TF32 at 64 tokens"):
+        sweep.fastest_fused(device, "tf32", 64)
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "data", "expected"),
+    [
+        ("FC26", block_data(), "differs"),
+        ("FC26", scaled(0.83, "epilogue"), "holds"),
+        ("FC30", block_data(), "holds"),
+        ("FC30", scaled(1.2, "block"), "differs"),
+        ("FC31", block_data(), "differs"),
+        ("FC31", scaled(0.875, "epilogue"), "holds"),
+        ("FC32", block_data(), "differs"),
+        ("FC32", scaled(0.95, "epilogue"), "holds"),
+    ],
+)
+def test_claims_about_the_block(device: AlteredDevice, claim_id: str, data: dict[str, Any], expected: Status) -> None:
+    device.data("fact_check/block", **data)
+    assert status(claim_id, device) == expected
+    assert judge(find_claim(claim_id)[1], "fact_check", device).status == "cannot be tested"
+
+
+def test_without_recordings_the_claims_say_so(tmp_path: Path) -> None:
+    for claim_id in OF_OWN_RECORDINGS:
+        verdict = judge(find_claim(claim_id)[1], "fact_check", Device(tmp_path, BOOK.name))
+        assert (verdict.status, verdict.is_pending) == ("not measured", True)
+
+
+def test_where_no_arithmetic_reaches_the_time(device: AlteredDevice) -> None:
+    data = block_data()
+    data["samples_us"] = {"bfloat16": {"64": data["samples_us"]["bfloat16"]["64"]}}
+    device.data("fact_check/block", samples_us=data["samples_us"])
+    with pytest.raises(NotTimed, match="no arithmetic"):
+        times.gain_at_plain(device)
+    assert Markup(tables.h100_table(device)).text.count("bf16") == 0
+
+
+def test_tables(device: AlteredDevice) -> None:
+    text = Markup(tables.h100_table(device)).text
+    assert "the article, on an H100" in text
+    assert "8,200" in text
+    assert "131,072" in Markup(tables.gains(device)).text
+    rows = Markup(tables.article_rows(device)).text
+    assert "annotation" in rows
+    assert "operator" in rows
+    assert "aten::t" not in rows.replace("aten::addmm", ""), "it takes no time on the GPU"
+    table = Markup(facts.fact_table(device)).text
+    assert "cannot be tested" in table
+    assert "Deep dive" in table
+
+
+def test_the_page_on_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = save_samples(tmp_path, recordings())
+    assert "sample" in page_on_samples("fact_check", device, monkeypatch)
