@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import NamedTuple
 
 from snippets.fact_check.findings.sources import DOCUMENTS, short_name
 from snippets.lab.finding import Device, Figure, Measure
 from snippets.lab.finding.book import Verdict, find_claim, judge
-from snippets.lab.finding.claim import Source, Status
+from snippets.lab.finding.claim import STATUSES, Source, Status
 from snippets.lab.finding.device import all_devices
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
 from snippets.lab.page.frame import status_badge
+from snippets.lab.page.ledger import COUNTED
 from snippets.lab.trace.text import shortened
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {
@@ -98,8 +99,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
 }
 """Section of the page -> the claims of others in it -> their titles in the table."""
 CLAIMS = tuple(claim_id for claims in SECTIONS.values() for claim_id in claims)
-STATUSES: Sequence[Status] = ("holds", "differs", "inconclusive", "cannot be tested", "not measured")
-LONGEST = 44
+LONGEST = 60
 """Characters of a value in the table; the section has the rest."""
 
 
@@ -128,11 +128,16 @@ def tally(device: Device) -> Html:
     for source, verdict in judged(device):
         counts[source.who][verdict.status] += 1
     counts["all"] = sum(counts.values(), Counter[Status]())
-    statuses = [status for status in STATUSES if counts["all"][status]]
-    rows: list[list[Cell]] = [
-        [_document(who), found.total(), *(found[status] for status in statuses)] for who, found in counts.items()
-    ]
-    return table(f"Verdicts by source on the {device.short_name}", ["source", "claims", *statuses], rows)
+    rows: list[list[Cell]] = [[_document(who), _counted(found)] for who, found in counts.items()]
+    head = ["source", "verdicts"]
+    return table(f"Verdicts by source on the {device.short_name}", head, rows, text_columns=len(head))
+
+
+def _counted(counts: Mapping[Status, int]) -> str:
+    """`9 claims: 3 hold, 6 differ`."""
+    shown = (status for status in STATUSES if counts[status])
+    parts = (f"{counts[status]} {COUNTED[status][counts[status] != 1]}" for status in shown)
+    return f"{sum(counts.values())} claims: {', '.join(parts)}"
 
 
 def _document(who: str) -> Cell:
@@ -152,11 +157,11 @@ def fact_table(device: Device) -> Html:
         for claim_id, title in claims.items():
             of_claim = [column[CLAIMS.index(claim_id)] for column in columns]
             source = of_claim[0].source
-            link = Html(f'<a href="#{escape(section)}">{escape(title)}</a>')
-            said = Html(f"{escape(shortened(source.value, LONGEST))}<small>{escape(short_name(source.who))}</small>")
-            rows.append([link, said, *(_verdict(each.verdict) for each in of_claim)])
-    head = ["claim", "said", *(each.short_name for each in devices)]
-    return table("What was said, and what was measured", head, rows, text_columns=len(head))
+            said = f"{short_name(source.who)}: {shortened(source.value, LONGEST)}"
+            link = Html(f'<a href="#{escape(section)}">{escape(title)}</a><small>{escape(said)}</small>')
+            rows.append([link, *(_verdict(each.verdict) for each in of_claim)])
+    head = ["claim", *(each.short_name for each in devices)]
+    return table("What was said, and what was measured", head, rows)
 
 
 def _verdict(verdict: Verdict) -> Html:
@@ -164,7 +169,7 @@ def _verdict(verdict: Verdict) -> Html:
     if verdict.measured is None:
         return status_badge(verdict)
     text = verdict.measured.text
-    value = code(text, LONGEST) if "_" in text else Html(escape(shortened(text, LONGEST)))
+    value = code(text, 40) if "_" in text else Html(escape(shortened(text, 40)))
     return Html(f"{status_badge(verdict)}<small>{value}</small>")
 
 

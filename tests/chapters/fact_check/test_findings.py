@@ -12,7 +12,7 @@ from snippets.fact_check.findings import facts, sweep, tables, times
 from snippets.fact_check.findings.sources import ARTICLES, DOCUMENTS, short_name
 from snippets.lab.finding import Device, NotTimed
 from snippets.lab.finding.book import all_claims, find_claim, findings, judge
-from snippets.lab.finding.claim import Status
+from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.page.ledger import verdict_data
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.trace.kineto import read_recorded_trace
@@ -81,7 +81,7 @@ def test_a_claim_of_ours_is_no_fact_to_check(device: AlteredDevice) -> None:
 
 
 def test_a_tally_counts_every_claim_once(device: AlteredDevice) -> None:
-    counts = [facts.count(device, status).number for status in facts.STATUSES]
+    counts = [facts.count(device, status).number for status in STATUSES]
     assert sum(counts) == len(facts.CLAIMS)
     assert facts.count(device, "holds").text == f"{counts[0]:.0f} of {len(facts.CLAIMS)}"
     assert facts.untestable(device).number == counts[3]
