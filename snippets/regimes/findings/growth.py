@@ -1,1 +1,272 @@
 """Where time goes as work grows: three regimes, and the sizes at which one gives way to the next."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    NotTimed,
+    Run,
+    at_least,
+    at_most,
+    between,
+    claim,
+    crossing,
+    derived,
+    equals,
+    format_value,
+    grows_from,
+    percent,
+    ratio_of_kinds,
+    share_of_ceiling,
+    unpaired_ratio,
+)
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import regimes, timeline, waiting
+from snippets.lab.page import show as show
+from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
+
+STACK, COMPILED = "regimes/growth_stack", "regimes/growth_stack_compiled"
+GEGLU, GELU = "regimes/growth_geglu", "regimes/growth_gelu"
+MODELS = {"stack": STACK, "GeGLU": GEGLU}
+TRACED: Mapping[str, tuple[str, str]] = {
+    "overhead-bound": ("regimes/overhead_bound", STACK),
+    "memory-bound": ("regimes/memory_bound", GELU),
+    "compute-bound": ("regimes/compute_bound", STACK),
+}
+"""Regime -> the experiment with its trace, and the sweep with its times."""
+SIZES = {
+    f"{tokens:,} token{'s' * (tokens > 1)}": {"eager": f"{STACK}[tokens={tokens}]"} for tokens in (1, 64, 1024, 16384)
+}
+"""Points that the opening draws."""
+
+
+def points(run: Run) -> dict[int, Run]:
+    """The points of a sweep by their tokens, ascending."""
+    at = {int(point.parameters["tokens"]): run.at(**point.parameters) for point in run.points}
+    return dict(sorted(at.items()))
+
+
+def medians(run: Run, kind: str = "interleaved") -> list[float]:
+    """The median of each point of a sweep, in microseconds."""
+    return [at.timing(kind).median_us for at in points(run).values()]
+
+
+def least_us(at: Run, limit: str) -> float:
+    """The time of a point's bytes at the rate of a copy, or of its FLOPs at that of a large matmul."""
+    point, ceiling = at.point, at.ceiling(limit)
+    return 1e6 * (point.flops if ceiling.flops else point.bytes) / ceiling.rate
+
+
+def _size(run: Run, tokens: float | None, what: str) -> Figure:
+    if tokens is None:
+        raise NotTimed(f"{run.id}: {what} at none of the sizes between its first and its last")
+    return Figure(float(tokens), origin=f"{run.origin}, between points")
+
+
+def overhead_until(run: Run) -> Figure:
+    """The tokens up to which the CPU takes longer to enqueue a step than the GPU to run it."""
+    found = crossing(list(points(run)), medians(run, "enqueue"), medians(run))
+    return _size(run, found, "the GPU overtakes the CPU")
+
+
+def memory_until(run: Run) -> Figure:
+    """The tokens up to which a step's bytes take longer, at the rate of a copy, than its FLOPs at that of a matmul."""
+    at = points(run)
+    by_bytes, by_flops = ([least_us(each, limit) for each in at.values()] for limit in (COPY, LARGE_MATMUL))
+    return _size(run, crossing(list(at), by_bytes, by_flops), "arithmetic overtakes memory")
+
+
+def growth_from(run: Run) -> Figure:
+    """The smallest tokens from which on the GPU's time grows at least half as fast as they do, as exponents go."""
+    found = grows_from(list(points(run)), medians(run))
+    return _size(run, found, "the GPU's time begins to grow")
+
+
+def idle(at: Run) -> Figure:
+    """The percentage of a step's time from Python in which the GPU has nothing to do."""
+    busy = percent(ratio_of_kinds(at, "interleaved", "from_python"))
+    low, high = busy.bounds
+    value, least, most = (max(0.0, 100 - each) for each in (busy.number, high, low))
+    return Figure(value, "%", (least, most), busy.origin)
+
+
+def regime_of(at: Run) -> str:
+    """What limits a step at a point: the CPU where it is slower than the GPU, else the larger of two least times."""
+    if at.timing("enqueue").median_us > at.timing().median_us:
+        return "overhead-bound"
+    return "memory-bound" if least_us(at, COPY) > least_us(at, LARGE_MATMUL) else "compute-bound"
+
+
+def _at(device: Device, sweep: str, tokens: int) -> Run:
+    return device[f"{sweep}[tokens={tokens}]"]
+
+
+# Claims
+
+
+@claim("RG1", at_least(2), scope="timing")
+def waits_for_cpu(device: Device) -> Figure:
+    """On this host, one block of the stack is overhead-bound at 64 tokens: the CPU takes at least twice as long to
+    enqueue it as the GPU to run it."""
+    return ratio_of_kinds(_at(device, STACK, 64), "enqueue")
+
+
+@claim("RG2", at_most(1.2), scope="timing")
+def free_tokens(device: Device) -> Figure:
+    """From Python, 64 tokens take the stack less than a fifth longer than one."""
+    many, single = (_at(device, STACK, tokens).time("from_python") for tokens in (64, 1))
+    return unpaired_ratio(many, single)
+
+
+@claim("RG3", at_least(1), scope="timing")
+def memory_is_hidden(device: Device) -> Figure:
+    """From Python, the stack is never memory-bound on this host: it waits for the CPU up to more tokens than its bytes
+    outweigh its arithmetic."""
+    run = device[STACK]
+    return derived(overhead_until(run).number / memory_until(run).number, overhead_until(run), unit="x")
+
+
+@claim("RG4", between(0.5, 4), scope="timing")
+def where_growth_begins(device: Device) -> Figure:
+    """The GPU's time begins to grow with the tokens at half to four times the tokens that the two ceilings predict."""
+    run = device[STACK]
+    return derived(growth_from(run).number / memory_until(run).number, growth_from(run), unit="x")
+
+
+@claim("RG5", at_least(75), scope="timing")
+def near_the_matmul(device: Device) -> Figure:
+    """At 16,384 tokens the stack is compute-bound: it reaches at least three quarters of a large matmul's rate."""
+    return share_of_ceiling(_at(device, STACK, 16384), LARGE_MATMUL)
+
+
+@claim("RG6", at_least(75), scope="timing")
+def near_the_copy(device: Device) -> Figure:
+    """At 32,768 tokens GELU is memory-bound: it moves its bytes at three quarters of a copy's rate at least."""
+    return share_of_ceiling(_at(device, GELU, 32768), COPY)
+
+
+@claim("RG7", at_most(1), scope="timing")
+def geglu_waits_longer(device: Device) -> Figure:
+    """The stack leaves the overhead-bound regime at fewer tokens than the GeGLU block, which launches more kernels for
+    less arithmetic."""
+    stack, geglu = (overhead_until(device[sweep]) for sweep in (STACK, GEGLU))
+    return derived(stack.number / geglu.number, stack, geglu, unit="x")
+
+
+@claim("RG8", equals(True))
+def launches_stay(device: Device) -> Figure:
+    """A step of the stack launches as often at 16,384 tokens as at 64."""
+    few, many = (device[TRACED[regime][0]] for regime in ("overhead-bound", "compute-bound"))
+    counts = [run.per_step(lambda step: len(step.activities)) for run in (few, many)]
+    return derived(counts[0].value == counts[1].value, *counts, display=" and ".join(count.text for count in counts))
+
+
+@claim("RG9", at_most(0.1), scope="timing")
+def cost_of_a_token(device: Device) -> Figure:
+    """From Python, a token costs at most a tenth as much at 16,384 tokens as at 64."""
+    many, few = (_at(device, STACK, tokens).time("from_python") for tokens in (16384, 64))
+    ratio = unpaired_ratio(many, few)
+    low, high = ratio.bounds
+    share = 64 / 16384
+    return Figure(share * ratio.number, "x", (share * low, share * high), ratio.origin)
+
+
+@claim("RG10", at_most(1.05), scope="timing")
+def compiled_never_pays_on_the_gpu(device: Device) -> Figure:
+    """Compiling the stack makes no size of it a tenth faster on the GPU: there is no kernel to save."""
+    return derived(max(gains_on_gpu(device).values()), unit="x")
+
+
+def gains_on_gpu(device: Device) -> dict[int, float]:
+    """Tokens -> eager's time on the GPU over that of the compiled stack."""
+    eager, compiled = (medians(device[sweep]) for sweep in (STACK, COMPILED))
+    return {
+        tokens: first / second for tokens, first, second in zip(points(device[STACK]), eager, compiled, strict=True)
+    }
+
+
+# Pieces of the page
+
+
+def opening(device: Device) -> Html:
+    """The stack from one token to many: what the CPU takes, what the GPU takes, how long one waits."""
+    return waiting(device, SIZES)
+
+
+def growth_chart(device: Device) -> Html:
+    """Time over tokens of both models, with the regimes marked."""
+    return regimes(
+        device,
+        MODELS,
+        "Time of one step as its tokens grow",
+        size=lambda at: int(at["tokens"]),
+        unit="tokens",
+        turn=lambda run: memory_until(run).number,
+    )
+
+
+def growth_table(device: Device, sweep: str) -> Html:
+    """Every point of a sweep: where its time goes, its rates, and its regime."""
+    rows: list[list[Cell]] = [
+        [
+            f"{tokens:,}",
+            *(at.time(kind).text for kind in ("enqueue", "interleaved", "from_python")),
+            idle(at).text,
+            *(format_value(work / at.timing().median_us * 1e6, unit) for work, unit in _work(at)),
+            regime_of(at),
+        ]
+        for tokens, at in points(device[sweep]).items()
+    ]
+    head = ["tokens", "CPU", "GPU", "from Python", "GPU idle", "FLOP/s", "bytes/s", "regime"]
+    heading = next(name for name, experiment in MODELS.items() if experiment == sweep)
+    return table(f"The {heading}: one step, from one token to many", head, rows)
+
+
+def _work(at: Run) -> Sequence[tuple[int, str]]:
+    return (at.point.flops, "flop/s"), (at.point.bytes, "bytes/s")
+
+
+def crossovers(device: Device) -> Html:
+    """The sizes at which one regime gives way to the next, for both models."""
+    measures = {
+        "waits for the CPU up to": overhead_until,
+        "bytes outweigh arithmetic up to": memory_until,
+        "the GPU's time grows from": growth_from,
+    }
+    rows: list[list[Cell]] = [
+        [heading, *(f"{measure(device[sweep]).text} tokens" for sweep in MODELS.values())]
+        for heading, measure in measures.items()
+    ]
+    return table("Where one regime gives way to the next", ["", *MODELS], rows)
+
+
+def three_regimes(device: Device) -> Html:
+    """The three traced steps against each limit."""
+    rows: list[list[Cell]] = []
+    for regime, (experiment, sweep) in TRACED.items():
+        at = _at(device, sweep, int(device[experiment].point.parameters["tokens"]))
+        shares = [100 * least_us(at, limit) / at.timing().median_us for limit in (COPY, LARGE_MATMUL)]
+        times = (at.time(kind).text for kind in ("enqueue", "interleaved"))
+        rows.append([regime, *times, idle(at).text, *(format_value(share, "%") for share in shares)])
+    head = ["step", "CPU", "GPU", "GPU idle", "of a copy's rate", "of a matmul's rate"]
+    return table("Three steps, and how near each is to its limits", head, rows)
+
+
+overhead_bound_step, memory_bound_step, compute_bound_step = (
+    partial(timeline, variants={regime: experiment}) for regime, (experiment, _) in TRACED.items()
+)
+
+FIGURES = {
+    "stack_overhead_until": lambda device: overhead_until(device[STACK]),
+    "compiled_overhead_until": lambda device: overhead_until(device[COMPILED]),
+    "geglu_overhead_until": lambda device: overhead_until(device[GEGLU]),
+    "stack_memory_until": lambda device: memory_until(device[STACK]),
+    "geglu_memory_until": lambda device: memory_until(device[GEGLU]),
+    "stack_growth_from": lambda device: growth_from(device[STACK]),
+    "geglu_growth_from": lambda device: growth_from(device[GEGLU]),
+    "idle_at_64": lambda device: idle(_at(device, STACK, 64)),
+    "idle_at_1024": lambda device: idle(_at(device, STACK, 1024)),
+    "idle_at_16384": lambda device: idle(_at(device, STACK, 16384)),
+}

@@ -1,1 +1,196 @@
 """What launch overhead is and what removes it."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Run,
+    Source,
+    at_least,
+    at_most,
+    between,
+    claim,
+    derived,
+    equals,
+    paired_ratio,
+    percent,
+    quantity,
+    unpaired_ratio,
+)
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import race_bars, timeline
+from snippets.lab.page import show as show
+from snippets.regimes.findings.growth import idle
+
+ARTICLE = "The Profiling Deep-Dive on nn.Linear Fusion"
+SIZES: Mapping[str, int] = {"small": 64, "middle": 1024, "large": 8192}
+"""Name -> tokens of the stack of eight blocks."""
+REMEDIES: Mapping[str, str] = {
+    "eager": "eager",
+    "torch.compile": "compiled",
+    "a fused kernel": "fused",
+    "a CUDA graph": "graphed",
+    "reduce-overhead": "reduce_overhead",
+}
+"""Heading -> variant."""
+BLOCKS = 8
+
+
+def timed(device: Device, variant: str, size: str) -> Run:
+    """A variant of the stack of eight blocks, timed."""
+    return device[f"regimes/launch_{variant}[tokens={SIZES[size]}]"]
+
+
+def launches(device: Device, variant: str, size: str) -> Figure:
+    """Calls of a step that put work on the GPU, in its trace; `small` and `large` have one."""
+    return quantity(device[f"regimes/{size}_{variant}"], "gpu_calls_per_step")
+
+
+def launches_saved(device: Device, variant: str, size: str = "small") -> Figure:
+    """The percentage of eager's launches that a variant does without."""
+    eager, other = (launches(device, name, size) for name in ("eager", variant))
+    return derived(100 * (1 - other.number / eager.number), eager, other, unit="%")
+
+
+def wall_saved(device: Device, variant: str, size: str) -> Figure:
+    """The percentage of eager's time from Python that a variant saves; below zero if it is slower."""
+    ratio = percent(paired_ratio(timed(device, variant, size), timed(device, "eager", size), "from_python"))
+    low, high = ratio.bounds
+    return Figure(100 - ratio.number, "%", (100 - high, 100 - low), ratio.origin)
+
+
+def per_token(device: Device) -> Figure:
+    """A token's time from Python at 8,192 tokens over that at 64, eager."""
+    many, few = (timed(device, "eager", size).time("from_python") for size in ("large", "small"))
+    ratio, share = unpaired_ratio(many, few), SIZES["small"] / SIZES["large"]
+    low, high = ratio.bounds
+    return Figure(share * ratio.number, "x", (share * low, share * high), ratio.origin)
+
+
+# Claims
+
+
+@claim("RG15", at_least(BLOCKS * 3))
+def launches_of_eager(device: Device) -> Figure:
+    """Eager launches at least once for each of the three operators of a block."""
+    return launches(device, "eager", "small")
+
+
+@claim("RG16", equals(0))
+def nothing_to_fuse(device: Device) -> Figure:
+    """torch.compile launches as often as eager: each block is two products with one pointwise operator between them,
+    and Inductor leaves products to cuBLAS."""
+    eager, compiled = (launches(device, variant, "small") for variant in ("eager", "compiled"))
+    return derived(eager.number - compiled.number, eager, compiled, display=f"{eager.text} and {compiled.text}")
+
+
+@claim("RG17", at_most(3))
+def one_call(device: Device) -> Figure:
+    """As a CUDA graph, by hand or by reduce-overhead, all blocks take three launches at most."""
+    counts = [launches(device, variant, "small") for variant in ("graphed", "reduce_overhead")]
+    return derived(
+        max(count.number for count in counts), *counts, display=" and ".join(count.text for count in counts)
+    )
+
+
+@claim("RG18", between(60, 70), source=Source(ARTICLE, "60–70 % of the launch overhead", ""))
+def fusion_saves_launches(device: Device) -> Figure:
+    """A fused implementation cuts 60 to 70 % of a stack's launches.
+
+    Fusing a Linear with its GELU takes one launch of three, because the second product needs whole rows of the first.
+    Only a graph takes more."""
+    return launches_saved(device, "fused")
+
+
+@claim("RG19", between(20, 30), scope="timing", source=Source(ARTICLE, "20–30 % of the wall time", ""))
+def fusion_saves_time_at_few(device: Device) -> Figure:
+    """With few tokens, a fused implementation of the stack saves 20 to 30 % of the time from Python."""
+    return wall_saved(device, "fused", "small")
+
+
+@claim("RG20", between(20, 30), scope="timing", source=Source(ARTICLE, "20–30 % of the wall time", ""))
+def fusion_saves_time_at_many(device: Device) -> Figure:
+    """With many tokens, a fused implementation of the stack saves 20 to 30 % of the time from Python."""
+    return wall_saved(device, "fused", "large")
+
+
+@claim("RG21", at_least(50), scope="timing")
+def graph_at_few(device: Device) -> Figure:
+    """With 64 tokens, a CUDA graph saves at least half of the time from Python."""
+    return wall_saved(device, "graphed", "small")
+
+
+@claim("RG22", between(-5, 5), scope="timing")
+def graph_at_many(device: Device) -> Figure:
+    """With 8,192 tokens, a CUDA graph changes the time from Python by at most 5 %: the GPU was never idle."""
+    return wall_saved(device, "graphed", "large")
+
+
+@claim("RG23", at_least(50), scope="timing")
+def idle_eager(device: Device) -> Figure:
+    """With 64 tokens, the GPU is idle for most of eager's time."""
+    return idle(timed(device, "eager", "small"))
+
+
+@claim("RG24", at_most(15), scope="timing")
+def idle_graphed(device: Device) -> Figure:
+    """With 64 tokens, the GPU is idle for at most 15 % of the CUDA graph's time."""
+    return idle(timed(device, "graphed", "small"))
+
+
+@claim("RG25", at_most(0.1), scope="timing")
+def batching(device: Device) -> Figure:
+    """Without any change but the batch, a token takes at most a tenth as long at 8,192 tokens as at 64."""
+    return per_token(device)
+
+
+# Pieces of the page
+
+
+def remedies(device: Device, size: str) -> Html:
+    """Each remedy at one size: launches, the CPU's time, the GPU's, the time from Python, and what it saves."""
+    rows: list[list[Cell]] = []
+    for heading, variant in REMEDIES.items():
+        run = timed(device, variant, size)
+        times = [run.time(kind).text for kind in ("enqueue", "interleaved", "from_python")]
+        saved = None if variant == "eager" else wall_saved(device, variant, size).text
+        rows.append([heading, launches(device, variant, size).text, *times, idle(run).text, saved])
+    head = ["variant", "launches", "CPU", "GPU", "from Python", "GPU idle", "saved"]
+    return table(f"Eight blocks, {SIZES[size]:,} tokens: one step", head, rows)
+
+
+def remedy_bars(device: Device, size: str) -> Html:
+    """The CPU's time and the time from Python of each remedy."""
+    variants = {heading: timed(device, variant, size) for heading, variant in REMEDIES.items()}
+    runs = {heading: f"{run.id}[{run.selector}]" for heading, run in variants.items()}
+    caption = f"Eight blocks, {SIZES[size]:,} tokens"
+    return race_bars(device, runs, caption, kinds=("from_python", "enqueue", "interleaved"))
+
+
+eager_and_graphed = partial(timeline, variants={"eager": "regimes/small_eager", "a CUDA graph": "regimes/small_graphed"})
+
+FIGURES = {
+    f"{name}_saves_{size}": partial(wall_saved, variant=variant, size=size)
+    for name, variant in (
+        ("compiled", "compiled"),
+        ("fused", "fused"),
+        ("graph", "graphed"),
+        ("reduce_overhead", "reduce_overhead"),
+    )
+    for size in SIZES
+} | {
+    "eager_launches": partial(launches, variant="eager", size="small"),
+    "fused_launches": partial(launches, variant="fused", size="small"),
+    "graph_launches": partial(launches, variant="graphed", size="small"),
+    "graph_launches_saved": partial(launches_saved, variant="graphed"),
+}
+
+
+def cpu_of_a_launch(device: Device) -> Figure:
+    """The CPU's time of one eager step with 64 tokens, divided by its launches."""
+    time, count = timed(device, "eager", "small").time("enqueue"), launches(device, "eager", "small")
+    low, high = time.bounds
+    number = count.number
+    return Figure(time.number / number, "us", (low / number, high / number), time.origin, count.conclusive)
