@@ -19,7 +19,13 @@ from snippets.lab.tools.page_text import Fence, called_name, executed_fences, fe
 
 MIN_GUESSES, MAX_GUESSES = 2, 4
 EXERCISES = "Exercises"
-WITHOUT_ENDING = ("On your machine", EXERCISES, "And next?", "What is different from the series")
+WITHOUT_ENDING = (
+    "On your machine",
+    EXERCISES,
+    "And next?",
+    "What is different from the series",
+    "What is different from the articles",
+)
 ENDING = "**In your trace:**"
 CLAIM = "claim:"
 _HEADING = re.compile(r"^## +(?P<title>.+?)(?: *\{.*\})? *$")

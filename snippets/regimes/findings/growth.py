@@ -197,10 +197,19 @@ def opening(device: Device) -> Html:
 
 def growth_chart(device: Device) -> Html:
     """Time over tokens of both models, with the regimes marked."""
+    return _chart(device, MODELS, "Time of one step as its tokens grow")
+
+
+def compiled_chart(device: Device) -> Html:
+    """Time over tokens of the stack, eager and compiled."""
+    return _chart(device, {"eager": STACK, "compiled": COMPILED}, "One block, eager and compiled")
+
+
+def _chart(device: Device, sweeps: Mapping[str, str], caption: str) -> Html:
     return regimes(
         device,
-        MODELS,
-        "Time of one step as its tokens grow",
+        sweeps,
+        caption,
         size=lambda at: int(at["tokens"]),
         unit="tokens",
         turn=lambda run: memory_until(run).number,

@@ -161,6 +161,16 @@ def remedies(device: Device, size: str) -> Html:
     return table(f"Eight blocks, {SIZES[size]:,} tokens: one step", head, rows)
 
 
+def against_article(device: Device) -> Html:
+    """What each remedy saves of eager's launches, and of the time from Python at each size."""
+    rows: list[list[Cell]] = []
+    for heading, variant in list(REMEDIES.items())[1:]:
+        saved = [wall_saved(device, variant, size).text for size in SIZES]
+        rows.append([heading, launches_saved(device, variant).text, *saved])
+    head = ["instead of eager", "launches", *(f"time at {tokens:,} tokens" for tokens in SIZES.values())]
+    return table("What each remedy saves", head, rows)
+
+
 def remedy_bars(device: Device, size: str) -> Html:
     """The CPU's time and the time from Python of each remedy."""
     variants = {heading: timed(device, variant, size) for heading, variant in REMEDIES.items()}
@@ -169,7 +179,9 @@ def remedy_bars(device: Device, size: str) -> Html:
     return race_bars(device, runs, caption, kinds=("from_python", "enqueue", "interleaved"))
 
 
-eager_and_graphed = partial(timeline, variants={"eager": "regimes/small_eager", "a CUDA graph": "regimes/small_graphed"})
+eager_and_graphed = partial(
+    timeline, variants={"eager": "regimes/small_eager", "a CUDA graph": "regimes/small_graphed"}
+)
 
 FIGURES = {
     f"{name}_saves_{size}": partial(wall_saved, variant=variant, size=size)
