@@ -53,6 +53,12 @@ ALLOWED: dict[str, dict[str, str]] = {
         "Our guess: it is faster because": GUESS,
         "At 3072 columns that power is 4096": SHAPES,
     },
+    "regimes.md": {
+        "it waits for the largest": WORDS,
+        "While the first limit is the largest": WORDS,
+        "On a smaller GPU expect": CASES,
+        "the slower of the two sides": CASES,
+    },
 }
 """Page -> words of a sentence -> why it may compare without a number."""
 FENCE = """\

@@ -1,0 +1,115 @@
+"""Where time goes as work grows: the crossovers and claims of sample recordings whose times are round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from snippets.lab.experiment import Parameters
+from snippets.lab.finding import Device, NotTimed
+from snippets.lab.finding.book import find_claim, judge
+from snippets.regimes.findings import growth
+from tests.chapters.regimes import samples
+from tests.lab.sample_recordings import Sample, page_on_samples, sample_of, save_samples
+
+CLAIMS = [f"RG{number}" for number in range(1, 11)]
+Times = Callable[[Parameters], float]
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Device:
+    return save_samples(tmp_path, samples.growth())
+
+
+def change(device: Device, name: str, us: Times, cpu_us: float) -> None:
+    """Replace the times of a sweep."""
+    save_samples(device.root, [swept(name, us, cpu_us)])
+
+
+def swept(name: str, us: Times, cpu_us: float) -> Sample:
+    return samples.with_cpu(sample_of(f"regimes/growth_{name}", us), cpu_us)
+
+
+def status(device: Device, claim_id: str) -> str:
+    chapter, claim = find_claim(claim_id)
+    return judge(claim, chapter, device).status
+
+
+def test_the_gpu_overtakes_the_cpu_between_two_points(device: Device) -> None:
+    """45 us of CPU; the GPU takes 40 us at 1,024 tokens, and from there on in proportion."""
+    assert growth.overhead_until(device[growth.STACK]).number == pytest.approx(1152)
+    assert growth.overhead_until(device[growth.COMPILED]).number == pytest.approx(1536)
+
+
+def test_memory_gives_way_to_arithmetic_where_the_ceilings_say(device: Device) -> None:
+    """4,096 B a token and 16.8 MB of weights at 4 TB/s; 16.8 MFLOP a token at 700 TFLOP/s."""
+    exact = (2 * (2 * 1024 * 4096 + 1024 + 4096) / 4e12) / ((16_777_216 + 10 * 4096) / 7e14 - 4096 / 4e12)
+    assert exact == pytest.approx(182.5, abs=0.1)
+    assert growth.memory_until(device[growth.STACK]).number == pytest.approx(exact, rel=0.02)
+
+
+def test_the_gpus_time_grows_from_the_knee(device: Device) -> None:
+    assert growth.growth_from(device[growth.STACK]).number == 256
+
+
+def test_a_crossover_that_is_not_there_is_no_figure(device: Device) -> None:
+    change(device, "stack", lambda at: 100.0, 45.0)
+    for measure in (growth.overhead_until, growth.growth_from):
+        with pytest.raises(NotTimed, match="at none of the sizes"):
+            measure(device[growth.STACK])
+
+
+def test_what_limits_each_point(device: Device) -> None:
+    assert {tokens: growth.regime_of(at) for tokens, at in growth.points(device[growth.STACK]).items()} == {
+        tokens: "overhead-bound" if tokens < 2048 else "compute-bound" for tokens in growth.points(device[growth.STACK])
+    }
+    assert growth.regime_of(device[f"{growth.GELU}[tokens=32768]"]) == "memory-bound"
+
+
+def test_the_gpu_is_idle_while_the_cpu_is_not_done(device: Device) -> None:
+    """10 us of 47, and 640 of 642."""
+    assert growth.idle(device[f"{growth.STACK}[tokens=64]"]).number == pytest.approx(100 * 37 / 47)
+    assert growth.idle(device[f"{growth.STACK}[tokens=16384]"]).number == pytest.approx(100 * 2 / 642)
+
+
+@pytest.mark.parametrize("claim_id", CLAIMS)
+def test_the_claims_of_the_samples(device: Device, claim_id: str) -> None:
+    """The stack reaches 61 % of the sample's matmul: that claim alone differs."""
+    assert status(device, claim_id) == ("differs" if claim_id == "RG5" else "holds")
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "name", "us", "cpu_us"),
+    [
+        ("RG1", "stack", samples.stack_us, 12.0),
+        ("RG2", "stack", lambda at: 10.0 * int(at["tokens"]), 45.0),
+        ("RG3", "stack", lambda at: max(5.0, int(at["tokens"]) / 4), 20.0),
+        ("RG4", "stack", lambda at: max(10.0, int(at["tokens"]) / 256), 45.0),
+        ("RG6", "gelu", lambda at: 2 * samples.gelu_us(at), 8.0),
+        ("RG7", "geglu", samples.stack_us, 20.0),
+        ("RG9", "stack", lambda at: float(at["tokens"]), 45.0),
+        ("RG10", "stack_compiled", lambda at: samples.stack_us(at) / 2, 60.0),
+    ],
+)
+def test_each_claim_about_times_can_fail(device: Device, claim_id: str, name: str, us: Times, cpu_us: float) -> None:
+    change(device, name, us, cpu_us)
+    assert status(device, claim_id) == "differs"
+
+
+def test_a_stack_near_the_matmul_is_compute_bound(device: Device) -> None:
+    change(device, "stack", lambda at: max(10.0, 0.026 * int(at["tokens"])), 45.0)
+    assert status(device, "RG5") == "holds"
+
+
+def test_more_launches_for_more_tokens(device: Device) -> None:
+    save_samples(device.root, [sample_of("regimes/compute_bound", 11.0, samples.BLOCK * 2)])
+    assert status(device, "RG8") == "differs"
+
+
+def test_the_page_on_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = save_samples(tmp_path, [*samples.growth(), *samples.launches()])
+    shown = page_on_samples("regimes", device, monkeypatch)
+    assert "1,150" in shown
+    assert "overhead-bound up to 1,024 tokens" in shown
