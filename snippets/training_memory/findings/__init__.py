@@ -1,5 +1,5 @@
-"""The figures and claims of the chapter training_memory: precision, memory and the allocator."""
+"""The figures and claims of the chapter training_memory: steps, precision, learning, memory and the allocator."""
 
-from snippets.training_memory.findings import precision
+from snippets.training_memory.findings import learning, precision, steps
 
-PARTS = (precision,)
+PARTS = (steps, precision, learning)

@@ -2,7 +2,39 @@
 
 from __future__ import annotations
 
-from tests.lab.sample_recordings import Sample
+from collections.abc import Mapping
+from typing import Any
+
+from snippets.training_memory import precision
+from tests.chapters.training_memory.steps import Phases, phases, trace
+from tests.lab import samples
+from tests.lab.sample_recordings import SPREAD, Sample, sample_of
+
+ITERATION_US = {
+    "fp32": 20_000.0,
+    "tf32": 6_000.0,
+    "autocast": 4_000.0,
+    "bfloat16": 3_000.0,
+    "autocast_compiled": 3_000.0,
+    "bfloat16_compiled": 2_800.0,
+    "optimizer_foreach": 4_200.0,
+    "optimizer_loop": 4_800.0,
+}
+LAYERS = 2
+
+
+def step_phases() -> dict[str, Phases]:
+    """A step of each variant."""
+    return {
+        "fp32": phases("f32", 1000.0, LAYERS),
+        "tf32": phases("tf32", 250.0, LAYERS),
+        "autocast": phases(layers=LAYERS, casts="eager"),
+        "bfloat16": phases(layers=LAYERS),
+        "autocast_compiled": phases(layers=LAYERS, casts="compiled"),
+        "bfloat16_compiled": phases(layers=LAYERS),
+        "optimizer_foreach": phases(layers=LAYERS, casts="eager", optimizer=[20.0] * 12),
+        "optimizer_loop": phases(layers=LAYERS, casts="eager", optimizer=[5.0] * 60),
+    }
 
 
 def recordings() -> list[Sample]:
@@ -10,6 +42,48 @@ def recordings() -> list[Sample]:
     return [*precision_recordings()]
 
 
-def precision_recordings() -> list[Sample]:
-    """Those of the first page."""
-    return []
+def precision_recordings(
+    changed: Mapping[str, Phases] | None = None,
+    iterations: Mapping[str, float] | None = None,
+    data: dict[str, Any] | None = None,
+) -> list[Sample]:
+    """Those of the first page, with other steps, iterations or data of the probe."""
+    steps = step_phases() | dict(changed or {})
+    times = ITERATION_US | dict(iterations or {})
+    loops = [_loop(name, steps[name], times[name]) for name in precision.VARIANTS]
+    return [*loops, sample_of("training_memory/accuracy", 0.0, data=data or accuracy())]
+
+
+def _loop(name: str, step: Phases, iteration_us: float) -> Sample:
+    parameters = {**precision.SHAPE, "layers": LAYERS}
+    work = precision.step_work(**parameters)
+    point = samples.point(
+        parameters,
+        flops=work.flops,
+        bytes=work.bytes,
+        iteration=samples.timing(*(share * iteration_us for share in SPREAD)),
+        reference_dtype="float32",
+    )
+    recording = samples.sample(f"training_memory/{name}", label=precision.LABEL, points=(point,))
+    return recording, trace(step)
+
+
+def accuracy(**bfloat16: Any) -> dict[str, Any]:
+    """What the probe returns: bf16 weights learn less; `bfloat16` changes them at the high learning rate."""
+    exact = {
+        "at": [0, 25, 50],
+        "losses": [round(0.12 / (1 + step), 5) for step in range(51)],
+        "matrices": [0.0, 0.001, 0.001],
+        "norms": [0.0, 0.0, 0.0],
+        "norms_moved": 1.0,
+        "evaluated": [0.003 + 0.0001 * index for index in range(8)],
+    }
+    poor = {
+        **exact,
+        "matrices": [0.2, 0.5, 0.7],
+        "norms": [1.0, 1.0, 1.0],
+        "norms_moved": 0.0,
+        "evaluated": [0.006 + 0.0001 * index for index in range(8)],
+    }
+    by_variant = {"fp32": exact, "tf32": exact, "autocast": exact, "bfloat16": poor}
+    return {"1e-3": {**by_variant, "bfloat16": {**poor, **bfloat16}}, "1e-4": by_variant}

@@ -1,0 +1,139 @@
+"""What a model learns in each precision: losses, and weights that an update leaves as they were."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from snippets.lab.drawing.numbers import figure_cell
+from snippets.lab.finding import Device, Figure, at_least, between, claim, equals
+from snippets.lab.finding.measure import unpaired_ratio
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import show as show
+from snippets.lab.trace.units import format_value
+from snippets.training_memory.findings.steps import EAGER
+
+FAST, SLOW = "1e-3", "1e-4"
+"""The learning rates, as the probe names them."""
+SHOWN = (0, 25, 50, 100, 200, 299)
+"""Steps whose losses the table shows."""
+
+
+def trained(device: Device, rate: str, variant: str) -> dict[str, Any]:
+    """What the probe returned of a learning rate and a variant."""
+    found: dict[str, Any] = device["training_memory/accuracy"].data[rate][variant]
+    return found
+
+
+def _origin(device: Device, rate: str, variant: str) -> str:
+    return f"{device['training_memory/accuracy'].origin}, {variant}, learning rate {rate}"
+
+
+def evaluated(device: Device, rate: str, variant: str) -> Figure:
+    """The trained model's loss on eight new batches, computed in float32; its spread is that of the batches."""
+    losses: Sequence[float] = trained(device, rate, variant)["evaluated"]
+    return Figure(statistics.fmean(losses), spread=(min(losses), max(losses)), origin=_origin(device, rate, variant))
+
+
+def _over_float32(device: Device, rate: str, variant: str) -> Figure:
+    """The trained model's loss over that of the model trained in float32, batch by batch."""
+    pairs = zip(trained(device, rate, variant)["evaluated"], trained(device, rate, "fp32")["evaluated"], strict=True)
+    ratios = [loss / exact for loss, exact in pairs]
+    return Figure(statistics.median(ratios), "x", (min(ratios), max(ratios)), _origin(device, rate, variant))
+
+
+@claim("TM21", between(0.95, 1.05))
+def autocast_learns_the_same(device: Device) -> Figure:
+    """Trained under autocast, the model's loss is that of float32 training, within 5 %."""
+    return _over_float32(device, FAST, "autocast")
+
+
+@claim("TM22", between(0.95, 1.05))
+def tf32_learns_the_same(device: Device) -> Figure:
+    """Trained with TF32 products, the model's loss is that of float32 training, within 5 %."""
+    return _over_float32(device, FAST, "tf32")
+
+
+@claim("TM23", at_least(1.2))
+def bfloat16_learns_less(device: Device) -> Figure:
+    """Trained with bf16 weights, the model's loss is at least 1.2 times that of float32 training."""
+    return _over_float32(device, FAST, "bfloat16")
+
+
+def bfloat16_slowly(device: Device) -> Figure:
+    """The same at a tenth of the learning rate."""
+    return _over_float32(device, SLOW, "bfloat16")
+
+
+def unchanged(device: Device, rate: str, variant: str) -> Figure:
+    """The share of a matrix's elements that the last step left bit by bit as they were."""
+    share = trained(device, rate, variant)["matrices"][-1]
+    return Figure(100 * share, "%", origin=_origin(device, rate, variant))
+
+
+@claim("TM24", at_least(50))
+def unchanged_weights(device: Device) -> Figure:
+    """With bf16 weights, the last of the steps leaves most of the weights bit by bit as they were."""
+    return unchanged(device, FAST, "bfloat16")
+
+
+def unchanged_slowly(device: Device) -> Figure:
+    """The same at a tenth of the learning rate."""
+    return unchanged(device, SLOW, "bfloat16")
+
+
+def unchanged_float32(device: Device) -> Figure:
+    """The same share with float32 weights."""
+    return unchanged(device, FAST, "fp32")
+
+
+@claim("TM25", equals(0))
+def moved_norms(device: Device) -> Figure:
+    """With bf16 weights, no scale of any norm has moved from 1 after all steps."""
+    shares = [trained(device, rate, "bfloat16")["norms_moved"] for rate in (FAST, SLOW)]
+    return Figure(max(shares), origin=_origin(device, f"{FAST} and {SLOW}", "bfloat16"))
+
+
+def moved_norms_float32(device: Device) -> Figure:
+    """The share of the norms' scales that float32 training has moved from 1."""
+    share = trained(device, FAST, "fp32")["norms_moved"]
+    return Figure(100 * share, "%", origin=_origin(device, FAST, "fp32"))
+
+
+def steps(device: Device) -> Figure:
+    """How many steps each model was trained for."""
+    run = device["training_memory/accuracy"]
+    return Figure(len(trained(device, FAST, "fp32")["losses"]), origin=run.origin)
+
+
+def losses(device: Device) -> Html:
+    """The loss along the way, and of the trained model in float32, by precision and learning rate."""
+    rows: list[list[Cell]] = []
+    for rate in (FAST, SLOW):
+        for name, variant in EAGER.items():
+            found = trained(device, rate, variant)
+            along = [f"{found['losses'][index]:.4f}" for index in SHOWN if index < len(found["losses"])]
+            rows.append([f"{name}, {rate}", *along, figure_cell(evaluated(device, rate, variant))])
+    count = len(trained(device, FAST, "fp32")["losses"])
+    head = ["precision and learning rate", *(f"step {index + 1}" for index in SHOWN if index < count), "in the end"]
+    return table("The loss by precision", head, rows)
+
+
+def updates(device: Device) -> Html:
+    """The share of weights that an update leaves unchanged, by step, learning rate and precision."""
+    rows: list[list[Cell]] = []
+    at: list[int] = trained(device, FAST, "fp32")["at"]
+    chosen = [index for index, step in enumerate(at) if step in (0, 50, 100, 200) or step == at[-1]]
+    for rate in (FAST, SLOW):
+        for name, variant in (("float32", "fp32"), ("bf16 weights", "bfloat16")):
+            found = trained(device, rate, variant)
+            shares = [format_value(100 * found["matrices"][index], "%") for index in chosen]
+            rows.append([f"{name}, {rate}", *shares, format_value(100 * found["norms"][-1], "%")])
+    head = ["weights and learning rate", *(f"step {at[index] + 1}" for index in chosen), "norms, last step"]
+    return table("Elements of the weights that an update leaves as they were", head, rows)
+
+
+def slow_over_fast(device: Device) -> Figure:
+    """The unchanged share at the low learning rate over that at the high one, with bf16 weights."""
+    return unpaired_ratio(unchanged(device, SLOW, "bfloat16"), unchanged(device, FAST, "bfloat16"))

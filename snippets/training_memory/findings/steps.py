@@ -1,0 +1,235 @@
+"""A training step by phase and by optimizer: kernels, launches and GPU time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from snippets.lab.drawing.bar_charts import stacked_bars
+from snippets.lab.drawing.numbers import figure_cell
+from snippets.lab.finding import Device, Figure, Run, at_least, at_most, between, claim, equals
+from snippets.lab.finding.measure import derived, paired_ratio, percent, unpaired_ratio
+from snippets.lab.html import Cell, Html, code, table
+from snippets.lab.page import show as show
+from snippets.lab.page import timing_bars
+from snippets.lab.trace.events import GpuActivity, Step
+from snippets.lab.trace.kernel_names import decode_kernel_name
+from snippets.lab.trace.queries import annotation_us, busy_us, kernel_time_us
+from snippets.lab.trace.units import format_value
+from snippets.training_step.findings.pictures import phase_of, phase_spans
+from snippets.training_step.findings.pictures import phases_timeline as phases_timeline
+
+PHASES = ("forward", "loss", "backward", "optimizer")
+"""The annotations of a step, in order."""
+EAGER: Mapping[str, str] = {
+    "float32": "fp32",
+    "TF32": "tf32",
+    "autocast to bf16": "autocast",
+    "bf16 weights": "bfloat16",
+}
+COMPILED: Mapping[str, str] = {
+    "autocast, compiled": "autocast_compiled",
+    "bf16 weights, compiled": "bfloat16_compiled",
+}
+OPTIMIZERS: Mapping[str, str] = {"loop": "optimizer_loop", "foreach": "optimizer_foreach", "fused": "autocast"}
+"""Heading of a variant -> the name of its experiment."""
+
+
+def run_of(device: Device, variant: str) -> Run:
+    """The run of a variant."""
+    return device[f"training_memory/{variant}"]
+
+
+def in_phase(step: Step, phase: str) -> list[GpuActivity]:
+    """The GPU work that a phase of a step launched, on whichever thread."""
+    spans = phase_spans(step)
+    return [activity for activity in step.activities if phase_of(spans, activity) == phase]
+
+
+def is_matmul(activity: GpuActivity) -> bool:
+    """Whether an activity is the kernel of a matrix product."""
+    return activity.kind == "kernel" and decode_kernel_name(activity.name).operation in ("gemm", "gemv")
+
+
+def products(step: Step, phase: str) -> int:
+    """Matrix products of a phase: operators that launched a kernel of one, however many kernels each took."""
+    return len({activity.op for activity in in_phase(step, phase) if is_matmul(activity)})
+
+
+def opening(device: Device) -> Html:
+    """An iteration of each precision, eager and compiled."""
+    groups = {
+        name: {"iteration": run_of(device, variant).timing("iteration")}
+        for name, variant in {**EAGER, **COMPILED}.items()
+    }
+    return timing_bars(device, groups, "One training step in four precisions", axis="time of an iteration")
+
+
+def phase_kernels(device: Device) -> Html:
+    """The phases of a step under autocast: what each launches, and its time on both sides."""
+    run = run_of(device, "autocast")
+    step = run.step
+    whole = kernel_time_us(step.activities)
+    rows: list[list[Cell]] = []
+    for phase in PHASES:
+        work = in_phase(step, phase)
+        gpu_us = kernel_time_us(work)
+        rows.append(
+            [
+                code(phase),
+                f"{sum(activity.kind == 'kernel' for activity in work):,}",
+                f"{products(step, phase):,}",
+                format_value(annotation_us(step, phase), "us"),
+                format_value(gpu_us, "us"),
+                format_value(100 * gpu_us / whole, "%"),
+            ]
+        )
+    head = ["phase", "kernels", "matrix products", "CPU, with the profiler", "GPU", "share of the GPU's time"]
+    return table("The phases of one step under autocast", head, rows)
+
+
+def phase_times(device: Device) -> Html:
+    """The GPU's time by phase, for each precision but float32."""
+    variants = {name: variant for name, variant in {**EAGER, **COMPILED}.items() if variant != "fp32"}
+    groups = {}
+    for name, variant in variants.items():
+        step = run_of(device, variant).step
+        groups[name] = [(phase, kernel_time_us(in_phase(step, phase))) for phase in PHASES]
+    return stacked_bars(device, groups, "The GPU's time of one step, by phase", axis="GPU time")
+
+
+@claim("TM1", equals(2))
+def backward_products(device: Device) -> Figure:
+    """Backward computes two matrix products for each one of forward."""
+    return run_of(device, "autocast").per_step(lambda step: products(step, "backward") / products(step, "forward"))
+
+
+def backward_over_forward(device: Device, variant: str) -> Figure:
+    """The GPU's time in backward over its time in forward."""
+
+    def ratio(step: Step) -> float:
+        return kernel_time_us(in_phase(step, "backward")) / kernel_time_us(in_phase(step, "forward"))
+
+    return run_of(device, variant).per_step(ratio, "x")
+
+
+@claim("TM2", between(1.8, 2.2), scope="timing")
+def backward_in_float32(device: Device) -> Figure:
+    """In float32, backward keeps the GPU busy about twice as long as forward."""
+    return backward_over_forward(device, "fp32")
+
+
+def backward_under_autocast(device: Device) -> Figure:
+    """The GPU's time in backward over its time in forward, under autocast."""
+    return backward_over_forward(device, "autocast")
+
+
+def optimizer_share(device: Device) -> Figure:
+    """The optimizer's share of the GPU's time under autocast, fused."""
+
+    def share(step: Step) -> float:
+        return 100 * kernel_time_us(in_phase(step, "optimizer")) / kernel_time_us(step.activities)
+
+    return run_of(device, "autocast").per_step(share, "%")
+
+
+@claim("TM3", at_most(10), scope="timing")
+def optimizer_is_small(device: Device) -> Figure:
+    """Fused, the optimizer takes less than a tenth of the GPU's time of a step under autocast."""
+    return optimizer_share(device)
+
+
+def step_kernels(device: Device) -> Figure:
+    """Kernels of a step under autocast."""
+    return run_of(device, "autocast").per_step(lambda step: len(step.kernels))
+
+
+def gpu_busy(device: Device) -> Figure:
+    """The share of an iteration under autocast in which the GPU works."""
+    run = run_of(device, "autocast")
+    return percent(unpaired_ratio(run.per_step(lambda step: busy_us(step.activities), "us"), run.time("iteration")))
+
+
+def _optimizer_kernels(device: Device, variant: str) -> Figure:
+    return run_of(device, variant).per_step(
+        lambda step: sum(activity.kind == "kernel" for activity in in_phase(step, "optimizer"))
+    )
+
+
+def loop_kernels(device: Device) -> Figure:
+    """Kernels of the optimizer that goes from parameter to parameter."""
+    return _optimizer_kernels(device, "optimizer_loop")
+
+
+def foreach_kernels(device: Device) -> Figure:
+    """Kernels of the optimizer that handles all parameters at each of its operations."""
+    return _optimizer_kernels(device, "optimizer_foreach")
+
+
+def fused_kernels(device: Device) -> Figure:
+    """Kernels of the fused optimizer."""
+    return _optimizer_kernels(device, "autocast")
+
+
+@claim("TM4", equals(True))
+def order_of_optimizers(device: Device) -> Figure:
+    """The fused optimizer launches fewer kernels than foreach, and foreach fewer than the loop over parameters."""
+    fused, foreach, loop = fused_kernels(device), foreach_kernels(device), loop_kernels(device)
+    return derived(fused.number < foreach.number < loop.number, fused, foreach, loop)
+
+
+def _optimizer_us(step: Step) -> float:
+    return kernel_time_us(in_phase(step, "optimizer"))
+
+
+@claim("TM5", at_least(2), scope="timing")
+def loop_over_fused_gpu(device: Device) -> Figure:
+    """The loop over parameters keeps the GPU busy at least twice as long as the fused optimizer."""
+    loop, fused = (run_of(device, name).per_step(_optimizer_us, "us") for name in ("optimizer_loop", "autocast"))
+    return unpaired_ratio(loop, fused)
+
+
+@claim("TM6", at_least(1.05), scope="timing")
+def loop_over_fused(device: Device) -> Figure:
+    """A step with the loop over parameters takes at least 1.05 times as long as a step with the fused optimizer."""
+    return paired_ratio(run_of(device, "optimizer_loop"), run_of(device, "autocast"), "iteration")
+
+
+@claim("TM7", at_least(1.01), scope="timing")
+def foreach_over_fused(device: Device) -> Figure:
+    """A step with the foreach optimizer takes at least 1.01 times as long as a step with the fused one."""
+    return paired_ratio(run_of(device, "optimizer_foreach"), run_of(device, "autocast"), "iteration")
+
+
+def optimizers(device: Device) -> Html:
+    """The optimizer's phase, three ways, and the step that it is part of."""
+    rows: list[list[Cell]] = []
+    for name, variant in OPTIMIZERS.items():
+        run = run_of(device, variant)
+        cpu = run.per_step(lambda step: annotation_us(step, "optimizer"), "us")
+        figures = (
+            _optimizer_kernels(device, variant),
+            cpu,
+            run.per_step(_optimizer_us, "us"),
+            run.time("iteration"),
+        )
+        rows.append([code(name), *map(figure_cell, figures)])
+    head = ["AdamW", "kernels of the phase", "its CPU time, with the profiler", "its GPU time", "the whole iteration"]
+    return table("AdamW three ways, under autocast", head, rows)
+
+
+def updated_bytes(device: Device) -> Figure:
+    """Bytes that AdamW must move for its parameters: gradients read, parameters and moments read and written."""
+    run = run_of(device, "autocast")
+    sizes = {name: int(value) for name, value in run.point.parameters.items()}
+    numbers = sizes["layers"] * (3 * sizes["dim"] * sizes["hidden"] + 2 * sizes["dim"])
+    return Figure(4 * 7 * numbers, "bytes", origin=run.origin)
+
+
+def update_rate(device: Device) -> Figure:
+    """The rate at which the fused optimizer moves these bytes."""
+    us = run_of(device, "autocast").per_step(_optimizer_us, "us")
+    low, high = us.bounds
+    moved = updated_bytes(device).number
+    rates = (1e6 * moved / high, 1e6 * moved / low) if math.isfinite(low) and low > 0 else None
+    return Figure(1e6 * moved / us.number, "bytes/s", rates, us.origin)
