@@ -50,7 +50,8 @@ NAMES_PAGES = ("snippets/lab/diagnosis/pages.py", "snippets/lab/diagnosis/sympto
 """A rule sends its reader to the page that shows what it found: a test follows each."""
 """Path and string that is a chapter's name by chance -> what it means there."""
 SHARED_FINDINGS = {
-    ("fused_mlp", "mlp"): "its kernel takes the place of the one that mlp compiles, and moves the same bytes"
+    ("fused_mlp", "mlp"): "its kernel takes the place of the one that mlp compiles, and moves the same bytes",
+    ("training_memory", "training_step"): "its steps have the same phases, and the same picture of them",
 }
 """Chapter and the chapter whose findings its own may import -> why."""
 TAKEN_NAMES = ("trace", "recording", "timing", "page", "summary")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from snippets.lab.diagnosis.fusing import is_conversion
 from snippets.lab.drawing.numbers import figure_cell
-from snippets.lab.finding import Device, Figure, Run, at_least, at_most, between, claim, equals
+from snippets.lab.finding import Device, Figure, Run, Source, at_least, at_most, between, claim, equals
 from snippets.lab.finding.measure import paired_ratio, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
@@ -195,6 +195,21 @@ def bfloat16_over_autocast(device: Device) -> Figure:
 @claim("TM18", at_least(1.2), scope="timing")
 def compiled_autocast(device: Device) -> Figure:
     """Compiled, a step under autocast is at least 1.2 times as fast."""
+    return _speedup(device, "autocast", "autocast_compiled")
+
+
+@claim(
+    "TM26",
+    at_most(1.05),
+    scope="timing",
+    source=Source("The Profiling Deep-Dive on nn.Linear Fusion", "fusion might not help", device=""),
+)
+def fusion_does_not_help(device: Device) -> Figure:
+    """Under mixed precision, fusion does not help: compiled, a step is at most 1.05 times as fast.
+
+    Mixed precision adds kernels that only convert, and fusion merges those of activations into their neighbors. Fusion
+    needs no cache for that: a merged kernel keeps its numbers in registers.
+    """
     return _speedup(device, "autocast", "autocast_compiled")
 
 

@@ -1,0 +1,111 @@
+"""The first page on sample recordings: every fence runs, and each claim can fail."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snippets.lab.finding import Claim
+from snippets.lab.finding.book import judge
+from snippets.training_memory.findings import learning, precision, steps
+from tests.chapters.training_memory.samples import LAYERS, accuracy, precision_recordings, recordings
+from tests.chapters.training_memory.steps import Phases, cast, phases
+from tests.lab.sample_recordings import page_on_samples, save_samples
+
+CLAIMS = [one for part in (steps, precision, learning) for one in vars(part).values() if isinstance(one, Claim)]
+WIDE = [64, 128, 3072]
+
+
+def status(tmp_path: Path, claim: Claim, **changed: Any) -> str:
+    return judge(claim, "training_memory", save_samples(tmp_path, precision_recordings(**changed))).status
+
+
+def without(work: Phases, phase: str, kernel: str, count: int) -> Phases:
+    """The phases without the first kernels of one phase whose names contain a word."""
+    kept, left = [], count
+    for op in work[phase]:
+        if kernel in op[0] and left:
+            left -= 1
+        else:
+            kept.append(op)
+    return {**work, phase: kept}
+
+
+def eager(**changed: Any) -> dict[str, Phases]:
+    return {"autocast": phases(layers=LAYERS, casts="eager", **changed)}
+
+
+AUTOCAST = phases(layers=LAYERS, casts="eager")
+COMPILED = phases(layers=LAYERS, casts="compiled")
+SLOW_BACKWARD = phases("f32", 1000.0, LAYERS)
+SLOW_BACKWARD["backward"] *= 2
+CHANGES: dict[str, dict[str, Any]] = {
+    "TM1": {"changed": {"autocast": without(AUTOCAST, "backward", "nvjet", 1)}},
+    "TM2": {"changed": {"fp32": SLOW_BACKWARD}},
+    "TM3": {"changed": eager(optimizer=(400.0,))},
+    "TM4": {"changed": eager(optimizer=(5.0,) * 12)},
+    "TM5": {"changed": eager(optimizer=(300.0,))},
+    "TM6": {"iterations": {"optimizer_loop": 4_000.0}},
+    "TM7": {"iterations": {"optimizer_foreach": 4_000.0}},
+    "TM8": {"changed": eager(weight_casts=4)},
+    "TM9": {"changed": eager(input_casts=1)},
+    "TM10": {"changed": {"autocast": without(AUTOCAST, "backward", "direct_copy", 3)}},
+    "TM11": {"changed": {"autocast": {**AUTOCAST, "loss": [cast(WIDE, "float", 4000.0)]}}},
+    "TM12": {"changed": {"autocast_compiled": {**COMPILED, "loss": [cast(WIDE, "float", 10.0, compiled=True)]}}},
+    "TM13": {"changed": {"autocast_compiled": without(COMPILED, "forward", "triton_poi", 2)}},
+    "TM14": {"changed": {"autocast_compiled": {**COMPILED, "loss": [cast(WIDE, "float", 90.0, compiled=True)]}}},
+    "TM15": {"iterations": {"tf32": 20_000.0}},
+    "TM16": {"iterations": {"tf32": 4_000.0}},
+    "TM17": {"iterations": {"bfloat16": 4_000.0}},
+    "TM18": {"iterations": {"autocast_compiled": 4_000.0}},
+    "TM19": {"iterations": {"autocast_compiled": 4_000.0}},
+    "TM20": {"changed": {"tf32": phases("f32", 250.0, LAYERS)}},
+    "TM21": {"data": {**accuracy(), "1e-3": {**accuracy()["1e-3"], "autocast": accuracy()["1e-3"]["bfloat16"]}}},
+    "TM22": {"data": {**accuracy(), "1e-3": {**accuracy()["1e-3"], "tf32": accuracy()["1e-3"]["bfloat16"]}}},
+    "TM23": {"data": accuracy(evaluated=accuracy()["1e-3"]["fp32"]["evaluated"])},
+    "TM24": {"data": accuracy(matrices=[0.1, 0.1, 0.1])},
+    "TM25": {"data": accuracy(norms_moved=0.01)},
+}
+"""Claim -> a change of the samples that refutes it."""
+
+
+@pytest.mark.parametrize("claim", [each for each in CLAIMS if each.id in CHANGES], ids=lambda claim: claim.id)
+def test_a_claim_holds_until_its_subject_changes(tmp_path: Path, claim: Claim) -> None:
+    assert status(tmp_path / "as it is", claim) == "holds"
+    assert status(tmp_path / "changed", claim, **CHANGES[claim.id]) == "differs"
+
+
+def test_that_fusion_does_not_help_is_refuted_by_a_faster_step(tmp_path: Path) -> None:
+    assert status(tmp_path / "as it is", precision.fusion_does_not_help) == "differs"
+    slow = {"autocast_compiled": 4_000.0}
+    assert status(tmp_path / "changed", precision.fusion_does_not_help, iterations=slow) == "holds"
+
+
+def test_every_claim_is_tested() -> None:
+    assert {claim.id for claim in CLAIMS} == {*CHANGES, "TM26"}
+
+
+def test_casts_by_subject_and_type(tmp_path: Path) -> None:
+    device = save_samples(tmp_path, precision_recordings())
+    run = steps.run_of(device, "autocast")
+    found = precision.casts(run, run.step)
+    counted = {(cast.phase, cast.subject, cast.to) for cast in found}
+    assert counted == {
+        ("forward", "weights", "bf16"),
+        ("forward", "activations", "bf16"),
+        ("backward", "activations", "float32"),
+        ("backward", "weights", "float32"),
+    }
+    assert precision.cast_kernels(device).value == LAYERS * (3 + 2 + 2 + 3)
+    assert precision.cast_time(device).number == LAYERS * (3 * 5 + 2 * 15 + 2 * 15 + 3 * 5)
+    assert precision.compiled_cast_kernels(device).value == LAYERS * 6
+    assert precision.merged_kernels(device).value == LAYERS
+
+
+def test_every_fence_and_figure_of_the_page_shows_the_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = page_on_samples("training_memory", save_samples(tmp_path, recordings()), monkeypatch)
+    assert not re.search("no recording of (?!<code>training_memory/(holds|recompute|allocators))", page)
+    assert "5.00x" in page
