@@ -1,173 +1,17 @@
-"""Training steps by precision: their matrix products, and what autocast's casts cost, eager and compiled."""
+"""Training steps by precision: how long they take, and what their matrix products multiply."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-
-from snippets.lab.diagnosis.fusing import is_conversion
 from snippets.lab.drawing.numbers import figure_cell
-from snippets.lab.finding import Device, Figure, Run, Source, at_least, at_most, between, claim, equals
-from snippets.lab.finding.measure import paired_ratio, unpaired_ratio
+from snippets.lab.finding import Device, Figure, Source, at_least, at_most, claim, equals
+from snippets.lab.finding.measure import paired_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import GpuActivity, Step
+from snippets.lab.trace.events import Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.queries import kernel_time_us
 from snippets.lab.trace.units import format_value
-from snippets.training_memory.findings.steps import COMPILED, EAGER, PHASES, in_phase, is_matmul, run_of
-
-TYPES: Mapping[str, str] = {"c10::BFloat16": "bf16", "float": "float32"}
-VIEWS = {"t", "view", "_unsafe_view", "transpose", "permute", "reshape", "expand"}
-"""Operators in the name of a compiled kernel that move no number."""
-CAST = "_to_copy"
-
-
-@dataclass(frozen=True)
-class Cast:
-    """A kernel that does nothing but convert a tensor to another type."""
-
-    phase: str
-    subject: str
-    """`weights` or `activations`, and in backward the gradients of either."""
-    to: str
-    activity: GpuActivity
-
-
-def casts(run: Run, step: Step) -> list[Cast]:
-    """The casts of a step: copies to another type, and compiled kernels that only convert."""
-    sizes = {name: int(value) for name, value in run.point.parameters.items()}
-    weight = sorted((sizes["dim"], sizes["hidden"]))
-    found = []
-    for phase in PHASES:
-        for activity in in_phase(step, phase):
-            to = _converts_to(activity)
-            if to and activity.op is not None:
-                shape = activity.op.input_shapes[0]
-                found.append(Cast(phase, "weights" if sorted(shape) == weight else "activations", to, activity))
-    return found
-
-
-def _converts_to(activity: GpuActivity) -> str:
-    """The type that an activity converts a tensor to; empty if it does anything else."""
-    op = activity.op
-    if op is None or activity.kind != "kernel":
-        return ""
-    if is_conversion(op):
-        return TYPES.get(op.input_types[0], op.input_types[0])
-    if decode_kernel_name(activity.name).library != "inductor" or set(_parts(activity)) - VIEWS != {CAST}:
-        return ""
-    types = [kind for kind, shape in zip(op.input_types, op.input_shapes, strict=False) if shape]
-    return TYPES.get(types[-1], types[-1]) if len(set(types)) == 2 else ""
-
-
-def _parts(activity: GpuActivity) -> tuple[str, ...]:
-    return decode_kernel_name(activity.name).fused
-
-
-def merged_casts(step: Step) -> int:
-    """Compiled kernels that convert and compute as well."""
-    return sum(CAST in _parts(activity) and not _converts_to(activity) for activity in step.kernels)
-
-
-def _count(device: Device, variant: str, keep: Callable[[Cast], bool]) -> Figure:
-    run = run_of(device, variant)
-    return run.per_step(lambda step: sum(map(keep, casts(run, step))))
-
-
-def _cast_time(device: Device, variant: str) -> Figure:
-    run = run_of(device, variant)
-    return run.per_step(lambda step: kernel_time_us([cast.activity for cast in casts(run, step)]), "us")
-
-
-def _cast_share(device: Device, variant: str) -> Figure:
-    run = run_of(device, variant)
-
-    def share(step: Step) -> float:
-        return 100 * kernel_time_us([cast.activity for cast in casts(run, step)]) / kernel_time_us(step.activities)
-
-    return run.per_step(share, "%")
-
-
-def cast_kernels(device: Device) -> Figure:
-    """Kernels of an eager step under autocast that only convert."""
-    return _count(device, "autocast", lambda cast: True)
-
-
-def cast_time(device: Device) -> Figure:
-    """The GPU's time in these kernels."""
-    return _cast_time(device, "autocast")
-
-
-def compiled_cast_kernels(device: Device) -> Figure:
-    """Kernels of a compiled step under autocast that only convert."""
-    return _count(device, "autocast_compiled", lambda cast: True)
-
-
-def compiled_cast_time(device: Device) -> Figure:
-    """The GPU's time in these kernels, compiled."""
-    return _cast_time(device, "autocast_compiled")
-
-
-def merged_kernels(device: Device) -> Figure:
-    """Kernels of a compiled step under autocast that convert and compute."""
-    return run_of(device, "autocast_compiled").per_step(merged_casts)
-
-
-def _per_layer(figure: Figure, run: Run, matrices: int) -> Figure:
-    layers = int(run.point.parameters["layers"])
-    return Figure(figure.number / (matrices * layers), origin=figure.origin, conclusive=figure.conclusive)
-
-
-@claim("TM8", equals(1))
-def weight_casts(device: Device) -> Figure:
-    """Autocast converts each weight matrix once a step, in forward, and backward uses the same copy."""
-    counted = _count(device, "autocast", lambda cast: cast.subject == "weights" and cast.to == "bf16")
-    return _per_layer(counted, run_of(device, "autocast"), 3)
-
-
-@claim("TM9", equals(2))
-def input_casts(device: Device) -> Figure:
-    """Autocast converts the output of each norm twice in forward: once for the gate, once for up."""
-    counted = _count(device, "autocast", lambda cast: cast.subject == "activations" and cast.phase == "forward")
-    return _per_layer(counted, run_of(device, "autocast"), 1)
-
-
-@claim("TM10", equals(1))
-def gradient_casts(device: Device) -> Figure:
-    """Autocast converts the gradient of each weight matrix back to float32."""
-    counted = _count(device, "autocast", lambda cast: cast.subject == "weights" and cast.to == "float32")
-    return _per_layer(counted, run_of(device, "autocast"), 3)
-
-
-@claim("TM11", between(5, 40), scope="timing")
-def cast_share(device: Device) -> Figure:
-    """Under autocast, kernels that only convert take between 5 and 40 % of the GPU's time."""
-    return _cast_share(device, "autocast")
-
-
-@claim("TM12", equals(0))
-def compiled_activation_casts(device: Device) -> Figure:
-    """Compiled, no kernel only converts an activation or its gradient."""
-    return _count(device, "autocast_compiled", lambda cast: cast.subject == "activations")
-
-
-@claim("TM13", equals(2))
-def compiled_weight_casts(device: Device) -> Figure:
-    """Compiled, each weight matrix is still converted by a kernel of its own, and so is its gradient."""
-    counted = _count(device, "autocast_compiled", lambda cast: cast.subject == "weights")
-    return _per_layer(counted, run_of(device, "autocast_compiled"), 3)
-
-
-@claim("TM14", at_least(1.5), scope="timing")
-def removed_by_fusion(device: Device) -> Figure:
-    """Eager, kernels that only convert take at least 1.5 times as long as compiled."""
-    return unpaired_ratio(cast_time(device), compiled_cast_time(device))
-
-
-def compiled_cast_share(device: Device) -> Figure:
-    """The share of such kernels in the GPU's time, compiled."""
-    return _cast_share(device, "autocast_compiled")
+from snippets.training_memory.findings.steps import COMPILED, EAGER, is_matmul, run_of
 
 
 def _speedup(device: Device, slow: str, fast: str) -> Figure:
@@ -286,26 +130,3 @@ def precisions(device: Device) -> Html:
         )
     head = ["precision", "iteration", "kernels", "products of", "their GPU time", "their rate", "memory of a step"]
     return table("One training step in four precisions", head, rows)
-
-
-ROWS: Mapping[str, Callable[[Cast], bool]] = {
-    "weights, to bf16": lambda cast: cast.phase == "forward" and cast.subject == "weights",
-    "activations, to bf16": lambda cast: cast.phase == "forward" and cast.subject == "activations",
-    "gradients of activations": lambda cast: cast.phase == "backward" and cast.subject == "activations",
-    "gradients of weights, to float32": lambda cast: cast.phase == "backward" and cast.subject == "weights",
-}
-
-
-def casts_table(device: Device, *variants: str) -> Html:
-    """Kernels that only convert, eager and compiled: how many, and how long."""
-    rows: list[list[Cell]] = []
-    found = {variant: casts(run, run.step) for variant in variants for run in [run_of(device, variant)]}
-    for name, keep in {**ROWS, "together": lambda cast: True}.items():
-        cells: list[Cell] = [name]
-        for variant in variants:
-            kept = [cast.activity for cast in found[variant] if keep(cast)]
-            cells += [f"{len(kept)}", format_value(kernel_time_us(kept), "us") if kept else None]
-        rows.append(cells)
-    names = {"autocast": "eager", "autocast_compiled": "compiled"}
-    head = ["what is converted", *(f"{names[each]}: {word}" for each in variants for word in ("kernels", "GPU time"))]
-    return table("Kernels of one step under autocast that only convert", head, rows)

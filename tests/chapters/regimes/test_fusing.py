@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from snippets.regimes.findings.fusing import has_bias
 
 from snippets.lab.experiment import NeedsGpu
 from snippets.regimes.compiling import stack_of
-from snippets.regimes.findings.fusing import has_bias
 from snippets.regimes.fusing import gelu_rounds, layer, written_out
 from snippets.regimes.layer import layer_subjects, layer_work
 

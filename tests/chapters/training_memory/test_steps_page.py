@@ -10,12 +10,12 @@ import pytest
 
 from snippets.lab.finding import Claim
 from snippets.lab.finding.book import judge
-from snippets.training_memory.findings import learning, precision, steps
+from snippets.training_memory.findings import casts, learning, precision, steps
 from tests.chapters.training_memory.samples import LAYERS, accuracy, precision_recordings, recordings
 from tests.chapters.training_memory.steps import Phases, cast, phases
 from tests.lab.sample_recordings import page_on_samples, save_samples
 
-CLAIMS = [one for part in (steps, precision, learning) for one in vars(part).values() if isinstance(one, Claim)]
+CLAIMS = [one for part in (steps, casts, precision, learning) for one in vars(part).values() if isinstance(one, Claim)]
 WIDE = [64, 128, 3072]
 
 
@@ -91,7 +91,7 @@ def test_every_claim_is_tested() -> None:
 def test_casts_by_subject_and_type(tmp_path: Path) -> None:
     device = save_samples(tmp_path, precision_recordings())
     run = steps.run_of(device, "autocast")
-    found = precision.casts(run, run.step)
+    found = casts.casts(run, run.step)
     counted = {(cast.phase, cast.subject, cast.to) for cast in found}
     assert counted == {
         ("forward", "weights", "bf16"),
@@ -99,10 +99,10 @@ def test_casts_by_subject_and_type(tmp_path: Path) -> None:
         ("backward", "activations", "float32"),
         ("backward", "weights", "float32"),
     }
-    assert precision.cast_kernels(device).value == LAYERS * (3 + 2 + 2 + 3)
-    assert precision.cast_time(device).number == LAYERS * (3 * 5 + 2 * 15 + 2 * 15 + 3 * 5)
-    assert precision.compiled_cast_kernels(device).value == LAYERS * 6
-    assert precision.merged_kernels(device).value == LAYERS
+    assert casts.cast_kernels(device).value == LAYERS * (3 + 2 + 2 + 3)
+    assert casts.cast_time(device).number == LAYERS * (3 * 5 + 2 * 15 + 2 * 15 + 3 * 5)
+    assert casts.compiled_cast_kernels(device).value == LAYERS * 6
+    assert casts.merged_kernels(device).value == LAYERS
 
 
 def test_every_fence_and_figure_of_the_page_shows_the_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
