@@ -17,7 +17,7 @@ from snippets.lab.recording.device import PROJECT
 
 NAV_CHAPTERS = re.compile(r"^(?P<indent> *)- Chapters:.*\n(?P<pages>(?:(?P=indent) +- .*\n)*)", re.MULTILINE)
 """The chapter list in the text of mkdocs.yml; plain YAML parsers reject the file's Python tags."""
-_PAGE = re.compile(r"- (?P<title>.+?): (?P<page>[\w/]+)\.md\s*(?:#.*)?$", re.MULTILINE)
+_PAGE = re.compile(r'- "?(?P<title>.+?)"?: (?P<page>[\w/]+)\.md\s*(?:#.*)?$', re.MULTILINE)
 _DESCRIPTION = re.compile(r"\A---\n(?:.*\n)*?description: (.+)\n")
 
 
