@@ -37,7 +37,7 @@ TRACED: Mapping[str, tuple[str, str]] = {
 }
 """Regime -> the experiment with its trace, and the sweep with its times."""
 SIZES = {
-    f"{tokens:,} token{'s' * (tokens > 1)}": {"eager": f"{STACK}[tokens={tokens}]"} for tokens in (1, 64, 1024, 16384)
+    f"{tokens:,} token{'s' * (tokens > 1)}": {"eager": f"{STACK}[tokens={tokens}]"} for tokens in (1, 64, 1024, 4096)
 }
 """Points that the opening draws."""
 
