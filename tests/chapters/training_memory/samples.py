@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from snippets.training_memory import precision
+from tests.chapters.training_memory.memory_samples import memory_recordings
 from tests.chapters.training_memory.steps import Phases, phases, trace
 from tests.lab import samples
 from tests.lab.sample_recordings import SPREAD, Sample, sample_of
@@ -39,7 +40,7 @@ def step_phases() -> dict[str, Phases]:
 
 def recordings() -> list[Sample]:
     """One for each experiment of both pages."""
-    return [*precision_recordings()]
+    return [*precision_recordings(), *memory_recordings()]
 
 
 def precision_recordings(
