@@ -28,6 +28,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "recomputed": {"autocast": True, "recomputes": 1},
     "half recomputed": {"autocast": True, "recomputes": 2},
     "gradients zeroed": {"autocast": True, "set_to_none": False},
+    "loss written out": {"autocast": True, "writes_loss": True},
     "compiled": {"autocast": True, "compiles": True},
 }
 """What differs from fp32 throughout with a fused optimizer; the compiled one last, as it leaves most behind."""
@@ -71,13 +72,19 @@ def make_step(
     recomputes: int = 0,
     compiles: bool = False,
     fused: bool = True,
+    writes_loss: bool = False,
     set_to_none: bool = True,
 ) -> tuple[nn.Sequential, Optimizer, Phases, tuple[Tensor, Tensor]]:
     """A model, its optimizer, the phases of its step, and the batch that they read."""
     import torch
+    from torch.nn.functional import mse_loss
 
     from snippets.training_memory.model import make_batches, make_model
-    from snippets.training_memory.phases import phases, recomputing
+    from snippets.training_memory.phases import (
+        mean_square,
+        phases,
+        recomputing,
+    )
 
     shape = {name: sizes[name] for name in ("dim", "hidden", "layers")}
     model = make_model(device, dtype=getattr(torch, dtype), **shape)
@@ -97,7 +104,8 @@ def make_step(
     if compiles:
         model.compile()
     forward = recomputing(model, recomputes) if recomputes else model
-    steps = phases(forward, optimizer, x, target, autocast, set_to_none)
+    loss = mean_square if writes_loss else mse_loss
+    steps = phases(forward, optimizer, x, target, autocast, loss, set_to_none)
     return model, optimizer, steps, (x, target)
 
 
@@ -173,14 +181,24 @@ def holds(
 
 
 def recompute(
-    instruments: Instruments, device: str, **sizes: int
+    instruments: Instruments, device: str, batches: str, **sizes: int
 ) -> dict[str, Any]:
-    """Times of the step that keeps its activations and of the one that recomputes them, and their losses.
+    """Times of the step that keeps its activations and of the one that recomputes them, and their losses, at each batch
+    of a list such as "64 256".
 
-    Returns {variant: {"times": {kind: samples in us}, "losses": [...]}}.
+    Returns {batch: {variant: {"times": {kind: samples in us}, "losses": [...]}}}.
     """
     if device != "cuda":
         raise NeedsGpu("a CPU has no timing here: training_memory/holds runs")
+    return {
+        batch: _recompute(instruments, device, {**sizes, "batch": int(batch)})
+        for batch in batches.split()
+    }
+
+
+def _recompute(
+    instruments: Instruments, device: str, sizes: Mapping[str, int]
+) -> dict[str, Any]:
     variants = ("autocast", "recomputed")
     losses = {name: _losses(device, sizes, name) for name in variants}
     subjects = {name: _subject(device, sizes, name) for name in variants}
@@ -239,7 +257,10 @@ MEMORY = (
     Experiment(
         chapter="training_memory",
         name="recompute",
-        parameters=SIZES,
+        parameters={
+            "batches": "64 256",
+            **{name: size for name, size in SIZES.items() if name != "batch"},
+        },
         probe=recompute,
     ),
 )

@@ -24,14 +24,16 @@ def recomputing(model, every=1):
 
 # --8<-- [end:recompute]
 # --8<-- [start:phases]
-def phases(forward, optimizer, x, target, autocast, set_to_none=True):
+def phases(
+    forward, optimizer, x, target, autocast, loss=mse_loss, set_to_none=True
+):
     """The phases of a step by name; the loss waits between them."""
     device, losses = x.device.type, []
 
     def run_forward():
         with torch.autocast(device, torch.bfloat16, enabled=autocast):
             y = forward(x)
-        losses.append(mse_loss(y.float(), target))
+        losses.append(loss(y.float(), target))
 
     def run_backward():
         losses.pop().backward()
@@ -48,6 +50,12 @@ def phases(forward, optimizer, x, target, autocast, set_to_none=True):
 
 
 # --8<-- [end:phases]
+# --8<-- [start:loss]
+def mean_square(y, target):
+    return (y - target).square().mean()
+
+
+# --8<-- [end:loss]
 # --8<-- [start:kept]
 def kept_for_backward(forward, *, but=()):
     """What autograd saves in a forward: address of a storage -> a tensor in
