@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from snippets.lab.diagnosis.fusing import is_conversion
+from snippets.lab.drawing.bar_charts import stacked_bars
 from snippets.lab.finding import Device, Figure, Run, at_least, between, claim, equals
 from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.html import Cell, Html, table
@@ -14,7 +15,7 @@ from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.queries import kernel_time_us
 from snippets.lab.trace.units import format_value
-from snippets.training_memory.findings.steps import PHASES, in_phase, run_of
+from snippets.training_memory.findings.steps import COMPILED, EAGER, PHASES, in_phase, is_matmul, run_of
 
 TYPES: Mapping[str, str] = {"c10::BFloat16": "bf16", "float": "float32"}
 VIEWS = {"t", "view", "_unsafe_view", "transpose", "permute", "reshape", "expand"}
@@ -167,6 +168,29 @@ def removed_by_fusion(device: Device) -> Figure:
 def compiled_cast_share(device: Device) -> Figure:
     """The share of such kernels in the GPU's time, compiled."""
     return _cast_share(device, "autocast_compiled")
+
+
+LOOKS = {"matrix products": "gemm", "kernels that only convert": "copy", "other kernels": "pointwise"}
+"""Purpose of a kernel -> what it looks like; the optimizer looks like other kernels."""
+
+
+def purposes(device: Device) -> Html:
+    """The GPU's time of a step by purpose, for each precision but float32."""
+    groups = {}
+    for name, variant in {**EAGER, **COMPILED}.items():
+        if variant == "fp32":
+            continue
+        run = run_of(device, variant)
+        step = run.step
+        sums = {
+            "matrix products": kernel_time_us(filter(is_matmul, step.activities)),
+            "kernels that only convert": kernel_time_us([cast.activity for cast in casts(run, step)]),
+            "optimizer": kernel_time_us(in_phase(step, "optimizer")),
+        }
+        rest = kernel_time_us(step.activities) - sum(sums.values())
+        groups[name] = [(purpose, us) for purpose, us in {**sums, "other kernels": rest}.items() if us > 0]
+    caption = "The GPU's time of one step, by purpose"
+    return stacked_bars(device, groups, caption, axis="GPU time", kinds=LOOKS)
 
 
 ROWS: Mapping[str, Callable[[Cast], bool]] = {
