@@ -36,6 +36,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "who": claim.source.who,
         "address": claim.source.address,
         "device": claim.source.device,
+        "only_there": claim.source.only_there,
         "value": claim.source.value,
     }
     return {

@@ -200,7 +200,16 @@ def test_a_verdict_as_data(device: Device) -> None:
         ("chapter", "mlp"),
         ("sentence", "Five kernels."),
         ("scope", "every-gpu"),
-        ("source", {"who": "Part 2", "address": SERIES["Part 2"], "device": "NVIDIA A100", "value": "5 kernels"}),
+        (
+            "source",
+            {
+                "who": "Part 2",
+                "address": SERIES["Part 2"],
+                "device": "NVIDIA A100",
+                "only_there": False,
+                "value": "5 kernels",
+            },
+        ),
         ("device", DEVICE),
         ("measured", {"value": 21.5, "unit": "us", "spread": (21.0, 22.0), "text": "21.5 µs"}),
         ("verdict", "differs"),
