@@ -39,11 +39,14 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "launch-overhead": {
         "O-P13": "60–70 % less launch overhead",
+        "RG18": "The same, in a stack of Linears",
         "FC23": "The same, by any way to fuse",
     },
     "wall-time": {
         "O-P11": "20–30 % less wall time",
         "FC25": "The same, at seven shapes",
+        "RG19": "The same, a stack at few tokens",
+        "RG20": "The same, a stack at many tokens",
     },
     "from-2-1-to-1-5": {"FC26": "2.1 ms become 1.5 ms"},
     "operator-or-kernel": {
@@ -79,6 +82,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "memory": {
         "FC35": "No gain beyond the cache",
+        "TM26": "No gain in mixed precision",
         "FC12": "Registers limit the batch",
     },
     "headlines": {

@@ -105,6 +105,16 @@ def operator_has_the_kernels_time(device: Device) -> Figure:
     return Figure(same, origin="fact_check/article_table, rows")
 
 
+@claim("FC13", at_least(1.5), scope="this-gpu")
+def total_of_the_operator(device: Device) -> Figure:
+    """In the table of a process's first call, the CUDA total of aten::addmm is at least 1.5 times the time of the only
+    kernel that ran: it counts that kernel again for each row below it that the driver or the profiler adds."""
+    rows = _table_rows(device)
+    (total,) = (float(str(row["device_us"])) for row in rows if row["name"] == "aten::addmm")
+    kernels_us = sum(each["us"] for each in device["fact_check/article_table"].data["activities"])
+    return Figure(total / kernels_us, "x", origin="fact_check/article_table, CUDA total over the GPU's activities")
+
+
 @claim(
     "FC8",
     matches(r"(?!.*ampere_bf16_s16816gemm).+"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from snippets.fact_check.findings.sweep import PRECISIONS, gain, gain_at, sizes, time_at, timing
 from snippets.fact_check.findings.times import BLOCK_US, FUSED_US, GELU_US, LINEAR_US, table_tokens
 from snippets.lab.finding import Device, Figure, NotTimed, format_value
-from snippets.lab.html import Cell, Html, table
+from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import figure_cell, kernel_name_html
 from snippets.lab.page import show as show
 
@@ -16,16 +16,23 @@ def article_rows(device: Device) -> Html:
     """The rows of the table that the article prints: what each is, and its time on the GPU."""
     rows: list[Sequence[Cell]] = []
     for row in device["fact_check/article_table"].data["rows"]:
-        if not row["device_us"]:
-            continue
-        name = str(row["name"])
-        is_label = name == "linear_forward"
-        kind = "annotation" if is_label else "kernel" if row["is_kernel"] else "operator"
-        where = "both" if is_label else "GPU" if row["is_kernel"] else "CPU"
-        times = (format_value(row[key], "us") for key in ("self_device_us", "device_us"))
-        rows.append([kernel_name_html(name), kind, where, *times])
-    head = ["row", "what it is", "where it runs", "Self CUDA", "CUDA total"]
-    return table("The first call of the article's Linear: rows with time on the GPU", head, rows, text_columns=3)
+        if row["device_us"]:
+            name = str(row["name"])
+            kind = _kind(name, row["is_kernel"])
+            shown = kernel_name_html(name) if kind == "kernel" else code(name)
+            times = (format_value(row[key], "us") for key in ("self_device_us", "device_us"))
+            rows.append([shown, kind, *times])
+    head = ["row", "what it is", "Self CUDA", "CUDA total"]
+    return table("The first call of the tutorial's Linear: rows with time on the GPU", head, rows, text_columns=2)
+
+
+def _kind(name: str, is_kernel: bool) -> str:
+    """What a row of the table is: by its name, and whether the GPU ran it."""
+    if name == "linear_forward":
+        return "annotation, on the GPU" if is_kernel else "annotation"
+    if is_kernel:
+        return "kernel"
+    return "operator" if name.startswith("aten::") else "CUDA call" if name.startswith("cuda") else "overhead"
 
 
 def h100_table(device: Device) -> Html:

@@ -33,7 +33,7 @@ from snippets.mlp.findings.steps import BF16_BYTES, VARIANTS, gate_bytes, gemms,
 MATMULS = ("gate", "up", "down")
 SWEEPS = {"eager": "mlp/sweep_eager", "compiled": "mlp/sweep_compiled", "Liger": "mlp/sweep_liger"}
 ONE_TOKEN, ONE_SEQUENCE = "[batch=1,seq=1]", "[batch=1,seq=128]"
-ARTICLE = "“The Profiling Deep-Dive on nn.Linear Fusion”, an article about Part 2"
+ARTICLE = "The Profiling Deep-Dive on nn.Linear Fusion"
 SERIES_GEMMS_US, SERIES_FUSED_US = (190.0, 190.0, 170.0), 89.4
 """Part 2's kernel times: gate, up and down; Inductor's fused kernel."""
 SIZES = (ONE_TOKEN, ONE_SEQUENCE, *(f"[batch={batch},seq=128]" for batch in (4, 16, 64, 128)))
