@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ARTICLE = {"batch": 64, "in_dim": 1024, "out_dim": 4096}
 TOKENS: Mapping[str, tuple[int, ...]] = {
     "float32": (64, 512, 1024, 2048, 4096, 8192),
-    "tf32": (64, 2048, 4096, 8192, 16384, 32768),
+    "tf32": (64, 2048, 4096, 8192, 16384, 32768, 65536),
     "bfloat16": (64, 1024, 4096, 8192, 16384, 32768, 65536, 131072),
 }
 """Arithmetic of the products -> numbers of tokens. tf32 is float32 tensors with
