@@ -86,6 +86,7 @@ def wait_for(x: Any) -> None:
         torch.cuda.synchronize()
 
 
+# --8<-- [start:guards]
 def guards_of(module: Any) -> list[list[str]]:
     """The guards of each graph compiled of a module's forward, the newest graph
     first. Dynamo evaluates them at every call."""
@@ -96,6 +97,9 @@ def guards_of(module: Any) -> list[list[str]]:
         [shortened(part) for part in entry.guard_manager.code_parts]
         for entry in compiled
     ]
+
+
+# --8<-- [end:guards]
 
 
 def shortened(guard: str) -> str:

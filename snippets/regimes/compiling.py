@@ -20,6 +20,7 @@ from snippets.regimes.compiled import (
 
 WIDTHS = {"dim": 1024, "hidden": 4096}
 
+# --8<-- [start:modes]
 MODES: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     "dynamic": {"dynamic": True},
@@ -27,6 +28,7 @@ MODES: Mapping[str, Mapping[str, Any]] = {
     "max-autotune-no-cudagraphs": {"mode": "max-autotune-no-cudagraphs"},
     "max-autotune": {"mode": "max-autotune"},
 }
+# --8<-- [end:modes]
 REPLAYED = ("reduce-overhead", "max-autotune")
 """Modes that replay CUDA graphs of their own, which no other graph can hold."""
 

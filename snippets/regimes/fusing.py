@@ -39,6 +39,7 @@ def layer(
     return layer_subjects(device, tokens, dim, hidden)[variant]
 
 
+# --8<-- [start:written_out]
 def written_out(
     up: Any, up_bias: Any, down: Any, down_bias: Any
 ) -> Callable[[Any], Any]:
@@ -50,6 +51,9 @@ def written_out(
         return hidden @ down.t() + down_bias
 
     return forward
+
+
+# --8<-- [end:written_out]
 
 
 def stack_steps(stack: Any) -> dict[str, Any]:

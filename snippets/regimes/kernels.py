@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 
 
+# --8<-- [start:linear_gelu]
 @triton.jit(do_not_specialize=["M"])
 def linear_gelu_kernel(
     x, weight, bias, out, M, N, K,
@@ -40,6 +41,9 @@ def linear_gelu_kernel(
 def gelu(z):
     """The tanh form: 0.5 z (1 + tanh(u)) is z times the sigmoid of 2 u."""
     return z * tl.sigmoid(1.5957691216057308 * z * (1 + 0.044715 * z * z))
+
+
+# --8<-- [end:linear_gelu]
 
 
 @triton.jit

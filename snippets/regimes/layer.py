@@ -19,6 +19,7 @@ def layer_work(tokens: int, dim: int, hidden: int) -> Work:
     return Work(bytes=2 * numbers, matmuls=((tokens, dim, hidden),))
 
 
+# --8<-- [start:layer]
 def layer_steps(weight: Any, bias: Any) -> Steps:
     """A Linear alone, and three ways to let a GELU follow it."""
     import torch
@@ -39,6 +40,9 @@ def layer_steps(weight: Any, bias: Any) -> Steps:
         ),
         "fused": fused,
     }
+
+
+# --8<-- [end:layer]
 
 
 def layer_subjects(

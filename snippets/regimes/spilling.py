@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from snippets.lab.experiment import Experiment, Instruments, NeedsGpu
 from snippets.regimes.layer import Steps, layer_subjects
 
+# --8<-- [start:tried]
 TRIED: Mapping[int, Sequence[tuple[int, int, int, int, int]]] = {
     1: ((16, 32, 128, 4, 4), (16, 64, 128, 4, 4)),
     64: (
@@ -25,6 +26,7 @@ TRIED: Mapping[int, Sequence[tuple[int, int, int, int, int]]] = {
     1024: ((128, 128, 64, 8, 4), (128, 256, 64, 8, 3), (64, 128, 64, 4, 4)),
     8192: ((128, 256, 64, 8, 3), (128, 256, 64, 4, 3), (256, 256, 64, 8, 2)),
 }
+# --8<-- [end:tried]
 """Tokens -> rows and columns of a tile, its step along the sum, warps, stages.
 A tile of 128x256 has 128 float32 sums for each thread of 8 warps, and 256 for
 each of 4: more than the 255 registers that a thread may have."""
@@ -132,6 +134,7 @@ def instructions(printed: str) -> list[Instruction]:
     ]
 
 
+# --8<-- [start:main_loop]
 def main_loop(code: Sequence[Instruction]) -> list[Instruction]:
     """The instructions from the target of a backward branch to the branch, of
     the loop that multiplies most; none without such a loop."""
@@ -143,6 +146,9 @@ def main_loop(code: Sequence[Instruction]) -> list[Instruction]:
                 [one for one in code if first <= one.address <= branch.address]
             )
     return max(loops, key=lambda loop: counts(loop)["products"])
+
+
+# --8<-- [end:main_loop]
 
 
 def counts(code: Sequence[Instruction]) -> dict[str, int]:

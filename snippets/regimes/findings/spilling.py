@@ -1,0 +1,118 @@
+"""A kernel made to spill: its registers, its machine code and its time beside one that does not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from snippets.lab.finding import Device, Figure, Measure, timing_of_samples
+from snippets.lab.finding.measure import ratio_of_pairs
+from snippets.lab.html import Cell, Html, details, table
+from snippets.lab.page import figure_cell
+from snippets.lab.page import show as show
+from snippets.lab.recording.schema import Timing
+from snippets.lab.trace.units import format_value
+
+MANY = 8192
+FITS, SPILLS = "128x256x64, 8 warps, 3 stages", "128x256x64, 4 warps, 3 stages"
+"""The same tile, for twice as many threads and for half of them."""
+OTHERS = ("linear", "eager")
+"""What stands between the tiles: the product alone, and eager's two kernels."""
+
+
+def tiles(device: Device, tokens: int) -> Mapping[str, Any]:
+    """Each tile tried at so many tokens, and what was seen of it."""
+    found: Mapping[str, Any] = device["regimes/spills"].data[str(tokens)]
+    return found
+
+
+def tile_timing(device: Device, tokens: int, tile: str) -> Timing:
+    """The times of the kernel with a tile, or of eager."""
+    return timing_of_samples(tiles(device, tokens)[tile]["us"])
+
+
+def tile_ratio(device: Device, tokens: int, upper: str, lower: str) -> Figure:
+    """The kernel's time with one tile over that with another."""
+    above, below = (tile_timing(device, tokens, tile) for tile in (upper, lower))
+    return ratio_of_pairs(above, below, f"{device['regimes/spills'].origin}, {upper} over {lower}")
+
+
+def fastest_tile(device: Device, tokens: int) -> str:
+    """The fastest of the tiles tried at so many tokens."""
+    names = [name for name in tiles(device, tokens) if name not in OTHERS]
+    return min(names, key=lambda name: tile_timing(device, tokens, name).median_us)
+
+
+def of_tile(device: Device, tokens: int, tile: str, quantity: str) -> Figure:
+    """A number of a compiled kernel: `registers` of a thread, `spills`, `shared_bytes` or `programs`."""
+    return Figure(int(tiles(device, tokens)[tile][quantity]), origin=device["regimes/spills"].origin)
+
+
+def in_loop(device: Device, tile: str, kind: str) -> Figure:
+    """Instructions of a kind in the loop of the kernel: `stores` and `loads` of spilled registers, `products`."""
+    return Figure(int(tiles(device, MANY)[tile]["code"]["loop"][kind]), origin=device["regimes/spills"].origin)
+
+
+def tile_table(device: Device, tokens: int) -> Html:
+    """Each tile's resources, its spilled registers and its time."""
+    rows: list[list[Cell]] = []
+    timings = {name: tile_timing(device, tokens, name) for name in tiles(device, tokens)}
+    for name in sorted(timings, key=lambda name: timings[name].median_us):
+        time, seen = figure_cell(Figure.from_timing(timings[name])), tiles(device, tokens)[name]
+        if name in OTHERS:
+            rows.append([{"linear": "cuBLAS, without GELU", "eager": "eager"}[name], *[None] * 5, time])
+            continue
+        loop = seen["code"]["loop"]
+        rows.append(
+            [
+                name,
+                f"{seen['programs']:,}",
+                str(seen["registers"]),
+                str(seen["spills"]),
+                f"{loop['stores']} and {loop['loads']}",
+                format_value(seen["shared_bytes"], "bytes"),
+                time,
+            ]
+        )
+    head = ["tile", "programs", "registers", "spilled", "stores and loads in the loop", "shared memory", "time"]
+    return table(f"The kernel with several tiles, {tokens:,} tokens", head, rows)
+
+
+EXCERPT = 14
+"""Lines of machine code that the page shows of each loop."""
+_OF_INTEREST = re.compile(r"\b(STL|LDL|\w*MMA)\b")
+
+
+def excerpt(listing: Sequence[str], lines: int = EXCERPT) -> list[str]:
+    """A loop's stores, products and loads in order, each run of equal instructions cut to its first two."""
+    chosen: list[str] = []
+    run, last = 0, ""
+    for text in listing:
+        match = _OF_INTEREST.search(text)
+        kind = match[1] if match else ""
+        run = run + 1 if kind == last else 1
+        last = kind
+        if kind and run <= 2:
+            chosen.append(text)
+        elif kind and run == 3:
+            chosen.append("…")
+    return chosen[:lines]
+
+
+def machine_code(device: Device) -> Html:
+    """The two loops in machine code: what matters of each, and all of it folded."""
+    parts = []
+    for name in (FITS, SPILLS):
+        listing = tiles(device, MANY)[name]["code"]["listing"]
+        parts.append(f"<p>{escape(name)}:</p>{_lines(excerpt(listing))}")
+        parts.append(details(f"All {len(listing)} instructions of this loop", _lines(listing)))
+    return Html("".join(parts))
+
+
+def _lines(texts: Sequence[str]) -> str:
+    return f'<pre data-search-exclude><code tabindex="0">{escape(chr(10).join(texts))}</code></pre>'
+
+
+FIGURES: Mapping[str, Measure] = {}

@@ -1,0 +1,182 @@
+"""Recordings that nobody made, of the chapter's second page: compile modes and fusion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from snippets.regimes.findings.compiling import LARGE, MODES, SMALL
+from snippets.regimes.findings.fusing import TOKENS, gelu_bytes
+from snippets.regimes.spilling import TRIED, tile_name
+from tests.lab.sample_recordings import Sample, sample_of
+
+GRAPH = ("extern_kernels.addmm", "triton_poi_fused_gelu_0", "extern_kernels.addmm")
+UNFUSED = ("extern_kernels.mm", "triton_poi_fused_add_gelu_0", "extern_kernels.addmm")
+KERNEL = "def triton_poi_fused_gelu_0(in_out_ptr0, xnumel, XBLOCK : tl.constexpr):\n    pass"
+PYTHON_US: Mapping[str, float] = {
+    "eager": 40,
+    "default": 60,
+    "dynamic": 65,
+    "reduce-overhead": 30,
+    "max-autotune-no-cudagraphs": 58,
+    "max-autotune": 29,
+}
+GPU_US: Mapping[str, Mapping[int, float]] = {
+    "eager": {SMALL: 14, LARGE: 250},
+    "default": {SMALL: 14, LARGE: 270},
+    "dynamic": {SMALL: 15, LARGE: 275},
+    "reduce-overhead": {SMALL: 16, LARGE: 272},
+    "max-autotune-no-cudagraphs": {SMALL: 12, LARGE: 260},
+    "max-autotune": {SMALL: 13, LARGE: 262},
+}
+
+
+def around(us: float) -> list[float]:
+    """Samples whose median is `us`."""
+    return [round(us * share, 3) for share in (0.99, 1.0, 1.01, 1.0, 0.99, 1.0, 1.01, 1.0, 1.0)]
+
+
+def guards(size: str) -> list[str]:
+    """Guards of a graph for that shape of x."""
+    return [
+        f"check_tensor(L['x'], Tensor, DispatchKeySet(CUDA), torch.bfloat16, size={size}, stride=[1024, 1])",
+        "___check_type_id(L['self'])",
+        "___check_global_state()",
+        "___check_obj_id(G['__import_torch_dot_nn_dot_modules_dot_linear'].F.linear)",
+    ]
+
+
+def modes(tokens: int) -> Sample:
+    """The modes at a number of tokens."""
+    seen = {
+        mode: {
+            "graphs": 1,
+            "breaks": [],
+            "guards": [guards(f"[{tokens}, 1024]")],
+            "inductor": {},
+            "calls": list(GRAPH),
+            "kernels": {"triton_poi_fused_gelu_0": KERNEL},
+            "cold_s": [[seconds * share, 0.01, 0.001, 0.0001, 0.0001] for share in (1.0, 1.1, 0.9)],
+            "again_s": [0.2, 0.01, 0.001, 0.0001, 0.0001],
+            "tuned": [],
+        }
+        for mode, seconds in zip(MODES, (1.5, 2.0, 1.8, 12.0, 11.0), strict=True)
+    }
+    times = {
+        variant: {
+            "interleaved": around(GPU_US[variant][tokens]),
+            "from_python": around(max(PYTHON_US[variant], GPU_US[variant][tokens])),
+            "enqueue": around(PYTHON_US[variant] - 5),
+        }
+        for variant in GPU_US
+    }
+    return sample_of(f"regimes/modes_{tokens}", 0, data={"modes": seen, "times": times, "first_ever_s": 4.0})
+
+
+def new_shapes() -> Sample:
+    """Calls with new numbers of tokens."""
+    asked = {
+        "static": ([1, 2, 3, 4, 4, 5, 6], ["[500, 1024]", "[1, 1024]", "[200, 1024]", "[96, 1024]"]),
+        "automatic": ([1, 2, 2, 2, 2, 3, 3], ["[1, 1024]", "[None, 1024]", "[64, 1024]"]),
+        "dynamic": ([1, 1, 1, 1, 1, 2, 2], ["[1, 1024]", "[None, 1024]"]),
+    }
+    data = {
+        name: {
+            "graphs": graphs,
+            "call_s": [1.2 if after > before else 0.0001 for before, after in zip([0, *graphs], graphs, strict=False)],
+            "guards": [guards(size) for size in sizes],
+        }
+        for name, (graphs, sizes) in asked.items()
+    }
+    return sample_of("regimes/new_shapes", 0, data={"tokens": [64, 128, 96, 200, 200, 1, 500], "asked": data})
+
+
+def layer(variant: str) -> Sample:
+    """The sweep of the Linear with its GELU."""
+    extra = 3.0 if variant == "eager" else 1.0
+    return sample_of(f"regimes/layer_{variant}", lambda point: extra + int(point["tokens"]) / 60)
+
+
+def bias(variant: str, tokens: int, kernels: Sequence[tuple[str, float]]) -> Sample:
+    """A traced forward of the stack."""
+    shapes = [[tokens, 1024], [1024, 4096]]
+    operators = [("aten::op", shapes, [kernel]) for kernel in kernels]
+    return sample_of(f"regimes/bias_{variant}_{tokens}", sum(us for _, us in kernels), operators)
+
+
+def biases() -> list[Sample]:
+    """Traces and times of the three forms of the stack."""
+    found = []
+    for tokens, us in ((SMALL, 5.0), (LARGE, 100.0)):
+        down = ("nvjet_bias_TNN", us)
+        found += [
+            bias("eager", tokens, [("nvjet_bias_TNT", us), ("GeluCUDAKernelImpl", us / 3), down]),
+            bias("compiled", tokens, [("nvjet_bias_TNT", us), ("triton_poi_fused_gelu_0", us / 2.5), down]),
+            bias("written_out", tokens, [("nvjet_TNT", us), ("triton_poi_fused_add_gelu_0", us / 2.5), down]),
+        ]
+    code = {"compiled": {"calls": list(GRAPH), "kernels": {}}, "written_out": {"calls": list(UNFUSED), "kernels": {}}}
+    times = {
+        str(tokens): {"eager": around(us), "compiled": around(1.1 * us), "written_out": around(1.12 * us)}
+        for tokens, us in ((SMALL, 14.0), (1024, 37.0), (LARGE, 250.0))
+    }
+    unfused = {name: {"calls": list(UNFUSED), "kernels": {}} for name in code}
+    data = {"code": {"bfloat16": code, "float32": unfused}, "us": times}
+    return [*found, sample_of("regimes/biases", 0, data=data)]
+
+
+def in_cache() -> Sample:
+    """GELU right after its product."""
+    sizes = (64, 256, 1024, 2048, 4096, 8192, 16384)
+    rates = {tokens: (8e12 if tokens <= 2048 else 3.5e12) for tokens in sizes}
+    data = {
+        "l2_bytes": 60_000_000,
+        "copy": {"bytes": 1 << 30, "us": around(250.0)},
+        "gelu_us": {
+            str(tokens): {
+                "after": around(1.3 + 1e6 * gelu_bytes(tokens) / rates[tokens]),
+                "flushed": around(1.5 + 1e6 * gelu_bytes(tokens) / 3.5e12),
+            }
+            for tokens in sizes
+        },
+        "step_us": {
+            str(tokens): {
+                "linear": around(4 + tokens / 85),
+                "eager": around(6 + tokens / 60),
+                "epilogue": around(4.2 + tokens / 75),
+                "fused": around(5 + tokens / 70),
+            }
+            for tokens in sizes
+        },
+    }
+    return sample_of("regimes/in_cache", 0, data=data)
+
+
+def spills() -> Sample:
+    """The kernel with several tiles."""
+    found: dict[str, Any] = {}
+    for tokens, tried in TRIED.items():
+        found[str(tokens)] = {"linear": {"us": around(90.0)}, "eager": {"us": around(130.0)}}
+        for sizes in tried:
+            sums = sizes[0] * sizes[1] // (32 * sizes[3])
+            spilled = 128 if sums > 200 else 0
+            loop = {"instructions": 130 + 2 * spilled, "stores": spilled, "loads": spilled, "products": 4}
+            found[str(tokens)][tile_name(sizes)] = {
+                "registers": min(255, sums + 60),
+                "spills": 4 * spilled,
+                "shared_bytes": 147456,
+                "programs": 1024,
+                "us": around(400.0 if spilled else 110.0),
+                "code": {
+                    "kernel": loop,
+                    "loop": loop,
+                    "listing": [*["STL.64 [R1+0x8], R24"] * spilled, "HGMMA.64x256x16.F32.BF16 R24, gdesc[UR4]"],
+                },
+            }
+    return sample_of("regimes/spills", 0, data=found)
+
+
+def compiling_recordings() -> list[Sample]:
+    """One for each experiment of the second page."""
+    sweeps = [layer(variant) for variant in ("eager", "fused")]
+    assert TOKENS[0] == 1
+    return [modes(SMALL), modes(LARGE), new_shapes(), *sweeps, *biases(), in_cache(), spills()]
