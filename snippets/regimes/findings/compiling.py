@@ -18,7 +18,7 @@ from snippets.lab.finding import (
     format_value,
     timing_of_samples,
 )
-from snippets.lab.finding.measure import ratio_of_pairs
+from snippets.lab.finding.measure import derived, ratio_of_pairs
 from snippets.lab.html import Cell, Html, code, details, table
 from snippets.lab.page import figure_cell, timing_bars
 from snippets.lab.page import show as show
@@ -31,6 +31,7 @@ NAMES: Mapping[str, str] = {"dynamic": "dynamic=True"}
 """Mode -> what a page calls it, where that is another name."""
 KINDS: Mapping[str, str] = {"from_python": "from Python", "interleaved": "on the GPU"}
 NEVER = "never"
+TUNED = "max-autotune-no-cudagraphs"
 
 
 def _run_id(tokens: int) -> str:
@@ -270,6 +271,46 @@ def size_guards(texts: Sequence[str]) -> list[str]:
     """The sizes that guards demand: `size=[64, 1024]`, where None is any, and conditions on any."""
     found = [match[0] for text in texts if (match := re.search(r"size=\[[^\]]*\]", text))]
     return found + [text for text in texts if ".size()[" in text]
+
+
+def tuned(device: Device, tokens: int) -> list[Mapping[str, Any]]:
+    """What max-autotune tried for each product of the stack, in order."""
+    found: list[Mapping[str, Any]] = probed_mode(device, tokens, TUNED)["tuned"]
+    return found
+
+
+def fastest(product: Mapping[str, Any], triton: bool) -> tuple[str, float]:
+    """The fastest of a product's candidates from Triton's templates or from libraries, and its microseconds.
+
+    Raises `NotTimed` without one.
+    """
+    times = {name: 1e3 * ms for name, ms in product["ms"].items() if name.startswith("triton") is triton}
+    if not times:
+        raise NotTimed(f"max-autotune tried no {'template' if triton else 'library'} for {product['name']}")
+    return min(times.items(), key=lambda pair: pair[1])
+
+
+def tuned_table(device: Device) -> Html:
+    """What max-autotune tried for each product: how many kernels, and the fastest of both kinds by its own clock."""
+    rows: list[list[Cell]] = []
+    for tokens in (SMALL, LARGE):
+        for name, product in zip(("up", "down"), tuned(device, tokens), strict=False):
+            cells = [f"{format_value(us, 'us')}, {kernel}" for kernel, us in _fastest_two(product)]
+            rows.append([f"{tokens:,}", name, str(len(product["ms"])), *cells])
+    head = ["tokens", "product", "candidates", "fastest of cuBLAS", "fastest of Triton"]
+    return table("What max-autotune timed for each product", head, rows, text_columns=2)
+
+
+def _fastest_two(product: Mapping[str, Any]) -> list[tuple[str, float]]:
+    return [fastest(product, triton) for triton in (False, True)]
+
+
+def default_pays(device: Device) -> Figure:
+    """The order of magnitude of the calls that pay for the default mode with few tokens."""
+    pays = break_even(device, SMALL, "default")
+    if isinstance(pays.value, str) or not pays.conclusive:
+        return derived(NEVER, pays)
+    return derived("thousands" if pays.number < 1e6 else "millions", pays)
 
 
 FIGURES: Mapping[str, Measure] = {}

@@ -17,7 +17,7 @@ from snippets.lab.finding import (
 )
 from snippets.lab.finding.measure import listed, paired_ratio, ratio_of_pairs
 from snippets.lab.html import Cell, Html, code, table
-from snippets.lab.page import figure_cell, timeline
+from snippets.lab.page import figure_cell, timeline, waiting
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
@@ -40,6 +40,17 @@ def layer(device: Device, variant: str, tokens: int) -> Run:
 def fused_over_eager(device: Device, tokens: int, kind: str = "interleaved") -> Figure:
     """The fused kernel's time over that of eager's two."""
     return paired_ratio(layer(device, "fused", tokens), layer(device, "eager", tokens), kind)
+
+
+def opening(device: Device) -> Html:
+    """The Linear with its GELU in two kernels and in one, with one token, some, and many."""
+    sizes = {
+        f"{tokens:,} token{'s' * (tokens > 1)}": {
+            variant: f"regimes/layer_{variant}[tokens={tokens}]" for variant in ("eager", "fused")
+        }
+        for tokens in (1, 1024, 8192)
+    }
+    return waiting(device, sizes, "How long you wait for a Linear with GELU, and for whom")
 
 
 def layer_table(device: Device) -> Html:

@@ -115,4 +115,9 @@ def _lines(texts: Sequence[str]) -> str:
     return f'<pre data-search-exclude><code tabindex="0">{escape(chr(10).join(texts))}</code></pre>'
 
 
+def spilling_ratio(device: Device) -> Figure:
+    """The time of the tile with half of the threads over that with all."""
+    return tile_ratio(device, MANY, SPILLS, FITS)
+
+
 FIGURES: Mapping[str, Measure] = {}
