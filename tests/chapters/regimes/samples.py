@@ -9,6 +9,7 @@ import msgspec
 
 from snippets.lab.experiment import Parameters
 from snippets.lab.recording.schema import Timing
+from tests.chapters.regimes.compiling_samples import compiling_recordings
 from tests.lab.sample_recordings import SPREAD, Sample, sample_of
 from tests.lab.samples import Operator
 
@@ -96,3 +97,4 @@ def recordings() -> Iterable[Sample]:
     """Samples of every experiment of the chapter."""
     yield from growth()
     yield from launches()
+    yield from compiling_recordings()
