@@ -31,9 +31,9 @@ def first_compilation(device: str) -> float:
 
 
 def first_calls(
-    stack: Any, options: Mapping[str, Any], x: Any
+    module: Any, options: Mapping[str, Any], x: Any
 ) -> dict[str, Any]:
-    """Call a newly compiled stack until it is ready, and look at what was
+    """Call a newly compiled module until it is ready, and look at what was
     compiled. Counts of Dynamo must start from nothing.
 
     Returns {"call_s": seconds of each call, "graphs", "breaks", "guards":
@@ -45,7 +45,7 @@ def first_calls(
     from torch._inductor.utils import run_and_get_code
 
     counters.clear()
-    step = torch.compile(stack, **options)
+    step = torch.compile(module, **options)
     begin = time.perf_counter()
     with torch.no_grad():
         _, sources = run_and_get_code(step, x)
@@ -56,7 +56,7 @@ def first_calls(
         "call_s": seconds,
         "graphs": counters["stats"]["unique_graphs"],
         "breaks": sorted(counters["graph_break"]),
-        "guards": guards_of(stack),
+        "guards": guards_of(module),
         "inductor": {
             name: count
             for name, count in counters["inductor"].items()
@@ -109,10 +109,14 @@ def shortened(guard: str) -> str:
 
 def calls_of(sources: Sequence[str]) -> list[str]:
     """What generated code calls, in order: library functions and Triton
-    kernels."""
-    bodies = (code[code.index("def call(") :] for code in sources)
-    pattern = r"(extern_kernels\.\w+|(?:triton|cpp)_\w+)(?:\.run)?\("
-    return [name for body in bodies for name in re.findall(pattern, body)]
+    kernels, and on a CPU those of C++."""
+    pattern = r"(extern_kernels\.\w+)\(|(triton_\w+)\.run\(|^ +(cpp_\w+)\("
+    found = (
+        match.group(1) or match.group(2) or match.group(3)
+        for code in sources
+        for match in re.finditer(pattern, code, re.MULTILINE)
+    )
+    return list(found)
 
 
 def kernels_of(sources: Sequence[str]) -> dict[str, str]:

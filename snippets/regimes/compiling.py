@@ -7,7 +7,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from snippets.lab.experiment import Experiment, Instruments, Subject
+from snippets.lab.experiment import (
+    Experiment,
+    Instruments,
+    Parameters,
+    Subject,
+)
 from snippets.regimes.compiled import (
     FIRST_CALLS,
     caches_in,
@@ -34,26 +39,46 @@ REPLAYED = ("reduce-overhead", "max-autotune")
 
 
 def stack_of(
-    device: str, dim: int, hidden: int, dtype: str = "bfloat16"
+    device: str,
+    dim: int,
+    hidden: int,
+    dtype: str = "bfloat16",
+    blocks: int = 1,
 ) -> Any:
-    """One block of the chapter's subject, on a device."""
+    """The chapter's subject on a device, without gradients."""
     import torch
 
     from snippets.regimes.model import Stack
 
-    stack = Stack(dim, hidden).to(device, dtype=getattr(torch, dtype))
+    stack = Stack(dim, hidden, blocks).to(device, dtype=getattr(torch, dtype))
     return stack.eval().requires_grad_(requires_grad=False)
 
 
-def stack_subject(
-    stack: Any, step: Any, tokens: int, in_graph: bool = True
-) -> Subject:
-    """A step that computes what `stack` does, on random tokens."""
+def module_of(
+    device: str, block: str, blocks: int, dim: int, hidden: int
+) -> Any:
+    """So many blocks of the chapter's subject, or the block of the chapter mlp
+    where `block` is `geglu`."""
     import torch
 
+    from snippets.mlp.model import GeGLU
+
+    if block != "geglu":
+        return stack_of(device, dim, hidden, blocks=blocks)
+    module = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16)
+    return module.eval().requires_grad_(requires_grad=False)
+
+
+def module_subject(
+    module: Any, step: Any, tokens: int, in_graph: bool = True
+) -> Subject:
+    """A step that computes what a stack or a GeGLU does, on random tokens."""
+    import torch
+
+    from snippets.mlp.model import GeGLU, geglu_reference
     from snippets.regimes.model import stack_reference
 
-    parameters = list(stack.parameters())
+    parameters = list(module.parameters())
     like = parameters[0]
 
     def forward(x: torch.Tensor) -> torch.Tensor:
@@ -61,27 +86,37 @@ def stack_subject(
             result: torch.Tensor = step(x)
             return result
 
+    def inputs() -> tuple[torch.Tensor]:
+        sizes = tokens, like.shape[1]
+        return (torch.randn(*sizes, dtype=like.dtype, device=like.device),)
+
+    def reference(x: torch.Tensor) -> torch.Tensor:
+        if isinstance(module, GeGLU):
+            return geglu_reference(x, *parameters)
+        return stack_reference(x, parameters)
+
     return Subject(
         step=forward,
-        inputs=lambda: (
-            torch.randn(
-                tokens, like.shape[1], dtype=like.dtype, device=like.device
-            ),
-        ),
-        reference=lambda x: stack_reference(x, parameters),
+        inputs=inputs,
+        reference=reference,
+        # each block rounds once more
+        tolerance=1e-2 if len(parameters) <= 4 else 3e-2,
         in_graph=in_graph,
     )
 
 
-def modes(
+def compile_modes(
     instruments: Instruments,
     device: str,
+    block: str,
+    blocks: int,
     tokens: int,
     dim: int,
     hidden: int,
+    modes: str,
     repeats: int,
 ) -> dict[str, Any]:
-    """Compile the stack in each mode with empty caches, again with the caches
+    """Compile a module in each mode with empty caches, again with the caches
     that this left, and time all of them with eager.
 
     Returns {"modes": {mode: what `first_calls` returns of the first
@@ -93,13 +128,13 @@ def modes(
     """
     import torch
 
-    stack = stack_of(device, dim, hidden)
-    x = stack_subject(stack, stack, tokens).inputs()[0]
+    module = module_of(device, block, blocks, dim, hidden)
+    x = module_subject(module, module, tokens).inputs()[0]
     found: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         with caches_in(f"{folder}/first"):
             first_ever_s = first_compilation(device)
-        for mode, options in MODES.items():
+        for mode in modes.split(","):
             times = 1 if "autotune" in mode else repeats
             for repeat in range(times):
                 torch._dynamo.reset()
@@ -107,21 +142,21 @@ def modes(
                     caches_in(f"{folder}/{mode}/{repeat}"),
                     tuned_choices() as tuned,
                 ):
-                    calls = first_calls(stack, options, x)
+                    calls = first_calls(module, MODES[mode], x)
                 seconds = calls.pop("call_s")
                 entry = found.setdefault(
                     mode, {**calls, "cold_s": [], "tuned": tuned}
                 )
                 entry["cold_s"].append(seconds)
         torch._dynamo.reset()
-        steps = {"eager": stack}
-        for mode, options in MODES.items():
+        steps = {"eager": module}
+        for mode, entry in found.items():
             with caches_in(f"{folder}/{mode}/0"):
-                steps[mode] = torch.compile(stack, **options)
-                found[mode]["again_s"] = [
+                steps[mode] = torch.compile(module, **MODES[mode])
+                entry["again_s"] = [
                     call_s(steps[mode], x) for _ in range(FIRST_CALLS)
                 ]
-    samples = timed(instruments, device, stack, steps, tokens)
+    samples = timed(instruments, device, module, steps, tokens)
     torch._dynamo.reset()
     return {"modes": found, "times": samples, "first_ever_s": first_ever_s}
 
@@ -129,14 +164,14 @@ def modes(
 def timed(
     instruments: Instruments,
     device: str,
-    stack: Any,
+    module: Any,
     steps: Mapping[str, Any],
     tokens: int,
 ) -> dict[str, dict[str, Sequence[float]]]:
     """Check each step and time all of them interleaved; samples in microseconds
     by kind. On a CPU nothing is timed."""
     subjects = {
-        name: stack_subject(stack, step, tokens, name not in REPLAYED)
+        name: module_subject(module, step, tokens, name not in REPLAYED)
         for name, step in steps.items()
     }
     for subject in subjects.values():
@@ -183,7 +218,7 @@ def new_shapes(
         found[name] = {"call_s": [], "graphs": []}
         with tempfile.TemporaryDirectory() as folder, caches_in(folder):
             for count in sizes:
-                x = stack_subject(stack, stack, count).inputs()[0]
+                x = module_subject(stack, stack, count).inputs()[0]
                 found[name]["call_s"].append(call_s(step, x))
                 found[name]["graphs"].append(counters["stats"]["unique_graphs"])
         found[name]["guards"] = guards_of(stack)
@@ -191,17 +226,31 @@ def new_shapes(
     return {"tokens": sizes, "asked": found}
 
 
+def _modes(
+    name: str, parameters: Parameters, leave_out: Sequence[str] = ()
+) -> Experiment:
+    modes = ",".join(mode for mode in MODES if mode not in leave_out)
+    return Experiment(
+        chapter="regimes",
+        name=name,
+        probe=compile_modes,
+        parameters={"modes": modes, "repeats": 3, **parameters},
+        time_limit_s=300,
+    )
+
+
+STACK: Parameters = {"block": "stack", "blocks": 8, "tokens": 64, **WIDTHS}
+GEGLU: Parameters = {
+    "block": "geglu",
+    "blocks": 1,
+    "tokens": 8192,
+    "dim": 768,
+    "hidden": 3072,
+}
 COMPILING = (
-    *(
-        Experiment(
-            chapter="regimes",
-            name=f"modes_{tokens}",
-            probe=modes,
-            parameters={**WIDTHS, "tokens": tokens, "repeats": 3},
-            time_limit_s=300,
-        )
-        for tokens in (64, 8192)
-    ),
+    _modes("modes_stack", STACK),
+    # its tuning takes half a minute, and there a replay wins nothing
+    _modes("modes_geglu", GEGLU, leave_out=("max-autotune",)),
     Experiment(
         chapter="regimes",
         name="new_shapes",

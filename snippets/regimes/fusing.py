@@ -17,7 +17,7 @@ from snippets.lab.experiment import (
     copy_subject,
 )
 from snippets.regimes.compiled import caches_in, calls_of, kernels_of
-from snippets.regimes.compiling import WIDTHS, stack_of, stack_subject
+from snippets.regimes.compiling import WIDTHS, module_subject, stack_of
 from snippets.regimes.layer import layer_subjects, layer_work
 from snippets.regimes.subjects import stack_work
 
@@ -57,13 +57,19 @@ def written_out(
 
 
 def stack_steps(stack: Any) -> dict[str, Any]:
-    """The stack eager, compiled, and compiled from its written-out form."""
+    """The stack eager, compiled, and compiled from its written-out form.
+
+    Inductor tunes no pointwise kernel here: it would choose another launch
+    configuration from one compilation to the next.
+    """
     import torch
 
+    options: dict[str, Any] = {"triton.autotune_pointwise": False}
+    form = written_out(*stack.parameters())
     return {
         "eager": stack,
-        "compiled": torch.compile(stack),
-        "written_out": torch.compile(written_out(*stack.parameters())),
+        "compiled": torch.compile(stack, options=options),
+        "written_out": torch.compile(form, options=options),
     }
 
 
@@ -72,7 +78,7 @@ def stack_variant(
 ) -> Subject:
     """One of the three, for a trace."""
     stack = stack_of(device, dim, hidden)
-    return stack_subject(stack, stack_steps(stack)[variant], tokens)
+    return module_subject(stack, stack_steps(stack)[variant], tokens)
 
 
 def biases(
@@ -99,7 +105,7 @@ def biases(
     ):
         for dtype in ("float32", "bfloat16"):
             stack = stack_of(device, dim, hidden, dtype)
-            x = stack_subject(stack, stack, tokens[0]).inputs()[0]
+            x = module_subject(stack, stack, tokens[0]).inputs()[0]
             code = found["code"][dtype] = {}
             for name, step in stack_steps(stack).items():
                 if name == "eager":
@@ -113,7 +119,7 @@ def biases(
         for count in tokens if device == "cuda" else ():
             torch._dynamo.reset()
             subjects = {
-                name: stack_subject(stack, step, count)
+                name: module_subject(stack, step, count)
                 for name, step in stack_steps(stack).items()
             }
             for subject in subjects.values():
@@ -137,9 +143,9 @@ def in_cache(
     """How fast GELU reads what the product before it has just written.
 
     Returns {"l2_bytes", "copy": {"bytes": read and written, "us": samples},
-    "gelu_us": {tokens: {"after": right after the product, "flushed": once the
-    L2 cache holds other data}}, "step_us": {tokens: {step: samples}}}. GELU's
-    times are those of its kernel in a profile, the others are interleaved.
+    "op_us": {op: {tokens: {"after": right after the product, "flushed": once
+    the L2 cache holds other data}}}, "step_us": {tokens: {step: samples}}}. An
+    op's times are those of its kernel in a profile, the others are interleaved.
     """
     import torch
 
@@ -160,42 +166,51 @@ def in_cache(
     copied = copy_subject(device, COPIED_BYTES)
     copy_us = instruments.time_interleaved({"copy": copied})["copy"].samples_us
     l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+    products = {count: steps["linear"] for count, steps in subjects.items()}
     return {
         "l2_bytes": l2_bytes,
         "copy": {"bytes": 2 * COPIED_BYTES, "us": copy_us},
-        "gelu_us": gelu_times(instruments, subjects, l2_bytes, rounds),
+        "op_us": op_times(instruments, products, l2_bytes, rounds),
         "step_us": step_us,
     }
 
 
-def gelu_rounds(
-    subjects: Mapping[int, Mapping[str, Subject]], other: Any, rounds: int
-) -> list[tuple[int, str]]:
-    """Run GELU right after its product and again after `other` was read, in
-    each round for each size; return what was run, in order."""
+# --8<-- [start:after]
+def rounds_of(
+    products: Mapping[int, Subject], other: Any, rounds: int
+) -> list[tuple[str, int, str]]:
+    """Run GELU, and a negation that moves as many bytes, right after the
+    product and again after `other` was read; return what ran, in order."""
+    import torch
     from torch.nn import functional as F
 
-    ran = []
-    inputs = {
-        count: steps["linear"].inputs() for count, steps in subjects.items()
+    ops: dict[str, Callable[[Any], Any]] = {
+        "gelu": partial(F.gelu, approximate="tanh"),
+        "negation": torch.neg,
     }
+    ran = []
+    inputs = {count: product.inputs() for count, product in products.items()}
     for number in range(rounds):
-        for count in sorted(subjects, reverse=number % 2 == 1):
-            hidden = subjects[count]["linear"].step(*inputs[count])
-            F.gelu(hidden, approximate="tanh")
-            other.sum()
-            F.gelu(hidden, approximate="tanh")
-            ran += [(count, "after"), (count, "flushed")]
+        for count in sorted(products, reverse=number % 2 == 1):
+            for name, op in ops.items():
+                hidden = products[count].step(*inputs[count])
+                op(hidden)
+                other.sum()
+                op(hidden)
+                ran += [(name, count, "after"), (name, count, "flushed")]
     return ran
 
 
-def gelu_times(
+# --8<-- [end:after]
+
+
+def op_times(
     instruments: Instruments,
-    subjects: Mapping[int, Mapping[str, Subject]],
+    products: Mapping[int, Subject],
     l2_bytes: int,
     rounds: int,
-) -> dict[str, dict[str, list[float]]]:
-    """Microseconds of each GELU kernel in a profile of these rounds. Raises
+) -> dict[str, dict[str, dict[str, list[float]]]]:
+    """Microseconds of each op's kernel in a profile of these rounds. Raises
     `RuntimeError` where the profile has another number of them."""
     import torch
     from torch.profiler import ProfilerActivity, profile
@@ -203,22 +218,22 @@ def gelu_times(
     other = torch.randn(l2_bytes, device="cuda")  # four times the cache
     for count in (1, rounds):  # a process's first profile can lose kernels
         with profile(activities=[ProfilerActivity.CUDA]) as finished:
-            ran = gelu_rounds(subjects, other, count)
+            ran = rounds_of(products, other, count)
             torch.cuda.synchronize()
     kernels = sorted(
         (
             activity
             for activity in instruments.read_activities(finished)
-            if "Gelu" in activity.name
+            if "elementwise" in activity.name
         ),
         key=lambda activity: activity.start_us,
     )
     if len(kernels) != len(ran):
-        raise RuntimeError(f"{len(kernels)} GELU kernels of {len(ran)}")
-    found: dict[str, dict[str, list[float]]] = {}
-    for (size, kind), kernel in zip(ran, kernels, strict=True):
-        times = found.setdefault(str(size), {"after": [], "flushed": []})
-        times[kind].append(round(kernel.duration_us, 3))
+        raise RuntimeError(f"{len(kernels)} pointwise kernels of {len(ran)}")
+    found: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for (op, size, when), kernel in zip(ran, kernels, strict=True):
+        times = found.setdefault(op, {}).setdefault(str(size), {})
+        times.setdefault(when, []).append(round(kernel.duration_us, 3))
     return found
 
 

@@ -28,6 +28,8 @@ TOKENS = (1, 16, 64, 256, 1024, 8192)
 """Of the sweep."""
 STACKS: Mapping[str, str] = {"eager": "eager", "compiled": "compiled", "written out, compiled": "written_out"}
 """Heading -> variant of the traced stack."""
+OPS: Mapping[str, str] = {"gelu": "GELU", "negation": "negation"}
+"""What ran after the product -> its name on the page."""
 FEW, MANY = 64, 8192
 """Tokens of the traces."""
 
@@ -159,7 +161,7 @@ def cache_data(device: Device) -> Mapping[str, Any]:
 
 def cache_sizes(device: Device) -> list[int]:
     """Numbers of tokens of that probe."""
-    return sorted(int(tokens) for tokens in cache_data(device)["gelu_us"])
+    return sorted(int(tokens) for tokens in cache_data(device)["op_us"]["gelu"])
 
 
 def gelu_bytes(tokens: int) -> int:
@@ -167,11 +169,11 @@ def gelu_bytes(tokens: int) -> int:
     return 2 * BF16_BYTES * tokens * HIDDEN
 
 
-def gelu_rate(device: Device, tokens: int, when: str) -> Figure:
-    """GELU's rate right `after` the product that wrote its input, or with the cache `flushed`."""
-    timing = timing_of_samples(cache_data(device)["gelu_us"][str(tokens)][when])
+def op_rate(device: Device, op: str, tokens: int, when: str) -> Figure:
+    """The rate of GELU or of a negation right `after` the product that wrote its input, or with the cache `flushed`."""
+    timing = timing_of_samples(cache_data(device)["op_us"][op][str(tokens)][when])
     low, high = (gelu_bytes(tokens) / us * 1e6 for us in reversed(timing.spread_us))
-    origin = f"{device['regimes/in_cache'].origin}, {tokens} tokens, {when}"
+    origin = f"{device['regimes/in_cache'].origin}, {op}, {tokens} tokens, {when}"
     return Figure(gelu_bytes(tokens) / timing.median_us * 1e6, "bytes/s", (low, high), origin)
 
 
@@ -184,12 +186,12 @@ def copy_rate(device: Device) -> Figure:
     return Figure(copy["bytes"] / timing.median_us * 1e6, "bytes/s", (low, high), origin)
 
 
-def of_copy(device: Device, tokens: int, when: str) -> Figure:
-    """GELU's rate over that of a large copy."""
-    rate, copied = gelu_rate(device, tokens, when), copy_rate(device)
+def of_copy(device: Device, op: str, tokens: int, when: str = "after") -> Figure:
+    """The rate of GELU or of a negation over that of a large copy."""
+    rate, copied = op_rate(device, op, tokens, when), copy_rate(device)
     (low, high), (slow, fast) = rate.bounds, copied.bounds
-    value = rate.number / copied.number
-    return Figure(value, "x", (low / fast, high / slow), f"{rate.origin}; over {copied.origin}")
+    origin = f"{rate.origin}; over {copied.origin}"
+    return Figure(rate.number / copied.number, "x", (low / fast, high / slow), origin)
 
 
 def step_timing(device: Device, tokens: int, step: str) -> Timing:
@@ -221,13 +223,17 @@ def cache_table(device: Device) -> Html:
             [
                 f"{tokens:,}",
                 Figure(gelu_bytes(tokens) / 2, "bytes").text,
-                *(figure_cell(gelu_rate(device, tokens, when)) for when in ("after", "flushed")),
+                *(figure_cell(op_rate(device, op, tokens, when)) for op in OPS for when in ("after", "flushed")),
                 figure_cell(as_copy_us(device, tokens)),
                 figure_cell(saved_by_epilogue(device, tokens)),
             ]
         )
-    head = ["tokens", "GELU's input", "right after", "from memory", "as a large copy", "saved by the epilogue"]
+    rates = [f"{name}, {when}" for name in OPS.values() for when in ("right after", "from memory")]
+    head = ["tokens", "GELU's input", *rates, "as a large copy", "saved by the epilogue"]
     return table("GELU on what the product wrote, and what fusing it saves", head, rows)
 
 
-FIGURES: Mapping[str, Measure] = {}
+FIGURES: Mapping[str, Measure] = {
+    "fused_few": lambda device: fused_over_eager(device, FEW),
+    "fused_few_python": lambda device: fused_over_eager(device, FEW, "from_python"),
+}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from snippets.regimes.findings.compiling import LARGE, MODES, SMALL
-from snippets.regimes.findings.fusing import TOKENS, gelu_bytes
+from snippets.regimes.findings.compiling import GEGLU, MODES, STACK
+from snippets.regimes.findings.fusing import FEW, MANY, OPS, TOKENS, gelu_bytes
 from snippets.regimes.spilling import TRIED, tile_name
 from tests.lab.sample_recordings import Sample, sample_of
 
@@ -21,13 +21,13 @@ PYTHON_US: Mapping[str, float] = {
     "max-autotune-no-cudagraphs": 58,
     "max-autotune": 29,
 }
-GPU_US: Mapping[str, Mapping[int, float]] = {
-    "eager": {SMALL: 14, LARGE: 250},
-    "default": {SMALL: 14, LARGE: 270},
-    "dynamic": {SMALL: 15, LARGE: 275},
-    "reduce-overhead": {SMALL: 16, LARGE: 272},
-    "max-autotune-no-cudagraphs": {SMALL: 12, LARGE: 260},
-    "max-autotune": {SMALL: 13, LARGE: 262},
+GPU_US: Mapping[str, Mapping[str, float]] = {
+    "eager": {STACK: 14, GEGLU: 250},
+    "default": {STACK: 14, GEGLU: 270},
+    "dynamic": {STACK: 15, GEGLU: 275},
+    "reduce-overhead": {STACK: 16, GEGLU: 272},
+    "max-autotune-no-cudagraphs": {STACK: 12, GEGLU: 260},
+    "max-autotune": {STACK: 13, GEGLU: 262},
 }
 
 
@@ -46,31 +46,32 @@ def guards(size: str) -> list[str]:
     ]
 
 
-def modes(tokens: int) -> Sample:
-    """The modes at a number of tokens."""
+def modes(subject: str) -> Sample:
+    """The modes of a subject."""
     seen = {
         mode: {
             "graphs": 1,
             "breaks": [],
-            "guards": [guards(f"[{tokens}, 1024]")],
+            "guards": [guards("[64, 1024]")],
             "inductor": {},
             "calls": list(GRAPH),
             "kernels": {"triton_poi_fused_gelu_0": KERNEL},
             "cold_s": [[seconds * share, 0.01, 0.001, 0.0001, 0.0001] for share in (1.0, 1.1, 0.9)],
             "again_s": [0.2, 0.01, 0.001, 0.0001, 0.0001],
-            "tuned": [],
+            "tuned": [{"name": "addmm", "ms": {"addmm": 0.02, "triton_mm_3": 0.01}, "about": []}],
         }
         for mode, seconds in zip(MODES, (1.5, 2.0, 1.8, 12.0, 11.0), strict=True)
+        if subject == STACK or mode != "max-autotune"
     }
     times = {
         variant: {
-            "interleaved": around(GPU_US[variant][tokens]),
-            "from_python": around(max(PYTHON_US[variant], GPU_US[variant][tokens])),
+            "interleaved": around(GPU_US[variant][subject]),
+            "from_python": around(max(PYTHON_US[variant], GPU_US[variant][subject])),
             "enqueue": around(PYTHON_US[variant] - 5),
         }
         for variant in GPU_US
     }
-    return sample_of(f"regimes/modes_{tokens}", 0, data={"modes": seen, "times": times, "first_ever_s": 4.0})
+    return sample_of(f"regimes/modes_{subject}", 0, data={"modes": seen, "times": times, "first_ever_s": 4.0})
 
 
 def new_shapes() -> Sample:
@@ -107,7 +108,7 @@ def bias(variant: str, tokens: int, kernels: Sequence[tuple[str, float]]) -> Sam
 def biases() -> list[Sample]:
     """Traces and times of the three forms of the stack."""
     found = []
-    for tokens, us in ((SMALL, 5.0), (LARGE, 100.0)):
+    for tokens, us in ((FEW, 5.0), (MANY, 100.0)):
         down = ("nvjet_bias_TNN", us)
         found += [
             bias("eager", tokens, [("nvjet_bias_TNT", us), ("GeluCUDAKernelImpl", us / 3), down]),
@@ -117,7 +118,7 @@ def biases() -> list[Sample]:
     code = {"compiled": {"calls": list(GRAPH), "kernels": {}}, "written_out": {"calls": list(UNFUSED), "kernels": {}}}
     times = {
         str(tokens): {"eager": around(us), "compiled": around(1.1 * us), "written_out": around(1.12 * us)}
-        for tokens, us in ((SMALL, 14.0), (1024, 37.0), (LARGE, 250.0))
+        for tokens, us in ((FEW, 14.0), (1024, 37.0), (MANY, 250.0))
     }
     unfused = {name: {"calls": list(UNFUSED), "kernels": {}} for name in code}
     data = {"code": {"bfloat16": code, "float32": unfused}, "us": times}
@@ -131,12 +132,15 @@ def in_cache() -> Sample:
     data = {
         "l2_bytes": 60_000_000,
         "copy": {"bytes": 1 << 30, "us": around(250.0)},
-        "gelu_us": {
-            str(tokens): {
-                "after": around(1.3 + 1e6 * gelu_bytes(tokens) / rates[tokens]),
-                "flushed": around(1.5 + 1e6 * gelu_bytes(tokens) / 3.5e12),
+        "op_us": {
+            op: {
+                str(tokens): {
+                    "after": around(1.3 + 1e6 * gelu_bytes(tokens) / rates[tokens]),
+                    "flushed": around(1.5 + 1e6 * gelu_bytes(tokens) / 3.5e12),
+                }
+                for tokens in sizes
             }
-            for tokens in sizes
+            for op in OPS
         },
         "step_us": {
             str(tokens): {
@@ -179,4 +183,4 @@ def compiling_recordings() -> list[Sample]:
     """One for each experiment of the second page."""
     sweeps = [layer(variant) for variant in ("eager", "fused")]
     assert TOKENS[0] == 1
-    return [modes(SMALL), modes(LARGE), new_shapes(), *sweeps, *biases(), in_cache(), spills()]
+    return [modes(STACK), modes(GEGLU), new_shapes(), *sweeps, *biases(), in_cache(), spills()]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from snippets.regimes.findings.fusing import has_bias
 
 from snippets.lab.experiment import NeedsGpu
 from snippets.regimes.compiling import stack_of
-from snippets.regimes.fusing import gelu_rounds, layer, written_out
+from snippets.regimes.findings.fusing import has_bias
+from snippets.regimes.fusing import layer, rounds_of, written_out
 from snippets.regimes.layer import layer_subjects, layer_work
 
 
@@ -36,9 +36,10 @@ def test_work_has_each_tensor_once() -> None:
 
 
 def test_rounds_turn_the_order_of_sizes() -> None:
-    subjects = {tokens: layer_subjects("cpu", tokens, 4, 8) for tokens in (2, 3)}
-    ran = gelu_rounds(subjects, torch.ones(4), rounds=2)
-    assert ran == [(tokens, when) for tokens in (2, 3, 3, 2) for when in ("after", "flushed")]
+    products = {tokens: layer_subjects("cpu", tokens, 4, 8)["linear"] for tokens in (2, 3)}
+    ran = rounds_of(products, torch.ones(4), rounds=2)
+    ops, whens = ("gelu", "negation"), ("after", "flushed")
+    assert ran == [(op, tokens, when) for tokens in (2, 3, 3, 2) for op in ops for when in whens]
 
 
 @pytest.mark.parametrize(

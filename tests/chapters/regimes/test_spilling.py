@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from snippets.regimes.findings.spilling import excerpt
 
+from snippets.regimes.findings.spilling import excerpt
 from snippets.regimes.spilling import TRIED, Instruction, code_summary, counts, instructions, main_loop, tile_name
 
 PRINTED = """
