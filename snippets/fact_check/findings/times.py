@@ -73,8 +73,8 @@ def launches_saved_at_most(device: Device) -> Figure:
 
 @claim("FC24", at_least(1.02), scope="timing")
 def enqueue_of_fewer_launches(device: Device) -> Figure:
-    """No way to launch less than the eager forward saves time on the CPU: compiled, with two kernels or with a CUDA
-    graph, a call keeps it busy at least 2 % longer."""
+    """For a forward of the MLP at 8192 tokens, no way to launch less saves time on the CPU: compiled, with two kernels
+    or with a CUDA graph, a call keeps it busy at least 2 % longer than eager's."""
     eager = device["fused_mlp/eager"]
     return smallest(*(paired_ratio(device[f"fused_mlp/{name}"], eager, "enqueue") for name in WAYS.values()))
 
