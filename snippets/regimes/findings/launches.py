@@ -22,6 +22,7 @@ from snippets.lab.finding import (
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import race_bars, timeline
 from snippets.lab.page import show as show
+from snippets.lab.trace.queries import busy_us, extent_us
 from snippets.regimes.findings.growth import idle
 
 ARTICLE = "The Profiling Deep-Dive on nn.Linear Fusion"
@@ -59,6 +60,13 @@ def wall_saved(device: Device, variant: str, size: str) -> Figure:
     ratio = percent(paired_ratio(timed(device, variant, size), timed(device, "eager", size), "from_python"))
     low, high = ratio.bounds
     return Figure(100 - ratio.number, "%", (100 - high, 100 - low), ratio.origin)
+
+
+def gap_in_graph(device: Device) -> Figure:
+    """The mean time between one kernel and the next in the trace of the CUDA graph."""
+    return device["regimes/small_graphed"].per_step(
+        lambda step: (extent_us(step.activities) - busy_us(step.activities)) / max(1, len(step.activities) - 1), "us"
+    )
 
 
 def per_token(device: Device) -> Figure:
