@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from snippets.lab.experiment import Experiment
+from snippets.lab.experiment import (
+    Experiment,
+    Instruments,
+    NeedsGpu,
+    Subject,
+)
 from snippets.regimes.subjects import (
     geglu,
     geglu_work,
@@ -28,6 +33,60 @@ TRACED: Mapping[str, int] = {
     "compute_bound": 16384,
 }
 """Regime -> the tokens at which it is traced."""
+
+
+PROFILED_STEPS = 3
+Make = Callable[..., Subject]
+
+
+def launched(instruments: Instruments, device: str) -> dict[str, Any]:
+    """What each size puts on the GPU.
+
+    Returns {"stack", "geglu": {"tokens": [...], "names": [names of a step's
+    GPU activities, ...]}}; no names where the steps of a profile differ.
+    """
+    if device != "cuda":
+        raise NeedsGpu("a CPU launches nothing: regimes/growth_stack runs here")
+    makers: dict[str, tuple[Make, Mapping[str, int], tuple[int, ...]]] = {
+        "stack": (partial(stack, variant="eager"), STACK, TOKENS),
+        "geglu": (geglu, GEGLU, GEGLU_TOKENS),
+    }
+    _step_names(instruments, stack(device, "eager", **STACK))  # loses kernels
+    return {
+        name: {
+            "tokens": list(sizes),
+            "names": [
+                _step_names(
+                    instruments, make(device, **{**shape, "tokens": tokens})
+                )
+                for tokens in sizes
+            ],
+        }
+        for name, (make, shape, sizes) in makers.items()
+    }
+
+
+def _step_names(instruments: Instruments, subject: Subject) -> list[str]:
+    """The GPU activities of one step, in order; none unless three agree."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    inputs = subject.inputs()
+    subject.step(*inputs)
+    torch.cuda.synchronize()
+    with profile(
+        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+        acc_events=True,
+    ) as finished:
+        for _ in range(PROFILED_STEPS):
+            subject.step(*inputs)
+        torch.cuda.synchronize()
+    activities = sorted(
+        instruments.read_activities(finished), key=lambda each: each.start_us
+    )
+    names = [activity.name for activity in activities]
+    step = names[: len(names) // PROFILED_STEPS]
+    return step if step * PROFILED_STEPS == names else []
 
 
 def _sweep(name: str, tokens: tuple[int, ...], **more: Any) -> Experiment:
@@ -80,6 +139,7 @@ GROWTH = (
         make=geglu,
         work=geglu_work,
     ),
+    Experiment(chapter="regimes", name="growth_launches", probe=launched),
     *(
         _traced(
             regime,

@@ -15,7 +15,14 @@ STACK: Mapping[str, int] = {
     "hidden": 4096,
     "blocks": 8,
 }
-VARIANTS = ("eager", "compiled", "fused", "graphed", "reduce_overhead")
+VARIANTS = (
+    "eager",
+    "compiled",
+    "fused",
+    "graphed",
+    "fused_graphed",
+    "reduce_overhead",
+)
 SIZES: Mapping[str, int] = {"small": 64, "middle": 1024, "large": 8192}
 """Name -> tokens: with few a step waits for the CPU, with many for products."""
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Step = Callable[["Tensor"], "Tensor"]
+GRAPHED = ("graphed", "fused_graphed", "reduce_overhead")
 GELU_FLOPS = 10
 """The tanh form, an element: eight products and sums, a tanh, a half."""
 
@@ -67,7 +68,7 @@ def stack(
         # each block rounds once more
         tolerance=1e-2 if blocks == 1 else 3e-2,
         # the others are CUDA graphs already
-        in_graph=variant not in ("graphed", "reduce_overhead"),
+        in_graph=variant not in GRAPHED,
     )
 
 
@@ -90,9 +91,10 @@ def stack_step(variant: str, module: Any, example: Tensor) -> Step:
         return fused(module)
     if variant == "reduce_overhead":
         return _step(torch.compile(module, mode="reduce-overhead"))
-    if variant == "graphed":
+    if variant in ("graphed", "fused_graphed"):
+        step = fused(module) if variant == "fused_graphed" else module
         with torch.no_grad():
-            return graphed(module, example)
+            return graphed(step, example)
     raise ValueError(f"no variant {variant!r} of a stack")
 
 

@@ -33,6 +33,7 @@ REMEDIES: Mapping[str, str] = {
     "torch.compile": "compiled",
     "a fused kernel": "fused",
     "a CUDA graph": "graphed",
+    "both": "fused_graphed",
     "reduce-overhead": "reduce_overhead",
 }
 """Heading -> variant."""

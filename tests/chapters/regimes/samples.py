@@ -20,6 +20,7 @@ LAUNCH_US: dict[str, tuple[float, Callable[[int], float]]] = {
     "compiled": (400.0, lambda tokens: 100 + tokens / 5),
     "fused": (300.0, lambda tokens: 90 + tokens / 4),
     "graphed": (12.0, lambda tokens: 100 + tokens / 5),
+    "fused_graphed": (12.0, lambda tokens: 90 + tokens / 4),
     "reduce_overhead": (60.0, lambda tokens: 105 + tokens / 5),
 }
 """Variant of eight blocks -> the CPU's time, and the GPU's by tokens."""
@@ -38,6 +39,7 @@ TRACED = {
     "compiled": BLOCK * 8,
     "fused": FUSED_BLOCK * 8,
     "graphed": GRAPH,
+    "fused_graphed": GRAPH,
     "reduce_overhead": GRAPH,
 }
 

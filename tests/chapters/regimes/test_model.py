@@ -42,7 +42,7 @@ def test_the_other_subjects_are_right_on_the_cpu() -> None:
         assert (result - expected).norm() / expected.norm() < subject.tolerance
 
 
-@pytest.mark.parametrize("variant", ["fused", "graphed", "reduce_overhead"])
+@pytest.mark.parametrize("variant", ["fused", "graphed", "fused_graphed", "reduce_overhead"])
 def test_what_needs_a_gpu(variant: str) -> None:
     with pytest.raises(NeedsGpu, match=variant):
         stack_step(variant, Stack(8, 16), torch.zeros(2, 8))
