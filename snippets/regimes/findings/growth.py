@@ -18,7 +18,6 @@ from snippets.lab.finding import (
     grows_from,
     paired_ratio,
     percent,
-    quantity,
     ratio_of_kinds,
     share_of_ceiling,
     unpaired_ratio,
@@ -32,6 +31,7 @@ from snippets.lab.trace.queries import kernel_time_us
 
 STACK, COMPILED = "regimes/growth_stack", "regimes/growth_stack_compiled"
 GEGLU, GELU = "regimes/growth_geglu", "regimes/growth_gelu"
+LAUNCHES = "regimes/growth_launches"
 MODELS = {"stack": STACK, "GeGLU": GEGLU}
 TRACED: Mapping[str, tuple[str, str]] = {
     "overhead-bound": ("regimes/overhead_bound", STACK),
@@ -93,6 +93,18 @@ def idle(at: Run) -> Figure:
     low, high = busy.bounds
     value, least, most = (max(0.0, 100 - each) for each in (busy.number, high, low))
     return Figure(value, "%", (least, most), busy.origin)
+
+
+def launches(device: Device, sweep: str) -> dict[int, int]:
+    """Tokens -> the launches of one step, at the sizes whose profile shows the same in every step.
+
+    Raises `NotTimed` if there is none.
+    """
+    data = device[LAUNCHES].data[sweep.rpartition("_")[2]]
+    counts = {tokens: len(names) for tokens, names in zip(data["tokens"], data["names"], strict=True) if names}
+    if not counts:
+        raise NotTimed(f"{LAUNCHES}: the steps of no profile agree")
+    return counts
 
 
 def regime_of(at: Run) -> str:
@@ -160,12 +172,10 @@ def geglu_waits_longer(device: Device) -> Figure:
 
 @claim("RG8", at_most(2))
 def launches_stay(device: Device) -> Figure:
-    """Between 64 and 16,384 tokens a step of the stack gains or loses two launches at most, while its arithmetic grows
-    256-fold."""
-    few, many = (
-        quantity(device[TRACED[regime][0]], "gpu_calls_per_step") for regime in ("overhead-bound", "compute-bound")
-    )
-    return derived(abs(few.number - many.number), few, many, display=f"{few.text} and {many.text}")
+    """From one token to 131,072, the launches of a step of the stack vary by two at most."""
+    counts = set(launches(device, STACK).values())
+    display = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)} at every size"
+    return Figure(max(counts) - min(counts), origin=device[LAUNCHES].origin, display=display)
 
 
 @claim("RG9", at_most(0.1), scope="timing")
@@ -208,6 +218,18 @@ def gelu_share(device: Device) -> Figure:
     return device[TRACED["compute-bound"][0]].per_step(share, "%")
 
 
+def gelu_flops(device: Device) -> Figure:
+    """The percentage of FLOPs that is GELU's in the stack, at any number of tokens."""
+    stack, gelu = (_at(device, sweep, 16384).point for sweep in (STACK, GELU))
+    return Figure(100 * gelu.flops / stack.flops, "%", origin=f"{device[STACK].origin}, computed from shapes")
+
+
+@claim("RG12", at_least(10), scope="timing")
+def gelu_in_compute_bound(device: Device) -> Figure:
+    """In the compute-bound step, GELU takes at least a tenth of the GPU's time."""
+    return gelu_share(device)
+
+
 # Pieces of the page
 
 
@@ -239,9 +261,11 @@ def _chart(device: Device, sweeps: Mapping[str, str], caption: str) -> Html:
 
 def growth_table(device: Device, sweep: str) -> Html:
     """Every point of a sweep: where its time goes, its rates, and its regime."""
+    counts = launches(device, sweep)
     rows: list[list[Cell]] = [
         [
             f"{tokens:,}",
+            counts.get(tokens),
             *(at.time(kind).text for kind in ("enqueue", "interleaved", "from_python")),
             idle(at).text,
             *(format_value(work / at.timing().median_us * 1e6, unit) for work, unit in _work(at)),
@@ -249,7 +273,7 @@ def growth_table(device: Device, sweep: str) -> Html:
         ]
         for tokens, at in points(device[sweep]).items()
     ]
-    head = ["tokens", "CPU", "GPU", "from Python", "GPU idle", "FLOP/s", "bytes/s", "regime"]
+    head = ["tokens", "launches", "CPU", "GPU", "from Python", "GPU idle", "FLOP/s", "bytes/s", "regime"]
     heading = next(name for name, experiment in MODELS.items() if experiment == sweep)
     return table(f"The {heading}: one step, from one token to many", head, rows)
 

@@ -9,11 +9,12 @@ import msgspec
 
 from snippets.lab.experiment import Parameters
 from snippets.lab.recording.schema import Timing
+from snippets.regimes.growth import GEGLU_TOKENS, TOKENS
 from tests.chapters.regimes.compiling_samples import compiling_recordings
 from tests.lab.sample_recordings import SPREAD, Sample, sample_of
 from tests.lab.samples import Operator
 
-CPU_US = {"stack": 45.0, "stack_compiled": 60.0, "gelu": 8.0, "geglu": 80.0}
+CPU_US = {"stack": 45.0, "stack_compiled": 70.0, "gelu": 8.0, "geglu": 80.0}
 """What enqueueing a step of each sweep takes at any size."""
 LAUNCH_US: dict[str, tuple[float, Callable[[int], float]]] = {
     "eager": (360.0, lambda tokens: 100 + tokens / 5),
@@ -72,11 +73,21 @@ def gelu_us(parameters: Parameters) -> float:
     return max(2.0, 4 * int(parameters["tokens"]) * 4096 / 3.6e6)
 
 
+def launched(large: int = 5) -> dict[str, object]:
+    """Four activities a step up to 64 tokens, `large` at more, and at 128 tokens steps that differ."""
+    found: dict[str, object] = {}
+    for name, sizes in (("stack", TOKENS), ("geglu", GEGLU_TOKENS)):
+        names = [["kernel"] * (0 if tokens == 128 else 4 if tokens <= 64 else large) for tokens in sizes]
+        found[name] = {"tokens": list(sizes), "names": names}
+    return found
+
+
 def growth() -> Iterable[Sample]:
     """The sweeps, and a trace of each regime."""
     times = {"stack": stack_us, "stack_compiled": stack_us, "gelu": gelu_us, "geglu": stack_us}
     for name, us in times.items():
         yield with_cpu(sample_of(f"regimes/growth_{name}", us), CPU_US[name])
+    yield sample_of("regimes/growth_launches", 0.0, data=launched())
     for regime in ("overhead_bound", "compute_bound"):
         yield sample_of(f"regimes/{regime}", 11.0, BLOCK)
     yield sample_of("regimes/memory_bound", 149.0, BLOCK[1:2])

@@ -14,7 +14,7 @@ from snippets.regimes.findings import growth
 from tests.chapters.regimes import samples
 from tests.lab.sample_recordings import Sample, page_on_samples, sample_of, save_samples
 
-CLAIMS = [f"RG{number}" for number in range(1, 11)]
+CLAIMS = [f"RG{number}" for number in range(1, 13)]
 Times = Callable[[Parameters], float]
 
 
@@ -40,7 +40,7 @@ def status(device: Device, claim_id: str) -> str:
 def test_the_gpu_overtakes_the_cpu_between_two_points(device: Device) -> None:
     """45 us of CPU; the GPU takes 40 us at 1,024 tokens, and from there on in proportion."""
     assert growth.overhead_until(device[growth.STACK]).number == pytest.approx(1152)
-    assert growth.overhead_until(device[growth.COMPILED]).number == pytest.approx(1536)
+    assert growth.overhead_until(device[growth.COMPILED]).number == pytest.approx(1792)
 
 
 def test_memory_gives_way_to_arithmetic_where_the_ceilings_say(device: Device) -> None:
@@ -90,6 +90,7 @@ def test_the_claims_of_the_samples(device: Device, claim_id: str) -> None:
         ("RG6", "gelu", lambda at: 2 * samples.gelu_us(at), 8.0),
         ("RG7", "geglu", samples.stack_us, 20.0),
         ("RG9", "stack", lambda at: float(at["tokens"]), 45.0),
+        ("RG11", "stack_compiled", samples.stack_us, 50.0),
         ("RG10", "stack_compiled", lambda at: samples.stack_us(at) / 2, 60.0),
     ],
 )
@@ -104,8 +105,25 @@ def test_a_stack_near_the_matmul_is_compute_bound(device: Device) -> None:
 
 
 def test_more_launches_for_more_tokens(device: Device) -> None:
-    save_samples(device.root, [sample_of("regimes/compute_bound", 11.0, samples.BLOCK * 2)])
+    save_samples(device.root, [sample_of("regimes/growth_launches", 0.0, data=samples.launched(large=7))])
     assert status(device, "RG8") == "differs"
+
+
+def test_a_size_whose_steps_differ_has_no_count(device: Device) -> None:
+    counts = growth.launches(device, growth.STACK)
+    assert (counts[64], counts[256], counts.get(128)) == (4, 5, None)
+    assert len(counts) == len(growth.points(device[growth.STACK])) - 1
+    empty = {"stack": {"tokens": [1], "names": [[]]}}
+    save_samples(device.root, [sample_of("regimes/growth_launches", 0.0, data=empty)])
+    with pytest.raises(NotTimed, match="no profile agree"):
+        growth.launches(device, growth.STACK)
+
+
+def test_a_gelu_that_takes_no_time(device: Device) -> None:
+    quick = (samples.BLOCK[0], ("aten::gelu", [[64, 4096]], [("gelu", 0.5)]), samples.BLOCK[2])
+    save_samples(device.root, [sample_of("regimes/compute_bound", 11.0, quick)])
+    assert growth.gelu_share(device).number == pytest.approx(100 * 0.5 / 9.5)
+    assert status(device, "RG12") == "differs"
 
 
 def test_the_page_on_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from snippets.regimes.findings import launches
 from tests.chapters.regimes import samples
 from tests.lab.sample_recordings import sample_of, save_samples
 
-HOLD = {f"RG{number}": "holds" for number in range(15, 26)}
+HOLD = {f"RG{number}": "holds" for number in range(15, 27)}
 VERDICTS = HOLD | {"RG18": "differs", "RG19": "differs", "RG20": "differs"}
 
 
@@ -57,6 +57,7 @@ def test_what_a_variant_saves(device: Device) -> None:
         ("RG22", "graphed", 12.0, lambda tokens: 0.1 * tokens, "differs"),
         ("RG23", "eager", 150.0, lambda tokens: 140.0, "differs"),
         ("RG24", "graphed", 150.0, lambda tokens: 100.0, "differs"),
+        ("RG26", "fused_graphed", 12.0, lambda tokens: 112.0, "differs"),
         ("RG25", "eager", 100.0, lambda tokens: 2.0 * tokens, "differs"),
     ],
 )
