@@ -3,10 +3,13 @@
 growth.py     where time goes as work grows: the crossovers
 launches.py   what launch overhead is and what removes it
 compiling.py  compile modes: what they cost and win
+generated.py  guards, generated code, what max-autotune chose from
+shapes.py     what a new number of tokens costs
 fusing.py     where fusion does not win
 spilling.py   a kernel made to spill
+caching.py    whether GELU reads from memory
 """
 
-from snippets.regimes.findings import compiling, fusing, growth, launches, spilling
+from snippets.regimes.findings import caching, compiling, fusing, generated, growth, launches, shapes, spilling
 
-PARTS = (growth, launches, compiling, fusing, spilling)
+PARTS = (growth, launches, compiling, generated, shapes, fusing, spilling, caching)

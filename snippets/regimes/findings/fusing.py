@@ -1,35 +1,33 @@
-"""Where fusion does not win: few tokens, a bias that moves, a tensor that is still in the cache."""
+"""Where fusion does not win: few tokens and many, and a bias that moves."""
 
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from snippets.lab.finding import (
     Device,
     Figure,
-    Measure,
     Run,
+    at_least,
+    at_most,
+    claim,
+    equals,
     timing_of_samples,
 )
-from snippets.lab.finding.measure import listed, paired_ratio, ratio_of_pairs
+from snippets.lab.finding.measure import derived, largest, listed, paired_ratio, ratio_of_pairs, smallest
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import figure_cell, timeline, waiting
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import Step
 
-BF16_BYTES = 2
-HIDDEN = 4096
 TOKENS = (1, 16, 64, 256, 1024, 8192)
 """Of the sweep."""
+SMALL = TOKENS[:3]
 STACKS: Mapping[str, str] = {"eager": "eager", "compiled": "compiled", "written out, compiled": "written_out"}
 """Heading -> variant of the traced stack."""
-OPS: Mapping[str, str] = {"gelu": "GELU", "negation": "negation"}
-"""What ran after the product -> its name on the page."""
 FEW, MANY = 64, 8192
 """Tokens of the traces."""
 
@@ -153,87 +151,36 @@ def calls_table(device: Device) -> Html:
     return table("What the generated code calls", ["type", "source", "calls, in order"], rows, text_columns=3)
 
 
-def cache_data(device: Device) -> Mapping[str, Any]:
-    """What the probe of the cache returned."""
-    found: Mapping[str, Any] = device["regimes/in_cache"].data
-    return found
+@claim("RG43", at_most(0.9), scope="timing")
+def fused_on_gpu(device: Device) -> Figure:
+    """On the GPU and with 1 to 64 tokens, a Linear and its GELU in one kernel take at most nine tenths of the time of
+    eager's two."""
+    return largest(*(fused_over_eager(device, tokens) for tokens in SMALL))
 
 
-def cache_sizes(device: Device) -> list[int]:
-    """Numbers of tokens of that probe."""
-    return sorted(int(tokens) for tokens in cache_data(device)["op_us"]["gelu"])
+@claim("RG44", at_least(1), scope="timing")
+def fused_from_python(device: Device) -> Figure:
+    """From Python and with 1 to 64 tokens, one launch of a Triton kernel takes longer than eager's two operators."""
+    return smallest(*(fused_over_eager(device, tokens, "from_python") for tokens in SMALL))
 
 
-def gelu_bytes(tokens: int) -> int:
-    """What GELU reads and writes."""
-    return 2 * BF16_BYTES * tokens * HIDDEN
+@claim("RG45", at_least(1.1), scope="timing")
+def fused_many(device: Device) -> Figure:
+    """With 8192 tokens, the fused kernel takes at least a tenth longer on the GPU than eager's two."""
+    return fused_over_eager(device, MANY)
 
 
-def op_rate(device: Device, op: str, tokens: int, when: str) -> Figure:
-    """The rate of GELU or of a negation right `after` the product that wrote its input, or with the cache `flushed`."""
-    timing = timing_of_samples(cache_data(device)["op_us"][op][str(tokens)][when])
-    low, high = (gelu_bytes(tokens) / us * 1e6 for us in reversed(timing.spread_us))
-    origin = f"{device['regimes/in_cache'].origin}, {op}, {tokens} tokens, {when}"
-    return Figure(gelu_bytes(tokens) / timing.median_us * 1e6, "bytes/s", (low, high), origin)
+@claim("RG46", equals("eager product, compiled product, written out, compiled GELU"), scope="this-gpu")
+def bias_moves(device: Device) -> Figure:
+    """The first bias is added by the product in eager and in compiled nn.Linear, and by GELU's kernel if product and
+    sum are written out, with 64 tokens and with 8192."""
+    found = [places(device, tokens) for tokens in (FEW, MANY)]
+    return derived(" or ".join(dict.fromkeys(figure.text for figure in found)), *found)
 
 
-def copy_rate(device: Device) -> Figure:
-    """The rate of a large copy in the same process."""
-    copy = cache_data(device)["copy"]
-    timing = timing_of_samples(copy["us"])
-    low, high = (copy["bytes"] / us * 1e6 for us in reversed(timing.spread_us))
-    origin = f"{device['regimes/in_cache'].origin}, copy"
-    return Figure(copy["bytes"] / timing.median_us * 1e6, "bytes/s", (low, high), origin)
-
-
-def of_copy(device: Device, op: str, tokens: int, when: str = "after") -> Figure:
-    """The rate of GELU or of a negation over that of a large copy."""
-    rate, copied = op_rate(device, op, tokens, when), copy_rate(device)
-    (low, high), (slow, fast) = rate.bounds, copied.bounds
-    origin = f"{rate.origin}; over {copied.origin}"
-    return Figure(rate.number / copied.number, "x", (low / fast, high / slow), origin)
-
-
-def step_timing(device: Device, tokens: int, step: str) -> Timing:
-    """Times of a step of the layer: `linear`, `eager`, `epilogue` or `fused`."""
-    return timing_of_samples(cache_data(device)["step_us"][str(tokens)][step])
-
-
-def saved_by_epilogue(device: Device, tokens: int) -> Figure:
-    """Time that cuBLAS's GELU epilogue saves of eager's two kernels."""
-    eager, fused = (step_timing(device, tokens, step) for step in ("eager", "epilogue"))
-    pairs = [a - b for a, b in zip(eager.samples_us, fused.samples_us, strict=True)]
-    medians = [statistics.median(part) for part in timing_of_samples(pairs).parts]
-    origin = f"{device['regimes/in_cache'].origin}, eager less epilogue, {tokens} tokens"
-    return Figure(statistics.median(pairs), "us", (min(medians), max(medians)), origin)
-
-
-def as_copy_us(device: Device, tokens: int) -> Figure:
-    """Time in which a large copy would move what GELU reads and writes."""
-    rate = copy_rate(device)
-    low, high = (1e6 * gelu_bytes(tokens) / each for each in reversed(rate.bounds))
-    return Figure(1e6 * gelu_bytes(tokens) / rate.number, "us", (low, high), rate.origin)
-
-
-def cache_table(device: Device) -> Html:
-    """GELU's rate right after its input was written and from memory, and what fusing it saves."""
-    rows: list[list[Cell]] = []
-    for tokens in cache_sizes(device):
-        rows.append(
-            [
-                f"{tokens:,}",
-                Figure(gelu_bytes(tokens) / 2, "bytes").text,
-                *(figure_cell(op_rate(device, op, tokens, when)) for op in OPS for when in ("after", "flushed")),
-                figure_cell(as_copy_us(device, tokens)),
-                figure_cell(saved_by_epilogue(device, tokens)),
-            ]
-        )
-    rates = [f"{name}, {when}" for name in OPS.values() for when in ("right after", "from memory")]
-    head = ["tokens", "GELU's input", *rates, "as a large copy", "saved by the epilogue"]
-    return table("GELU on what the product wrote, and what fusing it saves", head, rows)
-
-
-FIGURES: Mapping[str, Measure] = {
-    "fused_few": lambda device: fused_over_eager(device, FEW),
-    "fused_few_python": lambda device: fused_over_eager(device, FEW, "from_python"),
-}
+@claim("RG47", equals("addmm, fused_gelu, addmm; mm, fused_addmm_gelu, addmm"), scope="this-gpu")
+def kept_in_bf16(device: Device) -> Figure:
+    """Inductor leaves the bias of an nn.Linear in the product in bfloat16, and moves it into GELU's kernel in
+    float32."""
+    types = [bias_calls(device, dtype, "compiled") for dtype in ("bfloat16", "float32")]
+    return derived("; ".join(figure.text for figure in types), *types)

@@ -7,17 +7,18 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from snippets.lab.finding import Device, Figure, Measure, timing_of_samples
-from snippets.lab.finding.measure import ratio_of_pairs
+from snippets.lab.finding import Device, Figure, Measure, Source, at_least, at_most, claim, equals, timing_of_samples
+from snippets.lab.finding.measure import derived, ratio_of_pairs
 from snippets.lab.html import Cell, Html, details, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.units import format_value
 
-MANY = 8192
+FEW, MANY = 64, 8192
 FITS, SPILLS = "128x256x64, 8 warps, 3 stages", "128x256x64, 4 warps, 3 stages"
 """The same tile, for twice as many threads and for half of them."""
+ARTICLE = "“The Profiling Deep-Dive on nn.Linear Fusion”, an article about Part 2"
 OTHERS = ("linear", "eager")
 """What stands between the tiles: the product alone, and eager's two kernels."""
 
@@ -53,6 +54,15 @@ def of_tile(device: Device, tokens: int, tile: str, quantity: str) -> Figure:
 def in_loop(device: Device, tile: str, kind: str) -> Figure:
     """Instructions of a kind in the loop of the kernel: `stores` and `loads` of spilled registers, `products`."""
     return Figure(int(tiles(device, MANY)[tile]["code"]["loop"][kind]), origin=device["regimes/spills"].origin)
+
+
+def moved_in_loop(device: Device) -> Figure:
+    """Bytes that each step of the spilling loop stores and loads, in all threads of a program.
+
+    Each instruction moves eight bytes of a thread.
+    """
+    moves = sum(in_loop(device, SPILLS, kind).number for kind in ("stores", "loads"))
+    return Figure(int(moves) * 8 * 128, "bytes", origin=device["regimes/spills"].origin)
 
 
 def tile_table(device: Device, tokens: int) -> Html:
@@ -115,9 +125,62 @@ def _lines(texts: Sequence[str]) -> str:
     return f'<pre data-search-exclude><code tabindex="0">{escape(chr(10).join(texts))}</code></pre>'
 
 
+@claim("RG50", equals(True), scope="this-gpu")
+def spills_with_half(device: Device) -> Figure:
+    """A tile of 128x256 fits into the registers of eight warps, and spills with four."""
+    fits, spilled = (of_tile(device, MANY, tile, "spills") for tile in (FITS, SPILLS))
+    return derived(fits.number == 0 < spilled.number, fits, spilled, display=f"{fits.text} and {spilled.text}")
+
+
+@claim("RG51", at_least(3), scope="timing")
 def spilling_ratio(device: Device) -> Figure:
-    """The time of the tile with half of the threads over that with all."""
+    """With 8192 tokens, the tile that spills takes at least three times as long as the same tile with twice the
+    threads."""
     return tile_ratio(device, MANY, SPILLS, FITS)
 
 
-FIGURES: Mapping[str, Measure] = {}
+@claim("RG52", equals("0 and 0; 128 and 128"), scope="this-gpu")
+def moves_in_loop(device: Device) -> Figure:
+    """The loop of the tile that fits moves no register to memory or back; that of the other stores 128 pairs and
+    loads 128 at each step."""
+    pairs = [[in_loop(device, tile, kind) for kind in ("stores", "loads")] for tile in (FITS, SPILLS)]
+    texts = (" and ".join(figure.text for figure in pair) for pair in pairs)
+    return derived("; ".join(texts), *(figure for pair in pairs for figure in pair))
+
+
+def naive_registers(device: Device) -> Figure:
+    """Registers of a thread of eager's first product with few tokens."""
+    return device["regimes/bias_eager_64"].per_step(lambda step: step.kernels[0].registers or 0)
+
+
+def fused_registers(device: Device) -> Figure:
+    """Registers of a thread of the fused kernel with few tokens, with its fastest tile."""
+    return of_tile(device, FEW, fastest_tile(device, FEW), "registers")
+
+
+@claim("RG53", at_most(1), scope="this-gpu", source=Source(ARTICLE, "less register pressure", device=""))
+def naive_over_fused(device: Device) -> Figure:
+    """With few tokens, a thread of the naive version takes fewer registers than one of the fused version.
+
+    cuBLAS's product alone takes more of them. The fused kernel spills none at any size below, and it is the faster one
+    on the GPU with 64 tokens. What the naive version wins, it wins on the CPU.
+    """
+    naive, fused = naive_registers(device), fused_registers(device)
+    return derived(naive.number / fused.number, naive, fused, unit="x", display=f"{naive.text} against {fused.text}")
+
+
+@claim("RG54", equals(0), scope="this-gpu")
+def few_spill_none(device: Device) -> Figure:
+    """With 1 and with 64 tokens, no tile that was tried spills a register."""
+    spilled = [
+        of_tile(device, tokens, name, "spills")
+        for tokens in (1, FEW)
+        for name in tiles(device, tokens)
+        if name not in OTHERS
+    ]
+    return derived(max(int(figure.number) for figure in spilled), *spilled)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "fused_of_product": lambda device: tile_ratio(device, MANY, FITS, "linear"),
+}

@@ -10,7 +10,9 @@ import torch
 
 from snippets.regimes import compiled
 from snippets.regimes.compiling import stack_of
-from snippets.regimes.findings.compiling import guard_kinds, lost_s, rounded, size_guards
+from snippets.regimes.findings.compiling import lost_s, rounded
+from snippets.regimes.findings.generated import guard_kinds
+from snippets.regimes.findings.shapes import size_guards
 
 CODE = """
 triton_poi_fused_gelu_0 = async_compile.triton('triton_poi_fused_gelu_0', \'\'\'

@@ -1,0 +1,164 @@
+"""Whether GELU reads from memory: its rate right after the product that wrote its input, and what fusing saves."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    NotRecorded,
+    at_least,
+    at_most,
+    between,
+    claim,
+    timing_of_samples,
+)
+from snippets.lab.finding.measure import largest, percent, unpaired_ratio
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import figure_cell
+from snippets.lab.page import show as show
+from snippets.lab.recording.schema import Timing
+
+BF16_BYTES = 2
+HIDDEN = 4096
+OPS: Mapping[str, str] = {"gelu": "GELU", "negation": "negation"}
+"""What ran after the product -> its name on the page."""
+
+
+def cache_data(device: Device) -> Mapping[str, Any]:
+    """What the probe of the cache returned. Raises `NotRecorded` for one of an earlier form."""
+    found: Mapping[str, Any] = device["regimes/in_cache"].data
+    if "op_us" not in found:
+        raise NotRecorded("regimes/in_cache has no 'op_us'; make record CHAPTER=regimes")
+    return found
+
+
+def cache_sizes(device: Device) -> list[int]:
+    """Numbers of tokens of that probe."""
+    return sorted(int(tokens) for tokens in cache_data(device)["op_us"]["gelu"])
+
+
+def gelu_bytes(tokens: int) -> int:
+    """What GELU reads and writes."""
+    return 2 * BF16_BYTES * tokens * HIDDEN
+
+
+def op_rate(device: Device, op: str, tokens: int, when: str) -> Figure:
+    """The rate of GELU or of a negation right `after` the product that wrote its input, or with the cache `flushed`."""
+    timing = timing_of_samples(cache_data(device)["op_us"][op][str(tokens)][when])
+    low, high = (gelu_bytes(tokens) / us * 1e6 for us in reversed(timing.spread_us))
+    origin = f"{device['regimes/in_cache'].origin}, {op}, {tokens} tokens, {when}"
+    return Figure(gelu_bytes(tokens) / timing.median_us * 1e6, "bytes/s", (low, high), origin)
+
+
+def copy_rate(device: Device) -> Figure:
+    """The rate of a large copy in the same process."""
+    copy = cache_data(device)["copy"]
+    timing = timing_of_samples(copy["us"])
+    low, high = (copy["bytes"] / us * 1e6 for us in reversed(timing.spread_us))
+    origin = f"{device['regimes/in_cache'].origin}, copy"
+    return Figure(copy["bytes"] / timing.median_us * 1e6, "bytes/s", (low, high), origin)
+
+
+def of_copy(device: Device, op: str, tokens: int, when: str = "after") -> Figure:
+    """The rate of GELU or of a negation over that of a large copy."""
+    rate, copied = op_rate(device, op, tokens, when), copy_rate(device)
+    (low, high), (slow, fast) = rate.bounds, copied.bounds
+    origin = f"{rate.origin}; over {copied.origin}"
+    return Figure(rate.number / copied.number, "x", (low / fast, high / slow), origin)
+
+
+def step_timing(device: Device, tokens: int, step: str) -> Timing:
+    """Times of a step of the layer: `linear`, `eager`, `epilogue` or `fused`."""
+    return timing_of_samples(cache_data(device)["step_us"][str(tokens)][step])
+
+
+def saved_by_epilogue(device: Device, tokens: int) -> Figure:
+    """Time that cuBLAS's GELU epilogue saves of eager's two kernels."""
+    eager, fused = (step_timing(device, tokens, step) for step in ("eager", "epilogue"))
+    pairs = [a - b for a, b in zip(eager.samples_us, fused.samples_us, strict=True)]
+    medians = [statistics.median(part) for part in timing_of_samples(pairs).parts]
+    origin = f"{device['regimes/in_cache'].origin}, eager less epilogue, {tokens} tokens"
+    return Figure(statistics.median(pairs), "us", (min(medians), max(medians)), origin)
+
+
+def as_copy_us(device: Device, tokens: int) -> Figure:
+    """Time in which a large copy would move what GELU reads and writes."""
+    rate = copy_rate(device)
+    low, high = (1e6 * gelu_bytes(tokens) / each for each in reversed(rate.bounds))
+    return Figure(1e6 * gelu_bytes(tokens) / rate.number, "us", (low, high), rate.origin)
+
+
+def cache_table(device: Device) -> Html:
+    """GELU's rate right after its input was written and from memory, and what fusing it saves."""
+    rows: list[list[Cell]] = []
+    for tokens in cache_sizes(device):
+        rows.append(
+            [
+                f"{tokens:,}",
+                Figure(gelu_bytes(tokens) / 2, "bytes").text,
+                *(figure_cell(op_rate(device, op, tokens, when)) for op in OPS for when in ("after", "flushed")),
+                figure_cell(as_copy_us(device, tokens)),
+                figure_cell(saved_by_epilogue(device, tokens)),
+            ]
+        )
+    rates = [f"{name}, {when}" for name in OPS.values() for when in ("right after", "from memory")]
+    head = ["tokens", "GELU's input", *rates, "as a large copy", "saved by the epilogue"]
+    return table("GELU on what the product wrote, and what fusing it saves", head, rows)
+
+
+def step_table(device: Device) -> Html:
+    """The Linear alone, and with its GELU in eager's two kernels, in cuBLAS's epilogue and in ours, on the GPU."""
+    steps = {"linear": "product alone", "eager": "eager", "epilogue": "cuBLAS's epilogue", "fused": "ours, fused"}
+    rows: list[list[Cell]] = [
+        [f"{tokens:,}", *(figure_cell(Figure.from_timing(step_timing(device, tokens, step))) for step in steps)]
+        for tokens in cache_sizes(device)
+    ]
+    return table("A Linear and its GELU on the GPU, interleaved", ["tokens", *steps.values()], rows)
+
+
+@claim("RG55", at_most(1), scope="timing")
+def gelu_of_copy(device: Device) -> Figure:
+    """Even right after the product that wrote its input, eager's GELU moves its bytes no faster than a large copy, with
+    64 to 16,384 tokens."""
+    return largest(*(of_copy(device, "gelu", tokens) for tokens in cache_sizes(device)))
+
+
+@claim("RG57", at_least(1.05), scope="timing")
+def cached_at_2048(device: Device) -> Figure:
+    """With 2048 tokens, GELU is at least a twentieth faster right after its product than once the L2 cache holds other
+    data."""
+    return cached_over_memory(device, 2048)
+
+
+@claim("RG58", between(0.95, 1.05), scope="timing")
+def cached_at_8192(device: Device) -> Figure:
+    """With 8192 tokens it makes no difference to GELU, within a twentieth, whether its product has just run."""
+    return cached_over_memory(device, 8192)
+
+
+@claim("RG59", at_least(3), scope="timing")
+def saved_over_copy(device: Device) -> Figure:
+    """With 64 tokens, cuBLAS's epilogue saves at least three times as long as a large copy would need for GELU's
+    bytes."""
+    return unpaired_ratio(saved_by_epilogue(device, 64), as_copy_us(device, 64))
+
+
+def cached_over_memory(device: Device, tokens: int) -> Figure:
+    """GELU's rate right after its product over that with other data in the cache."""
+    return unpaired_ratio(*(op_rate(device, "gelu", tokens, when) for when in ("after", "flushed")))
+
+
+FIGURES: Mapping[str, Measure] = {
+    "l2_bytes": lambda device: Figure(int(cache_data(device)["l2_bytes"]), "bytes", origin=device.name),
+    "copied_at": copy_rate,
+    "gelu_at_1024": lambda device: percent(of_copy(device, "gelu", 1024)),
+    "saved_at_64": lambda device: saved_by_epilogue(device, 64),
+    "copied_at_64": lambda device: as_copy_us(device, 64),
+    "saved_at_8192": lambda device: saved_by_epilogue(device, 8192),
+    "copied_at_8192": lambda device: as_copy_us(device, 8192),
+}

@@ -1,0 +1,80 @@
+"""What a new number of tokens costs a compiled stack."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from snippets.lab.finding import Device, Figure, claim, equals, format_value
+from snippets.lab.finding.measure import listed
+from snippets.lab.html import Cell, Html, code, table
+from snippets.lab.page import show as show
+
+ASKED: Mapping[str, str] = {"static": "dynamic=False", "automatic": "default", "dynamic": "dynamic=True"}
+
+
+def _shapes(device: Device) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = device["regimes/new_shapes"].data
+    return found
+
+
+def graphs(device: Device, asked: str) -> Figure:
+    """Graphs after all calls, for a way to ask for shapes."""
+    return Figure(_shapes(device)["asked"][asked]["graphs"][-1], origin=device["regimes/new_shapes"].origin)
+
+
+def compiling_calls(device: Device, asked: str) -> list[tuple[int, float]]:
+    """Tokens and microseconds of the calls that compiled."""
+    data = _shapes(device)
+    found = data["asked"][asked]
+    new = [after > before for before, after in pairwise([0, *found["graphs"]])]
+    calls = zip(data["tokens"], found["call_s"], new, strict=True)
+    return [(tokens, 1e6 * seconds) for tokens, seconds, is_new in calls if is_new]
+
+
+def shapes_table(device: Device) -> Html:
+    """One call after the other with another number of tokens: whether it compiled, and how long it took."""
+    data = _shapes(device)
+    rows: list[list[Cell]] = []
+    for index, tokens in enumerate(data["tokens"]):
+        cells: list[Cell] = []
+        for asked in ASKED:
+            found = data["asked"][asked]
+            before = found["graphs"][index - 1] if index else 0
+            time = format_value(1e6 * found["call_s"][index], "us")
+            cells.append(f"graph {found['graphs'][index]}: {time}" if found["graphs"][index] > before else time)
+        rows.append([f"{tokens:,}", *cells])
+    head = ["tokens", *(code(name) for name in ASKED.values())]
+    return table("Calls in order; a call that compiled names its graph", head, rows)
+
+
+def input_guards(device: Device) -> Html:
+    """The guards on the shape of x, of each graph."""
+    rows: list[list[Cell]] = []
+    for asked, name in ASKED.items():
+        guards_of_graphs = _shapes(device)["asked"][asked]["guards"]
+        sizes = sorted(size for texts in guards_of_graphs for size in size_guards(texts))
+        rows.append([code(name), Html("<br>".join(map(code, sizes)))])
+    return table("What the graphs demand of the shape of x", ["asked for", "guards"], rows, text_columns=2)
+
+
+def size_guards(texts: Sequence[str]) -> list[str]:
+    """The sizes that guards demand: `size=[64, 1024]`, where None is any, and conditions on any."""
+    found = [match[0] for text in texts if (match := re.search(r"size=\[[^\]]*\]", text))]
+    return found + [text for text in texts if ".size()[" in text]
+
+
+@claim("RG42", equals("static 6, automatic 3, dynamic 2"))
+def graphs_of_shapes(device: Device) -> Figure:
+    """Six numbers of tokens, one of them a single token, need six graphs with dynamic=False, three by default, and two
+    with dynamic=True."""
+    return listed({asked: graphs(device, asked) for asked in ASKED})
+
+
+def compiling_call(device: Device) -> Figure:
+    """The median call that compiled a new number of tokens, with dynamic=False; its spread has all of them."""
+    us = [us for _, us in compiling_calls(device, "static")]
+    return Figure(statistics.median(us), "us", (min(us), max(us)), device["regimes/new_shapes"].origin)
