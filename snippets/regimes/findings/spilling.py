@@ -162,8 +162,8 @@ def fused_registers(device: Device) -> Figure:
 def naive_over_fused(device: Device) -> Figure:
     """With few tokens, a thread of the naive version takes fewer registers than one of the fused version.
 
-    cuBLAS's product alone takes more of them. The fused kernel spills none at any size below, and it is the faster one
-    on the GPU with 64 tokens. What the naive version wins, it wins on the CPU.
+    cuBLAS's product alone takes more of them than the fused kernel, which spills none and is the faster one on the GPU.
+    What the naive version wins with few tokens, it wins on the CPU.
     """
     naive, fused = naive_registers(device), fused_registers(device)
     return derived(naive.number / fused.number, naive, fused, unit="x", display=f"{naive.text} against {fused.text}")
