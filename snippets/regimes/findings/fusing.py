@@ -152,14 +152,14 @@ def calls_table(device: Device) -> Html:
 
 
 @claim("RG43", at_most(0.9), scope="timing")
-def fused_on_gpu(device: Device) -> Figure:
+def layer_on_gpu(device: Device) -> Figure:
     """On the GPU and with 1 to 64 tokens, a Linear and its GELU in one kernel take at most nine tenths of the time of
     eager's two."""
     return largest(*(fused_over_eager(device, tokens) for tokens in SMALL))
 
 
 @claim("RG44", at_least(1), scope="timing")
-def fused_from_python(device: Device) -> Figure:
+def layer_from_python(device: Device) -> Figure:
     """From Python and with 1 to 64 tokens, one launch of a Triton kernel takes longer than eager's two operators."""
     return smallest(*(fused_over_eager(device, tokens, "from_python") for tokens in SMALL))
 
