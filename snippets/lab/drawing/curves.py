@@ -195,7 +195,7 @@ def _apart(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
         half = len(text) * LETTER / 2
         fits = index + half <= free
         kept.append((index, text if fits else ""))
-        free = index - half - LETTER if fits else free
+        free = index - half - 2 * LETTER if fits else free
     return kept[::-1]
 
 
