@@ -177,10 +177,10 @@ def test_a_bias_in_gelus_kernel_flips_its_claim(device: Device) -> None:
 
 
 def test_calls_until_a_compilation_has_paid(device: Device) -> None:
-    """0.5027 s are lost, and 40 us less 10 us are saved by each call."""
+    """0.5027 s are lost, and 40 us less 16 us are saved by each call."""
     assert compiling.compile_time(device, STACK, "reduce-overhead").number == pytest.approx(502_700)
-    assert compiling.saved(device, STACK, "reduce-overhead").number == pytest.approx(30)
-    assert compiling.break_even(device, STACK, "reduce-overhead").value == 16_757
+    assert compiling.saved(device, STACK, "reduce-overhead").number == pytest.approx(24)
+    assert compiling.break_even(device, STACK, "reduce-overhead").value == 20_946
     assert compiling.break_even(device, STACK, "default").value == NEVER
     assert compiling.default_pays(device).value == NEVER
     alter(device, "regimes/modes_stack", from_python("default", 39.9))
