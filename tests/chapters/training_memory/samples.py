@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from snippets.lab.recording.schema import Timing
 from snippets.training_memory import precision
 from tests.chapters.training_memory.memory_samples import memory_recordings
 from tests.chapters.training_memory.steps import Phases, phases, trace
@@ -19,8 +20,9 @@ ITERATION_US = {
     "autocast_compiled": 3_000.0,
     "bfloat16_compiled": 2_800.0,
     "optimizer_foreach": 4_200.0,
-    "optimizer_loop": 4_800.0,
+    "optimizer_loop": 4_300.0,
 }
+CLOCKS_MHZ = {"bfloat16_compiled": 1600.0}
 LAYERS = 2
 
 
@@ -47,30 +49,32 @@ def precision_recordings(
     changed: Mapping[str, Phases] | None = None,
     iterations: Mapping[str, float] | None = None,
     data: dict[str, Any] | None = None,
+    clocks: Mapping[str, float] | None = None,
 ) -> list[Sample]:
-    """Those of the first page, with other steps, iterations or data of the probe."""
+    """Those of the first page, with other steps, iterations, data of the probe or clocks."""
     steps = step_phases() | dict(changed or {})
     times = ITERATION_US | dict(iterations or {})
-    loops = [_loop(name, steps[name], times[name]) for name in precision.VARIANTS]
+    clocks_mhz = CLOCKS_MHZ | dict(clocks or {})
+    loops = [_loop(name, steps[name], times[name], clocks_mhz.get(name, 1900.0)) for name in precision.VARIANTS]
     return [*loops, sample_of("training_memory/accuracy", 0.0, data=data or accuracy())]
 
 
-def _loop(name: str, step: Phases, iteration_us: float) -> Sample:
+def _loop(name: str, step: Phases, iteration_us: float, clock_mhz: float) -> Sample:
     parameters = {**precision.SHAPE, "layers": LAYERS}
     work = precision.step_work(**parameters)
     point = samples.point(
         parameters,
         flops=work.flops,
         bytes=work.bytes,
-        iteration=samples.timing(*(share * iteration_us for share in SPREAD)),
+        iteration=Timing.from_samples([share * iteration_us for share in SPREAD], clock_mhz=clock_mhz),
         reference_dtype="float32",
     )
     recording = samples.sample(f"training_memory/{name}", label=precision.LABEL, points=(point,))
     return recording, trace(step)
 
 
-def accuracy(**bfloat16: Any) -> dict[str, Any]:
-    """What the probe returns: bf16 weights learn less; `bfloat16` changes them at the high learning rate."""
+def accuracy(rate: str = "", **bfloat16: Any) -> dict[str, Any]:
+    """What the probe returns: bf16 weights learn less, at 1e-3 a little; the data of a rate can be changed."""
     exact = {
         "at": [0, 25, 50],
         "losses": [round(0.12 / (1 + step), 5) for step in range(51)],
@@ -86,5 +90,9 @@ def accuracy(**bfloat16: Any) -> dict[str, Any]:
         "norms_moved": 0.0,
         "evaluated": [0.006 + 0.0001 * index for index in range(8)],
     }
-    by_variant = {"fp32": exact, "tf32": exact, "autocast": exact, "bfloat16": poor}
-    return {"1e-3": {**by_variant, "bfloat16": {**poor, **bfloat16}}, "1e-4": by_variant}
+    fair = {**poor, "matrices": [0.1, 0.2, 0.3], "evaluated": [1.2 * loss for loss in exact["evaluated"]]}
+    same = {"fp32": exact, "tf32": exact, "autocast": exact}
+    found = {"1e-3": {**same, "bfloat16": fair}, "1e-4": {**same, "bfloat16": poor}}
+    if rate:
+        found[rate]["bfloat16"] = {**found[rate]["bfloat16"], **bfloat16}
+    return found

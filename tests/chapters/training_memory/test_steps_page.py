@@ -40,6 +40,8 @@ def eager(**changed: Any) -> dict[str, Phases]:
 
 AUTOCAST = phases(layers=LAYERS, casts="eager")
 COMPILED = phases(layers=LAYERS, casts="compiled")
+EXACT = accuracy()["1e-3"]["fp32"]["evaluated"]
+EXTRA = cast(WIDE, "float", 10.0, compiled=True)
 SLOW_BACKWARD = phases("f32", 1000.0, LAYERS)
 SLOW_BACKWARD["backward"] *= 2
 CHANGES: dict[str, dict[str, Any]] = {
@@ -50,11 +52,12 @@ CHANGES: dict[str, dict[str, Any]] = {
     "TM5": {"changed": eager(optimizer=(300.0,))},
     "TM6": {"iterations": {"optimizer_loop": 4_000.0}},
     "TM7": {"iterations": {"optimizer_foreach": 4_000.0}},
+    "TM27": {"iterations": {"optimizer_foreach": 4_000.0}},
     "TM8": {"changed": eager(weight_casts=4)},
     "TM9": {"changed": eager(input_casts=1)},
     "TM10": {"changed": {"autocast": without(AUTOCAST, "backward", "direct_copy", 3)}},
     "TM11": {"changed": {"autocast": {**AUTOCAST, "loss": [cast(WIDE, "float", 4000.0)]}}},
-    "TM12": {"changed": {"autocast_compiled": {**COMPILED, "loss": [cast(WIDE, "float", 10.0, compiled=True)]}}},
+    "TM12": {"changed": {"autocast_compiled": {**COMPILED, "forward": [*COMPILED["forward"], EXTRA]}}},
     "TM13": {"changed": {"autocast_compiled": without(COMPILED, "forward", "triton_poi", 2)}},
     "TM14": {"changed": {"autocast_compiled": {**COMPILED, "loss": [cast(WIDE, "float", 90.0, compiled=True)]}}},
     "TM15": {"iterations": {"tf32": 20_000.0}},
@@ -65,9 +68,11 @@ CHANGES: dict[str, dict[str, Any]] = {
     "TM20": {"changed": {"tf32": phases("f32", 250.0, LAYERS)}},
     "TM21": {"data": {**accuracy(), "1e-3": {**accuracy()["1e-3"], "autocast": accuracy()["1e-3"]["bfloat16"]}}},
     "TM22": {"data": {**accuracy(), "1e-3": {**accuracy()["1e-3"], "tf32": accuracy()["1e-3"]["bfloat16"]}}},
-    "TM23": {"data": accuracy(evaluated=accuracy()["1e-3"]["fp32"]["evaluated"])},
-    "TM24": {"data": accuracy(matrices=[0.1, 0.1, 0.1])},
-    "TM25": {"data": accuracy(norms_moved=0.01)},
+    "TM23": {"data": accuracy("1e-4", evaluated=EXACT)},
+    "TM24": {"data": accuracy("1e-4", matrices=[0.1, 0.1, 0.1])},
+    "TM25": {"data": accuracy("1e-3", norms_moved=0.01)},
+    "TM28": {"clocks": {"bfloat16_compiled": 1900.0}},
+    "TM29": {"data": accuracy("1e-3", evaluated=EXACT)},
 }
 """Claim -> a change of the samples that refutes it."""
 
