@@ -99,6 +99,16 @@ def cast_time(device: Device) -> Figure:
     return _cast_time(device, "autocast")
 
 
+def casts_of_the_gap(device: Device) -> Figure:
+    """The time in these kernels, in percent of the GPU's time that autocast takes beyond bf16 weights."""
+    whole, without = (
+        run_of(device, variant).per_step(lambda step: kernel_time_us(step.activities), "us")
+        for variant in ("autocast", "bfloat16")
+    )
+    spent = cast_time(device)
+    return Figure(100 * spent.number / (whole.number - without.number), "%", origin=f"{spent.origin}; {without.origin}")
+
+
 def compiled_cast_kernels(device: Device) -> Figure:
     """Kernels of a compiled step under autocast that only convert."""
     return _count(device, "autocast_compiled", lambda cast: True)

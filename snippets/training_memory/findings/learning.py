@@ -107,6 +107,10 @@ def losses(device: Device) -> Html:
     return table("The loss by precision", head, rows)
 
 
+def _percent(share: float) -> str:
+    return format_value(100 * share, "%") if share >= 0.001 or not share else "below 0.1 %"
+
+
 def updates(device: Device) -> Html:
     """The share of weights that an update leaves unchanged, by step, learning rate and precision."""
     rows: list[list[Cell]] = []
@@ -115,7 +119,7 @@ def updates(device: Device) -> Html:
     for rate in (SLOW, FAST):
         for name, variant in (("float32", "fp32"), ("bf16 weights", "bfloat16")):
             found = trained(device, rate, variant)
-            shares = [format_value(100 * found["matrices"][index], "%") for index in chosen]
-            rows.append([f"{name}, {rate}", *shares, format_value(100 * found["norms"][-1], "%")])
+            shares = [*(found["matrices"][index] for index in chosen), found["norms"][-1]]
+            rows.append([f"{name}, {rate}", *map(_percent, shares)])
     head = ["weights and learning rate", *(f"step {at[index] + 1}" for index in chosen), "norms, last step"]
     return table("Elements of the weights that an update leaves as they were", head, rows)

@@ -13,6 +13,10 @@ from snippets.lab.trace.queries import kernel_time_us
 from snippets.lab.trace.units import format_value
 from snippets.training_memory.findings.steps import COMPILED, EAGER, is_matmul, run_of
 
+ARTICLE = Source(
+    "The Profiling Deep-Dive on nn.Linear Fusion", "fusion might not help if the data can't stay in cache", device=""
+)
+
 
 def _speedup(device: Device, slow: str, fast: str) -> Figure:
     return paired_ratio(run_of(device, slow), run_of(device, fast), "iteration")
@@ -46,7 +50,11 @@ def compiled_autocast(device: Device) -> Figure:
     "TM26",
     at_most(1.05),
     scope="timing",
-    source=Source("The Profiling Deep-Dive on nn.Linear Fusion", "fusion might not help", device=""),
+    source=Source(
+        "The Profiling Deep-Dive on nn.Linear Fusion",
+        "fusion might not help if the data can't stay in cache",
+        device="",
+    ),
 )
 def fusion_does_not_help(device: Device) -> Figure:
     """Under mixed precision, fusion might not help: compiled, a step is at most 1.05 times as fast.

@@ -11,7 +11,7 @@ from snippets.lab.finding.device import Device
 from tests.chapters.training_memory.memory_samples import memory_recordings
 from tests.lab.sample_recordings import save_samples
 
-CLAIMS = {claim.id: claim for claim in findings("training_memory").claims if "TM30" <= claim.id < "TM60"}
+CLAIMS = {claim.id: claim for claim in findings("training_memory").claims if int(claim.id.removeprefix("TM")) >= 30}
 
 
 @pytest.fixture
