@@ -72,22 +72,23 @@ def tile_table(device: Device, tokens: int) -> Html:
     for name in sorted(timings, key=lambda name: timings[name].median_us):
         time, seen = figure_cell(Figure.from_timing(timings[name])), tiles(device, tokens)[name]
         if name in OTHERS:
-            rows.append([{"linear": "cuBLAS, without GELU", "eager": "eager"}[name], *[None] * 5, time])
+            rows.append([{"linear": "cuBLAS, without GELU", "eager": "eager"}[name], time, *[None] * 5])
             continue
         loop = seen["code"]["loop"]
         rows.append(
             [
                 name,
-                f"{seen['programs']:,}",
+                time,
                 str(seen["registers"]),
                 str(seen["spills"]),
                 f"{loop['stores']} and {loop['loads']}",
+                f"{seen['programs']:,}",
                 format_value(seen["shared_bytes"], "bytes"),
-                time,
             ]
         )
-    head = ["tile", "programs", "registers", "spilled", "stores and loads in the loop", "shared memory", "time"]
-    return table(f"The kernel with several tiles, {tokens:,} tokens", head, rows)
+    folded = ("programs", "shared memory")
+    head = ["tile", "time", "registers", "spilled", "stores, loads in the loop", *folded]
+    return table(f"The kernel with several tiles, {tokens:,} tokens", head, rows, folded=folded)
 
 
 EXCERPT = 14
