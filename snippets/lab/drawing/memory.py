@@ -116,7 +116,7 @@ def _areas(axes: Axes, step: HeldStep, highest: float) -> None:
             axes.fill(x, y, facecolor=FILLS[kind], edgecolor=EDGES[kind], linewidth=0.8)
             at = max(range(len(levels)), key=lambda index: tops[index] - bottoms[index])
             thick = (tops[at] - bottoms[at]) / highest * PANEL
-            if thick > TEXT:
+            if thick > 2 * TEXT:
                 x_of_letter = min(max(at * width, LETTER), ACROSS - LETTER)
                 chip = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
                 middle = (tops[at] + bottoms[at]) / 2

@@ -1,5 +1,5 @@
 """The figures and claims of the chapter training_memory: steps, precision, learning, memory and the allocator."""
 
-from snippets.training_memory.findings import casts, learning, precision, steps
+from snippets.training_memory.findings import allocator, casts, instruments, keeping, learning, memory, precision, steps
 
-PARTS = (steps, casts, precision, learning)
+PARTS = (steps, casts, precision, learning, memory, keeping, allocator, instruments)

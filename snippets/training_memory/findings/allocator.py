@@ -1,4 +1,4 @@
-"""What the caching allocator rounds to and keeps, how it runs out of memory that is free, and what shows it."""
+"""What the caching allocator rounds to and keeps, and how it runs out of memory that is free."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 
 from snippets.lab.drawing.memory import Segment
 from snippets.lab.drawing.memory_charts import memory_map
-from snippets.lab.finding import Device, Figure, Run, Source, at_least, claim, equals
+from snippets.lab.finding import Device, Figure, Run, at_least, claim, equals
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
-from snippets.lab.trace.units import format_value
 
 ARTICLE = "Profiling in PyTorch: From nn.Linear to Fused MLP Optimization"
 MIB = 1 << 20
@@ -26,10 +25,6 @@ SETTINGS: Mapping[str, str] = {
 """Setting in the recording -> what a reader writes."""
 HARMFUL, HARMLESS = "2 MiB", "1 MiB"
 """Sizes of the blocks that are kept: the first fragments memory."""
-CACHED = "cached"
-SUMMARIZED = ("Allocated memory", "GPU reserved memory", "Non-releasable memory", "Non-releasable allocs")
-"""Rows of memory_summary() that tell."""
-PREFIXES = ("B", "KiB", "MiB", "GiB")
 
 
 def allocators(device: Device) -> Run:
@@ -90,22 +85,37 @@ def fails_fragmented(device: Device) -> Figure:
     return figure(device, fails(device, "default", HARMFUL))
 
 
+def in_mib(size: int) -> str:
+    """Bytes in the units of an allocator: `2 MiB`, `1 MiB + 1`, `513 bytes`."""
+    whole, rest = divmod(size, MIB)
+    if not whole:
+        return f"{size:,} bytes"
+    if rest and rest * 10 % MIB == 0:
+        return f"{size / MIB:.1f} MiB"
+    return f"{whole} MiB" + (f" + {rest:,}" if rest else "")
+
+
+def _size(device: Device, size: int) -> Figure:
+    """A figure in mebibytes, as messages have them."""
+    return replace(figure(device, size, "bytes"), display=in_mib(size))
+
+
 def free_bytes(device: Device) -> Figure:
     """Bytes that are reserved and not allocated when the request fails."""
     before = fragmented(device)["interleaved"]
-    return figure(device, before["reserved"] - before["allocated"], "bytes")
+    return _size(device, before["reserved"] - before["allocated"])
 
 
 def requested_bytes(device: Device) -> Figure:
     """Bytes of the request that fails."""
     match = re.search(r"Tried to allocate ([\d.]+) MiB", fragmented(device)["error"])
-    return figure(device, int(float(match[1]) * MIB) if match else 0, "bytes")
+    return _size(device, int(float(match[1]) * MIB) if match else 0)
 
 
 def largest_hole(device: Device) -> Figure:
     """The largest free block when the request fails."""
     blocks = (block for segment in segments(device, "default", HARMFUL) for block in segment.blocks)
-    return figure(device, max(size for size, is_used in blocks if not is_used), "bytes")
+    return _size(device, max(size for size, is_used in blocks if not is_used))
 
 
 @claim("TM49", at_least(3))
@@ -138,79 +148,11 @@ def whole_blocks_help(device: Device) -> Figure:
     return _cures(device, "large blocks whole", HARMFUL)
 
 
-def printed(device: Device, state: str) -> dict[str, str]:
-    """Row of what memory_summary() printed -> what is in use now: of the `cached` segment, or with blocks of a size."""
-    found = fragmented(device, "default", HARMFUL if state == CACHED else state)
-    text = found["cached_summary" if state == CACHED else "summary"]
-    cells = [[cell.strip() for cell in line.split("|")] for line in text.splitlines()]
-    return {row[1]: row[2] for row in cells if len(row) > 3 and row[1] in SUMMARIZED}
-
-
-def bytes_printed(text: str) -> int:
-    """`532480 KiB` -> bytes."""
-    number, unit = text.split()
-    return int(number) << 10 * PREFIXES.index(unit)
-
-
-def non_releasable(device: Device, state: str) -> float:
-    """The share of the reserved memory that memory_summary() calls non-releasable, in percent."""
-    rows = printed(device, state)
-    sizes = [bytes_printed(rows[name]) for name in ("Non-releasable memory", "GPU reserved memory")]
-    return 100 * sizes[0] / sizes[1]
-
-
-@claim("TM53", at_least(90), source=Source(ARTICLE, "memory_summary() can reveal fragmentation", device=""))
-def summary_tells(device: Device) -> Figure:
-    """memory_summary() tells a fragmented segment from a free one, as an article says: of the fragmented segment's
-    bytes, at least 90 % more are non-releasable.
-    """
-    fragmented_share, *others = (non_releasable(device, state) for state in (HARMFUL, CACHED, HARMLESS))
-    return figure(device, fragmented_share - max(others), "%")
-
-
-def profiled(device: Device, kept: str) -> dict[str, tuple[int, int]]:
-    """Name in the profiler's table -> calls and bytes, of the program that keeps blocks of a size."""
-    rows = setting(device, "default")["profiled"][kept]
-    return {row["name"]: (row["calls"], row["bytes"]) for row in rows}
-
-
-@claim(
-    "TM54",
-    equals(True),
-    source=Source(ARTICLE, "with the profiler, if certain operations are creating many small allocations", device=""),
-)
-def profiler_counts(device: Device) -> Figure:
-    """The profiler's table counts the allocations of the operation that keeps small blocks, as the article has it."""
-    blocks = [owner for segment in fragmented(device)["segments"] for owner in segment["owners"] if owner]
-    calls, held = profiled(device, HARMFUL)["keep"]
-    return figure(device, calls == len(blocks) and held == len(blocks) * 2 * MIB)
-
-
-@claim("TM55", equals(True))
-def profiler_is_blind(device: Device) -> Figure:
-    """The profiler's table has the same calls for the program whose request fails and for the one whose succeeds."""
-    calls = [{name: row[0] for name, row in profiled(device, kept).items()} for kept in (HARMFUL, HARMLESS)]
-    outcomes = [fails(device, "default", kept) for kept in (HARMFUL, HARMLESS)]
-    return figure(device, calls[0] == calls[1] and outcomes == [True, False])
-
-
-@claim("TM56", equals("keep"))
-def snapshot_names(device: Device) -> Figure:
-    """The snapshot names the function that allocated each block in the way."""
-    owners = {owner for segment in fragmented(device)["segments"] for owner in segment["owners"] if owner}
-    return figure(device, ", ".join(sorted(owners)))
-
-
 @claim("TM57", equals(True))
 def cached_stays_reserved(device: Device) -> Figure:
     """A released segment stays reserved as a whole, although nothing in it is allocated."""
     cached, later = (fragmented(device)[moment] for moment in ("cached", "interleaved"))
     return figure(device, cached["allocated"] == 0 and cached["reserved"] == later["reserved"])
-
-
-def context(device: Device) -> Figure:
-    """What the driver takes for a process before PyTorch asks for anything."""
-    return figure(device, setting(device, "default")["context"], "bytes")
 
 
 def segments(device: Device, name: str, kept: str, moment: str = "segments") -> list[Segment]:
@@ -234,14 +176,17 @@ def map_of_segments(device: Device) -> Html:
 def outcomes(device: Device) -> Html:
     """What becomes of the request with each setting."""
     rows: list[list[Cell]] = []
-    for name, written in SETTINGS.items():
+    for name in ("default", "expandable segments"):
+        written = SETTINGS[name]
         found = fragmented(device, name)
         states = (found["interleaved"], found["asked"])
-        sizes = (format_value(state["reserved"], "bytes") for state in states)
+        sizes = (in_mib(state["reserved"]) for state in states)
         outcome = "out of memory" if fails(device, name, HARMFUL) else "succeeds"
         rows.append([code(written) if name != "default" else written, outcome, *sizes])
     head = ["allocator", "the request", "reserved before it", "reserved after it"]
-    return table("One request with three settings of the allocator, blocks of 2 MiB kept", head, rows, text_columns=2)
+    return table(
+        "The same request with two settings of the allocator, blocks of 2 MiB kept", head, rows, text_columns=2
+    )
 
 
 def rounding(device: Device) -> Html:
@@ -249,38 +194,21 @@ def rounding(device: Device) -> Html:
     default, expandable = (setting(device, name)["rounding"] for name in ("default", "expandable segments"))
     rows: list[list[Cell]] = [
         [
-            f"{one['request']:,}",
-            f"{one['block']:,}",
-            *(format_value(each["segments"], "bytes") for each in (one, other)),
+            in_mib(one["request"]),
+            in_mib(one["block"]),
+            *(in_mib(each["segments"]) for each in (one, other)),
         ]
         for one, other in zip(default, expandable, strict=True)
     ]
-    head = ["bytes requested", "bytes of the block", "reserved", "reserved, expandable"]
+    head = ["request", "block", "reserved", "reserved, expandable"]
     return table("What one request takes from an empty cache", head, rows, text_columns=0)
-
-
-def summaries(device: Device) -> Html:
-    """What memory_summary() says is in use, in three states."""
-    states = {"one free segment": CACHED, "2 MiB kept": HARMFUL, "1 MiB kept": HARMLESS}
-    columns = [printed(device, state) for state in states.values()]
-    rows: list[list[Cell]] = [[code(row), *(column[row] for column in columns)] for row in SUMMARIZED]
-    return table("memory_summary() in three states: its column Cur Usage", ["", *states], rows)
 
 
 def error_message(device: Device) -> Html:
     """The message of the failed request."""
-    return Html(f"<pre data-search-exclude><code>{escape(fragmented(device)['error'])}</code></pre>")
+    return as_printed(fragmented(device)["error"])
 
 
-def profiler_rows(device: Device) -> Html:
-    """The profiler's table for both programs."""
-    both = [profiled(device, kept) for kept in (HARMFUL, HARMLESS)]
-    rows: list[list[Cell]] = [
-        [code(name), *(cell for found in both for cell in _cells(found.get(name)))] for name in both[0]
-    ]
-    head = ["name", "calls, 2 MiB", "bytes, 2 MiB", "calls, 1 MiB", "bytes, 1 MiB"]
-    return table("The profiler's table for both programs", head, rows)
-
-
-def _cells(row: tuple[int, int] | None) -> tuple[Cell, Cell]:
-    return (row[0], format_value(row[1], "bytes")) if row else (None, None)
+def as_printed(text: str) -> Html:
+    """What PyTorch printed, wrapped."""
+    return Html(f'<div class="language-text highlight"><pre><code>{escape(text)}</code></pre></div>')

@@ -7,7 +7,7 @@ from typing import Any
 
 from snippets.lab.drawing.memory import HeldStep
 from snippets.lab.finding import Device, Figure, Run
-from snippets.training_memory.shapes import kept_bytes
+from snippets.training_memory.shapes import SIZE, kept_bytes
 
 PHASES = ("forward", "backward", "optimizer")
 EAGER: Mapping[str, Mapping[str, Any]] = {
@@ -19,9 +19,9 @@ EAGER: Mapping[str, Mapping[str, Any]] = {
 }
 """Variant -> what `kept_bytes` takes besides sizes; a compiler keeps what it chooses."""
 NAMES: Mapping[str, str] = {
-    "fp32": "fp32",
+    "fp32": "float32",
     "bfloat16": "bf16 throughout",
-    "autocast": "autocast to bf16",
+    "autocast": "autocast",
     "recomputed": "autocast, recomputed",
     "compiled": "autocast, compiled",
 }
@@ -39,9 +39,20 @@ def variant(device: Device, name: str) -> Mapping[str, Any]:
     return found
 
 
-def figure(device: Device, name: str, value: float, unit: str = "bytes") -> Figure:
+def figure(device: Device, name: str, value: float | bool | str, unit: str = "") -> Figure:
     """A figure of a variant."""
     return Figure(value, unit, origin=f"{holds(device).origin}, {name}")
+
+
+def ratio(device: Device, name: str, above: float, below: float) -> Figure:
+    """A ratio of bytes."""
+    return figure(device, name, above / below, "x")
+
+
+def farthest_from_one(device: Device, ratios: Mapping[str, float]) -> Figure:
+    """The ratio of the variant that is farthest from one."""
+    name = max(ratios, key=lambda each: abs(ratios[each] - 1))
+    return figure(device, name, ratios[name], "x")
 
 
 def phase_bytes(device: Device, name: str, phase: str, moment: str) -> int:
@@ -64,6 +75,12 @@ def left_by_forward(device: Device, name: str) -> int:
 def saved_bytes(device: Device, name: str) -> int:
     """Bytes of the storages that autograd saves in forward, each once, but for parameters and batch."""
     return sum(size for _, _, size in variant(device, name)["kept"])
+
+
+def loss_bytes(device: Device) -> int:
+    """Bytes of what the loss reads, in float32."""
+    sizes = holds(device).data["sizes"]
+    return int(sizes["batch"] * sizes["seq"] * sizes["dim"]) * SIZE["float32"]
 
 
 def derived_bytes(device: Device, name: str) -> int:

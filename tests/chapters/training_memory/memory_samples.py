@@ -13,7 +13,9 @@ from snippets.training_memory.shapes import kept_bytes
 from tests.lab.sample_recordings import Sample, sample_of
 
 PARAMETERS = 4 * SIZES["layers"] * (3 * SIZES["dim"] * SIZES["hidden"] + 2 * SIZES["dim"])
-OTHERS = 50 * MIB
+OTHERS, CARD = 50 * MIB, 100 << 30
+LOSS = 4 * SIZES["batch"] * SIZES["seq"] * SIZES["dim"]
+"""Bytes of what the loss reads, and of its result's storage."""
 
 
 def memory_recordings() -> list[Sample]:
@@ -55,44 +57,48 @@ def step(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """What the probe finds of a variant."""
     number = 2 if options.get("dtype") == "bfloat16" else 4
     parameters, kept, events = PARAMETERS * number // 4, kept_of(name), Events()
-    passing = 2 * PARAMETERS if "recomputes" in options else PARAMETERS
+    passing = PARAMETERS * (3 if "recomputes" in options else 1)
     blocks = []
-    for size in kept:
-        blocks.append((events.take(size), size))
+    for size in [*kept, 512 if "writes_loss" in options else LOSS]:
         temporary = events.take(passing // 4)
         events.add(temporary, -passing // 4)
-    marks = [len(events.block)]
-    stays = options.get("set_to_none") is False
-    gradients = []
+        blocks.append((events.take(size), size))
+    marks, gradients = [len(events.block)], {}
     for block, size in reversed(blocks):
         temporary = events.take(passing)
-        if not stays:
-            gradients.append(events.take(parameters // len(kept)))
+        if "set_to_none" not in options:
+            share = parameters // 20 if len(gradients) < len(blocks) - 1 else parameters - sum(gradients.values())
+            gradients[events.take(share)] = share
         events.add(temporary, -passing)
         events.add(block, -size)
     marks.append(len(events.block))
     if options.get("fused") is False:
         temporary = events.take(parameters)
         events.add(temporary, -parameters)
-    for block in gradients:
-        events.add(block, -(parameters // len(kept)))
+    for block, size in gradients.items():
+        events.add(block, -size)
     marks.append(len(events.block))
-    start = 3 * parameters + OTHERS + (parameters if stays else 0)
+    start = 3 * parameters + OTHERS + (0 if gradients else parameters)
+    found = peaks(start, events.bytes, marks)
+    reserved = max(phase["peak"] for phase in found.values()) + 100 * MIB
     return {
         "parameters": parameters,
         "states": 2 * parameters,
         "batch": OTHERS,
         "gradients": parameters,
-        "steps": 3 * [peaks(start, events.bytes, marks)],
+        "steps": 3 * [found],
         "timeline": {
             "block": events.block,
             "bytes": events.bytes,
             "at_us": [float(index) for index in range(len(events.block))],
             "marks": marks,
-            "gradients": gradients or [len(events.block)],
+            "gradients": [*gradients] or [len(events.block)],
         },
-        "statistics": {"reserved_bytes.all.current": 2 * start},
-        "free_of_all": [100 << 30, 140 << 30],
+        "statistics": {
+            "reserved_bytes.all.current": reserved,
+            "inactive_split_bytes.all.current": 50 * MIB,
+        },
+        "free_of_all": [CARD - reserved - 800 * MIB, CARD],
         "kept": [["1", "float32", size] for size in kept],
     }
 
@@ -110,14 +116,22 @@ def peaks(start: int, sizes: list[int], marks: list[int]) -> dict[str, dict[str,
 
 
 def recompute() -> dict[str, Any]:
-    """Two steps, of which one takes a quarter longer."""
-    samples = [5000.0 + index for index in range(9)]
+    """Two steps at two batches; of the smaller batch, the one that recomputes waits for its launches."""
+    return {"64": times(4000.0, 6000.0, 5950.0), "256": times(16_000.0, 20_000.0, 6000.0)}
+
+
+def times(keeping_us: float, recomputing_us: float, launching_us: float) -> dict[str, Any]:
+    """Times of both steps, and when the second one is launched."""
+    wholes = {"autocast": (keeping_us, 3000.0), "recomputed": (recomputing_us, launching_us)}
     return {
         name: {
-            "times": {kind: [factor * us for us in samples] for kind in ("interleaved", "from_python", "enqueue")},
+            "times": {
+                kind: [us + index for index in range(9)]
+                for kind, us in (("interleaved", whole), ("from_python", whole), ("enqueue", launching))
+            },
             "losses": [0.5, 0.25],
         }
-        for name, factor in (("autocast", 1.0), ("recomputed", 1.25))
+        for name, (whole, launching) in wholes.items()
     }
 
 
@@ -130,8 +144,8 @@ def allocator(name: str) -> dict[str, Any]:
             {"request": size, "block": -(-size // 512) * 512, "segments": segment_bytes(size)} for size in REQUESTS
         ],
         "fragmented": {
-            "2 MiB": fragmented(2, "CUDA out of memory. Tried to allocate 128.00 MiB." if name == "default" else ""),
-            "1 MiB": fragmented(1, ""),
+            "2 MiB": fragmented(2, name),
+            "1 MiB": fragmented(1, name),
         },
         "profiled": {"2 MiB": profiled(2), "1 MiB": profiled(1)},
     }
@@ -157,13 +171,15 @@ SUMMARY = """\
 """
 
 
-def fragmented(kept: int, error: str) -> dict[str, Any]:
+def fragmented(kept: int, setting: str) -> dict[str, Any]:
     """A segment whose blocks of 2 MiB stay, or one that is free; the small blocks have their own."""
+    is_default = setting == "default"
+    error = "CUDA out of memory. Tried to allocate 128.00 MiB." if is_default and kept == 2 else ""
     lent = [size * MIB for size in LENT]
     if kept == 2:
         blocks = [size for each in lent for size in (each, 2 * MIB)]
         segments = [segment("large", blocks, ["", "keep"] * len(lent))]
-        split, count = "520 MiB", len(lent)
+        split, count = ("520 MiB", len(lent)) if is_default else ("0 B", 0)
     else:
         whole = sum(lent) + len(lent) * MIB
         segments = [segment("large", [whole], [""]), segment("small", [MIB, MIB], ["keep", "keep"])]

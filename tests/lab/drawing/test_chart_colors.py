@@ -6,13 +6,13 @@ import colorsys
 import math
 import re
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
 
 from snippets.lab.drawing.canvas import PATTERNS
-from snippets.lab.drawing.svg import VARIABLES
+from snippets.lab.drawing.svg import MEMORY_KINDS, MEMORY_PATTERNS, VARIABLES
 from snippets.lab.recording.device import PROJECT
 
 KINDS = ("gemm", "pointwise", "copy", "other", "call")
@@ -113,3 +113,24 @@ def test_kinds_differ_for_all_eyes_by_color_or_by_pattern(scheme: str, eyes: Seq
     patterns: dict[str, str] = {kind: pattern for kind, pattern in PATTERNS.items() if kind in KINDS}
     assert [pair for pair in alike if patterns.get(pair[0], "") == patterns.get(pair[1], "")] == []
     assert len(set(patterns.values())) == 3
+
+
+@pytest.mark.parametrize("scheme", ["default", "slate"])
+def test_contrast_of_bytes(scheme: str) -> None:
+    paper = background(scheme)
+    given = variables("slate" if scheme == "slate" else "")
+    for kind in MEMORY_KINDS:
+        assert contrast(given[f"--{kind}-edge"], paper) >= 3, kind
+        if kind != "used":
+            assert contrast(given["--chart-ink"], given[f"--{kind}-kind"]) >= 4.5, kind
+
+
+def test_bytes_that_lie_on_each_other_have_different_patterns() -> None:
+    """From the bottom up, so that a border and a pattern tell them apart where a color does not."""
+    stacked = MEMORY_KINDS[: MEMORY_KINDS.index("used")]
+    order = ("parameters", "states", "others", "gradients", "activations", "temporaries")
+    assert set(order) == set(stacked)
+    for lower, upper in pairwise(order):
+        if {lower, upper} != {"others", "gradients"}:
+            assert MEMORY_PATTERNS.get(lower) != MEMORY_PATTERNS.get(upper), (lower, upper)
+    assert contrast(variables("")["--gradients-edge"], variables("")["--others-kind"]) >= 3

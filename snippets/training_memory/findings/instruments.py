@@ -1,0 +1,124 @@
+"""What memory_summary(), the profiler and a snapshot say of a fragmented segment: an article's tip, tested."""
+
+from __future__ import annotations
+
+from snippets.lab.finding import Device, Figure, Source, at_least, claim, equals
+from snippets.lab.html import Cell, Html, code, details, table
+from snippets.lab.page import show as show
+from snippets.lab.trace.units import format_value
+from snippets.training_memory.findings.allocator import (
+    ARTICLE,
+    HARMFUL,
+    HARMLESS,
+    MIB,
+    as_printed,
+    fails,
+    figure,
+    fragmented,
+    segments,
+    setting,
+)
+
+CACHED = "cached"
+SUMMARIZED = ("Allocated memory", "GPU reserved memory", "Non-releasable memory", "Non-releasable allocs")
+"""Rows of memory_summary() that tell."""
+PREFIXES = ("B", "KiB", "MiB", "GiB")
+
+
+def printed(device: Device, state: str) -> dict[str, str]:
+    """Row of what memory_summary() printed -> what is in use now: of the `cached` segment, or with blocks of a size."""
+    found = fragmented(device, "default", HARMFUL if state == CACHED else state)
+    return printed_rows(found["cached_summary" if state == CACHED else "summary"])
+
+
+def printed_rows(text: str) -> dict[str, str]:
+    """Row of what memory_summary() printed -> what is in use now."""
+    cells = [[cell.strip() for cell in line.split("|")] for line in text.splitlines()]
+    return {row[1]: row[2] for row in cells if len(row) > 3 and row[1] in SUMMARIZED}
+
+
+def bytes_printed(text: str) -> int:
+    """`532480 KiB` -> bytes."""
+    number, unit = text.split()
+    return int(number) << 10 * PREFIXES.index(unit)
+
+
+def non_releasable(device: Device, state: str) -> float:
+    """The share of the reserved memory that memory_summary() calls non-releasable, in percent."""
+    rows = printed(device, state)
+    sizes = [bytes_printed(rows[name]) for name in ("Non-releasable memory", "GPU reserved memory")]
+    return 100 * sizes[0] / sizes[1]
+
+
+@claim("TM53", at_least(90), source=Source(ARTICLE, "memory_summary() can reveal fragmentation", device=""))
+def summary_tells(device: Device) -> Figure:
+    """memory_summary() tells a fragmented segment from a free one, as an article says: of the fragmented segment's
+    bytes, at least 90 % more are non-releasable.
+    """
+    fragmented_share, *others = (non_releasable(device, state) for state in (HARMFUL, CACHED, HARMLESS))
+    return figure(device, fragmented_share - max(others), "%")
+
+
+def profiled(device: Device, kept: str) -> dict[str, tuple[int, int]]:
+    """Name in the profiler's table -> calls and bytes, of the program that keeps blocks of a size."""
+    rows = setting(device, "default")["profiled"][kept]
+    return {row["name"]: (row["calls"], row["bytes"]) for row in rows}
+
+
+@claim(
+    "TM54",
+    equals(True),
+    source=Source(ARTICLE, "with the profiler, if certain operations are creating many small allocations", device=""),
+)
+def profiler_counts(device: Device) -> Figure:
+    """The profiler's table counts the allocations of the operation that keeps small blocks, as the article has it."""
+    blocks = [owner for segment in fragmented(device)["segments"] for owner in segment["owners"] if owner]
+    calls, held = profiled(device, HARMFUL)["keep"]
+    return figure(device, calls == len(blocks) and held == len(blocks) * 2 * MIB)
+
+
+@claim("TM55", equals(True))
+def profiler_is_blind(device: Device) -> Figure:
+    """The profiler's table has the same calls for the program whose request fails and for the one whose succeeds."""
+    calls = [{name: row[0] for name, row in profiled(device, kept).items()} for kept in (HARMFUL, HARMLESS)]
+    outcomes = [fails(device, "default", kept) for kept in (HARMFUL, HARMLESS)]
+    return figure(device, calls[0] == calls[1] and outcomes == [True, False])
+
+
+@claim("TM56", equals("keep"))
+def snapshot_names(device: Device) -> Figure:
+    """The snapshot names the function that allocated each block in the way."""
+    owners = {owner for segment in fragmented(device)["segments"] for owner in segment["owners"] if owner}
+    return figure(device, ", ".join(sorted(owners)))
+
+
+@claim("TM60", equals(0))
+def summary_misses(device: Device) -> Figure:
+    """With expandable segments, memory_summary() calls nothing non-releasable of the same blocks and holes."""
+    found = fragmented(device, "expandable segments")
+    holes = sum(not is_used for each in segments(device, "expandable segments", HARMFUL) for _, is_used in each.blocks)
+    rows = printed_rows(found["summary"])
+    return figure(device, bytes_printed(rows["Non-releasable memory"]) if holes > 1 else -1, "bytes")
+
+
+def summaries(device: Device) -> Html:
+    """What memory_summary() says is in use, in three states."""
+    states = {"one free segment": CACHED, "2 MiB kept": HARMFUL, "1 MiB kept": HARMLESS}
+    columns = [printed(device, state) for state in states.values()]
+    rows: list[list[Cell]] = [[code(row), *(column[row] for column in columns)] for row in SUMMARIZED]
+    whole = details("All that it prints, blocks of 2 MiB kept", as_printed(fragmented(device)["summary"]))
+    return Html(table("memory_summary() in three states: its column Cur Usage", ["", *states], rows) + whole)
+
+
+def profiler_rows(device: Device) -> Html:
+    """The profiler's table for both programs."""
+    both = [profiled(device, kept) for kept in (HARMFUL, HARMLESS)]
+    rows: list[list[Cell]] = [
+        [code(name), *(cell for found in both for cell in _cells(found.get(name)))] for name in both[0]
+    ]
+    head = ["name", "calls, 2 MiB", "bytes, 2 MiB", "calls, 1 MiB", "bytes, 1 MiB"]
+    return table("The profiler's table for both programs", head, rows)
+
+
+def _cells(row: tuple[int, int] | None) -> tuple[Cell, Cell]:
+    return (row[0], format_value(row[1], "bytes")) if row else (None, None)

@@ -1,0 +1,218 @@
+"""What forward keeps for backward: measured, derived from shapes, chosen by a compiler, and recomputed instead."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from snippets.lab.drawing.numbers import figure_cell
+from snippets.lab.finding import Device, Figure, at_least, at_most, between, claim, equals, timing_of_samples
+from snippets.lab.finding.measure import percent, ratio_of_pairs, unpaired_ratio
+from snippets.lab.html import Cell, Html, code, table
+from snippets.lab.page import show as show
+from snippets.lab.trace.units import format_value
+from snippets.training_memory.findings.held import (
+    EAGER,
+    NAMES,
+    derived,
+    derived_bytes,
+    farthest_from_one,
+    figure,
+    left_by_forward,
+    loss_bytes,
+    peak_bytes,
+    ratio,
+    saved_bytes,
+    variant,
+)
+
+RECOMPUTE = "training_memory/recompute"
+SMALL, LARGE = "64", "256"
+"""Batches at which recomputing is timed."""
+
+
+@claim("TM30", between(0.99, 1.01))
+def left_as_derived(device: Device) -> Figure:
+    """What forward leaves allocated is what shapes and the loss say, within 1 %: in float32, bf16, under autocast and
+    recomputed.
+    """
+    ratios = {
+        name: left_by_forward(device, name) / (derived_bytes(device, name) + loss_bytes(device)) for name in EAGER
+    }
+    return farthest_from_one(device, ratios)
+
+
+@claim("TM31", between(0.99, 1.01))
+def saved_as_derived(device: Device) -> Figure:
+    """What autograd saves is what shapes say, within 1 %: in float32, bf16, under autocast and recomputed."""
+    return farthest_from_one(device, {name: saved_bytes(device, name) / derived_bytes(device, name) for name in EAGER})
+
+
+def kept_by_shapes(device: Device) -> Figure:
+    """What forward keeps in float32, by shapes."""
+    return figure(device, "fp32", derived_bytes(device, "fp32"), "bytes")
+
+
+def kept_by_autograd(device: Device) -> Figure:
+    """What autograd saves in float32."""
+    return figure(device, "fp32", saved_bytes(device, "fp32"), "bytes")
+
+
+@claim("TM32", between(0.99, 1.01))
+def compiled_left_as_saved(device: Device) -> Figure:
+    """Compiled, forward leaves allocated what autograd saves and the loss holds, within 1 %."""
+    known = saved_bytes(device, "compiled") + loss_bytes(device)
+    return ratio(device, "compiled", left_by_forward(device, "compiled"), known)
+
+
+def wide_share(device: Device) -> Figure:
+    """The share of the four wide tensors of each block in what forward keeps in float32."""
+    kept = derived(device, "fp32")
+    wide = sum(kept[what] for what in ("gelu: its input", "gelu times up: both factors", "down: its input"))
+    return figure(device, "fp32", 100 * wide / sum(kept.values()), "%")
+
+
+@claim("TM33", at_least(55))
+def autocast_keeps(device: Device) -> Figure:
+    """Under autocast, forward keeps at least 55 % of the bytes that it keeps in float32, not half."""
+    return percent(ratio(device, "autocast", saved_bytes(device, "autocast"), saved_bytes(device, "fp32")))
+
+
+@claim("TM34", between(0.98, 1.02))
+def bfloat16_keeps(device: Device) -> Figure:
+    """In bf16 throughout, twice the bytes that forward keeps are float32's, within 2 %."""
+    return ratio(device, "bfloat16", 2 * saved_bytes(device, "bfloat16"), saved_bytes(device, "fp32"))
+
+
+@claim("TM35", at_most(0.8))
+def compiled_keeps(device: Device) -> Figure:
+    """Under autocast, the compiled forward keeps at least a fifth less than the eager one."""
+    return ratio(device, "compiled", saved_bytes(device, "compiled"), saved_bytes(device, "autocast"))
+
+
+@claim("TM59", between(0.99, 1.01))
+def loss_holds(device: Device) -> Figure:
+    """The result of mse_loss, one number, holds as many bytes as what the loss reads, within 1 %."""
+    left, written_out = (left_by_forward(device, name) for name in ("autocast", "loss written out"))
+    return ratio(device, "autocast, loss written out", left - written_out, loss_bytes(device))
+
+
+def loss_storage(device: Device) -> Figure:
+    """Bytes that the result of mse_loss holds."""
+    left, written_out = (left_by_forward(device, name) for name in ("autocast", "loss written out"))
+    return figure(device, "autocast", left - written_out, "bytes")
+
+
+@claim("TM39", at_most(0.6))
+def recomputed_peak(device: Device) -> Figure:
+    """With each block recomputed, the peak under autocast is at most 0.6 times as high."""
+    return ratio(device, "recomputed", peak_bytes(device, "recomputed"), peak_bytes(device, "autocast"))
+
+
+def recomputing_saves(device: Device) -> Figure:
+    """Bytes of the peak that recomputing saves."""
+    saved = peak_bytes(device, "autocast") - peak_bytes(device, "recomputed")
+    return figure(device, "recomputed", saved, "bytes")
+
+
+def half_recomputed(device: Device) -> Figure:
+    """The share of that saving that recomputing every other block brings."""
+    saved = peak_bytes(device, "autocast") - peak_bytes(device, "half recomputed")
+    return figure(device, "half recomputed", 100 * saved / recomputing_saves(device).number, "%")
+
+
+def _time(device: Device, batch: str, name: str, kind: str) -> Figure:
+    run = device[RECOMPUTE]
+    samples = run.data[batch][name]["times"][kind]
+    return Figure.from_timing(timing_of_samples(samples), f"{run.origin}, batch {batch}, {name}, {kind}")
+
+
+def _recomputing_over_keeping(device: Device, batch: str, kind: str) -> Figure:
+    run = device[RECOMPUTE]
+    above, below = (timing_of_samples(run.data[batch][name]["times"][kind]) for name in ("recomputed", "autocast"))
+    return ratio_of_pairs(above, below, f"{run.origin}, batch {batch}, {kind}")
+
+
+@claim("TM40", at_most(1 + 1 / 3), scope="timing")
+def recomputing_takes(device: Device) -> Figure:
+    """At the larger batch, the step that recomputes takes at most a third longer than the one that keeps."""
+    return _recomputing_over_keeping(device, LARGE, "interleaved")
+
+
+@claim("TM45", at_least(90), scope="timing")
+def recomputing_is_launched(device: Device) -> Figure:
+    """At the smaller batch, launching takes at least 90 % of the time of the step that recomputes."""
+    launched, waited = (_time(device, SMALL, "recomputed", kind) for kind in ("enqueue", "from_python"))
+    return percent(unpaired_ratio(launched, waited))
+
+
+def recomputing_small(device: Device) -> Figure:
+    """How many times as long the step that recomputes takes at the smaller batch."""
+    return _recomputing_over_keeping(device, SMALL, "from_python")
+
+
+@claim("TM41", equals(True))
+def same_losses(device: Device) -> Figure:
+    """Recomputed, the first losses are the same to the last bit."""
+    run = device[RECOMPUTE]
+    same = [found["recomputed"]["losses"] == found["autocast"]["losses"] for found in run.data.values()]
+    return Figure(all(same), origin=run.origin)
+
+
+def kept(device: Device) -> Html:
+    """What forward keeps for backward, known in three ways."""
+    rows: list[list[Cell]] = []
+    for name, heading in NAMES.items():
+        by_shapes = format_value(derived_bytes(device, name), "bytes") if name in EAGER else None
+        measured = (format_value(of(device, name), "bytes") for of in (saved_bytes, left_by_forward))
+        rows.append([heading, by_shapes, *measured])
+    head = ["step", "by shapes", "saved by autograd", "allocated after forward less before"]
+    return table("What forward keeps for backward", head, rows)
+
+
+def by_shapes(device: Device) -> Html:
+    """What keeps how many bytes, by shapes."""
+    names = ("fp32", "bfloat16", "autocast")
+    columns = [derived(device, name) for name in names]
+    rows: list[list[Cell]] = [
+        [what, *(format_value(column[what], "bytes") if column[what] else None for column in columns)]
+        for what in columns[0]
+    ]
+    head = ["what keeps a tensor", *(NAMES[name] for name in names)]
+    return table("What the four blocks and the loss keep, by shapes", head, rows)
+
+
+def kept_tensors(device: Device) -> Html:
+    """Tensors that autograd saves under autocast, eager and compiled, counted by shape and type."""
+    counts = [
+        Counter((shape, dtype, size) for shape, dtype, size in variant(device, name)["kept"])
+        for name in ("autocast", "compiled")
+    ]
+    largest = sorted({*counts[0], *counts[1]}, key=lambda each: (-each[2], each))
+    rows: list[list[Cell]] = [
+        [code(shape), dtype, format_value(size, "bytes"), *(count[shape, dtype, size] or None for count in counts)]
+        for shape, dtype, size in largest
+    ]
+    head = ["shape", "type", "bytes of each", "eager", "compiled"]
+    return table("Tensors that autograd saves under autocast", head, rows, text_columns=2)
+
+
+def recomputing(device: Device) -> Html:
+    """What recomputing takes at two batches."""
+    rows: list[list[Cell]] = []
+    for batch in (SMALL, LARGE):
+        for name in ("autocast", "recomputed"):
+            times = (_time(device, batch, name, kind) for kind in ("interleaved", "enqueue", "from_python"))
+            rows.append([batch, NAMES[name], *map(figure_cell, times)])
+    head = ["batch", "step", "on the GPU", "to launch", "from Python"]
+    return table("A step that keeps its activations, and one that recomputes them", head, rows, text_columns=2)
+
+
+def recomputing_bytes(device: Device) -> Html:
+    """What recomputing saves."""
+    rows: list[list[Cell]] = [
+        [heading, *(format_value(of(device, name), "bytes") for of in (saved_bytes, peak_bytes))]
+        for name, heading in {**NAMES, "half recomputed": "every other block recomputed"}.items()
+        if "autocast" in heading or "block" in heading
+    ]
+    head = ["step", "kept for backward", "peak"]
+    return table("What recomputing saves", head, rows)
