@@ -60,6 +60,11 @@ def rounds_to_512(device: Device) -> Figure:
     return figure(device, all(rounded))
 
 
+def smallest_block(device: Device) -> Figure:
+    """The block of a request for one byte."""
+    return _size(device, setting(device, "default")["rounding"][0]["block"])
+
+
 @claim("TM47", equals(True))
 def segments_by_size(device: Device) -> Figure:
     """A segment has 2 MiB for a request of up to 1 MiB, 20 MiB below 10 MiB, and else a multiple of 2 MiB."""

@@ -52,8 +52,8 @@ def non_releasable(device: Device, state: str) -> float:
 
 @claim("TM53", at_least(90), source=Source(ARTICLE, "memory_summary() can reveal fragmentation", device=""))
 def summary_tells(device: Device) -> Figure:
-    """memory_summary() tells a fragmented segment from a free one, as an article says: of the fragmented segment's
-    bytes, at least 90 % more are non-releasable.
+    """memory_summary() tells a fragmented segment from a free one, as an article says: of the fragmented one, at least
+    90 % is non-releasable.
     """
     fragmented_share, *others = (non_releasable(device, state) for state in (HARMFUL, CACHED, HARMLESS))
     return figure(device, fragmented_share - max(others), "%")
@@ -68,7 +68,7 @@ def profiled(device: Device, kept: str) -> dict[str, tuple[int, int]]:
 @claim(
     "TM54",
     equals(True),
-    source=Source(ARTICLE, "with the profiler, if certain operations are creating many small allocations", device=""),
+    source=Source(ARTICLE, "if certain operations are creating many small, non-contiguous allocations", device=""),
 )
 def profiler_counts(device: Device) -> Figure:
     """The profiler's table counts the allocations of the operation that keeps small blocks, as the article has it."""
