@@ -25,6 +25,8 @@ SETTINGS: Mapping[str, str] = {
 """Setting in the recording -> what a reader writes."""
 HARMFUL, HARMLESS = "2 MiB", "1 MiB"
 """Sizes of the blocks that are kept: the first fragments memory."""
+LISTED = (1, 513, MIB, MIB + 1, 10 * MIB, 39 * MIB // 2, 100 * MIB + 1)
+"""Requests that the table lists."""
 
 
 def allocators(device: Device) -> Run:
@@ -204,9 +206,15 @@ def rounding(device: Device) -> Html:
             *(in_mib(each["segments"]) for each in (one, other)),
         ]
         for one, other in zip(default, expandable, strict=True)
+        if one["request"] in LISTED
     ]
-    head = ["request", "block", "reserved", "reserved, expandable"]
-    return table("What one request takes from an empty cache", head, rows, text_columns=0)
+    head = ["request", "block", "segment", "expandable"]
+    return table(
+        "What one request takes from an empty cache, by default and with expandable segments",
+        head,
+        rows,
+        text_columns=0,
+    )
 
 
 def error_message(device: Device) -> Html:

@@ -108,7 +108,7 @@ def fragmented_share(device: Device) -> Figure:
     source=Source(ARTICLE, "significantly higher than the sum of your weights and activations", device=""),
 )
 def used_over_sum(device: Device) -> Figure:
-    """Memory in use is at least 1.5 times the sum of weights and activations, in a float32 step with little fragmentation."""
+    """Memory in use is at least 1.5 times the sum of weights and activations, in a float32 step with few free parts."""
     used, reserved, split = _reserved(device, "fp32")
     whole = variant(device, "fp32")["parameters"] + saved_bytes(device, "fp32")
     return ratio(device, "fp32", used if split < reserved / 10 else 0, whole)
