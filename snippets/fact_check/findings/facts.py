@@ -65,6 +65,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "small-batches": {
         "FC33": "Small batches lose",
         "FC34": "Because of register pressure",
+        "RG53": "The same, of a Linear's kernel",
     },
     "new-shapes": {
         "K4": "Each new shape compiles again",

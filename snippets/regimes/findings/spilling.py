@@ -18,7 +18,7 @@ from snippets.lab.trace.units import format_value
 FEW, MANY = 64, 8192
 FITS, SPILLS = "128x256x64, 8 warps, 3 stages", "128x256x64, 4 warps, 3 stages"
 """The same tile, for twice as many threads and for half of them."""
-ARTICLE = "“The Profiling Deep-Dive on nn.Linear Fusion”, an article about Part 2"
+ARTICLE = "The Profiling Deep-Dive on nn.Linear Fusion"
 OTHERS = ("linear", "eager")
 """What stands between the tiles: the product alone, and eager's two kernels."""
 
