@@ -24,6 +24,8 @@ from tests.book.trace_changes import Kind
 from tests.chapters.altered import RECORDED, AlteredDevice
 
 replace = msgspec.structs.replace
+ORDINARY = frozenset(["all", "call", "data", "long", "point", "points", "step", "times", "work"])
+"""Words of many mutants' names that say nothing about what they alter."""
 
 
 class _Asked(dict[str, Any]):
@@ -67,7 +69,7 @@ class Mutant:
     @cached_property
     def words(self) -> frozenset[str]:
         """The words of its name: the names, numbers and keys of what it alters."""
-        return frozenset(re.findall(r"[\w:]+", self.name.lower()))
+        return frozenset(re.findall(r"[\w:]+", self.name.lower())) - ORDINARY
 
     @property
     def device(self) -> AlteredDevice:

@@ -12,8 +12,8 @@ from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, 
 
 replace = msgspec.structs.replace
 FACTORS = (2.0, 0.5, 10.0, 0.1)
-SOME = 100
-"""Of more than four times as many places in a step, the first and the last so many are tried."""
+MANY = 40
+"""In a step with more activities than this, the first and the last of each name stand for the others."""
 FINE_FACTORS = tuple(1.15**exponent for exponent in (*range(-14, 0), *range(1, 15)))
 """Up to seven times in either direction: some bands are narrow, and some claims differ by such a factor."""
 OTHER = "something_else"
@@ -88,13 +88,14 @@ def directed(trace: Trace, names: Sequence[str], numbers: Sequence[int]) -> Iter
 
 
 def _places(trace: Trace) -> Sequence[int]:
-    """Places in the GPU work of a step: all, or of many the first and last, which stand for those between."""
-    places = range(_count(trace))
-    return places if len(places) <= 4 * SOME else (*places[:SOME], *places[-SOME:])
-
-
-def _count(trace: Trace) -> int:
-    return len(trace.steps[0].activities) if trace.steps else 0
+    """Places in the GPU work of a step: all, or of many the first and the last of each name. Who finds a flip among
+    fewer has found one among all."""
+    names = [activity.name for activity in trace.steps[0].activities] if trace.steps else []
+    if len(names) <= MANY:
+        return range(len(names))
+    last = {name: place for place, name in enumerate(names)}
+    first = {name: place for place, name in reversed([*enumerate(names)])}
+    return sorted({*first.values(), *last.values()})
 
 
 def _names(spans: Sequence[Span]) -> tuple[str, ...]:

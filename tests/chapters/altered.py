@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,27 @@ RECORDED = BOOK
 """The default device as it is recorded."""
 
 
+@cache
+def _recording(experiment: str) -> Recording:
+    return RECORDED[experiment].recording
+
+
+@cache
+def _trace(experiment: str) -> Trace:
+    return RECORDED[experiment].trace
+
+
 class AlteredRun(Run):
-    """A run whose recording and trace may have been replaced."""
+    """A run whose recording and trace may have been replaced. What was not is read once: no test changes the files."""
 
     device: AlteredDevice
 
-    @property
-    def recording(self) -> Recording:
-        return self.device.recordings.get(self.id) or super().recording
+    def _load(self) -> Recording:
+        return self.device.recordings.get(self.id) or _recording(self.id)
 
     @property
     def trace(self) -> Trace:
-        return self.device.traces.get(self.id) or super().trace
+        return self.device.traces.get(self.id) or _trace(self.id)
 
     def at(self, **parameters: int | str) -> Run:
         run = super().at(**parameters)

@@ -28,7 +28,10 @@ def phase_spans(step: Step) -> tuple[CpuOp, ...]:
 def phase_of(spans: Sequence[CpuOp], activity: GpuActivity) -> str:
     """The phase in which an activity was launched, on whichever thread; `other` between two."""
     us = activity.launch.start_us if activity.launch else activity.start_us
-    return next((op.name for op in spans if op.start_us <= us < op.end_us), "other")
+    for op in spans:
+        if op.start_us <= us < op.end_us:
+            return op.name
+    return "other"
 
 
 def reduced(step: Step) -> Step:
