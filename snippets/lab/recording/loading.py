@@ -107,7 +107,7 @@ def _load_trace(path: str, device: str, recording: Recording) -> Trace:
     raise NotRecorded(f"{recording.id} has no trace for {device}; make record CHAPTER={recording.chapter}")
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=1024)  # all of several devices: a build asks for each a hundred times, device after device
 def _trace(path: str, stamp: Stamp, digest: str, experiment_id: str) -> Trace:
     try:
         packed = Path(path).read_bytes()
