@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +19,11 @@ WEIGHTS = pytest.StashKey[list[str]]()
 
 
 def pytest_configure() -> None:
-    """A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts."""
+    """A thread for each process: two share the cores, and idle threads of torch spin.
+
+    A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -32,6 +38,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             return SITE if nodeid.startswith(SITE) else nodeid.partition("::")[0]
 
     return Together(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: the garbage collector need not look at it again, and seldom at the traces."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
 
 
 @pytest.fixture(autouse=True)

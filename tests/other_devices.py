@@ -29,6 +29,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
+
 from snippets.lab.finding.book import all_claims, judge
 from snippets.lab.finding.device import Device
 from snippets.lab.page.inline import fig_formatter
@@ -77,7 +79,7 @@ class Maker:
         source = SOURCE.joinpath(*Path(path).parts[-2:])
         if dice.random() < 0.3:
             return _whole_trace(source)
-        content = json.loads(gzip.decompress(source.read_bytes()))
+        content = msgspec.json.decode(gzip.decompress(source.read_bytes()))
         for _ in range(dice.choice((1, 1, 2, 4))):
             content["traceEvents"] = self._altered_events(dice, content["traceEvents"])
         return read_recorded_trace(json.dumps(content).encode())
@@ -196,6 +198,7 @@ def in_place(device: Device, maker: Maker) -> Any:
     return patch.multiple(loading, _load=once(maker.recording, loading._load), _trace=once(maker.trace, loading._trace))
 
 
+@lru_cache(maxsize=1)
 def pieces() -> list[tuple[str, Callable[[], str]]]:
     """Every fence, figure and claim of the book: its name, and a function that builds it as a page does."""
     found: dict[str, Callable[[], str]] = {}

@@ -15,6 +15,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -340,7 +341,8 @@ def package_folder(package: str = "snippets") -> Path:
 
 def chapters(package: str = "snippets") -> tuple[str, ...]:
     """Chapters with experiments, found by their folders, sorted by name."""
-    return tuple(sorted(path.parent.name for path in package_folder(package).glob("*/experiments.py")))
+    with os.scandir(package_folder(package)) as entries:  # not a glob: a build asks 8,000 times
+        return tuple(sorted(entry.name for entry in entries if os.path.isfile(f"{entry.path}/experiments.py")))
 
 
 def experiments(chapter: str, package: str = "snippets") -> tuple[Experiment, ...]:

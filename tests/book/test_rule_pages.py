@@ -7,6 +7,7 @@ import re
 import markdown
 import pytest
 
+from snippets.lab.diagnosis.diagnose import diagnose
 from snippets.lab.diagnosis.pages import PAGES
 from snippets.lab.diagnosis.rules import RULES
 from snippets.lab.diagnosis.symptoms import symptoms
@@ -14,7 +15,6 @@ from snippets.lab.finding.book import figure
 from snippets.lab.page.glossary import section_title
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.tools.page_text import prose
-from snippets.your_trace.reports import report_of
 from tests.book.test_docs import PAGES as TEXTS
 from tests.lab.samples import BOOK
 
@@ -50,9 +50,10 @@ def test_the_section_exists_in_the_built_page(name: str) -> None:
 @pytest.mark.parametrize("rule", sorted(PAGES.keys() - WITHOUT_A_TRACE.keys()))
 def test_the_rule_finds_its_fault_in_a_recording_of_that_page(rule: str) -> None:
     chapter = PAGES[rule].partition("/")[0]
-    ids = [f"{chapter}/{name}" for name in BOOK.recorded_names(chapter)]
-    traced = (each for each in ids if BOOK[each].recording.has_trace)
-    assert any(found.rule.name == rule for each in traced for found in report_of(BOOK, each).diagnosis.findings)
+    runs = (BOOK[f"{chapter}/{name}"] for name in BOOK.recorded_names(chapter))
+    traces = (run.trace for run in runs if run.recording.has_trace)
+    (only,) = (each for each in RULES if each.name == rule)
+    assert any(diagnose(trace, [only]).findings for trace in traces if trace.steps)
 
 
 @pytest.mark.parametrize("rule", WITHOUT_A_TRACE)

@@ -42,6 +42,7 @@ LEAVES = {
 }
 """What every room may import, and which rooms and leaves these may."""
 CHAPTERS = sorted(path.parent.name for path in PROJECT.glob("snippets/*/*") if path.stem in ("experiments", "findings"))
+CHAPTER = re.compile(rf"(?:snippets\.)?({'|'.join(CHAPTERS)})(?:[/.]\w|$)")
 WORDS = {
     ("snippets/lab/tools/preview.py", "index.html"): "the file of any built page",
     ("snippets/lab/page/__init__.py", "regimes"): "a chart of what limits a step as it grows",
@@ -175,14 +176,22 @@ def what_shows_never_imports_what_measures(texts: Sources) -> list[str]:
     """finding, drawing, page and chapters' findings do not reach capture by any chain of imports."""
     paths = {module_name(path): path for path in texts}
     graph = {module: _reached_at_once(path, texts) for module, path in paths.items()}
+    reaching = _reaching(graph, "capture")
     problems = []
     for module, path in paths.items():
-        if room(module) in ("finding", "drawing", "page") or re.match(r"snippets\.\w+\.findings\b", module):
-            for way in _ways(graph, module):
-                if room(way[-1]) == "capture":
-                    problems.append(f"{path}: {' imports '.join(way)}")
-                    break
+        shows = room(module) in ("finding", "drawing", "page") or re.match(r"snippets\.\w+\.findings\b", module)
+        if shows and module in reaching:
+            way = next(way for way in _ways(graph, module) if room(way[-1]) == "capture")
+            problems.append(f"{path}: {' imports '.join(way)}")
     return problems
+
+
+def _reaching(graph: Mapping[str, list[str]], target: str) -> set[str]:
+    """Modules from which a chain of imports leads into a room."""
+    found = {module for module in chain(graph, *graph.values()) if room(module) == target}
+    while new := {module for module, others in graph.items() if module not in found and not found.isdisjoint(others)}:
+        found |= new
+    return found
 
 
 def _reached_at_once(path: str, texts: Sources) -> list[str]:
@@ -224,16 +233,18 @@ def the_lab_names_no_chapter(texts: Sources) -> list[str]:
         for each in imports(path, texts):
             if each.module.startswith("snippets.") and each.module.split(".")[1] != "lab":
                 problems.append(f"{path}:{each.line}: the lab imports {each.module}")
-        for node in _strings(parsed(texts[path])):
+        for node in _strings(texts[path]):
             text = str(node.value)
-            near = re.match(rf"(?:snippets\.)?({'|'.join(CHAPTERS)})(?:[/.]\w|$)", text)
+            near = CHAPTER.match(text)
             if near and (path, text) not in WORDS:
                 problems.append(f"{path}:{node.lineno}: the lab names the chapter {near[1]}: {text[:40]!r}")
     return problems
 
 
-def _strings(tree: ast.Module) -> list[ast.Constant]:
-    """Strings that are not docstrings or notes."""
+@lru_cache(maxsize=512)
+def _strings(text: str) -> list[ast.Constant]:
+    """Strings of a source that are not docstrings or notes."""
+    tree = parsed(text)
     notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
     return [node for node in nodes if id(node) not in notes]
@@ -262,7 +273,7 @@ def only_the_book_imports_findings(texts: Sources) -> list[str]:
         if own == "lab" and path != "snippets/lab/finding/book.py":
             problems += [
                 f"{path}:{node.lineno}: imports findings by name: {node.value!r}"
-                for node in _strings(parsed(texts[path]))
+                for node in _strings(texts[path])
                 if re.fullmatch(r"(snippets\.\w+)?\.findings", str(node.value))
             ]
     return problems
@@ -272,12 +283,21 @@ def no_circles(texts: Sources) -> list[str]:
     """Two modules never need each other; that a package is run before its modules does not count."""
     paths = {module_name(path): path for path in texts}
     graph = {module: [each.module for each in imports(path, texts)] for module, path in paths.items()}
+    circling = _circling(graph)
     problems = []
     for module, path in paths.items():
-        circle = next((way for way in _ways_back(graph, module)), None)
+        circle = next(_ways_back(graph, module), None) if module in circling else None
         if circle is not None and module == min(circle):
             problems.append(f"{path}: {' imports '.join(circle)}")
     return problems
+
+
+def _circling(graph: Mapping[str, list[str]]) -> set[str]:
+    """Modules that are left when those that import no other of these are taken away, one after another."""
+    left = set(graph)
+    while ends := {module for module in left if left.isdisjoint(graph[module])}:
+        left -= ends
+    return left
 
 
 def _ways_back(graph: Mapping[str, list[str]], start: str) -> Iterator[tuple[str, ...]]:

@@ -13,6 +13,7 @@ import math
 import os
 import re
 import resource
+import signal
 import sys
 import time
 import traceback
@@ -46,6 +47,7 @@ def main() -> None:
     first, count = int(sys.argv[1]), int(sys.argv[2])
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
     current = os.open(sys.argv[3], os.O_WRONLY | os.O_CREAT) if len(sys.argv) > 3 else -1
+    faulthandler.register(signal.SIGALRM, chain=True)  # prints where it is, then the signal ends the process
     sound = bases()
     results: Counter[str] = Counter()
     faults: list[tuple[int, str]] = []
@@ -54,7 +56,7 @@ def main() -> None:
         mutant = make_mutant(number, sound)
         if current >= 0:
             os.pwrite(current, f"{number:>9}".encode(), 0)
-        faulthandler.dump_traceback_later(HANG_S, exit=True)
+        signal.setitimer(signal.ITIMER_REAL, HANG_S)
         began = time.perf_counter()
         try:
             result = read_mutant(mutant.content)
@@ -62,7 +64,6 @@ def main() -> None:
             result = "fault"
             faults.append((number, f"{mutant.how} {traceback.format_exc()}"))
         slowest = max(slowest, (time.perf_counter() - began, number))
-        faulthandler.cancel_dump_traceback_later()
         results[result] += 1
         if len(faults) >= _MAX_FAULTS:
             break

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -22,4 +23,8 @@ def public(name: str) -> Path:
 
 
 def content(path: Path) -> Any:
-    return json.loads(gzip.decompress(path.read_bytes()).decode("utf-8", "replace"), strict=False)
+    packed = gzip.decompress(path.read_bytes())
+    try:
+        return msgspec.json.decode(packed)
+    except msgspec.DecodeError:  # stricter than the standard library, and four times as fast
+        return json.loads(packed.decode("utf-8", "replace"), strict=False)
