@@ -110,11 +110,12 @@ def details(summary: str, content: str) -> Html:
     return Html(f'<details class="lab-details"><summary>{escape(summary)}</summary>{content}</details>')
 
 
-def hold_back(content: str) -> Html:
+def hold_back(content: str, about: str = "") -> Html:
     """Content that a page shows later: where scripts run, plain text in the page until one of them puts it in place.
 
     Without scripts a browser shows it right away. What was held back inside of it no longer is, since a `<noscript>`
-    ends at the first end tag.
+    ends at the first end tag. A build moves it into a file beside the page, under the heading `about`.
     """
     whole = content.replace("<noscript>", "").replace("</noscript>", "")
-    return Html(f"<noscript>{whole}</noscript>")
+    plain = escape(re.sub(r"--+", "-", about))
+    return Html(f"<noscript>{f'<!-- {plain} -->' if plain else ''}{whole}</noscript>")

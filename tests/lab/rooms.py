@@ -45,6 +45,7 @@ CHAPTERS = sorted(path.parent.name for path in PROJECT.glob("snippets/*/*") if p
 CHAPTER = re.compile(rf"(?:snippets\.)?({'|'.join(CHAPTERS)})(?:[/.]\w|$)")
 WORDS = {
     ("snippets/lab/tools/preview.py", "index.html"): "the file of any built page",
+    ("snippets/lab/tools/set_aside.py", "index.html"): "the file of any built page",
     ("snippets/lab/page/__init__.py", "regimes"): "a chart of what limits a step as it grows",
 }
 NAMES_PAGES = ("snippets/lab/diagnosis/pages.py", "snippets/lab/diagnosis/symptoms.py")

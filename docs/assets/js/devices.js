@@ -5,14 +5,18 @@
   const KEPT = "device";
   const inputs = document.querySelectorAll(".tabbed-set.devices > input[data-device]");
   const values = document.querySelectorAll("data[data-device]");
+  const asked = new WeakSet();
 
   const fill = (input) => {
     const index = [...input.parentNode.querySelectorAll(":scope > input")].indexOf(input);
     const block = input.parentNode.querySelector(":scope > .tabbed-content").children[index];
     const held = block.querySelector(":scope > noscript");
-    if (!held) return;
-    held.replaceWith(...new DOMParser().parseFromString(held.textContent, "text/html").body.childNodes);
-    block.dispatchEvent(new Event("filled", { bubbles: true }));
+    if (!held || asked.has(held)) return;
+    asked.add(held);
+    heldBack(held, ({ childNodes }) => {
+      held.replaceWith(...childNodes);
+      block.dispatchEvent(new Event("filled", { bubbles: true }));
+    });
   };
   const choose = (device) => {
     if (![...inputs, ...values].some(({ dataset }) => dataset.device === device)) return;

@@ -10,13 +10,20 @@ const start = (figure) => {
   const frame = one(".frame"), drawing = one(".drawing"), axis = one(".axis"), names = one(".names");
   const panel = one(".selected"), readout = one(".readout");
   const ink = document.createElement("canvas").getContext("2d"), widths = new Map();
-  // The tables, thousands of elements, are in the page only once their fold is open.
-  const held = one("noscript"), tables = held && new DOMParser().parseFromString(held.textContent, "text/html").body;
-  const rows = (tables ?? figure).querySelectorAll("tbody tr");
-  held?.parentNode.addEventListener("toggle", ({ target }) => {
+  // The tables, thousands of elements, are read once a slice is selected, and in the page once their fold is open.
+  const held = one("noscript"), inPage = ({ textContent }, use) => use(new DOMParser().parseFromString(textContent, "text/html").body);
+  let tables = held ? null : figure, rows = [];
+  const withTables = (use) => {
+    const ready = (found) => {
+      if (!rows.length) [tables, rows] = [found, found.querySelectorAll("tbody tr")];
+      use();
+    };
+    tables ? ready(tables) : (window.heldBack ?? inPage)(held, ready);
+  };
+  held?.parentNode.addEventListener("toggle", ({ target }) => withTables(() => {
     held.replaceWith(...tables.childNodes);
     target.dispatchEvent(new Event("filled", { bubbles: true }));
-  }, { once: true });
+  }), { once: true });
   const begin = +drawing.dataset.begin, span = +drawing.dataset.span;
   const add = (parent, name, attributes = {}, text = "") => {
     const element = parent.appendChild(document.createElementNS(parent.namespaceURI, name));
@@ -53,7 +60,7 @@ const start = (figure) => {
   const cursor = add(drawing, "line", { class: "cursor", x1: -9, x2: -9, y2: "100%" });
   const range = add(drawing, "rect", { class: "range", height: "100%", width: 0 });
   let view = { from: begin, span }, scale = 1, current = slices[0], waiting = 0, drag = null, apart = 0, mark = null;
-  let map = null, zero = "the start of the step";
+  let selected = null, map = null, zero = "the start of the step";
   if (current) current.element.tabIndex = 0;
 
   const format = (us) => {
@@ -256,7 +263,7 @@ const start = (figure) => {
     if (chain.length > 1) entry("chain", chain.map(({ full }) => full).join(" › "));
     const site = document.getElementById("__config"), isKernel = slice.element.matches(".gemm, .pointwise, .other");
     if (!site || !isKernel || slice.element.matches(".block")) return;
-    const name = slice.words.length > 2 ? slice.words[1] : slice.full, { base } = JSON.parse(site.textContent);
+    const name = row?.cells[1].textContent ?? (slice.words.length > 2 ? slice.words[1] : slice.full), { base } = JSON.parse(site.textContent);
     const href = `${base}/kernel_names/#decode=${encodeURIComponent(name)}`;
     add(panel, "a", { class: "decode", href }, "Decode this name");
   };
@@ -270,7 +277,12 @@ const start = (figure) => {
     }
     for (const line of all(".arrows line")) line.classList.toggle("lit", pairs.has(line.dataset.pair));
     panel.textContent = "";
-    if (chosen) details(chosen, chain);
+    selected = chosen;
+    if (chosen) withTables(() => {
+      if (selected !== chosen) return; // another one by the time that the tables are here
+      panel.textContent = "";
+      details(chosen, chain);
+    });
   };
   const move = (right, down) => {
     const ahead = ({ x, y }) => (down ? (y - current.y) * down > 0 : y === current.y && (x - current.x) * right > 0);

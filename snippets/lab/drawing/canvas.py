@@ -1,7 +1,8 @@
 """The SVG of a timeline: slices in rows, arrows from calls to what they launched, the time axis.
 
 A slice is one rectangle, and a name only where it fits: a page has many, and each element costs its reader time. What a
-slice is stands in its `data-said`, a line each: its label, the name in the trace if that differs, and its times.
+slice is stands in its `data-said`, a line each: its label, the name in the trace if that differs and no table has it,
+and its times.
 """
 
 from __future__ import annotations
@@ -87,9 +88,19 @@ def _letter_px(letter: str) -> float:
 class Canvas:
     """An SVG that grows down with each step; x in percent of the time scale, y in pixels."""
 
-    def __init__(self, begin_us: float, span_us: float, ident: str, *, name_width: int | None = None) -> None:
-        """`name_width` shortens names: of a step with thousands of slices they would be most of the page."""
-        self.name_width = name_width
+    def __init__(
+        self, begin_us: float, span_us: float, ident: str, *, name_width: int | None = None, has_tables: bool = False
+    ) -> None:
+        """A canvas for steps.
+
+        Args:
+            begin_us: where its time scale begins.
+            span_us: how long that is.
+            ident: prefix of every id.
+            name_width: shortens names: of a step with thousands of slices they would be most of the page.
+            has_tables: whether tables below the drawing have the names of the trace, so that slices need none.
+        """
+        self.name_width, self.has_tables = name_width, has_tables
         self.begin_us, self.span_us, self.ident = begin_us, span_us, ident
         self.height = _AXIS_PX
         self.steps: list[str] = []
@@ -177,7 +188,7 @@ class Canvas:
         full = self._shortened(slice_names(piece)[0])
         if piece.kind == "idle" or piece.kind == "unrecorded":
             return [full, f"begins after {exact_time(piece.start_us)}"]
-        names = [full] if piece.merged > 1 else [*dict.fromkeys((full, self._shortened(piece.name)))]
+        names = [full] if piece.merged > 1 or self.has_tables else [*dict.fromkeys((full, self._shortened(piece.name)))]
         whose = "another step's work, " if piece.is_ghost else ""
         return [*names, f"{whose}{duration_text(piece)}, begins after {exact_time(piece.start_us)}"]
 

@@ -113,7 +113,7 @@ def draw_steps(steps: Mapping[str, TracedStep], caption: str, *, ident: str, bel
         raise ValueError("a timeline of nothing: give at least one step")
     shown = {heading: time_shown(each.step) for heading, each in steps.items()}
     begin, end = min(start for start, _ in shown.values()), max(stop for _, stop in shown.values())
-    canvas = Canvas(begin, (end - begin) * MARGIN or 1.0, ident)
+    canvas = Canvas(begin, (end - begin) * MARGIN or 1.0, ident, has_tables=True)
     drawn = {heading: _drawn(each, canvas.span_us, BUDGET // len(steps)) for heading, each in steps.items()}
     descriptions = {heading: describe_step(each.step) for heading, each in steps.items()}
     for index, heading in enumerate(steps):

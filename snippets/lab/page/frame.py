@@ -94,7 +94,7 @@ def _tabs(fence: str, panels: Mapping[Device, str], opened: str) -> str:
     blocks = "".join(
         f'<div class="tabbed-block">{panel}</div>'
         if device.name == opened
-        else f'<div class="tabbed-block" data-search-exclude>{_held_back(panel)}</div>'
+        else f'<div class="tabbed-block" data-search-exclude>{_held_back(panel, device)}</div>'
         for device, panel in panels.items()
     )
     return (
@@ -103,13 +103,13 @@ def _tabs(fence: str, panels: Mapping[Device, str], opened: str) -> str:
     )
 
 
-def _held_back(panel: str) -> str:
+def _held_back(panel: str, device: Device) -> str:
     """A panel that few open: where scripts run, plain text until its tab is chosen (docs/assets/js/devices.js).
 
     Half of a page's elements would be in panels of other devices. Guesses stay: their script counts their answers.
     """
     is_small = panel.count("</") < _FEW_ELEMENTS
-    return panel if is_small or 'class="guess"' in panel else hold_back(panel)
+    return panel if is_small or 'class="guess"' in panel else hold_back(panel, device.short_name)
 
 
 def warning(title: str, text: str) -> Html:

@@ -14,11 +14,11 @@ scaffold.py     chapter: writes the files of a new chapter, from scaffold.txt
 serve.py        serve: previews the site; preview.py builds it, preview_server.py answers requests, preview_errors.py
                 prints its errors
 page_rules.py   rules of pages that MkDocs does not check
-search.py       the search index after a build
 chapter_rules.py   the shape of a chapter: its guesses, what they veil, how sections end
 page_text.py    parses a page's Markdown for the rules
 prepare.py      prepare: the first step of make docs
 search.py       the search index, improved after a build of make docs
+set_aside.py    what pages hold back, moved into files of their own after a build of make docs
 
 Imports every other room.
 """

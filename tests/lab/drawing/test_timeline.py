@@ -281,7 +281,7 @@ def test_what_a_slice_is_and_the_name_that_fits() -> None:
         ["aten::linear", "60.0 µs, begins after 20.0 µs"],
     ]
     gemm = "cuBLAS GEMM bf16 · 256x128x64 · TNT"
-    assert said(found[8]) == [gemm, GEMM, "100 µs, begins after 60.0 µs"]
+    assert said(found[8]) == [gemm, "100 µs, begins after 60.0 µs"], "the tables have the name of the trace"
     assert [name_of(content, one) for one in found] == [
         "fwd",
         "aten::linear",

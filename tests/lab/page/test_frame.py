@@ -124,7 +124,7 @@ class TestSeveralDevices:
         monkeypatch.setenv("DEVICE", OTHER)
         content = show("a", lambda device: device.name + cell * 12)
         assert f'<div class="tabbed-block">{OTHER}<i' in content
-        assert (f"<noscript>{DEVICE}<i" in content) is held
+        assert (f"<noscript><!-- T100 -->{DEVICE}<i" in content) is held
         assert "<noscript>" not in show("b", lambda device: device.name + cell)
 
     @pytest.mark.parametrize("opened", [DEVICE, OTHER])

@@ -1,0 +1,97 @@
+"""What pages hold back, in files of their own: `make docs` runs `python -m snippets.lab.tools.set_aside site`.
+
+Panels of other devices and the tables of timelines are the text of a `<noscript>` until a reader opens them: up to half
+of a page. After a build they move into a file beside it, `set_aside.html`, and a link stays. Where scripts run,
+docs/assets/js/held.js puts the part in place; where none do, the link leads to it. A preview keeps them in the page.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+FILE = "set_aside.html"
+LEAST_LETTERS = 1000
+"""What is shorter stays: a link to it would save nothing."""
+_HELD = re.compile(r"<noscript>(.*?)</noscript>", re.DOTALL)
+_HEAD = re.compile(r'<meta charset[^>]*>|<meta http-equiv="Content-Security-Policy"[^>]*>|<link rel="stylesheet"[^>]*>')
+_TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
+_BODY = re.compile(r"<body[^>]*>")
+_NAME = re.compile(r"<(figcaption|caption|summary)\b[^>]*>(.*?)</\1>", re.DOTALL)
+_ABOUT = re.compile(r"<!-- (.*?) -->")
+_TAG = re.compile(r"<[^>]*>")
+_LOCAL_LINK = re.compile(r'(<a\b[^>]* href=")#([^"]*)"')
+
+
+def set_aside(page: Path) -> int:
+    """Move what a built page holds back into a file beside it; returns the number of parts."""
+    text = page.read_text(encoding="utf-8")
+    parts: list[str] = []
+
+    def moved(match: re.Match[str]) -> str:
+        content = match[1]
+        if len(content) < LEAST_LETTERS:
+            return match[0]
+        parts.append(content)
+        link = f"{FILE}#part-{len(parts)}"
+        return f'<noscript><p><a href="{link}">{_name(content)}</a></p></noscript>'
+
+    rest = _HELD.sub(moved, text)
+    if parts:
+        page.with_name(FILE).write_text(_document(text, parts), encoding="utf-8")
+        page.write_text(rest, encoding="utf-8")
+    return len(parts)
+
+
+def _name(content: str) -> str:
+    """HTML text of a part's heading: whose panel it is, and its first caption."""
+    caption, about = _NAME.search(content), _ABOUT.match(content)
+    words = [about[1] if about else "", _TAG.sub("", caption[2]).strip() if caption else ""]
+    return ": ".join(filter(None, words)) or "more"
+
+
+def _document(page: str, parts: list[str]) -> str:
+    """The parts as a page that can be read by itself, with the page's own style and policy."""
+    title, body = _TITLE.search(page), _BODY.search(page)
+    name = title[1].strip() if title else "page"
+    ids = set(re.findall(r'\bid="([^"]*)"', "".join(parts)))
+    head = "\n".join(_HEAD.findall(page))
+    sections = "\n".join(_section(number, part, ids) for number, part in enumerate(parts, start=1))
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+{head}
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<meta name="robots" content="noindex">
+<title>{name}: other devices and tables</title>
+</head>
+{body[0] if body else "<body>"}
+<main class="md-main__inner md-grid md-typeset">
+<h1>Other devices and tables</h1>
+<p>They belong to <a href="./">{name}</a>.</p>
+{sections}
+</main>
+</body>
+</html>
+"""
+
+
+def _section(number: int, part: str, ids: set[str]) -> str:
+    def linked(match: re.Match[str]) -> str:
+        return match[0] if match[2] in ids else f'{match[1]}./#{match[2]}"'
+
+    content = _LOCAL_LINK.sub(linked, part)
+    return f'<section id="part-{number}"><h2>{_name(part)}</h2><div>{content}</div></section>'
+
+
+def main(arguments: list[str]) -> int:
+    """Set aside what the pages of a site hold back, and print how much that was."""
+    pages = sorted(Path(arguments[0]).rglob("index.html"))
+    counts = [set_aside(page) for page in pages]
+    print(f"set_aside: {sum(counts)} parts of {sum(map(bool, counts))} pages")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
