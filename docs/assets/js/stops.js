@@ -1,8 +1,10 @@
 // Fewer stops of the Tab key. What belongs together (the names and folds in a table, a list of traces, claims in a row or
-// in a part of the ledger) is one stop, within which the arrow keys lead on. Of the tabs of devices, which choose one
-// device for the whole page, the first are a stop; of tables, those that scroll.
+// in a part of the ledger, zoom buttons, the lists of pages and of headings) is one stop, within which the arrow keys lead
+// on. Of the tabs of devices, which choose one device for the whole page, the first are a stop; of tables, those that
+// scroll.
 (() => {
-  const GROUPS = ".lab-table tbody, .traces, .verdicts, .ledger ul";
+  const LISTS = ".md-nav--secondary, .md-sidebar--primary .md-nav--primary";
+  const GROUPS = `.lab-table tbody, .traces, .verdicts, .ledger ul, .zoom, ${LISTS}`;
   const STOPS = "a[href], button, summary";
   const STEPS = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 };
 
