@@ -6,6 +6,7 @@ import gzip
 import math
 import re
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -83,12 +84,17 @@ def test_the_steps_of_a_trace_agree(experiment: Experiment) -> None:
         assert in_flight, "but for what the step before had in flight"
 
 
+def of_one_session(experiment: Experiment, among: Iterable[Experiment]) -> Recording:
+    """The recording of an experiment, which the others of its group share a session with."""
+    recording = recorded(experiment)
+    mates = [each.id for each in among if (each.chapter, each.group) == (experiment.chapter, experiment.group)]
+    assert {BOOK[mate].recording.session for mate in mates} == {recording.session}
+    return recording
+
+
 @pytest.mark.parametrize("experiment", TIMED, ids=lambda experiment: experiment.id)
 def test_timings_are_ordered_and_of_one_session_with_their_mates(experiment: Experiment) -> None:
-    recording = recorded(experiment)
-    mates = [each.id for each in ALL if (each.chapter, each.group) == (experiment.chapter, experiment.group)]
-    assert {BOOK[mate].recording.session for mate in mates} == {recording.session}
-    for point in recording.points:
+    for point in of_one_session(experiment, ALL).points:
         assert point.timings is not None
         for name in ("interleaved", "cold", "from_python", "enqueue"):
             timing = getattr(point.timings, name)
@@ -102,10 +108,7 @@ LOOPS = [experiment for experiment in ALL if experiment.timed and experiment.loo
 
 @pytest.mark.parametrize("experiment", LOOPS, ids=lambda experiment: experiment.id)
 def test_iterations_are_timed_in_three_processes_of_one_session(experiment: Experiment) -> None:
-    recording = recorded(experiment)
-    mates = [each.id for each in LOOPS if (each.chapter, each.group) == (experiment.chapter, experiment.group)]
-    assert {BOOK[mate].recording.session for mate in mates} == {recording.session}
-    for point in recording.points:
+    for point in of_one_session(experiment, LOOPS).points:
         assert point.iteration is not None
         assert len(point.iteration.rounds) == 3
         assert len(point.iteration.samples_us) > 20

@@ -54,7 +54,7 @@ def _name(content: str) -> str:
 def _document(page: str, parts: list[str]) -> str:
     """The parts as a page that can be read by itself, with the page's own style and policy."""
     title, body = _TITLE.search(page), _BODY.search(page)
-    name = title[1].strip() if title else "page"
+    name = title[1].strip().rpartition(" - ")[0] or title[1].strip() if title else "page"
     ids = set(re.findall(r'\bid="([^"]*)"', "".join(parts)))
     head = "\n".join(_HEAD.findall(page))
     sections = "\n".join(_section(number, part, ids) for number, part in enumerate(parts, start=1))
@@ -67,11 +67,11 @@ def _document(page: str, parts: list[str]) -> str:
 <title>{name}: other devices and tables</title>
 </head>
 {body[0] if body else "<body>"}
-<main class="md-main__inner md-grid md-typeset">
+<main class="md-grid" style="width: 100%"><article class="md-content__inner md-typeset">
 <h1>Other devices and tables</h1>
-<p>They belong to <a href="./">{name}</a>.</p>
+<p>They belong to the page <a href="./">{name}</a>.</p>
 {sections}
-</main>
+</article></main>
 </body>
 </html>
 """

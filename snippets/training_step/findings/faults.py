@@ -200,44 +200,44 @@ def cold_first_step(device: Device) -> Figure:
     return Figure(step_us(first) / step_us(third), "x", origin=f"{origin}, in its trace")
 
 
+def iteration_ratio(device: Device, slow: str, fast: str) -> Figure:
+    """How many times as long an iteration of one loop takes as one of another, by the names of the experiments."""
+    return paired_ratio(device[f"training_step/{slow}"], device[f"training_step/{fast}"], "iteration")
+
+
 @claim("TS31", at_least(1.01), scope="timing")
 def own_stream_speedup(device: Device) -> Figure:
     """Copying on a stream of its own makes the loop with pinned memory faster again."""
-    return paired_ratio(device["training_step/pageable_pinned"], device["training_step/pageable_after"], "iteration")
+    return iteration_ratio(device, "pageable_pinned", "pageable_after")
 
 
 @claim("TS32", at_least(1.01), scope="timing")
 def fused_over_foreach(device: Device) -> Figure:
     """The loop with the fused optimizer is faster than the loop with foreach."""
-    foreach, fused = (device[f"training_step/optimizer_{name}"] for name in ("foreach", "after"))
-    return paired_ratio(foreach, fused, "iteration")
+    return iteration_ratio(device, "optimizer_foreach", "optimizer_after")
 
 
 @claim("TS33", at_least(1.05), scope="timing")
 def padded_vocabulary(device: Device) -> Figure:
     """Padding the vocabulary to a multiple of 128 makes the loop faster, although it computes more."""
-    before, after = (device[f"training_step/vocabulary_{name}"] for name in ("before", "after"))
-    return paired_ratio(before, after, "iteration")
+    return iteration_ratio(device, "vocabulary_before", "vocabulary_after")
 
 
 @claim("TS34", at_least(1.2), scope="timing")
 def graph_over_compiled(device: Device) -> Figure:
     """A CUDA graph makes the compiled loop of tiny kernels faster again."""
-    compiled, graph = (device[f"training_step/tiny_{name}"] for name in ("compiled", "after"))
-    return paired_ratio(compiled, graph, "iteration")
+    return iteration_ratio(device, "tiny_compiled", "tiny_after")
 
 
 @claim("TS35", at_least(1.2), scope="timing")
 def autocast_over_tf32(device: Device) -> Figure:
     """Autocast to bf16 makes the loop faster again than TF32 does."""
-    tf32, autocast = (device[f"training_step/tensor_cores_{name}"] for name in ("after", "autocast"))
-    return paired_ratio(tf32, autocast, "iteration")
+    return iteration_ratio(device, "tensor_cores_after", "tensor_cores_autocast")
 
 
 def compiled_over_eager(device: Device) -> Figure:
     """How many times as fast compiling alone makes the loop of tiny kernels."""
-    eager, compiled = (device[f"training_step/tiny_{name}"] for name in ("before", "compiled"))
-    return paired_ratio(eager, compiled, "iteration")
+    return iteration_ratio(device, "tiny_before", "tiny_compiled")
 
 
 def _of_fault(measure: Callable[[Device, str], Figure], fault: str) -> Measure:
