@@ -54,7 +54,11 @@ def tanh(z, INTERPRETED: tl.constexpr):
 
 
 @triton.jit
-def activated(z, ACTIVATION: tl.constexpr, INTERPRETED: tl.constexpr):
+def activated(
+    z,
+    ACTIVATION: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+):
     """The activation of a float32 block."""
     if ACTIVATION == GELU_TANH:
         half = 0.5 * z
@@ -164,10 +168,16 @@ def tile_at(tile, rows, cols, GROUP: tl.constexpr):
 # or a number of tokens that 16 does not divide compiles again
 @triton.jit(do_not_specialize=["M"])
 def linear_kernel(
-    x_desc, weight_desc, bias, out_desc, M, N, K,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr, HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
-    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+    x_desc, weight_desc, bias,
+    out_desc, M, N, K,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+    DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """out = activation(x @ weight.T + bias), one tile of (BLOCK_M, BLOCK_N) per
     program."""
@@ -200,9 +210,14 @@ def linear_kernel(
 # --8<-- [start:gate_up]
 @triton.jit(do_not_specialize=["M"])
 def gate_up_kernel(
-    x_desc, weights_desc, out_desc, M, N, K,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr, ACTIVATION: tl.constexpr, INTERPRETED: tl.constexpr,
+    x_desc, weights_desc,
+    out_desc, M, N, K,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    INTERPRETED: tl.constexpr,
 ):  # fmt: skip
     """out = activation(x @ gate.T) * (x @ up.T) with both weights in one tensor
     (2, N, K); persistent programs."""

@@ -7,7 +7,9 @@ import torch
 
 # --8<-- [start:matmul_add]
 def matmul_add(
-    x: torch.Tensor, w: torch.Tensor, b: torch.Tensor
+    x: torch.Tensor,
+    w: torch.Tensor,
+    b: torch.Tensor,
 ) -> torch.Tensor:
     """x @ w + b for matrices, or for stacks of them."""
     return torch.add(torch.matmul(x, w), b)
@@ -17,7 +19,11 @@ def matmul_add(
 
 
 # --8<-- [start:addmm]
-def addmm(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def addmm(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    b: torch.Tensor,
+) -> torch.Tensor:
     """The same in one operator; b is a matrix (M, N) or one row of it (N,)."""
     return torch.addmm(b, x, w)
 
@@ -26,7 +32,11 @@ def addmm(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 # --8<-- [start:checked]
-def checked(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def checked(
+    x: torch.Tensor,
+    w: torch.Tensor,
+    b: torch.Tensor,
+) -> torch.Tensor:
     """The same, and a look at one number of the result."""
     y = matmul_add(x, w, b)
     if math.isnan(y[0, 0].item()):
