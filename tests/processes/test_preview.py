@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ import pytest
 
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.tools.scaffold import create_chapter
+from snippets.lab.tools.search import CHAPTER_BOOST
 from tests.lab import copies
 
 PATIENCE_S = 60
@@ -111,6 +113,16 @@ def test_prose_and_code_follow_a_save(served: Served) -> None:
     served.edit("snippets/lab/page/frame.py", '"Not recorded yet"', '"Never recorded"')
     served.wait(lambda: "Never recorded" in served.get("rmsnorm/"))
     assert "built in" in served.output.read_text()
+
+
+def test_the_search_puts_chapters_first_after_every_build(served: Served) -> None:
+    for word in ("leaves", "goes"):
+        served.edit("docs/more.md", "# More\n", f"# More\n\nWho {word}?\n")
+        served.wait(lambda word=word: f"Who {word}?" in served.get("more/"))  # type: ignore[misc]
+        entries = json.loads(served.get("search/search_index.json"))["docs"]
+        boosts = {entry["location"]: entry.get("boost") for entry in entries}
+        assert boosts["rmsnorm/"] == CHAPTER_BOOST
+        assert boosts["more/"] is None
 
 
 def test_other_pages_follow_when_they_are_asked_for(served: Served) -> None:

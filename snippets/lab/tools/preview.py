@@ -3,7 +3,8 @@
 `mkdocs serve` rebuilds every page after any change and keeps running the code that it imported first. This preview
 builds a page when its text, its chapter's code or its recordings are saved; after other changes that a page may show,
 it builds that page when a browser requests it. It imports changed code again and checks the rules of pages with each
-build. The published site comes from `mkdocs build` alone, without this module.
+build. The search and what chapters publish are those of `make docs`, which builds without this module; reports of
+traces and claims.json are left out.
 
 With a sample, the recordings are in a temporary folder: links to the real ones, and sample recordings that the
 chapter's tests generate. A change of the chapter or its tests writes the sample recordings again.
@@ -31,11 +32,13 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
 
+from snippets.lab.page.nav import chapters_in_nav
 from snippets.lab.recording.device import PROJECT, SAMPLE_DEVICE, recordings_root
 from snippets.lab.terminal import CommandError
 from snippets.lab.tools.page_text import pages
 from snippets.lab.tools.preview_errors import FenceErrors, describe_error, shorten
 from snippets.lab.tools.preview_server import PreviewServer, PrintableFormatter, is_plain
+from snippets.lab.tools.search import INDEX, improve_index
 from snippets.lab.trace.text import printable
 
 if TYPE_CHECKING:
@@ -160,6 +163,9 @@ class Preview:
         config = load_config(str(CONFIG), site_dir=str(self.site), site_url=self.url)
         config.plugins.on_startup(command="serve", dirty=True)
         build(config, serve_url=self.url, dirty=True)
+        if (self.site / INDEX).exists():
+            improve_index(self.site, chapters_in_nav(CONFIG.read_text(encoding="utf-8")))
+        publish_all(self.site)
 
     def _print_built(self, built: dict[Path, int], start: float) -> None:
         """Print the new pages and the time that they took."""
@@ -167,6 +173,13 @@ class Preview:
         self._outdated -= fresh
         names = ", ".join(sorted(f"{page.parent.relative_to(self.site)}/" for page in fresh)) if built else "all"
         print(f"{time.strftime('%H:%M:%S')} built in {time.perf_counter() - start:.1f} s: {names}", flush=True)
+
+
+def publish_all(site: Path) -> None:
+    """What chapters publish beside their pages: each `findings/publish.py` has a function of that name."""
+    for path in sorted(PROJECT.glob("snippets/*/findings/publish.py")):
+        module = importlib.import_module(".".join(path.relative_to(PROJECT).with_suffix("").parts))
+        module.publish(site, recordings_root())
 
 
 def attempt(action: Callable[[], None]) -> str:
