@@ -82,8 +82,12 @@ window.inspect = {
     for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
   },
 
-  unfold() {
+  /** Opens all folds, and waits for what they load. */
+  async unfold() {
     for (const details of document.querySelectorAll("details")) details.open = true;
+    const frame = () => new Promise(requestAnimationFrame);
+    for (let frames = 0; frames < 600 && document.querySelector("details[open] > noscript"); frames++) await frame();
+    for (let frames = 0; frames < 2; frames++) await frame();
   },
 
   /** Waits for what fades and moves, but not for what never ends, as the pulse of the theme's annotations. */

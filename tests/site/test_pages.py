@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from snippets.lab.finding.device import all_devices
+from snippets.lab.tools.set_aside import FILE
 from snippets.your_trace.reports import EXAMPLES, report_address
 from tests.lab.samples import BOOK
 from tests.site.looking import COLOR_RULES, Allowed, Scheme, Tab
@@ -110,8 +111,13 @@ def test_every_component_in_use(trial_tabs: Tabs) -> None:
 
 
 def test_every_page_of_the_site_was_looked_at(site: Site) -> None:
-    built = {path.relative_to(site.folder).as_posix() for path in site.folder.rglob("*.html")}
+    built = {path.relative_to(site.folder).as_posix() for path in site.folder.rglob("*.html") if path.name != FILE}
     assert built == {f"{path}index.html" for path in PAGES.values()} | {"404.html", *REPORTS}
+
+
+@pytest.mark.parametrize("chapter", ["mlp"])
+def test_what_a_page_sets_aside(tabs: Tabs, chapter: str) -> None:
+    assert problems(tabs, lambda tab: tab.go(f"{chapter}/{FILE}"), unfold=False) == ""
 
 
 @pytest.mark.parametrize("allowed", ALLOWED, ids=lambda allowed: f"{allowed.rule} {allowed.selector}")

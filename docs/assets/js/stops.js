@@ -8,7 +8,8 @@
   const STOPS = "a[href], button, summary";
   const STEPS = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 };
 
-  const inGroup = (group) => [...group.querySelectorAll(STOPS)].filter((stop) => stop.closest(`${GROUPS}, [popover]`) === group);
+  const isOf = (group) => (stop) => stop.closest(`${GROUPS}, [popover]`) === group && !stop.closest(".md-nav__title");
+  const inGroup = (group) => [...group.querySelectorAll(STOPS)].filter(isOf(group));
   const isFolded = (stop) => {
     const fold = stop.closest("details:not([open])");
     return fold && (!stop.matches("summary") || fold.parentElement.closest("details:not([open])"));
