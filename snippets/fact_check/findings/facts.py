@@ -86,6 +86,11 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "TM26": "No gain in mixed precision",
         "FC12": "Registers limit the batch",
     },
+    "fragmentation": {
+        "TM58": "More in use than the sum: fragments",
+        "TM53": "memory_summary finds fragmentation",
+        "TM54": "The profiler finds the operation",
+    },
     "headlines": {
         "P1": "matmul and add: two kernels",
         "P3": "At 64, the GPU works 1 % of the time",
