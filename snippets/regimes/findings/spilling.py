@@ -79,16 +79,15 @@ def tile_table(device: Device, tokens: int) -> Html:
             [
                 name,
                 time,
+                f"{seen['programs']:,}",
                 str(seen["registers"]),
                 str(seen["spills"]),
                 f"{loop['stores']} and {loop['loads']}",
-                f"{seen['programs']:,}",
                 format_value(seen["shared_bytes"], "bytes"),
             ]
         )
-    folded = ("programs", "shared memory")
-    head = ["tile", "time", "registers", "spilled", "stores, loads in the loop", *folded]
-    return table(f"The kernel with several tiles, {tokens:,} tokens", head, rows, folded=folded)
+    head = ["tile", "time", "programs", "registers", "spilled", "stores, loads in the loop", "shared memory"]
+    return table(f"The kernel with several tiles, {tokens:,} tokens", head, rows, folded=("shared memory",))
 
 
 EXCERPT = 14
