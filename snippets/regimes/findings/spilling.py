@@ -14,11 +14,12 @@ from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.units import format_value
+from snippets.regimes.findings.launches import ARTICLE
 
 FEW, MANY = 64, 8192
 FITS, SPILLS = "128x256x64, 8 warps, 3 stages", "128x256x64, 4 warps, 3 stages"
 """The same tile, for twice as many threads and for half of them."""
-ARTICLE = "The Profiling Deep-Dive on nn.Linear Fusion"
+
 OTHERS = ("linear", "eager")
 """What stands between the tiles: the product alone, and eager's two kernels."""
 
