@@ -34,4 +34,4 @@ def test_tiles_change_the_time_and_not_the_result(tiles: Tiles) -> None:
     torch.manual_seed(7)
     x, weight = (torch.randn(shape, dtype=torch.bfloat16, device="cuda") for shape in ((300, 520), (264, 520)))
     bias = torch.randn(264, dtype=torch.bfloat16, device="cuda")
-    torch.testing.assert_close(linear_gelu(x, weight, bias, tiles), linear_gelu(x, weight, bias), rtol=1e-2, atol=2e-1)
+    torch.testing.assert_close(linear_gelu(x, weight, bias, tiles), linear_gelu(x, weight, bias), rtol=1e-2, atol=1e-2)
