@@ -65,7 +65,7 @@ docs: $(READY)  ## build the site into site/; with a GPU, record what is stale o
 	UNEXPECTED="$$($(PY) -m snippets.lab list --unexpected)" && export UNEXPECTED && \
 	$(PY) -m mkdocs build --strict --clean && $(PY) -m snippets.lab.tools.search site && \
 	$(PY) -m snippets.your_trace.reports site && $(PY) -m snippets.index.findings.publish site && \
-	$(PY) -m snippets.lab.tools.set_aside site && \
+	$(PY) -m snippets.lab.tools.set_aside site && $(PY) -m snippets.lab.tools.trim_styles site && \
 	wait $$claims && mv .cache/claims.json site/ && \
 	$(PY) -m tests.site.check_site site || exit 1; \
 	test $$failed = 0 || { echo "make docs: the site is built, but not every capture succeeded (see above)" >&2; exit 1; }

@@ -19,6 +19,7 @@ page_text.py    parses a page's Markdown for the rules
 prepare.py      prepare: the first step of make docs
 search.py       the search index, improved after a build of make docs
 set_aside.py    what pages hold back, moved into files of their own after a build of make docs
+trim_styles.py  the style of notebooks' pages, without what styles nothing there
 
 Imports every other room.
 """
