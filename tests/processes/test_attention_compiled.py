@@ -11,7 +11,8 @@ from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.experiment import find
 from tests.chapters.attention.test_model import BF16, COMPILED, attention, drawn, error
 
-SMALL = {"batch": 1, "heads": 2, "tokens": 65, "keys": 65, "head_dim": 64}
+SMALL = {"batch": 2, "heads": 3, "tokens": 65, "keys": 65, "head_dim": 64}
+"""Shapes of `drawn`: what is compiled for one test is there for another."""
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.capture.loops import check_loop, open_loop, profile_loop
 from snippets.lab.capture.profiling import chrome_trace
 from snippets.lab.experiment import Experiment, find
+from snippets.lab.trace.events import Trace
 from snippets.lab.trace.kineto import read_trace
 from snippets.training_step.compiling import lengths
 from snippets.training_step.probes import profiler_costs
@@ -38,14 +40,21 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("experiment", PLAIN, ids=lambda experiment: experiment.name)
-def test_a_loop_is_right_and_traced(experiment: Experiment) -> None:
+@cache
+def checked_and_traced(name: str) -> Trace:
+    """The trace of a loop whose losses are those of float32."""
+    (experiment,) = find(f"training_step/{name}")
     vocab = 1000 if experiment.group == "vocabulary" else SMALL["vocab"]  # padded to 1024, the losses differ little
     with open_loop(experiment.at(**{**SMALL, "vocab": vocab}), "cpu") as loop:
         error, dtype, _ = check_loop(loop, "cpu")
         assert 0 <= error < loop.tolerance
         assert dtype == "float32"
-        trace = read_trace(chrome_trace(profile_loop(experiment, loop, "cpu")))
+        return read_trace(chrome_trace(profile_loop(experiment, loop, "cpu")))
+
+
+@pytest.mark.parametrize("experiment", PLAIN, ids=lambda experiment: experiment.name)
+def test_a_loop_is_right_and_traced(experiment: Experiment) -> None:
+    trace = checked_and_traced(experiment.name)
     assert len(trace.steps) == experiment.schedule.active
     for step in trace.steps:
         assert step.find_annotation("train_step")
@@ -56,11 +65,7 @@ def test_a_loop_is_right_and_traced(experiment: Experiment) -> None:
 
 def calls(name: str, operator: str) -> int:
     """Calls of an operator in a traced step."""
-    (experiment,) = find(f"training_step/{name}")
-    with open_loop(experiment.at(**SMALL), "cpu") as loop:
-        next(loop.losses)  # the healthy loop prints its first loss
-        step = read_trace(chrome_trace(profile_loop(experiment, loop, "cpu"))).steps[0]
-    return sum(op.name == operator for op in step.ops)
+    return sum(op.name == operator for op in checked_and_traced(name).steps[0].ops)
 
 
 def test_what_each_fault_calls_and_its_mend_does_not() -> None:
