@@ -9,10 +9,13 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from snippets.lab.__main__ import main
 from snippets.lab.finding.accepted import accept_statuses
 from snippets.lab.finding.book import verdicts
 from snippets.lab.finding.claim import STATUSES
@@ -36,17 +39,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    env = os.environ | {"RECORDINGS": str(root), "DEVICE": "", "NO_MKDOCS_2_WARNING": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", *arguments], cwd=PROJECT, env=env, capture_output=True, text=True, check=False
-    )
-
-
 def lab(root: Path, *arguments: str) -> tuple[int, list[str], list[str]]:
-    """Exit code, lines, and lines of the errors of a command."""
-    done = run(root, "snippets.lab", *arguments)
-    return done.returncode, done.stdout.splitlines(), done.stderr.splitlines()
+    """Exit code, lines, and lines of the errors of a command; in this process, which has read the traces."""
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        patch.setenv("RECORDINGS", str(root))
+        patch.setenv("DEVICE", "")
+        code = main([*arguments])
+    return code, out.getvalue().splitlines(), err.getvalue().splitlines()
 
 
 ACCEPT = f"python -m snippets.lab claims --accept --device {NAME}"
@@ -96,7 +95,9 @@ def test_its_recordings_travel(root: Path, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    done = run(root, "mkdocs", "build", "--strict", "--site-dir", str(folder))
+    env = os.environ | {"RECORDINGS": str(root), "DEVICE": "", "NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder
 
