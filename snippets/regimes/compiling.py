@@ -234,7 +234,7 @@ def _modes(
         chapter="regimes",
         name=name,
         probe=compile_modes,
-        parameters={"modes": modes, "repeats": 3, **parameters},
+        parameters={"modes": modes, "repeats": 2, **parameters},
         time_limit_s=300,
     )
 
