@@ -303,6 +303,10 @@ def test_short_fetches_between_steps_are_no_stall() -> None:
     assert nothing(BY_NAME["loader-stall"], written(*events))
 
 
+def test_steps_that_take_no_time_have_nothing_between_them() -> None:
+    assert nothing(BY_NAME["loader-stall"], written(step(1, 0.0, 0.0), op("aten::mm", 0.0, 0.0)))
+
+
 def test_a_loader_without_its_annotation_is_seen_in_stacks() -> None:
     function_name = "torch/utils/data/dataloader.py(720): __next__"
     functions = [*STACK, function(function_name, 10.0, 300.0), function("data.py(4): __getitem__", 20.0, 280.0)]
