@@ -1,15 +1,16 @@
-"""The whole book with a second device that differs in every way: it builds, is green, and says of whom it speaks."""
+"""All that the book shows of a second device that differs in every way: it is green, and says of whom it speaks.
+
+Every fence and every figure is built here, for both devices; that pages of two devices build is seen in tests/site.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
-from collections import Counter
-from contextlib import redirect_stderr, redirect_stdout
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
@@ -20,9 +21,10 @@ from snippets.lab.finding.accepted import accept_statuses
 from snippets.lab.finding.book import verdicts
 from snippets.lab.finding.claim import STATUSES
 from snippets.lab.finding.device import Device
-from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
+from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.tools.archive import pack_archive, unpack_archive
 from tests.lab.samples import BOOK
+from tests.other_devices import pieces
 from tests.second_device import DISTURBED, NAME, make_up
 
 AS_MANY = re.compile(r"On the (\w+), of (\d+) claims (\d+) holds?, (\d+) differs?, (\d+) (?:is|are) inconclusive")
@@ -41,11 +43,18 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def lab(root: Path, *arguments: str) -> tuple[int, list[str], list[str]]:
     """Exit code, lines, and lines of the errors of a command; in this process, which has read the traces."""
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
-        patch.setenv("RECORDINGS", str(root))
-        patch.setenv("DEVICE", "")
+    with shown(root), redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
         code = main([*arguments])
     return code, out.getvalue().splitlines(), err.getvalue().splitlines()
+
+
+@contextmanager
+def shown(root: Path) -> Iterator[None]:
+    """These recordings are the book's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RECORDINGS", str(root))
+        patch.setenv("DEVICE", "")
+        yield
 
 
 ACCEPT = f"python -m snippets.lab claims --accept --device {NAME}"
@@ -93,32 +102,28 @@ def test_its_recordings_travel(root: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    env = os.environ | {"RECORDINGS": str(root), "DEVICE": "", "NO_MKDOCS_2_WARNING": "1"}
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return folder
+def book(root: Path) -> dict[str, str]:
+    """Page -> all that its fences and figures show."""
+    found = defaultdict[str, list[str]](list)
+    with shown(root):
+        for place, build in pieces():
+            found[re.split(r"[.:]", place.removeprefix("docs/"))[0]].append(build())
+    return {name: "\n".join(parts) for name, parts in found.items()}
 
 
-def page(site: Path, name: str) -> str:
-    return (site / name / "index.html").read_text(encoding="utf-8")
-
-
-def test_its_pages_are_built_beside_the_default_ones(site: Path) -> None:
-    mlp = page(site, "mlp")
+def test_its_tabs_are_beside_the_default_ones(book: dict[str, str]) -> None:
+    mlp = book["mlp"]
     tabs = Counter(re.findall(r'<input type="radio"[^>]* data-device="([^"]+)"', mlp))
     assert tabs[NAME] == tabs[DEFAULT_DEVICE] > 30
-    assert "there is no recording of this chapter" in page(site, "attention")
-    linear = page(site, "linear")
+    assert "there is no recording of this chapter" in book["attention"]
+    linear = book["linear"]
     assert linear.count("Disturbed while it was recorded") == 1
     assert f"<code>{DISTURBED}</code>" in linear.split("Disturbed while it was recorded")[1][:1000]
 
 
-def test_a_verdict_that_differs_names_both_devices(root: Path, site: Path) -> None:
+def test_a_verdict_that_differs_names_both_devices(root: Path, book: dict[str, str]) -> None:
     by_id = {verdict.claim.id: verdict for verdict in verdicts(Device(root, NAME))}
-    pages = "".join(path.read_text(encoding="utf-8") for path in site.glob("*/index.html"))
+    pages = "".join(book.values())
     boxes = re.findall(rf'id="claim-([^"]+)-{NAME}">.*?</div>', pages)
     assert {name.lower() for name, verdict in by_id.items() if verdict.status != "not measured"} <= set(boxes)
     for verdict in verdicts(Device(root, DEFAULT_DEVICE)):
@@ -130,8 +135,8 @@ def test_a_verdict_that_differs_names_both_devices(root: Path, site: Path) -> No
         assert (told in box) == (there.status != verdict.status), verdict.claim.id
 
 
-def test_the_ledger_counts_each_device(root: Path, site: Path) -> None:
-    text = re.sub(r"<[^>]+>", "", page(site, "claims"))
+def test_the_ledger_counts_each_device(root: Path, book: dict[str, str]) -> None:
+    text = re.sub(r"<[^>]+>", "", book["claims"])
     found = {short: tuple(map(int, counts)) for short, *counts in AS_MANY.findall(text)}
     for short, name in (("H200", DEFAULT_DEVICE), ("T100", NAME)):
         counts = Counter(verdict.status for verdict in verdicts(Device(root, name)))
