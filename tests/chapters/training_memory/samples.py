@@ -35,7 +35,7 @@ def step_phases() -> dict[str, Phases]:
         "bfloat16": phases(layers=LAYERS),
         "autocast_compiled": phases(layers=LAYERS, casts="compiled"),
         "bfloat16_compiled": phases(layers=LAYERS),
-        "optimizer_foreach": phases(layers=LAYERS, casts="eager", optimizer=[20.0] * 12),
+        "optimizer_foreach": phases(layers=LAYERS, casts="eager", optimizer=[25.0] * 12),
         "optimizer_loop": phases(layers=LAYERS, casts="eager", optimizer=[5.0] * 60),
     }
 

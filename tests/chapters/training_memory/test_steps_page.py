@@ -52,7 +52,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "TM5": {"changed": eager(optimizer=(300.0,))},
     "TM6": {"iterations": {"optimizer_loop": 4_000.0}},
     "TM7": {"iterations": {"optimizer_foreach": 4_000.0}},
-    "TM27": {"iterations": {"optimizer_foreach": 4_000.0}},
+    "TM27": {"changed": {"optimizer_foreach": phases(layers=LAYERS, casts="eager", optimizer=[10.0] * 12)}},
     "TM8": {"changed": eager(weight_casts=4)},
     "TM9": {"changed": eager(input_casts=1)},
     "TM10": {"changed": {"autocast": without(AUTOCAST, "backward", "direct_copy", 3)}},
