@@ -3,27 +3,35 @@
 (() => {
   const contents = document.querySelector(".md-sidebar--secondary");
   const beside = matchMedia("(min-width: 76.25em)");
-  const update = (frame) => {
+  const columns = (frame) => {
     const right = frame.getBoundingClientRect().right;
     const heads = [...frame.querySelectorAll("thead tr > *")].map((head) => head.getBoundingClientRect());
     const hidden = heads.filter((head) => head.right > right + 1);
-    frame.style.setProperty("--fade", `${hidden.length ? Math.max(0, right - hidden[0].left) : 0}px`);
-    frame.more.hidden = !hidden.length;
-    frame.more.textContent = `${hidden.length} more column${hidden.length === 1 ? "" : "s"} →`;
+    return () => {
+      frame.style.setProperty("--fade", `${hidden.length ? Math.max(0, right - hidden[0].left) : 0}px`);
+      frame.more.hidden = !hidden.length;
+      frame.more.textContent = `${hidden.length} more column${hidden.length === 1 ? "" : "s"} →`;
+    };
   };
-  const sizes = new ResizeObserver((entries) => entries.forEach(({ target }) => (target.more ? update : fit)(target)));
   // A table whose maker did not say how wide it is becomes cards where it does not fit.
-  const fit = (frame) => {
-    if (frame.fitted === frame.clientWidth) return;
+  const cards = (frame) => {
     frame.fitted = frame.clientWidth;
-    frame.classList.remove("cards");
-    if (frame.scrollWidth <= frame.clientWidth + 1) return;
-    const heads = [...frame.querySelectorAll("thead tr > *")].map((head) => head.textContent);
-    for (const row of frame.querySelectorAll("tbody tr")) {
-      [...row.cells].slice(1).forEach((cell, index) => (cell.dataset.head = heads[index + 1] ?? ""));
-    }
-    frame.classList.add("cards");
+    if (frame.scrollWidth <= frame.clientWidth + 1) return () => {};
+    return () => {
+      const heads = [...frame.querySelectorAll("thead tr > *")].map((head) => head.textContent);
+      for (const row of frame.querySelectorAll("tbody tr")) {
+        [...row.cells].slice(1).forEach((cell, index) => (cell.dataset.head = heads[index + 1] ?? ""));
+      }
+      frame.classList.add("cards");
+    };
   };
+  // All are measured before one is changed: to measure after a change, a browser lays out the page once more.
+  const sizes = new ResizeObserver((entries) => {
+    const frames = entries.map(({ target }) => target), wide = frames.filter(({ more }) => more);
+    const fitting = frames.filter((frame) => !frame.more && frame.fitted !== frame.clientWidth);
+    for (const frame of fitting) frame.classList.remove("cards");
+    for (const change of [...wide.map(columns), ...fitting.map(cards)]) change();
+  });
   const watch = () => {
     for (const frame of document.querySelectorAll(".md-typeset .lab-table:not([class*=needs-])")) {
       if (!frame.querySelector(".id")) sizes.observe(frame); // the ledger's have a layout of their own
