@@ -13,10 +13,10 @@ from tests.lab.samples import BOOK
 from tests.site.looking import Tab
 from tests.site.serving import CHAPTERS, PAGES, ROOT, Site
 
-PAGE_LIMIT_BYTES = 200_000
+PAGE_LIMIT_BYTES = 180_000
 PUBLISHED_DEVICES = 2
-DEVICE_LIMIT_BYTES = 40_000
-"""On top for each device beyond those that are published: a page holds the tabs of all of them."""
+DEVICE_LIMIT_BYTES = 10_000
+"""On top for each device beyond those that are published: their large panels are in a file of their own."""
 CHAPTER_LIMIT_ELEMENTS = 6_000
 """Panels of other devices are text until they are opened."""
 SCRIPTS_LIMIT_BYTES = 24_000

@@ -25,7 +25,7 @@
       frame.classList.add("cards");
     };
   };
-  // All are measured before one is changed: to measure after a change, a browser lays out the page once more.
+  // All are measured before one is changed: else a browser lays out the page for each.
   const sizes = new ResizeObserver((entries) => {
     const frames = entries.map(({ target }) => target), wide = frames.filter(({ more }) => more);
     const fitting = frames.filter((frame) => !frame.more && frame.fitted !== frame.clientWidth);

@@ -1,7 +1,6 @@
-// Fewer stops of the Tab key. What belongs together (the names and folds in a table, a list of traces, claims in a row or
-// in a part of the ledger, zoom buttons, the lists of pages and of headings) is one stop, within which the arrow keys lead
-// on. Of the tabs of devices, which choose one device for the whole page, the first are a stop; of tables, those that
-// scroll.
+// Fewer stops of the Tab key. What belongs together (names and folds in a table, a list of traces, claims in a row or in a
+// part of the ledger, zoom buttons, lists of pages and headings) is one stop, in which the arrow keys lead on. Of the tabs
+// of devices, the first are a stop; of tables, those that scroll.
 (() => {
   const LISTS = ".md-nav--secondary, .md-sidebar--primary .md-nav--primary";
   const GROUPS = `.lab-table tbody, .traces, .verdicts, .ledger ul, .zoom, ${LISTS}`;

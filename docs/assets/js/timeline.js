@@ -10,7 +10,7 @@ const start = (figure) => {
   const frame = one(".frame"), drawing = one(".drawing"), axis = one(".axis"), names = one(".names");
   const panel = one(".selected"), readout = one(".readout");
   const ink = document.createElement("canvas").getContext("2d"), widths = new Map();
-  // The tables, thousands of elements, are read once a slice is selected, and in the page once their fold is open.
+  // The tables are read once a slice is selected, and in the page, thousands of elements, once their fold is open.
   const held = one("noscript"), inPage = ({ textContent }, use) => use(new DOMParser().parseFromString(textContent, "text/html").body);
   let tables = held ? null : figure, rows = [];
   const withTables = (use) => {
@@ -279,7 +279,7 @@ const start = (figure) => {
     panel.textContent = "";
     selected = chosen;
     if (chosen) withTables(() => {
-      if (selected !== chosen) return; // another one by the time that the tables are here
+      if (selected !== chosen) return; // by now
       panel.textContent = "";
       details(chosen, chain);
     });
