@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from snippets.lab.drawing.memory import HeldStep
-from snippets.lab.finding import Device, Figure, NotRecorded, Run
+from snippets.lab.finding import Device, Figure, Run
 from snippets.training_memory.shapes import SIZE, kept_bytes
 
 PHASES = ("forward", "backward", "optimizer")
@@ -30,14 +30,7 @@ NAMES: Mapping[str, str] = {
 
 def holds(device: Device) -> Run:
     """The run of the probe."""
-    return recorded_anew(device["training_memory/holds"], "variants")
-
-
-def recorded_anew(run: Run, key: str) -> Run:
-    """The run, if its data have this key. Raises `NotRecorded`."""
-    if key not in run.data:
-        raise NotRecorded(f"{run.id} was recorded by older code; make record CHAPTER=training_memory")
-    return run
+    return device["training_memory/holds"]
 
 
 def variant(device: Device, name: str) -> Mapping[str, Any]:

@@ -111,7 +111,7 @@ FAULTS: list[tuple[str, str, Callable[[Any], None]]] = [
     ("TM42", "holds", of_steps("foreach", "optimizer", "peak", 0.95)),
     ("TM43", "holds", of_steps("fp32", "optimizer", "peak", 1.1)),
     ("TM44", "holds", of_steps("gradients zeroed", "backward", "peak", 0.97)),
-    ("TM45", "recompute", longer("64", "enqueue", 0.8)),
+    ("TM45", "recompute", longer("64", "enqueue", 0.7)),
     ("TM46", "allocators", put("default", "rounding", 2, "block", value=513)),
     ("TM47", "allocators", put("default", "rounding", 6, "segments", value=5 << 20)),
     ("TM48", "allocators", put("default", "fragmented", "2 MiB", "error", value="")),
