@@ -210,9 +210,8 @@ def recomputing(device: Device) -> Html:
 def recomputing_bytes(device: Device) -> Html:
     """What recomputing saves."""
     rows: list[list[Cell]] = [
-        [heading, *(format_value(of(device, name), "bytes") for of in (saved_bytes, peak_bytes))]
-        for name, heading in {**NAMES, "half recomputed": "every other block recomputed"}.items()
-        if "autocast" in heading or "block" in heading
+        [NAMES[name], *(format_value(of(device, name), "bytes") for of in (saved_bytes, peak_bytes))]
+        for name in ("autocast", "recomputed", "compiled")
     ]
     head = ["step", "kept for backward", "peak"]
     return table("What recomputing saves", head, rows)
