@@ -96,7 +96,7 @@ def in_mib(size: int) -> str:
     """Bytes in the units of an allocator: `2 MiB`, `1 MiB + 1`, `513 bytes`."""
     whole, rest = divmod(size, MIB)
     if not whole:
-        return f"{size:,} bytes"
+        return f"{size:,} byte{'s' * (size != 1)}"
     if rest and rest * 10 % MIB == 0:
         return f"{size / MIB:.1f} MiB"
     return f"{whole} MiB" + (f" + {rest:,}" if rest else "")

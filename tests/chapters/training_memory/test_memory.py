@@ -156,6 +156,7 @@ def test_a_step_is_back_where_it_began(device: Device) -> None:
 @pytest.mark.parametrize(
     ("size", "text"),
     [
+        (1, "1 byte"),
         (512, "512 bytes"),
         (100_352, "100,352 bytes"),
         (1 << 20, "1 MiB"),
