@@ -3,11 +3,12 @@
 sources.py  who is quoted
 kernels.py  kernels and bytes: structure
 sweep.py    a block at many sizes, timed for this page
-times.py    speed-ups, launch overhead, and tables for one GPU
+times.py    speedups, launch overhead, small batches, the cache
+block.py    one block: two times on an A100, a table of an H100
 facts.py    every claim of the page, and the tally
 tables.py   the page's other tables
 """
 
-from snippets.fact_check.findings import facts, kernels, times
+from snippets.fact_check.findings import block, facts, kernels, times
 
-PARTS = (kernels, times, facts)
+PARTS = (kernels, times, block, facts)

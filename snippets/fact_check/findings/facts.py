@@ -201,6 +201,4 @@ def untestable(device: Device) -> Figure:
 FIGURES: Mapping[str, Measure] = {
     "holding": lambda device: count(device, "holds"),
     "differing": lambda device: count(device, "differs"),
-    "undecided": lambda device: count(device, "inconclusive"),
-    "not_measured": lambda device: count(device, "not measured"),
 }

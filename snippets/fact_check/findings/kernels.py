@@ -8,7 +8,7 @@ from snippets.fact_check.findings.sources import deep_dive, digest, news, tutori
 from snippets.lab.finding import Device, Figure, Measure, Run, at_least, between, claim, equals, matches
 from snippets.lab.finding.measure import derived, point_ratio
 from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import idle_us, kernel_names
+from snippets.lab.trace.queries import kernel_names
 from snippets.mlp.findings.eager import moved_bytes
 from snippets.mlp.findings.fusion import compilations, recompiled, saved_bytes
 from snippets.mlp.findings.steps import BF16_BYTES, gate_bytes, gemms, matmul_shapes
@@ -157,13 +157,6 @@ def peak_of_compiled(device: Device) -> Figure:
     threads at a time, which costs time and no memory. Memory limits the batch, and fusing saves it: a tensor that stays
     in registers is never allocated."""
     return point_ratio(device["mlp/compiled"], device["mlp/eager"], "peak_memory_bytes")
-
-
-def idle_share(device: Device) -> Figure:
-    """The share of the eager forward in which the GPU runs nothing, from its first kernel's start to its last's end."""
-    return device["mlp/eager"].per_step(
-        lambda step: 100 * idle_us(step.activities) / sum(kernel.duration_us for kernel in step.kernels), "%"
-    )
 
 
 FIGURES: Mapping[str, Measure] = {

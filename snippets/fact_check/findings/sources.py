@@ -29,6 +29,14 @@ A100, H100 = "NVIDIA A100", "NVIDIA H100"
 deep_dive, digest, news, tutorial = (partial(Source, document.who) for document in ARTICLES)
 
 
+TEN_PERCENT = 0.1
+
+
+def about(value: float) -> tuple[float, float]:
+    """A quoted value, give or take a tenth."""
+    return value * (1 - TEN_PERCENT), value * (1 + TEN_PERCENT)
+
+
 def short_name(who: str) -> str:
     """The name of a source in tables. Raises `KeyError` for a source that is not listed here."""
     return {document.who: document.short for document in DOCUMENTS}[who]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from snippets.fact_check.findings.block import BLOCK_US, FUSED_US, GELU_US, LINEAR_US, table_tokens
 from snippets.fact_check.findings.sweep import PRECISIONS, gain, gain_at, sizes, time_at, timing
-from snippets.fact_check.findings.times import BLOCK_US, FUSED_US, GELU_US, LINEAR_US, table_tokens
 from snippets.lab.finding import Device, NotTimed, format_value
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import figure_cell, kernel_name_html

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from snippets.fact_check.findings import facts, sweep, tables, times
+from snippets.fact_check.findings import block, facts, sweep, tables
 from snippets.fact_check.findings.sources import ARTICLES, DOCUMENTS, short_name
 from snippets.lab.finding import Device, NotTimed
 from snippets.lab.finding.book import all_claims, find_claim, findings, judge
@@ -144,8 +144,8 @@ def test_the_gain_of_fusing(device: AlteredDevice) -> None:
     """GELU is a seventh of the block of the samples: without it, the block is 1.17 times as fast."""
     assert sweep.gain(device, "bfloat16", 8192).number == pytest.approx(280 / 240, rel=1e-3)
     assert sweep.gain_at(device, "bfloat16", 10_000).number == pytest.approx(280 / 240, rel=1e-3)
-    assert times.latency_saved(device, "bfloat16", 8192).number == pytest.approx(100 / 7, rel=1e-2)
-    assert times.most_saved(device).number == pytest.approx(100 / 7, rel=1e-2)
+    assert block.latency_saved(device, "bfloat16", 8192).number == pytest.approx(100 / 7, rel=1e-2)
+    assert block.most_saved(device).number == pytest.approx(100 / 7, rel=1e-2)
 
 
 def test_the_faster_fused_block_counts(device: AlteredDevice) -> None:
@@ -192,7 +192,7 @@ def test_where_no_arithmetic_reaches_the_time(device: AlteredDevice) -> None:
     data["samples_us"] = {"bfloat16": {"64": data["samples_us"]["bfloat16"]["64"]}}
     device.data("fact_check/block", samples_us=data["samples_us"])
     with pytest.raises(NotTimed, match="no arithmetic"):
-        times.gain_at_plain(device)
+        block.gain_at_plain(device)
     assert Markup(tables.h100_table(device)).text.count("bf16") == 0
 
 
