@@ -6,6 +6,8 @@
 
 # Material announces its end of life at every build; what follows it is known (see mkdocs.yml: plain options only).
 export NO_MKDOCS_2_WARNING := 1
+# A target starts a dozen processes, and tests two hundred, which would all compile the same sources again.
+unexport PYTHONDONTWRITEBYTECODE
 
 ifeq ($(strip $(PYTHON)),)
 BIN := .venv/bin/
@@ -24,6 +26,9 @@ LOCKED = -m pip install --quiet --disable-pip-version-check --require-hashes --o
 
 # Two processes; each test file runs in one of them, and all of tests/site in the same one (tests/conftest.py).
 PYTEST = $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+
+# Lint and docs at once, but not where docs may measure a GPU: then nothing else runs.
+TOGETHER = $(if $(shell command -v nvidia-smi 2>/dev/null),,--jobs=2 --output-sync=target)
 
 # Sources that pages show fit 80 columns; all others 120 (pyproject.toml).
 SHOWN = snippets/*/model.py snippets/*/kernels.py snippets/*/experiments.py snippets/*/*_kernels/build/*/layers.py \
@@ -104,8 +109,7 @@ record: $(READY)  ## measure on this GPU what is stale or missing (CHAPTER=mlp, 
 
 check:  ## what a change must pass: lint, docs, no stale recording, no flipped verdict, all tests (needs Chromium)
 	$(need) docs test lint
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory docs
+	@$(MAKE) --no-print-directory $(TOGETHER) lint docs
 	$(PY) -m snippets.lab list --check
 	$(PY) -m snippets.lab claims --check
 	$(PYTEST) tests

@@ -14,7 +14,8 @@ import pytest
 from filelock import FileLock  # comes with torch
 
 SITE = "tests/site/"
-PROCESSES = "tests/processes"
+LONGEST = (SITE, "tests/processes/", "tests/book/test_mutations.py", "tests/book/test_other_devices.py")
+"""What begins first, in this order: no process waits in the end for one that has a long file before it."""
 WEIGHTS = pytest.StashKey[list[str]]()
 
 
@@ -57,8 +58,7 @@ def _one_gpu_job_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # The longest of what stays together begins first, so that no process waits for the other in the end.
-    items.sort(key=lambda item: (not item.nodeid.startswith(SITE), not item.nodeid.startswith(PROCESSES)))
+    items.sort(key=lambda item: [not item.nodeid.startswith(start) for start in LONGEST])
     needing = [item for item in items if item.get_closest_marker("gpu")]
     if not needing:
         return
