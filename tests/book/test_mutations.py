@@ -50,6 +50,12 @@ VARIANTS = {
 UNREAD: dict[str, str] = {
     "K2": "compiled calls: which rows they add is a claim of its own, L7, and the names are in the measure",
     "O-P38": "Liger's forward is timed in the probe mlp/tuned, in turns with the compiled ones",
+    **dict.fromkeys(
+        ("RG31", "RG33", "RG34", "RG37", "RG38", "RG41"),
+        "eager and the compiler's modes are timed in the probe regimes/modes_stack, in turns",
+    ),
+    "RG48": "eager is timed in the probe regimes/biases, in turns with the compiled forms",
+    "RG55": "eager's GELU is timed in the probe regimes/in_cache",
 }
 """Claim -> the variant that it names and does not read, and why."""
 

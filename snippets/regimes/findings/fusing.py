@@ -9,9 +9,11 @@ from functools import partial
 from snippets.lab.finding import (
     Device,
     Figure,
+    Measure,
     Run,
     at_least,
     at_most,
+    between,
     claim,
     equals,
     timing_of_samples,
@@ -184,3 +186,21 @@ def kept_in_bf16(device: Device) -> Figure:
     float32."""
     types = [bias_calls(device, dtype, "compiled") for dtype in ("bfloat16", "float32")]
     return derived("; ".join(figure.text for figure in types), *types)
+
+
+@claim("RG48", at_least(1), scope="timing")
+def compiled_over_eager(device: Device) -> Figure:
+    """On the GPU, the compiled stack takes no less time than eager, with 64, 1024 and 8192 tokens."""
+    return smallest(*(bias_over_eager(device, tokens, "compiled") for tokens in (FEW, 1024, MANY)))
+
+
+@claim("RG49", between(0.97, 1.03), scope="timing")
+def moved_bias(device: Device) -> Figure:
+    """With 8192 tokens, moving the bias out of the product changes the time of the compiled stack by at most 3 %."""
+    moved, kept = (bias_timing(device, MANY, variant) for variant in ("written_out", "compiled"))
+    return ratio_of_pairs(moved, kept, f"{device['regimes/biases'].origin}, written out over nn.Linear, compiled")
+
+
+FIGURES: Mapping[str, Measure] = {
+    "compiled_at_8192": lambda device: bias_over_eager(device, MANY, "compiled"),
+}

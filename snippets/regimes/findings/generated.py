@@ -12,12 +12,11 @@ from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, cl
 from snippets.lab.finding.measure import derived, unpaired_ratio
 from snippets.lab.html import Cell, Html, code, details, table
 from snippets.lab.page import show as show
-from snippets.regimes.findings.compiling import GEGLU, NAMES, STACK, TITLES, modes, probed_mode, run_id
+from snippets.regimes.findings.compiling import GEGLU, NAMES, STACK, TITLES, TUNED, modes, probed_mode, run_id
 from snippets.regimes.findings.spilling import FEW, tile_timing
 
-TUNED = "max-autotune-no-cudagraphs"
 PRODUCTS: Mapping[str, tuple[str, ...]] = {STACK: ("up", "down"), GEGLU: ("gate", "down")}
-"""Subject -> products of different shapes, in the order in which they are tuned; of equal ones, one is."""
+"""Subject -> products of different shapes, in the order in which they are tuned."""
 
 def guards(device: Device, subject: str, mode: str) -> Figure:
     """Guards of the newest graph of a mode."""
@@ -69,9 +68,11 @@ def guard_table(device: Device) -> Html:
 
 
 def tuned(device: Device, subject: str) -> list[Mapping[str, Any]]:
-    """What max-autotune tried for each product of the stack, in order."""
-    found: list[Mapping[str, Any]] = probed_mode(device, subject, TUNED)["tuned"]
-    return found
+    """What max-autotune tried for each product of another shape, in order; it looks up what it has tried before."""
+    found: dict[tuple[float, ...], Mapping[str, Any]] = {}
+    for product in probed_mode(device, subject, TUNED)["tuned"]:
+        found.setdefault(tuple(sorted(product["ms"].values())), product)
+    return list(found.values())
 
 
 def fastest(product: Mapping[str, Any], triton: bool) -> tuple[str, float]:

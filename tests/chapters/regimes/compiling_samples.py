@@ -19,15 +19,15 @@ PYTHON_US: Mapping[str, float] = {
     "default": 60,
     "dynamic": 65,
     "reduce-overhead": 10,
-    "max-autotune-no-cudagraphs": 58,
-    "max-autotune": 29,
+    "max-autotune-no-cudagraphs": 50,
+    "max-autotune": 9,
 }
 GPU_US: Mapping[str, Mapping[str, float]] = {
     "eager": {STACK: 14, GEGLU: 250},
     "default": {STACK: 14, GEGLU: 270},
     "dynamic": {STACK: 15, GEGLU: 275},
     "reduce-overhead": {STACK: 16, GEGLU: 272},
-    "max-autotune-no-cudagraphs": {STACK: 12, GEGLU: 260},
+    "max-autotune-no-cudagraphs": {STACK: 17, GEGLU: 260},
     "max-autotune": {STACK: 13, GEGLU: 262},
 }
 
@@ -119,7 +119,7 @@ def biases() -> list[Sample]:
         ]
     code = {"compiled": {"calls": list(GRAPH), "kernels": {}}, "written_out": {"calls": list(UNFUSED), "kernels": {}}}
     times = {
-        str(tokens): {"eager": around(us), "compiled": around(1.1 * us), "written_out": around(1.12 * us)}
+        str(tokens): {"eager": around(us), "compiled": around(1.1 * us), "written_out": around(1.11 * us)}
         for tokens, us in ((FEW, 14.0), (1024, 37.0), (MANY, 250.0))
     }
     moved = [UNFUSED[0], "triton_poi_fused_addmm_gelu_0", UNFUSED[2]]
@@ -138,7 +138,9 @@ def in_cache() -> Sample:
         "op_us": {
             op: {
                 str(tokens): {
-                    "after": around(1.3 + 1e6 * gelu_bytes(tokens) / rates[tokens]),
+                    "after": around(
+                        1.3 + 1e6 * gelu_bytes(tokens) / rates[tokens] / (1.4 if op == "negation" else 1.0)
+                    ),
                     "flushed": around(1.5 + 1e6 * gelu_bytes(tokens) / 3.5e12),
                 }
                 for tokens in sizes

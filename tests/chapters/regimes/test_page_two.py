@@ -20,7 +20,7 @@ from tests.lab.sample_recordings import Sample, sample_of, save_samples
 
 Data = dict[str, Any]
 Change = Callable[[Data], None]
-HOLD = {f"RG{number}": "holds" for number in (*range(30, 37), 39, *range(41, 48), 50, 51, 52, 54, 55, 57, 58, 59)}
+HOLD = {f"RG{number}": "holds" for number in (*range(30, 40), *range(41, 53), *range(54, 60))}
 VERDICTS = HOLD | {"RG53": "differs"}
 SAMPLES: dict[str, Sample] = {
     f"{recording.chapter}/{recording.experiment}": (recording, trace) for recording, trace in compiling_recordings()
@@ -73,6 +73,13 @@ def from_python(variant: str, us: float) -> Change:
     return change
 
 
+def on_gpu(variant: str, us: float) -> Change:
+    def change(data: Data) -> None:
+        data["times"][variant]["interleaved"] = around(us)
+
+    return change
+
+
 def with_more_guards(data: Data) -> None:
     data["modes"]["dynamic"]["guards"][0].append("one more")
 
@@ -87,6 +94,13 @@ def with_one_graph_for_all(data: Data) -> None:
 
 def with_another_call(data: Data) -> None:
     data["code"]["bfloat16"]["compiled"]["calls"] = ["extern_kernels.mm"]
+
+
+def bias_us(tokens: int, variant: str, us: float) -> Change:
+    def change(data: Data) -> None:
+        data["us"][str(tokens)][variant] = around(us)
+
+    return change
 
 
 def tile(name: str, key: str, value: object) -> Change:
@@ -116,6 +130,10 @@ def op_us(tokens: int, when: str, us: float) -> Change:
     return change
 
 
+def with_slow_negation(data: Data) -> None:
+    data["op_us"]["negation"]["2048"]["after"] = data["op_us"]["gelu"]["2048"]["after"]
+
+
 def with_a_free_kernel(data: Data) -> None:
     data["step_us"]["64"]["epilogue"] = data["step_us"]["64"]["eager"]
 
@@ -131,16 +149,21 @@ def with_a_free_kernel(data: Data) -> None:
         ("RG34", "modes_stack", from_python("reduce-overhead", 39.0)),
         ("RG35", "modes_stack", from_python("reduce-overhead", 41.0)),
         ("RG36", "modes_geglu", from_python("default", 100.0)),
+        ("RG37", "modes_stack", on_gpu("max-autotune-no-cudagraphs", 14.0)),
+        ("RG38", "modes_stack", from_python("max-autotune-no-cudagraphs", 70.0)),
         ("RG39", "modes_stack", with_more_guards),
         ("RG41", "modes_stack", with_a_right_clock),
         ("RG42", "new_shapes", with_one_graph_for_all),
         ("RG47", "biases", with_another_call),
+        ("RG48", "biases", bias_us(1024, "compiled", 36.0)),
+        ("RG49", "biases", bias_us(MANY, "written_out", 300.0)),
         ("RG50", "spills", tile(SPILLS, "spills", 0)),
         ("RG50", "spills", tile(FITS, "spills", 1)),
         ("RG51", "spills", tile(SPILLS, "us", around(200.0))),
         ("RG52", "spills", with_moves),
         ("RG54", "spills", with_small_spills),
         ("RG55", "in_cache", op_us(1024, "after", 1.0)),
+        ("RG56", "in_cache", with_slow_negation),
         ("RG57", "in_cache", op_us(2048, "flushed", 1.0)),
         ("RG58", "in_cache", op_us(8192, "after", 1.0)),
         ("RG59", "in_cache", with_a_free_kernel),
