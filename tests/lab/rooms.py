@@ -52,6 +52,8 @@ NAMES_PAGES = ("snippets/lab/diagnosis/pages.py", "snippets/lab/diagnosis/sympto
 """A rule sends its reader to the page that shows what it found: a test follows each."""
 """Path and string that is a chapter's name by chance -> what it means there."""
 SHARED_FINDINGS = {
+    ("fact_check", "mlp"): "it holds what others said of mlp's traces against the same measures",
+    ("fact_check", "fused_mlp"): "it counts the shapes at which a forward of fused_mlp's race gains what others said",
     ("fused_mlp", "mlp"): "its kernel takes the place of the one that mlp compiles, and moves the same bytes",
     ("training_memory", "training_step"): "its steps have the same phases, and the same picture of them",
 }

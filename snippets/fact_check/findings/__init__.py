@@ -1,14 +1,14 @@
 """The figures and claims of the fact check: what others said about the series, held against the recordings.
 
-sources.py  who is quoted
-kernels.py  kernels and bytes: structure
-sweep.py    a block at many sizes, timed for this page
-times.py    speedups, launch overhead, small batches, the cache
-block.py    one block: two times on an A100, a table of an H100
-facts.py    every claim of the page, and the tally
-tables.py   the page's other tables
+sources.py   who is quoted
+structure.py kernels and bytes
+sweep.py     a block at many sizes, timed for this page
+times.py     speedups, launch overhead, small batches, the cache
+block.py     one block: two times on an A100, a table of an H100
+facts.py     every claim of the page, and the tally
+tables.py    the page's other tables
 """
 
-from snippets.fact_check.findings import block, facts, kernels, times
+from snippets.fact_check.findings import block, facts, structure, times
 
-PARTS = (kernels, times, block, facts)
+PARTS = (structure, times, block, facts)

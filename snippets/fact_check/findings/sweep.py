@@ -22,7 +22,7 @@ def sizes(device: Device, arithmetic: str, variant: str = "block") -> list[int]:
     return sorted(int(tokens) for tokens, variants in samples.items() if variant in variants)
 
 
-def timing(device: Device, arithmetic: str, tokens: int, variant: str) -> Timing:
+def block_timing(device: Device, arithmetic: str, tokens: int, variant: str) -> Timing:
     """The timing of a variant at a size. Raises `NotTimed`."""
     samples = device[EXPERIMENT].data["samples_us"].get(arithmetic, {}).get(str(tokens), {})
     if variant not in samples:
@@ -35,17 +35,17 @@ def fastest_fused(device: Device, arithmetic: str, tokens: int) -> str:
     timed = [variant for variant in FUSED if tokens in sizes(device, arithmetic, variant)]
     if not timed:
         raise NotTimed(f"{EXPERIMENT} has no fused block in {PRECISIONS[arithmetic]} at {tokens} tokens")
-    return min(timed, key=lambda variant: timing(device, arithmetic, tokens, variant).median_us)
+    return min(timed, key=lambda variant: block_timing(device, arithmetic, tokens, variant).median_us)
 
 
 def fused_timing(device: Device, arithmetic: str, tokens: int) -> Timing:
     """The timing of the fastest fused block."""
-    return timing(device, arithmetic, tokens, fastest_fused(device, arithmetic, tokens))
+    return block_timing(device, arithmetic, tokens, fastest_fused(device, arithmetic, tokens))
 
 
 def gain(device: Device, arithmetic: str, tokens: int) -> Figure:
     """The eager block's time over that of the fastest fused one."""
-    plain = timing(device, arithmetic, tokens, "block")
+    plain = block_timing(device, arithmetic, tokens, "block")
     origin = f"{EXPERIMENT}, {PRECISIONS[arithmetic]}, {tokens:,} tokens"
     return ratio_of_pairs(plain, fused_timing(device, arithmetic, tokens), origin)
 
@@ -55,7 +55,9 @@ def tokens_taking(device: Device, arithmetic: str, variant: str, us: float) -> f
 
     Raises `NotTimed` if no size takes as long, or each takes longer.
     """
-    timed = [(tokens, timing(device, arithmetic, tokens, variant).median_us) for tokens in sizes(device, arithmetic)]
+    timed = [
+        (tokens, block_timing(device, arithmetic, tokens, variant).median_us) for tokens in sizes(device, arithmetic)
+    ]
     for (fewer, below), (more, above) in itertools.pairwise(timed):
         if below <= us <= above:
             share = math.log(us / below) / math.log(above / below) if above > below else 0.0
@@ -92,7 +94,9 @@ def time_at(device: Device, arithmetic: str, tokens: float, variant: str) -> Fig
 
     def time(size: int) -> Figure:
         chosen = (
-            fused_timing(device, arithmetic, size) if variant == "fused" else timing(device, arithmetic, size, variant)
+            fused_timing(device, arithmetic, size)
+            if variant == "fused"
+            else block_timing(device, arithmetic, size, variant)
         )
         return Figure.from_timing(chosen, f"{EXPERIMENT}, {variant}, {size:,} tokens")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from snippets.fact_check.findings.block import BLOCK_US, FUSED_US, GELU_US, LINEAR_US, table_tokens
-from snippets.fact_check.findings.sweep import PRECISIONS, gain, gain_at, sizes, time_at, timing
+from snippets.fact_check.findings.sweep import PRECISIONS, block_timing, gain, gain_at, sizes, time_at
 from snippets.lab.finding import Device, NotTimed, format_value
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import figure_cell, kernel_name_html
@@ -71,7 +71,7 @@ def gains(device: Device) -> Html:
 def _gain_cell(device: Device, arithmetic: str, tokens: int) -> Cell:
     """The eager block's time, and below it how many times as fast the fused block is; None where nothing was timed."""
     try:
-        us, ratio = timing(device, arithmetic, tokens, "block").median_us, gain(device, arithmetic, tokens)
+        us, ratio = block_timing(device, arithmetic, tokens, "block").median_us, gain(device, arithmetic, tokens)
     except NotTimed:
         return None
     return Html(f"{escape(format_value(us, 'us'))}<small>fused: {escape(ratio.text)}</small>")

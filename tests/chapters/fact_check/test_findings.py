@@ -137,7 +137,7 @@ def test_the_size_at_which_a_time_is_reached(device: AlteredDevice) -> None:
     with pytest.raises(NotTimed, match="no sizes around"):
         sweep.time_at(device, "bfloat16", 1, "block")
     with pytest.raises(NotTimed, match="has no pingpong in bf16 at 8192 tokens"):
-        sweep.timing(device, "bfloat16", 8192, "pingpong")
+        sweep.block_timing(device, "bfloat16", 8192, "pingpong")
 
 
 def test_the_gain_of_fusing(device: AlteredDevice) -> None:
