@@ -128,9 +128,9 @@ def waits_for_cpu(device: Device) -> Figure:
     return ratio_of_kinds(_at(device, STACK, 64), "enqueue")
 
 
-@claim("RG2", at_most(1.2), scope="timing")
+@claim("RG2", at_most(1.5), scope="timing")
 def free_tokens(device: Device) -> Figure:
-    """From Python, 64 tokens take the stack less than a fifth longer than one."""
+    """From Python, 64 tokens take the stack at most half as long again as one, with 64 times the arithmetic."""
     many, single = (_at(device, STACK, tokens).time("from_python") for tokens in (64, 1))
     return unpaired_ratio(many, single)
 
