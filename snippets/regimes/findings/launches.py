@@ -146,7 +146,7 @@ def graph_at_few(device: Device) -> Figure:
 
 @claim("RG22", at_most(10), scope="timing")
 def graph_at_many(device: Device) -> Figure:
-    """With 8,192 tokens, a CUDA graph saves at most a tenth of the time from Python: there is little idle time to save."""
+    """With 8,192 tokens, a CUDA graph saves at most a tenth of the time from Python: there is little idle time."""
     return wall_saved(device, "graphed", "large")
 
 
