@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,13 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 100)
 
 
-@pytest.fixture(autouse=True)
-def _one_gpu_job_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
-    if request.node.get_closest_marker("gpu"):
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """One process at a time tests a GPU."""
+    if item.get_closest_marker("gpu"):
         with FileLock(Path(tempfile.gettempdir()) / "profiling-pytorch-gpu-tests.lock"):
-            yield
-    else:
-        yield
+            return (yield)
+    return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from itertools import count
 from pathlib import Path
@@ -289,6 +290,11 @@ class Markup(HTMLParser):
         return [value or "" for name, value in self.attributes if name in ("title", "aria-label", "value")]
 
 
+def text_of(content: str) -> str:
+    """The text of a small piece of HTML: what `Markup` would find, in a tenth of its time."""
+    return unescape(re.sub(r"<[^>]*>", "", content))
+
+
 def closed(content: str) -> str:
     """HTML without the raw names behind the short forms of kernels."""
     return re.sub(r"<span popover.*?</span></span>", "", content)
@@ -297,7 +303,7 @@ def closed(content: str) -> str:
 def cells(content: str) -> list[list[str]]:
     """The text of each row's cells, the head first, without what is folded."""
     rows = re.findall(r"<tr>(.*?)</tr>", re.sub(_FOLD, "", closed(content)), re.DOTALL)
-    return [[Markup(cell).text for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)] for row in rows]
+    return [[text_of(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)] for row in rows]
 
 
 _FOLD = re.compile(r'<details class="row-fold">.*?</details>', re.DOTALL)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from snippets.lab.diagnosis.diagnose import diagnose
 from snippets.lab.recording.device import PROJECT
+from snippets.lab.recording.loading import load_trace
 from snippets.lab.trace.kineto import read_trace
 from snippets.lab.trace.queries import busy_us
 
@@ -37,8 +38,10 @@ def experiments(device: str) -> list[str]:
 @cache
 def found_in(device: str, experiment: str) -> Found:
     """What is found in a recording; `device` is `public` for a public trace."""
-    at = PUBLIC / f"{experiment}.json.gz" if device == "public" else RECORDINGS / device / f"{experiment}.trace.json.gz"
-    diagnosis = diagnose(read_trace(at))
+    is_public = device == "public"
+    diagnosis = diagnose(
+        read_trace(PUBLIC / f"{experiment}.json.gz") if is_public else load_trace(RECORDINGS, device, experiment)
+    )
     facts = diagnosis.facts
     ceilings: dict[str, float] = {}
     for each in diagnosis.findings:

@@ -28,7 +28,7 @@ from snippets.lab.trace.events import Step, TraceError
 from snippets.lab.trace.kineto import read_trace
 from snippets.lab.trace.lanes import Lane, lanes
 from tests.lab.events import annotation, gpu_annotation, kernel, launch, memcpy, memset, op, step, trace_bytes
-from tests.lab.samples import BOOK, DEVICE, EVIL, Markup, sample, save_all
+from tests.lab.samples import BOOK, DEVICE, EVIL, Markup, sample, save_all, text_of
 
 SCRIPT = (PROJECT / "docs/assets/js/timeline.js").read_text(encoding="utf-8")
 STYLE = (PROJECT / "docs/assets/css/colors.css").read_text(encoding="utf-8")
@@ -113,7 +113,7 @@ def rows(content: str) -> list[list[str]]:
     """The text of each row's cells, heads of tables left out."""
     found = re.findall(r"<tr>(.*?)</tr>", content, re.DOTALL)
     cells = [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in found]
-    return [[Markup(cell).text for cell in row] for row in cells if row]
+    return [[text_of(cell) for cell in row] for row in cells if row]
 
 
 def test_a_step_in_lanes() -> None:
