@@ -94,21 +94,24 @@ def as_copy_us(device: Device, tokens: int) -> Figure:
 
 
 def cache_table(device: Device) -> Html:
-    """GELU's rate right after its input was written and from memory, and what fusing it saves."""
+    """The rates of GELU and of a negation right after their input was written, and from memory."""
     rows: list[list[Cell]] = []
     for tokens in cache_sizes(device):
-        rows.append(
-            [
-                f"{tokens:,}",
-                Figure(gelu_bytes(tokens) / 2, "bytes").text,
-                *(figure_cell(op_rate(device, op, tokens, when)) for op in OPS for when in ("after", "flushed")),
-                figure_cell(as_copy_us(device, tokens)),
-                figure_cell(saved_by_epilogue(device, tokens)),
-            ]
-        )
-    rates = [f"{name}, {when}" for name in OPS.values() for when in ("right after", "from memory")]
-    head = ["tokens", "GELU's input", *rates, "as a large copy", "saved by the epilogue"]
-    return table("GELU on what the product wrote, and what fusing it saves", head, rows)
+        rates = (op_rate(device, op, tokens, when) for op in OPS for when in ("after", "flushed"))
+        rows.append([f"{tokens:,}", Figure(gelu_bytes(tokens) / 2, "bytes").text, *map(figure_cell, rates)])
+    headings = [f"{name}, {when}" for name in OPS.values() for when in ("right after", "from memory")]
+    caption = f"Rates right after the product and from memory; a large copy: {copy_rate(device).text}"
+    return table(caption, ["tokens", "input", *headings], rows)
+
+
+def saved_table(device: Device) -> Html:
+    """What cuBLAS's epilogue saves, beside the time of GELU's bytes at a large copy's rate."""
+    rows = [
+        [f"{tokens:,}", figure_cell(as_copy_us(device, tokens)), figure_cell(saved_by_epilogue(device, tokens))]
+        for tokens in cache_sizes(device)
+    ]
+    head = ["tokens", "GELU's bytes as a large copy", "saved by cuBLAS's epilogue"]
+    return table("What fusing GELU saves", head, rows)
 
 
 def step_table(device: Device) -> Html:

@@ -50,12 +50,12 @@ def generated(device: Device, subject: str) -> Html:
         rows.append([code(NAMES.get(mode, mode)), Html(calls)])
         for name, source in seen["kernels"].items():
             sources.setdefault(source, f"{name}, {NAMES.get(mode, mode)}")
-    folds = "".join(
-        details(name, f'<div class="highlight"><pre><code>{escape(source)}</code></pre></div>')
+    listed = "".join(
+        f'<p>{escape(name)}</p><div class="highlight"><pre><code>{escape(source)}</code></pre></div>'
         for source, name in sources.items()
     )
     caption = f"What the code calls: {TITLES[subject]}"
-    return Html(table(caption, ["mode", "calls"], rows, text_columns=2) + folds)
+    return Html(table(caption, ["mode", "calls"], rows, text_columns=2) + details("The Triton kernels", listed))
 
 
 def guard_table(device: Device) -> Html:
@@ -67,10 +67,10 @@ def guard_table(device: Device) -> Html:
     return Html(table("Guards of the stack's graph", ["they look at", "guards"], rows) + fold)
 
 
-def tuned(device: Device, subject: str) -> list[Mapping[str, Any]]:
+def tuned(device: Device, subject: str, mode: str = TUNED) -> list[Mapping[str, Any]]:
     """What max-autotune tried for each product of another shape, in order; it looks up what it has tried before."""
     found: dict[tuple[float, ...], Mapping[str, Any]] = {}
-    for product in probed_mode(device, subject, TUNED)["tuned"]:
+    for product in probed_mode(device, subject, mode)["tuned"]:
         found.setdefault(tuple(sorted(product["ms"].values())), product)
     return list(found.values())
 
@@ -122,7 +122,15 @@ def slow_clock(device: Device) -> Figure:
     return tuned_over_replay(device)
 
 
+def down_by_clock(device: Device, mode: str) -> Figure:
+    """cuBLAS's product down by the clock of a compilation with max-autotune, with 64 tokens."""
+    _, us = fastest(tuned(device, STACK, mode)[1], triton=False)
+    return Figure(us, "us", origin=f"{device[run_id(STACK)].origin}, {mode}")
+
+
 FIGURES: Mapping[str, Measure] = {
+    "down_by_one_clock": lambda device: down_by_clock(device, TUNED),
+    "down_by_another_clock": lambda device: down_by_clock(device, "max-autotune"),
     "candidates": lambda device: Figure(
         len(tuned(device, STACK)[0]["ms"]), origin=device[run_id(STACK)].origin
     ),

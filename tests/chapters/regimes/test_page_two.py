@@ -251,7 +251,7 @@ def test_a_spilling_loop_moves_eight_bytes_a_thread(device: Device) -> None:
         lambda device: fusing.layer_table(device) + fusing.bias_times(device) + fusing.calls_table(device),
         lambda device: fusing.bias_kernels(device, 64) + fusing.opening(device) + fusing.stack_timeline(device, 64),
         lambda device: spilling.tile_table(device, MANY) + spilling.machine_code(device),
-        lambda device: caching.cache_table(device) + caching.step_table(device),
+        lambda device: caching.cache_table(device) + caching.saved_table(device) + caching.step_table(device),
     ],
 )
 def test_each_piece_is_drawn(device: Device, piece: Callable[[Device], str]) -> None:
