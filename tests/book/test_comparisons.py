@@ -55,6 +55,8 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "regimes.md": {
         "it waits for the largest": WORDS,
+        "the CPU where it takes longer": WORDS,
+        "Another one may multiply faster": CASES,
         "While the first limit is the largest": WORDS,
         "On a smaller GPU expect": CASES,
         "the slower of the two sides": CASES,

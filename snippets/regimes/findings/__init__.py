@@ -1,6 +1,7 @@
 """The figures and claims of the chapter regimes, in the order of its pages.
 
-growth.py     where time goes as work grows: the crossovers
+crossovers.py sizes at which one regime gives way to the next
+growth.py     where time goes as work grows
 launches.py   what launch overhead is and what removes it
 compiling.py  compile modes: what they cost and win
 generated.py  guards, generated code, what max-autotune chose from

@@ -6,18 +6,14 @@ from functools import partial
 from snippets.lab.finding import (
     Device,
     Figure,
-    NotTimed,
     Run,
     at_least,
     at_most,
     between,
     claim,
-    crossing,
     derived,
     format_value,
-    grows_from,
     paired_ratio,
-    percent,
     ratio_of_kinds,
     share_of_ceiling,
     unpaired_ratio,
@@ -28,10 +24,21 @@ from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import kernel_time_us
+from snippets.regimes.findings.crossovers import (
+    LAUNCHES,
+    growth_from,
+    idle,
+    launches,
+    least_us,
+    medians,
+    memory_until,
+    overhead_until,
+    points,
+    regime_of,
+)
 
 STACK, COMPILED = "regimes/growth_stack", "regimes/growth_stack_compiled"
 GEGLU, GELU = "regimes/growth_geglu", "regimes/growth_gelu"
-LAUNCHES = "regimes/growth_launches"
 MODELS = {"stack": STACK, "GeGLU": GEGLU}
 TRACED: Mapping[str, tuple[str, str]] = {
     "overhead-bound": ("regimes/overhead_bound", STACK),
@@ -43,75 +50,6 @@ SIZES = {
     f"{tokens:,} token{'s' * (tokens > 1)}": {"eager": f"{STACK}[tokens={tokens}]"} for tokens in (1, 64, 1024, 4096)
 }
 """Points that the opening draws."""
-
-
-def points(run: Run) -> dict[int, Run]:
-    """The points of a sweep by their tokens, ascending."""
-    at = {int(point.parameters["tokens"]): run.at(**point.parameters) for point in run.points}
-    return dict(sorted(at.items()))
-
-
-def medians(run: Run, kind: str = "interleaved") -> list[float]:
-    """The median of each point of a sweep, in microseconds."""
-    return [at.timing(kind).median_us for at in points(run).values()]
-
-
-def least_us(at: Run, limit: str) -> float:
-    """The time of a point's bytes at the rate of a copy, or of its FLOPs at that of a large matmul."""
-    point, ceiling = at.point, at.ceiling(limit)
-    return 1e6 * (point.flops if ceiling.flops else point.bytes) / ceiling.rate
-
-
-def _size(run: Run, tokens: float | None, what: str) -> Figure:
-    if tokens is None:
-        raise NotTimed(f"{run.id}: {what} at none of the sizes between its first and its last")
-    return Figure(float(tokens), origin=f"{run.origin}, between points")
-
-
-def overhead_until(run: Run) -> Figure:
-    """The tokens up to which the CPU takes longer to enqueue a step than the GPU to run it."""
-    found = crossing(list(points(run)), medians(run, "enqueue"), medians(run))
-    return _size(run, found, "the GPU overtakes the CPU")
-
-
-def memory_until(run: Run) -> Figure:
-    """The tokens up to which a step's bytes take longer, at the rate of a copy, than its FLOPs at that of a matmul."""
-    at = points(run)
-    by_bytes, by_flops = ([least_us(each, limit) for each in at.values()] for limit in (COPY, LARGE_MATMUL))
-    return _size(run, crossing(list(at), by_bytes, by_flops), "arithmetic overtakes memory")
-
-
-def growth_from(run: Run) -> Figure:
-    """The smallest tokens from which on the GPU's time grows at least half as fast as they do, as exponents go."""
-    found = grows_from(list(points(run)), medians(run))
-    return _size(run, found, "the GPU's time begins to grow")
-
-
-def idle(at: Run) -> Figure:
-    """The percentage of a step's time from Python in which the GPU has nothing to do."""
-    busy = percent(ratio_of_kinds(at, "interleaved", "from_python"))
-    low, high = busy.bounds
-    value, least, most = (max(0.0, 100 - each) for each in (busy.number, high, low))
-    return Figure(value, "%", (least, most), busy.origin)
-
-
-def launches(device: Device, sweep: str) -> dict[int, int]:
-    """Tokens -> the launches of one step, at the sizes whose profile shows the same in every step.
-
-    Raises `NotTimed` if there is none.
-    """
-    data = device[LAUNCHES].data[sweep.rpartition("_")[2]]
-    counts = {tokens: len(names) for tokens, names in zip(data["tokens"], data["names"], strict=True) if names}
-    if not counts:
-        raise NotTimed(f"{LAUNCHES}: the steps of no profile agree")
-    return counts
-
-
-def regime_of(at: Run) -> str:
-    """What limits a step at a point: the CPU where it is slower than the GPU, else the larger of two least times."""
-    if at.timing("enqueue").median_us > at.timing().median_us:
-        return "overhead-bound"
-    return "memory-bound" if least_us(at, COPY) > least_us(at, LARGE_MATMUL) else "compute-bound"
 
 
 def _at(device: Device, sweep: str, tokens: int) -> Run:

@@ -22,8 +22,9 @@ from snippets.lab.finding import (
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import race_bars, timeline
 from snippets.lab.page import show as show
-from snippets.lab.trace.queries import busy_us, extent_us
-from snippets.regimes.findings.growth import idle
+from snippets.lab.trace.events import Step
+from snippets.lab.trace.queries import busy_us, extent_us, kernel_time_us
+from snippets.regimes.findings.crossovers import idle
 
 ARTICLE = "The Profiling Deep-Dive on nn.Linear Fusion"
 SIZES: Mapping[str, int] = {"small": 64, "middle": 1024, "large": 8192}
@@ -66,6 +67,17 @@ def wall_saved(device: Device, variant: str, size: str) -> Figure:
 def fused_of_eager(device: Device, kind: str, size: str = "small") -> Figure:
     """The time of the step with the fused kernel over that of eager."""
     return paired_ratio(timed(device, "fused", size), timed(device, "eager", size), kind)
+
+
+def compiled_gelu(device: Device) -> Figure:
+    """The time of a compiled step's pointwise kernels over that of eager's, in the traces at 8,192 tokens."""
+
+    def pointwise_us(step: Step) -> float:
+        return kernel_time_us(kernel for kernel in step.kernels if "gelu" in kernel.name.lower())
+
+    runs = (device[f"regimes/large_{variant}"] for variant in ("compiled", "eager"))
+    compiled, eager = (run.per_step(pointwise_us, "us") for run in runs)
+    return unpaired_ratio(compiled, eager)
 
 
 def gap_in_graph(device: Device) -> Figure:

@@ -10,7 +10,7 @@ import pytest
 from snippets.lab.experiment import Parameters
 from snippets.lab.finding import Device, NotTimed
 from snippets.lab.finding.book import find_claim, judge
-from snippets.regimes.findings import growth
+from snippets.regimes.findings import crossovers, growth
 from tests.chapters.regimes import samples
 from tests.lab.sample_recordings import Sample, page_on_samples, sample_of, save_samples
 
@@ -39,39 +39,38 @@ def status(device: Device, claim_id: str) -> str:
 
 def test_the_gpu_overtakes_the_cpu_between_two_points(device: Device) -> None:
     """45 us of CPU; the GPU takes 40 us at 1,024 tokens, and from there on in proportion."""
-    assert growth.overhead_until(device[growth.STACK]).number == pytest.approx(1152)
-    assert growth.overhead_until(device[growth.COMPILED]).number == pytest.approx(1792)
+    assert crossovers.overhead_until(device[growth.STACK]).number == pytest.approx(1152)
+    assert crossovers.overhead_until(device[growth.COMPILED]).number == pytest.approx(1792)
 
 
 def test_memory_gives_way_to_arithmetic_where_the_ceilings_say(device: Device) -> None:
     """4,096 B a token and 16.8 MB of weights at 4 TB/s; 16.8 MFLOP a token at 700 TFLOP/s."""
     exact = (2 * (2 * 1024 * 4096 + 1024 + 4096) / 4e12) / ((16_777_216 + 10 * 4096) / 7e14 - 4096 / 4e12)
     assert exact == pytest.approx(182.5, abs=0.1)
-    assert growth.memory_until(device[growth.STACK]).number == pytest.approx(exact, rel=0.02)
+    assert crossovers.memory_until(device[growth.STACK]).number == pytest.approx(exact, rel=0.02)
 
 
 def test_the_gpus_time_grows_from_the_knee(device: Device) -> None:
-    assert growth.growth_from(device[growth.STACK]).number == 256
+    assert crossovers.growth_from(device[growth.STACK]).number == 256
 
 
 def test_a_crossover_that_is_not_there_is_no_figure(device: Device) -> None:
     change(device, "stack", lambda at: 100.0, 45.0)
-    for measure in (growth.overhead_until, growth.growth_from):
+    for measure in (crossovers.overhead_until, crossovers.growth_from):
         with pytest.raises(NotTimed, match="at none of the sizes"):
             measure(device[growth.STACK])
 
 
 def test_what_limits_each_point(device: Device) -> None:
-    assert {tokens: growth.regime_of(at) for tokens, at in growth.points(device[growth.STACK]).items()} == {
-        tokens: "overhead-bound" if tokens < 2048 else "compute-bound" for tokens in growth.points(device[growth.STACK])
-    }
-    assert growth.regime_of(device[f"{growth.GELU}[tokens=32768]"]) == "memory-bound"
+    for tokens, at in crossovers.points(device[growth.STACK]).items():
+        assert crossovers.regime_of(at) == ("overhead-bound" if tokens < 2048 else "compute-bound")
+    assert crossovers.regime_of(device[f"{growth.GELU}[tokens=32768]"]) == "memory-bound"
 
 
 def test_the_gpu_is_idle_while_the_cpu_is_not_done(device: Device) -> None:
     """10 us of 47, and 640 of 642."""
-    assert growth.idle(device[f"{growth.STACK}[tokens=64]"]).number == pytest.approx(100 * 37 / 47)
-    assert growth.idle(device[f"{growth.STACK}[tokens=16384]"]).number == pytest.approx(100 * 2 / 642)
+    assert crossovers.idle(device[f"{growth.STACK}[tokens=64]"]).number == pytest.approx(100 * 37 / 47)
+    assert crossovers.idle(device[f"{growth.STACK}[tokens=16384]"]).number == pytest.approx(100 * 2 / 642)
 
 
 @pytest.mark.parametrize("claim_id", CLAIMS)
@@ -110,13 +109,13 @@ def test_more_launches_for_more_tokens(device: Device) -> None:
 
 
 def test_a_size_whose_steps_differ_has_no_count(device: Device) -> None:
-    counts = growth.launches(device, growth.STACK)
+    counts = crossovers.launches(device, growth.STACK)
     assert (counts[64], counts[256], counts.get(128)) == (4, 5, None)
-    assert len(counts) == len(growth.points(device[growth.STACK])) - 1
+    assert len(counts) == len(crossovers.points(device[growth.STACK])) - 1
     empty = {"stack": {"tokens": [1], "names": [[]]}}
     save_samples(device.root, [sample_of("regimes/growth_launches", 0.0, data=empty)])
     with pytest.raises(NotTimed, match="no profile agree"):
-        growth.launches(device, growth.STACK)
+        crossovers.launches(device, growth.STACK)
 
 
 def test_a_gelu_that_takes_no_time(device: Device) -> None:
