@@ -87,7 +87,8 @@ def test_the_steps_of_a_trace_agree(experiment: Experiment) -> None:
 def of_one_session(experiment: Experiment, among: Iterable[Experiment]) -> Recording:
     """The recording of an experiment, which the others of its group share a session with."""
     recording = recorded(experiment)
-    mates = [each.id for each in among if (each.chapter, each.group) == (experiment.chapter, experiment.group)]
+    group = experiment.chapter, experiment.group
+    mates = [each.id for each in among if (each.chapter, each.group) == group] if experiment.group else [experiment.id]
     assert {BOOK[mate].recording.session for mate in mates} == {recording.session}
     return recording
 
@@ -117,7 +118,8 @@ def test_iterations_are_timed_in_three_processes_of_one_session(experiment: Expe
 def test_errors_are_within_what_the_experiment_allows() -> None:
     for recording in load_recordings(BOOK.root, BOOK.name):
         for point in recording.points:
-            assert 0 <= point.relative_error <= 1e-2
+            allowed = 1e-2 if point.parameters.get("blocks", 1) == 1 else 3e-2  # each block rounds once more
+            assert 0 <= point.relative_error <= allowed
             assert point.reference_dtype in ("float64", "float32") or "copy" in recording.experiment
 
 
