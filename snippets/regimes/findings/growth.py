@@ -198,7 +198,7 @@ def _chart(device: Device, sweeps: Mapping[str, str], caption: str) -> Html:
 
 
 def growth_table(device: Device, sweep: str) -> Html:
-    """Every point of a sweep: where its time goes, its rates, and its regime."""
+    """A sweep at powers of four: where its time goes, its rates, and its regime."""
     counts = launches(device, sweep)
     rows: list[list[Cell]] = [
         [
@@ -210,6 +210,7 @@ def growth_table(device: Device, sweep: str) -> Html:
             regime_of(at),
         ]
         for tokens, at in points(device[sweep]).items()
+        if tokens.bit_length() % 2
     ]
     head = ["tokens", "launches", "CPU", "GPU", "from Python", "GPU idle", "FLOP/s", "bytes/s", "regime"]
     heading = next(name for name, experiment in MODELS.items() if experiment == sweep)
