@@ -8,7 +8,6 @@ move. This module imports only the standard library, so that any Python can comp
 from __future__ import annotations
 
 import ast
-import glob
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
@@ -33,8 +32,18 @@ def is_stale(recording: Recording, sources: Path = SOURCES) -> bool:
 
 def source_digest(chapter: str, sources: Path = SOURCES) -> str:
     """Hash of the code that a chapter measures, and of `PROTOCOL`."""
-    stamp = frozenset((path, os.stat(path).st_mtime_ns) for path in glob.iglob(f"{sources}/*/*.py"))
-    return _source_digest(chapter, sources, PROTOCOL, stamp)
+    return _source_digest(chapter, sources, PROTOCOL, _stamp(sources))
+
+
+def _stamp(sources: Path) -> frozenset[tuple[str, int]]:
+    """Every source file of a chapter or of the lab's top, and when it was written. No glob: a list asks 300 times."""
+    found = []
+    with os.scandir(sources) as folders:
+        for folder in folders:
+            if folder.is_dir():
+                with os.scandir(folder) as files:
+                    found += [(each.path, each.stat().st_mtime_ns) for each in files if each.name.endswith(".py")]
+    return frozenset(found)
 
 
 @lru_cache(maxsize=64)
