@@ -24,7 +24,8 @@ endif
 # Wheels only, each of a hash in the lock; --no-deps, since the lock is complete (`pip check` says so afterwards).
 LOCKED = -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-deps
 
-# Two processes; each test file runs in one of them, and all of tests/site in the same one (tests/conftest.py).
+# Two processes; each test file runs in one of them, and all of tests/site in the same one (tests/conftest.py). The quick
+# tests are halved by hand: pytest-xdist would collect all of them twice, and send three reports of each.
 PYTEST = $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 # Lint and docs at once, but not where docs may measure a GPU: then nothing else runs.
@@ -86,7 +87,8 @@ chapter: $(READY)  ## lay out a new chapter with a working example: make chapter
 
 test: $(READY)  ## the quick tests: of the lab, the chapters and the book (no GPU, no browser)
 	$(need) docs test
-	$(PYTEST) tests/lab tests/chapters tests/book
+	@mkdir -p .cache; $(PY) -m pytest tests/chapters tests/book > .cache/tests.txt 2>&1 & other=$$!; \
+	$(PY) -m pytest tests/lab; failed=$$?; wait $$other || failed=$$?; cat .cache/tests.txt; exit $$failed
 
 lint: $(READY)  ## style, types, GitHub workflows
 	$(need) lint
