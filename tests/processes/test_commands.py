@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,8 +24,11 @@ def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("arguments", [["list"], ["claims", "--json"], ["summary", TRACE], ["--help"]])
-def test_a_closed_pipe_is_not_an_error(arguments: list[str]) -> None:
+def test_a_closed_pipe_is_not_an_error(
+    arguments: list[str], one_chapter: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The read end is closed before the first write, so that every print or flush meets a broken pipe."""
+    monkeypatch.setenv("RECORDINGS", str(one_chapter))
     read_end, write_end = os.pipe()
     os.close(read_end)
     process = start(*arguments, stdout=write_end)
@@ -34,9 +38,10 @@ def test_a_closed_pipe_is_not_an_error(arguments: list[str]) -> None:
     assert process.returncode == 0
 
 
-def test_the_first_line_is_enough() -> None:
+def test_the_first_line_is_enough(one_chapter: Path) -> None:
     command = f"{sys.executable} -m snippets.lab claims --json | head -1"
-    done = subprocess.run(command, shell=True, cwd=PROJECT, capture_output=True, text=True, check=True)
+    env = os.environ | {"RECORDINGS": str(one_chapter)}
+    done = subprocess.run(command, shell=True, cwd=PROJECT, env=env, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("[\n", "")
 
 

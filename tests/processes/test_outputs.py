@@ -32,8 +32,8 @@ def lab(arguments: str, redirect: str = "", **environment: str) -> subprocess.Co
 
 
 @pytest.mark.parametrize("command", [COMMANDS[0], COMMANDS[1], "claims --json --device nvidia-h200", "--help"])
-def test_a_full_output(command: str) -> None:
-    done = lab(command, ">/dev/full")
+def test_a_full_output(command: str, one_chapter: Path) -> None:
+    done = lab(command, ">/dev/full", RECORDINGS=str(one_chapter))
     assert done.returncode == 1
     assert re.fullmatch(r"error: (standard output: )?No space left on device; free some space.*\n", done.stderr)
 
@@ -51,8 +51,8 @@ def test_errors_that_nobody_can_read_are_an_exit_code(redirect: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_an_ascii_terminal(command: str) -> None:
-    done = lab(command, **ASCII)
+def test_an_ascii_terminal(command: str, one_chapter: Path) -> None:
+    done = lab(command, **ASCII, RECORDINGS=str(one_chapter))
     assert done.stderr == ""
     assert done.returncode == (1 if command.startswith("doctor") and "failed" in done.stdout else 0)
     if "-o -" not in command:
