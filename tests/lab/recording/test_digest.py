@@ -161,16 +161,16 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("changed", "stale"),
     [
-        ("mlp/model.py", ["attention", "fused_mlp", "index", "mlp"]),
+        ("mlp/model.py", ["attention", "fused_mlp", "index", "mlp", "regimes"]),
         ("mlp/experiments.py", ["attention", "fused_mlp", "index", "mlp"]),
-        ("fused_mlp/kernels.py", ["fused_mlp"]),
+        ("fused_mlp/kernels.py", ["fact_check", "fused_mlp"]),
         ("linear/model.py", ["linear"]),
         ("devices/experiments.py", ["devices"]),
         ("lab/experiment.py", []),
     ],
 )
 def test_what_a_change_makes_stale(book: Path, changed: str, stale: list[str]) -> None:
-    """attention asks mlp's experiments whether the Hub answers; the home page shows mlp's forward."""
+    """attention asks mlp's experiments whether the Hub answers; home, regimes and the fact check time other chapters."""
     path = book / changed
     text = path.read_text("utf-8")
     try:
