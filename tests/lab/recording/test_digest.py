@@ -170,7 +170,7 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_what_a_change_makes_stale(book: Path, changed: str, stale: list[str]) -> None:
-    """attention asks mlp's experiments whether the Hub answers; home, regimes and the fact check time other chapters."""
+    """attention asks mlp's experiments whether the Hub answers; home, regimes and fact_check time others' code."""
     path = book / changed
     text = path.read_text("utf-8")
     try:
