@@ -51,7 +51,7 @@ def generated(device: Device, subject: str) -> Html:
         for name, source in seen["kernels"].items():
             sources.setdefault(source, f"{name}, {NAMES.get(mode, mode)}")
     listed = "".join(
-        f'<p>{escape(name)}</p><div class="highlight"><pre><code>{escape(source)}</code></pre></div>'
+        f'<p>{escape(name)}</p><div class="language-text highlight"><pre><code>{escape(source)}</code></pre></div>'
         for source, name in sources.items()
     )
     caption = f"What the code calls: {TITLES[subject]}"
@@ -63,7 +63,7 @@ def guard_table(device: Device) -> Html:
     texts = probed_mode(device, STACK, "default")["guards"][0]
     rows = [[kind, str(count)] for kind, count in guard_kinds(texts).items()]
     listed = "\n".join(escape(text) for text in texts)
-    fold = details("All of them", f'<div class="highlight"><pre><code>{listed}</code></pre></div>')
+    fold = details("All of them", f'<div class="language-text highlight"><pre><code>{listed}</code></pre></div>')
     return Html(table("Guards of the stack's graph", ["they look at", "guards"], rows) + fold)
 
 

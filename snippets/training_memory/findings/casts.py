@@ -228,4 +228,5 @@ def casts_table(device: Device, *variants: str) -> Html:
         rows.append(cells)
     names = {"autocast": "eager", "autocast_compiled": "compiled"}
     head = ["what is converted", *(f"{names[each]}: {word}" for each in variants for word in ("kernels", "GPU time"))]
-    return table("Kernels of one step under autocast that only convert", head, rows)
+    told = " and ".join(names[each] for each in variants)
+    return table(f"Kernels of one step under autocast that only convert, {told}", head, rows)
