@@ -61,7 +61,10 @@ class HeldStep:
 
     def peak(self) -> tuple[int, dict[str, int]]:
         """After how many events most bytes are held for the first time, and these."""
-        return max(enumerate(self.levels()), key=lambda each: (sum(each[1].values()), -each[0]))
+        before = sum(self.base.get(kind, 0) for kind in HELD)
+        totals = list(itertools.accumulate((size for _, size in self.events), initial=before))
+        at = totals.index(max(totals))
+        return at, next(itertools.islice(self.levels(), at, None))
 
     def phase_at(self, index: int) -> str:
         """The phase of the last of so many events; of none, the first phase."""
