@@ -115,7 +115,7 @@ def generic(claim: Claim, experiments: Mapping[str, bool]) -> list[Mutant]:
     words = {word.replace(",", "").lower() for word in re.findall(r"[\w,]{3,}", claim.sentence)}
     words |= {name.lower() for name in names_in(claim)}
     found = [mutant for experiment, with_trace in experiments.items() for mutant in mutants(experiment, with_trace)]
-    return sorted(found, key=lambda mutant: -sum(word in mutant.words for word in words))
+    return sorted(found, key=lambda mutant: -len(words & mutant.words))
 
 
 def swapped(experiments: Mapping[str, bool]) -> Iterator[Mutant]:

@@ -26,6 +26,11 @@ def _recording(experiment: str) -> Recording:
 
 
 @cache
+def _is_recorded(experiment: str) -> bool:
+    return RECORDED[experiment].is_recorded
+
+
+@cache
 def _trace(experiment: str) -> Trace:
     return RECORDED[experiment].trace
 
@@ -60,8 +65,11 @@ class AlteredDevice(Device):
     traces: dict[str, Trace] = field(default_factory=dict)
 
     def __getitem__(self, experiment: str) -> Run:
-        run = super().__getitem__(experiment)
-        return AlteredRun(self, run.id, run.selector)
+        path, _, selector = experiment.partition("[")
+        run = AlteredRun(self, path, selector.removesuffix("]"))
+        if not _is_recorded(path):
+            run.require_existence()
+        return run
 
     def record(self, experiment: str, **changed: Any) -> None:
         """Change fields of a recording; `ceilings` are those of every point."""

@@ -125,11 +125,12 @@ def kinds_of_events(
         gradients: the blocks that have gradients at the end of backward.
     """
     forward, backward, *_ = marks
+    kept = frozenset(gradients)
     began: dict[int, int] = {}
     kinds = ["others"] * len(blocks)
 
     def name(begin: int, end: int) -> str:
-        if begin < backward <= end and blocks[begin] in gradients:
+        if begin < backward <= end and blocks[begin] in kept:
             return "gradients"
         return "activations" if begin < forward <= end else "temporaries"
 
