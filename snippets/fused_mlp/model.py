@@ -19,13 +19,11 @@ from triton.experimental.gluon.nvidia.hopper import (
 )
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from .hopper_kernels import gate_up_kernel, linear_kernel, pingpong_kernel
 from .kernels import (
     ACTIVATIONS,
-    gate_up_kernel,
     gated_activation_backward_kernel,
     gated_activation_kernel,
-    linear_kernel,
-    pingpong_kernel,
 )
 
 Result = TypeVar("Result")

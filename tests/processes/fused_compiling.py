@@ -1,6 +1,6 @@
 """Kernels compiled for a GPU that is not there, and what their machine code holds.
 
-code = compiled(kernels.linear_kernel, {"bias": "*bf16", ...}, {"BLOCK_M": 64, ...}, capability=90)
+code = compiled(hopper_kernels.linear_kernel, {"bias": "*bf16", ...}, {"BLOCK_M": 64, ...}, capability=90)
 code.count("STL"), code.registers, code.shared_bytes
 """
 
@@ -20,7 +20,7 @@ from triton.compiler import ASTSource
 from triton.experimental.gluon._runtime import GluonASTSource
 from triton.runtime.jit import JITFunction
 
-from snippets.fused_mlp import kernels, model
+from snippets.fused_mlp import hopper_kernels, kernels, model
 from snippets.fused_mlp.model import BLOCK_K, Tiles
 
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
@@ -89,7 +89,7 @@ def compiled(
         for place, name in enumerate(kernel.arg_names)
         if signature[name].startswith("*") or name == "count"
     }
-    source = GluonASTSource if kernel is kernels.pingpong_kernel else ASTSource
+    source = GluonASTSource if kernel is hopper_kernels.pingpong_kernel else ASTSource
     built = triton.compile(
         source(kernel, signature, {(kernel.arg_names.index(name),): one for name, one in constants.items()}, divisible),
         target=GPUTarget("cuda", capability, THREADS_OF_A_WARP),
@@ -132,7 +132,7 @@ def small_linear(tiles: Tiles, dtype: torch.dtype, activation: str, capability: 
     }
     constants = {**_constants(tiles, activation), "HAS_BIAS": has_bias, "INTERPRETED": False}
     constants["DEPENDENT"] = capability >= 90
-    return compiled(kernels.linear_kernel, types, constants, capability, tiles.warps, tiles.slots)
+    return compiled(hopper_kernels.linear_kernel, types, constants, capability, tiles.warps, tiles.slots)
 
 
 def stacked_gate_up(tiles: Tiles, dtype: torch.dtype, activation: str, capability: int) -> Code:
@@ -142,7 +142,7 @@ def stacked_gate_up(tiles: Tiles, dtype: torch.dtype, activation: str, capabilit
         "out_desc": _block(dtype, tiles.block_m, tiles.block_n),
     }
     constants = {**_constants(tiles, activation), "INTERPRETED": False}
-    return compiled(kernels.gate_up_kernel, types, constants, capability, tiles.warps, tiles.slots)
+    return compiled(hopper_kernels.gate_up_kernel, types, constants, capability, tiles.warps, tiles.slots)
 
 
 def pingpong(
@@ -163,7 +163,7 @@ def pingpong(
     }  # fmt: skip
     constants = {**_constants(tiles, activation), "SLOTS": tiles.slots, "LEAD": tiles.lead, **one}
     constants |= {"GATED": gated, "HAS_BIAS": has_bias, "SAVE": save}
-    return compiled(kernels.pingpong_kernel, types, constants, 90)
+    return compiled(hopper_kernels.pingpong_kernel, types, constants, 90)
 
 
 def _constants(tiles: Tiles, activation: str) -> dict[str, object]:

@@ -28,7 +28,8 @@ CHAPTER = ROOT / "snippets/fused_mlp"
 PACKAGE = CHAPTER / "geglu_kernels"
 VARIANT = PACKAGE / "build/torch-cuda"
 METADATA = json.loads((VARIANT / "metadata.json").read_text(encoding="utf-8"))
-FILES = {"__init__.py", "kernels.py", "layers.py", "metadata.json", "model.py"}
+SOURCES = ("hopper_kernels.py", "kernels.py", "model.py")
+FILES = {"__init__.py", "layers.py", "metadata.json", *SOURCES}
 NEEDS_A_GPU = "FusedGeGLU runs as plain PyTorch: they need an NVIDIA GPU"
 
 NO_NETWORK = f"""\
@@ -157,7 +158,7 @@ def test_it_holds_these_files() -> None:
     assert {path.relative_to(PACKAGE).as_posix() for path in own_files()} == expected
 
 
-@pytest.mark.parametrize("name", ["kernels.py", "model.py"])
+@pytest.mark.parametrize("name", SOURCES)
 def test_its_sources_are_those_of_the_chapter(name: str) -> None:
     link = VARIANT / name
     assert link.readlink() == Path("../../..") / name
@@ -202,7 +203,7 @@ def test_an_installation_carries_it_with_its_links_followed(tmp_path: Path) -> N
     assert {path.relative_to(installed).as_posix() for path in files} == {
         path.relative_to(PACKAGE).as_posix() for path in own_files()
     }
-    for name in ("kernels.py", "model.py"):
+    for name in SOURCES:
         assert (installed / "build/torch-cuda" / name).read_bytes() == (
             tmp_path / CHAPTER.relative_to(ROOT) / name
         ).read_bytes()

@@ -233,7 +233,7 @@ def test_no_chapter_needs_an_exemption() -> None:
     assert named == {"regimes", "training_memory"}
     own = [line for line in settings.splitlines() if "snippets/fused_mlp/" in line]
     assert all("geglu_kernels/build" in line for line in own)
-    assert '"snippets/*/{model,kernels,data,faults}.py" = ["TID252"]' in settings
+    assert '"snippets/*/{model,kernels,hopper_kernels,few_tokens_kernels,data,faults}.py" = ["TID252"]' in settings
 
 
 def test_the_command_prints_what_comes_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
