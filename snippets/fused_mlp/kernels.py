@@ -6,24 +6,37 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-NONE, GELU_TANH, GELU, SILU = (tl.constexpr(code) for code in range(4))
-ACTIVATIONS = {"none": NONE, "gelu_tanh": GELU_TANH, "gelu": GELU, "silu": SILU}
+NONE, GELU_TANH, GELU, SILU, RELU, ROUGH_GELU_TANH, ROUGH_SILU = (
+    tl.constexpr(code) for code in range(7)
+)
+ACTIVATIONS = {
+    "none": NONE,
+    "gelu_tanh": GELU_TANH,
+    "gelu": GELU,
+    "silu": SILU,
+    "relu": RELU,
+    # half the special instructions, and few right digits for z below -1
+    "rough_gelu_tanh": ROUGH_GELU_TANH,
+    "rough_silu": ROUGH_SILU,
+}
 
 
 # --8<-- [start:activation]
 @triton.jit
-def tanh(z, INTERPRETED: tl.constexpr):
-    # one instruction, wrong by 2^-11 at most: less than bf16 rounds away
-    if not INTERPRETED:
-        return tl.inline_asm_elementwise(
-            "tanh.approx.f32 $0, $1;",
-            "=f,f",
-            [z],
-            dtype=tl.float32,
-            is_pure=True,
-            pack=1,
-        )
-    return 2 * tl.sigmoid(2 * z) - 1
+def sigmoid(z, INTERPRETED: tl.constexpr):
+    # two instructions of the special function unit, 2 ** and 1 /, each right to
+    # 2^-22 of its result, however small that is
+    if INTERPRETED:
+        return 1 / (1 + tl.exp2(-1.4426950408889634 * z))
+    return tl.inline_asm_elementwise(
+        "ex2.approx.ftz.f32 $0, $1; add.ftz.f32 $0, $0, 1.0; "
+        "rcp.approx.ftz.f32 $0, $0;",
+        "=f,f",
+        [-1.4426950408889634 * z],
+        dtype=tl.float32,
+        is_pure=True,
+        pack=1,
+    )
 
 
 @triton.jit
@@ -33,20 +46,45 @@ def activated(
     INTERPRETED: tl.constexpr,
 ):
     """The activation of a float32 block."""
+    # 0.5 z (1 + tanh(y)) is z sigmoid(2 y), where nothing cancels
     if ACTIVATION == GELU_TANH:
-        half = 0.5 * z
-        return half + half * tanh(
-            z * (0.7978845608028654 + 0.03567740813636141 * z * z), INTERPRETED
+        return z * sigmoid(
+            z * (1.5957691216057308 + 0.07135481627260025 * z * z), INTERPRETED
         )
+    if ACTIVATION == SILU:
+        return z * sigmoid(z, INTERPRETED)
     if ACTIVATION == GELU:
         return 0.5 * z * (1 + tl.erf(z * 0.7071067811865476))
-    if ACTIVATION == SILU:
+    if ACTIVATION == RELU:
+        return tl.maximum(z, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    if ACTIVATION == ROUGH_GELU_TANH:
         half = 0.5 * z
-        return half + half * tanh(half, INTERPRETED)
+        return half + half * rough_tanh(
+            z * (0.7978845608028654 + 0.03567740813630012 * z * z), INTERPRETED
+        )
+    if ACTIVATION == ROUGH_SILU:
+        half = 0.5 * z
+        return half + half * rough_tanh(half, INTERPRETED)
     return z
 
 
 # --8<-- [end:activation]
+
+
+@triton.jit
+def rough_tanh(z, INTERPRETED: tl.constexpr):
+    """One instruction, wrong by 2^-11 of its result at most: of one that is
+    nearly -1, the sum with 1 is wrong by far more."""
+    if INTERPRETED:
+        return 2 / (1 + tl.exp2(-2.8853900817779268 * z)) - 1
+    return tl.inline_asm_elementwise(
+        "tanh.approx.f32 $0, $1;",
+        "=f,f",
+        [z],
+        dtype=tl.float32,
+        is_pure=True,
+        pack=1,
+    )
 
 
 # --8<-- [start:pointwise]
@@ -78,6 +116,32 @@ def gated_activation_kernel(
 
 # --8<-- [start:pointwise_backward]
 @triton.jit
+def with_slope(
+    z,
+    ACTIVATION: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+):
+    """The activation of a float32 block, and its derivative."""
+    if ACTIVATION == GELU_TANH or ACTIVATION == ROUGH_GELU_TANH:
+        s = sigmoid(
+            z * (1.5957691216057308 + 0.07135481627260025 * z * z), INTERPRETED
+        )
+        return z * s, s + z * s * (1 - s) * (
+            1.5957691216057308 + 0.21406444881780076 * z * z
+        )
+    if ACTIVATION == SILU or ACTIVATION == ROUGH_SILU:
+        s = sigmoid(z, INTERPRETED)
+        return z * s, s + z * s * (1 - s)
+    if ACTIVATION == GELU:
+        half = 0.5 * (1 + tl.erf(z * 0.7071067811865476))
+        return z * half, half + z * 0.3989422804014327 * tl.exp(-0.5 * z * z)
+    if ACTIVATION == RELU:
+        return activated(z, RELU, INTERPRETED), tl.where(z > 0, 1.0, 0.0)
+    # of z's layout, which tl.full does not know in Gluon
+    return z, tl.where(z > 0, 1.0, 1.0)
+
+
+@triton.jit
 def gated_activation_backward_kernel(
     d_out,
     gate,
@@ -96,28 +160,10 @@ def gated_activation_backward_kernel(
     d = tl.load(d_out + at, there).to(tl.float32)
     g = tl.load(gate + at, there).to(tl.float32)
     u = tl.load(up + at, there).to(tl.float32)
-    if ACTIVATION == GELU_TANH:
-        t = tanh(
-            g * (0.7978845608028654 + 0.03567740813636141 * g * g), INTERPRETED
-        )
-        slope = 0.5 * (1 + t) + 0.5 * g * (1 - t * t) * (
-            0.7978845608028654 + 0.10703222440890849 * g * g
-        )
-    elif ACTIVATION == GELU:
-        slope = 0.5 * (
-            1 + tl.erf(g * 0.7071067811865476)
-        ) + g * 0.3989422804014327 * tl.exp(-0.5 * g * g)
-    elif ACTIVATION == SILU:
-        s = 0.5 + 0.5 * tanh(0.5 * g, INTERPRETED)
-        slope = s * (1 + g * (1 - s))
-    else:
-        slope = tl.full((BLOCK,), 1.0, tl.float32)
+    # before d_gate, which may lie where gate does
+    value, slope = with_slope(g, ACTIVATION, INTERPRETED)
     tl.store(d_gate + at, (d * u * slope).to(d_gate.dtype.element_ty), there)
-    tl.store(
-        d_up + at,
-        (d * activated(g, ACTIVATION, INTERPRETED)).to(d_up.dtype.element_ty),
-        there,
-    )
+    tl.store(d_up + at, (d * value).to(d_up.dtype.element_ty), there)
 
 
 # --8<-- [end:pointwise_backward]

@@ -21,7 +21,7 @@ from snippets.mlp.model import GeGLU
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60, method="thread")]
 
 BF16, F16 = torch.bfloat16, torch.float16
-GATED_ACTIVATIONS = ("gelu_tanh", "gelu", "silu", "none")
+GATED_ACTIVATIONS = ("gelu_tanh", "gelu", "silu", "relu", "none")
 SERIES = (8192, 768, 3072)
 ODD = (129, 72, 136)
 """Tokens, dim, hidden: multiples of 8, of no tile, and not of 16, for which Triton compiles apart."""
@@ -168,7 +168,7 @@ def test_activations_of_the_linear(activation: str, has_bias: bool) -> None:
 @pytest.mark.parametrize("activation", GATED_ACTIVATIONS)
 @pytest.mark.parametrize("dtype", [BF16, F16, torch.float32])
 def test_the_pointwise_kernel(dtype: torch.dtype, activation: str) -> None:
-    """In float32 the tanh of one instruction is what decides: wrong by 2^-10.987 of itself at most."""
+    """In float32 what an exponent of 87 loses by its rounding decides; of erf, what 1 does that is added."""
     gate, up = (3 * torch.randn(101, 77, device="cuda", dtype=dtype) for _ in range(2))
 
     def eager(gate: Tensor, up: Tensor) -> Tensor:
@@ -176,9 +176,9 @@ def test_the_pointwise_kernel(dtype: torch.dtype, activation: str) -> None:
 
     found = model.gated_activation(gate, up.t().contiguous().t(), activation)
     if dtype == torch.float32:
-        error = (found.double() - in_float64(eager, gate, up)).abs()
-        allowed = 2**-10.987 if activation in ("gelu_tanh", "silu") else 0.0
-        assert bool((error <= (allowed / 2 + 1e-6) * (gate * up).double().abs()).all())
+        exact = in_float64(eager, gate, up)
+        allowed = 1e-6 * (gate * up).double().abs() if activation == "gelu" else 3e-5 * exact.abs() + 1e-36
+        assert bool(((found.double() - exact).abs() <= allowed).all())
     else:
         check(found, eager(gate, up), in_float64(eager, gate, up))
 

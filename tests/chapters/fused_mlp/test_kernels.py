@@ -23,7 +23,7 @@ from snippets.fused_mlp.model import Tiles
 from snippets.lab.recording.device import PROJECT
 
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
-ACTIVATIONS = ("gelu_tanh", "gelu", "silu", "none")
+ACTIVATIONS = ("gelu_tanh", "gelu", "silu", "relu", "none")
 GUARD = 512
 """Elements before and after what a kernel writes, filled with NaN, that must stay so."""
 SMALL_TILES = Tiles(64, 32, 2)

@@ -98,14 +98,17 @@ def test_the_activations_by_hand() -> None:
         "gelu_tanh": 0.5 * z * (1 + torch.tanh(inner)),
         "gelu": 0.5 * z * (1 + torch.erf(z / 2**0.5)),
         "silu": z / (1 + torch.exp(-z)),
+        "relu": torch.tensor([0.0, 0.0, 2.0], dtype=torch.float64),
         "none": z,
+        "rough_gelu_tanh": 0.5 * z * (1 + torch.tanh(inner)),
+        "rough_silu": z / (1 + torch.exp(-z)),
     }.items():
         assert torch.allclose(model.act(z, activation), expected, rtol=1e-14, atol=1e-15)
 
 
 def test_an_unknown_activation_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^no activation 'relu'; there are none, gelu_tanh, gelu, silu$"):
-        FusedGeGLU(8, 8, "relu")
+    with pytest.raises(ValueError, match=r"^no activation 'tanh'; there are none, gelu_tanh, gelu, silu, relu, rough"):
+        FusedGeGLU(8, 8, "tanh")
 
 
 def test_compiled_the_fallback_is_one_graph() -> None:
