@@ -1,0 +1,154 @@
+"""Launching a kernel again without doing again what Triton does at each launch.
+
+An ordinary launch binds the arguments, looks for the compiled kernel, asks the
+driver about each pointer and encodes each descriptor. For fixed sizes and
+constants only the addresses can change, so the arguments are kept, ready for
+the driver, for each set of addresses.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import triton
+from torch import Tensor
+
+ADDRESSES_KEPT = 256
+"""Sets of addresses that a launch remembers before it begins anew."""
+
+
+# --8<-- [start:launch]
+class Launch:
+    """A kernel for fixed sizes, launched with tensors that may lie anywhere.
+
+    `arguments` makes all of the kernel's arguments, in order, from the tensors
+    of a call. These are contiguous, begin at addresses that 16 divides, and
+    have the sizes for which the launch was made.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        programs: int,
+        arguments: Callable[..., tuple],
+        **options: object,
+    ) -> None:
+        self.kernel, self.programs = kernel, programs
+        self.arguments, self.options = arguments, options
+        self.launcher: Launcher | None = None
+        self.ready: dict[tuple[int, ...], tuple] = {}
+
+    def __call__(self, *tensors: Tensor) -> None:
+        """Launch on the current stream of the tensors' device, which is the
+        current one."""
+        addresses = tuple([tensor.data_ptr() for tensor in tensors])
+        ready = self.ready.get(addresses)
+        launcher = self.launcher
+        if ready is None or launcher is None or is_watched():
+            self.launch_by_triton(tensors, addresses)
+        else:
+            stream = launcher.stream(launcher.device)
+            launcher.call(self.programs, 1, 1, stream, *ready)
+
+    # --8<-- [end:launch]
+
+    def launch_by_triton(
+        self, tensors: tuple[Tensor, ...], addresses: tuple[int, ...]
+    ) -> None:
+        """The ordinary way, after which the arguments are kept."""
+        arguments = self.arguments(*tensors)
+        kernel = self.kernel[self.programs,](*arguments, **self.options)
+        if kernel is None:  # interpreted
+            return
+        if self.launcher is None:
+            # compiled in the background, where Triton was told so
+            self.launcher = Launcher(
+                kernel.result() if hasattr(kernel, "result") else kernel
+            )
+        if self.launcher.is_known:
+            if len(self.ready) >= ADDRESSES_KEPT:
+                self.ready.clear()
+            self.ready[addresses] = self.launcher.prepared(arguments)
+
+
+def is_watched() -> bool:
+    """Whether somebody asked Triton to tell of every launch."""
+    hook = triton.knobs.runtime.launch_enter_hook
+    return bool(getattr(hook, "calls", hook))
+
+
+class Launcher:
+    """Triton's launcher of a compiled kernel, below the part written in Python.
+
+    `call(x, y, z, stream, *prepared(arguments))` launches it.
+    """
+
+    def __init__(self, kernel: Any) -> None:
+        driver = triton.runtime.driver.active
+        self.kernel = kernel
+        self.stream = driver.get_current_stream
+        self.device = driver.get_current_device()
+        run = kernel.run
+        self.form = FORMS.get(
+            tuple(inspect.signature(type(run).__call__).parameters)[6:]
+        )
+        self.is_known = self.form is not None and not (
+            run.global_scratch_size or run.profile_scratch_size
+        )
+        # around it there is a function that encodes descriptors, if it has any
+        self.call = getattr(run, "launch", None)
+        if inspect.isfunction(self.call):
+            around = inspect.getclosurevars(self.call).nonlocals
+            self.call = around.get("launcher", self.call)
+
+    def prepared(self, arguments: tuple) -> tuple:
+        """Pointers as integers and descriptors encoded."""
+        from triton.backends.nvidia.driver import make_tensordesc_arg
+
+        found: list[object] = []
+        described = getattr(self.kernel.metadata, "tensordesc_meta", None)
+        descriptions = iter(described or ())
+        for argument in arguments:
+            if hasattr(argument, "block_shape"):
+                description = next(descriptions, None)
+                found += make_tensordesc_arg(argument, description)
+            else:
+                found.append(argument)
+        # integers, so that no memory is held by what is kept here
+        return self.form(
+            self.kernel,
+            [
+                one.data_ptr() if isinstance(one, Tensor) else one
+                for one in found
+            ],
+        )
+
+
+def _as_in_triton_3_6(kernel: Any, arguments: list[object]) -> tuple:
+    run = kernel.run
+    return (
+        kernel.function, run.launch_cooperative_grid, run.launch_pdl, None,
+        None, kernel.packed_metadata, None, None, None, *arguments,
+    )  # fmt: skip
+
+
+def _as_in_triton_3_7(kernel: Any, arguments: list[object]) -> tuple:
+    run = kernel.run
+    return (
+        kernel.function, run.launch_cooperative_grid, run.launch_pdl,
+        kernel.packed_metadata, None, None, None, None, None,
+        run.arg_annotations, run.kernel_signature, arguments,
+    )  # fmt: skip
+
+
+FORMS: dict[tuple[str, ...], Callable[[Any, list[object]], tuple]] = {
+    ("args",): _as_in_triton_3_6,
+    (
+        "kernel_metadata", "launch_metadata", "launch_enter_hook",
+        "launch_exit_hook", "args",
+    ): _as_in_triton_3_7,
+}  # fmt: skip
+"""What a launcher takes after the kernel's function -> what to hand to the part
+of it that is written in C. With any other, every launch is an ordinary one."""

@@ -1,0 +1,181 @@
+"""Which of several ways is taken for a kind of work: the same one in every
+process.
+
+A choice is looked for in three places: among those made on this machine, which
+are kept in a file for each GPU and version; in the table `tuned.json` beside
+this module; and, where neither knows the work, by timing.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+
+import torch
+import triton
+
+FOLDER = "GEGLU_KERNELS_CACHE"
+"""Environment variable: the folder for what is tuned, or `off` to keep
+nothing."""
+SHIPPED = Path(__file__).with_name("tuned.json")
+SOURCES = ("kernels.py", "few_tokens_kernels.py", "hopper_kernels.py")
+LOAD_MS, TURN_MS, TURNS = 100.0, 2.0, 6
+MARGIN = 1.02
+"""How much slower than the fastest a way may be that comes before it in the
+list: two processes agree although their times do not."""
+
+Ways = Mapping[str, Callable[[], object]]
+
+
+# --8<-- [start:choice]
+TIMES_US: dict[str, dict[str, dict[str, float]]] = {}
+"""What was timed in this process: GPU -> work -> way -> median microseconds."""
+
+
+def choose(work: str, ways: Ways, device: torch.device) -> str | None:
+    """The name of the way to take; None where none is known and nothing can be
+    timed, because a CUDA graph is being captured."""
+    gpu = torch.cuda.get_device_name(device)
+    chosen = choices(gpu).get(work)
+    if chosen in ways:
+        return chosen
+    if torch.cuda.is_current_stream_capturing():
+        return None
+    times_us = timed(ways)
+    TIMES_US.setdefault(gpu, {})[work] = times_us
+    chosen = keep(gpu, work, first_of_the_fastest(times_us))
+    choices(gpu)[work] = chosen
+    return chosen
+
+
+def first_of_the_fastest(times_us: Mapping[str, float]) -> str:
+    """The first way that is at most `MARGIN` times as slow as the fastest."""
+    limit_us = MARGIN * min(times_us.values())
+    return next(name for name, us in times_us.items() if us <= limit_us)
+
+
+# --8<-- [end:choice]
+
+
+# --8<-- [start:timed]
+def timed(ways: Ways) -> dict[str, float]:
+    """Median microseconds of each way, in turns, on a GPU that is busy with
+    them.
+
+    What is timed first must not profit from a cool GPU: an H200 lowers its
+    clock after some 20 ms of products.
+    """
+    graphs = {name: repeated(run) for name, run in ways.items()}
+    samples_us: dict[str, list[float]] = {name: [] for name in graphs}
+    load_ms = 0.0
+    while load_ms < LOAD_MS:
+        load_ms += sum(
+            calls * replayed_us(graph, calls) / 1e3
+            for graph, calls in graphs.values()
+        )
+    for turn in range(TURNS):
+        names = list(graphs)[:: 1 if turn % 2 == 0 else -1]
+        for name in names:
+            samples_us[name].append(replayed_us(*graphs[name]))
+    return {name: median(samples) for name, samples in samples_us.items()}
+
+
+def repeated(run: Callable[[], object]) -> tuple[torch.cuda.CUDAGraph, int]:
+    """A CUDA graph of so many calls that a replay takes about `TURN_MS`, and
+    their number."""
+    run()  # compiles, and chooses inside if there is something to choose
+    graph = captured(run, 3)
+    replayed_us(graph, 3)
+    calls = max(3, min(200, round(TURN_MS * 1e3 / replayed_us(graph, 3))))
+    return captured(run, calls), calls
+
+
+def captured(run: Callable[[], object], calls: int) -> torch.cuda.CUDAGraph:
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            run()
+    return graph
+
+
+def replayed_us(graph: torch.cuda.CUDAGraph, calls: int) -> float:
+    """Microseconds of a call in one replay."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    graph.replay()
+    end.record()
+    end.synchronize()
+    return 1e3 * begin.elapsed_time(end) / calls
+
+
+# --8<-- [end:timed]
+
+
+@functools.cache
+def choices(gpu: str) -> dict[str, str]:
+    """Work -> way: what is shipped, and over it what was tuned on this
+    machine."""
+    return _read(SHIPPED).get(gpu, {}) | _read(file_of(gpu))
+
+
+def file_of(gpu: str) -> Path | None:
+    """Where this GPU's choices are kept; None where none are.
+
+    The name holds PyTorch's and Triton's versions and a hash of the kernels: a
+    choice made for others is not taken.
+    """
+    folder = os.environ.get(FOLDER) or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or "~/.cache", "geglu_kernels"
+    )
+    if folder == "off":
+        return None
+    name = "".join(one if one.isalnum() else "-" for one in gpu.lower())
+    versions = f"{torch.__version__}-{triton.__version__}-{_code()}"
+    return Path(folder).expanduser() / f"{name}-{versions}.json"
+
+
+@functools.cache
+def _code() -> str:
+    """A hash of the kernels' sources."""
+    digest = hashlib.sha256()
+    for name in SOURCES:
+        digest.update(Path(__file__).with_name(name).read_bytes())
+    return digest.hexdigest()[:8]
+
+
+def keep(gpu: str, work: str, way: str) -> str:
+    """Add a choice to the file of this GPU, and return the one that stands
+    there: another process may have been first.
+
+    Where the file cannot be written, the choice is this process's alone.
+    """
+    path = file_of(gpu)
+    if path is None:
+        return way
+    kept = {work: way} | _read(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, suffix=".json", delete=False
+        ) as file:
+            json.dump(kept, file, indent=1, sort_keys=True)
+        os.replace(file.name, path)
+    except OSError:
+        pass
+    return kept[work]
+
+
+def _read(path: Path | None) -> dict:
+    """The object in a file; empty where there is none, or none that can be
+    read."""
+    try:
+        found = json.loads(path.read_text("utf-8")) if path else {}
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

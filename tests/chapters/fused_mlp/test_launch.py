@@ -1,0 +1,217 @@
+"""Launching again: what is kept, for which addresses, and when a launch is an ordinary one. No GPU: Triton is stood in for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+import torch
+import triton
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from snippets.fused_mlp import launch
+from snippets.fused_mlp.launch import Launch
+
+STREAM, DEVICE = 77, 0
+DESCRIPTION = {"swizzle": 3, "elem_size": 2, "elem_type": 6, "block_size": [1, 4], "fp4_padded": False}
+
+
+class RunOfTriton36:
+    """A launcher as Triton 3.6 has it, around a part in C that takes encoded descriptors."""
+
+    global_scratch_size = profile_scratch_size = 0
+    launch_cooperative_grid, launch_pdl = False, True
+    arg_annotations, kernel_signature = "annotations", b"signature"
+
+    def __init__(self, in_c: Callable[..., None], wrapped: bool = False) -> None:
+        launcher = in_c
+        self.launch = (lambda *arguments: launcher(*arguments)) if wrapped else in_c
+
+    def __call__(self, gridX: int, gridY: int, gridZ: int, stream: int, function: int, *args: object) -> None:
+        raise AssertionError("the part in C is called instead")
+
+
+class RunOfTriton37(RunOfTriton36):
+    def __call__(  # type: ignore[override]
+        self, gridX: int, gridY: int, gridZ: int, stream: int, function: int, kernel_metadata: object,
+        launch_metadata: object, launch_enter_hook: object, launch_exit_hook: object, *args: object,
+    ) -> None:  # fmt: skip
+        raise AssertionError("the part in C is called instead")
+
+
+class RunOfAnother(RunOfTriton36):
+    def __call__(self, everything: object) -> None:  # type: ignore[override]
+        raise AssertionError
+
+
+class Kernel:
+    """Records its ordinary launches, and those by the part in C."""
+
+    def __init__(self, run: type[RunOfTriton36], descriptors: int = 0, wrapped: bool = False) -> None:
+        self.ordinary: list[tuple[object, ...]] = []
+        self.again: list[tuple[object, ...]] = []
+        self.compiled = SimpleNamespace(
+            run=run(lambda *arguments: self.again.append(arguments), wrapped),
+            function=1234,
+            packed_metadata=(4, 1, 65_536),
+            metadata=SimpleNamespace(tensordesc_meta=[DESCRIPTION] * descriptors),
+        )
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., object]:
+        def launched(*arguments: object, **options: object) -> object:
+            self.ordinary.append((grid, arguments, options))
+            return self.compiled
+
+        return launched
+
+
+@pytest.fixture(autouse=True)
+def driver(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    def encoded(address: int, *description: object) -> tuple[object, ...]:
+        return "encoded", address, *description
+
+    utils = SimpleNamespace(fill_tma_descriptor=encoded, fill_tma_descriptor_tiled=encoded)
+    active = SimpleNamespace(
+        get_current_stream=lambda device: STREAM + device, get_current_device=lambda: DEVICE, utils=utils
+    )
+    monkeypatch.setattr(triton.runtime, "driver", SimpleNamespace(active=active))
+    return active
+
+
+def pointers(*tensors: Tensor) -> tuple[object, ...]:
+    return (*tensors, 8, "a constant")
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_the_second_launch_goes_to_the_part_in_c(wrapped: bool) -> None:
+    kernel = Kernel(RunOfTriton36, wrapped=wrapped)
+    again = Launch(kernel, 132, pointers, num_warps=8)
+    x, out = torch.zeros(4), torch.zeros(4)
+    again(x, out)
+    assert kernel.ordinary == [((132,), (x, out, 8, "a constant"), {"num_warps": 8})]
+    assert kernel.again == []
+    again(x, out)
+    assert len(kernel.ordinary) == 1
+    assert kernel.again == [
+        (132, 1, 1, STREAM, 1234, False, True, None, None, (4, 1, 65_536), None, None, None)
+        + (x.data_ptr(), out.data_ptr(), 8, "a constant")
+    ]  # fmt: skip
+
+
+def test_the_order_of_triton_3_7() -> None:
+    kernel = Kernel(RunOfTriton37)
+    again, x = Launch(kernel, 2, pointers), torch.zeros(4)
+    again(x)
+    again(x)
+    assert kernel.again == [
+        (2, 1, 1, STREAM, 1234, False, True, (4, 1, 65_536), None, None, None, None, None)
+        + ("annotations", b"signature", [x.data_ptr(), 8, "a constant"])
+    ]  # fmt: skip
+
+
+def test_other_addresses_are_prepared_for_themselves() -> None:
+    kernel = Kernel(RunOfTriton36)
+    again = Launch(kernel, 1, pointers)
+    tensors = [torch.zeros(4) for _ in range(3)]
+    for tensor in [*tensors, *tensors]:
+        again(tensor)
+    assert [arguments[0] for _, arguments, _ in kernel.ordinary] == tensors
+    assert [arguments[13] for arguments in kernel.again] == [tensor.data_ptr() for tensor in tensors]
+
+
+def test_descriptors_are_encoded_once(driver: SimpleNamespace) -> None:
+    kernel = Kernel(RunOfTriton36, descriptors=2, wrapped=True)
+
+    def arguments(x: Tensor, out: Tensor) -> tuple[object, ...]:
+        return TensorDescriptor.from_tensor(x, [1, 4]), 5, TensorDescriptor.from_tensor(out, [1, 4])
+
+    again = Launch(kernel, 1, arguments)
+    x, out = torch.zeros(2, 8, dtype=torch.bfloat16), torch.zeros(2, 16, dtype=torch.bfloat16)
+    again(x, out)
+    driver.utils.fill_tma_descriptor = driver.utils.fill_tma_descriptor_tiled = None
+    again(x, out)
+    first, *sizes_of_x, number, second, rows, columns, row, column = kernel.again[0][13:]
+    assert first[:2] == ("encoded", x.data_ptr())
+    assert second[:2] == ("encoded", out.data_ptr())
+    assert [sizes_of_x, number, rows, columns, row, column] == [[2, 8, 8, 1], 5, 2, 16, 16, 1]
+
+
+def test_no_tensor_is_kept_alive() -> None:
+    kernel = Kernel(RunOfTriton36)
+    again, x = Launch(kernel, 1, pointers), torch.zeros(4)
+    again(x)
+    (ready,) = again.ready.values()
+    assert not [one for one in ready if isinstance(one, Tensor)]
+
+
+def test_what_is_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "ADDRESSES_KEPT", 2)
+    again = Launch(Kernel(RunOfTriton36), 1, pointers)
+    tensors = [torch.zeros(4) for _ in range(3)]
+    for tensor in tensors:
+        again(tensor)
+    assert list(again.ready) == [(tensors[2].data_ptr(),)]
+
+
+def test_a_launcher_of_an_unknown_form_is_left_to_triton() -> None:
+    kernel = Kernel(RunOfAnother)
+    again, x = Launch(kernel, 1, pointers), torch.zeros(4)
+    again(x)
+    again(x)
+    assert len(kernel.ordinary) == 2
+    assert kernel.again == []
+
+
+def test_a_kernel_that_needs_scratch_is_left_to_triton() -> None:
+    kernel = Kernel(RunOfTriton36)
+    kernel.compiled.run.global_scratch_size = 128
+    again, x = Launch(kernel, 1, pointers), torch.zeros(4)
+    again(x)
+    again(x)
+    assert len(kernel.ordinary) == 2
+
+
+def test_who_watches_launches_sees_every_one() -> None:
+    kernel = Kernel(RunOfTriton36)
+    again, x = Launch(kernel, 1, pointers), torch.zeros(4)
+    again(x)
+
+    def watch(metadata: object) -> None:
+        raise AssertionError("no launch")
+
+    triton.knobs.runtime.launch_enter_hook.add(watch)
+    try:
+        again(x)
+    finally:
+        triton.knobs.runtime.launch_enter_hook.remove(watch)
+    again(x)
+    assert (len(kernel.ordinary), len(kernel.again)) == (2, 1)
+
+
+def test_an_interpreted_kernel_is_launched_each_time() -> None:
+    kernel = Kernel(RunOfTriton36)
+    kernel.compiled = None  # type: ignore[assignment]
+    again, x = Launch(kernel, 1, pointers), torch.zeros(4)
+    again(x)
+    again(x)
+    assert len(kernel.ordinary) == 2
+
+
+def test_a_kernel_compiled_in_the_background_is_waited_for() -> None:
+    kernel = Kernel(RunOfTriton36)
+    compiled = kernel.compiled
+    kernel.compiled = SimpleNamespace(result=lambda: compiled)
+    again, x = Launch(kernel, 1, pointers), torch.zeros(4)
+    again(x)
+    again(x)
+    assert len(kernel.again) == 1
+
+
+def test_the_installed_triton_has_a_form_that_is_known() -> None:
+    import inspect
+
+    from triton.backends.nvidia.driver import CudaLauncher
+
+    assert tuple(inspect.signature(CudaLauncher.__call__).parameters)[6:] in launch.FORMS
