@@ -8,10 +8,12 @@ the driver, for each set of addresses.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import triton
 from torch import Tensor
 
@@ -24,8 +26,8 @@ class Launch:
     """A kernel for fixed sizes, launched with tensors that may lie anywhere.
 
     `arguments` makes all of the kernel's arguments, in order, from the tensors
-    of a call. These are contiguous, begin at addresses that 16 divides, and
-    have the sizes for which the launch was made.
+    of a call, which are contiguous and have the sizes for which the launch was
+    made.
     """
 
     def __init__(
@@ -38,19 +40,19 @@ class Launch:
         self.kernel, self.programs = kernel, programs
         self.arguments, self.options = arguments, options
         self.launcher: Launcher | None = None
-        self.ready: dict[tuple[int, ...], tuple] = {}
+        self.ready: dict[tuple[int, ...], tuple[Launcher, tuple]] = {}
 
     def __call__(self, *tensors: Tensor) -> None:
         """Launch on the current stream of the tensors' device, which is the
         current one."""
         addresses = tuple([tensor.data_ptr() for tensor in tensors])
         ready = self.ready.get(addresses)
-        launcher = self.launcher
-        if ready is None or launcher is None or is_watched():
+        if ready is None or is_watched():
             self.launch_by_triton(tensors, addresses)
-        else:
-            stream = launcher.stream(launcher.device)
-            launcher.call(self.programs, 1, 1, stream, *ready)
+            return
+        launcher, arguments = ready
+        stream = launcher.stream(launcher.device)
+        launcher.call(self.programs, 1, 1, stream, *arguments)
 
     # --8<-- [end:launch]
 
@@ -62,15 +64,16 @@ class Launch:
         kernel = self.kernel[self.programs,](*arguments, **self.options)
         if kernel is None:  # interpreted
             return
-        if self.launcher is None:
-            # compiled in the background, where Triton was told so
-            self.launcher = Launcher(
-                kernel.result() if hasattr(kernel, "result") else kernel
-            )
+        if hasattr(kernel, "result"):  # compiled in the background
+            kernel = kernel.result()
+        # another one for addresses that 16 does not divide
+        if self.launcher is None or self.launcher.kernel is not kernel:
+            self.launcher = Launcher(kernel)
         if self.launcher.is_known:
             if len(self.ready) >= ADDRESSES_KEPT:
                 self.ready.clear()
-            self.ready[addresses] = self.launcher.prepared(arguments)
+            prepared = self.launcher.prepared(arguments)
+            self.ready[addresses] = self.launcher, prepared
 
 
 def is_watched() -> bool:
@@ -152,3 +155,16 @@ FORMS: dict[tuple[str, ...], Callable[[Any, list[object]], tuple]] = {
 }  # fmt: skip
 """What a launcher takes after the kernel's function -> what to hand to the part
 of it that is written in C. With any other, every launch is an ordinary one."""
+
+
+def interpreted() -> bool:
+    """Whether Triton runs kernels on the CPU, by `TRITON_INTERPRET=1`."""
+    return bool(triton.knobs.runtime.interpret)
+
+
+@functools.cache
+def multiprocessors(device: torch.device) -> int:
+    """Of a GPU; a few where kernels are interpreted."""
+    if device.type != "cuda":
+        return 4
+    return torch.cuda.get_device_properties(device).multi_processor_count

@@ -38,10 +38,10 @@ TIMES_US: dict[str, dict[str, dict[str, float]]] = {}
 """What was timed in this process: GPU -> work -> way -> median microseconds."""
 
 
-def choose(work: str, ways: Ways, device: torch.device) -> str | None:
-    """The name of the way to take; None where none is known and nothing can be
-    timed, because a CUDA graph is being captured."""
-    gpu = torch.cuda.get_device_name(device)
+def choose(work: str, ways: Ways) -> str | None:
+    """The name of the way to take on the current GPU; None where none is known
+    and nothing can be timed, because a CUDA graph is being captured."""
+    gpu = torch.cuda.get_device_name()
     chosen = choices(gpu).get(work)
     if chosen in ways:
         return chosen

@@ -142,8 +142,19 @@ def test_no_tensor_is_kept_alive() -> None:
     kernel = Kernel(RunOfTriton36)
     again, x = Launch(kernel, 1, pointers), torch.zeros(4)
     again(x)
-    (ready,) = again.ready.values()
+    ((_, ready),) = again.ready.values()
     assert not [one for one in ready if isinstance(one, Tensor)]
+
+
+def test_addresses_for_which_triton_compiles_another_kernel_keep_that_one() -> None:
+    kernel, other = Kernel(RunOfTriton36), Kernel(RunOfTriton36)
+    again, x, y = Launch(kernel, 1, pointers), torch.zeros(4), torch.zeros(4)
+    again(x)
+    other.compiled, kernel.compiled = kernel.compiled, other.compiled
+    again(y)
+    for tensor in (x, y, x):
+        again(tensor)
+    assert [len(kernel.ordinary), len(kernel.again), len(other.again)] == [2, 2, 1]
 
 
 def test_what_is_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,225 @@
+"""Launches of the kernels that are written for Hopper."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+import triton
+from torch import Tensor
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.nvidia.hopper import (
+    TensorDescriptor as SwizzledDescriptor,
+)
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from .hopper_kernels import gate_up_kernel, linear_kernel, pingpong_kernel
+from .kernels import ACTIVATIONS
+from .launch import Launch, interpreted, multiprocessors
+from .work import BLOCK_K, Sizes, Tiles, sizes_of
+
+PINGPONG_GATED = (
+    Tiles(128, 64, 6),
+    Tiles(128, 64, 6, 1),
+    Tiles(64, 64, 8),
+    Tiles(64, 32, 10),
+)
+PINGPONG = (
+    Tiles(128, 128, 5),
+    Tiles(128, 128, 5, 1),
+    Tiles(64, 128, 6),
+    Tiles(64, 64, 10),
+    Tiles(64, 32, 12),
+)
+STACKED = (
+    Tiles(128, 128, 3, 8, 8),
+    Tiles(128, 128, 4, 8, 8),
+    Tiles(128, 64, 3, 8, 4),
+    Tiles(64, 64, 4, 8, 4),
+)
+SMALL = (
+    Tiles(64, 32, 8),
+    Tiles(64, 32, 4),
+    Tiles(64, 64, 6),
+    Tiles(64, 64, 4),
+    Tiles(64, 16, 8),
+)
+
+
+@functools.cache
+def swizzle(dtype: torch.dtype, *block: int) -> gl.NVMMASharedLayout:
+    """The layout of a block in shared memory from which the tensor cores read
+    without bank conflicts."""
+    return gl.NVMMASharedLayout.get_default_for(
+        list(block), getattr(gl, str(dtype).removeprefix("torch."))
+    )
+
+
+def describe(tensor: Tensor, *block: int) -> SwizzledDescriptor:
+    """How the copy engine finds a block of a matrix (..., columns), and where
+    it puts it."""
+    return SwizzledDescriptor.from_tensor(
+        matrix(tensor), list(block), swizzle(tensor.dtype, *block)
+    )
+
+
+def matrix(tensor: Tensor) -> Tensor:
+    """Rows of the last dimension."""
+    return tensor.view(-1, tensor.shape[-1])
+
+
+# --8<-- [start:pingpong]
+@functools.lru_cache(maxsize=1024)
+def pingpong_launch(
+    sizes: Sizes,
+    tiles: Tiles,
+    activation: str,
+    gated: bool = False,
+    has_bias: bool = False,
+    save: bool = False,
+) -> Launch:
+    """Called with x, the weight, the second weight if `gated`, the bias if
+    there is one, and the results: with `save`, both pre-activations too."""
+    rows, dim, outputs, _, device = sizes
+    block_m, block_n, slots, group, _, lead, dependent = tiles
+
+    def arguments(x: Tensor, weight: Tensor, *others: Tensor) -> tuple:
+        up, bias, results = None, None, others
+        if gated:
+            up, results = describe(results[0], block_n, BLOCK_K), results[1:]
+        if has_bias:
+            bias, results = results[0], results[1:]
+        described = [describe(one, block_m, block_n) for one in results]
+        described += [None] * (3 - len(described))
+        return (
+            describe(x, block_m, BLOCK_K), describe(weight, block_n, BLOCK_K),
+            up, bias, *described, rows, outputs, dim, block_m, block_n, BLOCK_K,
+            slots, group, lead, gated, has_bias, save, ACTIVATIONS[activation],
+        )  # fmt: skip
+
+    tiles_in_all = triton.cdiv(rows, block_m) * triton.cdiv(outputs, block_n)
+    return Launch(
+        pingpong_kernel,
+        min(multiprocessors(device), tiles_in_all),
+        arguments,
+        num_warps=4,
+        launch_pdl=dependent,
+    )
+
+
+# --8<-- [end:pingpong]
+
+
+# --8<-- [start:small]
+@functools.lru_cache(maxsize=1024)
+def small_linear_launch(
+    sizes: Sizes, tiles: Tiles, activation: str, has_bias: bool
+) -> Launch:
+    """Called with x, the weight, the bias if there is one, and the result. A
+    program for each tile."""
+    rows, dim, outputs, _, device = sizes
+    block_m, block_n, slots, group, warps, *_ = tiles
+    dependent = device.type == "cuda"
+
+    def arguments(x: Tensor, weight: Tensor, *others: Tensor) -> tuple:
+        *bias, out = others
+        return (
+            TensorDescriptor.from_tensor(matrix(x), [block_m, BLOCK_K]),
+            TensorDescriptor.from_tensor(weight, [block_n, BLOCK_K]),
+            bias[0] if bias else None,
+            TensorDescriptor.from_tensor(matrix(out), [block_m, block_n]), rows,
+            outputs, dim, block_m, block_n, BLOCK_K, group, has_bias,
+            ACTIVATIONS[activation], interpreted(), dependent,
+        )  # fmt: skip
+
+    return Launch(
+        linear_kernel,
+        triton.cdiv(rows, block_m) * triton.cdiv(outputs, block_n),
+        arguments,
+        num_warps=warps,
+        num_stages=slots,
+        launch_pdl=dependent,
+    )
+
+
+# --8<-- [end:small]
+
+
+@functools.lru_cache(maxsize=1024)
+def stacked_launch(sizes: Sizes, tiles: Tiles, activation: str) -> Launch:
+    """Called with x, both weights in one tensor (2, outputs, dim), and the
+    result."""
+    rows, dim, outputs, _, device = sizes
+    block_m, block_n, slots, group, warps, *_ = tiles
+
+    def arguments(x: Tensor, weights: Tensor, out: Tensor) -> tuple:
+        return (
+            TensorDescriptor.from_tensor(matrix(x), [block_m, BLOCK_K]),
+            TensorDescriptor.from_tensor(weights, [2, block_n, BLOCK_K]),
+            TensorDescriptor.from_tensor(matrix(out), [block_m, block_n]), rows,
+            outputs, dim, block_m, block_n, BLOCK_K, group,
+            ACTIVATIONS[activation], interpreted(),
+        )  # fmt: skip
+
+    # a program of four warps leaves room for a second
+    resident = multiprocessors(device) * (8 // warps)
+    tiles_in_all = triton.cdiv(rows, block_m) * triton.cdiv(outputs, block_n)
+    return Launch(
+        gate_up_kernel,
+        min(resident, tiles_in_all),
+        arguments,
+        num_warps=warps,
+        num_stages=slots,
+    )
+
+
+def pingpong(
+    x: Tensor,
+    weight: Tensor,
+    up: Tensor | None,
+    bias: Tensor | None,
+    activation: str,
+    tiles: Tiles,
+    save: bool = False,
+) -> tuple[Tensor, ...]:
+    """activation(x @ weight.T) * (x @ up.T), or activation(x @ weight.T + bias)
+    without `up`.
+
+    x is (rows, dim), weight and up are (outputs, dim), with rows 16 bytes apart
+    or a multiple of it. With `save`, the two pre-activations come back as well.
+    """
+    sizes = sizes_of(x, weight)
+    results = [x.new_empty(x.shape[0], weight.shape[0]) for _ in range(3 if save else 1)]
+    launch = pingpong_launch(
+        sizes, tiles, activation, up is not None, bias is not None, save
+    )
+    launch(*[one for one in (x, weight, up, bias, *results) if one is not None])
+    return tuple(results)
+
+
+def small_linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    activation: str,
+    tiles: Tiles,
+) -> Tensor:
+    """activation(x @ weight.T + bias), a program for each tile. x is (rows,
+    dim), weight (outputs, dim)."""
+    out = x.new_empty(x.shape[0], weight.shape[0])
+    launch = small_linear_launch(
+        sizes_of(x, weight), tiles, activation, bias is not None
+    )
+    launch(*[one for one in (x, weight, bias, out) if one is not None])
+    return out
+
+
+def stacked_gate_up(
+    x: Tensor, weights: Tensor, activation: str, tiles: Tiles
+) -> Tensor:
+    """activation(x @ gate.T) * (x @ up.T). x is (rows, dim), weights (2,
+    hidden, dim): gate's, then up's."""
+    out = x.new_empty(x.shape[0], weights.shape[1])
+    stacked_launch(sizes_of(x, weights[0]), tiles, activation)(x, weights, out)
+    return out
+

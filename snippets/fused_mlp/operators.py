@@ -1,0 +1,244 @@
+"""The operators that PyTorch knows by name, which a compiled model or a CUDA
+graph may hold. Each asks what the device can do before it launches anything.
+
+They are defined as thinly as PyTorch allows: a call of
+`torch.library.custom_op` costs the CPU three times as much.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from . import tuning
+from .support import act, fit, known, plain_gate_up, say_once, unsupported
+from .ways import Way, gate_up_ways, linear_ways
+from .work import sizes_of
+
+NAMESPACE = __name__.split(".")[-2]
+"""From the package: two copies in one process would take each other's place."""
+LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
+
+
+def operator(schema: str) -> Callable[[Callable[..., Any]], Any]:
+    """Define an operator by its schema and what it does on any device."""
+    name = schema.partition("(")[0]
+
+    def define(function: Callable[..., Any]) -> Any:
+        def run(x: Tensor, *others: Any) -> Any:
+            index = x.get_device()
+            if index < 0 or index == torch.cuda.current_device():
+                return function(x, *others)
+            with torch.cuda.device(index):
+                return function(x, *others)
+
+        LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+        LIBRARY.impl(name, run, "CompositeExplicitAutograd")
+        return getattr(getattr(torch.ops, NAMESPACE), name).default
+
+    return define
+
+
+def fake(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Define the shape of an operator's result, for compilers."""
+    return torch.library.register_fake(f"{NAMESPACE}::{name}", lib=LIBRARY)
+
+
+def with_gradient(
+    name: str, backward: Callable[..., Any], keep: Callable[..., None]
+) -> None:
+    """Define an operator's gradient; `keep` saves what it needs."""
+    torch.library.register_autograd(
+        f"{NAMESPACE}::{name}", backward, setup_context=keep, lib=LIBRARY
+    )
+
+
+# --8<-- [start:plan]
+PLANS: dict[tuple, tuple[Way, ...]] = {}
+"""Work and the shapes, types and devices of its tensors -> the ways to do it,
+none where plain PyTorch does it."""
+PLANS_KEPT = 1024
+
+
+def planned(
+    make: Callable[..., tuple[tuple[Way, ...], bool]],
+    activation: str,
+    *tensors: Tensor,
+) -> tuple[Way, ...]:
+    """The ways to do this work. `make` decides them when its shapes are met for
+    the first time, and says whether that is settled."""
+    key = (
+        make,
+        activation,
+        *[(one.shape, one.dtype, one.get_device()) for one in tensors],
+    )
+    ways = PLANS.get(key)
+    if ways is None:
+        ways, is_settled = make(activation, *map(ready, tensors))
+        if is_settled:
+            if len(PLANS) >= PLANS_KEPT:
+                PLANS.clear()
+            PLANS[key] = ways
+    return ways
+
+
+def tuned(work: str, ways: dict[str, Way], run: Callable) -> tuple[Way, bool]:
+    """The way that tuning takes, where `run(way)` does the work; and whether
+    that is settled: while a CUDA graph is captured, nothing can be timed."""
+    trials = {
+        name: functools.partial(run, way) for name, way in ways.items()
+    }
+    name = tuning.choose(work, trials)
+    return ways[name or next(iter(ways))], name is not None
+
+
+def ready(tensor: Tensor) -> Tensor:
+    """The tensor as the kernels read it: contiguous, from an address that 16
+    divides."""
+    if tensor.is_contiguous() and not tensor.data_ptr() & 15:
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def is_plain(
+    activation: str, *tensors: Tensor, is_pointwise: bool = False
+) -> bool:
+    """Whether plain PyTorch does the work: the kernels cannot, of which is
+    told, or there is none."""
+    known(activation)
+    reason = unsupported(*tensors, is_pointwise=is_pointwise)
+    if reason:
+        say_once(reason)
+    return bool(reason) or not all(one.numel() for one in tensors)
+
+
+# --8<-- [end:plan]
+
+
+def plan_gate_up(
+    activation: str, x: Tensor, gate: Tensor, up: Tensor
+) -> tuple[tuple[Way, ...], bool]:
+    fit(x, gate, up)
+    if is_plain(activation, x, gate, up):
+        return (), True
+    sizes = sizes_of(x, gate)
+    out = x.new_empty(sizes.rows, sizes.outputs)
+    way, is_settled = tuned(
+        f"gate_up {activation} {sizes.name}",
+        gate_up_ways(sizes, activation),
+        lambda way: way(x, gate, up, out),
+    )
+    return (way,), is_settled
+
+
+@operator(
+    "gate_up(Tensor x, Tensor gate, Tensor up, str activation) -> Tensor"
+)
+def gate_up(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
+    ways = planned(plan_gate_up, activation, x, gate, up)
+    if not ways:
+        return plain_gate_up(x, gate, up, activation)
+    out = x.new_empty(*x.shape[:-1], gate.shape[0])
+    ways[0](ready(x), ready(gate), ready(up), out)
+    return out
+
+
+@fake("gate_up")
+def _(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
+    return x.new_empty(*x.shape[:-1], gate.shape[0])
+
+
+def plan_linear(
+    activation: str, x: Tensor, weight: Tensor, *bias: Tensor
+) -> tuple[tuple[Way, ...], bool]:
+    fit(x, weight, bias=bias[0] if bias else None)
+    if is_plain(activation, x, weight, *bias):
+        return (), True
+    sizes = sizes_of(x, weight)
+    out = x.new_empty(sizes.rows, sizes.outputs)
+    way, is_settled = tuned(
+        f"linear {activation} {sizes.name}{' bias' if bias else ''}",
+        linear_ways(sizes, activation, bool(bias)),
+        lambda way: way(x, weight, *bias, out),
+    )
+    return (way,), is_settled
+
+
+@operator(
+    "linear(Tensor x, Tensor weight, Tensor? bias, str activation) -> Tensor"
+)
+def linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, activation: str
+) -> Tensor:
+    others = (weight,) if bias is None else (weight, bias)
+    ways = planned(plan_linear, activation, x, *others)
+    if not ways:
+        return act(F.linear(x, weight, bias), activation)
+    out = x.new_empty(*x.shape[:-1], weight.shape[0])
+    ways[0](ready(x), *map(ready, others), out)
+    return out
+
+
+@fake("linear")
+def _(
+    x: Tensor, weight: Tensor, bias: Tensor | None, activation: str
+) -> Tensor:
+    return x.new_empty(*x.shape[:-1], weight.shape[0])
+
+
+# --8<-- [start:forward]
+def plan_forward(
+    activation: str, x: Tensor, gate: Tensor, up: Tensor, down: Tensor
+) -> tuple[tuple[Way, ...], bool]:
+    """Two ways: the second is timed together with the first, behind which a
+    kernel that is launched early hides its start."""
+    fit(x, gate, up, down.t())
+    if is_plain(activation, x, gate, up, down):
+        return (), True
+    (first,), is_first_settled = plan_gate_up(activation, x, gate, up)
+    sizes = sizes_of(x, gate)
+    hidden = x.new_empty(sizes.rows, sizes.outputs)
+    out = x.new_empty(sizes.rows, sizes.dim)
+
+    def run(second: Way) -> None:
+        first(x, gate, up, hidden)
+        second(hidden, down, out)
+
+    second, is_settled = tuned(
+        f"forward {activation} {sizes.name}",
+        linear_ways(sizes_of(hidden, down), "none", has_bias=False),
+        run,
+    )
+    return (first, second), is_first_settled and is_settled
+
+
+@operator(
+    "forward(Tensor x, Tensor gate, Tensor up, Tensor down, str activation) "
+    "-> Tensor"
+)
+def forward(
+    x: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str
+) -> Tensor:
+    ways = planned(plan_forward, activation, x, gate, up, down)
+    if not ways:
+        return plain_gate_up(x, gate, up, activation) @ down.t()
+    hidden = x.new_empty(*x.shape[:-1], gate.shape[0])
+    out = x.new_empty(x.shape)
+    ways[0](ready(x), ready(gate), ready(up), hidden)
+    ways[1](hidden, ready(down), out)
+    return out
+
+
+@fake("forward")
+def _(
+    x: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str
+) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+# --8<-- [end:forward]

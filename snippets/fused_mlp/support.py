@@ -1,0 +1,148 @@
+"""What the kernels can do, and plain PyTorch for the rest."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+ACTIVATIONS = ("none", "gelu_tanh", "gelu", "silu", "relu")
+OLDEST = 8, 0
+"""Compute capability from which on there are asynchronous copies to shared
+memory and products of bfloat16."""
+
+
+def act(z: Tensor, activation: str) -> Tensor:
+    """The activation in plain PyTorch."""
+    if activation == "gelu_tanh":
+        return F.gelu(z, approximate="tanh")
+    return z if activation == "none" else getattr(F, activation)(z)
+
+
+def act_backward(d_out: Tensor, z: Tensor, activation: str) -> Tensor:
+    """The gradient of `act` for z."""
+    aten = torch.ops.aten
+    if activation.startswith("gelu"):
+        form = "tanh" if activation == "gelu_tanh" else "none"
+        return aten.gelu_backward(d_out, z, approximate=form)
+    if activation == "silu":
+        return aten.silu_backward(d_out, z)
+    return d_out * (z > 0) if activation == "relu" else d_out.clone()
+
+
+def plain_gate_up(
+    x: Tensor, gate: Tensor, up: Tensor, activation: str
+) -> Tensor:
+    return act(x @ gate.t(), activation) * (x @ up.t())
+
+
+def gated_reference(
+    x: Tensor, gate: Tensor, up: Tensor, activation: str = "gelu_tanh"
+) -> Tensor:
+    """activation(x @ gate.T) * (x @ up.T) in float64. x is (..., dim), gate and
+    up are (hidden, dim)."""
+    x, gate, up = (tensor.double() for tensor in (x, gate, up))
+    return plain_gate_up(x, gate, up, activation)
+
+
+def fit(x: Tensor, *weights: Tensor, bias: Tensor | None = None) -> None:
+    """Raise `ValueError` when x (..., dim) and weights (outputs, dim) do not
+    fit: zeros would be filled in silently."""
+    shapes = {tuple(weight.shape) for weight in weights}
+    if (
+        len(shapes) > 1
+        or weights[0].ndim != 2
+        or not x.ndim
+        or x.shape[-1] != weights[0].shape[1]
+        or (bias is not None and bias.shape != shapes.pop()[:1])
+    ):
+        raise ValueError(
+            f"sizes that do not fit: x {tuple(x.shape)}, weights "
+            f"{[tuple(one.shape) for one in weights]}"
+            + ("" if bias is None else f", bias {tuple(bias.shape)}")
+        )
+
+
+def known(activation: str) -> None:
+    """Raise `ValueError` for the name of no activation."""
+    if activation not in ACTIVATIONS:
+        raise ValueError(
+            f"no activation {activation!r}; there are {', '.join(ACTIVATIONS)}"
+        )
+
+
+# --8<-- [start:unsupported]
+def unsupported(
+    x: Tensor, *weights: Tensor, is_pointwise: bool = False
+) -> str:
+    """Why the kernels cannot do work on these tensors; empty when they can.
+    Weights are (outputs, inputs); where `is_pointwise`, all shapes are
+    alike."""
+    if any(weight.device != x.device for weight in weights):
+        return "its tensors are on different devices"
+    return unsupported_work(
+        x.device,
+        (x.dtype, *[weight.dtype for weight in weights]),
+        None
+        if is_pointwise
+        else tuple([size for weight in weights for size in weight.shape]),
+    )
+
+
+@torch.compiler.assume_constant_result
+def unsupported_work(
+    device: torch.device,
+    dtypes: tuple[torch.dtype, ...],
+    widths: tuple[int, ...] | None,
+) -> str:
+    """Why the kernels cannot do work of these kinds; empty when they can.
+    Without `widths` there is no product in it."""
+    if reason := unsupported_device(device):
+        return reason
+    known_dtypes = {torch.bfloat16, torch.float16}
+    if widths is None:
+        known_dtypes.add(torch.float32)
+    if len(set(dtypes)) > 1 or dtypes[0] not in known_dtypes:
+        given = ", ".join(sorted(map(str, set(dtypes))))
+        return f"they take one 16-bit type throughout, not {given}"
+    if any(width % 8 for width in widths or ()):
+        given = ", ".join(map(str, sorted(set(widths))))
+        return (
+            "they copy rows of whole 16 bytes, and one of the widths "
+            f"{given} is no multiple of 8 elements"
+        )
+    return ""
+
+
+@functools.cache
+def unsupported_device(device: torch.device) -> str:
+    """Why no kernel runs on this device; empty when some do."""
+    if device.type != "cuda" or torch.version.hip:
+        return "they need an NVIDIA GPU"
+    if torch.cuda.get_device_capability(device) < OLDEST:
+        oldest, name = "{}.{}".format(*OLDEST), torch.cuda.get_device_name(device)
+        return f"they need compute capability {oldest}, and this is {name}"
+    try:
+        from . import portable  # noqa: F401
+    except ImportError as error:
+        return f"they need Triton ({error})"
+    return ""
+
+
+# --8<-- [end:unsupported]
+
+
+SAID: set[str] = set()
+
+
+@torch.compiler.assume_constant_result
+def say_once(reason: str) -> None:
+    """Tell why plain PyTorch does the work instead."""
+    if reason not in SAID:
+        SAID.add(reason)
+        warnings.warn(
+            f"FusedGeGLU runs as plain PyTorch: {reason}", stacklevel=4
+        )

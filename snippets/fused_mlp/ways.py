@@ -1,0 +1,109 @@
+"""The ways to do each kind of work on a GPU, of which tuning takes one.
+
+A way is called with the inputs and the tensor for the result, all contiguous.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import torch
+
+from .work import Sizes
+
+FEW_ROWS = 128
+"""Tokens up to which cuBLAS's two products are worth a trial on Hopper: it
+splits a long sum among multiprocessors that would be idle."""
+
+Way = Callable[..., object]
+
+
+@functools.cache
+def is_hopper(device: torch.device) -> bool:
+    """Whether the kernels for Hopper run: compute capability 9.0, and a Triton
+    that has Gluon."""
+    if torch.cuda.get_device_capability(device) != (9, 0):
+        return False
+    try:
+        from . import hopper  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+# --8<-- [start:ways]
+def gate_up_ways(
+    sizes: Sizes, activation: str, only_portable: bool = False
+) -> dict[str, Way]:
+    """activation(x @ gate.T) * (x @ up.T): ways of (x, gate, up, out)."""
+    found: dict[str, Way] = {}
+    hopper = is_hopper(sizes.device) and not only_portable
+    if hopper:
+        from . import hopper as kernels
+
+        found |= {
+            f"ping-pong {tiles.name}": kernels.pingpong_launch(
+                sizes, tiles, activation, gated=True
+            )
+            for tiles in kernels.PINGPONG_GATED
+        }
+    if not hopper or sizes.rows <= FEW_ROWS:
+        from .portable import two_products
+
+        found["two products"] = functools.partial(two_products, activation)
+    return found
+
+
+def gate_up_saved_ways(sizes: Sizes, activation: str) -> dict[str, Way]:
+    """As `gate_up_ways`, with both pre-activations: ways of (x, gate, up, out,
+    gate's, up's)."""
+    from .portable import saved_products
+
+    found: dict[str, Way] = {}
+    if is_hopper(sizes.device):
+        from . import hopper as kernels
+
+        found |= {
+            f"ping-pong {tiles.name}": kernels.pingpong_launch(
+                sizes, tiles, activation, gated=True, save=True
+            )
+            for tiles in kernels.PINGPONG_GATED
+        }
+    found["two products"] = functools.partial(saved_products, activation)
+    return found
+
+
+def linear_ways(
+    sizes: Sizes,
+    activation: str,
+    has_bias: bool,
+    only_portable: bool = False,
+) -> dict[str, Way]:
+    """activation(x @ weight.T + bias): ways of (x, weight, bias if there is
+    one, out)."""
+    found: dict[str, Way] = {}
+    if is_hopper(sizes.device) and not only_portable:
+        from . import hopper as kernels
+
+        found |= {
+            f"ping-pong {tiles.name}": kernels.pingpong_launch(
+                sizes, tiles, activation, has_bias=has_bias
+            )
+            for tiles in kernels.PINGPONG
+        }
+        if sizes.rows <= FEW_ROWS:
+            found |= {
+                f"small {tiles.name}": kernels.small_linear_launch(
+                    sizes, tiles, activation, has_bias
+                )
+                for tiles in kernels.SMALL
+            }
+    if activation == "none" and not has_bias:
+        from .portable import product
+
+        found["cuBLAS"] = product
+    return found
+
+
+# --8<-- [end:ways]
