@@ -161,7 +161,7 @@ def block_subjects(
         ),
     }
     if arithmetic == "bfloat16" and _is_hopper(device):
-        from snippets.fused_mlp.model import linear
+        from snippets.fused_mlp.geglu.model import linear
 
         def pingpong(x: Tensor) -> Tensor:
             up, up_bias, down, down_bias = weights

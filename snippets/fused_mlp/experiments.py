@@ -133,7 +133,7 @@ def pointwise_steps(device: str) -> dict[str, Callable[..., Any]]:
     import torch
     from torch.nn import functional as F
 
-    from snippets.fused_mlp.model import gated_activation
+    from snippets.fused_mlp.geglu.model import gated_activation
 
     def eager(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
         return F.gelu(gate, approximate="tanh") * up
@@ -198,7 +198,7 @@ def linear_steps(weight: Any, bias: Any) -> dict[str, Callable[..., Any]]:
     import torch
     from torch.nn import functional as F
 
-    from snippets.fused_mlp.model import linear
+    from snippets.fused_mlp.geglu.model import linear
 
     def eager(x: torch.Tensor) -> torch.Tensor:
         return F.gelu(F.linear(x, weight, bias), approximate="tanh")
@@ -250,7 +250,7 @@ def gate_up_step(variant: str, gate: Any, up: Any) -> Callable[..., Any]:
     import torch
     from torch.nn import functional as F
 
-    from snippets.fused_mlp import model
+    from snippets.fused_mlp.geglu import model
 
     stacked = torch.stack([gate, up])
     if variant == "bare":
@@ -279,7 +279,7 @@ def gate_up(
 ) -> Subject:
     """The first two products and the activation, as far as a variant fuses
     them."""
-    from snippets.fused_mlp.model import gated_reference
+    from snippets.fused_mlp.geglu.support import gated_reference
 
     if variant not in ("bare", "eager"):
         _need_hopper(device)
@@ -311,7 +311,7 @@ def forward_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:
     import torch
     from torch import nn
 
-    from snippets.fused_mlp.model import FusedGeGLU
+    from snippets.fused_mlp.geglu.model import FusedGeGLU
 
     if variant == "eager":
         return plain
@@ -405,7 +405,7 @@ def training(
     random gradient of the result."""
     import torch
 
-    from snippets.fused_mlp.model import FusedGeGLU
+    from snippets.fused_mlp.geglu.model import FusedGeGLU
     from snippets.mlp.model import GeGLU, geglu_reference
 
     plain = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16)
@@ -455,7 +455,7 @@ def chosen(
     """
     import torch
 
-    from snippets.fused_mlp import model
+    from snippets.fused_mlp.geglu import model
 
     _need_hopper(device)
     found: dict[str, Any] = {}
@@ -486,7 +486,7 @@ def resources(
     import torch
     from triton.runtime import driver
 
-    from snippets.fused_mlp import model
+    from snippets.fused_mlp.geglu import model
 
     _need_hopper(device)
     properties = torch.cuda.get_device_properties(0)
@@ -603,7 +603,7 @@ def quack(
         from quack.gemm_interface import gemm_gated  # type: ignore[import-not-found]
     except ImportError as missing:
         return {"missing": str(missing)}
-    from snippets.fused_mlp import model
+    from snippets.fused_mlp.geglu import model
 
     gate, up = (
         _random(hidden, dim, scale=dim**-0.5, device=device) for _ in range(2)
@@ -692,7 +692,7 @@ def steps(
     Returns {"gate_up": {variant: samples in microseconds}, "forward": {...},
     ...}, sample i of any two a pair.
     """
-    from snippets.fused_mlp import kernels, model
+    from snippets.fused_mlp.geglu import kernels, model
 
     _need_hopper(device)
     gate, up, down = _weights(dim, hidden)
@@ -749,7 +749,7 @@ def two_launches(
 ) -> dict[str, Callable[..., Any]]:
     """Our two kernels with fixed tiles: either launched before the kernel ahead
     of it has ended, or after."""
-    from snippets.fused_mlp import model
+    from snippets.fused_mlp.geglu import model
 
     def forward(dependent: bool) -> Callable[..., Any]:
         first, second = (
@@ -785,7 +785,7 @@ def launches(
     started, ended], in microseconds from the start of its first. "first half
     alone" has only the first kernel.
     """
-    from snippets.fused_mlp import model
+    from snippets.fused_mlp.geglu import model
 
     _need_hopper(device)
     gate, up, down = _weights(dim, hidden)
@@ -891,7 +891,7 @@ def enqueued(
 
     import torch
 
-    from snippets.fused_mlp import model
+    from snippets.fused_mlp.geglu import model
 
     _need_hopper(device)
     x, weights = _random(tokens, dim), _weights(dim, hidden)
@@ -971,7 +971,7 @@ def new_shapes(
     from torch._dynamo.utils import counters
     from torch._inductor.utils import fresh_cache
 
-    from snippets.fused_mlp import hopper_kernels, model
+    from snippets.fused_mlp.geglu import hopper_kernels, model
     from snippets.mlp.model import GeGLU
 
     _need_hopper(device)

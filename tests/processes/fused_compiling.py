@@ -20,8 +20,8 @@ from triton.compiler import ASTSource
 from triton.experimental.gluon._runtime import GluonASTSource
 from triton.runtime.jit import JITFunction
 
-from snippets.fused_mlp import hopper_kernels, kernels, model
-from snippets.fused_mlp.model import BLOCK_K, Tiles
+from snippets.fused_mlp.geglu import hopper, hopper_kernels, kernels, portable
+from snippets.fused_mlp.geglu.work import BLOCK_K, Tiles
 
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 SHORT = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
@@ -118,9 +118,9 @@ def _told(tool: str, *arguments: str) -> str:
 def pointwise(kernel: JITFunction, dtype: torch.dtype, activation: str, capability: int) -> Code:
     pointers = {name: f"*{SHORT[dtype]}" for name in ("gate", "up", "out", "d_out", "d_gate", "d_up")}
     constants = {
-        "BLOCK": model.POINTWISE_BLOCK, "ACTIVATION": kernels.ACTIVATIONS[activation].value, "INTERPRETED": False,
+        "BLOCK": portable.POINTWISE_BLOCK, "ACTIVATION": kernels.ACTIVATIONS[activation].value, "INTERPRETED": False,
     }  # fmt: skip
-    return compiled(kernel, pointers, constants, capability, model.POINTWISE_WARPS)
+    return compiled(kernel, pointers, constants, capability, portable.POINTWISE_WARPS)
 
 
 def small_linear(tiles: Tiles, dtype: torch.dtype, activation: str, capability: int, has_bias: bool = True) -> Code:
@@ -178,4 +178,4 @@ def _block(dtype: torch.dtype, *block: int) -> str:
 
 
 def _swizzled(dtype: torch.dtype, *block: int) -> str:
-    return f"tensordesc<{SHORT[dtype]}{list(block)},{model.swizzle(dtype, *block)!r}>"
+    return f"tensordesc<{SHORT[dtype]}{list(block)},{hopper.swizzle(dtype, *block)!r}>"

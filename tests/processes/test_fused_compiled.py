@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import pytest
 import torch
 
-from snippets.fused_mlp import kernels
-from snippets.fused_mlp.model import BLOCK_K, PINGPONG, PINGPONG_GATED, SMALL, STACKED, Tiles
+from snippets.fused_mlp.geglu import kernels
+from snippets.fused_mlp.geglu.hopper import PINGPONG, PINGPONG_GATED, SMALL, STACKED
+from snippets.fused_mlp.geglu.work import BLOCK_K, Tiles
 from tests.processes import fused_compiling as compiling
 from tests.processes.fused_compiling import Code
 

@@ -241,7 +241,7 @@ def test_it_loads_by_name(offline: Callable[..., Any]) -> None:
 def test_beside_the_chapter_each_has_its_own_operators(offline: Callable[..., Any]) -> None:
     """PyTorch lets a second operator of one name take the place of the first without a word."""
     found = offline(
-        "import snippets.fused_mlp.model as chapter\n"
+        "import snippets.fused_mlp.geglu.model as chapter\n"
         "get_local_kernel(VARIANT)\n"
         f"package = sys.modules[{METADATA['id'] + '.model'!r}]\n"
         "ran = []\n"

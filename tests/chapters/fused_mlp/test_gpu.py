@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from snippets.fused_mlp import model
-from snippets.fused_mlp.model import PINGPONG, PINGPONG_GATED, SMALL, STACKED, FusedGeGLU, Tiles
+from snippets.fused_mlp.geglu.model import PINGPONG, PINGPONG_GATED, SMALL, STACKED, FusedGeGLU, Tiles
 from snippets.mlp.model import GeGLU
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60, method="thread")]

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from snippets.fused_mlp import model
-from snippets.fused_mlp.model import Tiles
+from snippets.fused_mlp.geglu import hopper, launch, portable, support
+from snippets.fused_mlp.geglu.work import Tiles
 from snippets.lab.recording.device import PROJECT
 
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
@@ -78,30 +78,33 @@ class Case:
         """What plain PyTorch makes of the inputs, in their dtype."""
         if self.kernel == "forward":
             gate, up = inputs
-            return [model.act(gate, self.activation) * up]
+            return [support.act(gate, self.activation) * up]
         if self.kernel == "backward":
             gate, up, d_out = inputs
             leaves = [gate.detach().clone().requires_grad_(), up.detach().clone().requires_grad_()]
-            return list(torch.autograd.grad(model.act(leaves[0], self.activation) * leaves[1], leaves, d_out))
+            return list(torch.autograd.grad(support.act(leaves[0], self.activation) * leaves[1], leaves, d_out))
         if self.kernel == "stacked":
             x, gate, up = inputs
-            return [model.act(F.linear(x, gate), self.activation) * F.linear(x, up)]
-        return [model.act(F.linear(*inputs), self.activation)]
+            return [support.act(F.linear(x, gate), self.activation) * F.linear(x, up)]
+        return [support.act(F.linear(*inputs), self.activation)]
 
     def run(self, buffers: list[Tensor]) -> None:
         """Run the kernel; its results lie in `buffers`, in order, behind GUARD elements and before as many."""
         inputs = self.inputs()
         if self.kernel == "forward":
-            model.gated_activation(*inputs, self.activation)
+            gate, up = (one.contiguous() for one in inputs)
+            launched = portable.pointwise_launch(gate.numel(), gate.dtype, gate.device, self.activation)
+            launched(gate, up, gate.new_empty(*gate.shape))
         elif self.kernel == "backward":
             gate, up, d_out = inputs
-            model.gated_activation_backward(d_out, gate, up, self.activation)
+            launched = portable.pointwise_backward_launch(gate.numel(), gate.dtype, gate.device, self.activation)
+            launched(d_out, gate, up, gate.new_empty(*gate.shape), up.new_empty(*up.shape))
         elif self.kernel == "stacked":
             x, gate, up = inputs
-            model.stacked_gate_up(x, torch.stack([gate, up]), self.activation, self.tiles)
+            hopper.stacked_gate_up(x, torch.stack([gate, up]), self.activation, self.tiles)
         else:
             x, weight, *bias = inputs
-            model.small_linear(x, weight, bias[0] if bias else None, self.activation, self.tiles)
+            hopper.small_linear(x, weight, bias[0] if bias else None, self.activation, self.tiles)
 
 
 CASES = [
@@ -110,7 +113,7 @@ CASES = [
     *(replace(Case("forward", dtype, activation, (40, 3)), is_extreme=True)
       for dtype, activation in product((BF16, F16, F32), ACTIVATIONS)),
     Case("forward", BF16, "gelu_tanh", (1, 1)),
-    Case("forward", BF16, "gelu_tanh", (2, model.POINTWISE_BLOCK)),
+    Case("forward", BF16, "gelu_tanh", (2, portable.POINTWISE_BLOCK)),
     Case("forward", BF16, "gelu_tanh", (33, 77), is_view=True),
     *(Case(kernel, dtype, activation, (77, 136, 40), Tiles(64, 64, 2) if kernel == "stacked" else SMALL_TILES)
       for kernel, dtype, activation in product(("linear", "stacked"), (BF16, F16, F32), ACTIVATIONS)),
@@ -125,7 +128,7 @@ CASES = [
 
 def run_all(path: str) -> None:
     """In the process that interprets: all the cases, and what each of them wrote into a file."""
-    assert model.interpreted()
+    assert launch.interpreted()
     buffers: list[Tensor] = []
     new_empty = torch.Tensor.new_empty
 

@@ -1,4 +1,4 @@
-"""Launching again: what is kept, for which addresses, and when a launch is an ordinary one. No GPU: Triton is stood in for."""
+"""Launching again: what is kept, for which addresses, and when a launch is an ordinary one. Triton is stood in for."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 import triton
+from snippets.fused_mlp.geglu.launch import Launch
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from snippets.fused_mlp import launch
-from snippets.fused_mlp.launch import Launch
+from snippets.fused_mlp.geglu import launch
 
 STREAM, DEVICE = 77, 0
 DESCRIPTION = {"swizzle": 3, "elem_size": 2, "elem_type": 6, "block_size": [1, 4], "fp4_padded": False}
@@ -95,8 +95,8 @@ def test_the_second_launch_goes_to_the_part_in_c(wrapped: bool) -> None:
     again(x, out)
     assert len(kernel.ordinary) == 1
     assert kernel.again == [
-        (132, 1, 1, STREAM, 1234, False, True, None, None, (4, 1, 65_536), None, None, None)
-        + (x.data_ptr(), out.data_ptr(), 8, "a constant")
+        (132, 1, 1, STREAM, 1234, False, True, None, None, (4, 1, 65_536), None, None, None,
+         x.data_ptr(), out.data_ptr(), 8, "a constant")
     ]  # fmt: skip
 
 
@@ -106,8 +106,8 @@ def test_the_order_of_triton_3_7() -> None:
     again(x)
     again(x)
     assert kernel.again == [
-        (2, 1, 1, STREAM, 1234, False, True, (4, 1, 65_536), None, None, None, None, None)
-        + ("annotations", b"signature", [x.data_ptr(), 8, "a constant"])
+        (2, 1, 1, STREAM, 1234, False, True, (4, 1, 65_536), None, None, None, None, None,
+         "annotations", b"signature", [x.data_ptr(), 8, "a constant"])
     ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from snippets.fused_mlp import model
-from snippets.fused_mlp.model import FusedGeGLU
+from snippets.fused_mlp.geglu.model import FusedGeGLU
 from snippets.mlp.model import GeGLU
 
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32

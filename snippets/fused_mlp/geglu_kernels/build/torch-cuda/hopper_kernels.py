@@ -1,1 +1,1 @@
-../../../hopper_kernels.py
+../../../geglu/hopper_kernels.py

@@ -1,1 +1,1 @@
-../../../kernels.py
+../../../geglu/kernels.py

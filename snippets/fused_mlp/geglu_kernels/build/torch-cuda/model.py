@@ -1,1 +1,1 @@
-../../../model.py
+../../../geglu/model.py

@@ -48,6 +48,15 @@ def gated_reference(
     return plain_gate_up(x, gate, up, activation)
 
 
+def cast(*tensors: Tensor | None) -> tuple:
+    """The tensors as autocast wants them, where it is on."""
+    kind = tensors[0].device.type
+    if not torch.is_autocast_enabled(kind):
+        return tensors
+    dtype = torch.get_autocast_dtype(kind)
+    return tuple([one if one is None else one.to(dtype) for one in tensors])
+
+
 def fit(x: Tensor, *weights: Tensor, bias: Tensor | None = None) -> None:
     """Raise `ValueError` when x (..., dim) and weights (outputs, dim) do not
     fit: zeros would be filled in silently."""
@@ -75,9 +84,7 @@ def known(activation: str) -> None:
 
 
 # --8<-- [start:unsupported]
-def unsupported(
-    x: Tensor, *weights: Tensor, is_pointwise: bool = False
-) -> str:
+def unsupported(x: Tensor, *weights: Tensor, is_pointwise: bool = False) -> str:
     """Why the kernels cannot do work on these tensors; empty when they can.
     Weights are (outputs, inputs); where `is_pointwise`, all shapes are
     alike."""
@@ -123,7 +130,10 @@ def unsupported_device(device: torch.device) -> str:
     if device.type != "cuda" or torch.version.hip:
         return "they need an NVIDIA GPU"
     if torch.cuda.get_device_capability(device) < OLDEST:
-        oldest, name = "{}.{}".format(*OLDEST), torch.cuda.get_device_name(device)
+        oldest, name = (
+            "{}.{}".format(*OLDEST),
+            torch.cuda.get_device_name(device),
+        )
         return f"they need compute capability {oldest}, and this is {name}"
     try:
         from . import portable  # noqa: F401

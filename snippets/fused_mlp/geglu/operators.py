@@ -90,9 +90,7 @@ def planned(
 def tuned(work: str, ways: dict[str, Way], run: Callable) -> tuple[Way, bool]:
     """The way that tuning takes, where `run(way)` does the work; and whether
     that is settled: while a CUDA graph is captured, nothing can be timed."""
-    trials = {
-        name: functools.partial(run, way) for name, way in ways.items()
-    }
+    trials = {name: functools.partial(run, way) for name, way in ways.items()}
     name = tuning.choose(work, trials)
     return ways[name or next(iter(ways))], name is not None
 
@@ -136,9 +134,7 @@ def plan_gate_up(
     return (way,), is_settled
 
 
-@operator(
-    "gate_up(Tensor x, Tensor gate, Tensor up, str activation) -> Tensor"
-)
+@operator("gate_up(Tensor x, Tensor gate, Tensor up, str activation) -> Tensor")
 def gate_up(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
     ways = planned(plan_gate_up, activation, x, gate, up)
     if not ways:

@@ -9,7 +9,6 @@ from torch import Tensor
 from .operators import (
     Way,
     fake,
-    gate_up,
     is_plain,
     operator,
     planned,

@@ -9,7 +9,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from . import gradients, operators
-from .support import act, fit, known, plain_gate_up, say_once, unsupported
+from .support import (
+    act,
+    cast,
+    fit,
+    known,
+    plain_gate_up,
+    say_once,
+    unsupported,
+)
 
 
 # --8<-- [start:module]
@@ -61,12 +69,11 @@ class FusedGeGLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         layers = self.gate_proj, self.up_proj, self.down_proj
-        weights = [only_weight(layer) for layer in layers]
-        if any(weight is None for weight in weights):
+        gate, up, down = [only_weight(layer) for layer in layers]
+        if gate is None or up is None or down is None:
             say_once("one of its layers is more than a weight")
-            gate, up, down = layers
-            return down(act(gate(x), self.activation) * up(x))
-        return gated_mlp(x, *weights, self.activation, self.recompute)
+            return layers[2](act(layers[0](x), self.activation) * layers[1](x))
+        return gated_mlp(x, gate, up, down, self.activation, self.recompute)
 
 
 # --8<-- [end:module]
@@ -103,26 +110,21 @@ def gated_mlp(
 
     Under autocast, all tensors are cast to its type.
     """
-    if torch.is_autocast_enabled(x.device.type):
-        dtype = torch.get_autocast_dtype(x.device.type)
-        x, gate, up, down = (one.to(dtype) for one in (x, gate, up, down))
-    if not torch.is_grad_enabled() or not (
+    x, gate, up, down = cast(x, gate, up, down)
+    is_trained = torch.is_grad_enabled() and (
         x.requires_grad
         or gate.requires_grad
         or up.requires_grad
         or down.requires_grad
-    ):
-        if not torch.compiler.is_compiling():
-            return operators.forward(x, gate, up, down, activation)
-        needs_gradient = False
-    else:
-        needs_gradient = True
-    known(activation)
-    fit(x, gate, up, down.t())
-    if reason := unsupported(x, gate, up, down):
-        say_once(reason)
-        return plain_gate_up(x, gate, up, activation) @ down.t()
-    if not needs_gradient:
+    )
+    # the operator asks for itself; but what it does is hidden from a compiler
+    if is_trained or torch.compiler.is_compiling():
+        known(activation)
+        fit(x, gate, up, down.t())
+        if reason := unsupported(x, gate, up, down):
+            say_once(reason)
+            return plain_gate_up(x, gate, up, activation) @ down.t()
+    if not is_trained:
         return operators.forward(x, gate, up, down, activation)
     hidden = (
         operators.gate_up(x, gate, up, activation)
@@ -133,3 +135,30 @@ def gated_mlp(
 
 
 # --8<-- [end:gated_mlp]
+
+
+def gate_up(
+    x: Tensor, gate: Tensor, up: Tensor, activation: str = "gelu_tanh"
+) -> Tensor:
+    """activation(x @ gate.T) * (x @ up.T), with gradients; by one kernel where
+    it can. x is (..., dim), gate and up are (hidden, dim)."""
+    return operators.gate_up(*cast(x, gate, up), activation)
+
+
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    activation: str = "none",
+) -> Tensor:
+    """activation(x @ weight.T + bias), for inference; by one kernel where it
+    can. x is (..., dim), weight (outputs, dim), bias (outputs,)."""
+    return operators.linear(*cast(x, weight, bias), activation)
+
+
+def gated_activation(
+    gate: Tensor, up: Tensor, activation: str = "gelu_tanh"
+) -> Tensor:
+    """activation(gate) * up, with gradients; in one pass where it can. Two
+    tensors of one shape."""
+    return gradients.gated_activation(*cast(gate, up), activation)

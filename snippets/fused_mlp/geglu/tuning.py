@@ -18,7 +18,6 @@ from pathlib import Path
 from statistics import median
 
 import torch
-import triton
 
 FOLDER = "GEGLU_KERNELS_CACHE"
 """Environment variable: the folder for what is tuned, or `off` to keep
@@ -135,6 +134,8 @@ def file_of(gpu: str) -> Path | None:
     )
     if folder == "off":
         return None
+    import triton
+
     name = "".join(one if one.isalnum() else "-" for one in gpu.lower())
     versions = f"{torch.__version__}-{triton.__version__}-{_code()}"
     return Path(folder).expanduser() / f"{name}-{versions}.json"

@@ -189,7 +189,10 @@ def pingpong(
     or a multiple of it. With `save`, the two pre-activations come back as well.
     """
     sizes = sizes_of(x, weight)
-    results = [x.new_empty(x.shape[0], weight.shape[0]) for _ in range(3 if save else 1)]
+    results = [
+        x.new_empty(x.shape[0], weight.shape[0])
+        for _ in range(3 if save else 1)
+    ]
     launch = pingpong_launch(
         sizes, tiles, activation, up is not None, bias is not None, save
     )
@@ -222,4 +225,3 @@ def stacked_gate_up(
     out = x.new_empty(x.shape[0], weights.shape[1])
     stacked_launch(sizes_of(x, weights[0]), tiles, activation)(x, weights, out)
     return out
-

@@ -1,0 +1,1 @@
+../../../geglu/launch.py

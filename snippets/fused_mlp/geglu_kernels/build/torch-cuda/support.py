@@ -1,0 +1,1 @@
+../../../geglu/support.py

@@ -1,0 +1,1 @@
+../../../geglu/work.py
