@@ -16,7 +16,9 @@ memory and products of bfloat16."""
 
 
 def act(z: Tensor, activation: str) -> Tensor:
-    """The activation in plain PyTorch."""
+    """The activation in plain PyTorch; the rough ones are meant to be the
+    same."""
+    activation = activation.removeprefix("rough_")
     if activation == "gelu_tanh":
         return F.gelu(z, approximate="tanh")
     return z if activation == "none" else getattr(F, activation)(z)

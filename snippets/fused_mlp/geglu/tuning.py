@@ -23,7 +23,6 @@ FOLDER = "GEGLU_KERNELS_CACHE"
 """Environment variable: the folder for what is tuned, or `off` to keep
 nothing."""
 SHIPPED = Path(__file__).with_name("tuned.json")
-SOURCES = ("kernels.py", "few_tokens_kernels.py", "hopper_kernels.py")
 LOAD_MS, TURN_MS, TURNS = 100.0, 2.0, 6
 MARGIN = 1.02
 """How much slower than the fastest a way may be that comes before it in the
@@ -145,8 +144,8 @@ def file_of(gpu: str) -> Path | None:
 def _code() -> str:
     """A hash of the kernels' sources."""
     digest = hashlib.sha256()
-    for name in SOURCES:
-        digest.update(Path(__file__).with_name(name).read_bytes())
+    for path in sorted(Path(__file__).parent.glob("*kernels.py")):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:8]
 
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 import triton
-from snippets.fused_mlp.geglu.launch import Launch
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from snippets.fused_mlp.geglu import launch
+from snippets.fused_mlp.geglu.launch import Launch
 
 STREAM, DEVICE = 77, 0
 DESCRIPTION = {"swizzle": 3, "elem_size": 2, "elem_type": 6, "block_size": [1, 4], "fp4_padded": False}

@@ -1,32 +1,38 @@
-"""The module and its operators on the CPU: parameters, fallback, fake results, and how a candidate is chosen."""
+"""The module and its operators on the CPU: parameters, fallback, what is supported, and fake results."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
-from collections.abc import Callable
 
 import pytest
 import torch
-import triton
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from snippets.fused_mlp import model
+from snippets.fused_mlp.geglu import gradients, model, operators, support
 from snippets.fused_mlp.geglu.model import FusedGeGLU
+from snippets.lab.recording.device import PROJECT
 from snippets.mlp.model import GeGLU
 
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
-DTYPES = "they take bfloat16 or float16 throughout, not"
-ROWS = "the copy engine needs rows of whole 16 bytes, and"
 NO_GPU = r"^FusedGeGLU runs as plain PyTorch: they need an NVIDIA GPU$"
+OPERATORS = {
+    name: getattr(module, name)
+    for module in (operators, gradients)
+    for name in ("forward", "gate_up", "linear", "gated_activation", "gated_activation_backward", "gate_up_saved",
+                 "gate_up_backward")
+    if hasattr(module, name)
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    monkeypatch.setattr(model, "CHOICES", {})
-    monkeypatch.setattr(model, "SAID", set())
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)  # which raises without CUDA
+    monkeypatch.setattr(support, "SAID", set())
+    monkeypatch.setattr(operators, "PLANS", {})
+    support.unsupported_device.cache_clear()
 
 
 # The module
@@ -78,17 +84,17 @@ def test_the_reason_is_told_once_in_a_process() -> None:
     module(x)  # silent, as is another module: a warning is an error here
     FusedGeGLU(8, 24)(x)
     with pytest.warns(UserWarning, match=r"^FusedGeGLU runs as plain PyTorch: another reason$"):
-        model.say_once("another reason")
+        support.say_once("another reason")
 
 
-@pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "silu", "none"])
+@pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "silu", "relu", "none"])
 def test_the_activation_is_a_parameter(activation: str) -> None:
     module = FusedGeGLU(7, 11, activation).double()
     x = torch.randn(5, 7, dtype=torch.float64)
     gate, up, down = module.parameters()
     with pytest.warns(UserWarning, match=NO_GPU):
         found = module(x)
-    assert torch.allclose(found, model.gated_reference(x, gate, up, activation) @ down.t(), rtol=1e-13, atol=1e-14)
+    assert torch.allclose(found, support.gated_reference(x, gate, up, activation) @ down.t(), rtol=1e-13, atol=1e-14)
 
 
 def test_the_activations_by_hand() -> None:
@@ -103,11 +109,11 @@ def test_the_activations_by_hand() -> None:
         "rough_gelu_tanh": 0.5 * z * (1 + torch.tanh(inner)),
         "rough_silu": z / (1 + torch.exp(-z)),
     }.items():
-        assert torch.allclose(model.act(z, activation), expected, rtol=1e-14, atol=1e-15)
+        assert torch.allclose(support.act(z, activation), expected, rtol=1e-14, atol=1e-15)
 
 
 def test_an_unknown_activation_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^no activation 'tanh'; there are none, gelu_tanh, gelu, silu, relu, rough"):
+    with pytest.raises(ValueError, match=r"^no activation 'tanh'; there are none, gelu_tanh, gelu, silu, relu$"):
         FusedGeGLU(8, 8, "tanh")
 
 
@@ -119,49 +125,159 @@ def test_compiled_the_fallback_is_one_graph() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # whether a warning leaves a traced function is the compiler's affair
         assert torch.equal(compiled(x), module(x))
-    assert {"they need an NVIDIA GPU"} == model.SAID
+    assert {"they need an NVIDIA GPU"} == support.SAID
 
 
 # What the kernels can do
 
 
 @pytest.fixture
-def hopper(monkeypatch: pytest.MonkeyPatch) -> torch.device:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     monkeypatch.setattr(torch.version, "hip", None)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA T4")
     return torch.device("cuda", 0)
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16])
-def test_what_is_supported(hopper: torch.device, dtype: torch.dtype) -> None:
-    assert model.unsupported(hopper, 4 * (dtype,), (3072, 768)) == ""
+def test_what_is_supported(gpu: torch.device, dtype: torch.dtype) -> None:
+    assert support.unsupported_work(gpu, 4 * (dtype,), (3072, 768)) == ""
 
 
 @pytest.mark.parametrize(
-    ("dtypes", "sizes", "reason"),
+    ("dtypes", "widths", "reason"),
     [
-        ((F32, F32, F32, F32), (16, 8), f"{DTYPES} torch.float32"),
-        ((BF16, F16, BF16, BF16), (16, 8), f"{DTYPES} torch.bfloat16, torch.float16"),
-        ((F32, BF16, BF16, BF16), (16, 8), f"{DTYPES} torch.bfloat16, torch.float32"),
-        (4 * (BF16,), (16, 12), f"{ROWS} (16, 12) is not a multiple of 8 elements"),
-        (4 * (BF16,), (75, 8), f"{ROWS} (75, 8) is not a multiple of 8 elements"),
+        ((F32, F32), (16, 8), "they take one 16-bit type throughout, not torch.float32"),
+        ((BF16, F16), (16, 8), "they take one 16-bit type throughout, not torch.bfloat16, torch.float16"),
+        ((F32, BF16), None, "they take one 16-bit type throughout, not torch.bfloat16, torch.float32"),
+        ((BF16,), (16, 12), "they copy rows of whole 16 bytes, and one of the widths 12, 16 is no multiple of 8 elements"),
+        ((F32,), None, ""),
+        ((torch.float64,), None, "they take one 16-bit type throughout, not torch.float64"),
+    ],
+)  # fmt: skip
+def test_what_is_not_supported(
+    gpu: torch.device, dtypes: tuple[torch.dtype, ...], widths: tuple[int, ...] | None, reason: str
+) -> None:
+    assert support.unsupported_work(gpu, dtypes, widths) == reason
+
+
+def test_other_devices_are_not_supported(gpu: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert support.unsupported_device(torch.device("cpu")) == "they need an NVIDIA GPU"
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    assert support.unsupported_device(gpu) == "they need compute capability 8.0, and this is NVIDIA T4"
+    support.unsupported_device.cache_clear()
+    monkeypatch.setattr(torch.version, "hip", "6.0")
+    assert support.unsupported_device(gpu) == "they need an NVIDIA GPU"
+
+
+def test_tensors_on_different_devices_are_not_supported() -> None:
+    x, weight = torch.zeros(2, 8), torch.zeros(8, 8, device="meta")
+    assert support.unsupported(x, weight) == "its tensors are on different devices"
+
+
+def test_without_triton_it_is_plain_pytorch() -> None:
+    code = """
+import sys, warnings
+sys.modules["triton"] = None
+import torch
+from snippets.fused_mlp.geglu import gated_mlp, support
+torch.version.hip = None
+torch.cuda.get_device_capability = lambda device: (9, 0)
+print(support.unsupported_device(torch.device("cuda", 0)))
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    print(gated_mlp(torch.ones(2, 8), *[torch.ones(8, 8)] * 3, "relu")[0, 0].item())
+"""
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PROJECT
+    ).stdout.splitlines()
+    assert printed == ["they need Triton (import of triton halted; None in sys.modules)", "512.0"]
+
+
+# Sizes and layers that do not fit
+
+
+@pytest.mark.parametrize(
+    ("shapes", "told"),
+    [
+        ([(2, 8), (16, 8), (16, 7), (8, 16)], r"x \(2, 8\), weights \[\(16, 8\), \(16, 7\), \(16, 8\)\]"),
+        ([(2, 7), (16, 8), (16, 8), (8, 16)], r"x \(2, 7\)"),
+        ([(2, 8), (16, 8), (16, 8), (8, 15)], r"\(15, 8\)"),
     ],
 )
-def test_what_is_not_supported_on_a_hopper_gpu(
-    hopper: torch.device, dtypes: tuple[torch.dtype, ...], sizes: tuple[int, ...], reason: str
-) -> None:
-    assert model.unsupported(hopper, dtypes, sizes) == reason
+def test_sizes_that_do_not_fit_are_refused(shapes: list[tuple[int, ...]], told: str) -> None:
+    tensors = [torch.zeros(shape) for shape in shapes]
+    for is_trained in (False, True):
+        with torch.set_grad_enabled(is_trained), pytest.raises(ValueError, match=told):
+            model.gated_mlp(tensors[0].requires_grad_(is_trained), *tensors[1:])
 
 
-def test_other_devices_are_not_supported(hopper: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = 4 * (BF16,), (16, 8)
-    assert model.unsupported(torch.device("cpu"), *wanted) == "they need an NVIDIA GPU"
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA A100")
-    expected = "they are written for Hopper (compute capability 9.0), and this is NVIDIA A100"
-    assert model.unsupported(hopper, *wanted) == expected
-    monkeypatch.setattr(torch.version, "hip", "6.0")
-    assert model.unsupported(hopper, *wanted) == "they need an NVIDIA GPU"
+def test_factors_of_different_shapes_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^sizes that are not the same: \[\(4, 8\), \(1, 8\)\]$"):
+        model.gated_activation(torch.zeros(4, 8), torch.zeros(1, 8))
+
+
+def hooked(module: FusedGeGLU) -> list[str]:
+    seen: list[str] = []
+    for name, layer in module.named_children():
+        layer.register_forward_hook(lambda layer, inputs, output, name=name: seen.append(name))
+    return seen
+
+
+def test_hooks_of_the_projections_run() -> None:
+    module, x = FusedGeGLU(8, 16), torch.randn(2, 8)
+    with pytest.warns(UserWarning, match=NO_GPU):
+        expected = module(x)
+    seen = hooked(module)
+    with pytest.warns(UserWarning, match="one of its layers is more than a weight"):
+        assert torch.equal(module(x), expected)
+    assert seen == ["gate_proj", "up_proj", "down_proj"]
+
+
+def test_what_is_more_than_a_weight() -> None:
+    class Adapted(nn.Linear):
+        """A layer with an adapter."""
+
+    plain = nn.Linear(8, 8, bias=False)
+    assert model.only_weight(plain) is plain.weight
+    assert model.only_weight(nn.Linear(8, 8)) is None
+    assert model.only_weight(Adapted(8, 8, bias=False)) is None
+    plain.register_full_backward_hook(lambda *_: None)
+    assert model.only_weight(plain) is None
+
+
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_autocast_casts_all_tensors(is_trained: bool) -> None:
+    module, x = FusedGeGLU(8, 16).requires_grad_(is_trained), torch.randn(2, 8)
+    with pytest.warns(UserWarning, match=NO_GPU), torch.autocast("cpu", torch.bfloat16):
+        found = module(x)
+        assert model.linear(x, module.up_proj.weight).dtype == BF16
+    assert found.dtype == BF16
+    assert found.requires_grad == is_trained
+
+
+# The operators as plain PyTorch, which they are on a CPU
+
+
+@pytest.mark.filterwarnings("ignore:FusedGeGLU runs as plain PyTorch")
+@pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "silu", "relu", "none"])
+def test_gradients_of_the_fallback(activation: str) -> None:
+    leaves = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 8), (16, 8), (16, 8))]
+    exact = torch.autograd.grad(support.plain_gate_up(*leaves, activation).sum(), leaves)
+    for found in (operators.gate_up(*leaves, activation), gradients.gate_up_saved(*leaves, activation)[0]):
+        for one, other in zip(torch.autograd.grad(found.sum(), leaves), exact, strict=True):
+            assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
+    factors = [torch.randn(3, 8, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    exact = torch.autograd.grad((support.act(factors[0], activation) * factors[1]).sum(), factors)
+    found = torch.autograd.grad(model.gated_activation(*factors, activation).sum(), factors)
+    assert all(torch.allclose(one, other, rtol=1e-12, atol=1e-12) for one, other in zip(found, exact, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore:FusedGeGLU runs as plain PyTorch")
+def test_no_rows_and_no_columns() -> None:
+    assert model.gated_mlp(torch.zeros(0, 8), *[torch.zeros(8, 8)] * 3).shape == (0, 8)
+    found = model.linear(torch.zeros(3, 0), torch.zeros(5, 0), torch.full((5,), -1.0), "relu")
+    assert torch.equal(found, torch.zeros(3, 5))
 
 
 # Operators that are traced, not run
@@ -195,14 +311,19 @@ def test_fake_results(
                 tensor.transpose(0, -1).contiguous().transpose(0, -1) if tensor is not None else None
                 for tensor in tensors
             ]
-        found = getattr(model, operator)(*tensors, "gelu_tanh")
+        found = OPERATORS[operator](*tensors, "gelu_tanh")
     results = [found] if isinstance(found, Tensor) else list(found)
     assert [tuple(one.shape) for one in results] == expected
     assert [(one.dtype, one.is_contiguous()) for one in results] == len(results) * [(BF16, True)]
 
 
 def test_every_operator_has_a_fake_result_above() -> None:
-    defined = {name for name, one in vars(model).items() if isinstance(one, type(model.gate_up))}
+    defined = {
+        name
+        for module in (operators, gradients)
+        for name, one in vars(module).items()
+        if isinstance(one, torch._ops.OpOverload)
+    }
     (parametrize,) = (mark for mark in test_fake_results.pytestmark if mark.args[0] != "transposed")
     assert {operator for operator, *_ in parametrize.args[1]} == defined
 
@@ -211,79 +332,41 @@ def test_every_operator_has_a_fake_result_above() -> None:
 def test_gradients_are_traced(saved: bool) -> None:
     with FakeTensorMode():
         leaves = [torch.empty(shape, dtype=BF16, requires_grad=True) for shape in (X, GATE, UP)]
-        found = model.gate_up_saved(*leaves, "silu") if saved else (model.gate_up(*leaves, "silu"),)
+        found = gradients.gate_up_saved(*leaves, "silu") if saved else (operators.gate_up(*leaves, "silu"),)
         assert [one.requires_grad for one in found] == [True, False, False][: len(found)]
-        gradients = torch.autograd.grad(found[0], leaves, torch.empty_like(found[0]))
-    assert [tuple(one.shape) for one in gradients] == [X, GATE, UP]
+        traced = torch.autograd.grad(found[0], leaves, torch.empty_like(found[0]))
+    assert [tuple(one.shape) for one in traced] == [X, GATE, UP]
 
 
-# How a candidate is chosen
+# Plans
 
 
-@pytest.mark.parametrize(("rows", "expected"), [(1, 1), (2, 2), (3, 4), (128, 128), (129, 256), (8192, 8192)])
-def test_the_bucket_is_the_power_of_two_above(rows: int, expected: int) -> None:
-    assert model.bucket(rows) == expected
+def test_a_plan_is_made_once_for_a_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, ...]] = []
+
+    def make(activation: str, x: Tensor) -> tuple[tuple[str, ...], bool]:
+        made.append(tuple(x.shape))
+        return (activation,), x.shape[0] != 3
+
+    for rows in (1, 2, 1, 3, 3):
+        assert operators.planned(make, "silu", torch.zeros(rows, 8)) == ("silu",)
+    assert made == [(1, 8), (2, 8), (3, 8), (3, 8)], "what is not settled is decided again"
+    operators.planned(make, "silu", torch.zeros(1, 8, dtype=BF16))
+    assert len(made) == 5
+    monkeypatch.setattr(operators, "PLANS_KEPT", len(operators.PLANS))
+    operators.planned(make, "silu", torch.zeros(4, 8))
+    assert len(operators.PLANS) == 1
 
 
-def candidates() -> dict[str, Callable[[], Tensor]]:
-    return {name: lambda name=name: torch.tensor(len(name)) for name in ("a", "bb", "ccc")}
-
-
-def test_the_fastest_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    timed: list[int] = []
-
-    def median_us(run: Callable[[], Tensor]) -> float:
-        timed.append(int(run()))
-        return {1: 3.0, 2: 1.0, 3: 2.0}[timed[-1]]
-
-    monkeypatch.setattr(model, "_median_us", median_us)
-    for _ in range(2):
-        assert int(model.fastest(("work", 128), candidates())()) == 2
-    assert timed == [1, 2, 3]
-    assert [(key, list(times_us.items())) for key, times_us in model.CHOICES.items()] == [
-        (("work", 128), [("bb", 1.0), ("ccc", 2.0), ("a", 3.0)])
-    ]
-    model.fastest(("work", 256), candidates())
-    assert timed == [1, 2, 3, 1, 2, 3]
-
-
-def test_nothing_is_timed_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def median_us(run: Callable[[], Tensor]) -> float:
-        raise AssertionError("timed")
-
-    monkeypatch.setattr(model, "_median_us", median_us)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    assert int(model.fastest(("work",), candidates())()) == 1
-    assert not model.CHOICES
-    model.CHOICES["work",] = {"ccc": 1.0, "a": 2.0, "bb": 3.0}
-    assert int(model.fastest(("work",), candidates())()) == 3, "what was tuned before is used"
-
-
-def test_what_does_not_fit_is_never_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
-    def bench(run: Callable[[], Tensor], **options: object) -> float:
-        if int(run()) == 1:
-            raise triton.runtime.errors.OutOfResources(300_000, 232_448, "shared memory")
-        return 0.001 * int(run())
-
-    monkeypatch.setattr(triton.testing, "do_bench", bench)
-    monkeypatch.setattr(triton.testing, "do_bench_cudagraph", bench)
-    assert int(model.fastest(("work",), candidates())()) == 2
-    assert list(model.CHOICES["work",].items()) == [("bb", 2.0), ("ccc", 3.0), ("a", float("inf"))]
-
-
-# Tensors on their way to the copy engine
-
-
-def test_a_matrix_is_contiguous_and_aligned() -> None:
+def test_a_tensor_is_made_ready() -> None:
     x = torch.randn(3, 5, 8).to(BF16)
-    assert model.matrix(x).data_ptr() == x.data_ptr(), "no copy where none is needed"
+    assert operators.ready(x) is x, "no copy where none is needed"
     for view in (
         x.transpose(0, 1),
         torch.cat([x[0, 0, :1], x.flatten()])[1:].view(x.shape),
         x[..., :1].expand(x.shape),
     ):
-        found = model.matrix(view)
+        found = operators.ready(view)
         assert found.is_contiguous()
         assert found.data_ptr() % 16 == 0
-        assert torch.equal(found, view.reshape(15, 8))
-    assert model.matrix(torch.empty(3, 0, 8)).shape == (0, 8)
+        assert torch.equal(found, view)

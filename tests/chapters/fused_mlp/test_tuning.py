@@ -1,0 +1,150 @@
+"""How a way is chosen, and where the choice is kept. Times are stood in for."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from snippets.fused_mlp.geglu import tuning
+
+GPU = "NVIDIA H200"
+WORK = "gate_up silu 64x128x256 bfloat16"
+WAYS: dict[str, Callable[[], object]] = {name: lambda: None for name in ("a", "b", "c")}
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv(tuning.FOLDER, str(tmp_path))
+    monkeypatch.setattr(tuning, "SHIPPED", tmp_path / "shipped.json")
+    monkeypatch.setattr(tuning, "TIMES_US", {})
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: GPU)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    tuning.choices.cache_clear()
+    return tmp_path
+
+
+def measure(monkeypatch: pytest.MonkeyPatch, **times_us: float) -> list[str]:
+    """The times that tuning will find; the works it was asked for are counted in the list."""
+    asked: list[str] = []
+
+    def timed(ways: tuning.Ways) -> dict[str, float]:
+        asked.append(",".join(ways))
+        return {name: times_us[name] for name in ways}
+
+    monkeypatch.setattr(tuning, "timed", timed)
+    return asked
+
+
+def another_process() -> None:
+    tuning.choices.cache_clear()
+
+
+def test_the_fastest_is_taken_and_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = measure(monkeypatch, a=3.0, b=1.0, c=2.0)
+    assert [tuning.choose(WORK, WAYS) for _ in range(3)] == ["b", "b", "b"]
+    assert asked == ["a,b,c"]
+    assert tuning.TIMES_US == {GPU: {WORK: {"a": 3.0, "b": 1.0, "c": 2.0}}}
+
+
+@pytest.mark.parametrize(
+    ("times_us", "expected"),
+    [((1.0, 1.0, 1.0), "a"), ((1.02, 1.0, 1.01), "a"), ((1.03, 1.02, 1.0), "b"), ((2.0, 1.03, 1.0), "c")],
+)
+def test_an_earlier_way_is_taken_if_it_is_hardly_slower(times_us: tuple[float, ...], expected: str) -> None:
+    assert tuning.first_of_the_fastest(dict(zip("abc", times_us, strict=True))) == expected
+
+
+def test_another_process_takes_the_same_without_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    measure(monkeypatch, a=3.0, b=1.0, c=2.0)
+    tuning.choose(WORK, WAYS)
+    another_process()
+    asked = measure(monkeypatch, a=1.0, b=2.0, c=3.0)
+    assert tuning.choose(WORK, WAYS) == "b"
+    assert not asked
+
+
+def test_who_is_second_takes_what_the_first_has_chosen(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Both have read an empty file."""
+    measure(monkeypatch, a=3.0, b=1.0, c=2.0)
+    tuning.choices(GPU)
+    path = tuning.file_of(GPU)
+    assert path is not None
+    path.write_text(json.dumps({WORK: "c", "other": "a"}))
+    assert tuning.choose(WORK, WAYS) == "c"
+    assert json.loads(path.read_text()) == {WORK: "c", "other": "a"}
+    assert [each.name for each in folder.iterdir()] == [path.name], "nothing temporary stays"
+
+
+def test_what_is_shipped_is_taken_and_what_was_tuned_here_is_taken_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = measure(monkeypatch, a=3.0, b=1.0, c=2.0)
+    tuning.SHIPPED.write_text(json.dumps({GPU: {WORK: "a"}, "another": {WORK: "c"}}))
+    assert tuning.choose(WORK, WAYS) == "a"
+    assert not asked
+    another_process()
+    path = tuning.file_of(GPU)
+    assert path is not None
+    path.write_text(json.dumps({WORK: "b"}))
+    assert tuning.choose(WORK, WAYS) == "b"
+
+
+def test_a_choice_that_is_no_way_any_more_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = measure(monkeypatch, a=3.0, b=1.0, c=2.0)
+    tuning.SHIPPED.write_text(json.dumps({GPU: {WORK: "gone"}}))
+    assert tuning.choose(WORK, WAYS) == "b"
+    assert asked == ["a,b,c"]
+
+
+def test_while_a_graph_is_captured_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = measure(monkeypatch, a=3.0, b=1.0, c=2.0)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert tuning.choose(WORK, WAYS) is None
+    assert not asked
+    tuning.choices(GPU)[WORK] = "c"
+    assert tuning.choose(WORK, WAYS) == "c", "what was tuned before is used"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '"a"'])
+def test_a_broken_file_is_as_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    path = tuning.file_of(GPU)
+    assert path is not None
+    path.write_text(text)
+    tuning.SHIPPED.write_text(text)
+    measure(monkeypatch, a=3.0, b=1.0, c=2.0)
+    assert tuning.choose(WORK, WAYS) == "b"
+    assert json.loads(path.read_text()) == {WORK: "b"}
+
+
+def test_nothing_is_kept_where_one_does_not_want_it(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setenv(tuning.FOLDER, "off")
+    measure(monkeypatch, a=3.0, b=1.0, c=2.0)
+    assert tuning.file_of(GPU) is None
+    assert tuning.choose(WORK, WAYS) == "b"
+    assert not list(folder.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    (folder / "file").write_text("")
+    monkeypatch.setenv(tuning.FOLDER, str(folder / "file"))
+    measure(monkeypatch, a=3.0, b=1.0, c=2.0)
+    assert tuning.choose(WORK, WAYS) == "b"
+
+
+def test_the_file_is_that_of_this_gpu_and_these_versions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tuning.file_of("NVIDIA GeForce RTX 4090")
+    assert path is not None
+    assert path.parent == tmp_path
+    assert path.name.startswith(f"nvidia-geforce-rtx-4090-{torch.__version__}-")
+    monkeypatch.delenv(tuning.FOLDER)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tuning.file_of(GPU)
+    assert path is not None
+    assert path.parent == tmp_path / "cache/geglu_kernels"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    path = tuning.file_of(GPU)
+    assert path is not None
+    assert path.parent == Path(os.path.expanduser("~/.cache/geglu_kernels"))
