@@ -32,7 +32,7 @@ PYTEST = $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 TOGETHER = $(if $(shell command -v nvidia-smi 2>/dev/null),,--jobs=2 --output-sync=target)
 
 # Sources that pages show fit 80 columns; all others 120 (pyproject.toml).
-SHOWN = snippets/*/model.py snippets/*/kernels.py snippets/fused_mlp/geglu/*.py snippets/*/experiments.py \
+SHOWN = snippets/*/model.py snippets/*/kernels.py snippets/fused_mlp/*.py snippets/fused_mlp/geglu/*.py snippets/*/experiments.py \
 	$(addprefix snippets/training_step/,data.py faults.py probes.py) \
 	snippets/regimes/*.py snippets/training_memory/*.py \
 	$(addprefix snippets/lab/capture/,checking.py profiling.py steady.py timing.py) snippets/lab/recording/consistency.py

@@ -73,7 +73,6 @@ LONG_FILES: Mapping[str, tuple[int, str]] = {
     ),
     "snippets/attention/experiments.py": (660, _HASHED),
     "snippets/capture_faults/experiments.py": (370, _HASHED),
-    "snippets/fused_mlp/experiments.py": (1130, _HASHED),
     "snippets/fused_mlp/geglu/hopper_kernels.py": (360, _HASHED),
     "snippets/matmul_add/experiments.py": (380, _HASHED),
     "snippets/mlp/experiments.py": (800, _HASHED),

@@ -257,7 +257,14 @@ def test_what_readers_copy_imports_nothing_of_ours(path: str) -> None:
 
 FILES_OF_A_CHAPTER = {"model.py", "kernels.py", "experiments.py", "findings.py", "findings"}
 MORE_FILES = {
-    "fused_mlp": {"geglu": "the subject: a package that others can load, hashed like model.py"},
+    "fused_mlp": {
+        "geglu": "the subject: a package that others can load, hashed like model.py",
+        "halves.py": "a part of experiments.py",
+        "forwards.py": "a part of experiments.py",
+        "launching.py": "a part of experiments.py",
+        "probes.py": "a part of experiments.py",
+        "subjects.py": "what they share",
+    },
     "regimes": {
         "growth.py": "a part of experiments.py",
         "launches.py": "a part of experiments.py",

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from .operators import (
-    Way,
     fake,
     is_plain,
     operator,
@@ -17,7 +16,7 @@ from .operators import (
     with_gradient,
 )
 from .support import act, act_backward, fit
-from .ways import gate_up_saved_ways
+from .ways import Way, gate_up_saved_ways
 from .work import sizes_of
 
 # The activation alone

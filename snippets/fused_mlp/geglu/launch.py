@@ -94,14 +94,14 @@ class Launcher:
         self.stream = driver.get_current_stream
         self.device = driver.get_current_device()
         run = kernel.run
-        self.form = FORMS.get(
+        self.form: Any = FORMS.get(
             tuple(inspect.signature(type(run).__call__).parameters)[6:]
         )
         self.is_known = self.form is not None and not (
             run.global_scratch_size or run.profile_scratch_size
         )
         # around it there is a function that encodes descriptors, if it has any
-        self.call = getattr(run, "launch", None)
+        self.call: Any = getattr(run, "launch", None)
         if inspect.isfunction(self.call):
             around = inspect.getclosurevars(self.call).nonlocals
             self.call = around.get("launcher", self.call)

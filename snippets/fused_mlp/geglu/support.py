@@ -50,13 +50,15 @@ def gated_reference(
     return plain_gate_up(x, gate, up, activation)
 
 
-def cast(*tensors: Tensor | None) -> tuple:
+def cast(first: Tensor, *others: Tensor | None) -> tuple:
     """The tensors as autocast wants them, where it is on."""
-    kind = tensors[0].device.type
+    kind = first.device.type
     if not torch.is_autocast_enabled(kind):
-        return tensors
+        return first, *others
     dtype = torch.get_autocast_dtype(kind)
-    return tuple([one if one is None else one.to(dtype) for one in tensors])
+    return first.to(dtype), *[
+        one if one is None else one.to(dtype) for one in others
+    ]
 
 
 def fit(x: Tensor, *weights: Tensor, bias: Tensor | None = None) -> None:
@@ -117,7 +119,8 @@ def unsupported_work(
     if len(set(dtypes)) > 1 or dtypes[0] not in known_dtypes:
         given = ", ".join(sorted(map(str, set(dtypes))))
         return f"they take one 16-bit type throughout, not {given}"
-    if any(width % 8 for width in widths or ()):
+    widths = widths or ()
+    if any(width % 8 for width in widths):
         given = ", ".join(map(str, sorted(set(widths))))
         return (
             "they copy rows of whole 16 bytes, and one of the widths "

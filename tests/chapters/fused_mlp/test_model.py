@@ -17,6 +17,7 @@ from snippets.lab.recording.device import PROJECT
 from snippets.mlp.model import GeGLU
 
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
+ROWS = "they copy rows of whole 16 bytes, and one of the widths"
 NO_GPU = r"^FusedGeGLU runs as plain PyTorch: they need an NVIDIA GPU$"
 OPERATORS = {
     name: getattr(module, name)
@@ -150,7 +151,7 @@ def test_what_is_supported(gpu: torch.device, dtype: torch.dtype) -> None:
         ((F32, F32), (16, 8), "they take one 16-bit type throughout, not torch.float32"),
         ((BF16, F16), (16, 8), "they take one 16-bit type throughout, not torch.bfloat16, torch.float16"),
         ((F32, BF16), None, "they take one 16-bit type throughout, not torch.bfloat16, torch.float32"),
-        ((BF16,), (16, 12), "they copy rows of whole 16 bytes, and one of the widths 12, 16 is no multiple of 8 elements"),
+        ((BF16,), (16, 12), f"{ROWS} 12, 16 is no multiple of 8 elements"),
         ((F32,), None, ""),
         ((torch.float64,), None, "they take one 16-bit type throughout, not torch.float64"),
     ],
@@ -249,8 +250,9 @@ def test_what_is_more_than_a_weight() -> None:
 @pytest.mark.parametrize("is_trained", [False, True])
 def test_autocast_casts_all_tensors(is_trained: bool) -> None:
     module, x = FusedGeGLU(8, 16).requires_grad_(is_trained), torch.randn(2, 8)
-    with pytest.warns(UserWarning, match=NO_GPU), torch.autocast("cpu", torch.bfloat16):
-        found = module(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        with pytest.warns(UserWarning, match=NO_GPU):
+            found = module(x)
         assert model.linear(x, module.up_proj.weight).dtype == BF16
     assert found.dtype == BF16
     assert found.requires_grad == is_trained

@@ -1,0 +1,156 @@
+"""What is measured of the whole forward, and of forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from snippets.fused_mlp.subjects import (
+    need_gpu,
+    need_kernels,
+    random_tensor,
+    without_gradients,
+)
+from snippets.lab.experiment import Subject
+from snippets.mlp.experiments import liger_layers
+
+PACKAGE = Path(__file__).parent / "geglu_kernels"
+
+
+def forward_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:
+    """The forward pass of a plain GeGLU module with its own weights, one way of
+    seven."""
+    import torch
+    from torch import nn
+
+    from snippets.fused_mlp.geglu.model import FusedGeGLU
+
+    if variant == "eager":
+        return plain
+    if variant in COMPILED:
+        return torch.compile(plain, mode=COMPILED[variant])
+    if variant in ("kernelized", "fused"):
+        need_kernels(device)
+        return (
+            kernelized(plain)
+            if variant == "kernelized"
+            else FusedGeGLU.like(plain)
+        )
+    need_gpu(device)
+    liger = liger_layers()[0].LigerGEGLUMLP()
+    for name, layer in plain.named_children():
+        assert isinstance(layer, nn.Linear)
+        setattr(liger, name, layer)
+    return liger
+
+
+COMPILED = {
+    "compiled": "default",
+    "reduce_overhead": "reduce-overhead",
+    "max_autotune": "max-autotune-no-cudagraphs",
+}
+"""Modes of `torch.compile`. Timing replays CUDA graphs of its own, so the last
+one is asked not to make any."""
+
+
+# --8<-- [start:kernelize]
+def kernelized(plain: Any) -> Any:
+    """The plain module, its forward replaced by that of the package, which is
+    loaded from a folder."""
+    from kernels import (
+        LocalLayerRepository,
+        Mode,
+        kernelize,
+        replace_kernel_forward_from_hub,
+        use_kernel_mapping,
+    )
+
+    replace_kernel_forward_from_hub(type(plain), "FusedGeGLU")
+    package = LocalLayerRepository(PACKAGE, layer_name="FusedGeGLU")
+    with use_kernel_mapping(
+        {"FusedGeGLU": {"cuda": package}}, inherit_mapping=False
+    ):
+        return kernelize(
+            plain, mode=Mode.INFERENCE, device="cuda", use_fallback=False
+        )
+
+
+# --8<-- [end:kernelize]
+
+
+def forward(
+    device: str,
+    variant: str,
+    tokens: int,
+    dim: int,
+    hidden: int,
+    dtype: str = "bfloat16",
+) -> Subject:
+    """The whole forward pass of one variant, checked against float64."""
+    import torch
+
+    from snippets.mlp.model import GeGLU, geglu_reference
+
+    class Plain(GeGLU):
+        """A class of its own, which `kernelize` may change."""
+
+    plain = Plain(dim, hidden).to(device, dtype=getattr(torch, dtype)).eval()
+    weights = [
+        layer.weight.detach()
+        for layer in (plain.gate_proj, plain.up_proj, plain.down_proj)
+    ]
+    return Subject(
+        step=without_gradients(forward_step(variant, plain, device)),
+        inputs=lambda: (
+            random_tensor(tokens, dim, device=device, dtype=dtype),
+        ),
+        reference=lambda x: geglu_reference(x, *weights),
+        in_graph=variant != "reduce_overhead",  # which is a CUDA graph already
+    )
+
+
+# Forward and backward
+
+
+def training(
+    device: str, variant: str, tokens: int, dim: int, hidden: int
+) -> Subject:
+    """Forward and backward: the gradients of x and of the three weights, for a
+    random gradient of the result."""
+    import torch
+
+    from snippets.fused_mlp.geglu.model import FusedGeGLU
+    from snippets.mlp.model import GeGLU, geglu_reference
+
+    plain = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16)
+    if variant.startswith("fused"):
+        need_kernels(device)
+        step: Any = FusedGeGLU.like(
+            plain, recompute=variant == "fused_recompute"
+        )
+    else:
+        step = forward_step(variant, plain, device)
+    weights = list(plain.parameters())
+
+    def gradients(x: torch.Tensor, d_out: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            return torch.autograd.grad(step(x), (x, *weights), d_out)[0]
+
+    def reference(x: torch.Tensor, d_out: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            exact = x.detach().double().requires_grad_()
+            result = geglu_reference(
+                exact, *(weight.detach() for weight in weights)
+            )
+            return torch.autograd.grad(result, exact, d_out.double())[0]
+
+    return Subject(
+        step=gradients,
+        inputs=lambda: (
+            random_tensor(tokens, dim, device=device),
+            random_tensor(tokens, dim, device=device),
+        ),
+        reference=reference,
+    )

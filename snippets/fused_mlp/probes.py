@@ -1,0 +1,327 @@
+"""What a profile cannot say: tuning, resources, generated code, a peer that is not
+always there, new shapes."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from snippets.fused_mlp.forwards import COMPILED
+from snippets.fused_mlp.halves import gate_up_step
+from snippets.fused_mlp.subjects import (
+    interleaved,
+    need_gpu,
+    need_hopper,
+    need_kernels,
+    random_tensor,
+)
+from snippets.lab.experiment import Instruments
+
+TUNED = ((8192, 768, 3072), (128, 4096, 14336), (1, 4096, 14336))
+"""Where `chosen` tunes."""
+
+
+def chosen(
+    instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
+) -> dict[str, Any]:
+    """What tuning chose for the two kernels of the forward at each shape, and
+    how long every candidate took.
+
+    Returns {"TOKENSxDIMxHIDDEN": {"gate_up": {candidate: microseconds},
+    "forward": {...}}}, the fastest first.
+    """
+    import torch
+
+    from snippets.fused_mlp.geglu import model, tuning
+
+    need_kernels(device)
+    found: dict[str, Any] = {}
+    with untuned():
+        for tokens, dim, hidden in TUNED:
+            tuning.TIMES_US.clear()
+            module = model.FusedGeGLU(dim, hidden).to(
+                device, dtype=torch.bfloat16
+            )
+            with torch.no_grad():
+                module(random_tensor(tokens, dim, device=device))
+            (times_us,) = tuning.TIMES_US.values()
+            found[f"{tokens}x{dim}x{hidden}"] = {
+                work.split()[0]: {
+                    name: round(us, 2)
+                    for name, us in sorted(ways.items(), key=lambda one: one[1])
+                }
+                for work, ways in times_us.items()
+            }
+            del module
+            torch.cuda.empty_cache()
+    return found
+
+
+@contextmanager
+def untuned() -> Iterator[None]:
+    """With nothing tuned before, shipped, or kept after."""
+    from snippets.fused_mlp.geglu import operators, tuning
+
+    with (
+        patch.object(tuning, "choices", functools.cache(lambda gpu: {})),
+        patch.object(tuning, "keep", lambda gpu, work, way: way),
+        patch.object(tuning, "TIMES_US", {}),
+        patch.object(operators, "PLANS", {}),
+    ):
+        yield
+
+
+def resources(
+    instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
+) -> dict[str, Any]:
+    """What each kernel takes of a multiprocessor, from the compiled kernel and
+    from the device.
+
+    Returns {kernel: {"registers", "spills", "shared_bytes", "warps"}} and
+    {"device": its limits}.
+    """
+    import torch
+    from triton.runtime import driver
+
+    from snippets.fused_mlp.geglu import hopper, kernels, model
+
+    need_hopper(device)
+    properties = torch.cuda.get_device_properties(0)
+    found: dict[str, Any] = {
+        "device": {
+            "multiprocessors": properties.multi_processor_count,
+            "registers": driver.active.utils.get_device_properties(0)[
+                "max_num_regs"
+            ],
+            "shared_bytes": properties.shared_memory_per_multiprocessor,
+            "threads": properties.max_threads_per_multi_processor,
+        }
+    }
+    x = random_tensor(tokens, dim, device=device)
+    gate, up = (
+        random_tensor(hidden, dim, scale=dim**-0.5, device=device)
+        for _ in range(2)
+    )
+    both = torch.stack([gate, up])
+    hidden_tensor = hopper.pingpong(
+        x, gate, up, None, "gelu_tanh", hopper.PINGPONG_GATED[0]
+    )[0]
+    runs = {
+        "gated_activation_kernel": lambda: model.gated_activation(
+            hidden_tensor, hidden_tensor
+        ),
+        "gate_up_kernel": lambda: hopper.stacked_gate_up(
+            x, both, "gelu_tanh", hopper.STACKED[0]
+        ),
+        "pingpong_kernel": lambda: hopper.pingpong(
+            x, gate, up, None, "gelu_tanh", hopper.PINGPONG_GATED[0]
+        ),
+    }
+    for name, run in runs.items():
+        kernel = getattr(kernels if hasattr(kernels, name) else hopper, name)
+        kernel.device_caches.clear()
+        run()
+        (one,) = (
+            one
+            for caches in kernel.device_caches.values()
+            for one in caches[0].values()
+        )
+        found[name] = {
+            "registers": one.n_regs,
+            "spills": one.n_spills,
+            "shared_bytes": one.metadata.shared,
+            "warps": one.metadata.num_warps,
+        }
+    return found
+
+
+def generated(
+    instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
+) -> dict[str, Any]:
+    """The code that Inductor generates for the forward: what it launches, in
+    order, and its Triton kernels' source.
+
+    "one_token" is that of max-autotune for a single token, at the widest shape
+    of the table.
+    """
+    import re
+
+    import torch
+    from torch._inductor.utils import fresh_cache, run_and_get_code
+
+    from snippets.mlp.model import GeGLU
+
+    need_gpu(device)
+    found: dict[str, Any] = {}
+    series = (tokens, dim, hidden)
+    cases = {
+        "compiled": series,
+        "max_autotune": series,
+        "one_token": (1, 4096, 14336),
+    }
+    for case, (rows, width, wide) in cases.items():
+        plain = GeGLU(width, wide).to(device, dtype=torch.bfloat16).eval()
+        torch._dynamo.reset()
+        with fresh_cache(), torch.no_grad():
+            compiled = torch.compile(
+                plain, mode=COMPILED.get(case, COMPILED["max_autotune"])
+            )
+            _, (code, *_) = run_and_get_code(
+                compiled, random_tensor(rows, width, device=device)
+            )
+        body = code[code.index("def call(") :]
+        found[case] = {
+            "calls": re.findall(
+                r"(extern_kernels\.\w+|triton_\w+)(?:\.run)?\(", body
+            ),
+            "kernels": re.findall(
+                r"@triton\.jit\n(def triton_.*?)\n'''", code, re.DOTALL
+            ),
+        }
+    return found
+
+
+def quack(
+    instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
+) -> dict[str, Any]:
+    """The forward and its first half beside QuACK's gemm_gated (CuTe DSL),
+    interleaved, where that package is there.
+
+    QuACK runs untuned, with its default tiles. Returns {"version", "gate_up":
+    {variant: samples in microseconds}, "forward": {...}}, sample i of any two a
+    pair; or {"missing": why}.
+    """
+    import importlib.metadata
+
+    import torch
+    from torch.nn import functional as F
+
+    need_hopper(device)
+    try:
+        from quack.gemm_interface import gemm_gated  # type: ignore[import-not-found]
+    except ImportError as missing:
+        return {"missing": str(missing)}
+    from snippets.fused_mlp.geglu import model, support
+
+    gate, up = (
+        random_tensor(hidden, dim, scale=dim**-0.5, device=device)
+        for _ in range(2)
+    )
+    down = random_tensor(dim, hidden, scale=hidden**-0.5, device=device)
+    both = torch.cat([gate, up])
+
+    def first_half(x: torch.Tensor) -> torch.Tensor:
+        _, hidden_tensor = gemm_gated(
+            x,
+            both.t(),
+            activation="geglu",
+            store_preact=False,
+            tuned=False,
+            concat_layout=("B",),
+        )
+        result: torch.Tensor = hidden_tensor
+        return result
+
+    parts: dict[str, dict[str, Callable[..., Any]]] = {
+        "gate_up": {
+            "quack": first_half,
+            "fused": gate_up_step("fused", gate, up),
+            "bare": gate_up_step("bare", gate, up),
+        },
+        "forward": {
+            "quack": lambda x: F.linear(first_half(x), down),
+            "fused": lambda x: model.gated_mlp(x, gate, up, down),
+            "eager": lambda x: F.linear(
+                gate_up_step("eager", gate, up)(x), down
+            ),
+        },
+    }
+    found: dict[str, Any] = {
+        "version": importlib.metadata.version("quack-kernels")
+    }
+    for part, steps in parts.items():
+        x = random_tensor(tokens, dim, device=device)
+        exact = support.gated_reference(x, gate, up)
+        exact = exact @ down.double().t() if part == "forward" else exact
+        for name in ("quack", "fused"):
+            with torch.no_grad():
+                relative = (
+                    (steps[name](x).double() - exact).norm() / exact.norm()
+                ).item()
+            if not relative < 1e-2:
+                raise ArithmeticError(
+                    f"{part}/{name}: relative error {relative:.1e}"
+                )
+            found[f"{part}_{name}_error"] = relative
+        found[part] = interleaved(instruments, steps, tokens, dim)
+    return found
+
+
+def new_shapes(
+    instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
+) -> dict[str, Any]:
+    """Feed numbers of tokens never seen before, take the time of each first
+    call, and count what has been built.
+
+    Returns {"tokens": [...], variant: {"first_call_ms": [...],
+    "second_call_ms": [...], "built": [...]}}: "built" is the number of graphs
+    compiled so far, of ours the number of times that the forward has been
+    tuned.
+    """
+    import torch
+    from torch._dynamo.utils import counters
+    from torch._inductor.utils import fresh_cache
+
+    from snippets.fused_mlp.geglu import model, tuning
+    from snippets.mlp.model import GeGLU
+
+    need_kernels(device)
+    sizes = [
+        tokens,
+        tokens - 8,
+        tokens * 3 // 4,
+        tokens // 2,
+        tokens // 2 - 100,
+    ]
+    found: dict[str, Any] = {"tokens": sizes}
+    plain = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16).eval()
+    fused = model.FusedGeGLU.like(plain)
+    steps: dict[str, Any] = {
+        "static": torch.compile(plain, dynamic=False),
+        "automatic": torch.compile(plain),
+        "fused": fused,
+    }
+    for name, step in steps.items():
+        torch._dynamo.reset()
+        counters.clear()
+        milliseconds: dict[str, list[float]] = {
+            "first_call_ms": [],
+            "second_call_ms": [],
+        }
+        built: list[int] = []
+        with fresh_cache(), untuned(), torch.no_grad():
+            for size in sizes:
+                x = random_tensor(size, dim, device=device)
+                for calls in milliseconds.values():
+                    torch.cuda.synchronize()
+                    begin = time.perf_counter()
+                    step(x)
+                    torch.cuda.synchronize()
+                    calls.append(round((time.perf_counter() - begin) * 1e3, 3))
+                tuned = [
+                    work
+                    for works in tuning.TIMES_US.values()
+                    for work in works
+                    if work.startswith("forward")
+                ]
+                built.append(
+                    len(tuned)
+                    if name == "fused"
+                    else counters["stats"]["unique_graphs"]
+                )
+        found[name] = {**milliseconds, "built": built}
+    return found
