@@ -9,6 +9,7 @@ import ast
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,16 +21,16 @@ from typing import Any
 
 import pytest
 import torch
+from kernels._rust import Build, Digest, DigestAlgorithm, Metadata
 
 from snippets.mlp.model import GeGLU
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTER = ROOT / "snippets/fused_mlp"
 PACKAGE = CHAPTER / "geglu_kernels"
+SOURCES = CHAPTER / "geglu"
 VARIANT = PACKAGE / "build/torch-cuda"
 METADATA = json.loads((VARIANT / "metadata.json").read_text(encoding="utf-8"))
-SOURCES = ("hopper_kernels.py", "kernels.py", "model.py")
-FILES = {"__init__.py", "layers.py", "metadata.json", *SOURCES}
 NEEDS_A_GPU = "FusedGeGLU runs as plain PyTorch: they need an NVIDIA GPU"
 
 NO_NETWORK = f"""\
@@ -134,55 +135,86 @@ def test_metadata_has_what_the_loader_asks_for() -> None:
         "version": 1,
         "license": "Apache-2.0",
         "python-depends": [],
-        "backend": {"type": "cuda"},
+        "backend": {"type": "cuda", "archs": ["8.0", "8.6", "8.9", "9.0", "10.0", "12.0"]},
     }
 
 
 def test_build_file_and_metadata_agree() -> None:
+    """The parser of `kernels`, which is `kernel-builder`'s, refuses a field that it does not know."""
+    Build.open(PACKAGE)
     build = tomllib.loads((PACKAGE / "build.toml").read_text(encoding="utf-8"))
-    general = build["general"]
+    general, noarch = build["general"], build["torch-noarch"]
     assert build.keys() == {"general", "torch-noarch"}
     assert {field: METADATA[field] for field in ("name", "version", "license")} == {
         field: general[field] for field in ("name", "version", "license")
     }
-    assert general["backends"] == [METADATA["backend"]["type"]]
+    assert METADATA["backend"] == {"type": "cuda", "archs": noarch["cuda_capabilities"]}
+    assert general["backends"] == ["cuda"]
+    assert {path.suffix.removeprefix(".") for path in SOURCES.iterdir() if path.suffix} <= set(noarch["pyext"])
     assert f"_{general['name'].replace('-', '_')}_" in METADATA["id"]
 
 
-def own_files() -> list[Path]:
-    return [path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+def own_files() -> set[str]:
+    """Paths in the package, with its links followed."""
+    paths = [*PACKAGE.rglob("*"), *(PACKAGE / "torch-ext/geglu_kernels").iterdir()]
+    names = {path.relative_to(PACKAGE).as_posix() for path in paths if path.is_file()}
+    return {name for name in names if "__pycache__" not in name}
 
 
-def test_it_holds_these_files() -> None:
-    expected = {"build.toml", "CARD.md"} | {f"build/torch-cuda/{name}" for name in FILES}
-    assert {path.relative_to(PACKAGE).as_posix() for path in own_files()} == expected
+def test_it_has_the_form_of_kernel_builder() -> None:
+    """torch-ext, and a build with its files, each a link to the chapter's: a new one takes an `ln -s`."""
+    names = {path.name for path in SOURCES.iterdir()} - {"__pycache__"}
+    others = {"CARD.md", "build.toml", "export.py", "flake.nix", "benchmarks/benchmark.py"}
+    others |= {"tests/__init__.py", "tests/test_geglu_kernels.py", "build/torch-cuda/metadata.json"}
+    built = {f"build/torch-cuda/{name}" for name in names}
+    assert own_files() == others | built | {f"torch-ext/geglu_kernels/{name}" for name in names}
+    assert (PACKAGE / "torch-ext/geglu_kernels").readlink() == Path("../../geglu")
+    assert {name: (VARIANT / name).readlink() for name in names} == {
+        name: Path("../../../geglu") / name for name in names
+    }
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_its_sources_are_those_of_the_chapter(name: str) -> None:
-    link = VARIANT / name
-    assert link.readlink() == Path("../../..") / name
-    assert link.samefile(CHAPTER / name)
-
-
-@pytest.mark.parametrize("name", sorted(name for name in FILES if name.endswith(".py")))
-def test_it_imports_torch_triton_the_standard_library_and_itself(name: str) -> None:
-    imported = set()
-    for node in ast.walk(ast.parse((VARIANT / name).read_text(encoding="utf-8"))):
+def relative_imports(path: Path) -> tuple[set[str], set[str]]:
+    """Modules of its package that a file imports, and the first names of all others."""
+    own, others = set(), set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))):
         if isinstance(node, ast.Import):
-            imported |= {alias.name.split(".")[0] for alias in node.names}
+            others |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level <= 1, "outside of the package"
-            imported.add("." if node.level else (node.module or "").split(".")[0])
-    assert imported - {".", "torch", "triton", *sys.stdlib_module_names} == set()
+            if not node.level:
+                others.add((node.module or "").split(".")[0])
+            else:
+                own |= {node.module.split(".")[0]} if node.module else {alias.name for alias in node.names}
+    return own, others
+
+
+def test_it_imports_torch_triton_the_standard_library_and_all_of_itself() -> None:
+    """In the syntax of Python 3.9, to which a package on the Hub keeps."""
+    found = {path.stem: relative_imports(path) for path in SOURCES.glob("*.py")}
+    assert set().union(*(others for _, others in found.values())) <= {"torch", "triton", *sys.stdlib_module_names}
+    assert {"__init__"}.union(*(own for own, _ in found.values())) == set(found)
+
+
+def public_names() -> list[str]:
+    tree = ast.parse((SOURCES / "__init__.py").read_text(encoding="utf-8"))
+    (public,) = (ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign))
+    return public
 
 
 def test_the_card_names_what_there_is() -> None:
     card = (PACKAGE / "CARD.md").read_text(encoding="utf-8")
-    tree = ast.parse((VARIANT / "__init__.py").read_text(encoding="utf-8"))
-    (public,) = (ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign))
     rows = [line.split("`")[1] for line in card.splitlines() if line.startswith("| `")]
-    assert sorted(row.split("(")[0].split(".")[0] for row in rows) == sorted(public)
+    assert sorted(row.split("(")[0].split(".")[0] for row in rows) == sorted(public_names())
+
+
+def test_the_card_is_no_template_and_names_its_repository() -> None:
+    """`kernel-builder` fills in what stands in braces, and uploads the card as README.md."""
+    card = (PACKAGE / "CARD.md").read_text(encoding="utf-8")
+    build = tomllib.loads((PACKAGE / "build.toml").read_text(encoding="utf-8"))
+    assert [mark for mark in ("{{", "{%", "{#") if mark in card] == []
+    assert set(re.findall(r"[\w-]+/geglu-kernels", card)) == {build["general"]["hub"]["repo-id"]}
+    assert build["general"]["hub"]["repo-id"] in (PACKAGE / "tests/test_geglu_kernels.py").read_text(encoding="utf-8")
 
 
 def test_an_installation_carries_it_with_its_links_followed(tmp_path: Path) -> None:
@@ -200,13 +232,123 @@ def test_an_installation_carries_it_with_its_links_followed(tmp_path: Path) -> N
     installed = tmp_path / "installed/snippets/fused_mlp/geglu_kernels"
     files = [path for path in installed.rglob("*") if not path.is_dir()]
     assert [path for path in files if path.is_symlink()] == []
-    assert {path.relative_to(installed).as_posix() for path in files} == {
-        path.relative_to(PACKAGE).as_posix() for path in own_files()
-    }
-    for name in SOURCES:
-        assert (installed / "build/torch-cuda" / name).read_bytes() == (
-            tmp_path / CHAPTER.relative_to(ROOT) / name
-        ).read_bytes()
+    assert {path.relative_to(installed).as_posix() for path in files} == own_files()
+    for path in SOURCES.glob("*.*"):
+        assert (installed / "build/torch-cuda" / path.name).read_bytes() == path.read_bytes()
+
+
+# ---- exported
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported") / "geglu_kernels"
+    subprocess.run([sys.executable, PACKAGE / "export.py", folder], check=True, timeout=60)
+    return folder
+
+
+def test_an_export_is_what_kernel_builder_makes(exported: Path) -> None:
+    files = [path for path in exported.rglob("*") if not path.is_dir()]
+    assert [path for path in files if path.is_symlink()] == []
+    names = {path.relative_to(exported).as_posix() for path in files}
+    assert names == own_files() - {"export.py"} | {"build/CARD.md", "build/torch-cuda/geglu_kernels/__init__.py"}
+    Build.open(exported)
+    variant = exported / "build/torch-cuda"
+    metadata = Metadata.read_from_file(variant / "metadata.json")
+    assert re.fullmatch(r"_geglu_kernels_cuda_[0-9a-f]{7}", metadata.id)
+    assert metadata.backend.archs == METADATA["backend"]["archs"]
+    assert metadata.digest is not None
+    metadata.digest.validate(Digest.hash_variant(DigestAlgorithm.SHA256, variant))
+
+
+def test_the_identifier_of_an_export_is_that_of_its_content(exported: Path, tmp_path: Path) -> None:
+    def identifier(folder: Path) -> str:
+        return json.loads((folder / "build/torch-cuda/metadata.json").read_text(encoding="utf-8"))["id"]
+
+    for name in ("same", "other"):
+        shutil.copytree(CHAPTER, tmp_path / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / "other/geglu/model.py").open("a", encoding="utf-8") as file:
+        file.write("# another\n")
+    for name in ("same", "other"):
+        script = tmp_path / name / "geglu_kernels/export.py"
+        subprocess.run([sys.executable, script, tmp_path / f"{name} export"], check=True, timeout=60)
+    same, other = (identifier(tmp_path / f"{name} export") for name in ("same", "other"))
+    assert same == identifier(exported) != other
+
+
+def test_an_export_needs_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+    command = [sys.executable, PACKAGE / "export.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        1,
+        "Write the package into a folder of its own: `python export.py FOLDER`.",
+    )
+    done = subprocess.run([*command, tmp_path], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "FileExistsError" in done.stderr
+
+
+ALONE = """\
+import importlib.util, json, os, socket, sys
+from pathlib import Path
+
+def refuse(*arguments, **named):
+    raise AssertionError("asked the network")
+
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
+sys.modules["snippets"] = None  # importing it fails
+import torch
+from kernels import get_kernel, get_local_kernel
+from kernels.cli.benchmark import discover_benchmark_classes, run_benchmark_class
+
+variant = Path("build/torch-cuda").resolve()
+kernel = get_local_kernel(variant)
+os.environ["LOCAL_KERNELS"] = f"profiling-pytorch/geglu-kernels={variant}"
+named = get_kernel("profiling-pytorch/geglu-kernels", version=1)
+x, gate, down = torch.randn(3, 8), torch.randn(16, 8), torch.randn(8, 16)
+expected = torch.nn.functional.silu(x @ gate.T) * (x @ gate.T) @ down.T
+same = torch.equal(kernel.gated_mlp(x, gate, gate, down, "silu"), expected)
+
+(benchmark,) = discover_benchmark_classes(Path("benchmarks/benchmark.py").resolve(), Path())
+whole, sizes = benchmark.setup_mlp, []
+def small(self, tokens, dim, hidden, activation):
+    sizes.append([tokens, dim, hidden, activation])
+    whole(self, min(tokens, 40), 64, 96, activation)
+benchmark.setup_mlp = small
+results, _ = run_benchmark_class(benchmark, 1, 0, str(variant), True, "local")
+
+spec = importlib.util.spec_from_file_location("geglu_kernels", variant / "geglu_kernels/__init__.py")
+old = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(old)
+print(json.dumps([
+    kernel.__name__, named is kernel, same, sorted(old.__all__), old.layers.__name__,
+    {name: timing.verified for name, timing in results.items()}, sizes,
+]))
+"""
+
+
+def test_an_export_needs_nothing_of_the_book(exported: Path) -> None:
+    """Loaded as today's `kernels` does, by folder and by name, and as old versions did; its benchmark runs."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("LOCAL_KERNELS", "PYTHONPATH")}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", ALONE],
+        cwd=exported,
+        env={**environment, "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    name, *same, old, layers, verified, sizes = json.loads(done.stdout.splitlines()[-1])
+    assert name == json.loads((exported / "build/torch-cuda/metadata.json").read_text(encoding="utf-8"))["id"]
+    assert (same, old, layers) == ([True, True], sorted(public_names()), f"{name}.layers")
+    assert verified == dict.fromkeys(("decode", "geglu", "prefill"), True)
+    assert sorted(sizes) == [
+        [1, 4096, 14336, "silu"],
+        [2048, 4096, 14336, "silu"],
+        [8192, 768, 3072, "gelu_tanh"],
+    ]
 
 
 # ---- loading
@@ -239,23 +381,26 @@ def test_it_loads_by_name(offline: Callable[..., Any]) -> None:
 
 
 def test_beside_the_chapter_each_has_its_own_operators(offline: Callable[..., Any]) -> None:
-    """PyTorch lets a second operator of one name take the place of the first without a word."""
+    """In the namespace of the package, its identifier, as the Hub asks; the chapter's in `geglu`."""
     found = offline(
-        "import snippets.fused_mlp.geglu.model as chapter\n"
+        "import snippets.fused_mlp.geglu.operators as chapter\n"
         "get_local_kernel(VARIANT)\n"
-        f"package = sys.modules[{METADATA['id'] + '.model'!r}]\n"
+        f"ID = {METADATA['id']!r}\n"
+        "package = sys.modules[ID + '.operators']\n"
         "ran = []\n"
-        "def noting(name, matrix):\n"
-        "    return lambda tensor: ran.append(name) or matrix(tensor)\n"
-        "chapter.matrix = noting('chapter', chapter.matrix)\n"
-        "package.matrix = noting('package', package.matrix)\n"
+        "def noting(name, planned):\n"
+        "    return lambda *arguments: ran.append(name) or planned(*arguments)\n"
+        "chapter.planned = noting('chapter', chapter.planned)\n"
+        "package.planned = noting('package', package.planned)\n"
         "x, weight = torch.empty(0, 8), torch.empty(16, 8)\n"
         "counts = []\n"
-        "for module in (chapter, package, chapter):\n"
-        "    ran.clear()\n"
-        "    shapes = module.gate_up(x, weight, weight, 'silu').shape, module.linear(x, weight, None, 'silu').shape\n"
-        "    assert shapes == ((0, 16), (0, 16))\n"
-        "    counts.append(sorted(set(ran)))\n"
+        "with warnings.catch_warnings():\n"
+        "    warnings.simplefilter('ignore')\n"
+        "    for module in (torch.ops.geglu, getattr(torch.ops, ID), torch.ops.geglu):\n"
+        "        ran.clear()\n"
+        "        both = module.gate_up(x, weight, weight, 'silu'), module.linear(x, weight, None, 'silu')\n"
+        "        assert [out.shape for out in both] == [(0, 16), (0, 16)]\n"
+        "        counts.append(sorted(set(ran)))\n"
         "print(json.dumps(counts))\n"
     )
     assert found == [["chapter"], ["package"], ["chapter"]]
@@ -290,31 +435,6 @@ def test_kernelized_the_block_is_itself_on_the_cpu(offline: Callable[..., Any]) 
     """Forward and gradients, bit by bit: plain PyTorch does the work, and says so once."""
     code = f"ID = {METADATA['id']!r}\n{COMPARED}"
     assert offline(code, LOCAL_KERNELS=f"ours/geglu-kernels={VARIANT}") == [2 * 3 * 4 * 5, [NEEDS_A_GPU]]
-
-
-def test_projections_that_are_more_than_a_weight_keep_their_meaning(offline: Callable[..., Any]) -> None:
-    """A bias, and a projection of another class: the answers differ from those of the weights alone."""
-    found = offline(
-        "class Doubled(torch.nn.Linear):\n"
-        "    def forward(self, x):\n"
-        "        return 2 * super().forward(x)\n"
-        "answers = []\n"
-        "with warnings.catch_warnings(record=True) as caught:\n"
-        "    warnings.simplefilter('always')\n"
-        "    for name in ('gate_proj', 'up_proj', 'down_proj'):\n"
-        "        for make in (torch.nn.Linear, lambda *sizes: Doubled(*sizes, bias=False)):\n"
-        "            plain, ours = eager(7, 11, torch.float32), swapped(7, 11, torch.float32)\n"
-        "            x, alone = torch.randn(3, 7), getattr(plain[0], name)\n"
-        "            before = plain(x)\n"
-        "            other = make(alone.in_features, alone.out_features)\n"
-        "            for model in (plain, ours):\n"
-        "                setattr(model[0], name, other)\n"
-        "            expected = plain(x)\n"
-        "            answers.append([torch.equal(ours(x), expected), torch.equal(expected, before)])\n"
-        "print(json.dumps([answers, [str(warning.message) for warning in caught]]))\n"
-    )
-    said = "FusedGeGLU runs as plain PyTorch: the projections must be nn.Linear without a bias"
-    assert found == [[[True, False]] * 6, [said]]
 
 
 def test_the_layer_is_stateless_as_kernels_wants_it(offline: Callable[..., Any]) -> None:

@@ -1,20 +1,101 @@
-"""The layer that `kernelize` puts in the place of a model's own."""
+"""The layer whose forward `kernelize` gives to the gated MLPs of a model."""
+
+from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
-from .model import gated_mlp
+from .model import gated_mlp, only_weight
 from .support import say_once
 
+ACTIVATIONS = {
+    "SiLU": ("torch", "silu"),
+    "silu": ("torch", "silu"),
+    "gelu": ("torch", "gelu"),
+    "ReLU": ("torch", "relu"),
+    "relu": ("torch", "relu"),
+    "SiLUActivation": ("transformers", "silu"),
+    "GELUActivation": ("transformers", "gelu"),
+    "GELUTanh": ("transformers", "gelu_tanh"),
+    "PytorchGELUTanh": ("transformers", "gelu_tanh"),
+    "NewGELUActivation": ("transformers", "gelu_tanh"),
+    "FastGELUActivation": ("transformers", "gelu_tanh"),
+    "AccurateGELUActivation": ("transformers", "gelu_tanh"),
+}
+"""Class or function -> its library, and what the kernels call it. By name,
+since Transformers may be absent."""
+ATTRIBUTES = ("act_fn", "activation_fn", "activation", "act")
 
+
+def name_activation(mlp: nn.Module) -> str:
+    """What the kernels call the activation of `mlp`, or empty. A module without
+    any of `ATTRIBUTES` is a GeGLU."""
+    for name in ATTRIBUTES:
+        # a `getattr` of a module takes microseconds to find nothing
+        function = mlp._modules.get(name, mlp.__dict__.get(name))
+        function = function or getattr(type(mlp), name, None)
+        if function is not None:
+            return name_function(function)
+    return "gelu_tanh"
+
+
+def name_function(function: Any) -> str:
+    """What the kernels call a module or a function, or empty."""
+    kind = function
+    if isinstance(function, nn.Module):
+        kind = type(function)
+        if has_hooks(function):
+            return ""
+    if kind is nn.GELU:
+        return "gelu_tanh" if function.approximate == "tanh" else "gelu"
+    library, name = ACTIVATIONS.get(getattr(kind, "__name__", ""), ("", ""))
+    return name if str(kind.__module__).split(".")[0] == library else ""
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether a call of the module runs more than its forward."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    )
+
+
+def describe_other(mlp: nn.Module, names: tuple[str, ...]) -> str:
+    """What of `mlp` the kernels would leave out."""
+    for name in names:
+        layer = mlp._modules.get(name)
+        if layer is None:
+            return f"{name} is missing"
+        if type(layer) is not nn.Linear:
+            return f"{name} is a {type(layer).__name__}"
+        if only_weight(layer) is None:
+            if layer._parameters["bias"] is not None:
+                return f"{name} has a bias"
+            if has_hooks(layer):
+                return f"{name} has hooks"
+            if "forward" in layer.__dict__:
+                return f"{name} has a forward of its own"
+            return f"{name} has a {type(layer.weight).__name__} as weight"
+    return "they do not know its activation"
+
+
+SEPARATE = ("gate_proj", "up_proj", "down_proj")
+TOGETHER = ("gate_up_proj", "down_proj")
+
+
+# --8<-- [start:layer]
 class FusedGeGLU(nn.Module):
-    """down_proj(gelu(gate_proj(x)) * up_proj(x)) with the tanh form of GELU: a
-    forward for a module that has the rest.
+    """down_proj(activation(gate_proj(x)) * up_proj(x)): a forward for a module
+    that has the rest.
 
-    Without an `__init__` and methods of its own, as `kernels` wants it. Only
-    the weights of the projections are read, so where they are more than that (a
-    bias, an adapter, a quantized layer), plain PyTorch does the work.
+    The activation is the module's own, or the tanh form of GELU where it has
+    none. One `gate_up_proj` may hold gate's rows, then up's. Where the kernels
+    would leave something out, the module's own forward runs, and a warning says
+    why, once. Without `__init__` and further methods, as `kernels` wants it.
     """
 
     gate_proj: nn.Linear
@@ -25,13 +106,16 @@ class FusedGeGLU(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x and the result are (..., dim)."""
-        projections = (self.gate_proj, self.up_proj, self.down_proj)
-        if any(
-            type(projection) is not nn.Linear or projection.bias is not None
-            for projection in projections
-        ):
-            say_once("the projections must be nn.Linear without a bias")
-            return self.down_proj(
-                F.gelu(self.gate_proj(x), approximate="tanh") * self.up_proj(x)
-            )
-        return gated_mlp(x, *(projection.weight for projection in projections))
+        names = TOGETHER if "gate_up_proj" in self._modules else SEPARATE
+        every = [only_weight(self._modules.get(name)) for name in names]
+        weights = [weight for weight in every if weight is not None]
+        activation = name_activation(self)
+        if len(weights) < len(names) or not activation:
+            say_once(describe_other(self, names))
+            return type(self).forward(self, x)
+        *first, down = weights
+        gate, up = first if len(first) == 2 else first[0].chunk(2)
+        return gated_mlp(x, gate, up, down, activation)
+
+
+# --8<-- [end:layer]

@@ -79,9 +79,9 @@ class FusedGeGLU(nn.Module):
 # --8<-- [end:module]
 
 
-def only_weight(layer: nn.Module) -> Tensor | None:
+def only_weight(layer: nn.Module | None) -> Tensor | None:
     """The weight of a layer that is nothing more; None for one with a bias, an
-    adapter, a quantized weight, a hook."""
+    adapter, a quantized weight, a hook, a forward of its own."""
     # through the dictionary: nn.Module looks attributes up in 0.7 us each
     if (
         type(layer) is not nn.Linear
@@ -90,6 +90,7 @@ def only_weight(layer: nn.Module) -> Tensor | None:
         or layer._forward_hooks
         or layer._backward_pre_hooks
         or layer._backward_hooks
+        or "forward" in layer.__dict__
     ):
         return None
     weight = layer._parameters.get("weight")
