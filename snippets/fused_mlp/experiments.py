@@ -33,6 +33,7 @@ SHAPES = (
     (1024, 4096, 14336),
     (65536, 256, 1024),
     (128, 4096, 14336),
+    (16, 4096, 14336),
     (1, 4096, 14336),
     (8192, 768, 3080),
 )
@@ -70,7 +71,7 @@ SMALL, LARGE = (
     {"tokens": tokens, "dim": 1024, "outputs": 4096} for tokens in (64, 8192)
 )
 LINEAR = ("eager", "compiled", "addmm", "fused")
-GATE_UP = ("bare", "eager", "stacked", "fused")
+GATE_UP = ("bare", "eager", "stacked", "portable", "fused")
 PEERS = (
     "eager",
     "compiled",
@@ -78,10 +79,13 @@ PEERS = (
     "reduce_overhead",
     "liger",
     "fused",
+    "fused_compiled",
+    "fused_reduce_overhead",
+    "portable",
 )
 IN_TABLE = {
     "bfloat16": (
-        ("eager", "compiled", "max_autotune", "liger", "fused"),
+        ("eager", "compiled", "max_autotune", "liger", "fused", "portable"),
         SHAPES,
     ),
     "float16": (("eager", "compiled", "liger", "fused"), FLOAT16_SHAPES),

@@ -20,22 +20,32 @@ PACKAGE = Path(__file__).parent / "geglu_kernels"
 
 def forward_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:
     """The forward pass of a plain GeGLU module with its own weights, one way of
-    seven."""
+    many; "fused_" before a mode of `torch.compile` is ours compiled so."""
     import torch
     from torch import nn
 
+    from snippets.fused_mlp.geglu import operators
     from snippets.fused_mlp.geglu.model import FusedGeGLU
 
     if variant == "eager":
         return plain
     if variant in COMPILED:
         return torch.compile(plain, mode=COMPILED[variant])
-    if variant in ("kernelized", "fused"):
+    if variant in OURS:
         need_kernels(device)
+    if variant == "kernelized":
+        return kernelized(plain)
+    if variant == "portable":
+        weights = [
+            layer.weight
+            for layer in (plain.gate_proj, plain.up_proj, plain.down_proj)
+        ]
+        return lambda x: operators.portable_forward(x, *weights, "gelu_tanh")
+    if variant in OURS:
+        mode = COMPILED.get(variant.removeprefix("fused_"))
+        fused = FusedGeGLU.like(plain)
         return (
-            kernelized(plain)
-            if variant == "kernelized"
-            else FusedGeGLU.like(plain)
+            torch.compile(fused, mode=mode, fullgraph=True) if mode else fused
         )
     need_gpu(device)
     liger = liger_layers()[0].LigerGEGLUMLP()
@@ -52,6 +62,15 @@ COMPILED = {
 }
 """Modes of `torch.compile`. Timing replays CUDA graphs of its own, so the last
 one is asked not to make any."""
+
+
+OURS = (
+    "fused",
+    "kernelized",
+    "portable",
+    "fused_compiled",
+    "fused_reduce_overhead",
+)
 
 
 # --8<-- [start:kernelize]
@@ -106,7 +125,9 @@ def forward(
             random_tensor(tokens, dim, device=device, dtype=dtype),
         ),
         reference=lambda x: geglu_reference(x, *weights),
-        in_graph=variant != "reduce_overhead",  # which is a CUDA graph already
+        in_graph=not variant.endswith(
+            "reduce_overhead"
+        ),  # which is a CUDA graph already
     )
 
 

@@ -131,7 +131,7 @@ def gate_up_step(variant: str, gate: Any, up: Any) -> Callable[..., Any]:
     import torch
     from torch.nn import functional as F
 
-    from snippets.fused_mlp.geglu import model
+    from snippets.fused_mlp.geglu import model, operators
 
     if variant == "bare":
         both = torch.cat([gate, up])
@@ -141,6 +141,8 @@ def gate_up_step(variant: str, gate: Any, up: Any) -> Callable[..., Any]:
     if variant == "fused":
         return lambda x: model.gate_up(x, gate, up, "gelu_tanh")
 
+    if variant == "portable":
+        return lambda x: operators.portable_gate_up(x, gate, up, "gelu_tanh")
     from snippets.fused_mlp.geglu import hopper
 
     stacked = torch.stack([gate, up])
@@ -158,7 +160,7 @@ def gate_up(
 
     if variant == "stacked":
         need_hopper(device)
-    elif variant == "fused":
+    elif variant in ("fused", "portable"):
         need_kernels(device)
     gate, up = (
         random_tensor(hidden, dim, scale=dim**-0.5, device=device)

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from . import tuning
 from .support import act, fit, known, plain_gate_up, say_once, unsupported
 from .ways import Way, gate_up_ways, linear_ways
-from .work import sizes_of
+from .work import Sizes, sizes_of
 
 NAMESPACE = __name__.split(".")[-2]
 """From the package: two copies in one process would take each other's place."""
@@ -95,6 +95,12 @@ def tuned(work: str, ways: dict[str, Way], run: Callable) -> tuple[Way, bool]:
     return ways[name or next(iter(ways))], name is not None
 
 
+def named(work: str, activation: str, sizes: Sizes, only_portable: bool) -> str:
+    """What is tuned, as it is kept on disk."""
+    portable = " portable" if only_portable else ""
+    return f"{work} {activation} {sizes.name}{portable}"
+
+
 def ready(tensor: Tensor) -> Tensor:
     """The tensor as the kernels read it: contiguous, from an address that 16
     divides."""
@@ -119,7 +125,11 @@ def is_plain(
 
 
 def plan_gate_up(
-    activation: str, x: Tensor, gate: Tensor, up: Tensor
+    activation: str,
+    x: Tensor,
+    gate: Tensor,
+    up: Tensor,
+    only_portable: bool = False,
 ) -> tuple[tuple[Way, ...], bool]:
     fit(x, gate, up)
     if is_plain(activation, x, gate, up):
@@ -127,8 +137,8 @@ def plan_gate_up(
     sizes = sizes_of(x, gate)
     out = x.new_empty(sizes.rows, sizes.outputs)
     way, is_settled = tuned(
-        f"gate_up {activation} {sizes.name}",
-        gate_up_ways(sizes, activation),
+        named("gate_up", activation, sizes, only_portable),
+        gate_up_ways(sizes, activation, only_portable),
         lambda way: way(x, gate, up, out),
     )
     return (way,), is_settled
@@ -136,7 +146,18 @@ def plan_gate_up(
 
 @operator("gate_up(Tensor x, Tensor gate, Tensor up, str activation) -> Tensor")
 def gate_up(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
-    ways = planned(plan_gate_up, activation, x, gate, up)
+    return run_gate_up(plan_gate_up, x, gate, up, activation)
+
+
+def run_gate_up(
+    plan: Callable[..., tuple[tuple[Way, ...], bool]],
+    x: Tensor,
+    gate: Tensor,
+    up: Tensor,
+    activation: str,
+) -> Tensor:
+    """Gate and up by the ways that `plan` finds."""
+    ways = planned(plan, activation, x, gate, up)
     if not ways:
         return plain_gate_up(x, gate, up, activation)
     out = x.new_empty(*x.shape[:-1], gate.shape[0])
@@ -189,14 +210,21 @@ def _(
 
 # --8<-- [start:forward]
 def plan_forward(
-    activation: str, x: Tensor, gate: Tensor, up: Tensor, down: Tensor
+    activation: str,
+    x: Tensor,
+    gate: Tensor,
+    up: Tensor,
+    down: Tensor,
+    only_portable: bool = False,
 ) -> tuple[tuple[Way, ...], bool]:
     """Two ways: the second is timed together with the first, behind which a
     kernel that is launched early hides its start."""
     fit(x, gate, up, down.t())
     if is_plain(activation, x, gate, up, down):
         return (), True
-    (first,), is_first_settled = plan_gate_up(activation, x, gate, up)
+    (first,), is_first_settled = plan_gate_up(
+        activation, x, gate, up, only_portable
+    )
     sizes = sizes_of(x, gate)
     hidden = x.new_empty(sizes.rows, sizes.outputs)
     out = x.new_empty(sizes.rows, sizes.dim)
@@ -206,8 +234,8 @@ def plan_forward(
         second(hidden, down, out)
 
     second, is_settled = tuned(
-        f"forward {activation} {sizes.name}",
-        linear_ways(sizes_of(hidden, down), "none", has_bias=False),
+        named("forward", activation, sizes, only_portable),
+        linear_ways(sizes_of(hidden, down), "none", False, only_portable),
         run,
     )
     return (first, second), is_first_settled and is_settled
@@ -220,7 +248,19 @@ def plan_forward(
 def forward(
     x: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str
 ) -> Tensor:
-    ways = planned(plan_forward, activation, x, gate, up, down)
+    return run_forward(plan_forward, x, gate, up, down, activation)
+
+
+def run_forward(
+    plan: Callable[..., tuple[tuple[Way, ...], bool]],
+    x: Tensor,
+    gate: Tensor,
+    up: Tensor,
+    down: Tensor,
+    activation: str,
+) -> Tensor:
+    """The forward by the ways that `plan` finds."""
+    ways = planned(plan, activation, x, gate, up, down)
     if not ways:
         return plain_gate_up(x, gate, up, activation) @ down.t()
     hidden = x.new_empty(*x.shape[:-1], gate.shape[0])
@@ -238,3 +278,24 @@ def _(
 
 
 # --8<-- [end:forward]
+
+
+# What runs where Hopper's kernels do not, to be compared with them
+
+
+plan_portable_gate_up = functools.partial(plan_gate_up, only_portable=True)
+plan_portable_forward = functools.partial(plan_forward, only_portable=True)
+
+
+def portable_gate_up(
+    x: Tensor, gate: Tensor, up: Tensor, activation: str
+) -> Tensor:
+    """`gate_up` without the kernels for Hopper."""
+    return run_gate_up(plan_portable_gate_up, x, gate, up, activation)
+
+
+def portable_forward(
+    x: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str
+) -> Tensor:
+    """`forward` without the kernels for Hopper."""
+    return run_forward(plan_portable_forward, x, gate, up, down, activation)
