@@ -40,7 +40,10 @@ def forward_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:
             layer.weight
             for layer in (plain.gate_proj, plain.up_proj, plain.down_proj)
         ]
-        return lambda x: operators.portable_forward(x, *weights, "gelu_tanh")
+        gate, up, down = weights
+        return lambda x: operators.portable_forward(
+            x, gate, up, down, "gelu_tanh"
+        )
     if variant in OURS:
         mode = COMPILED.get(variant.removeprefix("fused_"))
         fused = FusedGeGLU.like(plain)
