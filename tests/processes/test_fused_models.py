@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib
-import importlib.util
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -63,11 +61,9 @@ class Together(nn.Module):
 
 def of_transformers(model: str, prefix: str, dim: int = DIM, hidden: int = HIDDEN) -> nn.Module:
     """`llama`, `Llama` -> a LlamaMLP. Importing Transformers warns."""
-    if importlib.util.find_spec("transformers") is None:
-        pytest.skip("needs transformers")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        module = importlib.import_module(f"transformers.models.{model}.modeling_{model}")
+        module = pytest.importorskip(f"transformers.models.{model}.modeling_{model}", exc_type=ImportError)
         config = getattr(module, f"{prefix}TextConfig", None) or getattr(module, f"{prefix}Config")
         return getattr(module, f"{prefix}MLP")(config(hidden_size=dim, intermediate_size=hidden))
 
