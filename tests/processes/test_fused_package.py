@@ -406,6 +406,34 @@ def test_beside_the_chapter_each_has_its_own_operators(offline: Callable[..., An
     assert found == [["chapter"], ["package"], ["chapter"]]
 
 
+WITHOUT = {
+    "missing": ("sys.modules['triton'] = None", "they need Triton (import of triton halted; None in sys.modules)"),
+    "old": (
+        "import triton; del triton.knobs; triton.__version__ = '3.3.1'",
+        "they need Triton 3.4, and this is 3.3.1",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", WITHOUT)
+def test_without_a_triton_that_will_do_it_loads_and_falls_back(how: str, offline: Callable[..., Any]) -> None:
+    change, reason = WITHOUT[how]
+    found = offline(
+        f"for name in [name for name in sys.modules if name.split('.')[0] == 'triton']:\n"
+        f"    {'del sys.modules[name]' if how == 'missing' else 'break'}\n"
+        f"{change}\n"
+        "kernel = get_local_kernel(VARIANT)\n"
+        "support = sys.modules[kernel.__name__ + '.support']\n"
+        "torch.version.hip, torch.cuda.get_device_capability = None, lambda device: (9, 0)\n"
+        "gpu = support.unsupported_device(torch.device('cuda', 0))\n"
+        "with warnings.catch_warnings():\n"
+        "    warnings.simplefilter('ignore')\n"
+        "    out = kernel.gated_mlp(torch.ones(2, 8), torch.ones(3, 8), torch.ones(3, 8), torch.ones(8, 3), 'relu')\n"
+        "print(json.dumps([gpu, out.tolist()]))\n"
+    )
+    assert found == [reason, [[3 * 64.0] * 8] * 2]
+
+
 # ---- as a layer
 
 COMPARED = """\

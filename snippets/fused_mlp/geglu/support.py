@@ -144,6 +144,10 @@ def unsupported_device(device: torch.device) -> str:
         from . import portable  # noqa: F401
     except ImportError as error:
         return f"they need Triton ({error})"
+    import triton
+
+    if not hasattr(triton, "knobs"):
+        return f"they need Triton 3.4, and this is {triton.__version__}"
     return ""
 
 
