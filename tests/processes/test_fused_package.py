@@ -291,15 +291,17 @@ def test_an_export_needs_a_folder_that_does_not_exist(tmp_path: Path) -> None:
 ALONE = """\
 import importlib.util, json, os, socket, sys
 from pathlib import Path
+from types import SimpleNamespace
 
 def refuse(*arguments, **named):
     raise AssertionError("asked the network")
 
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
 sys.modules["snippets"] = None  # importing it fails
+import pytest
 import torch
 from kernels import get_kernel, get_local_kernel
-from kernels.cli.benchmark import discover_benchmark_classes, run_benchmark_class
+from kernels.cli import benchmark as command
 
 variant = Path("build/torch-cuda").resolve()
 kernel = get_local_kernel(variant)
@@ -309,38 +311,40 @@ x, gate, down = torch.randn(3, 8), torch.randn(16, 8), torch.randn(8, 16)
 expected = torch.nn.functional.silu(x @ gate.T) * (x @ gate.T) @ down.T
 same = torch.equal(kernel.gated_mlp(x, gate, gate, down, "silu"), expected)
 
-(benchmark,) = discover_benchmark_classes(Path("benchmarks/benchmark.py").resolve(), Path())
+command._backend = lambda: SimpleNamespace(name="cpu")
+(benchmark,) = command.discover_benchmark_classes(Path("benchmarks/benchmark.py").resolve(), Path())
 whole, sizes = benchmark.setup_mlp, []
 def small(self, tokens, dim, hidden, activation):
     sizes.append([tokens, dim, hidden, activation])
     whole(self, min(tokens, 40), 64, 96, activation)
 benchmark.setup_mlp = small
-results, _ = run_benchmark_class(benchmark, 1, 0, str(variant), True, "local")
+results, _ = command.run_benchmark_class(benchmark, 1, 0, str(variant), True, "local")
 
 spec = importlib.util.spec_from_file_location("geglu_kernels", variant / "geglu_kernels/__init__.py")
 old = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(old)
+collected = pytest.main(["-qq", "--collect-only", "-p", "no:cacheprovider", "tests"])
 print(json.dumps([
     kernel.__name__, named is kernel, same, sorted(old.__all__), old.layers.__name__,
-    {name: timing.verified for name, timing in results.items()}, sizes,
+    {name: timing.verified for name, timing in results.items()}, sizes, int(collected),
 ]))
 """
 
 
 def test_an_export_needs_nothing_of_the_book(exported: Path) -> None:
-    """Loaded as today's `kernels` does, by folder and by name, and as old versions did; its benchmark runs."""
+    """Loaded by folder, by name, and as old versions of `kernels` did; its benchmark runs, its tests are found."""
     environment = {name: value for name, value in os.environ.items() if name not in ("LOCAL_KERNELS", "PYTHONPATH")}
     done = subprocess.run(
         [sys.executable, "-P", "-c", ALONE],
         cwd=exported,
-        env={**environment, "HF_HUB_OFFLINE": "1"},
+        env={**environment, "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
         check=False,
         timeout=200,
     )
     assert done.returncode == 0, done.stderr
-    name, *same, old, layers, verified, sizes = json.loads(done.stdout.splitlines()[-1])
+    name, *same, old, layers, verified, sizes, collected = json.loads(done.stdout.splitlines()[-1])
     assert name == json.loads((exported / "build/torch-cuda/metadata.json").read_text(encoding="utf-8"))["id"]
     assert (same, old, layers) == ([True, True], sorted(public_names()), f"{name}.layers")
     assert verified == dict.fromkeys(("decode", "geglu", "prefill"), True)
@@ -349,6 +353,7 @@ def test_an_export_needs_nothing_of_the_book(exported: Path) -> None:
         [2048, 4096, 14336, "silu"],
         [8192, 768, 3072, "gelu_tanh"],
     ]
+    assert collected == 0
 
 
 # ---- loading
@@ -488,23 +493,25 @@ def test_it_compiles_without_a_break(offline: Callable[..., Any]) -> None:
     assert found is True
 
 
-hopper = pytest.mark.skipif(
-    not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9,
-    reason="needs a GPU of compute capability 9.0",
-)
+# ---- on the GPU
+
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 @pytest.mark.gpu
-@hopper
+@on_a_gpu
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_on_the_gpu_its_kernels_do_the_work(dtype: torch.dtype) -> None:
-    """No warning, hence no fallback; both kernels in the profile; an error not above eager's."""
-    from kernels import LocalLayerRepository, Mode, kernelize, use_kernel_forward_from_hub, use_kernel_mapping
+def test_on_the_gpu_its_kernels_do_the_work(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No warning, hence no fallback; our kernel in the profile; an error not above eager's."""
+    from kernels import LocalLayerRepository, Mode, get_local_kernel, kernelize, use_kernel_mapping
 
-    @use_kernel_forward_from_hub("GeGLU")
     class Swappable(GeGLU):
-        """A class of its own, which `kernelize` may change."""
+        """A class of its own, with the attribute by which `kernelize` knows it."""
 
+        kernel_layer_name = "GeGLU"
+
+    tuning = sys.modules[f"{get_local_kernel(PACKAGE).__name__}.tuning"]
+    monkeypatch.setattr(tuning, "choose", lambda work, ways: next(iter(ways)))
     torch.manual_seed(0)
     plain = GeGLU(768, 3072).to("cuda", dtype)
     ours = Swappable(768, 3072).to("cuda", dtype)
@@ -521,6 +528,29 @@ def test_on_the_gpu_its_kernels_do_the_work(dtype: torch.dtype) -> None:
             torch.cuda.synchronize()
         exact = plain.double()(x.double())
     names = [event.name for event in profile.events()]
-    assert any("pingpong" in name for name in names), names
+    of_hopper = torch.cuda.get_device_capability()[0] == 9
+    assert any("pingpong" in name if of_hopper else "gate_up" in name for name in names), names
     error, error_of_eager = ((one.double() - exact).norm().item() for one in (found, expected))
     assert 0 < error <= error_of_eager
+
+
+@pytest.mark.gpu
+@on_a_gpu
+def test_on_the_gpu_its_own_tests_pass(exported: Path) -> None:
+    """As its user runs them, with tuning; one of them, since each candidate is compiled."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", "-k", "500 and gelu_tanh"],
+        cwd=exported,
+        env={
+            **os.environ,
+            "HF_HUB_OFFLINE": "1",
+            "GEGLU_KERNELS_CACHE": "off",
+            "LOCAL_KERNELS": f"profiling-pytorch/geglu-kernels={exported}",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert "1 passed" in done.stdout

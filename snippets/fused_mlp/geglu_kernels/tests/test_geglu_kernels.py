@@ -28,9 +28,10 @@ def distance(found, expected) -> float:
 
 
 @pytest.mark.kernels_ci
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("tokens", [1, 17, 500])
+@pytest.mark.parametrize(
+    ("tokens", "dtype", "activation"),
+    [(1, torch.bfloat16, "silu"), (17, torch.float16, "gelu"), (500, torch.bfloat16, "gelu_tanh")],
+)
 def test_results_and_gradients(device, tokens, dtype, activation):
     """Nearer to float64 than twice eager's distance; dim and hidden are no multiples of a tile."""
     torch.manual_seed(0)
