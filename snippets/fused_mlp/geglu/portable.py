@@ -183,6 +183,15 @@ def candidates(
     ]
 
 
+def fitting(
+    tilings: Sequence[PortableTiles], sizes: Sizes
+) -> list[PortableTiles]:
+    """The candidates for these sizes on their GPU."""
+    return candidates(
+        tilings, *limits(sizes.device), sizes.rows, sizes.dtype.itemsize
+    )
+
+
 def aligned(*sizes: int) -> int:
     """How many elements, of 2 bytes each and 16 bytes together at most, divide
     rows of all these sizes."""
