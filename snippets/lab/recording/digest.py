@@ -36,13 +36,18 @@ def source_digest(chapter: str, sources: Path = SOURCES) -> str:
 
 
 def _stamp(sources: Path) -> frozenset[tuple[str, int]]:
-    """Every source file of a chapter or of the lab's top, and when it was written. No glob: a list asks 300 times."""
+    """Every source file of a chapter, its packages' too, or of the lab's top, and when it was written. No glob: a list
+    asks 300 times."""
     found = []
-    with os.scandir(sources) as folders:
-        for folder in folders:
-            if folder.is_dir():
-                with os.scandir(folder) as files:
-                    found += [(each.path, each.stat().st_mtime_ns) for each in files if each.name.endswith(".py")]
+    folders = [sources]
+    while folders:
+        inside = folders.pop()
+        with os.scandir(inside) as entries:
+            for each in entries:
+                if each.name.endswith(".py"):
+                    found.append((each.path, each.stat().st_mtime_ns))
+                elif each.is_dir() and each.name != "__pycache__" and inside.name != "lab":
+                    folders.append(Path(each.path))
     return frozenset(found)
 
 

@@ -163,8 +163,8 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("mlp/model.py", ["attention", "fused_mlp", "index", "mlp", "regimes"]),
         ("mlp/experiments.py", ["attention", "fused_mlp", "index", "mlp"]),
-        ("fused_mlp/kernels.py", ["fact_check", "fused_mlp"]),
-        ("fused_mlp/hopper_kernels.py", ["fact_check", "fused_mlp"]),
+        ("fused_mlp/geglu/kernels.py", ["fact_check", "fused_mlp"]),
+        ("fused_mlp/geglu/hopper_kernels.py", ["fact_check", "fused_mlp"]),
         ("linear/model.py", ["linear"]),
         ("devices/experiments.py", ["devices"]),
         ("lab/experiment.py", []),
