@@ -7,13 +7,13 @@ from collections.abc import Iterable
 import pytest
 import torch
 
-from snippets.fused_mlp.compiling import Code, missing_tools
 from snippets.fused_mlp.geglu import kernels
-from snippets.fused_mlp.geglu.hopper import PINGPONG, PINGPONG_GATED, SMALL, STACKED
-from snippets.fused_mlp.geglu.work import BLOCK_K, Tiles
+from snippets.fused_mlp.geglu.hopper import PINGPONG, PINGPONG_BACKWARD, PINGPONG_GATED, SMALL, STACKED
+from snippets.fused_mlp.geglu.work import BLOCK_K, BackwardTiles, Tiles, backward_shared_bytes
 from tests.processes import fused_compiling as compiling
+from tests.processes.fused_compiling import Code
 
-MISSING = missing_tools()
+MISSING = compiling.missing_tools()
 pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=MISSING),
     # Triton 3.9 asks once how products and sums are fused, and goes on as before.
@@ -55,13 +55,17 @@ def check_products(
 @pytest.mark.parametrize("capability", [80, 90])
 @pytest.mark.parametrize(
     ("kernel", "tensors_read", "tensors_written"),
-    [(kernels.gated_activation_kernel, 2, 1), (kernels.gated_activation_backward_kernel, 3, 2)],
-    ids=["forward", "backward"],
+    [
+        (kernels.gated_activation_kernel, 2, 1),
+        (kernels.gated_activation_backward_kernel, 3, 2),
+        (kernels.gated_activation_backward_kernel, 3, 3),
+    ],
+    ids=["forward", "backward", "backward and hidden"],
 )
 def test_pointwise_kernels_move_16_bytes_at_a_time(
     kernel: object, tensors_read: int, tensors_written: int, capability: int
 ) -> None:
-    code = compiling.pointwise(kernel, BF16, "gelu_tanh", capability)
+    code = compiling.pointwise(kernel, BF16, "gelu_tanh", capability, has_hidden=tensors_written == 3)
     check_resources(code, capability)
     assert code.names("LDG") == {"LDG.E.128"}
     assert code.names("STG") == {"STG.E.128"}
@@ -136,7 +140,30 @@ def test_the_ping_pong_kernel_of_a_linear(tiles: Tiles, dtype: torch.dtype, acti
     assert code.count("UTMASTG") == 2, "each consumer"
 
 
-def check_ping_pong(code: Code, tiles: Tiles, width: int, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(
+    ("tiles", "dtype", "activation", "has_hidden"),
+    [
+        *((tiles, BF16, "gelu_tanh", True) for tiles in PINGPONG_BACKWARD if tiles.group > 1),
+        (PINGPONG_BACKWARD[0], BF16, "gelu_tanh", False),
+        *((PINGPONG_BACKWARD[0], F16, activation, True) for activation in ("gelu", "silu", "relu", "none")),
+    ],
+)
+def test_the_ping_pong_kernel_of_the_backward_pass(
+    tiles: BackwardTiles, dtype: torch.dtype, activation: str, has_hidden: bool
+) -> None:
+    code = compiling.pingpong_backward(tiles, dtype, activation, has_hidden)
+    check_ping_pong(code, tiles, tiles.block_n, dtype)
+    # The weight is read as it lies: its rows are what the product adds up.
+    assert {line.split(".tnsp")[-1].split(",")[0] for line in code.lines if line.startswith("HGMMA")} == {"B"}
+    # A block of more than 64 columns comes in parts of 64. The compiler may unroll the pieces of a tile.
+    pieces = tiles.block_m * tiles.block_n // (tiles.height * tiles.width)
+    assert code.count("UTMALDG") - 1 - tiles.block_n // 64 in (2, 2 * pieces), "d_out, down, gate, up"
+    assert code.count("UTMASTG") == 2 * pieces * (2 + has_hidden), "each consumer"
+    assert code.count("SHFL.(BFLY|UP|DOWN)") == 0, "a piece stays where it is"
+    assert 0 <= code.shared_bytes - backward_shared_bytes(tiles) <= 1024, "barriers, and what the roles are told"
+
+
+def check_ping_pong(code: Code, tiles: Tiles | BackwardTiles, width: int, dtype: torch.dtype) -> None:
     check_resources(code, 90)
     in_a_row = BLOCK_K // K_OF_A_PRODUCT * tiles.block_m // 64
     check_products(code, width, in_a_row, dtype, consumers=2)

@@ -13,10 +13,11 @@ from triton.experimental.gluon.nvidia.hopper import (
 )
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from .backward_kernels import pingpong_backward_kernel
 from .hopper_kernels import gate_up_kernel, linear_kernel, pingpong_kernel
 from .kernels import ACTIVATIONS
 from .launch import Launch, interpreted, multiprocessors
-from .work import BLOCK_K, Sizes, Tiles, sizes_of
+from .work import BLOCK_K, BackwardTiles, Sizes, Tiles, sizes_of
 
 PINGPONG_GATED = (
     Tiles(128, 64, 6),
@@ -30,6 +31,16 @@ PINGPONG = (
     Tiles(64, 128, 6),
     Tiles(64, 64, 10),
     Tiles(64, 32, 12),
+)
+PINGPONG_BACKWARD = (
+    BackwardTiles(128, 128, 5, 4),
+    BackwardTiles(128, 128, 5, 4, 1),
+    BackwardTiles(128, 128, 5, 3),
+    BackwardTiles(128, 128, 6, 2),
+    BackwardTiles(128, 128, 5, 4, height=128, width=32),
+    BackwardTiles(128, 64, 6, 4),
+    BackwardTiles(64, 128, 6, 4),
+    BackwardTiles(64, 64, 8, 4),
 )
 STACKED = (
     Tiles(128, 128, 3, 8, 8),
@@ -108,6 +119,40 @@ def pingpong_launch(
 
 
 # --8<-- [end:pingpong]
+
+
+@functools.lru_cache(maxsize=1024)
+def pingpong_backward_launch(
+    sizes: Sizes,
+    tiles: BackwardTiles,
+    activation: str,
+    has_hidden: bool = True,
+) -> Launch:
+    """Called with d_out (rows, dim), down (dim, outputs), gate's and up's
+    pre-activations (rows, outputs), their gradients, which may lie where they
+    do, and with `has_hidden` activation(gate) * up, computed again."""
+    rows, dim, outputs, _, device = sizes
+    block_m, block_n, slots, stages, group, height, width, lead, dependent = (
+        tiles
+    )
+
+    def arguments(d_out: Tensor, down: Tensor, *others: Tensor) -> tuple:
+        pieces = [describe(one, height, width) for one in others]
+        pieces += [None] * (5 - len(pieces))
+        return (
+            describe(d_out, block_m, BLOCK_K), describe(down, BLOCK_K, block_n),
+            *pieces, rows, outputs, dim, block_m, block_n, BLOCK_K, slots,
+            height, width, stages, group, lead, ACTIVATIONS[activation],
+        )  # fmt: skip
+
+    tiles_in_all = triton.cdiv(rows, block_m) * triton.cdiv(outputs, block_n)
+    return Launch(
+        pingpong_backward_kernel,
+        min(multiprocessors(device), tiles_in_all),
+        arguments,
+        num_warps=4,
+        launch_pdl=dependent,
+    )
 
 
 # --8<-- [start:small]
@@ -198,6 +243,30 @@ def pingpong(
     )
     launch(*[one for one in (x, weight, up, bias, *results) if one is not None])
     return tuple(results)
+
+
+def pingpong_backward(
+    d_out: Tensor,
+    down: Tensor,
+    gate_pre: Tensor,
+    up_pre: Tensor,
+    activation: str,
+    tiles: BackwardTiles,
+    has_hidden: bool = True,
+) -> tuple[Tensor, ...]:
+    """The gradients of activation(gate_pre) * up_pre for both, in one matrix
+    (rows, 2 * hidden), from d_out @ down; and that product itself.
+
+    d_out is (rows, dim), down (dim, hidden), the pre-activations are (rows,
+    hidden).
+    """
+    rows, hidden = gate_pre.shape
+    d_pre = d_out.new_empty(rows, 2 * hidden)
+    product = [d_out.new_empty(rows, hidden)] if has_hidden else []
+    sizes = sizes_of(d_out, down.t())
+    launch = pingpong_backward_launch(sizes, tiles, activation, has_hidden)
+    launch(d_out, down, gate_pre, up_pre, *d_pre.chunk(2, dim=1), *product)
+    return (d_pre, *product)
 
 
 def small_linear(

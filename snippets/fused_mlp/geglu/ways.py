@@ -48,15 +48,6 @@ def gate_up_ways(
             )
             for tiles in kernels.PINGPONG_GATED
         }
-    else:
-        from . import portable
-
-        found |= {
-            f"portable {tiles.name}": portable.portable_gate_up_launch(
-                sizes, tiles, activation
-            )
-            for tiles in portable.fitting(portable.PORTABLE_GATED, sizes)
-        }
     if not hopper or sizes.rows <= FEW_ROWS:
         from .portable import two_products
 
@@ -65,8 +56,8 @@ def gate_up_ways(
 
 
 def gate_up_saved_ways(sizes: Sizes, activation: str) -> dict[str, Way]:
-    """As `gate_up_ways`, with both pre-activations: ways of (x, gate, up, out,
-    gate's, up's)."""
+    """As `gate_up_ways`, with both pre-activations, the halves of one matrix:
+    ways of (x, gate, up, out, gate's, up's)."""
     from .portable import saved_products
 
     found: dict[str, Way] = {}
@@ -80,6 +71,31 @@ def gate_up_saved_ways(sizes: Sizes, activation: str) -> dict[str, Way]:
             for tiles in kernels.PINGPONG_GATED
         }
     found["two products"] = functools.partial(saved_products, activation)
+    return found
+
+
+def gradient_ways(
+    sizes: Sizes, activation: str, has_hidden: bool
+) -> dict[str, Way]:
+    """The gradients of activation(g) * u for both from d_out @ down, and that
+    product again with `has_hidden`: ways of (d_out, down, g, u, d_gate, d_up,
+    hidden if asked for). g and u are halves of one matrix, and so are their
+    gradients."""
+    from .portable import product_and_gradients
+
+    found: dict[str, Way] = {}
+    if is_hopper(sizes.device):
+        from . import hopper as kernels
+
+        found |= {
+            f"ping-pong {tiles.name}": kernels.pingpong_backward_launch(
+                sizes, tiles, activation, has_hidden
+            )
+            for tiles in kernels.PINGPONG_BACKWARD
+        }
+    found["product and pointwise"] = functools.partial(
+        product_and_gradients, activation
+    )
     return found
 
 
@@ -108,15 +124,6 @@ def linear_ways(
                 )
                 for tiles in kernels.SMALL
             }
-    else:
-        from . import portable
-
-        found |= {
-            f"portable {tiles.name}": portable.portable_linear_launch(
-                sizes, tiles, activation, has_bias
-            )
-            for tiles in portable.fitting(portable.PORTABLE, sizes)
-        }
     if activation == "none" and not has_bias:
         from .portable import product
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -52,6 +53,42 @@ class Tiles(NamedTuple):
     def name(self) -> str:
         """Short, and different for any two of one list below."""
         return f"{self.block_m}x{self.block_n}, {self.slots} slots, group {self.group}"
+
+
+class BackwardTiles(NamedTuple):
+    """How the ping-pong kernel of the backward pass cuts its result: pieces of
+    (height, width) in a tile are finished one after the other, `stages` of them
+    in flight."""
+
+    block_m: int
+    block_n: int
+    slots: int
+    stages: int
+    group: int = 8
+    height: int = 64
+    width: int = 64
+    lead: int = 2
+    dependent: bool = True
+
+    @property
+    def name(self) -> str:
+        return (
+            f"{self.block_m}x{self.block_n}, {self.slots} slots, {self.stages} "
+            f"stages of {self.height}x{self.width}, group {self.group}"
+        )
+
+
+def backward_shared_bytes(tiles: BackwardTiles, itemsize: int = 2) -> int:
+    """What the kernel's slots and stages take, without its barriers and what
+    its roles are told: some hundred bytes more."""
+    block_m, block_n, slots, stages, _, height, width, *_ = tiles
+    slot = (block_m + block_n) * BLOCK_K
+    return itemsize * (slots * slot + stages * 2 * height * width)
+
+
+def rows_of(x: Tensor) -> Tensor:
+    """x (..., columns) as a matrix."""
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def sizes_of(x: Tensor, weight: Tensor) -> Sizes:
