@@ -1,5 +1,4 @@
-"""Operators with gradients: the activation alone, and gate and up in
-training."""
+"""Gradients of the activation alone, and of gate and up without `down`."""
 
 from __future__ import annotations
 
@@ -12,12 +11,11 @@ from .operators import (
     operator,
     planned,
     ready,
-    tuned,
     with_gradient,
 )
-from .support import act, act_backward, fit
-from .ways import Way, gate_up_saved_ways
-from .work import sizes_of
+from .support import act, act_backward, plain_gate_up
+from .ways import Way
+from .work import rows_of
 
 # The activation alone
 
@@ -88,9 +86,28 @@ def _keep_factors(ctx, inputs, output) -> None:
 
 
 def _of_factors(ctx, d_out: Tensor) -> tuple[Tensor | None, ...]:
-    return *gated_activation_backward(
-        d_out, *ctx.saved_tensors, ctx.activation
-    ), None
+    gate, up = ctx.saved_tensors
+    if torch.is_grad_enabled():
+        out = act(gate, ctx.activation) * up
+        return *differentiable(out, (gate, up), d_out, ctx), None
+    return *gated_activation_backward(d_out, gate, up, ctx.activation), None
+
+
+def differentiable(
+    out: Tensor, inputs: tuple[Tensor, ...], d_out: Tensor, ctx
+) -> list[Tensor | None]:
+    """The gradients of the inputs that need one, which have gradients in turn:
+    `out` was computed by plain PyTorch."""
+    needed = [
+        one
+        for one, needs in zip(inputs, ctx.needs_input_grad, strict=False)
+        if needs
+    ]
+    found = iter(torch.autograd.grad(out, needed, d_out, create_graph=True))
+    return [
+        next(found) if needs else None
+        for needs in ctx.needs_input_grad[: len(inputs)]
+    ]
 
 
 with_gradient("gated_activation", _of_factors, _keep_factors)
@@ -99,127 +116,30 @@ with_gradient("gated_activation", _of_factors, _keep_factors)
 # Gate and up
 
 
-# --8<-- [start:save]
-def plan_saved(
-    activation: str, x: Tensor, gate: Tensor, up: Tensor
-) -> tuple[tuple[Way, ...], bool]:
-    fit(x, gate, up)
-    if is_plain(activation, x, gate, up):
-        return (), True
-    sizes = sizes_of(x, gate)
-    results = [x.new_empty(sizes.rows, sizes.outputs) for _ in range(3)]
-    way, is_settled = tuned(
-        f"gate_up_saved {activation} {sizes.name}",
-        gate_up_saved_ways(sizes, activation),
-        lambda way: way(x, gate, up, *results),
-    )
-    return (way,), is_settled
-
-
-@operator(
-    "gate_up_saved(Tensor x, Tensor gate, Tensor up, str activation) "
-    "-> (Tensor, Tensor, Tensor)"
-)
-def gate_up_saved(
-    x: Tensor, gate: Tensor, up: Tensor, activation: str
-) -> tuple[Tensor, Tensor, Tensor]:
-    """As `gate_up`, and both pre-activations, written to memory for the
-    backward pass."""
-    ways = planned(plan_saved, activation, x, gate, up)
-    if not ways:
-        g, u = x @ gate.t(), x @ up.t()
-        return act(g, activation) * u, g, u
-    shape = (*x.shape[:-1], gate.shape[0])
-    out, g, u = (x.new_empty(shape) for _ in range(3))
-    ways[0](ready(x), ready(gate), ready(up), out, g, u)
-    return out, g, u
-
-
-@fake("gate_up_saved")
-def _(
-    x: Tensor, gate: Tensor, up: Tensor, activation: str
-) -> tuple[Tensor, Tensor, Tensor]:
-    shape = (*x.shape[:-1], gate.shape[0])
-    return x.new_empty(shape), x.new_empty(shape), x.new_empty(shape)
-
-
-# --8<-- [end:save]
-
-
-# --8<-- [start:backward]
-@operator(
-    "gate_up_backward(Tensor d_out, Tensor x, Tensor gate, Tensor up, "
-    "Tensor? g, Tensor? u, str activation) -> (Tensor, Tensor, Tensor)"
-)
-def gate_up_backward(
-    d_out: Tensor,
-    x: Tensor,
-    gate: Tensor,
-    up: Tensor,
-    g: Tensor | None,
-    u: Tensor | None,
-    activation: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of `gate_up` for x, gate and up. The pre-activations g and u
-    are computed again when not given."""
-    rows = x.reshape(-1, x.shape[-1])
-    if g is None or u is None:
-        g, u = rows @ gate.t(), rows @ up.t()
-    g, u = (saved.reshape(-1, gate.shape[0]) for saved in (g, u))
-    d_gate, d_up = gated_activation_backward(
-        d_out.reshape(g.shape), g, u, activation
-    )
-    return (
-        torch.addmm(d_gate @ gate, d_up, up).view(x.shape),
-        d_gate.t() @ rows,
-        d_up.t() @ rows,
-    )
-
-
-@fake("gate_up_backward")
-def _(
-    d_out: Tensor,
-    x: Tensor,
-    gate: Tensor,
-    up: Tensor,
-    g: Tensor | None,
-    u: Tensor | None,
-    activation: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    return (
-        x.new_empty(x.shape),
-        gate.new_empty(gate.shape),
-        up.new_empty(up.shape),
-    )
-
-
-# --8<-- [end:backward]
-
-
 def _keep_inputs(ctx, inputs, output) -> None:
     x, gate, up, ctx.activation = inputs
     ctx.save_for_backward(x, gate, up)
 
 
-def _keep_all(ctx, inputs, output) -> None:
-    x, gate, up, ctx.activation = inputs
-    ctx.save_for_backward(x, gate, up, *output[1:])
-    ctx.mark_non_differentiable(*output[1:])
-    # or their gradients, which nobody asks for, are filled with zeros
-    ctx.set_materialize_grads(False)
-
-
-def _recomputed(ctx, d_out: Tensor) -> tuple[Tensor | None, ...]:
+def _of_gate_up(ctx, d_out: Tensor) -> tuple[Tensor | None, ...]:
+    """Computes the pre-activations again."""
     x, gate, up = ctx.saved_tensors
-    return *gate_up_backward(
-        d_out, x, gate, up, None, None, ctx.activation
-    ), None
+    if torch.is_grad_enabled():
+        out = plain_gate_up(x, gate, up, ctx.activation)
+        return *differentiable(out, (x, gate, up), d_out, ctx), None
+    rows = rows_of(x)
+    d_gate, d_up = gated_activation_backward(
+        rows_of(d_out), rows @ gate.t(), rows @ up.t(), ctx.activation
+    )
+    needs = ctx.needs_input_grad
+    return (
+        torch.addmm(d_gate @ gate, d_up, up).view(x.shape)
+        if needs[0]
+        else None,
+        d_gate.t() @ rows if needs[1] else None,
+        d_up.t() @ rows if needs[2] else None,
+        None,
+    )
 
 
-def _from_saved(ctx, d_out: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    x, gate, up, g, u = ctx.saved_tensors
-    return *gate_up_backward(d_out, x, gate, up, g, u, ctx.activation), None
-
-
-with_gradient("gate_up", _recomputed, _keep_inputs)
-with_gradient("gate_up_saved", _from_saved, _keep_all)
+with_gradient("gate_up", _of_gate_up, _keep_inputs)

@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from . import gradients, operators
+from . import gradients, operators, training
 from .support import (
     act,
     cast,
@@ -127,12 +126,7 @@ def gated_mlp(
             return plain_gate_up(x, gate, up, activation) @ down.t()
     if not is_trained:
         return operators.forward(x, gate, up, down, activation)
-    hidden = (
-        operators.gate_up(x, gate, up, activation)
-        if recompute
-        else gradients.gate_up_saved(x, gate, up, activation)[0]
-    )
-    return F.linear(hidden, down)
+    return training.trained(x, gate, up, down, activation, recompute)[0]
 
 
 # --8<-- [end:gated_mlp]

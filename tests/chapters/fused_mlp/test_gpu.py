@@ -15,9 +15,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from snippets.fused_mlp.geglu import gradients, hopper, hopper_kernels, launch, model, operators, support, tuning
+from snippets.fused_mlp.geglu import (
+    gradients,
+    hopper,
+    hopper_kernels,
+    launch,
+    model,
+    operators,
+    preactivations,
+    support,
+    training,
+    tuning,
+)
 from snippets.fused_mlp.geglu.hopper import (
     PINGPONG,
+    PINGPONG_BACKWARD,
     PINGPONG_GATED,
     SMALL,
     STACKED,
@@ -26,7 +38,7 @@ from snippets.fused_mlp.geglu.hopper import (
     stacked_gate_up,
 )
 from snippets.fused_mlp.geglu.model import FusedGeGLU
-from snippets.fused_mlp.geglu.work import Tiles
+from snippets.fused_mlp.geglu.work import BackwardTiles, Tiles, sizes_of
 from snippets.mlp.model import GeGLU
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60, method="thread")]
@@ -48,7 +60,7 @@ SHAPES = [
 ]
 OPERATORS = {
     name: one
-    for module in (operators, gradients)
+    for module in (operators, gradients, preactivations, training)
     for name, one in vars(module).items()
     if isinstance(one, torch._ops.OpOverload)
 }
@@ -532,16 +544,20 @@ def test_operators_are_what_they_say(operator: str, layout: str) -> None:
     def leaves(*tensors: Tensor) -> tuple[Tensor, ...]:
         return tuple(tensor.detach().requires_grad_() for tensor in tensors)
 
+    saved = torch.cat([g, u], dim=-1).reshape(15, 272)
+    act = ("gelu_tanh",)
     for arguments in {
-        "gated_activation": [leaves(g, u)],
-        "gated_activation_backward": [(d_out, g, u)],
-        "gate_up": [leaves(x, gate, up)],
-        "gate_up_saved": [leaves(x, gate, up)],
-        "gate_up_backward": [(d_out, x, gate, up, None, None), (d_out, x, gate, up, g, u)],
-        "linear": [(x, gate, None), (x, gate, gate[:, 0].contiguous())],
-        "forward": [(x, gate, up, down)],
+        "gated_activation": [(*leaves(g, u), *act)],
+        "gated_activation_backward": [(d_out, g, u, *act)],
+        "gate_up": [(*leaves(x, gate, up), *act)],
+        "gate_up_saved": [(x.reshape(15, 72), gate, up, *act)],
+        "pre_backward": [(x.reshape(15, 72), down, saved, *act, has_hidden) for has_hidden in (False, True)],
+        "x_backward": [(saved, gate, up)],
+        "trained": [(*leaves(x, gate, up, down), *act, recompute) for recompute in (False, True)],
+        "linear": [(x, gate, None, *act), (x, gate, gate[:, 0].contiguous(), *act)],
+        "forward": [(x, gate, up, down, *act)],
     }[operator]:
-        torch.library.opcheck(OPERATORS[operator], (*arguments, "gelu_tanh"))
+        torch.library.opcheck(OPERATORS[operator], arguments)
 
 
 # Gradients
@@ -574,17 +590,49 @@ def test_gradients_of_the_pointwise_kernel(activation: str, dtype: torch.dtype) 
 @pytest.mark.usefixtures("untuned")
 @pytest.mark.parametrize("dtype", [BF16, F16])
 @pytest.mark.parametrize("activation", GATED_ACTIVATIONS)
-@pytest.mark.parametrize("saved", [False, True])
-def test_gradients_of_gate_up(activation: str, saved: bool, dtype: torch.dtype) -> None:
+def test_gradients_of_gate_up(activation: str, dtype: torch.dtype) -> None:
     x, gate, up = inputs(*ODD, dtype)
     d_out = torch.randn(129, 136, device="cuda", dtype=dtype)
 
     def ours(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
-        if saved:
-            return gradients.gate_up_saved(x, gate, up, activation)[0]
         return model.gate_up(x, gate, up, activation)
 
     check_gradients(ours, lambda *tensors: plain(*tensors, activation), (x, gate, up), d_out)
+
+
+BACKWARD_SHAPES = [(*ODD, BF16), (*ODD, F16), (1, 64, 8, BF16), (100, 776, 3080, BF16), (*SERIES, BF16)]
+
+
+@pytest.mark.parametrize("tiles", PINGPONG_BACKWARD, ids=lambda tiles: tiles.name)
+@pytest.mark.parametrize(("rows", "dim", "hidden", "dtype"), BACKWARD_SHAPES)
+@pytest.mark.parametrize("has_hidden", [True, False])
+def test_the_kernel_of_the_backward_pass(
+    tiles: BackwardTiles, rows: int, dim: int, hidden: int, dtype: torch.dtype, has_hidden: bool
+) -> None:
+    """As exact as the same two steps of plain PyTorch, which rounds in between, or more; also over what it reads."""
+    d_out = torch.randn(rows, dim, device="cuda", dtype=dtype)
+    down = (torch.randn(dim, hidden, device="cuda") / dim**0.5).to(dtype)
+    pre = torch.randn(rows, 2 * hidden, device="cuda", dtype=dtype)
+    for activation in GATED_ACTIVATIONS if (rows, dim, hidden) == ODD else ("gelu_tanh",):
+        found = list(hopper.pingpong_backward(d_out, down, *pre.chunk(2, 1), activation, tiles, has_hidden))
+        launch = hopper.pingpong_backward_launch(sizes_of(d_out, down.t()), tiles, activation, has_hidden)
+        over = pre.clone()
+        launch(d_out, down, *over.chunk(2, 1), *over.chunk(2, 1), *(torch.empty_like(one) for one in found[1:]))
+        assert torch.equal(over, found[0])
+        eager, exact = (
+            training_reference(d_out.to(kind), down.to(kind), pre.to(kind), activation)[: len(found)]
+            for kind in (dtype, torch.float64)
+        )
+        for triple in zip(found, eager, exact, strict=True):
+            check(*triple, times_eager=2.0)
+
+
+def training_reference(d_out: Tensor, down: Tensor, pre: Tensor, activation: str) -> list[Tensor]:
+    """The gradient of the pre-activations, and the hidden tensor."""
+    pre = pre.detach().requires_grad_()
+    g, u = pre.chunk(2, 1)
+    product = support.act(g, activation) * u
+    return [*torch.autograd.grad(product, pre, d_out @ down), product.detach()]
 
 
 @pytest.mark.usefixtures("untuned")

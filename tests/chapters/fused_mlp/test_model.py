@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from snippets.fused_mlp.geglu import gradients, model, operators, support
+from snippets.fused_mlp.geglu import gradients, model, operators, preactivations, support, training
 from snippets.fused_mlp.geglu.model import FusedGeGLU
 from snippets.lab.recording.device import PROJECT
 from snippets.mlp.model import GeGLU
@@ -20,12 +20,11 @@ BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 ROWS = "they copy rows of whole 16 bytes, and one of the widths"
 NO_GPU = r"^FusedGeGLU runs as plain PyTorch: they need an NVIDIA GPU$"
 OPERATORS = {
-    name: getattr(module, name)
-    for module in (operators, gradients)
-    for name in ("forward", "gate_up", "linear", "gated_activation", "gated_activation_backward", "gate_up_saved",
-                 "gate_up_backward")
-    if hasattr(module, name)
-}  # fmt: skip
+    name: one
+    for module in (operators, gradients, preactivations, training)
+    for name, one in vars(module).items()
+    if isinstance(one, torch._ops.OpOverload)
+}
 
 
 @pytest.fixture(autouse=True)
@@ -266,9 +265,8 @@ def test_autocast_casts_all_tensors(is_trained: bool) -> None:
 def test_gradients_of_the_fallback(activation: str) -> None:
     leaves = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 8), (16, 8), (16, 8))]
     exact = torch.autograd.grad(support.plain_gate_up(*leaves, activation).sum(), leaves)
-    for found in (operators.gate_up(*leaves, activation), gradients.gate_up_saved(*leaves, activation)[0]):
-        for one, other in zip(torch.autograd.grad(found.sum(), leaves), exact, strict=True):
-            assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
+    found = torch.autograd.grad(operators.gate_up(*leaves, activation).sum(), leaves)
+    assert all(torch.allclose(one, other, rtol=1e-12, atol=1e-12) for one, other in zip(found, exact, strict=True))
     factors = [torch.randn(3, 8, dtype=torch.float64, requires_grad=True) for _ in range(2)]
     exact = torch.autograd.grad((support.act(factors[0], activation) * factors[1]).sum(), factors)
     found = torch.autograd.grad(model.gated_activation(*factors, activation).sum(), factors)
@@ -285,25 +283,33 @@ def test_no_rows_and_no_columns() -> None:
 # Operators that are traced, not run
 
 X, GATE, UP, DOWN, HIDDEN, BIAS = (3, 5, 64), (72, 64), (72, 64), (64, 72), (3, 5, 72), (72,)
+ROWS_OF_X, ROWS_OF_HIDDEN, PRE = (15, 64), (15, 72), (15, 144)
 
 
 @pytest.mark.parametrize(
-    ("operator", "shapes", "expected"),
+    ("operator", "shapes", "expected", "options"),
     [
-        ("gated_activation", [HIDDEN, HIDDEN], [HIDDEN]),
-        ("gated_activation_backward", [HIDDEN, HIDDEN, HIDDEN], [HIDDEN, HIDDEN]),
-        ("gate_up", [X, GATE, UP], [HIDDEN]),
-        ("gate_up_saved", [X, GATE, UP], [HIDDEN, HIDDEN, HIDDEN]),
-        ("gate_up_backward", [HIDDEN, X, GATE, UP, None, None], [X, GATE, UP]),
-        ("gate_up_backward", [HIDDEN, X, GATE, UP, HIDDEN, HIDDEN], [X, GATE, UP]),
-        ("linear", [X, GATE, None], [HIDDEN]),
-        ("linear", [X, GATE, BIAS], [HIDDEN]),
-        ("forward", [X, GATE, UP, DOWN], [X]),
+        ("gated_activation", [HIDDEN, HIDDEN], [HIDDEN], ("silu",)),
+        ("gated_activation_backward", [HIDDEN, HIDDEN, HIDDEN], [HIDDEN, HIDDEN], ("silu",)),
+        ("gate_up", [X, GATE, UP], [HIDDEN], ("silu",)),
+        ("gate_up_saved", [ROWS_OF_X, GATE, UP], [ROWS_OF_HIDDEN, PRE], ("silu",)),
+        ("pre_backward", [ROWS_OF_X, DOWN, PRE], [PRE, ROWS_OF_HIDDEN], ("silu", True)),
+        ("pre_backward", [ROWS_OF_X, DOWN, PRE], [PRE, (0,)], ("silu", False)),
+        ("x_backward", [PRE, GATE, UP], [ROWS_OF_X], ()),
+        ("trained", [X, GATE, UP, DOWN], [X, PRE], ("silu", False)),
+        ("trained", [X, GATE, UP, DOWN], [X, (0,)], ("silu", True)),
+        ("linear", [X, GATE, None], [HIDDEN], ("silu",)),
+        ("linear", [X, GATE, BIAS], [HIDDEN], ("silu",)),
+        ("forward", [X, GATE, UP, DOWN], [X], ("silu",)),
     ],
 )
 @pytest.mark.parametrize("transposed", [False, True])
 def test_fake_results(
-    operator: str, shapes: list[tuple[int, ...] | None], expected: list[tuple[int, ...]], transposed: bool
+    operator: str,
+    shapes: list[tuple[int, ...] | None],
+    expected: list[tuple[int, ...]],
+    options: tuple,
+    transposed: bool,
 ) -> None:
     """Shape and dtype, and contiguous, as the kernels write them, whatever the layout of what they read."""
     with FakeTensorMode():
@@ -313,31 +319,25 @@ def test_fake_results(
                 tensor.transpose(0, -1).contiguous().transpose(0, -1) if tensor is not None else None
                 for tensor in tensors
             ]
-        found = OPERATORS[operator](*tensors, "gelu_tanh")
+        found = OPERATORS[operator](*tensors, *options)
     results = [found] if isinstance(found, Tensor) else list(found)
     assert [tuple(one.shape) for one in results] == expected
     assert [(one.dtype, one.is_contiguous()) for one in results] == len(results) * [(BF16, True)]
 
 
 def test_every_operator_has_a_fake_result_above() -> None:
-    defined = {
-        name
-        for module in (operators, gradients)
-        for name, one in vars(module).items()
-        if isinstance(one, torch._ops.OpOverload)
-    }
     (parametrize,) = (mark for mark in test_fake_results.pytestmark if mark.args[0] != "transposed")
-    assert {operator for operator, *_ in parametrize.args[1]} == defined
+    assert {operator for operator, *_ in parametrize.args[1]} == set(OPERATORS)
 
 
-@pytest.mark.parametrize("saved", [False, True])
-def test_gradients_are_traced(saved: bool) -> None:
+@pytest.mark.parametrize("recompute", [False, True])
+def test_gradients_are_traced(recompute: bool) -> None:
     with FakeTensorMode():
-        leaves = [torch.empty(shape, dtype=BF16, requires_grad=True) for shape in (X, GATE, UP)]
-        found = gradients.gate_up_saved(*leaves, "silu") if saved else (operators.gate_up(*leaves, "silu"),)
-        assert [one.requires_grad for one in found] == [True, False, False][: len(found)]
+        leaves = [torch.empty(shape, dtype=BF16, requires_grad=True) for shape in (X, GATE, UP, DOWN)]
+        found = training.trained(*leaves, "silu", recompute)
+        assert [one.requires_grad for one in found] == [True, False]
         traced = torch.autograd.grad(found[0], leaves, torch.empty_like(found[0]))
-    assert [tuple(one.shape) for one in traced] == [X, GATE, UP]
+    assert [tuple(one.shape) for one in traced] == [X, GATE, UP, DOWN]
 
 
 # Plans

@@ -1,0 +1,227 @@
+"""The whole MLP with gradients: what is kept between forward and backward, and
+the products of the backward pass."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .gradients import differentiable
+from .operators import (
+    fake,
+    gate_up,
+    is_plain,
+    operator,
+    planned,
+    ready,
+    tuned,
+    with_gradient,
+)
+from .preactivations import (
+    gate_up_saved,
+    gradients_of_pre,
+    hidden_and_pre,
+    pre_backward,
+)
+from .support import fit, plain_gate_up
+from .ways import Way, linear_ways
+from .work import rows_of, sizes_of
+
+_AUTOGRAD = torch._C._autograd
+
+
+# --8<-- [start:joined]
+def share_storage(gate: nn.Linear, up: nn.Linear) -> None:
+    """Lay both weights one behind the other, where one product takes both.
+
+    The parameters stay the same objects with the same values, so optimizers
+    and state dicts do; their addresses change. What makes new tensors, `.to()`
+    or `deepcopy`, parts them again, and there are two products.
+    """
+    both = torch.stack([gate.weight.detach(), up.weight.detach()])
+    gate.weight.data, up.weight.data = both[0], both[1]
+
+
+def joined(gate: Tensor, up: Tensor) -> Tensor | None:
+    """Both weights as one matrix (2 * hidden, dim), if `up` lies behind `gate`
+    in one storage."""
+    if (
+        gate.is_contiguous()
+        and up.is_contiguous()
+        and up.data_ptr() == gate.data_ptr() + gate.nbytes
+        and up.untyped_storage().data_ptr() == gate.untyped_storage().data_ptr()
+    ):
+        hidden, dim = gate.shape
+        return gate.detach().as_strided((2 * hidden, dim), (dim, 1))
+    return None
+
+
+def gradient_of_x(d_pre: Tensor, gate: Tensor, up: Tensor) -> Tensor:
+    """d_gate @ gate + d_up @ up: one product where one matrix holds both
+    weights."""
+    both = joined(gate, up)
+    if both is not None:
+        return d_pre @ both
+    d_gate, d_up = d_pre.chunk(2, dim=1)
+    return torch.addmm(d_gate @ gate, d_up, up)
+
+
+x_backward = operator(
+    "x_backward(Tensor d_pre, Tensor gate, Tensor up) -> Tensor"
+)(gradient_of_x)
+
+
+@fake("x_backward")
+def _(d_pre: Tensor, gate: Tensor, up: Tensor) -> Tensor:
+    return d_pre.new_empty(d_pre.shape[0], gate.shape[1])
+
+
+# --8<-- [end:joined]
+
+
+def plan_trained(
+    activation: str, x: Tensor, gate: Tensor, up: Tensor, down: Tensor
+) -> tuple[tuple[Way, ...], bool]:
+    """The product with `down`, whose way does not depend on what is kept."""
+    fit(x, gate, up, down.t())
+    if is_plain(activation, x, gate, up, down):
+        return (), True
+    sizes = sizes_of(x, gate)._replace(dim=gate.shape[0], outputs=x.shape[-1])
+    hidden = x.new_empty(sizes.rows, sizes.dim)
+    out = x.new_empty(sizes.rows, sizes.outputs)
+    way, is_settled = tuned(
+        f"linear none {sizes.name}",
+        linear_ways(sizes, "none", has_bias=False),
+        lambda way: way(hidden, down, out),
+    )
+    return (way,), is_settled
+
+
+@operator(
+    "trained(Tensor x, Tensor gate, Tensor up, Tensor down, str activation, "
+    "bool recompute) -> (Tensor, Tensor)"
+)
+def trained(
+    x: Tensor,
+    gate: Tensor,
+    up: Tensor,
+    down: Tensor,
+    activation: str,
+    recompute: bool,
+) -> tuple[Tensor, Tensor]:
+    """(activation(x @ gate.T) * (x @ up.T)) @ down.T, and what the backward
+    pass needs besides the inputs: both pre-activations as one matrix, or
+    nothing with `recompute`."""
+    ways = planned(plan_trained, activation, x, gate, up, down)
+    rows = rows_of(x)
+    if recompute:
+        hidden, pre = gate_up(rows, gate, up, activation), x.new_empty(0)
+    else:
+        hidden, pre = hidden_and_pre(rows, gate, up, activation)
+    if not ways:
+        return (hidden @ down.t()).view(x.shape), pre
+    out = x.new_empty(x.shape)
+    ways[0](hidden, ready(down), out)
+    return out, pre
+
+
+@fake("trained")
+def _(
+    x: Tensor,
+    gate: Tensor,
+    up: Tensor,
+    down: Tensor,
+    activation: str,
+    recompute: bool,
+) -> tuple[Tensor, Tensor]:
+    shape = (0,) if recompute else (rows_of(x).shape[0], 2 * gate.shape[0])
+    return x.new_empty(x.shape), x.new_empty(shape)
+
+
+# --8<-- [start:backward]
+def _keep(ctx, inputs, output) -> None:
+    x, gate, up, down, ctx.activation, ctx.recompute = inputs
+    # a tensor of its own, so that `is_ours` sees whether the result is held
+    pre = () if ctx.recompute else (output[1].detach(),)
+    ctx.save_for_backward(x, gate, up, down, *pre)
+    ctx.mark_non_differentiable(output[1])
+    # or a gradient of zeros is made for it, which nobody asks for
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx, d_out: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    x, gate, up, down, *kept = ctx.saved_tensors
+    needs = ctx.needs_input_grad
+    if torch.is_grad_enabled():  # gradients of gradients
+        out = plain_gate_up(x, gate, up, ctx.activation) @ down.t()
+        inputs = x, gate, up, down
+        return *differentiable(out, inputs, d_out, ctx), None, None
+    shape = x.shape
+    x, d_out = rows_of(x), rows_of(d_out)
+    # a compiler traces operators, and does not see memory that is used twice
+    traced = type(d_out) is not Tensor
+    hidden = None
+    if kept:
+        (pre,) = kept
+    else:
+        save = gate_up_saved if traced else hidden_and_pre
+        hidden, pre = save(x, gate, up, ctx.activation)
+    has_hidden = needs[3] and hidden is None
+    if traced:
+        d_pre, again = pre_backward(
+            d_out, down, pre, ctx.activation, has_hidden
+        )
+    else:
+        is_last = not kept or is_ours(pre)
+        d_pre, again = gradients_of_pre(
+            d_out,
+            down,
+            pre,
+            ctx.activation,
+            has_hidden,
+            pre if is_last else None,
+        )
+    hidden = again if hidden is None else hidden
+    d_down = d_out.t() @ hidden if needs[3] else None
+    del hidden, again, pre, kept
+    d_x, d_gate, d_up = products(d_pre, x, gate, up, needs, traced)
+    if d_x is not None:
+        d_x = d_x.view(shape)
+    return d_x, d_gate, d_up, d_down, None, None
+
+
+def is_ours(pre: Tensor) -> bool:
+    """Whether nobody reads what was saved again: the backward pass is not run
+    once more (`retain_graph=True`), and no other tensor shares the memory."""
+    is_kept = getattr(_AUTOGRAD, "_get_current_graph_task_keep_graph", None)
+    uses = getattr(torch._C, "_storage_Use_Count", None)
+    if is_kept is None or uses is None or is_kept():
+        return False
+    # the tensor's and the one of the object that is asked here
+    return uses(pre.untyped_storage()._cdata) == 2
+
+
+def products(
+    d_pre: Tensor,
+    x: Tensor,
+    gate: Tensor,
+    up: Tensor,
+    needs: tuple[bool, ...],
+    traced: bool,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The gradients of x, gate and up that are needed, from that of both
+    pre-activations."""
+    d_x = d_gate = d_up = None
+    if needs[0]:
+        d_x = (x_backward if traced else gradient_of_x)(d_pre, gate, up)
+    if needs[1] and needs[2]:
+        d_gate, d_up = (d_pre.t() @ x).chunk(2)
+    elif needs[1]:
+        d_gate = d_pre[:, : gate.shape[0]].t() @ x
+    elif needs[2]:
+        d_up = d_pre[:, gate.shape[0] :].t() @ x
+    return d_x, d_gate, d_up
+
+
+# --8<-- [end:backward]
+with_gradient("trained", _backward, _keep)

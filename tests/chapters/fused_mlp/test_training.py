@@ -1,0 +1,372 @@
+"""The MLP with gradients on the CPU: what it keeps, which products it needs, what a compiler makes of it.
+
+The operators run as plain PyTorch, or with ways that do what the kernels do.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from snippets.fused_mlp.geglu import gradients, operators, preactivations, support, training, tuning
+from snippets.fused_mlp.geglu.model import FusedGeGLU
+from snippets.fused_mlp.geglu.support import ACTIVATIONS, act, plain_gate_up
+from snippets.fused_mlp.geglu.training import joined, share_storage, trained
+
+BF16, F32, F64 = torch.bfloat16, torch.float32, torch.float64
+ROWS, DIM, HIDDEN = 6, 8, 16
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    monkeypatch.setattr(support, "SAID", {"they need an NVIDIA GPU"})
+    monkeypatch.setattr(operators, "PLANS", {})
+
+
+def _gate_up(x: Tensor, gate: Tensor, up: Tensor, out: Tensor, *halves: Tensor, activation: str = "gelu_tanh") -> None:
+    g, u = x @ gate.t(), x @ up.t()
+    out.copy_(act(g, activation) * u)
+    for half, value in zip(halves, (g, u), strict=bool(halves)):
+        half.copy_(value)
+
+
+def _gradients(
+    d_out: Tensor,
+    down: Tensor,
+    g: Tensor,
+    u: Tensor,
+    d_gate: Tensor,
+    d_up: Tensor,
+    *hidden: Tensor,
+    activation: str = "gelu_tanh",
+) -> None:
+    """Also where g and u lie, as the kernels may."""
+    leaves = [one.clone().requires_grad_() for one in (g, u)]
+    with torch.enable_grad():
+        product = act(leaves[0], activation) * leaves[1]
+        found = torch.autograd.grad(product, leaves, d_out @ down)
+    for half, value in zip((d_gate, d_up, *hidden), (*found, product.detach()), strict=False):
+        half.copy_(value)
+
+
+@pytest.fixture(params=["plain", "ways"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whether the operators find ways, here of the CPU, for which nothing is tuned."""
+    if request.param == "ways":
+        monkeypatch.setattr(operators, "unsupported", lambda *tensors, **options: "")
+        monkeypatch.setattr(tuning, "choose", lambda work, ways: next(iter(ways)))
+
+        def ways(name: str) -> Callable[..., dict[str, Callable[..., None]]]:
+            return lambda sizes, activation, *_, **__: {
+                "reference": lambda *tensors: globals()[name](*tensors, activation=activation)
+            }
+
+        monkeypatch.setattr(training, "linear_ways", ways("_linear"))
+        monkeypatch.setattr(operators, "gate_up_ways", ways("_gate_up"))
+        monkeypatch.setattr(preactivations, "gate_up_saved_ways", ways("_gate_up"))
+        monkeypatch.setattr(preactivations, "gradient_ways", ways("_gradients"))
+    return str(request.param)
+
+
+def _linear(x: Tensor, weight: Tensor, out: Tensor, activation: str) -> None:
+    torch.mm(x, weight.t(), out=out.view(-1, weight.shape[0]))
+
+
+def inputs(*shape: int, dtype: torch.dtype = F64) -> list[Tensor]:
+    """x, gate, up, down."""
+    shapes = [shape or (ROWS, DIM), (HIDDEN, DIM), (HIDDEN, DIM), (DIM, HIDDEN)]
+    return [torch.randn(one, dtype=dtype) for one in shapes]
+
+
+def leaves_of(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [one.detach().clone().requires_grad_() for one in tensors]
+
+
+def plain(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str) -> Tensor:
+    return plain_gate_up(x, gate, up, activation) @ down.t()
+
+
+# Gradients
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("shape", [(5, DIM), (2, 3, DIM), (DIM,), (0, DIM)])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_gradients_are_those_of_plain_pytorch(
+    kind: str, activation: str, shape: tuple[int, ...], recompute: bool
+) -> None:
+    tensors = inputs(*shape)
+    mine, others = leaves_of(tensors), leaves_of(tensors)
+    found, expected = trained(*mine, activation, recompute)[0], plain(*others, activation)
+    assert torch.allclose(found, expected, rtol=1e-12, atol=1e-13)
+    d_out = torch.randn(shape, dtype=F64)
+    pairs = zip(torch.autograd.grad(found, mine, d_out), torch.autograd.grad(expected, others, d_out), strict=True)
+    for one, other in pairs:
+        assert one.shape == other.shape
+        assert torch.allclose(one, other, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("needed", [(0,), (1,), (2,), (3,), (0, 3), (1, 2), (2, 3), (0, 1, 2)])
+@pytest.mark.parametrize("recompute", [False, True])
+def test_only_what_is_needed_is_computed(kind: str, needed: tuple[int, ...], recompute: bool) -> None:
+    tensors = inputs()
+    for place in needed:
+        tensors[place].requires_grad_()
+    with Products() as products:
+        out = trained(*tensors, "silu", recompute)[0]
+        forward = products.count
+        out.sum().backward()
+    exact = [one.detach().clone().requires_grad_(place in needed) for place, one in enumerate(tensors)]
+    plain(*exact, "silu").sum().backward()
+    for one, other in zip(tensors, exact, strict=True):
+        assert (one.grad is None) == (other.grad is None)
+        assert other.grad is None or torch.allclose(one.grad, other.grad, rtol=1e-12, atol=1e-13)
+    # d_out @ down always; two for x; one for gate, up or both; one for down
+    backward = 1 + 2 * (0 in needed) + (1 in needed or 2 in needed) + (3 in needed)
+    assert products.count - forward == backward + 2 * recompute
+
+
+class Products(TorchDispatchMode):
+    """Counts products of matrices."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        self.count += function in (torch.ops.aten.mm.default, torch.ops.aten.mm.out, torch.ops.aten.addmm.default)
+        return function(*args, **(kwargs or {}))
+
+
+def test_weights_of_one_storage_take_one_product(kind: str) -> None:
+    tensors = inputs()
+    both = torch.stack(tensors[1:3])
+    apart = leaves_of(tensors)
+    together = [one.detach().requires_grad_() for one in (tensors[0], both[0], both[1], tensors[3])]
+    counts, gradients_of = [], []
+    for leaves in (apart, together):
+        out = trained(*leaves, "gelu_tanh", False)[0].sum()
+        with Products() as products:
+            gradients_of.append(torch.autograd.grad(out, leaves))
+        counts.append(products.count)
+    assert counts == [5, 4]
+    assert all(torch.allclose(one, other, rtol=1e-12) for one, other in zip(*gradients_of, strict=True))
+
+
+def test_what_lies_behind_what() -> None:
+    _, gate, up, _ = inputs()
+    both = torch.stack([gate, up])
+    found = joined(both[0], both[1])
+    assert found is not None
+    assert torch.equal(found, torch.cat([gate, up]))
+    assert found.data_ptr() == both.data_ptr()
+    assert joined(gate, up) is None
+    assert joined(both[1], both[0]) is None, "in the other order"
+    assert joined(both[0], both[0]) is None
+    three = torch.stack([gate, up, up])
+    assert joined(three[0], three[2]) is None
+    wide = torch.randn(2, DIM, HIDDEN, dtype=F64).transpose(1, 2)
+    assert joined(wide[0], wide[1]) is None, "not contiguous"
+
+
+def test_gradients_of_gradients() -> None:
+    """By plain PyTorch, for the activation and for gate and up alone as well."""
+    x, gate, up, down = leaves_of([one[:3, :4] for one in inputs()[:3]] + [torch.randn(4, 3, dtype=F64)])
+    for recompute in (False, True):
+        assert torch.autograd.gradgradcheck(
+            lambda *leaves, recompute=recompute: trained(*leaves, "silu", recompute)[0], (x, gate, up, down)
+        )
+    assert torch.autograd.gradgradcheck(lambda *leaves: operators.gate_up(*leaves, "silu"), (x, gate, up))
+    assert torch.autograd.gradgradcheck(lambda *leaves: gradients.gated_activation(*leaves, "silu"), (gate, up))
+
+
+def test_transforms_of_functions_are_refused() -> None:
+    """PyTorch says so for any operator that is differentiated by a function in Python."""
+    x, *weights = inputs()
+    with pytest.raises(RuntimeError, match=r"^In order to use an autograd\.Function with functorch transforms"):
+        torch.func.grad(lambda x: trained(x, *weights, "silu", False)[0].sum())(x)
+
+
+# Memory
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_what_is_kept(kind: str, recompute: bool) -> None:
+    """Of the sizes of the hidden tensor: two, or none; and x."""
+    x, *weights = leaves_of(inputs(ROWS, DIM, dtype=BF16))
+    addresses = {one.data_ptr() for one in weights}
+    kept = kept_bytes(lambda: trained(x, *weights, "gelu_tanh", recompute)[0], addresses)
+    assert kept == 2 * (ROWS * DIM + (0 if recompute else 2 * ROWS * HIDDEN))
+
+
+@pytest.mark.filterwarnings("default")  # of PyTorch's own imports
+def test_what_a_compiler_keeps() -> None:
+    """Inductor's choice of what to save: as much as we do and the hidden tensor, for the gradient of down."""
+    torch._dynamo.reset()
+    x, *weights = leaves_of(inputs(ROWS, DIM, dtype=BF16))
+    compiled = torch.compile(
+        lambda *tensors: plain(*tensors, "gelu_tanh"), backend="aot_eager_decomp_partition", fullgraph=True
+    )
+    kept = kept_bytes(lambda: compiled(x, *weights), {one.data_ptr() for one in weights})
+    assert kept == 2 * (ROWS * DIM + 3 * ROWS * HIDDEN)
+
+
+def kept_bytes(forward: Callable[[], Tensor], parameters: set[int]) -> int:
+    """Of the storages that a forward saves, without those of parameters."""
+    found: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        found[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        out = forward()
+    del out
+    return sum(size for address, size in found.items() if address not in parameters)
+
+
+@pytest.mark.parametrize("reader", ["nobody", "another backward pass", "the caller"])
+def test_the_gradient_overwrites_what_nobody_reads_again(
+    kind: str, reader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overwrites: list[bool] = []
+    original = training.gradients_of_pre
+
+    def gradients_of_pre(d_out: Tensor, down: Tensor, pre: Tensor, *others: object) -> tuple[Tensor, Tensor]:
+        overwrites.append(others[-1] is pre)
+        return original(d_out, down, pre, *others)
+
+    monkeypatch.setattr(training, "gradients_of_pre", gradients_of_pre)
+    leaves = leaves_of(inputs())
+    results = list(trained(*leaves, "gelu_tanh", False))
+    out = results[0].sum()
+    if reader != "the caller":
+        results.clear()
+    before = results[1].clone() if results else None
+    first = torch.autograd.grad(out, leaves, retain_graph=reader == "another backward pass")
+    assert overwrites == [reader == "nobody"]
+    if before is not None:
+        assert torch.equal(results[1], before)
+    if reader == "another backward pass":
+        second = torch.autograd.grad(out, leaves)
+        assert overwrites == [False, True]
+        assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+
+
+def test_what_is_computed_again_is_overwritten(kind: str) -> None:
+    leaves = leaves_of(inputs())
+    out = trained(*leaves, "gelu_tanh", True)[0].sum()
+    first = torch.autograd.grad(out, leaves, retain_graph=True)
+    second = torch.autograd.grad(out, leaves)
+    assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_the_peak(kind: str, recompute: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With kernels that need no memory of their own: both pre-activations, over which their gradients are written, the
+    hidden tensor, the result, and the first gradient of a weight. Inductor has one hidden tensor more."""
+    if kind == "plain":
+        pytest.skip("needs memory of its own")
+
+    def fill(*tensors: Tensor, activation: str) -> None:
+        for one in tensors:
+            one.fill_(1.0)
+
+    monkeypatch.setitem(globals(), "_gradients", fill)
+    monkeypatch.setitem(globals(), "_gate_up", fill)
+    rows, size = 512, 4
+    leaves = [one.mul_(0.1) for one in inputs(rows, DIM, dtype=F32)]
+    d_out = torch.ones(rows, DIM)
+    leaves = leaves_of(leaves)
+    torch.autograd.grad(trained(*leaves, "gelu_tanh", recompute)[0], leaves, d_out)  # plans, with tensors to time
+    with torch.autograd.profiler.profile(use_device=None, profile_memory=True) as profile:
+        out = trained(*leaves, "gelu_tanh", recompute)[0]
+        found = torch.autograd.grad(out, leaves, d_out)
+        del out, found
+    events = [event for event in profile.kineto_results.events() if event.name() == "[memory]"]
+    held = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    assert held == 0
+    assert peak == size * (3 * rows * HIDDEN + rows * DIM + HIDDEN * DIM)
+
+
+# Compilers
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("shape", [(ROWS, DIM), (2, 3, DIM)])
+@pytest.mark.parametrize("kind", ["plain"], indirect=True)
+def test_the_operator_is_what_it_says(kind: str, shape: tuple[int, ...], recompute: bool) -> None:
+    """Schema, fake result, gradients, tracing with sizes that are symbols."""
+    torch.library.opcheck(trained, (*leaves_of(inputs(*shape, dtype=F32)), "gelu_tanh", recompute))
+
+
+@pytest.mark.parametrize("has_hidden", [False, True])
+def test_the_operators_of_the_backward_pass_are_what_they_say(has_hidden: bool) -> None:
+    x, gate, up, down = inputs(dtype=F32)
+    pre = torch.randn(ROWS, 2 * HIDDEN)
+    torch.library.opcheck(training.gate_up_saved, (x, gate, up, "silu"))
+    torch.library.opcheck(training.pre_backward, (x, down, pre, "silu", has_hidden))
+    torch.library.opcheck(training.x_backward, (pre, gate, up))
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_compiled_it_is_one_graph(recompute: bool) -> None:
+    torch._dynamo.reset()
+    mine, others = leaves_of(tensors := inputs(dtype=F32)), leaves_of(tensors)
+    compiled = torch.compile(
+        lambda *leaves: trained(*leaves, "gelu_tanh", recompute)[0], backend="aot_eager", fullgraph=True
+    )
+    found = torch.autograd.grad(compiled(*mine).sum(), mine)
+    expected = torch.autograd.grad(plain(*others, "gelu_tanh").sum(), others)
+    assert all(torch.allclose(one, other, rtol=1e-4, atol=1e-4) for one, other in zip(found, expected, strict=True))
+
+
+# Weights of one storage
+
+
+def test_sharing_changes_addresses_alone() -> None:
+    block = FusedGeGLU(DIM, HIDDEN)
+    optimizer = torch.optim.AdamW(block.parameters())
+    before = {name: one.clone() for name, one in block.state_dict().items()}
+    parameters = list(block.parameters())
+    share_storage(block.gate_proj, block.up_proj)
+    assert [id(one) for one in block.parameters()] == [id(one) for one in parameters]
+    assert optimizer.param_groups[0]["params"][0] is block.gate_proj.weight
+    after = block.state_dict()
+    assert list(after) == list(before)
+    assert all(torch.equal(after[name], one) and after[name].shape == one.shape for name, one in before.items())
+    assert joined(block.gate_proj.weight, block.up_proj.weight) is not None
+    assert all(one.is_leaf and one.requires_grad for one in block.parameters())
+
+
+def test_what_keeps_and_what_parts_a_storage() -> None:
+    def is_joined(block: FusedGeGLU) -> bool:
+        return joined(block.gate_proj.weight, block.up_proj.weight) is not None
+
+    block = FusedGeGLU(DIM, HIDDEN)
+    share_storage(block.gate_proj, block.up_proj)
+    block.load_state_dict({name: one + 1 for name, one in block.state_dict().items()})
+    assert is_joined(block), "values are copied into place"
+    block(torch.randn(3, DIM)).sum().backward()
+    torch.optim.SGD(block.parameters(), lr=0.1).step()
+    assert is_joined(block), "so are steps of an optimizer"
+    file = io.BytesIO()
+    torch.save(block.state_dict(), file)
+    file.seek(0)
+    loaded = torch.load(file)
+    assert all(torch.equal(loaded[name], one) for name, one in block.state_dict().items())
+    assert not is_joined(copy.deepcopy(block))
+    assert not is_joined(block.to(BF16))
+
+
+def test_sharing_is_refused_where_weights_differ() -> None:
+    with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):
+        share_storage(nn.Linear(DIM, HIDDEN), nn.Linear(DIM, 2 * HIDDEN))
