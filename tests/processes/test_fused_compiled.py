@@ -7,13 +7,13 @@ from collections.abc import Iterable
 import pytest
 import torch
 
+from snippets.fused_mlp.compiling import Code, missing_tools
 from snippets.fused_mlp.geglu import kernels
 from snippets.fused_mlp.geglu.hopper import PINGPONG, PINGPONG_BACKWARD, PINGPONG_GATED, SMALL, STACKED
 from snippets.fused_mlp.geglu.work import BLOCK_K, BackwardTiles, Tiles, backward_shared_bytes
 from tests.processes import fused_compiling as compiling
-from tests.processes.fused_compiling import Code
 
-MISSING = compiling.missing_tools()
+MISSING = missing_tools()
 pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=MISSING),
     # Triton 3.9 asks once how products and sums are fused, and goes on as before.

@@ -76,40 +76,31 @@ for line in sys.stdin:
 """Importing takes seconds, and is done once: each piece of code is run in a process that was forked off after it."""
 
 
-def started(code: str, **variables: str) -> subprocess.Popen[str]:
-    """A process without a network where warnings are errors."""
-    environment = {name: value for name, value in os.environ.items() if name != "LOCAL_KERNELS"}
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", NO_NETWORK + code],
-        cwd=ROOT,
-        env={**environment, "HF_HUB_OFFLINE": "1", **variables},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[subprocess.Popen[str]]:
-    with started(SERVER) as process:
+    """A process without a network where warnings are errors."""
+    environment = {name: value for name, value in os.environ.items() if name != "LOCAL_KERNELS"}
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", NO_NETWORK + SERVER],
+        cwd=ROOT,
+        env={**environment, "HF_HUB_OFFLINE": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
         yield process
         process.kill()
 
 
 @pytest.fixture
 def offline(server: subprocess.Popen[str], tmp_path: Path) -> Callable[..., Any]:
-    """What a piece of code prints as JSON when it is run without a network; with variables, in a process of its own."""
+    """What a piece of code prints as JSON when it is run without a network, with variables in the environment."""
 
     def offline(code: str, **variables: str) -> Any:
-        if variables:
-            with started(code, **variables) as process:
-                printed, told = process.communicate()
-            assert process.returncode == 0, told
-            return json.loads(printed)
         assert server.stdin is not None
         assert server.stdout is not None
         files = [tmp_path / "out", tmp_path / "err"]
+        code = f"os.environ.update({variables!r})\n{code}"
         print(json.dumps({"code": code, "files": list(map(str, files))}), file=server.stdin, flush=True)
         assert server.stdout.readline() == "0\n", files[1].read_text(encoding="utf-8")
         return json.loads(files[0].read_text(encoding="utf-8"))

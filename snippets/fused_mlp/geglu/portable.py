@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import triton
@@ -12,8 +15,11 @@ from .kernels import (
     ACTIVATIONS,
     gated_activation_backward_kernel,
     gated_activation_kernel,
+    portable_gate_up_kernel,
+    portable_linear_kernel,
 )
 from .launch import Launch, interpreted
+from .work import Sizes
 
 POINTWISE_BLOCK, POINTWISE_WARPS = 2048, 8
 
@@ -128,3 +134,208 @@ def product(x: Tensor, weight: Tensor, out: Tensor) -> None:
     """cuBLAS's x @ weight.T."""
     outputs, dim = weight.shape
     torch.mm(x.view(-1, dim), weight.t(), out=out.view(-1, outputs))
+
+
+class PortableTiles(NamedTuple):
+    """How a portable kernel cuts its work: tiles of (block_m, block_n),
+    block_k of the sum at a time, loads up to `stages` - 1 blocks ahead."""
+
+    block_m: int
+    block_n: int
+    block_k: int
+    stages: int
+    warps: int
+    group: int = 8
+
+    @property
+    def name(self) -> str:
+        """Short, and different for any two of one list below."""
+        return (
+            f"{self.block_m}x{self.block_n}x{self.block_k}, {self.stages} "
+            f"stages, {self.warps} warps, group {self.group}"
+        )
+
+
+PORTABLE_GATED = (
+    PortableTiles(128, 64, 64, 3, 4),
+    PortableTiles(128, 128, 64, 4, 8),
+    PortableTiles(128, 128, 64, 4, 8, 1),
+    PortableTiles(128, 128, 64, 3, 8),
+    PortableTiles(128, 64, 64, 4, 8),
+    PortableTiles(128, 64, 64, 3, 8),
+    PortableTiles(128, 64, 32, 4, 4),
+    PortableTiles(128, 64, 32, 4, 8),
+    PortableTiles(256, 64, 64, 3, 8),
+    PortableTiles(64, 128, 64, 3, 4),
+    PortableTiles(64, 64, 64, 3, 4),
+    PortableTiles(64, 32, 64, 4, 4),
+    PortableTiles(32, 32, 64, 4, 4),
+    PortableTiles(16, 32, 128, 4, 4),
+    PortableTiles(16, 16, 256, 3, 4),
+)
+PORTABLE = (
+    PortableTiles(128, 128, 64, 3, 4),
+    PortableTiles(128, 256, 64, 4, 8),
+    PortableTiles(128, 256, 64, 4, 8, 1),
+    PortableTiles(128, 256, 64, 3, 8),
+    PortableTiles(128, 128, 64, 4, 8),
+    PortableTiles(128, 128, 64, 3, 8),
+    PortableTiles(64, 128, 32, 4, 4),
+    PortableTiles(128, 128, 32, 4, 8),
+    PortableTiles(256, 128, 64, 3, 8),
+    PortableTiles(64, 256, 64, 3, 4),
+    PortableTiles(64, 128, 64, 3, 4),
+    PortableTiles(64, 64, 64, 4, 4),
+    PortableTiles(32, 64, 64, 4, 4),
+    PortableTiles(16, 64, 128, 4, 4),
+    PortableTiles(16, 32, 256, 3, 4),
+)
+
+
+def tensor_cores(tiles: PortableTiles, capability: int) -> str:
+    """The instruction with which compute capability `capability` (80 is 8.0)
+    multiplies such blocks."""
+    if tiles.block_m < 64 or capability not in (90, 100, 103):
+        return "HMMA"
+    return "HGMMA" if capability == 90 else "UTCHMMA"
+
+
+def shared_bytes(
+    tiles: PortableTiles, itemsize: int, capability: int, weights: int
+) -> int:
+    """Of a program, for elements of `itemsize` bytes; weights: 2 for gate and
+    up."""
+    block = (tiles.block_m + weights * tiles.block_n) * tiles.block_k * itemsize
+    # HMMA reads a block at once into registers, which the next one replaces
+    buffers = tiles.stages - (tensor_cores(tiles, capability) == "HMMA")
+    # where products are asynchronous and tell of their end
+    barriers = 16 if tensor_cores(tiles, capability) == "UTCHMMA" else 0
+    return buffers * block + barriers
+
+
+def candidates(
+    tilings: Sequence[PortableTiles],
+    capability: int,
+    shared_limit: int,
+    rows: int,
+    itemsize: int = 2,
+) -> list[PortableTiles]:
+    """Those that fit into `shared_limit` bytes of shared memory a program, and
+    that `rows` tokens fill at least half."""
+    weights = 2 if tilings is PORTABLE_GATED else 1
+    return [
+        tiles
+        for tiles in tilings
+        if shared_bytes(tiles, itemsize, capability, weights) <= shared_limit
+        and tiles.block_m < max(2 * rows, 32)
+        and (tiles.block_m >= 64 or rows <= 64)
+    ]
+
+
+def fitting(
+    tilings: Sequence[PortableTiles], sizes: Sizes
+) -> list[PortableTiles]:
+    """The candidates for these sizes on their GPU."""
+    return candidates(
+        tilings, *limits(sizes.device), sizes.rows, sizes.dtype.itemsize
+    )
+
+
+def aligned(*sizes: int) -> int:
+    """How many elements, of 2 bytes each and 16 bytes together at most, divide
+    rows of all these sizes."""
+    return math.gcd(8, *sizes)
+
+
+@functools.cache
+def limits(device: torch.device) -> tuple[int, int]:
+    """Of a GPU: its compute capability (80 is 8.0), and the bytes of shared
+    memory that a program may take."""
+    major, minor = torch.cuda.get_device_capability(device)
+    driver = triton.runtime.driver.active
+    found = driver.utils.get_device_properties(device.index)
+    return 10 * major + minor, found["max_shared_mem"]
+
+
+# --8<-- [start:portable]
+@functools.lru_cache(maxsize=1024)
+def portable_gate_up_launch(
+    sizes: Sizes, tiles: PortableTiles, activation: str
+) -> Launch:
+    """Called with x, gate, up and the result. A program for each tile."""
+    rows, dim, outputs, *_ = sizes
+    block_m, block_n, block_k, stages, warps, group = tiles
+    return Launch(
+        portable_gate_up_kernel,
+        triton.cdiv(rows, block_m) * triton.cdiv(outputs, block_n),
+        lambda x, gate, up, out: (
+            x, gate, up, out, rows, outputs, dim, block_m, block_n, block_k,
+            group, aligned(outputs, dim), dim % block_k == 0,
+            ACTIVATIONS[activation], interpreted(),
+        ),
+        num_warps=warps,
+        num_stages=stages,
+    )  # fmt: skip
+
+
+# --8<-- [end:portable]
+
+
+@functools.lru_cache(maxsize=1024)
+def portable_linear_launch(
+    sizes: Sizes, tiles: PortableTiles, activation: str, has_bias: bool
+) -> Launch:
+    """Called with x, the weight, the bias if there is one, and the result."""
+    rows, dim, outputs, *_ = sizes
+    block_m, block_n, block_k, stages, warps, group = tiles
+
+    def arguments(x: Tensor, weight: Tensor, *others: Tensor) -> tuple:
+        *bias, out = others
+        return (
+            x, weight, bias[0] if bias else None, out, rows, outputs, dim,
+            block_m, block_n, block_k, group, aligned(outputs, dim),
+            dim % block_k == 0, has_bias, ACTIVATIONS[activation],
+            interpreted(),
+        )  # fmt: skip
+
+    return Launch(
+        portable_linear_kernel,
+        triton.cdiv(rows, block_m) * triton.cdiv(outputs, block_n),
+        arguments,
+        num_warps=warps,
+        num_stages=stages,
+    )
+
+
+def portable_gate_up(
+    x: Tensor, gate: Tensor, up: Tensor, activation: str, tiles: PortableTiles
+) -> Tensor:
+    """activation(x @ gate.T) * (x @ up.T). x is (rows, dim), gate and up are
+    (hidden, dim), bfloat16 or float16.
+
+    Any sizes; where 8 does not divide dim and hidden, loads are
+    narrower, and where 2 does not, they wait for each other. float32 is
+    multiplied without tensor cores.
+    """
+    outputs, dim = gate.shape
+    sizes = Sizes(x.shape[0], dim, outputs, x.dtype, x.device)
+    out = x.new_empty(sizes.rows, outputs)
+    portable_gate_up_launch(sizes, tiles, activation)(x, gate, up, out)
+    return out
+
+
+def portable_linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    activation: str,
+    tiles: PortableTiles,
+) -> Tensor:
+    """activation(x @ weight.T + bias). x is (rows, dim), weight (outputs, dim),
+    bias (outputs,); sizes and dtypes as above."""
+    outputs, dim = weight.shape
+    sizes = Sizes(x.shape[0], dim, outputs, x.dtype, x.device)
+    out = x.new_empty(sizes.rows, outputs)
+    launch = portable_linear_launch(sizes, tiles, activation, bias is not None)
+    launch(*[one for one in (x, weight, bias, out) if one is not None])
+    return out

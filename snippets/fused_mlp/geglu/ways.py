@@ -48,6 +48,15 @@ def gate_up_ways(
             )
             for tiles in kernels.PINGPONG_GATED
         }
+    else:
+        from . import portable
+
+        found |= {
+            f"portable {tiles.name}": portable.portable_gate_up_launch(
+                sizes, tiles, activation
+            )
+            for tiles in portable.fitting(portable.PORTABLE_GATED, sizes)
+        }
     if not hopper or sizes.rows <= FEW_ROWS:
         from .portable import two_products
 
@@ -124,6 +133,15 @@ def linear_ways(
                 )
                 for tiles in kernels.SMALL
             }
+    else:
+        from . import portable
+
+        found |= {
+            f"portable {tiles.name}": portable.portable_linear_launch(
+                sizes, tiles, activation, has_bias
+            )
+            for tiles in portable.fitting(portable.PORTABLE, sizes)
+        }
     if activation == "none" and not has_bias:
         from .portable import product
 

@@ -19,14 +19,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from snippets.fused_mlp.geglu import hopper, launch, portable, support
+from snippets.fused_mlp.geglu.portable import PortableTiles
 from snippets.fused_mlp.geglu.work import Tiles
 from snippets.lab.recording.device import PROJECT
 
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 ACTIVATIONS = ("gelu_tanh", "gelu", "silu", "relu", "none")
+ROUGH = ("rough_gelu_tanh", "rough_silu")
+PORTABLE = ("portable_linear", "portable_gated")
 GUARD = 512
 """Elements before and after what a kernel writes, filled with NaN, that must stay so."""
 SMALL_TILES = Tiles(64, 32, 2)
+PORTABLE_TILES = PortableTiles(64, 32, 32, 2, 4)
+GATED = ("stacked", "portable_gated")
 EXTREMES = (math.nan, math.inf, -math.inf, 1e4, -1e4, 30.0, -30.0, 0.0)
 
 
@@ -37,7 +42,7 @@ class Case:
     activation: str
     shape: tuple[int, ...]
     """Of both tensors of a pointwise kernel; of a product: rows, dim, outputs."""
-    tiles: Tiles = SMALL_TILES
+    tiles: Tiles | PortableTiles = SMALL_TILES
     has_bias: bool = False
     is_view: bool = False
     """Whether the first input is not contiguous."""
@@ -63,12 +68,12 @@ class Case:
             found = [values(*self.shape, scale=2.0) for _ in range(2 if self.kernel == "forward" else 3)]
         else:
             rows, dim, outputs = self.shape
-            weights = [values(outputs, dim, scale=dim**-0.5) for _ in range(2 if self.kernel == "stacked" else 1)]
+            weights = [values(outputs, dim, scale=max(dim, 1) ** -0.5) for _ in range(2 if self.kernel in GATED else 1)]
             found = [values(rows, dim), *weights]
             found += [values(outputs)] if self.has_bias else []
         if self.is_extreme:
             found[0][:: found[0].shape[0] // len(EXTREMES), 1] = torch.tensor(EXTREMES).to(self.dtype)
-        if self.is_view and self.kernel == "linear":
+        if self.is_view and "linear" in self.kernel:
             found[0] = torch.cat([found[0], found[0]], dim=1)[:, : found[0].shape[1]]
         elif self.is_view:
             found[0] = found[0].t().contiguous().t()
@@ -89,7 +94,7 @@ class Case:
             g, u = leaf.chunk(2, dim=1)
             hidden = support.act(g, self.activation) * u
             return [hidden.detach(), *torch.autograd.grad(hidden, leaf, d_out), hidden.detach()]
-        if self.kernel == "stacked":
+        if self.kernel in GATED:
             x, gate, up = inputs
             return [support.act(F.linear(x, gate), self.activation) * F.linear(x, up)]
         return [support.act(F.linear(*inputs), self.activation)]
@@ -116,9 +121,12 @@ class Case:
         elif self.kernel == "stacked":
             x, gate, up = inputs
             hopper.stacked_gate_up(x, torch.stack([gate, up]), self.activation, self.tiles)
+        elif self.kernel == "portable_gated":
+            portable.portable_gate_up(*inputs, self.activation, self.tiles)
         else:
             x, weight, *bias = inputs
-            hopper.small_linear(x, weight, bias[0] if bias else None, self.activation, self.tiles)
+            linear = hopper.small_linear if self.kernel == "linear" else portable.portable_linear
+            linear(x, weight, bias[0] if bias else None, self.activation, self.tiles)
 
 
 CASES = [
@@ -140,6 +148,14 @@ CASES = [
     Case("linear", F16, "gelu_tanh", (77, 136, 40), is_view=True, has_bias=True),
     *(Case(kernel, F32, activation, (40, 72, 24), Tiles(64, 16, 2), is_extreme=True)
       for kernel, activation in product(("linear", "stacked"), ACTIVATIONS)),
+    *(Case(kernel, F16 if activation == "silu" else BF16, activation, (77, 72, 40), PORTABLE_TILES)
+      for kernel, activation in product(PORTABLE, (*ACTIVATIONS, *ROUGH))),
+    # One row, whole tiles, sizes that only 4, 2 and 1 divide, and nothing to sum.
+    *(Case(kernel, F16, "gelu_tanh", shape, PortableTiles(64, 32, 64, 3, 4, group=2), has_bias="linear" in kernel)
+      for kernel, shape in product(PORTABLE, [(1, 64, 8), (64, 64, 16), (200, 8, 72), (129, 204, 20), (33, 70, 22),
+                                              (17, 35, 21), (5, 0, 24)])),
+    *(Case(kernel, F32, activation, (40, 72, 24), PORTABLE_TILES, is_extreme=True)
+      for kernel, activation in product(PORTABLE, ACTIVATIONS)),
 ]  # fmt: skip
 
 

@@ -1,0 +1,114 @@
+"""Which portable kernels are tried on which GPU, and how exact their activations are; no GPU is needed."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from snippets.fused_mlp.geglu import portable, ways
+from snippets.fused_mlp.geglu.support import ACTIVATIONS
+from snippets.fused_mlp.geglu.work import Sizes
+from snippets.lab.recording.device import PROJECT
+
+BF16, F16 = torch.bfloat16, torch.float16
+GPUS = {"A100": (80, 166_912), "RTX 3090": (86, 101_376), "L40": (89, 101_376), "B200": (100, 232_448)}
+SWEEP = """
+import sys, torch
+from snippets.fused_mlp.activations import swept
+torch.save({(name, dtype): swept(name, dtype, "cpu") for name in ("gelu_tanh", "silu", "relu", "none", "gelu")
+            for dtype in (torch.bfloat16, torch.float16)}, sys.argv[1])
+"""
+
+
+@pytest.fixture(params=GPUS)
+def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(ways, "is_hopper", lambda device: False)
+    monkeypatch.setattr(portable, "limits", lambda device: GPUS[request.param])
+    return request.param
+
+
+def sizes(rows: int) -> Sizes:
+    return Sizes(rows, 768, 3072, BF16, torch.device("cuda", 0))
+
+
+@pytest.mark.parametrize("rows", [1, 16, 100, 8192])
+def test_what_is_tried_for_gate_and_up(gpu: str, rows: int) -> None:
+    *found, last = ways.gate_up_ways(sizes(rows), "gelu_tanh")
+    assert last == "two products"
+    assert 2 <= len(found) <= 12
+    assert all(name.startswith("portable ") for name in found)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_every_linear_can_be_done(gpu: str, activation: str, has_bias: bool) -> None:
+    found = ways.linear_ways(sizes(300), activation, has_bias)
+    assert len([name for name in found if name.startswith("portable ")]) >= 5
+    assert ("cuBLAS" in found) == (activation == "none" and not has_bias)
+
+
+def test_an_a100_tries_larger_tiles_than_a_gpu_with_less_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ways, "is_hopper", lambda device: False)
+    tried = {}
+    for name, limits in GPUS.items():
+        monkeypatch.setattr(portable, "limits", lambda device, limits=limits: limits)
+        tried[name] = set(ways.gate_up_ways(sizes(8192), "silu"))
+    assert tried["RTX 3090"] == tried["L40"] < tried["A100"] == tried["B200"]
+
+
+def test_a_launch_has_a_program_for_each_tile() -> None:
+    tiles = portable.PortableTiles(64, 32, 64, 3, 4)
+    work = Sizes(130, 72, 100, F16, torch.device("cpu"))
+    launch = portable.portable_gate_up_launch(work, tiles, "silu")
+    assert (launch.programs, launch.options) == (3 * 4, {"num_warps": 4, "num_stages": 3})
+    arguments = launch.arguments("x", "gate", "up", "out")
+    assert arguments[:7] == ("x", "gate", "up", "out", 130, 100, 72)
+    assert arguments[7:13] == (64, 32, 64, 8, 4, False)
+    linear = portable.portable_linear_launch(work, tiles, "silu", has_bias=False)
+    assert linear.arguments("x", "weight", "out")[:4] == ("x", "weight", None, "out")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [((8192, 768), 8), ((36, 100), 4), ((22, 70), 2), ((21, 64), 1), ((0, 8), 8)]
+)
+def test_rows_are_loaded_in_pieces_that_divide_them(given: tuple[int, int], expected: int) -> None:
+    assert portable.aligned(*given) == expected
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, torch.dtype], tuple[torch.Tensor, torch.Tensor]]:
+    """By Triton's interpreter, in a process of its own: the arithmetic, not the GPU's own instructions."""
+    path = tmp_path_factory.mktemp("swept") / "swept.pt"
+    process = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SWEEP, path],
+        cwd=PROJECT, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    return torch.load(path)
+
+
+@pytest.mark.parametrize("activation", ["gelu_tanh", "silu", "relu", "none"])
+@pytest.mark.parametrize("dtype", [BF16, F16])
+def test_every_value_is_right_to_a_fiftieth_of_its_last_place(
+    activation: str, dtype: torch.dtype, swept: dict[tuple[str, torch.dtype], tuple[torch.Tensor, torch.Tensor]]
+) -> None:
+    z, units = swept[activation, dtype]
+    assert len(z) == {BF16: 65_280, F16: 63_488}[dtype], "all that are finite"
+    assert bool((z.diff() >= 0).all())
+    assert (z[0].item(), z[-1].item()) == (torch.finfo(dtype).min, torch.finfo(dtype).max)
+    assert units.max().item() < 0.02
+
+
+def test_erf_cancels_where_gelu_is_small(
+    swept: dict[tuple[str, torch.dtype], tuple[torch.Tensor, torch.Tensor]],
+) -> None:
+    """As PyTorch's does: 1 is added to nearly -1 in float32."""
+    z, units = swept["gelu", BF16]
+    assert units[z < -6].max().item() > 100
+    assert units[z > -3].max().item() < 0.02
+    assert not math.isnan(units.sum().item())

@@ -1,0 +1,210 @@
+"""The portable kernels on whatever GPU is there: every candidate at odd sizes, beyond 2^31 elements, each value of a
+16-bit dtype, and what is compiled for an A100 on a newer GPU."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from snippets.fused_mlp import activations, compiling
+from snippets.fused_mlp.geglu import portable
+from snippets.fused_mlp.geglu.portable import PORTABLE, PORTABLE_GATED, PortableTiles
+from snippets.fused_mlp.geglu.support import act, gated_reference
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120, method="thread")]
+
+BF16, F16 = torch.bfloat16, torch.float16
+GUARD = 1024
+"""Elements before and after a result that must stay as they are."""
+ODD = (129, 72, 136)
+"""Tokens, dim, hidden: no multiples of a block, nor of 16."""
+EXACT = ("gelu_tanh", "silu", "relu", "none")
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def guarded(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """Results are made inside buffers filled with NaN: what is not written stays NaN, what is written beside shows."""
+    buffers: list[Tensor] = []
+
+    def new_empty(like: Tensor, *shape: int) -> Tensor:
+        buffer = torch.full((math.prod(shape) + 2 * GUARD,), math.nan, dtype=like.dtype, device=like.device)
+        buffers.append(buffer)
+        return buffer[GUARD:-GUARD].view(shape)
+
+    monkeypatch.setattr(torch.Tensor, "new_empty", new_empty)
+    return buffers
+
+
+def inputs(rows: int, dim: int, hidden: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """x (rows, dim), gate and up (hidden, dim), a bias (hidden,)."""
+    x, gate, up = (torch.randn(size, dim, device="cuda") for size in (rows, hidden, hidden))
+    scale = max(dim, 1) ** -0.5
+    bias = torch.randn(hidden, device="cuda")
+    return x.to(dtype), (scale * gate).to(dtype), (scale * up).to(dtype), bias.to(dtype)
+
+
+def gated(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
+    return act(F.linear(x, gate), activation) * F.linear(x, up)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor, activation: str) -> Tensor:
+    return act(F.linear(x, weight, bias), activation)
+
+
+def check(found: Tensor, eager: Tensor, exact: Tensor) -> None:
+    """The largest error at most twice eager's, and all of it together not above eager's, but for luck."""
+    assert (found.shape, found.dtype) == (eager.shape, eager.dtype)
+    error, allowed = found.double() - exact, eager.double() - exact
+    assert error.abs().max().item() <= 2 * allowed.abs().max().item() + 1e-6
+    assert error.norm().item() <= (1.1 if exact.numel() > 10_000 else 2.0) * allowed.norm().item()
+
+
+def check_guards(buffers: list[Tensor]) -> None:
+    assert buffers
+    for buffer in buffers:
+        assert bool(torch.cat([buffer[:GUARD], buffer[-GUARD:]]).isnan().all())
+        assert not bool(buffer[GUARD:-GUARD].isnan().any())
+
+
+def fits(tiles: PortableTiles, weights: int, compiled_for: int | None = None) -> bool:
+    capability, limit = portable.limits(torch.device("cuda", 0))
+    return portable.shared_bytes(tiles, 2, compiled_for or capability, weights) <= limit
+
+
+@pytest.mark.parametrize("tiles", PORTABLE_GATED, ids=lambda tiles: tiles.name)
+@pytest.mark.parametrize(("rows", "dim", "hidden"), [ODD, (300, 256, 264)])
+def test_every_candidate_for_gate_and_up(
+    tiles: PortableTiles, rows: int, dim: int, hidden: int, guarded: list[Tensor]
+) -> None:
+    if not fits(tiles, 2):
+        pytest.skip("its shared memory is too small")
+    *tensors, _ = inputs(rows, dim, hidden, BF16)
+    found = portable.portable_gate_up(*tensors, "gelu_tanh", tiles)
+    check_guards(guarded)
+    check(found, gated(*tensors, "gelu_tanh"), gated_reference(*tensors))
+
+
+@pytest.mark.parametrize("tiles", PORTABLE, ids=lambda tiles: tiles.name)
+@pytest.mark.parametrize(("rows", "dim", "outputs"), [ODD, (300, 256, 264)])
+def test_every_candidate_for_a_linear(
+    tiles: PortableTiles, rows: int, dim: int, outputs: int, guarded: list[Tensor]
+) -> None:
+    if not fits(tiles, 1):
+        pytest.skip("its shared memory is too small")
+    x, weight, _, bias = inputs(rows, dim, outputs, F16)
+    found = portable.portable_linear(x, weight, bias, "gelu_tanh", tiles)
+    check_guards(guarded)
+    check(
+        found,
+        linear(x, weight, bias, "gelu_tanh"),
+        linear(x.double(), weight.double(), bias.double(), "gelu_tanh"),
+    )
+
+
+@pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "silu", "relu", "none"])
+@pytest.mark.parametrize("dtype", [BF16, F16])
+@pytest.mark.parametrize(
+    ("rows", "dim", "hidden"),
+    [(1, 64, 8), (77, 136, 200), (64, 64, 64), (50, 100, 36), (33, 70, 22), (17, 35, 21), (5, 0, 24), (0, 64, 8)],
+)
+def test_any_size(rows: int, dim: int, hidden: int, dtype: torch.dtype, activation: str) -> None:
+    """Also rows that 8, 4, 2 and 1 divide, none to sum, and none at all."""
+    x, gate, up, bias = inputs(rows, dim, hidden, dtype)
+    found = portable.portable_gate_up(x, gate, up, activation, PORTABLE_GATED[-5])
+    one = portable.portable_linear(x, gate, bias, activation, PORTABLE[-4])
+    if not rows:
+        assert found.shape == one.shape == (0, hidden)
+        return
+    check(found, gated(x, gate, up, activation), gated_reference(x, gate, up, activation))
+    check(one, linear(x, gate, bias, activation), linear(x.double(), gate.double(), bias.double(), activation))
+
+
+@pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "silu", "relu", "none"])
+def test_nan_and_infinity_are_passed_on(activation: str) -> None:
+    """By the row that holds them, and by no other one."""
+    x, gate, up, _ = inputs(200, 64, 72, BF16)
+    x[3, 5], x[190, 60] = math.nan, math.inf
+    found = portable.portable_gate_up(x, gate, up, activation, PORTABLE_GATED[0])
+    expected = gated(x, gate, up, activation)
+    assert torch.equal(found.isnan(), expected.isnan())
+    assert torch.equal(found.isinf(), expected.isinf())
+    rest = torch.ones(200, dtype=torch.bool, device="cuda")
+    rest[[3, 190]] = False
+    assert bool(found[rest].isfinite().all())
+
+
+@pytest.mark.parametrize(("rows", "dim", "hidden"), [(270_000, 8192, 64), (270_000, 64, 8192)])
+def test_more_elements_than_32_bits_count(rows: int, dim: int, hidden: int) -> None:
+    """The last rows are as they are alone: in the same place of a tile, since 128 divides their number."""
+    if torch.cuda.get_device_properties(0).total_memory < 16 * 2**30:
+        pytest.skip("its memory is too small")
+    gate, up = (torch.randn(hidden, dim, device="cuda", dtype=BF16) * dim**-0.5 for _ in range(2))
+    x = torch.randn(rows, dim, device="cuda", dtype=BF16)
+    assert rows * max(dim, hidden) > 2**31
+    last = x[rows // 128 * 128 - 256 :].clone()
+    for found, alone in (
+        (
+            portable.portable_gate_up(x, gate, up, "silu", PORTABLE_GATED[0]),
+            portable.portable_gate_up(last, gate, up, "silu", PORTABLE_GATED[0]),
+        ),
+        (
+            portable.portable_linear(x, gate, None, "none", PORTABLE[0]),
+            portable.portable_linear(last, gate, None, "none", PORTABLE[0]),
+        ),
+    ):
+        assert torch.equal(found[-last.shape[0] :], alone)
+
+
+# Each value
+
+
+@pytest.mark.parametrize("activation", EXACT)
+@pytest.mark.parametrize("dtype", [BF16, F16])
+def test_the_activation_of_every_value(activation: str, dtype: torch.dtype) -> None:
+    """A fiftieth of a unit in the last place, before it is rounded: at any value, however small the result is."""
+    z, units = activations.swept(activation, dtype)
+    assert len(z) == {BF16: 65_280, F16: 63_488}[dtype], "all that are finite"
+    assert units.max().item() < 0.02
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16])
+def test_what_a_rough_tanh_does_to_small_results(dtype: torch.dtype) -> None:
+    """All digits are gone where 1 + tanh cancels; above -0.5 the result is as good as bfloat16 can show."""
+    z, units = activations.swept("rough_gelu_tanh", dtype)
+    assert units[z < -2].max().item() > 2
+    assert units[(z > -0.5) & (z < 4)].max().item() < (0.5 if dtype == BF16 else 4)
+
+
+# What is compiled for an A100
+
+
+@pytest.mark.parametrize("place", [0, 1, 3, 6, 7, 10, 11, 13])
+@pytest.mark.parametrize("dtype", [BF16, F16])
+@pytest.mark.parametrize(("rows", "dim", "hidden"), [ODD, (77, 128, 200), (50, 100, 36)])
+def test_a_kernel_for_an_a100(
+    place: int, dtype: torch.dtype, rows: int, dim: int, hidden: int, guarded: list[Tensor]
+) -> None:
+    """The driver makes this GPU's machine code of PTX for compute capability 8.0: copies and products of Ampere."""
+    tiles = PORTABLE_GATED[place]
+    if not fits(tiles, 2, compiled_for=80):
+        pytest.skip("its shared memory is too small")
+    *tensors, _ = inputs(rows, dim, hidden, dtype)
+    found = compiling.gate_up_for(80, tiles, dtype, dim, hidden)(*tensors)
+    check_guards(guarded)
+    check(found, gated(*tensors, "gelu_tanh"), gated_reference(*tensors))
+
+
+@pytest.mark.parametrize("activation", ["gelu", "silu", "relu", "none"])
+def test_activations_of_a_kernel_for_an_a100(activation: str) -> None:
+    *tensors, _ = inputs(*ODD, BF16)
+    found = compiling.gate_up_for(80, PORTABLE_GATED[7], BF16, *ODD[1:], activation)(*tensors)
+    check(found, gated(*tensors, activation), gated_reference(*tensors, activation))
