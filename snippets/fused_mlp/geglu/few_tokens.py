@@ -1,0 +1,253 @@
+"""Launches of the kernels for 1 to 64 tokens, and how they may cut the
+weights."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from .few_tokens_kernels import (
+    few_tokens_kernel,
+    one_token_kernel,
+    sum_slices_kernel,
+)
+from .kernels import ACTIVATIONS
+from .launch import Launch, interpreted
+from .work import Sizes, sizes_of
+
+MOST_TOKENS = 64
+SUM_BLOCK = 512
+
+
+class FewTiles(NamedTuple):
+    """How a kernel for few tokens cuts the weights."""
+
+    block_m: int
+    """Tokens at most: 8, 16, 32 or 64; with 1, the kernel without matrix
+    instructions."""
+    block_n: int
+    """Rows of each weight that a program multiplies."""
+    block_k: int
+    slots: int
+    """Blocks of `block_k` under way; in Triton, the stages of the loop."""
+    slices: int = 1
+    """Of K: so many times as many programs, and their sums added after them."""
+    warps: int = 4
+    parts: int = 4
+    """Of a block of K: one for each warp; 1, and the warps share rows."""
+    ahead: int = 512
+    """Elements of each row fetched ahead while the kernel before still runs."""
+    lead: int = 2
+    """Blocks before its end at which a program lets the next kernel start."""
+
+    @property
+    def name(self) -> str:
+        """Different for any two of one list below."""
+        return "x".join(map(str, self[:3])) + (
+            f", {self.slots} slots, {self.slices} slices, {self.warps} warps"
+            f" in {self.parts}, {self.ahead} ahead, lead {self.lead}"
+        )
+
+
+ONE_TOKEN = (
+    FewTiles(1, 4, 1024, 1),
+    FewTiles(1, 4, 1024, 4),
+    FewTiles(1, 2, 1024, 4),
+)
+"""For one token: gate and up together, or one weight."""
+FEW_GATE_UP = (
+    FewTiles(16, 16, 256, 3),
+    FewTiles(16, 32, 128, 4),
+    FewTiles(16, 16, 512, 3, warps=8, parts=8),
+    FewTiles(32, 32, 128, 3),
+    FewTiles(64, 64, 64, 4, warps=8, parts=1, lead=0),
+    FewTiles(64, 64, 64, 4, warps=4, parts=1, lead=0),
+)
+"""For as many tokens as there are in a tile, or half of them."""
+FEW_LINEAR = (
+    FewTiles(16, 16, 256, 4),
+    FewTiles(16, 16, 512, 4, warps=8, parts=8),
+    FewTiles(16, 32, 256, 3, slices=2),
+    FewTiles(16, 64, 128, 4, slices=4),
+    FewTiles(32, 32, 256, 3, slices=2),
+    FewTiles(64, 32, 128, 3, slices=2),
+    FewTiles(64, 64, 64, 4, slices=4, warps=8, parts=1, lead=0),
+)
+
+
+def few_tokens_tiles(
+    rows: int, gated: bool, itemsize: int, capability: int, limit: int
+) -> tuple[FewTiles, ...]:
+    """The candidates for so many tokens, 64 at most, in a program's `limit`
+    bytes of shared memory."""
+    block_m = tokens_of_a_tile(rows)
+    fitting = [
+        tiles._replace(block_m=block_m)
+        for tiles in (FEW_GATE_UP if gated else FEW_LINEAR)
+        if tiles.block_m == max(16, block_m)
+    ]
+    return tuple(
+        tiles
+        for tiles in (*(ONE_TOKEN if rows == 1 else ()), *fitting)
+        if shared_bytes(tiles, gated, itemsize, capability) <= limit
+    )
+
+
+def tokens_of_a_tile(rows: int) -> int:
+    """The power of two that holds them, 8 at least: the smallest matrix
+    instruction has 8 columns."""
+    return max(8, 1 << (rows - 1).bit_length())
+
+
+def shared_bytes(
+    tiles: FewTiles, gated: bool, itemsize: int, capability: int
+) -> int:
+    """What a program takes of shared memory, as the compiler counts; capability
+    90 is Hopper."""
+    sums = 2 if gated else 1
+    if tiles.block_m == 1 and tiles.slots == 1:  # straight into registers
+        return 4 * tiles.block_n * tiles.warps
+    block = (sums * tiles.block_n + tiles.block_m) * tiles.block_k * itemsize
+    # Products of 64 rows that read from shared memory: one block more stays
+    # there, and on the large Blackwell chips two barriers for each product.
+    if capability // 10 in (9, 10) and tiles.parts == 1 and tiles.block_n >= 64:
+        return tiles.slots * block + (16 * sums if capability >= 100 else 0)
+    return (tiles.slots - 1) * block
+
+
+def require_few(sizes: Sizes, tiles: FewTiles) -> None:
+    if sizes.rows > tiles.block_m:
+        raise ValueError(f"{sizes.rows} tokens are more than {tiles.block_m}")
+
+
+@functools.cache
+def launches_dependents(device: torch.device) -> bool:
+    """Whether a kernel may be launched before the one before it has ended: from
+    Hopper on."""
+    return (
+        device.type == "cuda"
+        and torch.cuda.get_device_capability(device)[0] >= 9
+    )
+
+
+# --8<-- [start:few_tokens]
+@functools.lru_cache(maxsize=1024)
+def few_tokens_way(
+    sizes: Sizes,
+    tiles: FewTiles,
+    activation: str,
+    gated: bool = False,
+    has_bias: bool = False,
+) -> Callable[..., None]:
+    """Called with x, the weight, the second weight if `gated`, the bias if
+    there is one, and the result."""
+    require_few(sizes, tiles)
+    rows, dim, outputs, _, device = sizes
+    dependent = launches_dependents(device)
+    has_bias_now = has_bias and tiles.slices == 1
+    flags = (
+        gated, has_bias_now, ACTIVATIONS[activation], interpreted(), dependent,
+    )  # fmt: skip
+    ahead = (tiles.ahead, 32 * tiles.warps, tiles.lead)
+
+    def arguments(x: Tensor, weight: Tensor, *others: Tensor) -> tuple:
+        up = others[0] if gated else None
+        bias = others[-2] if has_bias_now else None
+        if tiles.block_m == 1:
+            return (
+                x, weight, up, bias, others[-1], outputs, dim, tiles.block_n,
+                tiles.block_k, tiles.slots, *ahead, *flags,
+            )  # fmt: skip
+        return (
+            x, weight, up, bias, others[-1], rows, outputs, dim, *tiles[:3],
+            tiles.parts, tiles.slices, *ahead, *flags,
+        )  # fmt: skip
+
+    launch = Launch(
+        one_token_kernel if tiles.block_m == 1 else few_tokens_kernel,
+        triton.cdiv(outputs, tiles.block_n) * tiles.slices,
+        arguments,
+        num_warps=tiles.warps,
+        num_stages=tiles.slots,
+        launch_pdl=dependent,
+    )
+    return summed(launch, sizes, tiles.slices, activation, gated, has_bias)
+
+
+# --8<-- [end:few_tokens]
+
+
+# --8<-- [start:slices]
+def summed(
+    launch: Launch,
+    sizes: Sizes,
+    slices: int,
+    activation: str,
+    gated: bool,
+    has_bias: bool,
+) -> Callable[..., None]:
+    """The launch, and where there are slices a second one that adds them up:
+    the same way."""
+    if slices == 1:
+        return launch
+    rows, _, outputs, _, device = sizes
+    count = rows * outputs
+    dependent = launches_dependents(device)
+    last = Launch(
+        sum_slices_kernel,
+        triton.cdiv(count, SUM_BLOCK),
+        lambda sums, *others: (
+            sums, others[0] if has_bias else None, others[-1], count, outputs,
+            slices, SUM_BLOCK, gated, has_bias, ACTIVATIONS[activation],
+            interpreted(), dependent,
+        ),
+        num_warps=4,
+        launch_pdl=dependent,
+    )  # fmt: skip
+
+    def run(*tensors: Tensor) -> None:
+        weights = 3 if gated else 2
+        sums = tensors[-1].new_empty(
+            slices, weights - 1, count, dtype=torch.float32
+        )
+        launch(*tensors[:weights], sums)
+        last(sums, *tensors[weights:])
+
+    return run
+
+
+# --8<-- [end:slices]
+
+
+def few_tokens_gate_up(
+    x: Tensor, gate: Tensor, up: Tensor, activation: str, tiles: FewTiles
+) -> Tensor:
+    """activation(x @ gate.T) * (x @ up.T) for at most `tiles.block_m` tokens. x
+    is (rows, dim), gate and up are (hidden, dim)."""
+    out = x.new_empty(x.shape[0], gate.shape[0])
+    few_tokens_way(sizes_of(x, gate), tiles, activation, gated=True)(
+        x, gate, up, out
+    )
+    return out
+
+
+def few_tokens_linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    activation: str,
+    tiles: FewTiles,
+) -> Tensor:
+    """activation(x @ weight.T + bias) for at most `tiles.block_m` tokens. x is
+    (rows, dim), weight (outputs, dim)."""
+    out = x.new_empty(x.shape[0], weight.shape[0])
+    way = few_tokens_way(
+        sizes_of(x, weight), tiles, activation, has_bias=bias is not None
+    )
+    way(*[one for one in (x, weight, bias, out) if one is not None])
+    return out

@@ -1,0 +1,135 @@
+"""Launches of the kernel for 1 to 64 tokens that is written for Hopper."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import triton
+from torch import Tensor
+
+from .few_tokens import FewTiles, require_few, summed, tokens_of_a_tile
+from .few_tokens_hopper_kernels import few_tokens_hopper_kernel
+from .hopper import describe
+from .kernels import ACTIVATIONS
+from .launch import Launch
+from .work import Sizes, sizes_of
+
+SHARED_BYTES = 233_472
+"""Of a multiprocessor, of which each program takes 1 KiB for itself."""
+GATE_UP = (
+    (64, 64, 1, 2),
+    (64, 128, 1, 2),
+    (32, 64, 1, 4),
+    (32, 128, 1, 3),
+    (128, 64, 1, 1),
+)
+"""block_n, block_k, slices, and how many programs share a multiprocessor: all
+its shared memory is under way, whatever the tokens take of it."""
+LINEAR = (
+    (64, 64, 4, 2),
+    (64, 128, 4, 2),
+    (64, 64, 6, 3),
+    (64, 64, 8, 4),
+    (128, 64, 8, 2),
+    (64, 128, 2, 1),
+)
+
+
+def hopper_tiles(
+    rows: int, gated: bool, itemsize: int = 2
+) -> tuple[FewTiles, ...]:
+    """The candidates for so many tokens, 64 at most."""
+    found = []
+    for block_n, block_k, slices, programs in GATE_UP if gated else LINEAR:
+        tiles = FewTiles(
+            tokens_of_a_tile(rows), block_n, block_k, 1, slices, lead=8
+        )
+        room = SHARED_BYTES // programs - 1024
+        slots = room // hopper_shared_bytes(tiles, gated, itemsize)
+        found.append(tiles._replace(slots=slots))
+    return tuple(found)
+
+
+def hopper_shared_bytes(tiles: FewTiles, gated: bool, itemsize: int = 2) -> int:
+    """What a program takes of shared memory, as the compiler counts: slots, and
+    a barrier of 8 bytes for each."""
+    rows = (2 if gated else 1) * tiles.block_n + tiles.block_m
+    return tiles.slots * (rows * tiles.block_k * itemsize + 8)
+
+
+# --8<-- [start:way]
+@functools.lru_cache(maxsize=1024)
+def few_tokens_hopper_way(
+    sizes: Sizes,
+    tiles: FewTiles,
+    activation: str,
+    gated: bool = False,
+    has_bias: bool = False,
+    weights_first: bool = False,
+) -> Callable[..., None]:
+    """Called with x, the weight, the second weight if `gated`, the bias if
+    there is one, and the result.
+
+    `weights_first` reads weights before the kernel before has ended: only
+    behind a kernel of `few_tokens_kernels` or this one, which wait for the
+    kernel before them and only then let the next one start.
+    """
+    require_few(sizes, tiles)
+    rows, dim, outputs, *_ = sizes
+    block_m, block_n, block_k, slots, slices, *_, ahead, lead = tiles
+    has_bias_now = has_bias and slices == 1
+
+    def arguments(x: Tensor, weight: Tensor, *others: Tensor) -> tuple:
+        up = others[0] if gated else None
+        return (
+            describe(x, block_m, block_k), describe(weight, block_n, block_k),
+            None if up is None else describe(up, block_n, block_k), weight, up,
+            others[-2] if has_bias_now else None, others[-1], rows, outputs,
+            dim, block_m, block_n, block_k, slots, slices, ahead, lead, gated,
+            has_bias_now, ACTIVATIONS[activation], weights_first,
+        )  # fmt: skip
+
+    launch = Launch(
+        few_tokens_hopper_kernel,
+        triton.cdiv(outputs, block_n) * slices,
+        arguments,
+        num_warps=4,
+        launch_pdl=True,
+    )
+    return summed(launch, sizes, slices, activation, gated, has_bias)
+
+
+# --8<-- [end:way]
+
+
+def few_tokens_hopper_gate_up(
+    x: Tensor, gate: Tensor, up: Tensor, activation: str, tiles: FewTiles
+) -> Tensor:
+    """As `few_tokens_gate_up`."""
+    out = x.new_empty(x.shape[0], gate.shape[0])
+    few_tokens_hopper_way(sizes_of(x, gate), tiles, activation, gated=True)(
+        x, gate, up, out
+    )
+    return out
+
+
+def few_tokens_hopper_linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    activation: str,
+    tiles: FewTiles,
+    weights_first: bool = False,
+) -> Tensor:
+    """As `few_tokens_linear`; `weights_first` as in `few_tokens_hopper_way`."""
+    out = x.new_empty(x.shape[0], weight.shape[0])
+    way = few_tokens_hopper_way(
+        sizes_of(x, weight),
+        tiles,
+        activation,
+        has_bias=bias is not None,
+        weights_first=weights_first,
+    )
+    way(*[one for one in (x, weight, bias, out) if one is not None])
+    return out

@@ -1,0 +1,257 @@
+"""Kernels of a gated MLP for 1 to 64 tokens, whose time is that of reading the
+weights: each is read once, at the memory's rate.
+
+The weights are the rows of a product and the tokens its columns: of a tile of
+16 tokens 15 may be empty, of one of 64 or 128, as large products have, nearly
+all would be. All programs are equally long and on the GPU at the same time, so
+none waits for another's place, and the memory gives each its share. It is busy
+while enough bytes are under way: 4.3 TB/s for 1 us are 4.3 MB, or 33 KB on each
+of 132 multiprocessors, and twice that where the memory is near its limit.
+
+M is the number of tokens, K the size of the input, N that of the output.
+Products are accumulated in float32.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_wait
+
+from .kernels import activated
+
+
+# --8<-- [start:ahead]
+@triton.jit
+def fetch_ahead(
+    weight, row, first, last, K, N,
+    AHEAD: tl.constexpr, THREADS: tl.constexpr,
+):  # fmt: skip
+    """Bring `AHEAD` elements of each row, from `first` on, into the L2 cache,
+    and do not wait for them.
+
+    Not into shared memory: the kernel before may still be writing the weights,
+    which the cache follows.
+    """
+    # as many requests as threads: of fewer, some would be made twice
+    each: tl.constexpr = AHEAD * row.shape[0] // THREADS
+    item_bytes: tl.constexpr = weight.dtype.element_ty.primitive_bitwidth // 8
+    col = first + tl.arange(0, AHEAD // each)[None, :] * each
+    # not beyond a row: what follows the last one may not be memory
+    left = tl.where(row[:, None] < N, tl.minimum(last - col, each), 0)
+    tl.inline_asm_elementwise(
+        """{
+        .reg .pred p;
+        setp.gt.s32 p, $2, 0;
+        @p cp.async.bulk.prefetch.L2.global [$1], $2;
+        mov.b32 $0, 0;
+        }""",
+        "=r,l,r",
+        [weight + (row[:, None].to(tl.int64) * K + col), left * item_bytes],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def launch_next_if(now):
+    """`gdc_launch_dependents` without a branch, which would keep a loop from
+    being pipelined.
+
+    Early enough that the next kernel starts before this one ends; not so early
+    that what it fetches ahead is gone from the cache when it is needed.
+    """
+    tl.inline_asm_elementwise(
+        """{
+        .reg .pred p;
+        setp.ne.s32 p, $1, 0;
+        @p griddepcontrol.launch_dependents;
+        mov.b32 $0, 0;
+        }""",
+        "=r,r",
+        [now.to(tl.int32)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+# --8<-- [end:ahead]
+
+
+# --8<-- [start:few_tokens]
+@triton.jit(do_not_specialize=["M"])
+def few_tokens_kernel(
+    x, weight, up, bias, out, M, N, K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    PARTS: tl.constexpr, SLICES: tl.constexpr, AHEAD: tl.constexpr,
+    THREADS: tl.constexpr, LEAD: tl.constexpr, GATED: tl.constexpr,
+    HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
+    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+):  # fmt: skip
+    """out = activation(x @ weight.T) * (x @ up.T) where GATED, otherwise
+    activation(x @ weight.T + bias), for at most BLOCK_M tokens.
+
+    A program multiplies BLOCK_N rows of each weight by one of SLICES slices of
+    K: all tiles of the first slice, then those of the next. With more than one, out is a float32 tensor (SLICES, 2
+    if GATED else 1, M, N) for `sum_slices_kernel`.
+    """
+    K = K // 8 * 8  # rows of 16 bytes: the compiler would not know
+    tiles = tl.cdiv(N, BLOCK_N)
+    which = tl.program_id(0) // tiles  # slice
+    row = tl.program_id(0) % tiles * BLOCK_N + tl.arange(0, BLOCK_N)
+    slice_k = tl.cdiv(tl.cdiv(K, BLOCK_K), SLICES) * BLOCK_K
+    first = which * slice_k
+    last = tl.minimum(first + slice_k, K)
+    if DEPENDENT:
+        if AHEAD:
+            fetch_ahead(weight, row, first, last, K, N, AHEAD, THREADS)
+            if GATED:
+                fetch_ahead(up, row, first, last, K, N, AHEAD, THREADS)
+        gdc_wait()  # the kernel before may still be writing x
+    token = tl.arange(0, BLOCK_M)
+    k_in_block = tl.arange(0, BLOCK_K)[None, :]
+    w_row, x_row = row[:, None], token[:, None]
+    acc = tl.zeros((BLOCK_N, BLOCK_M), tl.float32)
+    if PARTS > 1:
+        # A part of each block of K for each warp: products of shape (PARTS,
+        # BLOCK_N, BLOCK_M), where no warp reads from shared memory what
+        # another one reads. In one of 16 rows all would read the same.
+        part: tl.constexpr = BLOCK_K // PARTS
+        k_in_block = (
+            tl.arange(0, PARTS)[:, None, None] * part
+            + tl.arange(0, part)[None, None, :]
+        )
+        w_row, x_row = w_row[None, :, :], x_row[None, :, :]
+        acc = tl.zeros((PARTS, BLOCK_N, BLOCK_M), tl.float32)
+    up_acc = acc
+    w_at = w_row.to(tl.int64) * K + k_in_block
+    x_at = x_row * K + k_in_block
+    blocks = tl.cdiv(last - first, BLOCK_K)
+    late = first + tl.maximum(blocks - LEAD, 0) * BLOCK_K
+    for k in range(first, last, BLOCK_K):
+        if DEPENDENT and LEAD:
+            launch_next_if(k == late)
+        there = k_in_block < last - k
+        tokens = tl.load(x + (x_at + k), (x_row < M) & there, 0.0)
+        w = tl.load(weight + (w_at + k), (w_row < N) & there, 0.0)
+        if INTERPRETED:  # there bf16 products are wrong
+            tokens, w = tokens.to(tl.float32), w.to(tl.float32)
+        acc = tl.dot(w, tl.trans(tokens), acc)
+        if GATED:
+            u = tl.load(up + (w_at + k), (w_row < N) & there, 0.0)
+            if INTERPRETED:
+                u = u.to(tl.float32)
+            up_acc = tl.dot(u, tl.trans(tokens), up_acc)
+    if DEPENDENT and not LEAD:
+        launch_next_if(M > 0)
+    if PARTS > 1:
+        acc, up_acc = tl.sum(acc, 0), tl.sum(up_acc, 0)
+    row, token = row[:, None], token[None, :]
+    there = (row < N) & (token < M)
+    if SLICES > 1:
+        sums: tl.constexpr = 2 if GATED else 1
+        out += which * sums * M * N + token * N + row
+        tl.store(out, acc, there)
+        if GATED:
+            tl.store(out + M * N, up_acc, there)
+    else:
+        if HAS_BIAS:
+            acc += tl.load(bias + row, row < N, 0.0).to(tl.float32)
+        value = activated(acc, ACTIVATION, INTERPRETED)
+        if GATED:
+            value *= up_acc
+        tl.store(out + (token * N + row), value.to(out.dtype.element_ty), there)
+
+
+# --8<-- [end:few_tokens]
+
+
+# --8<-- [start:sum_slices]
+@triton.jit(do_not_specialize=["count"])
+def sum_slices_kernel(
+    slices, bias, out, count, N,
+    SLICES: tl.constexpr, BLOCK: tl.constexpr, GATED: tl.constexpr,
+    HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
+    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+):  # fmt: skip
+    """out, `count` elements in rows of N, from the sums of each slice of K.
+
+    Always in the same order, which sums added in memory by whoever comes first
+    would not be.
+    """
+    count = count // 8 * 8
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    there = at < count
+    value = tl.zeros((BLOCK,), tl.float32)
+    up = tl.zeros((BLOCK,), tl.float32)
+    if DEPENDENT:
+        gdc_wait()
+        launch_next_if(count > 0)
+    for _ in tl.static_range(SLICES):
+        value += tl.load(slices + at, there, 0.0)
+        slices += count
+        if GATED:
+            up += tl.load(slices + at, there, 0.0)
+            slices += count
+    if HAS_BIAS:
+        value += tl.load(bias + at % N, there, 0.0).to(tl.float32)
+    value = activated(value, ACTIVATION, INTERPRETED)
+    if GATED:
+        value *= up
+    tl.store(out + at, value.to(out.dtype.element_ty), there)
+
+
+# --8<-- [end:sum_slices]
+
+
+# --8<-- [start:one_token]
+@triton.jit
+def one_token_kernel(
+    x, weight, up, bias, out, N, K,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
+    AHEAD: tl.constexpr, THREADS: tl.constexpr, LEAD: tl.constexpr,
+    GATED: tl.constexpr, HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
+    INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
+):  # fmt: skip
+    """As `few_tokens_kernel`, for one token and without the tensor cores: a
+    multiplication for each element that is read is little, and what a thread
+    adds up stays its own until the end of the rows."""
+    K = K // 8 * 8
+    row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    if DEPENDENT:
+        if AHEAD:
+            fetch_ahead(weight, row, 0, K, K, N, AHEAD, THREADS)
+            if GATED:
+                fetch_ahead(up, row, 0, K, K, N, AHEAD, THREADS)
+        gdc_wait()
+    col = tl.arange(0, BLOCK_K)
+    at = row[:, None].to(tl.int64) * K + col[None, :]
+    acc = tl.zeros((BLOCK_N, BLOCK_K), tl.float32)
+    up_acc = tl.zeros((BLOCK_N, BLOCK_K), tl.float32)
+    late = tl.maximum(tl.cdiv(K, BLOCK_K) - LEAD, 0) * BLOCK_K
+    for k in tl.range(0, K, BLOCK_K, num_stages=STAGES):
+        if DEPENDENT:
+            launch_next_if(k == late)
+        there = (row < N)[:, None] & (col < K - k)[None, :]
+        token = tl.load(x + col + k, col < K - k, 0.0).to(tl.float32)[None, :]
+        w = tl.load(
+            weight + (at + k), there, 0.0, eviction_policy="evict_first"
+        )
+        acc += w.to(tl.float32) * token
+        if GATED:
+            u = tl.load(
+                up + (at + k), there, 0.0, eviction_policy="evict_first"
+            )
+            up_acc += u.to(tl.float32) * token
+    value = tl.sum(acc, 1)
+    if HAS_BIAS:
+        value += tl.load(bias + row, row < N, 0.0).to(tl.float32)
+    value = activated(value, ACTIVATION, INTERPRETED)
+    if GATED:
+        value *= tl.sum(up_acc, 1)
+    tl.store(out + row, value.to(out.dtype.element_ty), row < N)
+
+
+# --8<-- [end:one_token]

@@ -1,0 +1,1 @@
+../../../geglu/few_tokens_kernels.py

@@ -1,0 +1,206 @@
+"""The Triton kernels for few tokens on the CPU, through Triton's interpreter, against float64 and plain PyTorch.
+
+As in test_kernels.py one process interprets all the cases and leaves what they wrote.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from snippets.fused_mlp.geglu import few_tokens, few_tokens_hopper, launch, support
+from snippets.fused_mlp.geglu.few_tokens import FewTiles
+from snippets.lab.recording.device import PROJECT
+from tests.chapters.fused_mlp.test_kernels import GUARD
+
+BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
+ACTIVATIONS = ("gelu_tanh", "gelu", "silu", "relu", "none")
+WARPS_APART = FewTiles(16, 16, 64, 3)
+"""Each warp multiplies a part of K; its blocks divide neither K nor N below."""
+WARPS_TOGETHER = FewTiles(64, 32, 32, 3, warps=4, parts=1)
+ONE = FewTiles(1, 4, 128, 2)
+
+
+@dataclass(frozen=True)
+class Case:
+    gated: bool
+    dtype: torch.dtype
+    activation: str
+    shape: tuple[int, int, int]
+    """Tokens, dim, outputs."""
+    tiles: FewTiles
+    has_bias: bool = False
+
+    def __str__(self) -> str:
+        kind = "gate_up" if self.gated else "linear with a bias" if self.has_bias else "linear"
+        dtype = str(self.dtype).removeprefix("torch.")
+        return f"{kind} {dtype} {self.activation} {'x'.join(map(str, self.shape))} by {self.tiles.name}"
+
+    def inputs(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """x, the weight or gate, and up or the bias; the same in each process."""
+        generator = torch.Generator().manual_seed(11)
+        rows, dim, outputs = self.shape
+        x, weight, up, bias = (
+            (scale * torch.randn(shape, generator=generator)).to(self.dtype)
+            for shape, scale in [
+                ((rows, dim), 1.0),
+                ((outputs, dim), dim**-0.5),
+                ((outputs, dim), dim**-0.5),
+                ((outputs,), 1.0),
+            ]
+        )
+        return x, weight, up if self.gated else bias if self.has_bias else None
+
+    def plain(self, x: Tensor, weight: Tensor, other: Tensor | None) -> Tensor:
+        """What plain PyTorch makes of the inputs, in their dtype."""
+        if self.gated:
+            assert other is not None
+            return support.act(F.linear(x, weight), self.activation) * F.linear(x, other)
+        return support.act(F.linear(x, weight, other), self.activation)
+
+    def run(self) -> None:
+        function = few_tokens.few_tokens_gate_up if self.gated else few_tokens.few_tokens_linear
+        function(*self.inputs(), self.activation, self.tiles)
+
+
+CASES = [
+    *(Case(gated, dtype, activation, (3, 136, 40), WARPS_APART)
+      for gated, dtype, activation in product((True, False), (BF16, F16, F32), ACTIVATIONS)),
+    *(Case(gated, F16, "gelu_tanh", (rows, dim, outputs), tiles._replace(block_m=block_m, slices=slices))
+      for gated in (True, False)
+      for (rows, block_m), (dim, outputs), (tiles, slices) in zip(
+          [(1, 8), (3, 16), (16, 16), (17, 32), (64, 64), (64, 64), (17, 64)],
+          [(64, 16), (200, 72), (136, 40), (8, 8), (72, 24), (136, 104), (200, 40)],
+          [(WARPS_APART, 1), (WARPS_APART, 2), (WARPS_APART, 3), (WARPS_APART, 4), (WARPS_APART, 1),
+           (WARPS_TOGETHER, 1), (WARPS_TOGETHER, 3)],
+          strict=True)),
+    *(Case(gated, dtype, "gelu_tanh", (9, 264, 24), WARPS_APART._replace(slices=3))
+      for gated, dtype in product((True, False), (BF16, F32))),
+    *(Case(False, dtype, "silu", (5, 136, 40), WARPS_APART._replace(slices=slices), has_bias=True)
+      for dtype, slices in product((BF16, F32), (1, 2))),
+    *(Case(gated, dtype, "gelu_tanh", (1, dim, outputs), ONE)
+      for gated, dtype, (dim, outputs) in product((True, False), (BF16, F16, F32), [(200, 40), (128, 8), (8, 72)])),
+    Case(False, F32, "gelu", (1, 200, 40), ONE, has_bias=True),
+]  # fmt: skip
+
+
+def run_all(path: str) -> None:
+    """In the process that interprets: all the cases, and what each of them wrote into a file."""
+    assert launch.interpreted()
+    buffers: list[Tensor] = []
+    new_empty = torch.Tensor.new_empty
+
+    def guarded(like: Tensor, *shape: int, dtype: torch.dtype | None = None, **options: object) -> Tensor:
+        if options:  # the interpreter's own copies
+            return new_empty(like, *shape, **options)
+        buffers.append(torch.full((math.prod(shape) + 2 * GUARD,), math.nan, dtype=dtype or like.dtype))
+        return buffers[-1][GUARD:-GUARD].view(shape)
+
+    torch.Tensor.new_empty = guarded
+    written = {}
+    for case in CASES:
+        buffers.clear()
+        case.run()
+        written[str(case)] = list(buffers)
+    torch.save(written, path)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Tensor]]:
+    path = tmp_path_factory.mktemp("interpreted") / "written.pt"
+    process = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from tests.chapters.fused_mlp.test_few_tokens import run_all; run_all(sys.argv[1])",
+            path,
+        ],
+        cwd=PROJECT,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert process.returncode == 0, process.stderr
+    return torch.load(path)
+
+
+def test_each_case_has_a_name_of_its_own() -> None:
+    assert len({str(case) for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_as_exact_as_plain_pytorch(case: Case, written: dict[str, list[Tensor]]) -> None:
+    """Against float64. Nothing is written beside the result, nor beside the sums of the slices, all of which are."""
+    inputs = case.inputs()
+    right = case.plain(*(None if tensor is None else tensor.double() for tensor in inputs))
+    out, *sums = written[str(case)]
+    assert len(sums) == (case.tiles.slices > 1)
+    for buffer in (out, *sums):
+        assert bool(torch.cat([buffer[:GUARD], buffer[-GUARD:]]).isnan().all())
+        assert bool(buffer[GUARD:-GUARD].isfinite().all())
+    for partial in sums:
+        assert partial.dtype == F32
+        assert partial.numel() - 2 * GUARD == case.tiles.slices * (1 + case.gated) * right.numel()
+    plain = case.plain(*inputs)
+    found = out[GUARD:-GUARD].view(right.shape)
+    assert found.dtype == plain.dtype
+    error, allowed = (tensor.double() - right for tensor in (found, plain))
+    if case.dtype == BF16:  # cut off instead of rounded: one unit in the last place for half of one
+        assert bool((error.abs() <= 2 * 2**-7 * right.abs() + 1e-6).all())
+        assert error.norm() <= 1.5 * 2**-8 * right.norm()
+    else:
+        assert error.abs().max() <= 2 * allowed.abs().max() + 1e-6
+        assert error.norm() <= 2 * allowed.norm() + 1e-6
+
+
+def test_more_tokens_than_a_tile_has_are_refused() -> None:
+    x, weight = torch.zeros(17, 8), torch.zeros(8, 8)
+    with pytest.raises(ValueError, match="17 tokens are more than 16"):
+        few_tokens.few_tokens_linear(x, weight, None, "none", FewTiles(16, 16, 64, 3))
+    with pytest.raises(ValueError, match="17 tokens are more than 8"):
+        few_tokens_hopper.few_tokens_hopper_gate_up(x, weight, weight, "none", FewTiles(8, 64, 64, 3))
+
+
+LIMITS = {80: 166_912, 86: 101_376, 89: 101_376, 90: 232_448, 100: 232_448, 120: 101_376}
+"""Shared memory that one program may take, by compute capability."""
+
+
+@pytest.mark.parametrize("capability", LIMITS)
+@pytest.mark.parametrize("gated", [True, False], ids=["gate_up", "linear"])
+@pytest.mark.parametrize(("rows", "block_m"), [(1, 8), (2, 8), (8, 8), (9, 16), (16, 16), (17, 32), (33, 64), (64, 64)])
+def test_candidates_hold_the_tokens_and_fit(rows: int, block_m: int, gated: bool, capability: int) -> None:
+    candidates = few_tokens.few_tokens_tiles(rows, gated, 2, capability, LIMITS[capability])
+    assert {tiles.block_m for tiles in candidates} - {1} == {block_m}
+    assert (1 in {tiles.block_m for tiles in candidates}) == (rows == 1)
+    assert len({tiles.name for tiles in candidates}) == len(candidates)
+    sizes = [few_tokens.shared_bytes(tiles, gated, 2, capability) for tiles in candidates]
+    assert max(sizes) <= LIMITS[capability]
+
+
+def test_what_does_not_fit_is_no_candidate() -> None:
+    assert few_tokens.few_tokens_tiles(16, True, 2, 86, 60_000) == (FewTiles(16, 16, 256, 3),)
+    assert few_tokens.few_tokens_tiles(16, True, 2, 86, 49_151) == ()
+
+
+@pytest.mark.parametrize("gated", [True, False], ids=["gate_up", "linear"])
+@pytest.mark.parametrize("rows", [1, 16, 17, 64])
+def test_programs_on_hopper_take_all_the_shared_memory(rows: int, gated: bool) -> None:
+    """As many as are meant to share a multiprocessor fit, with less than a slot to spare for each."""
+    candidates = few_tokens_hopper.hopper_tiles(rows, gated)
+    shares = [programs for *_, programs in (few_tokens_hopper.GATE_UP if gated else few_tokens_hopper.LINEAR)]
+    assert len({tiles.name for tiles in candidates}) == len(candidates) == len(shares)
+    for tiles, programs in zip(candidates, shares, strict=True):
+        taken = few_tokens_hopper.hopper_shared_bytes(tiles, gated)
+        slot = taken // tiles.slots
+        assert tiles.slots >= 2
+        assert programs * (taken + 1024) <= 228 * 1024 < programs * (taken + slot + 1024)
