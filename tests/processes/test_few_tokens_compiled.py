@@ -1,0 +1,213 @@
+"""What the compiler makes of the kernels for few tokens, seen without a GPU: asynchronous copies, no spills, and what
+is fetched while the kernel before still runs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from snippets.fused_mlp.geglu import few_tokens_hopper_kernels, few_tokens_kernels
+from snippets.fused_mlp.geglu.few_tokens import SUM_BLOCK, FewTiles, few_tokens_tiles, shared_bytes
+from snippets.fused_mlp.geglu.few_tokens_hopper import hopper_shared_bytes, hopper_tiles
+from snippets.fused_mlp.geglu.kernels import ACTIVATIONS
+from tests.processes import fused_compiling as compiling
+from tests.processes.fused_compiling import Code
+
+MISSING = compiling.missing_tools()
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=MISSING),
+    # Triton 3.9 asks once how products and sums are fused, and goes on as before.
+    pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION"),
+]
+
+BF16, F16 = torch.bfloat16, torch.float16
+LIMITS = {80: 166_912, 86: 101_376, 90: 232_448, 100: 232_448, 120: 101_376}
+"""Compute capability -> shared memory that one program may take; 8.9 has the instructions and the limit of 8.6."""
+REGISTERS = 65_536
+
+
+def constants(tiles: FewTiles, gated: bool, has_bias: bool, activation: str) -> dict[str, object]:
+    return {
+        "BLOCK_M": tiles.block_m, "BLOCK_N": tiles.block_n, "BLOCK_K": tiles.block_k, "SLICES": tiles.slices,
+        "AHEAD": tiles.ahead, "LEAD": tiles.lead, "GATED": gated, "HAS_BIAS": has_bias,
+        "ACTIVATION": ACTIVATIONS[activation].value,
+    }  # fmt: skip
+
+
+def few_tokens(
+    tiles: FewTiles, dtype: torch.dtype, gated: bool, capability: int, has_bias: bool = False, activation: str = "gelu"
+) -> Code:
+    short = f"*{compiling.SHORT[dtype]}"
+    types = {name: short for name in ("x", "weight", "up", "bias")}
+    types["out"] = "*fp32" if tiles.slices > 1 else short
+    values = constants(tiles, gated, has_bias, activation)
+    values |= {"THREADS": 32 * tiles.warps, "INTERPRETED": False, "DEPENDENT": capability >= 90}
+    if tiles.block_m == 1:
+        kernel = few_tokens_kernels.one_token_kernel
+        del values["BLOCK_M"], values["SLICES"]
+        values["STAGES"] = tiles.slots
+    else:
+        kernel = few_tokens_kernels.few_tokens_kernel
+        values["PARTS"] = tiles.parts
+    return compiling.compiled(kernel, types, values, capability, tiles.warps, tiles.slots)
+
+
+def few_tokens_hopper(
+    tiles: FewTiles, dtype: torch.dtype, gated: bool, weights_first: bool, has_bias: bool = False
+) -> Code:
+    short = f"*{compiling.SHORT[dtype]}"
+    weight = compiling._swizzled(dtype, tiles.block_n, tiles.block_k)
+    types = {
+        "x_desc": compiling._swizzled(dtype, tiles.block_m, tiles.block_k), "weight_desc": weight, "up_desc": weight,
+        "weight": short, "up": short, "bias": short, "out": "*fp32" if tiles.slices > 1 else short,
+    }  # fmt: skip
+    values = constants(tiles, gated, has_bias, "gelu_tanh") | {"SLOTS": tiles.slots, "WEIGHTS_FIRST": weights_first}
+    return compiling.compiled(few_tokens_hopper_kernels.few_tokens_hopper_kernel, types, values, 90)
+
+
+def check_resources(code: Code) -> None:
+    assert (code.count("STL"), code.count("LDL"), code.stack_bytes) == (0, 0, 0), "spilled"
+    assert code.registers * code.threads <= REGISTERS
+
+
+def order(code: Code, *patterns: str) -> list[str]:
+    """The first of each kind of instruction, as they come."""
+    first = {}
+    for place, line in enumerate(code.lines):
+        for pattern in patterns:
+            if line.startswith(pattern):
+                first.setdefault(pattern, place)
+    return sorted(first, key=first.__getitem__)
+
+
+CANDIDATES = [
+    pytest.param(capability, gated, tiles, id=f"{capability} {'gate_up' if gated else 'linear'} {tiles.name}")
+    for capability, limit in LIMITS.items()
+    for gated in (True, False)
+    for rows in (1, 16, 32, 64)
+    for tiles in few_tokens_tiles(rows, gated, 2, capability, limit)
+    if rows > 1 or tiles.block_m == 1  # of those for 8 tokens one, below
+]
+
+
+@pytest.mark.parametrize(("capability", "gated", "tiles"), CANDIDATES)
+def test_every_candidate_on_every_gpu(capability: int, gated: bool, tiles: FewTiles) -> None:
+    """Copies run beside the products, but for the kernel that reads straight into registers, 16 bytes at a time."""
+    code = few_tokens(tiles, BF16, gated, capability)
+    check_resources(code)
+    # from Hopper on the system takes 1 KiB for itself, which the tools show where the program takes less
+    assert code.shared_bytes == max(shared_bytes(tiles, gated, 2, capability), 1024 if capability >= 90 else 0)
+    if tiles.slots == 1:
+        assert code.names(r"LDG\.") == {"LDG.E.128", "LDG.E.EF.128"}, "x, and weights that are evicted first"
+    else:
+        assert code.count("LDGSTS.E.BYPASS.128") > 0
+        assert code.names(r"LDG\.") == set()
+    if capability >= 90:  # griddepcontrol.wait and griddepcontrol.launch_dependents
+        assert code.count("ACQBULK") == code.count("PREEXIT") == 1
+        assert order(code, "UBLKPF", "ACQBULK", "LDGSTS", "LDG.")[:2] == ["UBLKPF", "ACQBULK"]
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_each_warp_reads_what_no_other_one_reads(capability: int) -> None:
+    """A warp multiplies 16 rows by 16 tokens with its 64 of 256 elements of K."""
+    code = few_tokens(FewTiles(16, 16, 256, 3), BF16, True, capability)
+    assert code.names("H?G?MMA") == {"HMMA.16816.F32.BF16"}
+    # an instruction multiplies 16 x 8 x 16
+    assert code.count("HMMA") == 2 * (16 // 8) * (64 // 16)
+    # each brings four matrices of 8 x 8: gate's, up's and the tokens' 16 x 64
+    assert code.count("LDSM.16.M88.4") == code.count("LDSM") == 3 * 16 * 64 // 256
+    assert code.names("LDGSTS") == {"LDGSTS.E.BYPASS.128"}
+    assert code.count("LDGSTS") == 3 * (16 * 256 * 2 // 16 * 3) // 128, "two stages before the loop, one in it"
+
+
+def test_products_of_64_rows_on_hopper() -> None:
+    code = few_tokens(FewTiles(64, 64, 64, 4, warps=4, parts=1, lead=0), F16, True, 90)
+    assert code.names("H?G?MMA") == {"HGMMA.64x64x16.F32"}
+
+
+@pytest.mark.parametrize(("gated", "has_bias", "activation"), [(True, False, "silu"), (False, True, "gelu_tanh")])
+@pytest.mark.parametrize(
+    "tiles", [FewTiles(8, 16, 256, 3), FewTiles(16, 16, 256, 3), FewTiles(1, 4, 1024, 4)], ids=["8", "16", "1"]
+)
+def test_half_precision(tiles: FewTiles, gated: bool, has_bias: bool, activation: str) -> None:
+    check_resources(few_tokens(tiles, F16, gated, 80, has_bias, activation))
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("gated", [True, False], ids=["gate_up", "linear"])
+def test_sums_of_slices_are_read_16_bytes_at_a_time(gated: bool, capability: int) -> None:
+    code = compiling.compiled(
+        few_tokens_kernels.sum_slices_kernel,
+        {"slices": "*fp32", "bias": "*bf16", "out": "*bf16"},
+        {"SLICES": 4, "BLOCK": SUM_BLOCK, "GATED": gated, "HAS_BIAS": False, "ACTIVATION": 1, "INTERPRETED": False,
+         "DEPENDENT": capability >= 90},
+        capability,
+    )  # fmt: skip
+    check_resources(code)
+    assert code.names(r"LDG\.") == {"LDG.E.128"}
+    assert code.count(r"LDG\.") == 4 * (2 if gated else 1)
+    if capability >= 90:
+        assert order(code, "ACQBULK", "LDG", "STG") == ["ACQBULK", "LDG", "STG"]
+
+
+HOPPER_CANDIDATES = [
+    pytest.param(gated, tiles, id=f"{'gate_up' if gated else 'linear'} {tiles.name}")
+    for gated in (True, False)
+    for rows in (1, 16, 64)
+    for tiles in hopper_tiles(rows, gated)
+]
+
+
+@pytest.mark.parametrize(("gated", "tiles"), HOPPER_CANDIDATES)
+def test_every_candidate_of_the_hopper_kernel(gated: bool, tiles: FewTiles) -> None:
+    """The copy engine brings everything; all products of a block come in a row, and then one wait."""
+    code = few_tokens_hopper(tiles, BF16, gated, weights_first=not gated)
+    check_resources(code)
+    assert code.threads == 128
+    assert code.shared_bytes == hopper_shared_bytes(tiles, gated)
+    assert code.names("UTMA") == {"UTMALDG.2D"}
+    # x, and gate and up or the weight: into each slot before the loop, and in the loop; 64 columns at a time
+    loads = 3 if gated else 2
+    assert code.count("UTMALDG") % (loads * (tiles.slots + 1)) == 0
+    assert code.names("HGMMA") == {f"HGMMA.64x{tiles.block_m}x16.F32.BF16"}
+    (loop,) = code.loops("HGMMA")
+    products = tiles.block_k // 16 * max(1, tiles.block_n * (2 if gated else 1) // 64)
+    events = [
+        line.split()[0].partition(".")[0] for line in loop.lines if line.startswith(("HGMMA", "WARPGROUP.DEPBAR"))
+    ]
+    assert events == products * ["HGMMA"] + ["WARPGROUP"]
+
+
+@pytest.mark.parametrize("tiles", [hopper_tiles(16, True)[0], hopper_tiles(16, True)[2]], ids=["64 rows", "32 rows"])
+def test_no_slot_is_filled_again_before_all_warps_have_read_it(tiles: FewTiles) -> None:
+    """In the loop: the products' end, a barrier of all threads, and only then the next copies."""
+    (loop,) = few_tokens_hopper(tiles, BF16, True, weights_first=True).loops("HGMMA")
+    events = [line.split()[0] for line in loop.lines]
+    wait = next(place for place, name in enumerate(events) if name.startswith("WARPGROUP.DEPBAR"))
+    later = [name for name in events[wait + 1 :] if name.startswith(("BAR.SYNC", "SYNCS.ARRIVE", "UTMALDG"))]
+    assert [name.split(".")[0] for name in later[:3]] == ["BAR", "SYNCS", "BAR"]
+    assert not any(name.startswith("UTMALDG") for name in events[:wait])
+
+
+def test_weights_are_loaded_before_the_kernel_before_has_ended() -> None:
+    """And x after it. Where that kernel may write the weights, they are only fetched into the L2 cache."""
+    tiles = hopper_tiles(16, True)[0]
+    assert order(few_tokens_hopper(tiles, BF16, True, weights_first=True), "UBLKPF", "UTMALDG", "ACQBULK") == [
+        "UTMALDG",
+        "ACQBULK",
+    ]
+    early = few_tokens_hopper(tiles, BF16, True, weights_first=True)
+    before = early.lines[: early.lines.index("ACQBULK")]
+    assert sum(line.startswith("UTMALDG") for line in before) == 2 * tiles.slots, "gate's and up's"
+    assert order(few_tokens_hopper(tiles, BF16, True, weights_first=False), "UBLKPF", "UTMALDG", "ACQBULK") == [
+        "UBLKPF",
+        "ACQBULK",
+        "UTMALDG",
+    ]
+
+
+def test_the_hopper_kernel_with_a_bias_in_half_precision() -> None:
+    tiles = FewTiles(16, 64, 64, 4)
+    code = few_tokens_hopper(tiles, F16, False, weights_first=True, has_bias=True)
+    check_resources(code)
+    assert code.names("HGMMA") == {"HGMMA.64x16x16.F32"}
