@@ -56,10 +56,10 @@ def pingpong(
     **one: int,
 ) -> Code:
     """For Hopper. `one` names sizes that are 1, which Triton makes constants: `M=1`."""
-    result = _swizzled(dtype, tiles.block_m, tiles.block_n)
-    weights = _swizzled(dtype, tiles.block_n, BLOCK_K)
+    result = swizzled(dtype, tiles.block_m, tiles.block_n)
+    weights = swizzled(dtype, tiles.block_n, BLOCK_K)
     types = {
-        "x_desc": _swizzled(dtype, tiles.block_m, BLOCK_K), "gate_desc": weights, "up_desc": weights,
+        "x_desc": swizzled(dtype, tiles.block_m, BLOCK_K), "gate_desc": weights, "up_desc": weights,
         "bias": f"*{SHORT[dtype]}", "out_desc": result, "saved_gate_desc": result, "saved_up_desc": result,
     }  # fmt: skip
     constants = {**_constants(tiles, activation), "SLOTS": tiles.slots, "LEAD": tiles.lead, **one}
@@ -96,5 +96,5 @@ def _block(dtype: torch.dtype, *block: int) -> str:
     return f"tensordesc<{SHORT[dtype]}{list(block)}>"
 
 
-def _swizzled(dtype: torch.dtype, *block: int) -> str:
+def swizzled(dtype: torch.dtype, *block: int) -> str:
     return f"tensordesc<{SHORT[dtype]}{list(block)},{hopper.swizzle(dtype, *block)!r}>"

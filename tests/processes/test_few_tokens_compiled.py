@@ -3,15 +3,18 @@ is fetched while the kernel before still runs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
+from snippets.fused_mlp import compiling
+from snippets.fused_mlp.compiling import SHARED_LIMITS, Code
 from snippets.fused_mlp.geglu import few_tokens_hopper_kernels, few_tokens_kernels
 from snippets.fused_mlp.geglu.few_tokens import SUM_BLOCK, FewTiles, few_tokens_tiles, shared_bytes
 from snippets.fused_mlp.geglu.few_tokens_hopper import hopper_shared_bytes, hopper_tiles
 from snippets.fused_mlp.geglu.kernels import ACTIVATIONS
-from tests.processes import fused_compiling as compiling
-from tests.processes.fused_compiling import Code
+from tests.processes.fused_compiling import SHORT, swizzled
 
 MISSING = compiling.missing_tools()
 pytestmark = [
@@ -21,8 +24,6 @@ pytestmark = [
 ]
 
 BF16, F16 = torch.bfloat16, torch.float16
-LIMITS = {80: 166_912, 86: 101_376, 90: 232_448, 100: 232_448, 120: 101_376}
-"""Compute capability -> shared memory that one program may take; 8.9 has the instructions and the limit of 8.6."""
 REGISTERS = 65_536
 
 
@@ -37,7 +38,7 @@ def constants(tiles: FewTiles, gated: bool, has_bias: bool, activation: str) -> 
 def few_tokens(
     tiles: FewTiles, dtype: torch.dtype, gated: bool, capability: int, has_bias: bool = False, activation: str = "gelu"
 ) -> Code:
-    short = f"*{compiling.SHORT[dtype]}"
+    short = f"*{SHORT[dtype]}"
     types = {name: short for name in ("x", "weight", "up", "bias")}
     types["out"] = "*fp32" if tiles.slices > 1 else short
     values = constants(tiles, gated, has_bias, activation)
@@ -55,10 +56,10 @@ def few_tokens(
 def few_tokens_hopper(
     tiles: FewTiles, dtype: torch.dtype, gated: bool, weights_first: bool, has_bias: bool = False
 ) -> Code:
-    short = f"*{compiling.SHORT[dtype]}"
-    weight = compiling._swizzled(dtype, tiles.block_n, tiles.block_k)
+    short = f"*{SHORT[dtype]}"
+    weight = swizzled(dtype, tiles.block_n, tiles.block_k)
     types = {
-        "x_desc": compiling._swizzled(dtype, tiles.block_m, tiles.block_k), "weight_desc": weight, "up_desc": weight,
+        "x_desc": swizzled(dtype, tiles.block_m, tiles.block_k), "weight_desc": weight, "up_desc": weight,
         "weight": short, "up": short, "bias": short, "out": "*fp32" if tiles.slices > 1 else short,
     }  # fmt: skip
     values = constants(tiles, gated, has_bias, "gelu_tanh") | {"SLOTS": tiles.slots, "WEIGHTS_FIRST": weights_first}
@@ -80,18 +81,33 @@ def order(code: Code, *patterns: str) -> list[str]:
     return sorted(first, key=first.__getitem__)
 
 
+def candidates() -> Iterator[tuple[int, bool, FewTiles]]:
+    """Every one for one architecture, in turn; where there is a GPU, for all."""
+    every = torch.cuda.is_available()
+    found = [
+        (gated, tiles)
+        for gated in (True, False)
+        for rows in (1, 16, 32, 64)
+        for tiles in few_tokens_tiles(rows, gated, 2, 90, SHARED_LIMITS[90])
+        if rows > 1 or tiles.block_m == 1  # of those for 8 tokens one, below
+    ]
+    for place, (gated, tiles) in enumerate(found):
+        for capability in SHARED_LIMITS if every else (tuple(SHARED_LIMITS)[place % len(SHARED_LIMITS)],):
+            if shared_bytes(tiles, gated, 2, capability) <= SHARED_LIMITS[capability]:
+                yield capability, gated, tiles
+
+
 CANDIDATES = [
-    pytest.param(capability, gated, tiles, id=f"{capability} {'gate_up' if gated else 'linear'} {tiles.name}")
-    for capability, limit in LIMITS.items()
-    for gated in (True, False)
-    for rows in (1, 16, 32, 64)
-    for tiles in few_tokens_tiles(rows, gated, 2, capability, limit)
-    if rows > 1 or tiles.block_m == 1  # of those for 8 tokens one, below
+    pytest.param(*each, id=f"{each[0]} {'gate_up' if each[1] else 'linear'} {each[2].name}") for each in candidates()
 ]
 
 
+def test_every_architecture_is_among_those_compiled() -> None:
+    assert {each.values[0] for each in CANDIDATES} == set(SHARED_LIMITS)
+
+
 @pytest.mark.parametrize(("capability", "gated", "tiles"), CANDIDATES)
-def test_every_candidate_on_every_gpu(capability: int, gated: bool, tiles: FewTiles) -> None:
+def test_every_candidate(capability: int, gated: bool, tiles: FewTiles) -> None:
     """Copies run beside the products, but for the kernel that reads straight into registers, 16 bytes at a time."""
     code = few_tokens(tiles, BF16, gated, capability)
     check_resources(code)

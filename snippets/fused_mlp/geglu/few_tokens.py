@@ -18,6 +18,7 @@ from .few_tokens_kernels import (
 )
 from .kernels import ACTIVATIONS
 from .launch import Launch, interpreted
+from .portable import limits
 from .work import Sizes, sizes_of
 
 MOST_TOKENS = 64
@@ -95,6 +96,13 @@ def few_tokens_tiles(
         tiles
         for tiles in (*(ONE_TOKEN if rows == 1 else ()), *fitting)
         if shared_bytes(tiles, gated, itemsize, capability) <= limit
+    )
+
+
+def fitting(sizes: Sizes, gated: bool) -> tuple[FewTiles, ...]:
+    """The candidates for these sizes on their GPU."""
+    return few_tokens_tiles(
+        sizes.rows, gated, sizes.dtype.itemsize, *limits(sizes.device)
     )
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .few_tokens import FewTiles, require_few, summed, tokens_of_a_tile
 from .few_tokens_hopper_kernels import few_tokens_hopper_kernel
+from .few_tokens_kernels import few_tokens_kernel, one_token_kernel
 from .hopper import describe
 from .kernels import ACTIVATIONS
 from .launch import Launch
@@ -56,6 +57,13 @@ def hopper_shared_bytes(tiles: FewTiles, gated: bool, itemsize: int = 2) -> int:
     a barrier of 8 bytes for each."""
     rows = (2 if gated else 1) * tiles.block_n + tiles.block_m
     return tiles.slots * (rows * tiles.block_k * itemsize + 8)
+
+
+def waits_first(way: object) -> bool:
+    """Whether the way ends with a kernel that waits for the one before it, and
+    only then lets the next one start: that one finds all weights written."""
+    kernels = few_tokens_hopper_kernel, few_tokens_kernel, one_token_kernel
+    return isinstance(way, Launch) and way.kernel in kernels
 
 
 # --8<-- [start:way]

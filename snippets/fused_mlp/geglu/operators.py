@@ -235,7 +235,9 @@ def plan_forward(
 
     second, is_settled = tuned(
         named("forward", activation, sizes, only_portable),
-        linear_ways(sizes_of(hidden, down), "none", False, only_portable),
+        linear_ways(
+            sizes_of(hidden, down), "none", False, only_portable, first
+        ),
         run,
     )
     return (first, second), is_first_settled and is_settled

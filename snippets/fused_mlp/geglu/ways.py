@@ -57,6 +57,7 @@ def gate_up_ways(
             )
             for tiles in portable.fitting(portable.PORTABLE_GATED, sizes)
         }
+    found |= few_ways(sizes, activation, True, False, only_portable)
     if not hopper or sizes.rows <= FEW_ROWS:
         from .portable import two_products
 
@@ -113,9 +114,10 @@ def linear_ways(
     activation: str,
     has_bias: bool,
     only_portable: bool = False,
+    before: Way | None = None,
 ) -> dict[str, Way]:
     """activation(x @ weight.T + bias): ways of (x, weight, bias if there is
-    one, out)."""
+    one, out), some of which start while `before` still runs."""
     found: dict[str, Way] = {}
     if is_hopper(sizes.device) and not only_portable:
         from . import hopper as kernels
@@ -142,6 +144,7 @@ def linear_ways(
             )
             for tiles in portable.fitting(portable.PORTABLE, sizes)
         }
+    found |= few_ways(sizes, activation, False, has_bias, only_portable, before)
     if activation == "none" and not has_bias:
         from .portable import product
 
@@ -150,3 +153,38 @@ def linear_ways(
 
 
 # --8<-- [end:ways]
+
+
+def few_ways(
+    sizes: Sizes,
+    activation: str,
+    gated: bool,
+    has_bias: bool,
+    only_portable: bool,
+    before: Way | None = None,
+) -> dict[str, Way]:
+    """Ways for 1 to 64 tokens, to which reading the weights is all: of (x, the
+    weight, the second one if `gated`, bias if there is one, out)."""
+    from . import few_tokens
+
+    if sizes.rows > few_tokens.MOST_TOKENS:
+        return {}
+    found: dict[str, Way] = {
+        f"few {tiles.name}": few_tokens.few_tokens_way(
+            sizes, tiles, activation, gated, has_bias
+        )
+        for tiles in few_tokens.fitting(sizes, gated)
+    }
+    if is_hopper(sizes.device) and not only_portable:
+        from . import few_tokens_hopper
+
+        first = few_tokens_hopper.waits_first(before)
+        for tiles in few_tokens_hopper.hopper_tiles(
+            sizes.rows, gated, sizes.dtype.itemsize
+        ):
+            way = few_tokens_hopper.few_tokens_hopper_way(
+                sizes, tiles, activation, gated, has_bias, first
+            )
+            name = f"few Hopper {tiles.name}"
+            found[f"{name}, weights first" if first else name] = way
+    return found

@@ -50,7 +50,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
         return {name: recorded(f"{name} gate_up {sizes.name}", gate_up(activation)) for name in names}
 
     def linear_ways(
-        sizes: Sizes, activation: str, has_bias: bool, only_portable: bool = False
+        sizes: Sizes, activation: str, has_bias: bool, only_portable: bool = False, before: object = None
     ) -> dict[str, Callable[..., None]]:
         return {"linear": recorded(f"linear {activation} {sizes.name}", linear(activation))}
 
