@@ -69,9 +69,9 @@ def pingpong(
 
 def pingpong_backward(tiles: BackwardTiles, dtype: torch.dtype, activation: str, has_hidden: bool = True) -> Code:
     """For Hopper."""
-    piece = _swizzled(dtype, tiles.height, tiles.width)
+    piece = swizzled(dtype, tiles.height, tiles.width)
     types = {
-        "d_out_desc": _swizzled(dtype, tiles.block_m, BLOCK_K), "down_desc": _swizzled(dtype, BLOCK_K, tiles.block_n),
+        "d_out_desc": swizzled(dtype, tiles.block_m, BLOCK_K), "down_desc": swizzled(dtype, BLOCK_K, tiles.block_n),
         **dict.fromkeys(("gate_desc", "up_desc", "d_gate_desc", "d_up_desc", "hidden_desc"), piece),
     }  # fmt: skip
     constants = {

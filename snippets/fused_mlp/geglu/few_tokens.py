@@ -11,6 +11,7 @@ import torch
 import triton
 from torch import Tensor
 
+from . import portable
 from .few_tokens_kernels import (
     few_tokens_kernel,
     one_token_kernel,
@@ -18,7 +19,6 @@ from .few_tokens_kernels import (
 )
 from .kernels import ACTIVATIONS
 from .launch import Launch, interpreted
-from .portable import limits
 from .work import Sizes, sizes_of
 
 MOST_TOKENS = 64
@@ -102,7 +102,7 @@ def few_tokens_tiles(
 def fitting(sizes: Sizes, gated: bool) -> tuple[FewTiles, ...]:
     """The candidates for these sizes on their GPU."""
     return few_tokens_tiles(
-        sizes.rows, gated, sizes.dtype.itemsize, *limits(sizes.device)
+        sizes.rows, gated, sizes.dtype.itemsize, *portable.limits(sizes.device)
     )
 
 
@@ -133,14 +133,10 @@ def require_few(sizes: Sizes, tiles: FewTiles) -> None:
         raise ValueError(f"{sizes.rows} tokens are more than {tiles.block_m}")
 
 
-@functools.cache
 def launches_dependents(device: torch.device) -> bool:
     """Whether a kernel may be launched before the one before it has ended: from
     Hopper on."""
-    return (
-        device.type == "cuda"
-        and torch.cuda.get_device_capability(device)[0] >= 9
-    )
+    return device.type == "cuda" and portable.limits(device)[0] >= 90
 
 
 # --8<-- [start:few_tokens]
