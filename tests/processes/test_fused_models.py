@@ -407,7 +407,7 @@ def test_on_the_gpu_models_of_transformers(
     model: str, prefix: str, by: str, fused: list[str], said: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing falls back; result and gradients are at most half as far again from float64 as the module's."""
-    monkeypatch.setattr(part("tuning"), "choose", lambda work, ways: next(iter(ways)))
+    monkeypatch.setattr(part("tuning"), "choose", lambda work, ways, *_: next(iter(ways)))
     torch.manual_seed(0)
     plain = of_transformers(model, prefix, 512, 1408).to("cuda", torch.bfloat16)
     repository = None

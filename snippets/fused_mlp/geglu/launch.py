@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -56,6 +57,11 @@ class Launch:
 
     # --8<-- [end:launch]
 
+    def compile(self, *tensors: Tensor) -> None:
+        """Have Triton compile the kernel for these tensors."""
+        arguments = self.arguments(*tensors)
+        self.kernel.warmup(*arguments, grid=(self.programs,), **self.options)
+
     def launch_by_triton(
         self, tensors: tuple[Tensor, ...], addresses: tuple[int, ...]
     ) -> None:
@@ -74,6 +80,15 @@ class Launch:
                 self.ready.clear()
             prepared = self.launcher.prepared(arguments)
             self.ready[addresses] = self.launcher, prepared
+
+
+def compile_together(launches: Iterable[object], *tensors: Tensor) -> None:
+    """Have Triton compile the kernels, one on each core of the CPU. What is no
+    `Launch` needs none of it."""
+    with ThreadPoolExecutor() as pool, triton.AsyncCompileMode(pool):
+        for launch in launches:
+            if isinstance(launch, Launch):
+                launch.compile(*tensors)
 
 
 def is_watched() -> bool:

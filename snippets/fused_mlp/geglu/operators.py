@@ -87,11 +87,20 @@ def planned(
     return ways
 
 
-def tuned(work: str, ways: dict[str, Way], run: Callable) -> tuple[Way, bool]:
-    """The way that tuning takes, where `run(way)` does the work; and whether
-    that is settled: while a CUDA graph is captured, nothing can be timed."""
+def tuned(
+    work: str, ways: dict[str, Way], run: Callable, *tensors: Tensor
+) -> tuple[Way, bool]:
+    """The way that tuning takes, where `run(way)` calls it with these tensors;
+    and whether that is settled: while a CUDA graph is captured, nothing can be
+    timed."""
+
+    def compile_all() -> None:
+        from .launch import compile_together
+
+        compile_together(ways.values(), *tensors)
+
     trials = {name: functools.partial(run, way) for name, way in ways.items()}
-    name = tuning.choose(work, trials)
+    name = tuning.choose(work, trials, compile_all)
     return ways[name or next(iter(ways))], name is not None
 
 
@@ -140,6 +149,7 @@ def plan_gate_up(
         named("gate_up", activation, sizes, only_portable),
         gate_up_ways(sizes, activation, only_portable),
         lambda way: way(x, gate, up, out),
+        *(x, gate, up, out),
     )
     return (way,), is_settled
 
@@ -182,6 +192,7 @@ def plan_linear(
         f"linear {activation} {sizes.name}{' bias' if bias else ''}",
         linear_ways(sizes, activation, bool(bias)),
         lambda way: way(x, weight, *bias, out),
+        *(x, weight, *bias, out),
     )
     return (way,), is_settled
 
@@ -239,6 +250,7 @@ def plan_forward(
             sizes_of(hidden, down), "none", False, only_portable, first
         ),
         run,
+        *(hidden, down, out),
     )
     return (first, second), is_first_settled and is_settled
 

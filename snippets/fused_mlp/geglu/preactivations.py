@@ -25,6 +25,7 @@ def plan_saved(
         f"gate_up_saved {activation} {sizes.name}",
         gate_up_saved_ways(sizes, activation),
         lambda way: way(x, gate, up, hidden, *halves),
+        *(x, gate, up, hidden, *halves),
     )
     return (way,), is_settled
 
@@ -86,6 +87,7 @@ def _plan_gradients(
         f"{kind} {activation} {sizes.name}",
         gradient_ways(sizes, activation, has_hidden),
         lambda way: way(d_out, down, *pre.chunk(2, dim=1), *d_halves, *hidden),
+        *(d_out, down, *pre.chunk(2, dim=1), *d_halves, *hidden),
     )
     return (way,), is_settled
 

@@ -93,6 +93,7 @@ def plan_trained(
         f"linear none {sizes.name}",
         linear_ways(sizes, "none", has_bias=False),
         lambda way: way(hidden, down, out),
+        *(hidden, down, out),
     )
     return (way,), is_settled
 

@@ -36,7 +36,9 @@ TIMES_US: dict[str, dict[str, dict[str, float]]] = {}
 """What was timed in this process: GPU -> work -> way -> median microseconds."""
 
 
-def choose(work: str, ways: Ways) -> str | None:
+def choose(
+    work: str, ways: Ways, compile_all: Callable[[], object]
+) -> str | None:
     """The name of the way to take on the current GPU; None where none is known
     and nothing can be timed, because a CUDA graph is being captured."""
     gpu = torch.cuda.get_device_name()
@@ -45,6 +47,7 @@ def choose(work: str, ways: Ways) -> str | None:
         return chosen
     if torch.cuda.is_current_stream_capturing():
         return None
+    compile_all()
     times_us = timed(ways)
     TIMES_US.setdefault(gpu, {})[work] = times_us
     chosen = keep(gpu, work, first_of_the_fastest(times_us))

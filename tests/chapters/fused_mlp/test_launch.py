@@ -220,6 +220,19 @@ def test_a_kernel_compiled_in_the_background_is_waited_for() -> None:
     assert len(kernel.again) == 1
 
 
+def test_kernels_are_compiled_without_being_launched() -> None:
+    class Compiling(Kernel):
+        warmed: list[tuple[object, ...]]
+
+        def warmup(self, *arguments: object, grid: tuple[int, ...], **options: object) -> None:
+            self.warmed = [grid, arguments, options]
+
+    kernel, x = Compiling(RunOfTriton36), torch.zeros(4)
+    launch.compile_together([Launch(kernel, 3, pointers, num_warps=8), print], x)
+    assert kernel.warmed == [(3,), (x, 8, "a constant"), {"num_warps": 8}]
+    assert kernel.ordinary == []
+
+
 def test_the_installed_triton_has_a_form_that_is_known() -> None:
     import inspect
 

@@ -61,7 +61,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     """Whether the operators find ways, here of the CPU, for which nothing is tuned."""
     if request.param == "ways":
         monkeypatch.setattr(operators, "unsupported", lambda *tensors, **options: "")
-        monkeypatch.setattr(tuning, "choose", lambda work, ways: next(iter(ways)))
+        monkeypatch.setattr(tuning, "choose", lambda work, ways, *_: next(iter(ways)))
 
         def ways(name: str) -> Callable[..., dict[str, Callable[..., None]]]:
             return lambda sizes, activation, *_, **__: {

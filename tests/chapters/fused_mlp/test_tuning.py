@@ -40,14 +40,19 @@ def measure(monkeypatch: pytest.MonkeyPatch, **times_us: float) -> list[str]:
     return asked
 
 
+def choose(compiled: list[str] | None = None) -> str | None:
+    return tuning.choose(WORK, WAYS, lambda: compiled.append("all") if compiled is not None else None)
+
+
 def another_process() -> None:
     tuning.choices.cache_clear()
 
 
 def test_the_fastest_is_taken_and_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = measure(monkeypatch, a=3.0, b=1.0, c=2.0)
-    assert [tuning.choose(WORK, WAYS) for _ in range(3)] == ["b", "b", "b"]
+    asked, compiled = measure(monkeypatch, a=3.0, b=1.0, c=2.0), list[str]()
+    assert [choose(compiled) for _ in range(3)] == ["b", "b", "b"]
     assert asked == ["a,b,c"]
+    assert compiled == ["all"], "once, and before they are timed"
     assert tuning.TIMES_US == {GPU: {WORK: {"a": 3.0, "b": 1.0, "c": 2.0}}}
 
 
@@ -61,10 +66,10 @@ def test_an_earlier_way_is_taken_if_it_is_hardly_slower(times_us: tuple[float, .
 
 def test_another_process_takes_the_same_without_timing(monkeypatch: pytest.MonkeyPatch) -> None:
     measure(monkeypatch, a=3.0, b=1.0, c=2.0)
-    tuning.choose(WORK, WAYS)
+    choose()
     another_process()
     asked = measure(monkeypatch, a=1.0, b=2.0, c=3.0)
-    assert tuning.choose(WORK, WAYS) == "b"
+    assert choose() == "b"
     assert not asked
 
 
@@ -75,7 +80,7 @@ def test_who_is_second_takes_what_the_first_has_chosen(monkeypatch: pytest.Monke
     path = tuning.file_of(GPU)
     assert path is not None
     path.write_text(json.dumps({WORK: "c", "other": "a"}))
-    assert tuning.choose(WORK, WAYS) == "c"
+    assert choose() == "c"
     assert json.loads(path.read_text()) == {WORK: "c", "other": "a"}
     assert [each.name for each in folder.iterdir()] == [path.name], "nothing temporary stays"
 
@@ -83,29 +88,29 @@ def test_who_is_second_takes_what_the_first_has_chosen(monkeypatch: pytest.Monke
 def test_what_is_shipped_is_taken_and_what_was_tuned_here_is_taken_before(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = measure(monkeypatch, a=3.0, b=1.0, c=2.0)
     tuning.SHIPPED.write_text(json.dumps({GPU: {WORK: "a"}, "another": {WORK: "c"}}))
-    assert tuning.choose(WORK, WAYS) == "a"
+    assert choose() == "a"
     assert not asked
     another_process()
     path = tuning.file_of(GPU)
     assert path is not None
     path.write_text(json.dumps({WORK: "b"}))
-    assert tuning.choose(WORK, WAYS) == "b"
+    assert choose() == "b"
 
 
 def test_a_choice_that_is_no_way_any_more_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = measure(monkeypatch, a=3.0, b=1.0, c=2.0)
     tuning.SHIPPED.write_text(json.dumps({GPU: {WORK: "gone"}}))
-    assert tuning.choose(WORK, WAYS) == "b"
+    assert choose() == "b"
     assert asked == ["a,b,c"]
 
 
 def test_while_a_graph_is_captured_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = measure(monkeypatch, a=3.0, b=1.0, c=2.0)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    assert tuning.choose(WORK, WAYS) is None
+    assert choose() is None
     assert not asked
     tuning.choices(GPU)[WORK] = "c"
-    assert tuning.choose(WORK, WAYS) == "c", "what was tuned before is used"
+    assert choose() == "c", "what was tuned before is used"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '"a"'])
@@ -115,7 +120,7 @@ def test_a_broken_file_is_as_none(monkeypatch: pytest.MonkeyPatch, text: str) ->
     path.write_text(text)
     tuning.SHIPPED.write_text(text)
     measure(monkeypatch, a=3.0, b=1.0, c=2.0)
-    assert tuning.choose(WORK, WAYS) == "b"
+    assert choose() == "b"
     assert json.loads(path.read_text()) == {WORK: "b"}
 
 
@@ -123,7 +128,7 @@ def test_nothing_is_kept_where_one_does_not_want_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv(tuning.FOLDER, "off")
     measure(monkeypatch, a=3.0, b=1.0, c=2.0)
     assert tuning.file_of(GPU) is None
-    assert tuning.choose(WORK, WAYS) == "b"
+    assert choose() == "b"
     assert not list(folder.iterdir())
 
 
@@ -131,7 +136,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(monkeypatch: pytest.MonkeyP
     (folder / "file").write_text("")
     monkeypatch.setenv(tuning.FOLDER, str(folder / "file"))
     measure(monkeypatch, a=3.0, b=1.0, c=2.0)
-    assert tuning.choose(WORK, WAYS) == "b"
+    assert choose() == "b"
 
 
 def test_the_file_is_that_of_this_gpu_and_these_versions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
