@@ -263,6 +263,9 @@ MORE_FILES = {
         "forwards.py": "a part of experiments.py",
         "launching.py": "a part of experiments.py",
         "probes.py": "a part of experiments.py",
+        "activations.py": "a part of experiments.py",
+        "architectures.py": "a part of experiments.py",
+        "compiling.py": "what architectures.py asks of the compiler",
         "subjects.py": "what they share",
     },
     "regimes": {

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from snippets.fused_mlp import compiling
-from snippets.fused_mlp.compiling import SHARED_LIMITS, Code
+from snippets.fused_mlp import architectures
+from snippets.fused_mlp.architectures import SHARED_LIMITS
+from snippets.fused_mlp.compiling import Code, missing_tools, read
 from snippets.fused_mlp.geglu.portable import (
     PORTABLE,
     PORTABLE_GATED,
@@ -24,7 +25,7 @@ from snippets.fused_mlp.geglu.portable import (
     tensor_cores,
 )
 
-MISSING = compiling.missing_tools()
+MISSING = missing_tools()
 pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=MISSING),
     # Triton 3.9 asks once how products and sums are fused, and goes on as before.
@@ -40,10 +41,9 @@ TILINGS = {2: PORTABLE_GATED, 1: PORTABLE}
 
 def diagonal(weights: int) -> list[tuple[PortableTiles, int]]:
     """Each candidate with the next architecture that it fits into; those that differ in their order are the same."""
-    distinct = {tiles[:-1]: tiles for tiles in reversed(TILINGS[weights])}.values()
     return [
         (tiles, next(one for one in turned(ARCHITECTURES, place) if tiles in fitting(one, weights)))
-        for place, tiles in enumerate(distinct, weights)
+        for place, tiles in enumerate(architectures.distinct(TILINGS[weights]), weights)
     ]
 
 
@@ -80,7 +80,7 @@ def check_pipeline(code: Code, tiles: PortableTiles, weights: int) -> None:
 
 @pytest.mark.parametrize(("tiles", "capability"), diagonal(2))
 def test_gate_and_up(tiles: PortableTiles, capability: int) -> None:
-    code = compiling.read(compiling.portable(tiles, capability, 2))
+    code = read(architectures.portable(tiles, capability, 2))
     check(code, tiles, capability, 2)
     assert code.count("SHFL") == 0, "gate and up of an element are in one thread"
     assert code.count(r"LDG\.") == 0, "nothing is loaded otherwise"
@@ -89,7 +89,7 @@ def test_gate_and_up(tiles: PortableTiles, capability: int) -> None:
 @pytest.mark.parametrize(("tiles", "capability"), diagonal(1)[::2])
 def test_a_linear(tiles: PortableTiles, capability: int) -> None:
     """With a bias, in float16."""
-    code = compiling.read(compiling.portable(tiles, capability, 1, F16, has_bias=True))
+    code = read(architectures.portable(tiles, capability, 1, F16, has_bias=True))
     check(code, tiles, capability, 1)
 
 
@@ -106,7 +106,7 @@ def test_a_linear(tiles: PortableTiles, capability: int) -> None:
 def test_sums_that_end_within_a_block(activation: str, capability: int, special: set[str]) -> None:
     """And each activation, with the instructions of the special function unit that it takes."""
     tiles = PORTABLE_GATED[7]
-    code = compiling.read(compiling.portable(tiles, capability, 2, F16, activation, is_even=False))
+    code = read(architectures.portable(tiles, capability, 2, F16, activation, is_even=False))
     check(code, tiles, capability, 2)
     # The reciprocal of a whole number's is from the order of tiles.
     assert code.names("MUFU") - {"MUFU.RCP"} == special - {"MUFU.RCP"}
@@ -114,7 +114,7 @@ def test_sums_that_end_within_a_block(activation: str, capability: int, special:
 
 @pytest.mark.parametrize(("alignment", "copy"), [(4, "LDGSTS.E.64"), (2, "LDGSTS.E")])
 def test_narrow_rows_are_copied_in_narrow_pieces(alignment: int, copy: str) -> None:
-    code = compiling.read(compiling.portable(PORTABLE_GATED[10], 80, 2, alignment=alignment, is_even=False))
+    code = read(architectures.portable(PORTABLE_GATED[10], 80, 2, alignment=alignment, is_even=False))
     assert code.names("LDGSTS") == {copy}
     assert code.shared_bytes == shared_bytes(PORTABLE_GATED[10], 2, 80, 2)
 
@@ -122,9 +122,11 @@ def test_narrow_rows_are_copied_in_narrow_pieces(alignment: int, copy: str) -> N
 @pytest.mark.gpu
 @pytest.mark.timeout(600)
 def test_every_candidate_for_every_architecture() -> None:
-    rows = compiling.matrix()
+    rows = architectures.matrix()
     by_name = {(weights, tiles.name): tiles for weights in TILINGS for tiles in TILINGS[weights]}
-    assert len(rows) == sum(len(fitting(one, weights)) for one in ARCHITECTURES for weights in TILINGS)
+    assert len(rows) == sum(
+        len(architectures.distinct([*fitting(one, weights)])) for one in ARCHITECTURES for weights in TILINGS
+    )
     for row in rows:
         weights = 2 if row.kernel == "gate_up" else 1
         tiles = by_name[weights, row.tiles]
@@ -164,8 +166,8 @@ def test_candidates_are_pruned_by_shared_memory() -> None:
 
 def test_what_is_compiled_for_ampere_is_assembled_for_hopper() -> None:
     """The same PTX: copies and products of Ampere, in machine code of Hopper."""
-    built = compiling.assembled(compiling.portable(PORTABLE_GATED[7], 80, 2), 90)
-    code = compiling.read(built)
+    built = architectures.assembled(architectures.portable(PORTABLE_GATED[7], 80, 2), 90)
+    code = read(built)
     assert built.kernel == built.asm["cubin"]
     assert code.multiplies_with() == "HMMA"
     assert code.count("LDGSTS") > 0
@@ -176,7 +178,9 @@ def test_what_is_compiled_for_ampere_is_assembled_for_hopper() -> None:
 def test_the_driver_is_given_ptx_for_ampere() -> None:
     """Of a version that drivers know since 2022, and with the parameters that Triton's launcher hands over: pointers,
     sizes and two addresses of scratch memory that nobody needs."""
-    built = compiling.for_the_driver(compiling.portable(PORTABLE_GATED[7], 80, 2, ptx_version=compiling.OLDEST_PTX))
+    built = architectures.for_the_driver(
+        architectures.portable(PORTABLE_GATED[7], 80, 2, ptx_version=architectures.OLDEST_PTX)
+    )
     text = built.kernel.decode()
     assert text.endswith("\0")
     assert re.findall(r"^\.(version|target) (\S+)$", text, re.MULTILINE) == [("version", "8.0"), ("target", "sm_80")]
