@@ -53,22 +53,20 @@ def test_build_file_and_metadata_agree() -> None:
 
 def own_files() -> set[str]:
     """Paths in the package, with its links followed."""
-    paths = [*PACKAGE.rglob("*"), *(PACKAGE / "torch-ext/geglu_kernels").iterdir()]
-    names = {path.relative_to(PACKAGE).as_posix() for path in paths if path.is_file()}
+    folders = (PACKAGE, PACKAGE / "torch-ext/geglu_kernels", VARIANT)
+    paths = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+    names = {path.relative_to(PACKAGE).as_posix() for path in paths}
     return {name for name in names if "__pycache__" not in name}
 
 
 def test_it_has_the_form_of_kernel_builder() -> None:
-    """torch-ext, and a build with its files, each a link to the chapter's: a new one takes an `ln -s`."""
+    """Its sources, and its build, are one folder of the chapter, which has the metadata that the build needs."""
     names = {path.name for path in SOURCES.iterdir()} - {"__pycache__"}
     others = {"CARD.md", "build.toml", "export.py", "flake.nix", "benchmarks/benchmark.py"}
-    others |= {"tests/__init__.py", "tests/test_geglu_kernels.py", "build/torch-cuda/metadata.json"}
-    built = {f"build/torch-cuda/{name}" for name in names}
-    assert own_files() == others | built | {f"torch-ext/geglu_kernels/{name}" for name in names}
-    assert (PACKAGE / "torch-ext/geglu_kernels").readlink() == Path("../../geglu")
-    assert {name: (VARIANT / name).readlink() for name in names} == {
-        name: Path("../../../geglu") / name for name in names
-    }
+    others |= {"tests/__init__.py", "tests/test_geglu_kernels.py"}
+    linked = ("torch-ext/geglu_kernels", "build/torch-cuda")
+    assert own_files() == others | {f"{folder}/{name}" for folder in linked for name in names}
+    assert [(PACKAGE / folder).readlink() for folder in linked] == [Path("../../geglu")] * 2
 
 
 def relative_imports(path: Path) -> tuple[set[str], set[str]]:
@@ -148,7 +146,8 @@ def test_an_export_is_what_kernel_builder_makes(exported: Path) -> None:
     files = [path for path in exported.rglob("*") if not path.is_dir()]
     assert [path for path in files if path.is_symlink()] == []
     names = {path.relative_to(exported).as_posix() for path in files}
-    assert names == own_files() - {"export.py"} | {"build/CARD.md", "build/torch-cuda/geglu_kernels/__init__.py"}
+    left_out = {"export.py", "torch-ext/geglu_kernels/metadata.json"}
+    assert names == own_files() - left_out | {"build/CARD.md", "build/torch-cuda/geglu_kernels/__init__.py"}
     Build.open(exported)
     variant = exported / "build/torch-cuda"
     metadata = Metadata.read_from_file(variant / "metadata.json")

@@ -1,1 +1,0 @@
-../../../geglu/few_tokens.py

@@ -1,1 +1,0 @@
-../../../geglu/few_tokens_hopper_kernels.py

@@ -1,1 +1,0 @@
-../../../geglu/layers.py

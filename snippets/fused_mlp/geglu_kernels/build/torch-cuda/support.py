@@ -1,1 +1,0 @@
-../../../geglu/support.py

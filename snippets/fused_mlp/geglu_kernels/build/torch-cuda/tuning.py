@@ -1,1 +1,0 @@
-../../../geglu/tuning.py

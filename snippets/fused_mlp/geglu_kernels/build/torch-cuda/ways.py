@@ -1,1 +1,0 @@
-../../../geglu/ways.py
