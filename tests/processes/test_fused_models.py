@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -59,8 +60,9 @@ class Together(nn.Module):
         return self.down_proj(up_states * self.activation_fn(gate))
 
 
-def of_transformers(model: str, prefix: str, dim: int = DIM, hidden: int = HIDDEN) -> nn.Module:
-    """`llama`, `Llama` -> a LlamaMLP. Importing Transformers warns."""
+def of_transformers(prefix: str, dim: int = DIM, hidden: int = HIDDEN) -> nn.Module:
+    """`Llama` -> a LlamaMLP. Importing Transformers warns."""
+    model = prefix.lower()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module = pytest.importorskip(f"transformers.models.{model}.modeling_{model}", exc_type=ImportError)
@@ -68,23 +70,22 @@ def of_transformers(model: str, prefix: str, dim: int = DIM, hidden: int = HIDDE
         return getattr(module, f"{prefix}MLP")(config(hidden_size=dim, intermediate_size=hidden))
 
 
+TRANSFORMERS = {
+    "Llama": "silu",
+    "Mistral": "silu",
+    "Qwen2": "silu",
+    "Qwen3": "silu",
+    "Gemma": "gelu_tanh",
+    "Gemma2": "gelu_tanh",
+    "Gemma3": "gelu_tanh",
+    "Phi3": "silu",
+    "Glm": "silu",
+}
+"""Prefix of a model's classes -> what the kernels call the activation of its MLP."""
 MLPS: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "separate": (lambda: Separate(nn.SiLU()), "silu"),
     "together": (lambda: Together(nn.GELU(approximate="tanh")), "gelu_tanh"),
-    **{
-        model: (functools.partial(of_transformers, model, prefix), activation)
-        for model, prefix, activation in (
-            ("llama", "Llama", "silu"),
-            ("mistral", "Mistral", "silu"),
-            ("qwen2", "Qwen2", "silu"),
-            ("qwen3", "Qwen3", "silu"),
-            ("gemma", "Gemma", "gelu_tanh"),
-            ("gemma2", "Gemma2", "gelu_tanh"),
-            ("gemma3", "Gemma3", "gelu_tanh"),
-            ("phi3", "Phi3", "silu"),
-            ("glm", "Glm", "silu"),
-        )
-    },
+    **{prefix: (functools.partial(of_transformers, prefix), name) for prefix, name in TRANSFORMERS.items()},
 }
 """Model -> how to make its MLP, and what the kernels call its activation."""
 
@@ -133,6 +134,11 @@ def results(forward: Forward, x: torch.Tensor, parameters: list[nn.Parameter]) -
 
 
 # ---- models
+
+
+def test_the_card_names_the_models_of_these_tests() -> None:
+    card = (PACKAGE / "CARD.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"`(\w+)MLP`", card)) == sorted(TRANSFORMERS)
 
 
 @pytest.mark.parametrize("model", MLPS)
@@ -184,7 +190,7 @@ def test_it_is_loaded_by_name(monkeypatch: pytest.MonkeyPatch, fused: list[str])
 
 def test_all_mlps_of_a_model_are_replaced(fused: list[str]) -> None:
     """A whole model of Transformers: the same logits, and the same names of weights."""
-    plain_mlp = of_transformers("llama", "Llama")
+    plain_mlp = of_transformers("Llama")
     module = sys.modules[type(plain_mlp).__module__]
     torch.manual_seed(0)
     sizes = {"hidden_size": DIM, "intermediate_size": HIDDEN, "num_hidden_layers": 3, "vocab_size": 50}
@@ -268,7 +274,7 @@ ACT2FN = {
 
 @pytest.mark.parametrize("name", ACT2FN)
 def test_activations_of_transformers(name: str) -> None:
-    of_transformers("llama", "Llama")
+    of_transformers("Llama")
     function = sys.modules["transformers.activations"].ACT2FN[name]
     found = part("layers").name_function(function)
     assert found == ACT2FN[name]
@@ -402,14 +408,14 @@ def test_weights_may_be_tensors(fused: list[str]) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("by", ["folder", "name"])
-@pytest.mark.parametrize(("model", "prefix"), [("llama", "Llama"), ("gemma3", "Gemma3"), ("phi3", "Phi3")])
+@pytest.mark.parametrize("model", ["Llama", "Gemma3", "Phi3"])
 def test_on_the_gpu_models_of_transformers(
-    model: str, prefix: str, by: str, fused: list[str], said: set[str], monkeypatch: pytest.MonkeyPatch
+    model: str, by: str, fused: list[str], said: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing falls back; result and gradients are at most half as far again from float64 as the module's."""
     monkeypatch.setattr(part("tuning"), "choose", lambda work, ways, *_: next(iter(ways)))
     torch.manual_seed(0)
-    plain = of_transformers(model, prefix, 512, 1408).to("cuda", torch.bfloat16)
+    plain = of_transformers(model, 512, 1408).to("cuda", torch.bfloat16)
     repository = None
     if by == "name":
         monkeypatch.setenv("LOCAL_KERNELS", f"{NAME}={PACKAGE}")
