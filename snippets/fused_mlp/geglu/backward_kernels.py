@@ -122,7 +122,7 @@ def piece_of(
 @gluon.jit
 def finish_tiles(
     d_gate_desc, d_up_desc, hidden_desc, d_out_slots, down_slots, gate_stages,
-    up_stages, full, empty, arrived, free, turn, rows, cols, K,
+    up_stages, full, empty, arrived, free, turn, finish, rows, cols, K,
     ME: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr, SLOTS: gl.constexpr, HEIGHT: gl.constexpr,
     WIDTH: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
@@ -137,7 +137,9 @@ def finish_tiles(
     blocks = gl.cdiv(K, BLOCK_K)
     before = ME * blocks  # loads that come before this tile's first
     pieces_before = ME * pieces
-    my_turn = 1 - ME  # consumer 0 need not wait for its first turn
+    # consumer 0 need not wait for its first turns
+    my_turn = 1 - ME
+    my_finish = 1 - ME
     for tile in range(
         gl.program_id(0) + ME * gl.num_programs(0),
         rows * cols,
@@ -176,6 +178,10 @@ def finish_tiles(
         d_hidden = warpgroup_mma_wait(num_outstanding=0, deps=(acc,))
         mbarrier.arrive(empty.index(last))
         before += 2 * blocks
+        # the other has seen all its pieces: of two waits for one stage, one
+        # full turn apart, the later could take the earlier's pieces for its own
+        mbarrier.wait(finish.index(ME), my_finish)
+        my_finish ^= 1
         for piece in gl.static_range(pieces):
             number = pieces_before + piece
             stage = number % STAGES
@@ -183,6 +189,8 @@ def finish_tiles(
             up_stage = up_stages.index(stage)
             d = piece_of(d_hidden, piece, HEIGHT, WIDTH)
             mbarrier.wait(arrived.index(stage), number // STAGES & 1)
+            if piece == pieces - 1:
+                mbarrier.arrive(finish.index(1 - ME))
             g = gate_stage.load(d.type.layout).to(gl.float32)
             u = up_stage.load(d.type.layout).to(gl.float32)
             value, slope = with_slope(g, ACTIVATION, False)
@@ -251,6 +259,9 @@ def pingpong_backward_kernel(
     turn = gl.allocate_shared_memory(
         gl.int64, [2, 1], mbarrier.MBarrierLayout()
     )
+    finish = gl.allocate_shared_memory(
+        gl.int64, [2, 1], mbarrier.MBarrierLayout()
+    )
     for slot in gl.static_range(SLOTS):
         mbarrier.init(full.index(slot), count=1)
         mbarrier.init(empty.index(slot), count=1)
@@ -259,21 +270,22 @@ def pingpong_backward_kernel(
         mbarrier.init(free.index(stage), count=1)
     for consumer in gl.static_range(2):
         mbarrier.init(turn.index(consumer), count=1)
+        mbarrier.init(finish.index(consumer), count=1)
     fence_async_shared()
     gdc_launch_dependents()
     gl.warp_specialize(
         [
             (finish_tiles, (
                 d_gate_desc, d_up_desc, hidden_desc, d_out_slots, down_slots,
-                gate_stages, up_stages, full, empty, arrived, free, turn, rows,
-                cols, K, 0, BLOCK_M, BLOCK_N, BLOCK_K, SLOTS, HEIGHT, WIDTH,
-                STAGES, GROUP, LEAD, ACTIVATION,
+                gate_stages, up_stages, full, empty, arrived, free, turn,
+                finish, rows, cols, K, 0, BLOCK_M, BLOCK_N, BLOCK_K, SLOTS,
+                HEIGHT, WIDTH, STAGES, GROUP, LEAD, ACTIVATION,
             )),
             (finish_tiles, (
                 d_gate_desc, d_up_desc, hidden_desc, d_out_slots, down_slots,
-                gate_stages, up_stages, full, empty, arrived, free, turn, rows,
-                cols, K, 1, BLOCK_M, BLOCK_N, BLOCK_K, SLOTS, HEIGHT, WIDTH,
-                STAGES, GROUP, LEAD, ACTIVATION,
+                gate_stages, up_stages, full, empty, arrived, free, turn,
+                finish, rows, cols, K, 1, BLOCK_M, BLOCK_N, BLOCK_K, SLOTS,
+                HEIGHT, WIDTH, STAGES, GROUP, LEAD, ACTIVATION,
             )),
             (load_blocks, (
                 d_out_desc, down_desc, d_out_slots, down_slots, full, empty,

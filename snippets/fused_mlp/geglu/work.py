@@ -58,7 +58,7 @@ class Tiles(NamedTuple):
 class BackwardTiles(NamedTuple):
     """How the ping-pong kernel of the backward pass cuts its result: pieces of
     (height, width) in a tile are finished one after the other, `stages` of them
-    in flight."""
+    in flight, two at least."""
 
     block_m: int
     block_n: int
