@@ -16,12 +16,12 @@ from torch import Tensor
 from triton.compiler import CompiledKernel
 
 from snippets.fused_mlp.compiling import build, output_of, read
-from snippets.fused_mlp.geglu.kernels import (
-    ACTIVATIONS,
+from snippets.fused_mlp.geglu.kernels import ACTIVATIONS
+from snippets.fused_mlp.geglu.portable_kernels import (
     portable_gate_up_kernel,
     portable_linear_kernel,
 )
-from snippets.fused_mlp.geglu.portable import (
+from snippets.fused_mlp.geglu.portable_tiles import (
     PORTABLE,
     PORTABLE_GATED,
     PortableTiles,

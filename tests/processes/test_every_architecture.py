@@ -16,7 +16,7 @@ import torch
 from snippets.fused_mlp import architectures
 from snippets.fused_mlp.architectures import SHARED_LIMITS
 from snippets.fused_mlp.compiling import Code, missing_tools, read
-from snippets.fused_mlp.geglu.portable import (
+from snippets.fused_mlp.geglu.portable_tiles import (
     PORTABLE,
     PORTABLE_GATED,
     PortableTiles,

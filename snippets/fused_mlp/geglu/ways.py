@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import torch
 
+from .portable_tiles import PORTABLE, PORTABLE_GATED
 from .work import Sizes
 
 FEW_ROWS = 128
@@ -55,7 +56,7 @@ def gate_up_ways(
             f"portable {tiles.name}": portable.portable_gate_up_launch(
                 sizes, tiles, activation
             )
-            for tiles in portable.fitting(portable.PORTABLE_GATED, sizes)
+            for tiles in portable.fitting(PORTABLE_GATED, sizes)
         }
     found |= few_ways(sizes, activation, True, False, only_portable)
     if not hopper or sizes.rows <= FEW_ROWS:
@@ -142,7 +143,7 @@ def linear_ways(
             f"portable {tiles.name}": portable.portable_linear_launch(
                 sizes, tiles, activation, has_bias
             )
-            for tiles in portable.fitting(portable.PORTABLE, sizes)
+            for tiles in portable.fitting(PORTABLE, sizes)
         }
     found |= few_ways(sizes, activation, False, has_bias, only_portable, before)
     if activation == "none" and not has_bias:

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from snippets.fused_mlp.geglu import hopper, launch, portable, support
-from snippets.fused_mlp.geglu.portable import PortableTiles
+from snippets.fused_mlp.geglu.portable_tiles import PortableTiles
 from snippets.fused_mlp.geglu.work import Tiles
 from snippets.lab.recording.device import PROJECT
 

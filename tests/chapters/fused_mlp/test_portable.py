@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from snippets.fused_mlp.geglu import portable, ways
+from snippets.fused_mlp.geglu.portable_tiles import PortableTiles, aligned
 from snippets.fused_mlp.geglu.support import ACTIVATIONS
 from snippets.fused_mlp.geglu.work import Sizes
 from snippets.lab.recording.device import PROJECT
@@ -64,7 +65,7 @@ def test_an_a100_tries_larger_tiles_than_a_gpu_with_less_shared_memory(monkeypat
 
 
 def test_a_launch_has_a_program_for_each_tile() -> None:
-    tiles = portable.PortableTiles(64, 32, 64, 3, 4)
+    tiles = PortableTiles(64, 32, 64, 3, 4)
     work = Sizes(130, 72, 100, F16, torch.device("cpu"))
     launch = portable.portable_gate_up_launch(work, tiles, "silu")
     assert (launch.programs, launch.options) == (3 * 4, {"num_warps": 4, "num_stages": 3})
@@ -79,7 +80,7 @@ def test_a_launch_has_a_program_for_each_tile() -> None:
     ("given", "expected"), [((8192, 768), 8), ((36, 100), 4), ((22, 70), 2), ((21, 64), 1), ((0, 8), 8)]
 )
 def test_rows_are_loaded_in_pieces_that_divide_them(given: tuple[int, int], expected: int) -> None:
-    assert portable.aligned(*given) == expected
+    assert aligned(*given) == expected
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from snippets.fused_mlp import activations, architectures
 from snippets.fused_mlp.geglu import portable
-from snippets.fused_mlp.geglu.portable import PORTABLE, PORTABLE_GATED, PortableTiles
+from snippets.fused_mlp.geglu.portable_tiles import PORTABLE, PORTABLE_GATED, PortableTiles, shared_bytes
 from snippets.fused_mlp.geglu.support import act, gated_reference
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120, method="thread")]
@@ -77,7 +77,7 @@ def check_guards(buffers: list[Tensor]) -> None:
 
 def fits(tiles: PortableTiles, weights: int, compiled_for: int | None = None) -> bool:
     capability, limit = portable.limits(torch.device("cuda", 0))
-    return portable.shared_bytes(tiles, 2, compiled_for or capability, weights) <= limit
+    return shared_bytes(tiles, 2, compiled_for or capability, weights) <= limit
 
 
 @pytest.mark.parametrize("tiles", PORTABLE_GATED, ids=lambda tiles: tiles.name)
