@@ -9,6 +9,12 @@ from typing import Any
 from snippets.fused_mlp.forwards import forward, training
 from snippets.fused_mlp.halves import gate_up, linear_activation, pointwise
 from snippets.fused_mlp.launching import enqueued, launches, steps
+from snippets.fused_mlp.portability import (
+    activation_errors,
+    ampere_code,
+    architectures,
+    few_tokens,
+)
 from snippets.fused_mlp.probes import (
     chosen,
     generated,
@@ -145,6 +151,10 @@ EXPERIMENTS = (
             launches,
             enqueued,
             new_shapes,
+            few_tokens,
+            architectures,
+            ampere_code,
+            activation_errors,
         )
     ),
 )

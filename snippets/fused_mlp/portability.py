@@ -7,8 +7,14 @@ from __future__ import annotations
 from typing import Any
 
 from snippets.fused_mlp.forwards import forward_step
-from snippets.fused_mlp.subjects import need_kernels, steps_alone
-from snippets.lab.experiment import Instruments
+from snippets.fused_mlp.subjects import (
+    interleaved,
+    need_kernels,
+    random_tensor,
+    steps_alone,
+    three_weights,
+)
+from snippets.lab.experiment import Instruments, NeedsGpu
 
 FEW_TOKENS = (1, 2, 4, 8, 16, 32, 64)
 STEADY_TOKENS = (1, 16)
@@ -52,3 +58,122 @@ def few_tokens(
                 for name, one in instruments.time_steady(subjects).items()
             }
     return found
+
+
+def architectures(
+    instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
+) -> dict[str, Any]:
+    """Every candidate of the portable kernels, compiled for every architecture.
+
+    Returns {"columns": [...], "rows": [[...], ...], "limits": {compute
+    capability: bytes of shared memory that a program may take}}. Runs nothing
+    on a GPU; the sizes given do not matter.
+    """
+    from snippets.fused_mlp.architectures import SHARED_LIMITS, Built, matrix
+    from snippets.fused_mlp.compiling import missing_tools
+
+    if missing := missing_tools():
+        raise NeedsGpu(missing)
+    return {
+        "columns": list(Built._fields),
+        "rows": [list(built) for built in matrix()],
+        "limits": {str(one): limit for one, limit in SHARED_LIMITS.items()},
+    }
+
+
+OLD = 80
+ODD = ((100, 776, 3080), (1, 768, 3072), (129, 72, 136))
+"""Tokens, dim, hidden, of which no tile divides one or all."""
+
+
+def ampere_code(
+    instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
+) -> dict[str, Any]:
+    """The portable kernel of gate and up as compiled for an A100, run on this
+    GPU, which makes machine code of its PTX: against float64, and beside the
+    same tiles compiled for this one.
+
+    Returns {"tiles": name, "errors": {"TOKENSxDIMxHIDDEN": {"error",
+    "eager_error"}}, relative, "interleaved": {"code for 8.0": samples in
+    microseconds, "own code": samples}}, sample i of both a pair.
+    """
+    from snippets.fused_mlp.architectures import gate_up_for
+    from snippets.fused_mlp.geglu.portable import (
+        PORTABLE_GATED,
+        portable_gate_up,
+    )
+    from snippets.fused_mlp.geglu.support import (
+        gated_reference,
+        plain_gate_up,
+    )
+
+    need_kernels(device)
+    tiles = next(tiles for tiles in PORTABLE_GATED if tiles.block_m == 128)
+    found: dict[str, Any] = {"tiles": tiles.name, "errors": {}}
+    for tokens_now, dim_now, hidden_now in (*ODD, (tokens, dim, hidden)):
+        x = random_tensor(tokens_now, dim_now)
+        gate, up, _ = three_weights(dim_now, hidden_now)
+        exact = gated_reference(x, gate, up)
+        run = gate_up_for(OLD, tiles, x.dtype, dim_now, hidden_now)
+        results = {
+            "error": run(x, gate, up),
+            "eager_error": plain_gate_up(x, gate, up, "gelu_tanh"),
+        }
+        found["errors"][f"{tokens_now}x{dim_now}x{hidden_now}"] = {
+            name: ((result.double() - exact).norm() / exact.norm()).item()
+            for name, result in results.items()
+        }
+    run = gate_up_for(OLD, tiles, x.dtype, dim, hidden)
+    found["interleaved"] = interleaved(
+        instruments,
+        {
+            "code for 8.0": lambda x: run(x, gate, up),
+            "own code": lambda x: portable_gate_up(
+                x, gate, up, "gelu_tanh", tiles
+            ),
+        },
+        tokens,
+        dim,
+    )
+    return found
+
+
+FORMS = (
+    "gelu_tanh",
+    "rough_gelu_tanh",
+    "silu",
+    "rough_silu",
+    "gelu",
+)
+
+
+def activation_errors(
+    instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
+) -> dict[str, Any]:
+    """How exact each form of an activation is, over all bfloat16 values, before
+    its result is rounded.
+
+    Returns {"forms": {form: [[least z, largest z, largest error], ...]}}: an
+    entry for each stretch between two powers of two, z negative and positive,
+    the error in units of the exact result's last place in bfloat16. The sizes
+    given do not matter.
+    """
+    import torch
+
+    from snippets.fused_mlp.activations import swept
+
+    need_kernels(device)
+    found: dict[str, list[list[float]]] = {}
+    for form in FORMS:
+        z, units = swept(form, torch.bfloat16)
+        binades = z.abs().log2().floor().clamp(-8, 8) * z.sign()
+        binades = torch.where(z == 0, 0, binades + 16 * z.sign())
+        found[form] = [
+            [
+                z[binades == binade].min().item(),
+                z[binades == binade].max().item(),
+                units[binades == binade].max().item(),
+            ]
+            for binade in binades.unique().tolist()
+        ]
+    return {"forms": found}
