@@ -4,7 +4,6 @@ weights."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -100,7 +99,9 @@ def few_tokens_tiles(
 
 
 def fitting(sizes: Sizes, gated: bool) -> tuple[FewTiles, ...]:
-    """The candidates for these sizes on their GPU."""
+    """The candidates for these sizes on their GPU, if they have any."""
+    if not are_known(sizes):
+        return ()
     return few_tokens_tiles(
         sizes.rows, gated, sizes.dtype.itemsize, *portable.limits(sizes.device)
     )
@@ -129,8 +130,20 @@ def shared_bytes(
 
 
 def require_few(sizes: Sizes, tiles: FewTiles) -> None:
+    """Raise `ValueError` for work that these kernels would do wrong."""
     if sizes.rows > tiles.block_m:
         raise ValueError(f"{sizes.rows} tokens are more than {tiles.block_m}")
+    if not are_known(sizes):
+        raise ValueError(f"{sizes.dim}x{sizes.outputs}: no multiples of 8")
+
+
+def are_known(sizes: Sizes) -> bool:
+    """Whether rows are of whole 16 bytes, and no more tokens than 64."""
+    return (
+        sizes.rows <= MOST_TOKENS
+        and sizes.dim % 8 == 0
+        and sizes.outputs % 8 == 0
+    )
 
 
 def launches_dependents(device: torch.device) -> bool:
@@ -139,7 +152,6 @@ def launches_dependents(device: torch.device) -> bool:
     return device.type == "cuda" and portable.limits(device)[0] >= 90
 
 
-# --8<-- [start:few_tokens]
 @functools.lru_cache(maxsize=1024)
 def few_tokens_way(
     sizes: Sizes,
@@ -147,7 +159,7 @@ def few_tokens_way(
     activation: str,
     gated: bool = False,
     has_bias: bool = False,
-) -> Callable[..., None]:
+) -> Launch:
     """Called with x, the weight, the second weight if `gated`, the bias if
     there is one, and the result."""
     require_few(sizes, tiles)
@@ -183,10 +195,37 @@ def few_tokens_way(
     return summed(launch, sizes, tiles.slices, activation, gated, has_bias)
 
 
-# --8<-- [end:few_tokens]
+class Sliced(Launch):
+    """A launch for slices of K and the one that adds them up, as one."""
+
+    def __init__(
+        self, launch: Launch, last: Launch, weights: int, *shape: int
+    ) -> None:
+        self.launch, self.last = launch, last
+        self.weights, self.shape = weights, shape
+        self.kernel = last.kernel
+
+    def __call__(self, *tensors: Tensor) -> None:
+        for each, its_tensors in self.parts(tensors):
+            each(*its_tensors)
+
+    def compile(self, *tensors: Tensor) -> None:
+        for each, its_tensors in self.parts(tensors):
+            each.compile(*its_tensors)
+
+    def parts(
+        self, tensors: tuple[Tensor, ...]
+    ) -> tuple[tuple[Launch, tuple[Tensor, ...]], ...]:
+        """Each launch and its tensors: x and the weights are for the first, the
+        bias and the result for the last, between them the sums."""
+        inputs = 1 + self.weights
+        sums = tensors[-1].new_empty(*self.shape, dtype=torch.float32)
+        return (
+            (self.launch, (*tensors[:inputs], sums)),
+            (self.last, (sums, *tensors[inputs:])),
+        )
 
 
-# --8<-- [start:slices]
 def summed(
     launch: Launch,
     sizes: Sizes,
@@ -194,38 +233,25 @@ def summed(
     activation: str,
     gated: bool,
     has_bias: bool,
-) -> Callable[..., None]:
-    """The launch, and where there are slices a second one that adds them up:
-    the same way."""
+) -> Launch:
+    """The launch, and where there are slices another one behind it."""
     if slices == 1:
         return launch
-    rows, _, outputs, _, device = sizes
-    count = rows * outputs
-    dependent = launches_dependents(device)
+    count = sizes.rows * sizes.outputs
+    dependent = launches_dependents(sizes.device)
     last = Launch(
         sum_slices_kernel,
         triton.cdiv(count, SUM_BLOCK),
         lambda sums, *others: (
-            sums, others[0] if has_bias else None, others[-1], count, outputs,
-            slices, SUM_BLOCK, gated, has_bias, ACTIVATIONS[activation],
-            interpreted(), dependent,
+            sums, others[0] if has_bias else None, others[-1], count,
+            sizes.outputs, slices, SUM_BLOCK, gated, has_bias,
+            ACTIVATIONS[activation], interpreted(), dependent,
         ),
         num_warps=4,
         launch_pdl=dependent,
     )  # fmt: skip
-
-    def run(*tensors: Tensor) -> None:
-        weights = 3 if gated else 2
-        sums = tensors[-1].new_empty(
-            slices, weights - 1, count, dtype=torch.float32
-        )
-        launch(*tensors[:weights], sums)
-        last(sums, *tensors[weights:])
-
-    return run
-
-
-# --8<-- [end:slices]
+    weights = 2 if gated else 1
+    return Sliced(launch, last, weights, slices, weights, count)
 
 
 def few_tokens_gate_up(

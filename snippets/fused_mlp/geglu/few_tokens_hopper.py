@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import triton
 from torch import Tensor
 
 from .few_tokens import FewTiles, require_few, summed, tokens_of_a_tile
 from .few_tokens_hopper_kernels import few_tokens_hopper_kernel
-from .few_tokens_kernels import few_tokens_kernel, one_token_kernel
+from .few_tokens_kernels import (
+    few_tokens_kernel,
+    one_token_kernel,
+    sum_slices_kernel,
+)
 from .hopper import describe
 from .kernels import ACTIVATIONS
 from .launch import Launch
@@ -62,11 +65,14 @@ def hopper_shared_bytes(tiles: FewTiles, gated: bool, itemsize: int = 2) -> int:
 def waits_first(way: object) -> bool:
     """Whether the way ends with a kernel that waits for the one before it, and
     only then lets the next one start: that one finds all weights written."""
-    kernels = few_tokens_hopper_kernel, few_tokens_kernel, one_token_kernel
-    return isinstance(way, Launch) and way.kernel in kernels
+    return isinstance(way, Launch) and way.kernel in (
+        few_tokens_hopper_kernel,
+        few_tokens_kernel,
+        one_token_kernel,
+        sum_slices_kernel,
+    )
 
 
-# --8<-- [start:way]
 @functools.lru_cache(maxsize=1024)
 def few_tokens_hopper_way(
     sizes: Sizes,
@@ -75,7 +81,7 @@ def few_tokens_hopper_way(
     gated: bool = False,
     has_bias: bool = False,
     weights_first: bool = False,
-) -> Callable[..., None]:
+) -> Launch:
     """Called with x, the weight, the second weight if `gated`, the bias if
     there is one, and the result.
 
@@ -106,9 +112,6 @@ def few_tokens_hopper_way(
         launch_pdl=True,
     )
     return summed(launch, sizes, slices, activation, gated, has_bias)
-
-
-# --8<-- [end:way]
 
 
 def few_tokens_hopper_gate_up(

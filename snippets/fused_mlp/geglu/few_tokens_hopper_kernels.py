@@ -22,7 +22,6 @@ from .kernels import activated
 barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
 
 
-# --8<-- [start:load]
 @gluon.jit
 def load_weights(
     weight_desc, up_desc, arrived, slot, row, k, there,
@@ -44,9 +43,6 @@ def load_weights(
         )
     else:
         async_load(weight_desc, [row, k], arrived, slot, pred=there)
-
-
-# --8<-- [end:load]
 
 
 @gluon.jit
@@ -83,7 +79,6 @@ def fetch_ahead(
     )
 
 
-# --8<-- [start:few_tokens]
 @gluon.jit(do_not_specialize=["M"])
 def few_tokens_hopper_kernel(
     x_desc, weight_desc, up_desc, weight, up, bias, out, M, N, K,
@@ -95,9 +90,9 @@ def few_tokens_hopper_kernel(
     """out = activation(x @ weight.T) * (x @ up.T) where GATED, otherwise
     activation(x @ weight.T + bias), for at most BLOCK_M tokens.
 
-    Programs and out are as in `few_tokens_kernel`. WEIGHTS_FIRST
-    fills the slots while the kernel before still runs. That one must not write
-    the weights, and must have waited for the one before it when it launched us.
+    Programs and out are as in `few_tokens_kernel`. WEIGHTS_FIRST fills the
+    slots while the kernel before still runs. That one must not write the
+    weights, and must have waited for the one before it when it launched us.
     """
     high: gl.constexpr = BLOCK_N * (2 if GATED else 1)
     slot_bytes: gl.constexpr = (
@@ -141,8 +136,6 @@ def few_tokens_hopper_kernel(
             x_desc, [0, (start + slot) * BLOCK_K], full.index(slot),
             x_slots.index(slot), pred=slot < blocks,
         )  # fmt: skip
-    # --8<-- [end:few_tokens]
-    # --8<-- [start:stream]
     layout: gl.constexpr = gl.NVMMADistributedLayout(
         version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BLOCK_M, 16]
     )
@@ -169,7 +162,6 @@ def few_tokens_hopper_kernel(
         if slot == SLOTS:
             slot = 0
             phase ^= 1
-    # --8<-- [end:stream]
     if SLICES > 1:
         store_sums(acc, out, tile, which, M, N, BLOCK_M, BLOCK_N, GATED)
     else:

@@ -21,7 +21,6 @@ from triton.language.extra.cuda import gdc_wait
 from .kernels import activated
 
 
-# --8<-- [start:ahead]
 @triton.jit
 def fetch_ahead(
     weight, row, first, last, K, N,
@@ -77,10 +76,6 @@ def launch_next_if(now):
     )
 
 
-# --8<-- [end:ahead]
-
-
-# --8<-- [start:few_tokens]
 @triton.jit(do_not_specialize=["M"])
 def few_tokens_kernel(
     x, weight, up, bias, out, M, N, K,
@@ -94,8 +89,8 @@ def few_tokens_kernel(
     activation(x @ weight.T + bias), for at most BLOCK_M tokens.
 
     A program multiplies BLOCK_N rows of each weight by one of SLICES slices of
-    K: all tiles of the first slice, then those of the next. With more than one, out is a float32 tensor (SLICES, 2
-    if GATED else 1, M, N) for `sum_slices_kernel`.
+    K: first come those of the first slice. With more than one, out is a float32
+    tensor (SLICES, 2 if GATED else 1, M, N) for `sum_slices_kernel`.
     """
     K = K // 8 * 8  # rows of 16 bytes: the compiler would not know
     tiles = tl.cdiv(N, BLOCK_N)
@@ -165,10 +160,6 @@ def few_tokens_kernel(
         tl.store(out + (token * N + row), value.to(out.dtype.element_ty), there)
 
 
-# --8<-- [end:few_tokens]
-
-
-# --8<-- [start:sum_slices]
 @triton.jit(do_not_specialize=["count"])
 def sum_slices_kernel(
     slices, bias, out, count, N,
@@ -203,10 +194,6 @@ def sum_slices_kernel(
     tl.store(out + at, value.to(out.dtype.element_ty), there)
 
 
-# --8<-- [end:sum_slices]
-
-
-# --8<-- [start:one_token]
 @triton.jit
 def one_token_kernel(
     x, weight, up, bias, out, N, K,
@@ -252,6 +239,3 @@ def one_token_kernel(
     if GATED:
         value *= tl.sum(up_acc, 1)
     tl.store(out + row, value.to(out.dtype.element_ty), row < N)
-
-
-# --8<-- [end:one_token]

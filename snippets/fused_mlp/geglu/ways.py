@@ -168,7 +168,7 @@ def few_ways(
     weight, the second one if `gated`, bias if there is one, out)."""
     from . import few_tokens
 
-    if sizes.rows > few_tokens.MOST_TOKENS:
+    if not few_tokens.are_known(sizes):
         return {}
     found: dict[str, Way] = {
         f"few {tiles.name}": few_tokens.few_tokens_way(

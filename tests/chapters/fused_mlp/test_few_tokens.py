@@ -17,8 +17,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from snippets.fused_mlp.geglu import few_tokens, few_tokens_hopper, launch, support
+from snippets.fused_mlp.geglu import (
+    few_tokens,
+    few_tokens_hopper,
+    few_tokens_kernels,
+    hopper,
+    launch,
+    portable,
+    support,
+    ways,
+)
 from snippets.fused_mlp.geglu.few_tokens import FewTiles
+from snippets.fused_mlp.geglu.work import Sizes
 from snippets.lab.recording.device import PROJECT
 from tests.chapters.fused_mlp.test_kernels import GUARD
 
@@ -169,6 +179,48 @@ def test_more_tokens_than_a_tile_has_are_refused() -> None:
         few_tokens.few_tokens_linear(x, weight, None, "none", FewTiles(16, 16, 64, 3))
     with pytest.raises(ValueError, match="17 tokens are more than 8"):
         few_tokens_hopper.few_tokens_hopper_gate_up(x, weight, weight, "none", FewTiles(8, 64, 64, 3))
+
+
+@pytest.mark.parametrize(("dim", "outputs"), [(12, 8), (8, 12)])
+def test_widths_that_8_does_not_divide_are_refused(dim: int, outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels would do them wrong; other ways remain."""
+    x, weight = torch.zeros(1, dim), torch.zeros(outputs, dim)
+    with pytest.raises(ValueError, match=f"{dim}x{outputs}: no multiples of 8"):
+        few_tokens.few_tokens_linear(x, weight, None, "none", FewTiles(16, 16, 64, 3))
+    monkeypatch.setattr(ways, "is_hopper", lambda device: True)
+    monkeypatch.setattr(portable, "limits", lambda device: (90, LIMITS[90]))
+    known = Sizes(1, 8, 8, BF16, torch.device("cuda", 0))
+    assert ways.few_ways(known, "silu", gated=True, has_bias=False, only_portable=False)
+    unknown = known._replace(dim=dim, outputs=outputs)
+    assert ways.few_ways(unknown, "silu", gated=True, has_bias=False, only_portable=False) == {}
+    assert ways.few_ways(known._replace(rows=65), "silu", gated=True, has_bias=False, only_portable=False) == {}
+
+
+def test_weights_come_first_only_behind_kernels_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those for few tokens let the next one start after they have waited: it finds all weights written."""
+    monkeypatch.setattr(ways, "is_hopper", lambda device: True)
+    monkeypatch.setattr(hopper, "multiprocessors", lambda device: 132)
+    monkeypatch.setattr(portable, "limits", lambda device: (90, LIMITS[90]))
+    sizes = Sizes(16, 4096, 14336, BF16, torch.device("cuda", 0))
+    back = sizes._replace(dim=14336, outputs=4096)
+    gate_up = ways.gate_up_ways(sizes, "silu")
+    for name, way in gate_up.items():
+        found = ways.linear_ways(back, "none", has_bias=False, before=way)
+        early = [one for one in found if one.endswith("weights first")]
+        assert len(early) == (len(few_tokens_hopper.LINEAR) if name.startswith("few ") else 0)
+    assert {name.split()[0] for name in gate_up} == {"ping-pong", "few", "two"}
+
+
+def test_slices_are_two_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few_tokens.Launch, "__call__", lambda launch, *tensors: seen.append((launch.kernel, tensors)))
+    seen: list[tuple[object, tuple[Tensor, ...]]] = []
+    x, weight, bias = torch.zeros(3, 64), torch.zeros(40, 64), torch.zeros(40)
+    out = few_tokens.few_tokens_linear(x, weight, bias, "none", WARPS_APART._replace(slices=2))
+    (first, (first_x, first_weight, sums)), (last, (last_sums, last_bias, last_out)) = seen
+    assert (first, last) == (few_tokens_kernels.few_tokens_kernel, few_tokens_kernels.sum_slices_kernel)
+    assert (first_x is x, first_weight is weight, last_bias is bias, last_out is out) == (True, True, True, True)
+    assert sums is last_sums
+    assert (sums.shape, sums.dtype) == ((2, 1, 3 * 40), F32)
 
 
 LIMITS = {80: 166_912, 86: 101_376, 89: 101_376, 90: 232_448, 100: 232_448, 120: 101_376}
