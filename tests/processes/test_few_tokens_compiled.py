@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from snippets.fused_mlp import compiling
-from snippets.fused_mlp.compiling import SHARED_LIMITS, Code
+from snippets.fused_mlp.architectures import SHARED_LIMITS
+from snippets.fused_mlp.compiling import Code
 from snippets.fused_mlp.geglu import few_tokens_hopper_kernels, few_tokens_kernels
 from snippets.fused_mlp.geglu.few_tokens import SUM_BLOCK, FewTiles, few_tokens_tiles, shared_bytes
 from snippets.fused_mlp.geglu.few_tokens_hopper import hopper_shared_bytes, hopper_tiles
