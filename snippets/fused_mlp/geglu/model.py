@@ -43,6 +43,17 @@ class FusedGeGLU(nn.Module):
         self.gate_proj = nn.Linear(dim, hidden, bias=False)
         self.up_proj = nn.Linear(dim, hidden, bias=False)
         self.down_proj = nn.Linear(hidden, dim, bias=False)
+        training.share_storage(self.gate_proj, self.up_proj)
+
+    def _apply(self, function, recurse: bool = True) -> FusedGeGLU:
+        """`.to()` and the like make new tensors, which then share a storage if
+        the old ones did."""
+        layers = self.gate_proj, self.up_proj
+        were_joined = training.are_joined(*layers)
+        super()._apply(function, recurse)
+        if were_joined and not training.are_joined(*layers):
+            training.share_storage(*layers)
+        return self
 
     @classmethod
     def like(
@@ -96,6 +107,12 @@ def only_weight(layer: nn.Module | None) -> Tensor | None:
     return weight if type(weight) in (nn.Parameter, Tensor) else None
 
 
+def is_transformed() -> bool:
+    """Whether `torch.func` differentiates or maps what is called now, for which
+    operators with a gradient in Python have no rules."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
 # --8<-- [start:gated_mlp]
 def gated_mlp(
     x: Tensor,
@@ -108,9 +125,11 @@ def gated_mlp(
     """(activation(x @ gate.T) * (x @ up.T)) @ down.T, by the kernels where they
     can.
 
-    Under autocast, all tensors are cast to its type.
+    Under autocast, all tensors are cast to its type. Inside transforms of
+    `torch.func`, plain PyTorch does the work.
     """
     x, gate, up, down = cast(x, gate, up, down)
+    is_compiling = torch.compiler.is_compiling()
     is_trained = torch.is_grad_enabled() and (
         x.requires_grad
         or gate.requires_grad
@@ -118,10 +137,13 @@ def gated_mlp(
         or down.requires_grad
     )
     # the operator asks for itself; but what it does is hidden from a compiler
-    if is_trained or torch.compiler.is_compiling():
+    if is_trained or is_compiling:
         known(activation)
         fit(x, gate, up, down.t())
-        if reason := unsupported(x, gate, up, down):
+        reason = unsupported(x, gate, up, down)
+        if not (reason or is_compiling) and is_transformed():
+            reason = "it is inside a transform of torch.func"
+        if reason:
             say_once(reason)
             return plain_gate_up(x, gate, up, activation) @ down.t()
     if not is_trained:

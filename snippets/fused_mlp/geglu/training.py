@@ -35,11 +35,20 @@ def share_storage(gate: nn.Linear, up: nn.Linear) -> None:
     """Lay both weights one behind the other, where one product takes both.
 
     The parameters stay the same objects with the same values, so optimizers
-    and state dicts do; their addresses change. What makes new tensors, `.to()`
-    or `deepcopy`, parts them again, and there are two products.
+    and state dicts do not notice; a CUDA graph captured before reads the old
+    addresses. `deepcopy` parts the weights again, and there are two products.
     """
     both = torch.stack([gate.weight.detach(), up.weight.detach()])
     gate.weight.data, up.weight.data = both[0], both[1]
+
+
+def are_joined(gate: nn.Linear, up: nn.Linear) -> bool:
+    """Whether `share_storage` has laid their weights so. They may be layers of
+    any kind."""
+    weights = [getattr(layer, "weight", None) for layer in (gate, up)]
+    return all(type(one) is nn.Parameter for one in weights) and (
+        joined(*weights) is not None
+    )
 
 
 def joined(gate: Tensor, up: Tensor) -> Tensor | None:

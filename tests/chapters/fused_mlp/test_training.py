@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from snippets.fused_mlp.geglu import gradients, operators, preactivations, support, training, tuning
+from snippets.fused_mlp.geglu import gradients, model, operators, preactivations, support, training, tuning
 from snippets.fused_mlp.geglu.model import FusedGeGLU
 from snippets.fused_mlp.geglu.support import ACTIVATIONS, act, plain_gate_up
-from snippets.fused_mlp.geglu.training import joined, share_storage, trained
+from snippets.fused_mlp.geglu.training import are_joined, joined, share_storage, trained
+from snippets.mlp.model import GeGLU
 
 BF16, F32, F64 = torch.bfloat16, torch.float32, torch.float64
 ROWS, DIM, HIDDEN = 6, 8, 16
@@ -192,6 +193,18 @@ def test_transforms_of_functions_are_refused() -> None:
         torch.func.grad(lambda x: trained(x, *weights, "silu", False)[0].sum())(x)
 
 
+def test_inside_transforms_of_functions_plain_pytorch_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "unsupported", lambda *tensors: "")
+    x, *weights = inputs()
+    leaf = x.clone().requires_grad_()
+    model.gated_mlp(leaf, *weights, "silu").sum().backward()
+    with pytest.warns(UserWarning, match="it is inside a transform of torch.func"):
+        found = torch.func.grad(lambda x: model.gated_mlp(x, *weights, "silu").sum())(x)
+    assert torch.allclose(found, leaf.grad, rtol=1e-12)
+    mapped = torch.func.vmap(torch.func.grad(lambda x: model.gated_mlp(x, *weights, "silu").sum()))(x)
+    assert torch.allclose(mapped, found, rtol=1e-12)
+
+
 # Memory
 
 
@@ -349,10 +362,10 @@ def test_sharing_changes_addresses_alone() -> None:
 
 def test_what_keeps_and_what_parts_a_storage() -> None:
     def is_joined(block: FusedGeGLU) -> bool:
-        return joined(block.gate_proj.weight, block.up_proj.weight) is not None
+        return are_joined(block.gate_proj, block.up_proj)
 
     block = FusedGeGLU(DIM, HIDDEN)
-    share_storage(block.gate_proj, block.up_proj)
+    assert is_joined(block)
     block.load_state_dict({name: one + 1 for name, one in block.state_dict().items()})
     assert is_joined(block), "values are copied into place"
     block(torch.randn(3, DIM)).sum().backward()
@@ -363,8 +376,26 @@ def test_what_keeps_and_what_parts_a_storage() -> None:
     file.seek(0)
     loaded = torch.load(file)
     assert all(torch.equal(loaded[name], one) for name, one in block.state_dict().items())
-    assert not is_joined(copy.deepcopy(block))
-    assert not is_joined(block.to(BF16))
+    values = [one.clone() for one in block.parameters()]
+    parameters = [id(one) for one in block.parameters()]
+    assert is_joined(nn.Sequential(block).to(BF16)[0]), "together with the model it is in"
+    assert [id(one) for one in block.parameters()] == parameters
+    assert all(torch.equal(one, other.to(BF16)) for one, other in zip(block.parameters(), values, strict=True))
+    copied = copy.deepcopy(block)
+    assert not is_joined(copied)
+    assert not is_joined(copied.to(F32)), "who has parted them may have had a reason"
+    assert is_joined(block.share_memory())
+    with torch.device("meta"):
+        FusedGeGLU(DIM, HIDDEN)
+
+
+def test_layers_of_a_plain_module_stay_where_they_are() -> None:
+    plain = GeGLU(DIM, HIDDEN)
+    addresses = [one.data_ptr() for one in plain.parameters()]
+    fused = FusedGeGLU.like(plain)
+    assert [one.data_ptr() for one in fused.to(F32).parameters()] == addresses
+    assert not are_joined(fused.gate_proj, fused.up_proj)
+    assert not are_joined(nn.Identity(), nn.Linear(DIM, HIDDEN))
 
 
 def test_sharing_is_refused_where_weights_differ() -> None:
