@@ -42,12 +42,14 @@ def share_storage(gate: nn.Linear, up: nn.Linear) -> None:
     gate.weight.data, up.weight.data = both[0], both[1]
 
 
-def are_joined(gate: nn.Linear, up: nn.Linear) -> bool:
+def are_joined(gate: nn.Module, up: nn.Module) -> bool:
     """Whether `share_storage` has laid their weights so. They may be layers of
     any kind."""
-    weights = [getattr(layer, "weight", None) for layer in (gate, up)]
-    return all(type(one) is nn.Parameter for one in weights) and (
-        joined(*weights) is not None
+    first, second = (getattr(one, "weight", None) for one in (gate, up))
+    return (
+        type(first) is nn.Parameter
+        and type(second) is nn.Parameter
+        and joined(first, second) is not None
     )
 
 

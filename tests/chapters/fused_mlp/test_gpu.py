@@ -670,6 +670,65 @@ def test_backward_changes_nothing_that_is_kept(recompute: bool) -> None:
     assert [torch.equal(one, other) for one, other in zip(first, second, strict=True)] == 3 * [True]
 
 
+@pytest.mark.usefixtures("untuned")
+@pytest.mark.parametrize("recompute", [True, False])
+def test_weights_of_one_storage_have_the_same_gradients(recompute: bool) -> None:
+    module = fused(136, 200, BF16, recompute=recompute).requires_grad_()
+    assert training.are_joined(module.gate_proj, module.up_proj)
+    parted = copy.deepcopy(module)
+    assert not training.are_joined(parted.gate_proj, parted.up_proj)
+    x = torch.randn(1000, 136, device="cuda", dtype=BF16)
+    d_out = torch.randn(1000, 136, device="cuda", dtype=BF16)
+    x.requires_grad_()
+    found, expected = (torch.autograd.grad(one(x), [x, *one.parameters()], d_out) for one in (module, parted))
+    for one, other in zip(found, expected, strict=True):
+        assert torch.allclose(one.float(), other.float(), rtol=2**-6, atol=2**-6 * float(other.abs().max()))
+
+
+@pytest.mark.usefixtures("untuned")
+@pytest.mark.parametrize("recompute", [True, False])
+def test_training_in_a_graph(recompute: bool) -> None:
+    module = fused(136, 200, BF16, recompute=recompute).requires_grad_()
+    weights = list(module.parameters())
+    x = torch.randn(1000, 136, device="cuda", dtype=BF16)
+    d_out = torch.randn(1000, 136, device="cuda", dtype=BF16)
+
+    def step() -> tuple[Tensor, ...]:
+        out = module(x)
+        return (out, *torch.autograd.grad(out, weights, d_out))
+
+    expected = step()
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = step()
+    for _ in range(3):
+        graph.replay()
+    assert [torch.equal(one, other) for one, other in zip(found, expected, strict=True)] == 4 * [True]
+
+
+@pytest.mark.usefixtures("untuned")
+@pytest.mark.parametrize("recompute", [True, False])
+def test_the_peak_of_a_training_step(recompute: bool) -> None:
+    """Three tensors of the hidden size, the result, and the gradient of a weight."""
+    rows, dim, hidden = SERIES
+    module = fused(dim, hidden, BF16, recompute=recompute).requires_grad_()
+    weights = list(module.parameters())
+    x = torch.randn(rows, dim, device="cuda", dtype=BF16)
+    d_out = torch.randn(rows, dim, device="cuda", dtype=BF16)
+    torch.autograd.grad(module(x), weights, d_out)  # plans, with tensors to time; the workspace of cuBLAS
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    torch.autograd.grad(module(x), weights, d_out)
+    peak = torch.cuda.max_memory_allocated() - before
+    assert peak == 2 * (3 * rows * hidden + rows * dim + dim * hidden)
+
+
 # Where plain PyTorch does the work
 
 
