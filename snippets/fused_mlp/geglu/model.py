@@ -25,9 +25,9 @@ class FusedGeGLU(nn.Module):
     plain module, so same state dict.
 
     x is (..., dim), as is the result. Where the kernels cannot run, plain
-    PyTorch does the work, and a warning says why, once. In training the
-    pre-activations are saved for the gradient; `recompute=True` computes them
-    again instead.
+    PyTorch does the work, and a warning says why, once. Three tensors of the
+    hidden size are kept for the gradient; with `recompute="hidden"` two, with
+    `recompute=True` none.
     """
 
     def __init__(
@@ -35,10 +35,14 @@ class FusedGeGLU(nn.Module):
         dim: int,
         hidden: int,
         activation: str = "gelu_tanh",
-        recompute: bool = False,
+        recompute: bool | str = False,
     ) -> None:
         super().__init__()
         known(activation)
+        if recompute not in training.KEPT:
+            raise ValueError(
+                f"recompute is a bool or 'hidden', not {recompute!r}"
+            )
         self.activation, self.recompute = activation, recompute
         self.gate_proj = nn.Linear(dim, hidden, bias=False)
         self.up_proj = nn.Linear(dim, hidden, bias=False)
@@ -60,7 +64,7 @@ class FusedGeGLU(nn.Module):
         cls,
         plain: Any,
         activation: str = "gelu_tanh",
-        recompute: bool = False,
+        recompute: bool | str = False,
     ) -> FusedGeGLU:
         """The module over a plain one's three layers, which both then share."""
         with torch.device("meta"):
@@ -120,7 +124,7 @@ def gated_mlp(
     up: Tensor,
     down: Tensor,
     activation: str = "gelu_tanh",
-    recompute: bool = False,
+    recompute: bool | str = False,
 ) -> Tensor:
     """(activation(x @ gate.T) * (x @ up.T)) @ down.T, by the kernels where they
     can.
@@ -148,7 +152,8 @@ def gated_mlp(
             return plain_gate_up(x, gate, up, activation) @ down.t()
     if not is_trained:
         return operators.forward(x, gate, up, down, activation)
-    return training.trained(x, gate, up, down, activation, recompute)[0]
+    kept = training.KEPT[recompute]
+    return training.trained(x, gate, up, down, activation, kept)[0]
 
 
 # --8<-- [end:gated_mlp]

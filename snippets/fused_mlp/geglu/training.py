@@ -30,6 +30,11 @@ from .work import rows_of, sizes_of
 _AUTOGRAD = torch._C._autograd
 
 
+KEPT = {False: 3, "hidden": 2, True: 0}
+"""What is computed again in the backward pass -> tensors of the hidden size
+that are kept for it."""
+
+
 # --8<-- [start:joined]
 def share_storage(gate: nn.Linear, up: nn.Linear) -> None:
     """Lay both weights one behind the other, where one product takes both.
@@ -74,7 +79,7 @@ def gradient_of_x(d_pre: Tensor, gate: Tensor, up: Tensor) -> Tensor:
     if both is not None:
         return d_pre @ both
     d_gate, d_up = d_pre.chunk(2, dim=1)
-    return torch.addmm(d_gate @ gate, d_up, up)
+    return (d_gate @ gate).addmm_(d_up, up)
 
 
 x_backward = operator(
@@ -111,7 +116,7 @@ def plan_trained(
 
 @operator(
     "trained(Tensor x, Tensor gate, Tensor up, Tensor down, str activation, "
-    "bool recompute) -> (Tensor, Tensor)"
+    "int kept) -> (Tensor, Tensor, Tensor)"
 )
 def trained(
     x: Tensor,
@@ -119,22 +124,27 @@ def trained(
     up: Tensor,
     down: Tensor,
     activation: str,
-    recompute: bool,
-) -> tuple[Tensor, Tensor]:
+    kept: int,
+) -> tuple[Tensor, Tensor, Tensor]:
     """(activation(x @ gate.T) * (x @ up.T)) @ down.T, and what the backward
-    pass needs besides the inputs: both pre-activations as one matrix, or
-    nothing with `recompute`."""
+    pass needs besides the inputs: both pre-activations as one matrix, and the
+    hidden tensor.
+
+    Of the three tensors of the hidden size 3 are `kept`, 2 (the
+    pre-activations) or 0, which leaves the others empty.
+    """
     ways = planned(plan_trained, activation, x, gate, up, down)
     rows = rows_of(x)
-    if recompute:
-        hidden, pre = gate_up(rows, gate, up, activation), x.new_empty(0)
-    else:
+    if kept:
         hidden, pre = hidden_and_pre(rows, gate, up, activation)
-    if not ways:
-        return (hidden @ down.t()).view(x.shape), pre
-    out = x.new_empty(x.shape)
-    ways[0](hidden, ready(down), out)
-    return out, pre
+    else:
+        hidden, pre = gate_up(rows, gate, up, activation), x.new_empty(0)
+    if ways:
+        out = x.new_empty(x.shape)
+        ways[0](hidden, ready(down), out)
+    else:
+        out = (hidden @ down.t()).view(x.shape)
+    return out, pre, hidden if kept == 3 else x.new_empty(0)
 
 
 @fake("trained")
@@ -144,25 +154,32 @@ def _(
     up: Tensor,
     down: Tensor,
     activation: str,
-    recompute: bool,
-) -> tuple[Tensor, Tensor]:
-    shape = (0,) if recompute else (rows_of(x).shape[0], 2 * gate.shape[0])
-    return x.new_empty(x.shape), x.new_empty(shape)
+    kept: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    rows, hidden = rows_of(x).shape[0], gate.shape[0]
+    return (
+        x.new_empty(x.shape),
+        x.new_empty((rows, 2 * hidden) if kept else (0,)),
+        x.new_empty((rows, hidden) if kept == 3 else (0,)),
+    )
 
 
 # --8<-- [start:backward]
 def _keep(ctx, inputs, output) -> None:
-    x, gate, up, down, ctx.activation, ctx.recompute = inputs
-    # a tensor of its own, so that `is_ours` sees whether the result is held
-    pre = () if ctx.recompute else (output[1].detach(),)
-    ctx.save_for_backward(x, gate, up, down, *pre)
-    ctx.mark_non_differentiable(output[1])
-    # or a gradient of zeros is made for it, which nobody asks for
+    x, gate, up, down, ctx.activation, ctx.kept = inputs
+    _, pre, hidden = output
+    ctx.mark_non_differentiable(pre, hidden)
+    # or gradients of zeros are made for them, which nobody asks for
     ctx.set_materialize_grads(False)
+    # a tensor of its own, so that `is_ours` sees whether the result is held
+    saved = (pre.detach(),) if ctx.kept else ()
+    if ctx.kept == 3 and ctx.needs_input_grad[3]:
+        saved += (hidden,)
+    ctx.save_for_backward(x, gate, up, down, *saved)
 
 
 def _backward(ctx, d_out: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    x, gate, up, down, *kept = ctx.saved_tensors
+    x, gate, up, down, *saved = ctx.saved_tensors
     needs = ctx.needs_input_grad
     if torch.is_grad_enabled():  # gradients of gradients
         out = plain_gate_up(x, gate, up, ctx.activation) @ down.t()
@@ -172,30 +189,23 @@ def _backward(ctx, d_out: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
     x, d_out = rows_of(x), rows_of(d_out)
     # a compiler traces operators, and does not see memory that is used twice
     traced = type(d_out) is not Tensor
-    hidden = None
-    if kept:
-        (pre,) = kept
+    if ctx.kept:
+        pre, hidden = saved[0], saved[1] if len(saved) > 1 else None
     else:
         save = gate_up_saved if traced else hidden_and_pre
         hidden, pre = save(x, gate, up, ctx.activation)
-    has_hidden = needs[3] and hidden is None
+    if hidden is not None and not any(needs[:3]):
+        return None, None, None, d_out.t() @ hidden, None, None
+    what = d_out, down, pre, ctx.activation, needs[3] and hidden is None
     if traced:
-        d_pre, again = pre_backward(
-            d_out, down, pre, ctx.activation, has_hidden
-        )
+        d_pre, again = pre_backward(*what)
     else:
-        is_last = not kept or is_ours(pre)
-        d_pre, again = gradients_of_pre(
-            d_out,
-            down,
-            pre,
-            ctx.activation,
-            has_hidden,
-            pre if is_last else None,
-        )
+        is_free = not ctx.kept or is_ours(pre)
+        d_pre, again = gradients_of_pre(*what, pre if is_free else None)
     hidden = again if hidden is None else hidden
     d_down = d_out.t() @ hidden if needs[3] else None
-    del hidden, again, pre, kept
+    # before more is made
+    del hidden, again, pre, saved, what
     d_x, d_gate, d_up = products(d_pre, x, gate, up, needs, traced)
     if d_x is not None:
         d_x = d_x.view(shape)

@@ -314,8 +314,8 @@ def test_any_layout_of_the_weights_gives_the_same_bits(name: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 64), (3, 0, 64)])
-@pytest.mark.parametrize("recompute", [True, False])
-def test_an_empty_batch(shape: tuple[int, ...], recompute: bool) -> None:
+@pytest.mark.parametrize("recompute", [True, "hidden", False])
+def test_an_empty_batch(shape: tuple[int, ...], recompute: bool | str) -> None:
     module = fused(64, 72, BF16, recompute=recompute)
     x = torch.empty(shape, device="cuda", dtype=BF16)
     assert model.gate_up(x, module.gate_proj.weight, module.up_proj.weight, "gelu_tanh").shape == (*shape[:-1], 72)
@@ -510,8 +510,8 @@ def test_a_graph_of_a_size_that_was_never_tuned() -> None:
 @pytest.mark.usefixtures("untuned")
 @pytest.mark.filterwarnings("default")  # those of the compiler's own libraries are not ours to fail on
 @pytest.mark.timeout(150, method="thread")
-@pytest.mark.parametrize("recompute", [True, False])
-def test_compiled_is_eager(recompute: bool) -> None:
+@pytest.mark.parametrize("recompute", [True, "hidden", False])
+def test_compiled_is_eager(recompute: bool | str) -> None:
     torch._dynamo.reset()
     module = fused(72, 136, BF16, recompute=recompute)
     compiled = torch.compile(module, fullgraph=True)
@@ -553,7 +553,7 @@ def test_operators_are_what_they_say(operator: str, layout: str) -> None:
         "gate_up_saved": [(x.reshape(15, 72), gate, up, *act)],
         "pre_backward": [(x.reshape(15, 72), down, saved, *act, has_hidden) for has_hidden in (False, True)],
         "x_backward": [(saved, gate, up)],
-        "trained": [(*leaves(x, gate, up, down), *act, recompute) for recompute in (False, True)],
+        "trained": [(*leaves(x, gate, up, down), *act, kept) for kept in (3, 2, 0)],
         "linear": [(x, gate, None, *act), (x, gate, gate[:, 0].contiguous(), *act)],
         "forward": [(x, gate, up, down, *act)],
     }[operator]:
@@ -636,9 +636,9 @@ def training_reference(d_out: Tensor, down: Tensor, pre: Tensor, activation: str
 
 
 @pytest.mark.usefixtures("untuned")
-@pytest.mark.parametrize("recompute", [True, False])
+@pytest.mark.parametrize("recompute", [True, "hidden", False])
 @pytest.mark.parametrize("layers", [1, 2])
-def test_gradients_of_the_module(layers: int, recompute: bool) -> None:
+def test_gradients_of_the_module(layers: int, recompute: bool | str) -> None:
     """With two layers the same weights are used twice, and gradients add up."""
     x, gate, up = inputs(1000, 136, 200, BF16)
     down = (torch.randn(136, 200, device="cuda") / 200**0.5).to(BF16)
@@ -658,8 +658,8 @@ def test_gradients_of_the_module(layers: int, recompute: bool) -> None:
 
 
 @pytest.mark.usefixtures("untuned")
-@pytest.mark.parametrize("recompute", [True, False])
-def test_backward_changes_nothing_that_is_kept(recompute: bool) -> None:
+@pytest.mark.parametrize("recompute", [True, "hidden", False])
+def test_backward_changes_nothing_that_is_kept(recompute: bool | str) -> None:
     """A second pass through the same graph finds what the first one found."""
     module = fused(72, 136, BF16, recompute=recompute).requires_grad_()
     x = torch.randn(129, 72, device="cuda", dtype=BF16)
@@ -671,8 +671,8 @@ def test_backward_changes_nothing_that_is_kept(recompute: bool) -> None:
 
 
 @pytest.mark.usefixtures("untuned")
-@pytest.mark.parametrize("recompute", [True, False])
-def test_weights_of_one_storage_have_the_same_gradients(recompute: bool) -> None:
+@pytest.mark.parametrize("recompute", [True, "hidden", False])
+def test_weights_of_one_storage_have_the_same_gradients(recompute: bool | str) -> None:
     module = fused(136, 200, BF16, recompute=recompute).requires_grad_()
     assert training.are_joined(module.gate_proj, module.up_proj)
     parted = copy.deepcopy(module)
@@ -686,8 +686,8 @@ def test_weights_of_one_storage_have_the_same_gradients(recompute: bool) -> None
 
 
 @pytest.mark.usefixtures("untuned")
-@pytest.mark.parametrize("recompute", [True, False])
-def test_training_in_a_graph(recompute: bool) -> None:
+@pytest.mark.parametrize("recompute", [True, "hidden", False])
+def test_training_in_a_graph(recompute: bool | str) -> None:
     module = fused(136, 200, BF16, recompute=recompute).requires_grad_()
     weights = list(module.parameters())
     x = torch.randn(1000, 136, device="cuda", dtype=BF16)
@@ -712,21 +712,25 @@ def test_training_in_a_graph(recompute: bool) -> None:
 
 
 @pytest.mark.usefixtures("untuned")
-@pytest.mark.parametrize("recompute", [True, False])
-def test_the_peak_of_a_training_step(recompute: bool) -> None:
-    """Three tensors of the hidden size, the result, and the gradient of a weight."""
+@pytest.mark.parametrize("recompute", [True, "hidden", False])
+def test_the_peak_of_a_training_step(recompute: bool | str) -> None:
+    """Three tensors of the hidden size, the result, and the gradient of a weight; where the hidden tensor was kept, it
+    lies there until the end, and there are the gradients of x and of three weights."""
     rows, dim, hidden = SERIES
     module = fused(dim, hidden, BF16, recompute=recompute).requires_grad_()
     weights = list(module.parameters())
     x = torch.randn(rows, dim, device="cuda", dtype=BF16)
     d_out = torch.randn(rows, dim, device="cuda", dtype=BF16)
+    x.requires_grad_()
+    weights.insert(0, x)
     torch.autograd.grad(module(x), weights, d_out)  # plans, with tensors to time; the workspace of cuBLAS
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     torch.autograd.grad(module(x), weights, d_out)
     peak = torch.cuda.max_memory_allocated() - before
-    assert peak == 2 * (3 * rows * hidden + rows * dim + dim * hidden)
+    times = 1 if recompute else 2
+    assert peak == 2 * (3 * rows * hidden + times * rows * dim + (2 * times - 1) * dim * hidden)
 
 
 # Where plain PyTorch does the work

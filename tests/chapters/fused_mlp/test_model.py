@@ -296,8 +296,9 @@ ROWS_OF_X, ROWS_OF_HIDDEN, PRE = (15, 64), (15, 72), (15, 144)
         ("pre_backward", [ROWS_OF_X, DOWN, PRE], [PRE, ROWS_OF_HIDDEN], ("silu", True)),
         ("pre_backward", [ROWS_OF_X, DOWN, PRE], [PRE, (0,)], ("silu", False)),
         ("x_backward", [PRE, GATE, UP], [ROWS_OF_X], ()),
-        ("trained", [X, GATE, UP, DOWN], [X, PRE], ("silu", False)),
-        ("trained", [X, GATE, UP, DOWN], [X, (0,)], ("silu", True)),
+        ("trained", [X, GATE, UP, DOWN], [X, PRE, ROWS_OF_HIDDEN], ("silu", 3)),
+        ("trained", [X, GATE, UP, DOWN], [X, PRE, (0,)], ("silu", 2)),
+        ("trained", [X, GATE, UP, DOWN], [X, (0,), (0,)], ("silu", 0)),
         ("linear", [X, GATE, None], [HIDDEN], ("silu",)),
         ("linear", [X, GATE, BIAS], [HIDDEN], ("silu",)),
         ("forward", [X, GATE, UP, DOWN], [X], ("silu",)),
@@ -330,12 +331,12 @@ def test_every_operator_has_a_fake_result_above() -> None:
     assert {operator for operator, *_ in parametrize.args[1]} == set(OPERATORS)
 
 
-@pytest.mark.parametrize("recompute", [False, True])
-def test_gradients_are_traced(recompute: bool) -> None:
+@pytest.mark.parametrize("kept", [3, 2, 0])
+def test_gradients_are_traced(kept: int) -> None:
     with FakeTensorMode():
         leaves = [torch.empty(shape, dtype=BF16, requires_grad=True) for shape in (X, GATE, UP, DOWN)]
-        found = training.trained(*leaves, "silu", recompute)
-        assert [one.requires_grad for one in found] == [True, False]
+        found = training.trained(*leaves, "silu", kept)
+        assert [one.requires_grad for one in found] == [True, False, False]
         traced = torch.autograd.grad(found[0], leaves, torch.empty_like(found[0]))
     assert [tuple(one.shape) for one in traced] == [X, GATE, UP, DOWN]
 
