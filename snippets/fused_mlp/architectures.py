@@ -168,6 +168,7 @@ def gate_up_for(
             ptx_version=OLDEST_PTX,
         )
     )  # fmt: skip
+    assert built.run, "loaded now, which may not be while a graph is captured"
 
     def run(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
         """x is (rows, dim), gate and up are (hidden, dim)."""

@@ -98,10 +98,8 @@ def ampere_code(
     microseconds, "own code": samples}}, sample i of both a pair.
     """
     from snippets.fused_mlp.architectures import gate_up_for
-    from snippets.fused_mlp.geglu.portable import (
-        PORTABLE_GATED,
-        portable_gate_up,
-    )
+    from snippets.fused_mlp.geglu.portable import portable_gate_up
+    from snippets.fused_mlp.geglu.portable_tiles import PORTABLE_GATED
     from snippets.fused_mlp.geglu.support import (
         gated_reference,
         plain_gate_up,
