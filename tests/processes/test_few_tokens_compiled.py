@@ -58,12 +58,16 @@ def few_tokens_hopper(
     tiles: FewTiles, dtype: torch.dtype, gated: bool, weights_first: bool, has_bias: bool = False
 ) -> Code:
     short = f"*{SHORT[dtype]}"
-    weight = swizzled(dtype, tiles.block_n, tiles.block_k)
+    weight = swizzled(dtype, tiles.block_n * tiles.parts, tiles.block_k)
     types = {
-        "x_desc": swizzled(dtype, tiles.block_m, tiles.block_k), "weight_desc": weight, "up_desc": weight,
+        "x_desc": swizzled(dtype, tiles.block_m * tiles.parts, tiles.block_k), "weight_desc": weight, "up_desc": weight,
         "weight": short, "up": short, "bias": short, "out": "*fp32" if tiles.slices > 1 else short,
     }  # fmt: skip
-    values = constants(tiles, gated, has_bias, "gelu_tanh") | {"SLOTS": tiles.slots, "WEIGHTS_FIRST": weights_first}
+    values = constants(tiles, gated, has_bias, "gelu_tanh") | {
+        "SLOTS": tiles.slots,
+        "PARTS": tiles.parts,
+        "WEIGHTS_FIRST": weights_first,
+    }
     return compiling.compiled(few_tokens_hopper_kernels.few_tokens_hopper_kernel, types, values, 90)
 
 
@@ -171,7 +175,7 @@ HOPPER_CANDIDATES = [
     pytest.param(gated, tiles, id=f"{'gate_up' if gated else 'linear'} {tiles.name}")
     for gated in (True, False)
     for rows in (1, 16, 64)
-    for tiles in hopper_tiles(rows, gated)
+    for tiles in hopper_tiles(rows, 4096, gated)
 ]
 
 
@@ -186,16 +190,18 @@ def test_every_candidate_of_the_hopper_kernel(gated: bool, tiles: FewTiles) -> N
     # x, and gate and up or the weight: into each slot before the loop, and in the loop; 64 columns at a time
     loads = 3 if gated else 2
     assert code.count("UTMALDG") % (loads * (tiles.slots + 1)) == 0
-    assert code.names("HGMMA") == {f"HGMMA.64x{tiles.block_m}x16.F32.BF16"}
+    assert code.names("HGMMA") == {f"HGMMA.64x{tiles.block_m * tiles.parts}x16.F32.BF16"}
     (loop,) = code.loops("HGMMA")
-    products = tiles.block_k // 16 * max(1, tiles.block_n * (2 if gated else 1) // 64)
+    products = tiles.block_k // 16 * max(1, tiles.block_n * tiles.parts * (2 if gated else 1) // 64)
     events = [
         line.split()[0].partition(".")[0] for line in loop.lines if line.startswith(("HGMMA", "WARPGROUP.DEPBAR"))
     ]
     assert events == products * ["HGMMA"] + ["WARPGROUP"]
 
 
-@pytest.mark.parametrize("tiles", [hopper_tiles(16, True)[0], hopper_tiles(16, True)[2]], ids=["64 rows", "32 rows"])
+@pytest.mark.parametrize(
+    "tiles", [hopper_tiles(16, 4096, True)[0], hopper_tiles(16, 4096, True)[2]], ids=["64 rows", "32 rows"]
+)
 def test_no_slot_is_filled_again_before_all_warps_have_read_it(tiles: FewTiles) -> None:
     """In the loop: the products' end, a barrier of all threads, and only then the next copies."""
     (loop,) = few_tokens_hopper(tiles, BF16, True, weights_first=True).loops("HGMMA")
@@ -208,7 +214,7 @@ def test_no_slot_is_filled_again_before_all_warps_have_read_it(tiles: FewTiles) 
 
 def test_weights_are_loaded_before_the_kernel_before_has_ended() -> None:
     """And x after it. Where that kernel may write the weights, they are only fetched into the L2 cache."""
-    tiles = hopper_tiles(16, True)[0]
+    tiles = hopper_tiles(16, 4096, True)[0]
     assert order(few_tokens_hopper(tiles, BF16, True, weights_first=True), "UBLKPF", "UTMALDG", "ACQBULK") == [
         "UTMALDG",
         "ACQBULK",
@@ -224,7 +230,7 @@ def test_weights_are_loaded_before_the_kernel_before_has_ended() -> None:
 
 
 def test_the_hopper_kernel_with_a_bias_in_half_precision() -> None:
-    tiles = FewTiles(16, 64, 64, 4)
+    tiles = FewTiles(16, 64, 64, 4, parts=1)
     code = few_tokens_hopper(tiles, F16, False, weights_first=True, has_bias=True)
     check_resources(code)
     assert code.names("HGMMA") == {"HGMMA.64x16x16.F32"}

@@ -39,7 +39,8 @@ class FewTiles(NamedTuple):
     """Of K: so many times as many programs, and their sums added after them."""
     warps: int = 4
     parts: int = 4
-    """Of a block of K: one for each warp; 1, and the warps share rows."""
+    """Of a block of K: one for each warp; 1, and the warps share rows. On
+    Hopper: of each row, multiplied as rows of their own."""
     ahead: int = 512
     """Elements of each row fetched ahead while the kernel before still runs."""
     lead: int = 2
@@ -107,10 +108,10 @@ def fitting(sizes: Sizes, gated: bool) -> tuple[FewTiles, ...]:
     )
 
 
-def tokens_of_a_tile(rows: int) -> int:
-    """The power of two that holds them, 8 at least: the smallest matrix
-    instruction has 8 columns."""
-    return max(8, 1 << (rows - 1).bit_length())
+def tokens_of_a_tile(rows: int, least: int = 8) -> int:
+    """The power of two that holds them: the smallest matrix instruction has 8
+    columns."""
+    return max(least, 1 << (rows - 1).bit_length())
 
 
 def shared_bytes(

@@ -22,32 +22,44 @@ from .work import Sizes, sizes_of
 SHARED_BYTES = 233_472
 """Of a multiprocessor, of which each program takes 1 KiB for itself."""
 GATE_UP = (
-    (64, 64, 1, 2),
-    (64, 128, 1, 2),
-    (32, 64, 1, 4),
-    (32, 128, 1, 3),
-    (128, 64, 1, 1),
+    (64, 64, 1, 1, 2),
+    (64, 128, 1, 1, 2),
+    (32, 64, 1, 1, 4),
+    (32, 128, 1, 1, 3),
+    (128, 64, 1, 1, 1),
 )
-"""block_n, block_k, slices, and how many programs share a multiprocessor: all
-its shared memory is under way, whatever the tokens take of it."""
+"""block_n, block_k, slices, parts, and how many programs share a
+multiprocessor: all its shared memory is under way, whatever tokens take of
+it."""
 LINEAR = (
-    (64, 64, 4, 2),
-    (64, 128, 4, 2),
-    (64, 64, 6, 3),
-    (64, 64, 8, 4),
-    (128, 64, 8, 2),
-    (64, 128, 2, 1),
+    (64, 64, 4, 1, 2),
+    (64, 128, 4, 1, 2),
+    (64, 64, 6, 1, 3),
+    (64, 64, 8, 1, 4),
+    (128, 64, 8, 1, 2),
+    (64, 128, 2, 1, 1),
+    (16, 64, 1, 4, 2),
+    (16, 128, 1, 4, 2),
+    (32, 64, 1, 2, 1),
 )
+WIDEST = 64
+"""Columns that a product may have: parts of the tokens."""
 
 
 def hopper_tiles(
-    rows: int, gated: bool, itemsize: int = 2
+    rows: int, dim: int, gated: bool, itemsize: int = 2
 ) -> tuple[FewTiles, ...]:
     """The candidates for so many tokens, 64 at most."""
     found = []
-    for block_n, block_k, slices, programs in GATE_UP if gated else LINEAR:
+    for block_n, block_k, slices, parts, programs in (
+        GATE_UP if gated else LINEAR
+    ):
+        # the smallest product has 8 columns
+        block_m = max(8 // parts, tokens_of_a_tile(rows, 1))
+        if block_m * parts > WIDEST or dim % (8 * parts):
+            continue
         tiles = FewTiles(
-            tokens_of_a_tile(rows), block_n, block_k, 1, slices, lead=8
+            block_m, block_n, block_k, 1, slices, parts=parts, lead=8
         )
         room = SHARED_BYTES // programs - 1024
         slots = room // hopper_shared_bytes(tiles, gated, itemsize)
@@ -59,7 +71,8 @@ def hopper_shared_bytes(tiles: FewTiles, gated: bool, itemsize: int = 2) -> int:
     """What a program takes of shared memory, as the compiler counts: slots, and
     a barrier of 8 bytes for each."""
     rows = (2 if gated else 1) * tiles.block_n + tiles.block_m
-    return tiles.slots * (rows * tiles.block_k * itemsize + 8)
+    block = rows * tiles.parts * tiles.block_k * itemsize
+    return tiles.slots * (block + 8)
 
 
 def waits_first(way: object) -> bool:
@@ -91,17 +104,23 @@ def few_tokens_hopper_way(
     """
     require_few(sizes, tiles)
     rows, dim, outputs, *_ = sizes
-    block_m, block_n, block_k, slots, slices, *_, ahead, lead = tiles
+    block_m, block_n, block_k, slots, slices, _, parts, ahead, lead = tiles
+    if dim % (8 * parts) or (gated and parts > 1):
+        raise ValueError(f"rows of {dim} elements have no {parts} parts")
     has_bias_now = has_bias and slices == 1
 
     def arguments(x: Tensor, weight: Tensor, *others: Tensor) -> tuple:
         up = others[0] if gated else None
+        x = x.view(rows * parts, -1)
+        parted = weight.view(outputs * parts, -1)
         return (
-            describe(x, block_m, block_k), describe(weight, block_n, block_k),
+            describe(x, block_m * parts, block_k),
+            describe(parted, block_n * parts, block_k),
             None if up is None else describe(up, block_n, block_k), weight, up,
             others[-2] if has_bias_now else None, others[-1], rows, outputs,
-            dim, block_m, block_n, block_k, slots, slices, ahead, lead, gated,
-            has_bias_now, ACTIVATIONS[activation], weights_first,
+            dim // parts, block_m, block_n, block_k, parts, slots, slices,
+            ahead, lead, gated, has_bias_now, ACTIVATIONS[activation],
+            weights_first,
         )  # fmt: skip
 
     launch = Launch(

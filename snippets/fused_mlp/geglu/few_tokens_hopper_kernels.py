@@ -83,23 +83,28 @@ def fetch_ahead(
 def few_tokens_hopper_kernel(
     x_desc, weight_desc, up_desc, weight, up, bias, out, M, N, K,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
-    SLOTS: gl.constexpr, SLICES: gl.constexpr, AHEAD: gl.constexpr,
-    LEAD: gl.constexpr, GATED: gl.constexpr, HAS_BIAS: gl.constexpr,
-    ACTIVATION: gl.constexpr, WEIGHTS_FIRST: gl.constexpr,
+    PARTS: gl.constexpr, SLOTS: gl.constexpr, SLICES: gl.constexpr,
+    AHEAD: gl.constexpr, LEAD: gl.constexpr, GATED: gl.constexpr,
+    HAS_BIAS: gl.constexpr, ACTIVATION: gl.constexpr,
+    WEIGHTS_FIRST: gl.constexpr,
 ):  # fmt: skip
     """out = activation(x @ weight.T) * (x @ up.T) where GATED, otherwise
     activation(x @ weight.T + bias), for at most BLOCK_M tokens.
 
-    Programs and out are as in `few_tokens_kernel`. WEIGHTS_FIRST fills the
-    slots while the kernel before still runs. That one must not write the
-    weights, and must have waited for the one before it when it launched us.
+    Programs and out are as in `few_tokens_kernel`. The descriptors show each
+    row as PARTS rows, of K elements: products have 64 rows at least, and with 4
+    parts 16 rows of a weight keep a program busy. WEIGHTS_FIRST fills the slots
+    while the kernel before still runs. That one must not write the weights, and
+    must have waited for the one before it when it launched us.
     """
-    high: gl.constexpr = BLOCK_N * (2 if GATED else 1)
+    rows: gl.constexpr = BLOCK_N * PARTS
+    high: gl.constexpr = rows * (2 if GATED else 1)
+    wide: gl.constexpr = BLOCK_M * PARTS
     slot_bytes: gl.constexpr = (
-        (high + BLOCK_M) * BLOCK_K * x_desc.dtype.primitive_bitwidth // 8
+        (high + wide) * BLOCK_K * x_desc.dtype.primitive_bitwidth // 8
     )
     x_slots = gl.allocate_shared_memory(
-        x_desc.dtype, [SLOTS, BLOCK_M, BLOCK_K], x_desc.layout
+        x_desc.dtype, [SLOTS, wide, BLOCK_K], x_desc.layout
     )
     w_slots = gl.allocate_shared_memory(
         x_desc.dtype, [SLOTS, high, BLOCK_K], weight_desc.layout
@@ -120,14 +125,22 @@ def few_tokens_hopper_kernel(
     if not WEIGHTS_FIRST:
         if AHEAD:
             fetch_ahead(
-                weight, up, tile, start * BLOCK_K, K, N, BLOCK_N, AHEAD, GATED
+                weight,
+                up,
+                tile,
+                start * BLOCK_K,
+                K,
+                N * PARTS,
+                rows,
+                AHEAD,
+                GATED,
             )
         gdc_wait()
     for slot in gl.static_range(SLOTS):
         load_weights(
             weight_desc, up_desc, full.index(slot), w_slots.index(slot),
-            tile * BLOCK_N, (start + slot) * BLOCK_K, slot < blocks, BLOCK_N,
-            GATED, slot_bytes,
+            tile * rows, (start + slot) * BLOCK_K, slot < blocks, rows, GATED,
+            slot_bytes,
         )  # fmt: skip
     if WEIGHTS_FIRST:
         gdc_wait()  # the kernel before may still be writing x
@@ -137,9 +150,9 @@ def few_tokens_hopper_kernel(
             x_slots.index(slot), pred=slot < blocks,
         )  # fmt: skip
     layout: gl.constexpr = gl.NVMMADistributedLayout(
-        version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BLOCK_M, 16]
+        version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, wide, 16]
     )
-    acc = gl.zeros((high, BLOCK_M), gl.float32, layout)
+    acc = gl.zeros((high, wide), gl.float32, layout)
     slot = 0
     phase = 0
     for block in range(blocks):
@@ -154,7 +167,7 @@ def few_tokens_hopper_kernel(
         k = (start + block + SLOTS) * BLOCK_K
         there = block + SLOTS < blocks
         load_weights(
-            weight_desc, up_desc, arrived, w, tile * BLOCK_N, k, there, BLOCK_N,
+            weight_desc, up_desc, arrived, w, tile * rows, k, there, rows,
             GATED, slot_bytes,
         )  # fmt: skip
         async_load(x_desc, [0, k], arrived, x, pred=there)
@@ -162,6 +175,8 @@ def few_tokens_hopper_kernel(
         if slot == SLOTS:
             slot = 0
             phase ^= 1
+    if PARTS > 1:
+        acc = of_equal_parts(acc, BLOCK_M, BLOCK_N, PARTS)
     if SLICES > 1:
         store_sums(acc, out, tile, which, M, N, BLOCK_M, BLOCK_N, GATED)
     else:
@@ -169,6 +184,21 @@ def few_tokens_hopper_kernel(
             acc, bias, out, tile, M, N, BLOCK_M, BLOCK_N, GATED, HAS_BIAS,
             ACTIVATION,
         )  # fmt: skip
+
+
+@gluon.jit
+def of_equal_parts(
+    acc, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, PARTS: gl.constexpr
+):
+    """The sum over the products of equal parts of a row and a token: of each
+    part with every other one, all were multiplied."""
+    layout: gl.constexpr = acc.type.layout
+    row = gl.arange(0, BLOCK_N * PARTS, gl.SliceLayout(1, layout))
+    col = gl.arange(0, BLOCK_M * PARTS, gl.SliceLayout(0, layout))
+    equal = row.expand_dims(1) % PARTS == col.expand_dims(0) % PARTS
+    acc = gl.where(equal, acc, 0.0)
+    acc = gl.sum(acc.reshape((BLOCK_N * PARTS, BLOCK_M, PARTS)), 2)
+    return gl.sum(acc.reshape((BLOCK_N, PARTS, BLOCK_M)), 1)
 
 
 @gluon.jit

@@ -8,6 +8,11 @@ none waits for another's place, and the memory gives each its share. It is busy
 while enough bytes are under way: 4.3 TB/s for 1 us are 4.3 MB, or 33 KB on each
 of 132 multiprocessors, and twice that where the memory is near its limit.
 
+Weights that follow each other in memory, as views of one tensor, are read no
+faster than apart: a program asks for rows of each by themselves anyway. Of
+weights nothing should stay in the L2 cache, but only plain loads can say so, as
+in `one_token_kernel`: Triton's copies to shared memory cannot.
+
 M is the number of tokens, K the size of the input, N that of the output.
 Products are accumulated in float32.
 """
@@ -32,8 +37,10 @@ def fetch_ahead(
     Not into shared memory: the kernel before may still be writing the weights,
     which the cache follows.
     """
-    # as many requests as threads: of fewer, some would be made twice
-    each: tl.constexpr = AHEAD * row.shape[0] // THREADS
+    # as many requests as threads, or some would be made twice; of 16 bytes at
+    # least
+    share: tl.constexpr = AHEAD * row.shape[0] // THREADS
+    each: tl.constexpr = share if share > 8 else 8
     item_bytes: tl.constexpr = weight.dtype.element_ty.primitive_bitwidth // 8
     col = first + tl.arange(0, AHEAD // each)[None, :] * each
     # not beyond a row: what follows the last one may not be memory
@@ -170,7 +177,10 @@ def sum_slices_kernel(
     """out, `count` elements in rows of N, from the sums of each slice of K.
 
     Always in the same order, which sums added in memory by whoever comes first
-    would not be.
+    would not be. The last program to come could do it, too; but the counter by
+    which it knows that it is the last must be zero before each run and this
+    run's alone, for which a kernel, or a lasting tensor that two streams share,
+    would be needed.
     """
     count = count // 8 * 8
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

@@ -181,7 +181,7 @@ def few_ways(
 
         first = few_tokens_hopper.waits_first(before)
         for tiles in few_tokens_hopper.hopper_tiles(
-            sizes.rows, gated, sizes.dtype.itemsize
+            sizes.rows, sizes.dim, gated, sizes.dtype.itemsize
         ):
             way = few_tokens_hopper.few_tokens_hopper_way(
                 sizes, tiles, activation, gated, has_bias, first

@@ -245,14 +245,38 @@ def test_what_does_not_fit_is_no_candidate() -> None:
 
 
 @pytest.mark.parametrize("gated", [True, False], ids=["gate_up", "linear"])
-@pytest.mark.parametrize("rows", [1, 16, 17, 64])
+@pytest.mark.parametrize("rows", [1, 3, 16, 17, 64])
 def test_programs_on_hopper_take_all_the_shared_memory(rows: int, gated: bool) -> None:
     """As many as are meant to share a multiprocessor fit, with less than a slot to spare for each."""
-    candidates = few_tokens_hopper.hopper_tiles(rows, gated)
-    shares = [programs for *_, programs in (few_tokens_hopper.GATE_UP if gated else few_tokens_hopper.LINEAR)]
-    assert len({tiles.name for tiles in candidates}) == len(candidates) == len(shares)
-    for tiles, programs in zip(candidates, shares, strict=True):
+    candidates = few_tokens_hopper.hopper_tiles(rows, 4096, gated)
+    cuts = few_tokens_hopper.GATE_UP if gated else few_tokens_hopper.LINEAR
+    shares = {(block_n, block_k, slices): programs for block_n, block_k, slices, _, programs in cuts}
+    assert len({tiles.name for tiles in candidates}) == len(candidates)
+    for tiles in candidates:
+        programs = shares[tiles.block_n, tiles.block_k, tiles.slices]
         taken = few_tokens_hopper.hopper_shared_bytes(tiles, gated)
         slot = taken // tiles.slots
         assert tiles.slots >= 2
         assert programs * (taken + 1024) <= 228 * 1024 < programs * (taken + slot + 1024)
+        assert rows <= tiles.block_m
+        assert 8 <= tiles.block_m * tiles.parts <= 64
+
+
+def test_rows_in_parts_on_hopper() -> None:
+    """Where 16 bytes divide the parts, and the parts of all tokens are columns of one product."""
+
+    def parts(rows: int, dim: int) -> list[tuple[int, int]]:
+        return [(tiles.block_m, tiles.parts) for tiles in few_tokens_hopper.hopper_tiles(rows, dim, gated=False)][-3:]
+
+    assert parts(1, 3072) == [(2, 4), (2, 4), (4, 2)]
+    assert parts(16, 3072) == [(16, 4), (16, 4), (16, 2)]
+    assert parts(17, 3072) == [(32, 1), (32, 1), (32, 2)]
+    assert parts(1, 3088) == [(8, 1), (8, 1), (4, 2)]
+    assert parts(64, 3072) == [(64, 1)] * 3
+    x, weight = torch.zeros(1, 72), torch.zeros(8, 72)
+    with pytest.raises(ValueError, match="rows of 72 elements have no 4 parts"):
+        few_tokens_hopper.few_tokens_hopper_linear(x, weight, None, "none", FewTiles(2, 16, 64, 3))
+    with pytest.raises(ValueError, match="rows of 64 elements have no 4 parts"):
+        few_tokens_hopper.few_tokens_hopper_gate_up(
+            x[:, :64], weight[:, :64], weight[:, :64], "none", FewTiles(2, 16, 64, 3)
+        )

@@ -19,7 +19,7 @@ from tests.chapters.fused_mlp.test_portable_gpu import GUARD, check, check_guard
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120, method="thread")]
 
 BF16, F16 = torch.bfloat16, torch.float16
-SIZES = [(72, 136), (1000, 264)]
+SIZES = [(72, 136), (1000, 264), (224, 72)]
 """Dim and hidden: no multiples of a block, nor of 16."""
 DEVICE = torch.device("cuda", 0)
 Run = Callable[..., Tensor]
@@ -49,7 +49,7 @@ def fits(tiles: FewTiles, gated: bool) -> bool:
     return few_tokens.shared_bytes(tiles, gated, 2, capability) <= limit
 
 
-def candidates(rows: int, gated: bool) -> list[tuple[str, Run]]:
+def candidates(rows: int, dim: int, gated: bool) -> list[tuple[str, Run]]:
     """Name and function of (x, gate, up, activation) or (x, weight, bias, activation), for this GPU."""
     block_m = few_tokens.tokens_of_a_tile(rows)
     found: list[tuple[str, Run]] = []
@@ -62,7 +62,7 @@ def candidates(rows: int, gated: bool) -> list[tuple[str, Run]]:
         from snippets.fused_mlp.geglu import few_tokens_hopper
 
         run = few_tokens_hopper.few_tokens_hopper_gate_up if gated else few_tokens_hopper.few_tokens_hopper_linear
-        for tiles in few_tokens_hopper.hopper_tiles(rows, gated):
+        for tiles in few_tokens_hopper.hopper_tiles(rows, dim, gated):
             found.append((f"Hopper {tiles.name}", lambda *given, run=run, tiles=tiles: run(*given, tiles)))
     return found
 
@@ -75,7 +75,7 @@ def test_every_candidate(rows: int, dim: int, hidden: int, dtype: torch.dtype, g
     x, gate, up, bias = inputs(rows, dim, hidden, dtype)
     right = gated_reference(x, gate, up, "gelu_tanh")
     plain = gated(x, gate, up, "gelu_tanh")
-    for name, run in candidates(rows, gated=True):
+    for name, run in candidates(rows, dim, gated=True):
         guarded.clear()
         found = run(x, gate, up, "gelu_tanh")
         check_guards(guarded)
@@ -83,7 +83,7 @@ def test_every_candidate(rows: int, dim: int, hidden: int, dtype: torch.dtype, g
         assert torch.equal(run(x, gate, up, "gelu_tanh"), found), name
     right = linear(x.double(), gate.double(), bias.double(), "silu")
     plain = linear(x, gate, bias, "silu")
-    for name, run in candidates(rows, gated=False):
+    for name, run in candidates(rows, dim, gated=False):
         guarded.clear()
         found = run(x, gate, bias, "silu")
         check_guards(guarded)
@@ -95,7 +95,7 @@ def test_every_candidate(rows: int, dim: int, hidden: int, dtype: torch.dtype, g
 def test_every_activation(activation: str) -> None:
     x, gate, up, _ = inputs(5, 136, 200, BF16)
     right, plain = gated_reference(x, gate, up, activation), gated(x, gate, up, activation)
-    for _, run in candidates(5, gated=True):
+    for _, run in candidates(5, 136, gated=True):
         check(run(x, gate, up, activation), plain, right)
 
 
@@ -104,7 +104,7 @@ def test_what_the_kernel_before_writes_is_seen(rows: int) -> None:
     """x and both weights are copied right before each run, a graph of twenty: of weights only the cache may know."""
     sets = [inputs(rows, 4096, 1032, BF16)[:3] for _ in range(2)]
     x, gate, up = (torch.empty_like(one) for one in sets[0])
-    for name, run in candidates(rows, gated=True):
+    for name, run in candidates(rows, 4096, gated=True):
         expected = []
         for one in sets:
             torch.cuda.synchronize()
@@ -136,8 +136,8 @@ def test_a_second_product_that_starts_early(rows: int) -> None:
     sets = [inputs(rows, 4096, 4096, BF16)[:3] for _ in range(2)]
     downs = [torch.randn(4096, 4096, device="cuda", dtype=BF16) / 64 for _ in range(2)]
     down = torch.empty_like(downs[0])
-    for first in hopper.hopper_tiles(rows, gated=True)[:3]:
-        for second in hopper.hopper_tiles(rows, gated=False):
+    for first in hopper.hopper_tiles(rows, 4096, gated=True)[:3]:
+        for second in hopper.hopper_tiles(rows, 4096, gated=False):
             expected = []
             for (x, gate, up), one in zip(sets, downs, strict=True):
                 hidden = hopper.few_tokens_hopper_gate_up(x, gate, up, "silu", first)
@@ -166,7 +166,7 @@ def test_two_streams_at_once(rows: int) -> None:
     x, weight, _, bias = inputs(rows, 4096, 4096, BF16)
     other = inputs(rows, 4096, 4096, BF16)
     streams = [torch.cuda.Stream() for _ in range(2)]
-    for name, run in candidates(rows, gated=False):
+    for name, run in candidates(rows, 4096, gated=False):
         expected = run(x, weight, bias, "none"), run(other[0], other[1], other[3], "none")
         torch.cuda.synchronize()
         outs: list[list[Tensor]] = [[], []]
@@ -184,7 +184,7 @@ def test_two_streams_at_once(rows: int) -> None:
 def test_nan_is_passed_on_by_its_token_alone() -> None:
     x, gate, up, _ = inputs(16, 264, 72, BF16)
     x[3, 5] = math.nan
-    for name, run in candidates(16, gated=True):
+    for name, run in candidates(16, 264, gated=True):
         found = run(x, gate, up, "silu")
         assert bool(found[3].isnan().all()), name
         assert int(found.isnan().sum()) == found.shape[1], name
