@@ -1,15 +1,49 @@
-"""The figures and claims of the chapter fused_mlp, in the order of its page.
+"""The figures and claims of the chapter fused_mlp, in the order of its pages.
 
+probes.py          what probes returned, and what only Hopper runs
 traffic.py         the bytes of a forward, and why the compiler moves them
-first_kernels.py   a pointwise kernel, a Linear with its activation, two matmuls in one
+first_kernels.py   a pointwise kernel, and a Linear with its activation
+activation.py      the error of a sigmoid, and of one rough instruction
+halves.py          gate, up and the activation in one kernel
+architectures.py   the portable kernels for every GPU
 residency.py       the schedule of the warps, the resources of a multiprocessor, and the tiles
 ideas.py           the gain of each idea, the choices of tuning
 forward.py         the whole forward, and QuACK's
-launching.py       dependent launch in traces, and the CPU's part of a call
-shapes.py          other shapes, on the GPU and from Python, and the first call at a new one
+launching.py       dependent launch in traces
+shapes.py          other shapes, and the first call at a new one
+calls.py           the forward from Python, and within compiled code
+few_tokens.py      one token to sixty-four
 in_use.py          errors, training, the package, and the exercises
 """
 
-from snippets.fused_mlp.findings import first_kernels, forward, ideas, in_use, launching, residency, shapes, traffic
+from snippets.fused_mlp.findings import (
+    activation,
+    architectures,
+    calls,
+    few_tokens,
+    first_kernels,
+    forward,
+    halves,
+    ideas,
+    in_use,
+    launching,
+    residency,
+    shapes,
+    traffic,
+)
 
-PARTS = (traffic, first_kernels, residency, ideas, forward, launching, shapes, in_use)
+PARTS = (
+    traffic,
+    first_kernels,
+    activation,
+    halves,
+    architectures,
+    residency,
+    ideas,
+    forward,
+    launching,
+    shapes,
+    calls,
+    few_tokens,
+    in_use,
+)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from snippets.fused_mlp.findings.traffic import probe_ratio, probe_timing
+from snippets.fused_mlp.findings.probes import on_hopper, probe_ratio, probe_timing
 from snippets.lab.finding import Device, Figure, Measure, format_value
 from snippets.lab.finding.claim import at_least, at_most, between, claim
 from snippets.lab.finding.measure import (
@@ -34,7 +34,7 @@ ORDERED = (SERIES, *LONG_SUMS)
 
 def step_ratio(device: Device, part: str, upper: str, lower: str) -> Figure:
     """The time of one variant of `steps` over that of another."""
-    return probe_ratio(device["fused_mlp/steps"], part, upper, lower)
+    return probe_ratio(on_hopper(device["fused_mlp/steps"]), part, upper, lower)
 
 
 def tuned(device: Device, part: str, shape: str = SERIES) -> dict[str, float]:
@@ -96,7 +96,7 @@ def _changed(device: Device, part: str, variants: Mapping[str, str], caption: st
     rows: list[Sequence[Cell]] = []
     first = next(iter(variants))
     for name, heading in variants.items():
-        time = Figure.from_timing(probe_timing(device["fused_mlp/steps"], part, name))
+        time = Figure.from_timing(probe_timing(on_hopper(device["fused_mlp/steps"]), part, name))
         over = None if name == first else figure_cell(step_ratio(device, part, name, first))
         rows.append([heading, figure_cell(time), over])
     return table(caption, ["", "interleaved", "over the first row"], rows)
@@ -116,7 +116,7 @@ def tuned_table(device: Device) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "chosen_forward": lambda device: Figure(next(iter(tuned(device, "forward"))), origin="fused_mlp/chosen"),
     "with_groups_of_one": lambda device: Figure.from_timing(
-        probe_timing(device["fused_mlp/steps"], "forward", "cuBLAS down")
+        probe_timing(on_hopper(device["fused_mlp/steps"]), "forward", "cuBLAS down")
     ),
     "long_sums": lambda device: step_ratio(device, LONG_SUMS[1], "group 1", "group 8"),
 }

@@ -1,11 +1,10 @@
-"""Dependent launch: traced, interleaved and steady times of the same two kernels; and the CPU's part of a call."""
+"""Dependent launch: traced, interleaved and steady times of the same two kernels."""
 
 import statistics
 from collections.abc import Callable, Sequence
 
-from snippets.fused_mlp.findings.traffic import probe_timing, probed
-from snippets.lab.finding import Device, Figure, NotTimed, at_least, at_most, between, claim, format_value
-from snippets.lab.finding.measure import percent, ratio_of_pairs, unpaired_ratio
+from snippets.fused_mlp.findings.probes import on_hopper, probe_timing, probed
+from snippets.lab.finding import Device, Figure, NotTimed, at_least, between, claim, format_value, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
@@ -35,13 +34,13 @@ def overlap_us(step: Traced) -> float:
 
 def traced(device: Device, state: str, variant: str, of: Callable[[Traced], float]) -> Figure:
     """A time of the traced steps: median, least and largest. `state` is "rested" or "loaded"."""
-    times = [of(step) for step in probed(device["fused_mlp/launches"], state, variant)]
+    times = [of(step) for step in probed(on_hopper(device["fused_mlp/launches"]), state, variant)]
     return Figure(statistics.median(times), "us", (min(times), max(times)), f"fused_mlp/launches, {state}: {variant}")
 
 
 def steady(device: Device, variant: str) -> Figure:
     """The steady time of a variant."""
-    samples_us = probed(device["fused_mlp/launches"], "steady", variant, "samples_us")
+    samples_us = probed(on_hopper(device["fused_mlp/launches"]), "steady", variant, "samples_us")
     return Figure.from_timing(Timing.from_samples(samples_us), f"fused_mlp/launches, steady: {variant}")
 
 
@@ -81,7 +80,7 @@ def cublas_after_tuning(device: Device) -> Figure:
 
 def launches_table(device: Device) -> Html:
     """The same kernels traced after a rest and after a load, interleaved and steady."""
-    run = device["fused_mlp/launches"]
+    run = on_hopper(device["fused_mlp/launches"])
     rows: list[Sequence[Cell]] = []
     for state, heading in {"rested": "traced after a rest", "loaded": "traced after a load"}.items():
         for name, of in {"first kernel": first_us, "overlap": overlap_us, "first start to last end": extent_us}.items():
@@ -94,32 +93,3 @@ def launches_table(device: Device) -> Html:
     clocks = (float(probed(run, "steady", variant, "clock_mhz")) for variant in variants)
     rows.append(["clock, steady", *(format_value(clock, "MHz") for clock in clocks)])
     return table("Two kernels, launched early or one after the other, and the first alone", ["", *variants], rows)
-
-
-WHOLE = "the whole call"
-CALLS = {
-    "an empty operator": "an operator that only allocates its result",
-    "without kernels and descriptors": "our operator without descriptors and launches",
-    "without kernels": "our operator without launches",
-    WHOLE: "our operator",
-}
-"""What `enqueued` leaves of a call -> its name on the page."""
-
-
-def call_us(device: Device, case: str) -> Figure:
-    """CPU time of a call, or of what is left of it."""
-    return Figure.from_timing(Timing.from_samples(probed(device["fused_mlp/enqueued"], case)), "fused_mlp/enqueued")
-
-
-@claim("F58", at_most(50), scope="timing")
-def operator_share(device: Device) -> Figure:
-    """Without descriptors and launches, a call of our forward takes at most half of its CPU time."""
-    run = device["fused_mlp/enqueued"]
-    part, whole = (Timing.from_samples(probed(run, case)) for case in ("without kernels and descriptors", WHOLE))
-    return percent(ratio_of_pairs(part, whole, f"{run.id}, in pairs"))
-
-
-def calls_table(device: Device) -> Html:
-    """CPU time of a call of our forward, part by part."""
-    rows = [[heading, figure_cell(call_us(device, case))] for case, heading in CALLS.items()]
-    return table("What a call of our forward costs the CPU", ["", "CPU time"], rows)

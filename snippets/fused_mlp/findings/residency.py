@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from snippets.fused_mlp.findings.ideas import tuned
+from snippets.fused_mlp.findings.probes import on_hopper
 from snippets.lab.cache import code_key
 from snippets.lab.drawing.svg import EDGES, FILLS, PAPER, TEXT, WIDTH, canvas, draw
 from snippets.lab.finding import Device, Figure, Measure, TraceError, claim, equals, format_value
@@ -121,13 +122,14 @@ def programs_by(device: Device, kernel: str) -> dict[str, int]:
 
 def stocks(device: Device) -> Stocks:
     """Registers, shared memory and threads of one multiprocessor."""
-    data = device["fused_mlp/resources"].data["device"]
+    data = on_hopper(device["fused_mlp/resources"]).data["device"]
     return Stocks(data["registers"], data["shared_bytes"], data["threads"])
 
 
 def launched(device: Device, kernel: str) -> GpuActivity:
     """The kernel in the middle step of its trace. Raises `TraceError` when the trace lacks it."""
-    for activity in device[FOOTPRINTS[kernel]].step.kernels:
+    run = device[FOOTPRINTS[kernel]]
+    for activity in (on_hopper(run) if kernel in TILES else run).step.kernels:
         if activity.name == kernel:
             return activity
     raise TraceError(f"{FOOTPRINTS[kernel]} has no kernel {kernel}; make record CHAPTER=fused_mlp")
@@ -171,7 +173,7 @@ def launched_as_compiled(device: Device) -> Figure:
     compiled with, and none spills."""
 
     def is_same(kernel: str) -> bool:
-        data, used = device["fused_mlp/resources"].data[kernel], footprint(device, kernel)
+        data, used = on_hopper(device["fused_mlp/resources"]).data[kernel], footprint(device, kernel)
         return (used.registers, used.warps) == (data["registers"], data["warps"]) and not data["spills"]
 
     same = sum(map(is_same, FOOTPRINTS))
@@ -196,7 +198,7 @@ def _percent(value: float | None) -> str | None:
 @claim("F28", equals(True), scope="this-gpu")
 def started_programs(device: Device) -> Figure:
     """The ping-pong kernel starts as many programs as there are multiprocessors."""
-    run = device["fused_mlp/gate_up_fused"]
+    run = on_hopper(device["fused_mlp/gate_up_fused"])
 
     def grids(step: Step) -> str:
         return ", ".join(str(math.prod(kernel.grid or (0,))) for kernel in step.kernels)
@@ -209,7 +211,7 @@ def started_programs(device: Device) -> Figure:
 @claim("F29", equals("3072 tiles in 24 rounds, 36 of 132 in the last"), scope="this-gpu")
 def rounds_of_first_kernel(device: Device) -> Figure:
     """The last round of our forward's first kernel is not full: of 132 programs, 36 work in the last of 24 rounds."""
-    run = device["fused_mlp/fused"]
+    run = on_hopper(device["fused_mlp/fused"])
     rows, hidden = (int(run.point.parameters[name]) for name in ("tokens", "hidden"))
     tiles = tiles_of(rows, hidden, tuned_tile(device))
 

@@ -1,11 +1,12 @@
 """Other shapes: where our kernels win and lose, on the GPU and from Python, and the cost of a new shape."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from snippets.fused_mlp.findings.ideas import tuned
-from snippets.fused_mlp.findings.traffic import probed
-from snippets.lab.finding import Device, Figure, Measure, Run, at_least, claim, equals, format_value
+from snippets.fused_mlp.findings.probes import probed
+from snippets.lab.finding import Device, Figure, Measure, Run, at_least, claim, equals, format_value, matches
 from snippets.lab.finding.measure import paired_ratio, share_of_ceiling, unpaired_ratio
 from snippets.lab.html import Html, bold, details, table
 from snippets.lab.page import figure_cell, roofline
@@ -26,6 +27,8 @@ PEERS_OF = {
 }
 """Type -> its columns: in float16 max-autotune, the slowest to build, is not recorded."""
 DTYPES = tuple(PEERS_OF)
+PORTABLE = "portable"
+"""Ours without the kernels for Hopper: in bf16 only, and no rival of ours."""
 TALL_AND_THIN, WIDEST, ONE_TOKEN = (65536, 256, 1024), (1024, 4096, 14336), (1, 4096, 14336)
 FEW_TOKENS = (1, 128)
 ROOFLINE_TOKENS = (1, 128, 1024)
@@ -101,13 +104,18 @@ def won_in_float16(device: Device) -> Figure:
     return share_won(device, "float16")
 
 
-@claim("F53", equals("1: two products; 128: ping-pong"), scope="timing")
-def choice_for_few_tokens(device: Device) -> Figure:
-    """For one token our tuning takes cuBLAS's products and our pointwise kernel, for 128 tokens the ping-pong
-    kernel."""
-    chosen = {tokens: next(iter(tuned(device, "gate_up", shape_name((tokens, *WIDE))))) for tokens in FEW_TOKENS}
-    kinds = {tokens: "ping-pong" if name.startswith("ping-pong") else name for tokens, name in chosen.items()}
-    return Figure("; ".join(f"{tokens}: {kind}" for tokens, kind in kinds.items()), origin="fused_mlp/chosen")
+@claim("F53", matches(r"1: few.*; 128: ping-pong"), scope="timing")
+def fastest_for_few_tokens(device: Device) -> Figure:
+    """Of all that our tuning tries for gate and up, a kernel for few tokens is the fastest for one token, the
+    ping-pong kernel for 128."""
+    fastest = {tokens: next(iter(tuned(device, "gate_up", shape_name((tokens, *WIDE))))) for tokens in FEW_TOKENS}
+    kinds = (f"{tokens}: {kind_of(name)}" for tokens, name in fastest.items())
+    return Figure("; ".join(kinds), origin="fused_mlp/chosen")
+
+
+def kind_of(way: str) -> str:
+    """`ping-pong 128x64, 6 slots, group 8` -> `ping-pong`."""
+    return re.split(r" (?=\d)", way, maxsplit=1)[0]
 
 
 @claim("F54", at_least(75), scope="timing")
@@ -130,13 +138,6 @@ def greatest_gain(device: Device) -> Figure:
     rows = shapes_in(device, "bfloat16")
     best = min(rows, key=lambda row: over_fastest_other(device, "bfloat16", row).number)
     return Figure(shape_name(best), origin="medians, interleaved")
-
-
-@claim("F55", at_least(1.5), scope="timing")
-def cpu_over_eager(device: Device) -> Figure:
-    """At the series' shape, a call of our forward keeps the CPU busy at least one and a half times as long as
-    eager's."""
-    return paired_ratio(device["fused_mlp/fused"], device["fused_mlp/eager"], "enqueue")
 
 
 def odd_width(device: Device, variant: str) -> Figure:
@@ -167,6 +168,8 @@ def _times(device: Device, dtype: str, kind: str) -> Html:
     rows = []
     peers = PEERS_OF[dtype]
     others = [name for name in peers.values() if name != "fused"]
+    portable = device[f"fused_mlp/{dtype}_{PORTABLE}"] if dtype == "bfloat16" else None
+    has_portable = portable is not None and portable.is_recorded
     for shape in shapes_in(device, dtype):
         medians = medians_us(device, dtype, shape, kind)
         best = min(medians, key=medians.__getitem__)
@@ -177,13 +180,15 @@ def _times(device: Device, dtype: str, kind: str) -> Html:
             more = [f"{over_fastest_other(device, dtype, shape, 'cold').number:.3f}x"]
         ratio = over_fastest_other(device, dtype, shape, kind)
         precise = replace(ratio, display=f"{ratio.value:.3f}x")  # 2 % decide the winner
-        rows.append([shape_name(shape), ours, figure_cell(precise), *more, *times])
+        also = [row_run(device, dtype, PORTABLE, shape).time(kind).text] * has_portable
+        rows.append([shape_name(shape), ours, figure_cell(precise), *more, *also, *times])
     headings = [heading for heading, name in peers.items() if name in others]
     when, column = {
         "interleaved": ("on the GPU, interleaved", "the same, cold"),
         "from_python": ("from Python, until the GPU is done", "ours, CPU"),
     }[kind]
-    head = ["tokens x dim x hidden", "ours", "over the fastest other", column, *headings]
+    also = ["ours, portable"] * has_portable
+    head = ["tokens x dim x hidden", "ours", "over the fastest other", column, *also, *headings]
     return table(f"One forward in {dtype}, {when}", head, rows)
 
 

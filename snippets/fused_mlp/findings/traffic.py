@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
 
-from snippets.lab.finding import Device, Figure, Measure, Run, TraceError, at_least, at_most, claim, equals, matches
-from snippets.lab.finding.measure import derived, listed, ratio_of_pairs, share_of_ceiling, unpaired_ratio
+from snippets.fused_mlp.findings.probes import probed
+from snippets.lab.finding import Device, Figure, Measure, TraceError, at_least, at_most, claim, equals, matches
+from snippets.lab.finding.measure import derived, listed, share_of_ceiling, unpaired_ratio
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import bytes_moved, figure_cell
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
-from snippets.lab.recording.schema import NotRecorded, NotTimed, Timing
 from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.queries import op_name
 from snippets.lab.trace.work import ActivityWork, step_work
@@ -20,29 +19,8 @@ from snippets.mlp.findings.steps import fused_work
 BF16_BYTES = 2
 INSTRUCTION_ROWS = 64
 """Rows of a matrix instruction of Hopper."""
-
-
-def probed(run: Run, *keys: str) -> Any:
-    """The value that a probe returned below these keys. Raises `NotTimed` if a key is missing."""
-    value: Any = run.data
-    for key in keys:
-        if key not in value:
-            raise NotTimed(f"{run.id} has no {key!r}; make record CHAPTER=fused_mlp")
-        value = value[key]
-    return value
-
-
-def probe_timing(run: Run, part: str, variant: str) -> Timing:
-    """The samples that a probe returned. Raises `NotRecorded` if the machine lacked a required package."""
-    if "missing" in run.data:
-        raise NotRecorded(f"{run.id} was recorded without a package that it compares with: {run.data['missing']}")
-    return Timing.from_samples(probed(run, part, variant))
-
-
-def probe_ratio(run: Run, part: str, upper: str, lower: str) -> Figure:
-    """Ratio of two variants that a probe timed interleaved, in pairs."""
-    origin = f"{run.id}, {part}: {upper} over {lower}, interleaved, in pairs"
-    return ratio_of_pairs(probe_timing(run, part, upper), probe_timing(run, part, lower), origin)
+REGISTERS = 65_536
+"""Of 4 bytes, in a multiprocessor: the same number in every GPU that the kernels run on."""
 
 
 def kernel_work(step: Step) -> tuple[ActivityWork, ...]:
@@ -225,9 +203,8 @@ def compiled_once_more(device: Device) -> Figure:
 
 def result_in_registers(device: Device) -> Figure:
     """The share of a multiprocessor's registers that the float32 sums of `INSTRUCTION_ROWS` rows of the result fill."""
-    registers = int(probed(device["fused_mlp/resources"], "device", "registers"))
     dim = int(device["fused_mlp/eager"].point.parameters["dim"])
-    return Figure(100 * INSTRUCTION_ROWS * dim / registers, "%", origin="fused_mlp/resources")
+    return Figure(100 * INSTRUCTION_ROWS * dim / REGISTERS, "%", origin="the shapes")
 
 
 FORWARDS: Mapping[str, tuple[Measure, tuple[str, ...]]] = {

@@ -1,0 +1,146 @@
+"""Which kernel runs on which GPU: the portable kernels' machine code for every architecture, and code for 8.0 run."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from snippets.fused_mlp.findings.probes import probe_ratio, probe_timing, probed
+from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, at_most, claim, equals, format_value
+from snippets.lab.html import Cell, Html, details, table
+from snippets.lab.page import figure_cell
+from snippets.lab.page import show as show
+
+NAMES = {
+    80: "8.0, Ampere (A100)",
+    86: "8.6, Ampere (RTX 30)",
+    89: "8.9, Ada (L4, RTX 40)",
+    90: "9.0, Hopper (H100, H200)",
+    100: "10.0, Blackwell (B200)",
+    120: "12.0, Blackwell (RTX 50)",
+}
+"""Compute capability, ten times -> its name on the page."""
+INTERLEAVED = "interleaved"
+OLD, OWN = "code for 8.0", "own code"
+
+
+class Candidate(NamedTuple):
+    """A portable kernel's machine code for one architecture."""
+
+    capability: int
+    kernel: str
+    """`gate_up` or `linear`."""
+    tiles: str
+    instruction: str
+    copies: int
+    registers: int
+    spills: int
+    shared_bytes: int
+
+
+def candidates(device: Device) -> list[Candidate]:
+    """What was compiled, by architecture; no GPU of that kind was needed. Raises `NotTimed` if nothing was."""
+    run = device["fused_mlp/architectures"]
+    found = [Candidate(**{name: row[name] for name in Candidate._fields}) for row in probed(run, "candidates")]
+    if not found:
+        raise NotTimed(f"{run.id}: no candidate was compiled")
+    return sorted(found, key=lambda one: one.capability)
+
+
+def count_of(device: Device, faulty: Sequence[Candidate]) -> Figure:
+    """The number of faulty candidates, out of all."""
+    count = len(candidates(device))
+    return Figure(len(faulty), display=f"{len(faulty)} of {count}", origin="fused_mlp/architectures")
+
+
+@claim("F91", equals(0), scope="this-gpu")
+def spilling(device: Device) -> Figure:
+    """No candidate of the portable kernels spills registers on any architecture that it fits into."""
+    return count_of(device, [one for one in candidates(device) if one.spills])
+
+
+@claim("F92", equals(0), scope="this-gpu")
+def waiting(device: Device) -> Figure:
+    """Every candidate of the portable kernels copies to shared memory asynchronously, on every architecture."""
+    return count_of(device, [one for one in candidates(device) if not one.copies])
+
+
+def shapes_run(device: Device) -> dict[str, Mapping[str, float]]:
+    """`TOKENSxDIMxHIDDEN` -> the errors of the kernel compiled for 8.0 and of eager."""
+    data = device["fused_mlp/ampere_code"].data
+    return {name: value for name, value in data.items() if isinstance(value, Mapping) and "eager_error" in value}
+
+
+@claim("F93", at_most(1), scope="this-gpu")
+def error_of_old_code(device: Device) -> Figure:
+    """Compiled for compute capability 8.0 and run here, the portable kernel errs no more than eager at any size."""
+    ratios = [float(one["error"]) / float(one["eager_error"]) for one in shapes_run(device).values()]
+    return Figure(max(ratios), "x", (min(ratios), max(ratios)), "fused_mlp/ampere_code, errors over eager's")
+
+
+@claim("F94", at_least(1.2), scope="timing")
+def old_over_own(device: Device) -> Figure:
+    """Compiled for compute capability 8.0, the portable kernel takes at least 20 % longer here than compiled for this
+    GPU."""
+    return probe_ratio(device["fused_mlp/ampere_code"], INTERLEAVED, OLD, OWN)
+
+
+def architectures(device: Device) -> Html:
+    """For each architecture the instructions and resources of the candidates; every candidate folded below."""
+    found = candidates(device)
+    rows: list[Sequence[Cell]] = []
+    for capability in sorted({one.capability for one in found}):
+        ours = [one for one in found if one.capability == capability]
+        rows.append(
+            [
+                NAMES.get(capability, f"{capability / 10}"),
+                len(ours),
+                ", ".join(dict.fromkeys(one.instruction for one in ours)),
+                _ends([one.copies for one in ours]),
+                _ends([one.registers for one in ours]),
+                sum(one.spills for one in ours),
+                format_value(max(one.shared_bytes for one in ours), "bytes"),
+            ]
+        )
+    head = ["compute capability", "candidates", "multiply with", "LDGSTS", "registers", "spills", "shared, at most"]
+    summary = table("The portable kernels, compiled for six architectures", head, rows)
+    return Html(summary + details("Every candidate", every_candidate(found)))
+
+
+def _ends(numbers: Sequence[int]) -> str:
+    return " to ".join(dict.fromkeys(map(str, (min(numbers), max(numbers)))))
+
+
+def every_candidate(found: Sequence[Candidate]) -> Html:
+    """One row for each set of tiles: on which architectures it fits, and its registers there."""
+    kinds = list(dict.fromkeys((one.kernel, one.tiles) for one in found))
+    capabilities = sorted({one.capability for one in found})
+    registers = {(one.kernel, one.tiles, one.capability): one.registers for one in found}
+    rows = [
+        [kernel, tiles, *(registers.get((kernel, tiles, each)) for each in capabilities)] for kernel, tiles in kinds
+    ]
+    head = ["kernel", "tiles", *(f"{capability / 10}" for capability in capabilities)]
+    return table("Registers of a thread, by architecture; empty where it does not fit", head, rows, text_columns=2)
+
+
+def old_code(device: Device) -> Html:
+    """The kernel compiled for 8.0 and run here: times, and errors at each size."""
+    run = device["fused_mlp/ampere_code"]
+    times = [
+        [name, figure_cell(Figure.from_timing(probe_timing(run, INTERLEAVED, name)))]
+        for name in probed(run, INTERLEAVED)
+    ]
+    errors = [
+        [name, *(f"{float(one[key]):.2e}" for key in ("error", "eager_error"))]
+        for name, one in shapes_run(device).items()
+    ]
+    return Html(
+        table("Gate, up and GELU by the portable kernel", ["compiled for", "interleaved"], times)
+        + details(
+            "Its errors at odd sizes",
+            table("Relative error", ["tokens x dim x hidden", "code for 8.0", "eager"], errors),
+        )
+    )
+
+
+FIGURES: Mapping[str, Measure] = {
+    "candidates_compiled": lambda device: Figure(len(candidates(device)), origin="fused_mlp/architectures"),
+}

@@ -1,0 +1,117 @@
+"""The forward from Python: the CPU's part of a call, what prepared launches save, and ours within compiled code."""
+
+from collections.abc import Mapping, Sequence
+
+from snippets.fused_mlp.findings.forward import FORWARDS, forward_ratio
+from snippets.fused_mlp.findings.probes import probe_timing
+from snippets.fused_mlp.findings.shapes import over, shapes_in
+from snippets.lab.finding import Device, Figure, Measure
+from snippets.lab.finding.claim import at_most, claim, equals
+from snippets.lab.finding.measure import derived, largest, ratio_of_kinds, ratio_of_pairs
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import figure_cell, race_table
+from snippets.lab.page import show as show
+from snippets.lab.recording.schema import Timing
+from snippets.lab.trace.queries import kernel_names
+
+EAGER, EMPTY, BY_TRITON = "eager", "an empty custom operator", "both launches by Triton"
+LAUNCHES, OPERATOR, WHOLE = "both launches", "the operator", "the whole call"
+CALLS = {
+    EAGER: "eager's module",
+    EMPTY: "a `custom_op` that only allocates its result",
+    BY_TRITON: "our two launches, by Triton",
+    LAUNCHES: "our two launches, prepared",
+    OPERATOR: "our operator, with both launches",
+    WHOLE: "our module",
+}
+"""Case of `enqueued` -> its name on the page."""
+
+
+def call(device: Device, case: str) -> Timing:
+    """CPU times of a case, one for each turn."""
+    return probe_timing(device["fused_mlp/enqueued"], case)
+
+
+def call_ratio(device: Device, upper: str, lower: str) -> Figure:
+    """The CPU time of one case over that of another, in pairs."""
+    return ratio_of_pairs(call(device, upper), call(device, lower), f"fused_mlp/enqueued: {upper} over {lower}")
+
+
+@claim("F97", at_most(0.88), scope="timing")
+def cpu_over_eager(device: Device) -> Figure:
+    """At the series' shape, a call of our forward keeps the CPU busy for at most 0.88 of eager's time."""
+    return forward_ratio(device, "ours", "eager", "enqueue")
+
+
+@claim("F98", at_most(0.5), scope="timing")
+def prepared_over_triton(device: Device) -> Figure:
+    """Prepared, our two launches keep the CPU busy for at most half of the time that they take by Triton."""
+    return call_ratio(device, LAUNCHES, BY_TRITON)
+
+
+@claim("F99", at_most(1.0), scope="timing")
+def operator_over_empty(device: Device) -> Figure:
+    """What our operator adds to its two launches is no more CPU time than an empty `custom_op` takes."""
+    operator, launches = call(device, OPERATOR).samples_us, call(device, LAUNCHES).samples_us
+    added = [whole - part for whole, part in zip(operator, launches, strict=True)]
+    origin = f"fused_mlp/enqueued: {OPERATOR} less {LAUNCHES}, over {EMPTY}"
+    return ratio_of_pairs(Timing.from_samples(added), call(device, EMPTY), origin)
+
+
+@claim("F48", at_most(0.5), scope="timing")
+def cpu_over_gpu(device: Device) -> Figure:
+    """At the series' shape, the CPU launches our forward in at most half of the time that the GPU takes to run it,
+    interleaved."""
+    return ratio_of_kinds(device[FORWARDS["ours"]], "enqueue")
+
+
+@claim("F64", at_most(0.8), scope="timing")
+def forward_over_compiled_from_python(device: Device) -> Figure:
+    """From Python, our forward takes at most 0.80 of the compiled one's time at the series' shape."""
+    return forward_ratio(device, "ours", "compiled", "from_python")
+
+
+@claim("F100", at_most(1.0), scope="timing")
+def over_compiled_in_any_row(device: Device) -> Figure:
+    """From Python, our forward takes no longer than the compiled one at any shape of the table, in bf16."""
+    rows = shapes_in(device, "bfloat16")
+    return largest(*(over(device, "bfloat16", "compiled", row, "from_python") for row in rows))
+
+
+@claim("F101", equals(True), scope="this-gpu")
+def same_kernels_compiled(device: Device) -> Figure:
+    """Compiled by torch.compile, our module launches the kernels that it launches alone."""
+    alone, compiled = (device[FORWARDS[name]].per_step(kernel_names) for name in ("ours", "ours, compiled"))
+    display = f"{compiled.value}, alone {alone.value}"
+    return derived(alone.value == compiled.value, alone, compiled, display=display)
+
+
+@claim("F102", at_most(1.05), scope="timing")
+def compiled_over_alone(device: Device) -> Figure:
+    """From Python, our module compiled by torch.compile takes at most 5 % longer than alone."""
+    return forward_ratio(device, "ours, compiled", "ours", "from_python")
+
+
+def calls_table(device: Device) -> Html:
+    """CPU time of a call of the forward, and of its parts."""
+    rows: list[Sequence[Cell]] = []
+    for case, heading in CALLS.items():
+        over_eager = None if case == EAGER else figure_cell(call_ratio(device, case, EAGER))
+        rows.append([heading.replace("`", ""), figure_cell(Figure.from_timing(call(device, case))), over_eager])
+    return table("What a call costs the CPU", ["", "CPU time", "over eager"], rows)
+
+
+def compiled_table(device: Device) -> Html:
+    """Ours alone, inside compiled code and in its CUDA graph, beside the compiled forward."""
+    names = ("compiled", "reduce-overhead", "ours", "ours, compiled", "ours, reduce-overhead")
+    variants = {name: FORWARDS[name] for name in names}
+    kinds = ("interleaved", "from_python", "enqueue")
+    return race_table(device, variants, "Ours within torch.compile", kinds=kinds)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "over_compiled_from_python": lambda device: forward_ratio(device, "compiled", "ours", "from_python"),
+    "triton_over_prepared": lambda device: call_ratio(device, BY_TRITON, LAUNCHES),
+    "launches_us": lambda device: Figure.from_timing(call(device, LAUNCHES)),
+    "launches_by_triton_us": lambda device: Figure.from_timing(call(device, BY_TRITON)),
+}

@@ -1,0 +1,110 @@
+"""Few tokens: a forward that reads the weights, beside the time in which a copy would."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from snippets.fused_mlp.findings.probes import probe_timing, probed
+from snippets.fused_mlp.findings.shapes import ONE_TOKEN, WIDE, row_run
+from snippets.fused_mlp.findings.traffic import BF16_BYTES
+from snippets.lab.finding import Device, Figure, Measure, format_value
+from snippets.lab.finding.claim import at_most, claim
+from snippets.lab.finding.measure import largest, ratio_of_pairs, unpaired_ratio
+from snippets.lab.html import Cell, Html, bold, table
+from snippets.lab.page import figure_cell, timing_bars
+from snippets.lab.page import show as show
+from snippets.lab.recording.ceilings import COPY
+from snippets.lab.recording.schema import Timing
+
+VARIANTS = {"ours": "fused", "max-autotune": "max_autotune", "compiled": "compiled", "eager": "eager"}
+"""Heading -> key of the recording."""
+STEADY_TOKENS = ("1", "16")
+DRAWN_TOKENS = ("1", "16", "64")
+WEIGHTS_BYTES = 3 * WIDE[0] * WIDE[1] * BF16_BYTES
+
+
+def few(device: Device, tokens: str, variant: str) -> Timing:
+    """The interleaved times of a variant at so many tokens."""
+    return probe_timing(device["fused_mlp/few_tokens"], "interleaved", tokens, variant)
+
+
+def steady(device: Device, tokens: str, variant: str) -> Figure:
+    """The steady time of a variant at so many tokens."""
+    timing = probe_timing(device["fused_mlp/few_tokens"], "steady", tokens, variant, "samples_us")
+    return Figure.from_timing(timing, f"fused_mlp/few_tokens, steady, {tokens}: {variant}")
+
+
+def over_max_autotune(device: Device, tokens: str) -> Figure:
+    """Our time over max-autotune's, interleaved, in pairs."""
+    origin = f"fused_mlp/few_tokens, {tokens}: ours over max-autotune, interleaved, in pairs"
+    return ratio_of_pairs(few(device, tokens, "fused"), few(device, tokens, "max_autotune"), origin)
+
+
+def floor_us(device: Device) -> Figure:
+    """The time of the weights' bytes at the rate of the large copy in the turns of one token's row."""
+    rate = row_run(device, "bfloat16", "fused", ONE_TOKEN).ceiling(COPY).rate
+    return Figure(1e6 * WEIGHTS_BYTES / rate, "us", origin=f"the weights' bytes at the rate of {COPY}")
+
+
+@claim("F103", at_most(1.0), scope="timing")
+def few_interleaved(device: Device) -> Figure:
+    """At 1 and at 16 tokens, our forward takes no longer than max-autotune's, interleaved."""
+    return largest(*(over_max_autotune(device, tokens) for tokens in STEADY_TOKENS))
+
+
+@claim("F104", at_most(1.0), scope="timing")
+def few_steady(device: Device) -> Figure:
+    """At 1 and at 16 tokens, our forward takes no longer than max-autotune's, steady."""
+    variants = ("fused", "max_autotune")
+    return largest(*(unpaired_ratio(*(steady(device, tokens, name) for name in variants)) for tokens in STEADY_TOKENS))
+
+
+@claim("F105", at_most(1.1), scope="timing")
+def sixteen_over_one(device: Device) -> Figure:
+    """Interleaved, our forward takes at most 10 % longer for 16 tokens than for a single one."""
+    return unpaired_ratio(*(Figure.from_timing(few(device, tokens, "fused")) for tokens in ("16", "1")))
+
+
+def few_bars(device: Device) -> Html:
+    """Three of the numbers of tokens as bars."""
+    groups = {
+        f"{tokens} token{'s' * (tokens != '1')}": {name: few(device, tokens, key) for name, key in VARIANTS.items()}
+        for tokens in DRAWN_TOKENS
+    }
+    return timing_bars(device, groups, "One forward of few tokens, interleaved")
+
+
+def few_table(device: Device) -> Html:
+    """Every number of tokens, ours over max-autotune; and the steady times with clock, power and energy."""
+    rows: list[Sequence[Cell]] = []
+    for tokens in probed(device["fused_mlp/few_tokens"], "interleaved"):
+        medians = {key: few(device, tokens, key).median_us for key in VARIANTS.values()}
+        best = min(medians.values())
+        times = (bold(format_value(us, "us"), us == best) for us in medians.values())
+        ratio = over_max_autotune(device, tokens)
+        precise = replace(ratio, display=f"{ratio.number:.3f}x")
+        rows.append([tokens, figure_cell(precise), *times])
+    caption = f"One forward at {WIDE[0]}x{WIDE[1]}, interleaved; its weights as a copy: {floor_us(device).text}"
+    every = table(caption, ["tokens", "ours over max-autotune", *VARIANTS], rows)
+    return Html(every + _steady_table(device))
+
+
+def _steady_table(device: Device) -> Html:
+    run = device["fused_mlp/few_tokens"]
+    rows: list[Sequence[Cell]] = []
+    for tokens in STEADY_TOKENS:
+        for name, key in VARIANTS.items():
+            time, sensors = steady(device, tokens, key), probed(run, "steady", tokens, key)
+            watts = sensors.get("watts")
+            joules = format_value(watts * time.number / 1e6, "J") if watts else None
+            clock = format_value(float(sensors["clock_mhz"]), "MHz") if sensors.get("clock_mhz") else None
+            rows.append([f"{tokens}, {name}", figure_cell(time), clock, joules])
+    return table("The same, steady", ["tokens, variant", "GPU, steady", "clock", "energy per forward"], rows)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "few_weights_bytes": lambda device: Figure(WEIGHTS_BYTES, "bytes", origin="the shapes: three weights in bf16"),
+    "few_floor_us": floor_us,
+    "one_token_over_floor": lambda device: unpaired_ratio(
+        Figure.from_timing(few(device, "1", "fused")), floor_us(device)
+    ),
+}

@@ -1,0 +1,111 @@
+"""Gate, up and the activation in one kernel: portable, stacked and ping-pong, beside the bare product and eager."""
+
+import math
+from collections.abc import Mapping
+
+from snippets.fused_mlp.findings.probes import on_hopper
+from snippets.fused_mlp.findings.traffic import BF16_BYTES
+from snippets.lab.finding import Device, Figure, Measure, Run, share_of_ceiling, unpaired_ratio
+from snippets.lab.finding.claim import at_least, at_most, between, claim, equals
+from snippets.lab.finding.measure import paired_ratio, percent
+from snippets.lab.finding.quantities import quantity
+from snippets.lab.html import Html, note
+from snippets.lab.page import Columns, figure_cell, variants_table
+from snippets.lab.page import show as show
+from snippets.lab.recording.ceilings import LARGE_MATMUL
+
+HALVES = {
+    "eager": "fused_mlp/gate_up_eager",
+    "bare product": "fused_mlp/gate_up_bare",
+    "portable": "fused_mlp/gate_up_portable",
+    "stacked": "fused_mlp/gate_up_stacked",
+    "ping-pong": "fused_mlp/gate_up_fused",
+}
+"""Ways to compute the hidden tensor; the bare matmul stops before the activation."""
+ONLY_HOPPER = ("stacked", "ping-pong")
+
+
+def half(device: Device, name: str) -> Run:
+    """A way by its heading. Raises `NotTimed` where it does not run."""
+    run = device[HALVES[name]]
+    return on_hopper(run) if name in ONLY_HOPPER else run
+
+
+def over_bare(device: Device, name: str) -> Figure:
+    """The time of one variant over that of the bare matmul."""
+    return paired_ratio(half(device, name), half(device, "bare product"))
+
+
+def steady_over_bare(device: Device, name: str) -> Figure:
+    """The steady time of one variant over that of the bare matmul."""
+    return unpaired_ratio(*(half(device, heading).time("steady") for heading in (name, "bare product")))
+
+
+@claim("F88", at_most(0.85), scope="timing")
+def portable_over_eager(device: Device) -> Figure:
+    """Interleaved, the portable kernel computes gate, up, GELU and the multiplication in at most 85 % of eager's
+    time."""
+    return paired_ratio(half(device, "portable"), half(device, "eager"))
+
+
+@claim("F20", at_most(0.95), scope="timing")
+def pingpong_over_bare(device: Device) -> Figure:
+    """Interleaved, our ping-pong kernel computes gate, up, GELU and the multiplication in at most 95 % of the time
+    of cuBLAS's bare product."""
+    return over_bare(device, "ping-pong")
+
+
+@claim("F21", at_least(88), scope="timing")
+def of_large_matmul(device: Device) -> Figure:
+    """The ping-pong kernel reaches at least 88 % of the rate of a large product in the same turns."""
+    return share_of_ceiling(half(device, "ping-pong"), LARGE_MATMUL)
+
+
+@claim("F22", between(0.95, 1.05), scope="timing")
+def stacked_over_bare(device: Device) -> Figure:
+    """Interleaved, the stacked kernel takes as long as cuBLAS's bare product, within 5 %."""
+    return over_bare(device, "stacked")
+
+
+@claim("F90", at_most(0.9), scope="timing")
+def pingpong_over_portable(device: Device) -> Figure:
+    """Interleaved, the ping-pong kernel takes at most 0.90 of the portable one's time."""
+    return paired_ratio(half(device, "ping-pong"), half(device, "portable"))
+
+
+@claim("F23", equals("eager 3; ours 1"), scope="this-gpu")
+def held_tensors(device: Device) -> Figure:
+    """At its peak, the first half of eager's forward holds three tensors of the hidden size, that of ours a single
+    one."""
+    points = {name: device[HALVES[key]].point for name, key in (("eager", "eager"), ("ours", "ping-pong"))}
+    size = math.prod(int(points["eager"].parameters[name]) for name in ("tokens", "hidden")) * BF16_BYTES
+    counts = (f"{name} {point.peak_memory_bytes / size:g}" for name, point in points.items())
+    return Figure("; ".join(counts), origin="peak memory of a call")
+
+
+def halves(device: Device, *names: str) -> Html:
+    """The first half of the forward: kernels, times, rates, and shares of two ceilings; without names, all ways."""
+    runs = {name: half(device, name) for name in names or HALVES}
+    bare = half(device, "bare product")
+    columns: Columns = {
+        "kernels": "kernels_per_step",
+        "kernel time in the trace": lambda run: figure_cell(quantity(run, "kernel_time_us")),
+        "interleaved": lambda run: figure_cell(run.time()),
+        "steady": "steady_us",
+        "over bare": lambda run: None if run == bare else figure_cell(paired_ratio(run, bare)),
+        "rate": "flops_per_s",
+        "of large": lambda run: figure_cell(share_of_ceiling(run, LARGE_MATMUL)),
+    }
+    variants = {name: run.id for name, run in runs.items()}
+    compared = variants_table(device, variants, "From x to the hidden tensor", columns=columns)
+    rates = "Of large: of the rate of 8192x8192x8192 in these turns."
+    return Html(compared + note(f"Over bare: interleaved time over the bare product's. {rates}"))
+
+
+FIGURES: Mapping[str, Measure] = {
+    "portable_of_bare": lambda device: percent(over_bare(device, "portable")),
+    "gate_up_of_bare": lambda device: percent(over_bare(device, "ping-pong")),
+    "gate_up_of_bare_steady": lambda device: percent(steady_over_bare(device, "ping-pong")),
+    "stacked_of_bare_steady": lambda device: percent(steady_over_bare(device, "stacked")),
+    "stacked_of_bare": lambda device: percent(over_bare(device, "stacked")),
+}
