@@ -180,14 +180,14 @@ def _times(device: Device, dtype: str, kind: str) -> Html:
             more = [f"{over_fastest_other(device, dtype, shape, 'cold').number:.3f}x"]
         ratio = over_fastest_other(device, dtype, shape, kind)
         precise = replace(ratio, display=f"{ratio.value:.3f}x")  # 2 % decide the winner
-        also = [row_run(device, dtype, PORTABLE, shape).time(kind).text] * has_portable
+        also = [row_run(device, dtype, PORTABLE, shape).time(kind).text] if has_portable else []
         rows.append([shape_name(shape), ours, figure_cell(precise), *more, *also, *times])
     headings = [heading for heading, name in peers.items() if name in others]
     when, column = {
         "interleaved": ("on the GPU, interleaved", "the same, cold"),
         "from_python": ("from Python, until the GPU is done", "ours, CPU"),
     }[kind]
-    also = ["ours, portable"] * has_portable
+    also = ["ours, portable"] if has_portable else []
     head = ["tokens x dim x hidden", "ours", "over the fastest other", column, *also, *headings]
     return table(f"One forward in {dtype}, {when}", head, rows)
 

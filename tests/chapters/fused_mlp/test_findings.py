@@ -8,16 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from snippets.fused_mlp.findings import first_kernels, forward, ideas, in_use, residency, shapes, traffic
+from snippets.fused_mlp.findings import first_kernels, forward, halves, ideas, in_use, residency, shapes, traffic
 from snippets.lab.finding import Device, NotRecorded, NotTimed
 from snippets.lab.finding.book import judge
 from snippets.lab.html import Html
+from snippets.lab.recording.digest import source_digest
 from tests.chapters.fused_mlp.verdicts import CLAIMS, FINDINGS, statuses, text_of
 from tests.lab.samples import BOOK
 
-EXPLAINED = ["F16", "F64"]
+EXPLAINED = ["F16"]
+IS_STALE = BOOK["fused_mlp/fused"].recording.digest != source_digest("fused_mlp")
 
 
+@pytest.mark.skipif(IS_STALE, reason="its recordings are of older kernels")
 def test_every_verdict_is_the_one_the_prose_was_written_for() -> None:
     judged = [judge(claim, "fused_mlp", BOOK) for claim in FINDINGS.claims]
     differing = [verdict.claim.id for verdict in judged if verdict.status == "differs"]
@@ -88,7 +91,7 @@ def test_a_piece_shows_what_it_promises(name: str) -> None:
 @pytest.mark.parametrize(
     ("piece", "rows"),
     [
-        (first_kernels.halves, 4),
+        (lambda device: halves.halves(device, "eager", "bare product", "stacked", "ping-pong"), 4),
         (residency.residency, 12),
         (forward.our_kernels, 2),
     ],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from snippets.fused_mlp import model
 from snippets.fused_mlp.findings import forward, ideas, residency
+from snippets.fused_mlp.geglu import hopper
 from snippets.lab.finding import NotRecorded
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
@@ -26,9 +26,9 @@ def test_tiles_and_rounds() -> None:
 
 
 def test_tiles_are_those_of_the_kernels() -> None:
-    assert residency.TILES["pingpong_kernel"] == model.PINGPONG_GATED[0][:2] == model.PINGPONG_GATED[1][:2]
-    assert residency.TILES["gate_up_kernel"] == model.STACKED[0][:2]
-    assert residency.tuned_tile(BOOK) == model.PINGPONG_GATED[0][:2]
+    assert residency.TILES["pingpong_kernel"] == hopper.PINGPONG_GATED[0][:2] == hopper.PINGPONG_GATED[1][:2]
+    assert residency.TILES["gate_up_kernel"] == hopper.STACKED[0][:2]
+    assert residency.tuned_tile(BOOK) == hopper.PINGPONG_GATED[0][:2]
 
 
 OURS = CpuOp("fused_mlp::forward", 0.0, 50.0, "1/1", 1, input_shapes=((100, 32), (64, 32), (64, 32), (32, 64), ()))
@@ -128,7 +128,7 @@ def test_samples_of_a_probe_are_pairs(device: AlteredDevice) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "claim_id", "limit"), [("interleaved", "F40", 0.78), ("steady", "F59", 0.9), ("from_python", "F64", 1.0)]
+    ("kind", "claim_id", "limit"), [("interleaved", "F40", 0.78), ("steady", "F59", 0.9), ("from_python", "F64", 0.8)]
 )
 def test_the_headline_in_three_times(device: AlteredDevice, kind: str, claim_id: str, limit: float) -> None:
     for factor, expected in ((limit - 0.01, "holds"), (limit + 0.01, "differs")):

@@ -1,4 +1,4 @@
-"""Dependent launch and the CPU's part of a call, on numbers by hand."""
+"""Dependent launch, on numbers by hand."""
 
 from __future__ import annotations
 
@@ -86,12 +86,3 @@ def test_the_table_of_launches(device: AlteredDevice) -> None:
     assert "traced after a rest: first kernel 100 µs" in text
     assert "traced after a load: overlap 10.0 µs 0 µs 0 µs" in text
     assert "clock, steady 1,500 MHz 1,500 MHz 1,500 MHz" in text
-
-
-def test_what_is_left_of_a_call(device: AlteredDevice) -> None:
-    times = {"an empty operator": 20.0, "without kernels and descriptors": 70.0, "without kernels": 110.0}
-    put(device, "enqueued", {name: [us] * 3 for name, us in {**times, launching.WHOLE: 200.0}.items()})
-    assert (measured(device, "F58").value, status(device, "F58")) == (35, "holds")
-    assert "our operator without launches 110 µs" in text_of(launching.calls_table(device))
-    device.data("fused_mlp/enqueued", **{launching.WHOLE: [139.0] * 3})
-    assert status(device, "F58") == "differs"

@@ -93,6 +93,17 @@ def test_the_table_marks_the_fastest_and_divides_by_the_fastest_other(device: Al
     )
 
 
+def test_the_portable_kernels_have_a_column_and_are_no_rival(device: AlteredDevice) -> None:
+    for dtype in shapes.DTYPES:
+        put_rows(device, {WIDE: 50.0}, dtype)
+    assert "ours, portable" not in text_of(shapes.shape_table(device, "interleaved"))
+    put(device, "bfloat16_portable", point_of(WIDE, 40.0))
+    text = text_of(shapes.shape_table(device, "interleaved"))
+    assert text.count("ours, portable") == 1
+    assert "8x64x128 50.0 µs 0.505x 0.505x 40.0 µs 100 µs" in text
+    assert value(device, "rows_won") == 1
+
+
 def test_rows_of_two_sessions_are_not_compared(device: AlteredDevice) -> None:
     put_rows(device, {WIDE: 50.0})
     put(device, "bfloat16_fused", point_of(WIDE, 50.0), session="another")
@@ -101,22 +112,15 @@ def test_rows_of_two_sessions_are_not_compared(device: AlteredDevice) -> None:
 
 
 def test_the_choice_is_the_fastest_candidate_wherever_it_stands(device: AlteredDevice) -> None:
-    times = {"ping-pong 128x64, 6 slots, group 8": 3.0, "ping-pong 64x64, 8 slots, group 8": 2.0, "two products": 1.0}
+    times = {"ping-pong 128x64, 6 slots, group 8": 3.0, "few Hopper 8x64x64, 9 slots": 2.0, "two products": 1.0}
     one, many = (shapes.shape_name((tokens, *shapes.WIDE)) for tokens in (1, 128))
     put(device, "chosen", **{one: {"gate_up": times}, many: {"gate_up": times}})
     expected = "1: two products; 128: two products"
     assert (measured(device, "F53").value, status(device, "F53")) == (expected, "differs")
-    device.data("fused_mlp/chosen", **{many: {"gate_up": {**times, "two products": 9}}})
-    assert status(device, "F53") == "holds"
-
-
-def test_from_python_it_is_the_cpu_that_counts(device: AlteredDevice) -> None:
-    put(device, "fused", point_of(WIDE, 100.0, enqueue_us=150.0))
-    put(device, "eager", point_of(WIDE, 300.0, enqueue_us=100.0))
-    assert (measured(device, "F55").value, status(device, "F55")) == (1.5, "holds")
-    assert value(device, "cpu_over_gpu") == 1.5
-    put(device, "eager", point_of(WIDE, 300.0, enqueue_us=101.0))
-    assert status(device, "F55") == "differs"
+    without = {**times, "two products": 9.0}
+    pingpong = {**without, "ping-pong 128x64, 6 slots, group 8": 1.5}
+    device.data("fused_mlp/chosen", **{one: {"gate_up": without}, many: {"gate_up": pingpong}})
+    assert (measured(device, "F53").value, status(device, "F53")) == ("1: few Hopper; 128: ping-pong", "holds")
 
 
 def test_a_pause_is_where_something_was_built(device: AlteredDevice) -> None:
@@ -168,6 +172,21 @@ def test_training_has_to_beat_every_other(device: AlteredDevice) -> None:
     assert statuses(device, "F70", "F71") == ["differs", "holds"]
     put(device, "training_eager", point_of(WIDE, 90.0))
     assert status(device, "F71") == "differs"
+
+
+def test_training_against_the_compiler(device: AlteredDevice) -> None:
+    put(device, "training_compiled", replace(point_of(WIDE, 100.0), peak_memory_bytes=100))
+    for us, peak, expected in ((86.0, 99, "holds"), (87.0, 100, "differs")):
+        put(device, "training_fused", replace(point_of(WIDE, us), peak_memory_bytes=peak))
+        assert measured(device, "F107").value == pytest.approx(us / 100)
+        assert statuses(device, "F107", "F108") == [expected] * 2
+
+
+def test_training_from_python(device: AlteredDevice) -> None:
+    put(device, "training_eager", point_of(WIDE, 100.0))
+    for us, expected in ((100.0, "holds"), (101.0, "differs")):
+        put(device, "training_fused", point_of(WIDE, us))
+        assert (measured(device, "F75").value, status(device, "F75")) == (pytest.approx(us / 100), expected)
 
 
 def test_a_kernel_that_only_writes_zeros_is_noticed(device: AlteredDevice) -> None:
