@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +14,7 @@ from snippets.lab.drawing.curves import Scale
 from snippets.lab.drawing.numbers import chart_id, framed, numbers_caption
 from snippets.lab.drawing.svg import EDGES, TEXT, WIDTH, canvas, columns, draw, plot, rows
 from snippets.lab.finding import Device, Figure, at_least, at_most, claim, largest
-from snippets.lab.html import Html, table
+from snippets.lab.html import Html, note, table
 from snippets.lab.page import show as show
 
 if TYPE_CHECKING:
@@ -24,15 +25,18 @@ FORMS = {
     "rough_gelu_tanh": "GELU, one rough tanh",
     "silu": "SiLU, as a sigmoid",
     "rough_silu": "SiLU, one rough tanh",
+    "gelu": "GELU, by erf",
 }
 """Form in the recording -> its name on the page."""
 EXACT, ROUGH = ("gelu_tanh", "silu"), ("rough_gelu_tanh", "rough_silu")
 DRAWN = ("gelu_tanh", "rough_gelu_tanh")
-ROUNDING = 2.0**-9
-"""The largest relative error of one rounding to bf16."""
-RIGHT = 2.0**-12
-"""An eighth of that."""
-LEAST_ERROR = 1e-8
+ROUNDING = 0.5
+"""The largest error of one rounding, in units of the result's last place in bf16."""
+WHOLE = 128
+"""Of these units, where an error is as large as the result: bf16 has eight bits, of which the first is 1."""
+SIZES = 2.0**-6, 64.0
+"""The inputs that the chart shows: for smaller ones GELU is half of z, for larger ones zero."""
+LEAST_ERROR, LARGEST_ERROR = 1e-5, 1e3
 _SIDE, _PANEL, _LINE, _AXIS = 58, 150, TEXT + 6, 42
 _LOOKS: Mapping[str, Mapping[str, Any]] = {
     "gelu_tanh": {"color": EDGES["gpu"], "marker": "o", "markersize": 6},
@@ -42,32 +46,43 @@ _DASHED: Mapping[str, Any] = {"color": EDGES["gpu"], "linewidth": 1.2, "linestyl
 
 
 class Range(NamedTuple):
-    """All inputs from `least` to `largest`, without their sign, and the largest relative error among them."""
+    """All inputs between two powers of two, and the largest error among them, in units of the last place in bf16."""
 
     least: float
     largest: float
     error: float
 
+    @property
+    def sizes(self) -> tuple[float, float]:
+        """The least and the largest |z|."""
+        low, high = sorted((abs(self.least), abs(self.largest)))
+        return low, high
+
 
 def errors(device: Device, form: str) -> list[Range]:
-    """The errors of one form, from the smallest inputs on."""
+    """The errors of one form, over all bf16 inputs."""
     found = probed(device["fused_mlp/activation_errors"], "forms", form)
-    return sorted(Range(*map(float, one)) for one in found)
+    return [Range(*map(float, one)) for one in found]
 
 
-def worst(device: Device, form: str, least: float = 0.0) -> Figure:
-    """The largest relative error of a form, of inputs from `least` on."""
-    found = (one.error for one in errors(device, form) if one.least >= least)
-    return Figure(max(found), origin=f"fused_mlp/activation_errors, {form}")
+def negative(device: Device, form: str) -> list[Range]:
+    """Those of negative inputs, the smallest |z| first."""
+    found = [one for one in errors(device, form) if one.largest < 0]
+    return sorted(found, key=lambda one: one.sizes)
 
 
-@claim("F95", at_most(RIGHT), scope="this-gpu")
+def worst(device: Device, form: str) -> Figure:
+    """The largest error of a form."""
+    return Figure(max(one.error for one in errors(device, form)), origin=f"fused_mlp/activation_errors, {form}")
+
+
+@claim("F95", at_most(ROUNDING / 8), scope="this-gpu")
 def error_as_sigmoid(device: Device) -> Figure:
-    """As a sigmoid, GELU and SiLU err at every bf16 input by less than an eighth of what rounding to bf16 may cost."""
+    """As a sigmoid, GELU and SiLU err at every bf16 input by at most an eighth of what rounding to bf16 may cost."""
     return largest(*(worst(device, form) for form in EXACT))
 
 
-@claim("F96", at_least(0.99), scope="this-gpu")
+@claim("F96", at_least(WHOLE), scope="this-gpu")
 def error_of_rough_tanh(device: Device) -> Figure:
     """With one rough tanh, GELU has inputs at which its error is as large as its result."""
     return worst(device, "rough_gelu_tanh")
@@ -81,43 +96,34 @@ def cost_of_right_digits(device: Device) -> Figure:
 
 def rough_from(device: Device) -> Figure:
     """The least |z| from which on one rough tanh costs GELU more than rounding to bf16 does."""
-    found = next(one for one in errors(device, "rough_gelu_tanh") if one.error > ROUNDING)
-    return Figure(found.least, origin="fused_mlp/activation_errors")
+    found = next(one for one in negative(device, "rough_gelu_tanh") if one.error > ROUNDING)
+    return Figure(found.sizes[0], origin="fused_mlp/activation_errors")
 
 
 def activation_chart(device: Device) -> Html:
-    """The largest relative error of both forms of GELU over the size of the input; SiLU's in the numbers."""
-    found = {form: errors(device, form) for form in DRAWN}
-    caption = "Largest relative error of GELU over all bf16 inputs"
+    """The largest error of both forms of GELU over the size of negative inputs; all forms in the numbers."""
+    found = {form: [one for one in negative(device, form) if SIZES[0] <= one.sizes[0] < SIZES[1]] for form in DRAWN}
+    caption = "Largest error of GELU over all negative bf16 inputs"
     drawing = draw(
         (len(DRAWN) + 1) * _LINE + _PANEL + _AXIS,
         lambda picture: _paint(picture, found),
         ident=chart_id("chart", device, caption),
         title=caption,
-        description="; ".join(f"{FORMS[form]}: {worst(device, form).text} at most" for form in DRAWN) + ".",
+        description="; ".join(f"{FORMS[form]}: {worst(device, form).text} units at most" for form in DRAWN) + ".",
         data=(found, code_key(Path(__file__))),
     )
-    numbers = [
-        [f"{one.least:g} to {one.largest:g}", *(_error_at(device, form, one) for form in FORMS)]
-        for one in found["gelu_tanh"]
-    ]
-    head = ["|z|", *FORMS.values()]
-    return framed(caption, drawing, table(numbers_caption(caption), head, numbers))
-
-
-def _error_at(device: Device, form: str, where: Range) -> str:
-    """The largest error of a form in a range of another form."""
-    inside = [one.error for one in errors(device, form) if where.least <= one.least <= where.largest]
-    return f"{max(inside):.1e}" if inside else ""
+    ranges = zip(*(negative(device, form) for form in FORMS), strict=True)
+    numbers = [["{:.3g} to {:.3g}".format(*row[0].sizes), *(f"{one.error:.1e}" for one in row)] for row in ranges]
+    unit = "The unit is the last place of the exact result in bf16; rounding costs half a unit at most."
+    folded = table(numbers_caption(caption), ["|z|", *FORMS.values()], numbers)
+    return Html(framed(caption, drawing, folded) + note(unit))
 
 
 def _paint(picture: Picture, found: Mapping[str, Sequence[Range]]) -> None:
     """The key above, both scales logarithmic."""
     width, top = WIDTH - _SIDE - 20, (len(found) + 1) * _LINE
-    drawn = {form: [one for one in ranges if one.least > 0] for form, ranges in found.items()}
-    every = [one for ranges in drawn.values() for one in ranges]
-    x = Scale(min(one.least for one in every), max(one.largest for one in every), 8, width - 8)
-    y = Scale(LEAST_ERROR, 3.0, _PANEL, 0)
+    every = [size for ranges in found.values() for one in ranges for size in one.sizes]
+    x, y = Scale(min(every), max(every), 8, width - 8), Scale(LEAST_ERROR, LARGEST_ERROR, _PANEL, 0)
     key = canvas(picture, 0, top)
     for index, form in enumerate(found):
         line = index * _LINE + TEXT
@@ -129,9 +135,9 @@ def _paint(picture: Picture, found: Mapping[str, Sequence[Range]]) -> None:
     axes = plot(picture, _SIDE, top, width, _PANEL)
     axes.set(xlim=(0, width), ylim=(_PANEL, 0))
     columns(axes, [(x(tick), f"{tick:g}") for tick in x.ticks(6)], "size of the input, |z|")
-    rows(axes, [(y(10.0**power), f"1e{power}" if power else "1") for power in range(-8, 1, 2)])
+    rows(axes, [(y(tick), f"{tick:g}") for tick in (1e-4, 1e-2, 1, 100)])
     axes.plot([0, width], [y(ROUNDING)] * 2, **_DASHED)
-    for form, ranges in drawn.items():
-        across = [x((one.least * one.largest) ** 0.5) for one in ranges]
-        up = [y(min(max(one.error, LEAST_ERROR), 3.0)) for one in ranges]
+    for form, ranges in found.items():
+        across = [x(math.sqrt(math.prod(one.sizes))) for one in ranges]
+        up = [y(min(max(one.error, LEAST_ERROR), LARGEST_ERROR)) for one in ranges]
         axes.plot(across, up, linewidth=1.8, **_LOOKS[form])

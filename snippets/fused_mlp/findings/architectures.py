@@ -39,7 +39,9 @@ class Candidate(NamedTuple):
 def candidates(device: Device) -> list[Candidate]:
     """What was compiled, by architecture; no GPU of that kind was needed. Raises `NotTimed` if nothing was."""
     run = device["fused_mlp/architectures"]
-    found = [Candidate(**{name: row[name] for name in Candidate._fields}) for row in probed(run, "candidates")]
+    columns = probed(run, "columns")
+    places = [columns.index(name) for name in Candidate._fields]
+    found = [Candidate(*(row[place] for place in places)) for row in probed(run, "rows")]
     if not found:
         raise NotTimed(f"{run.id}: no candidate was compiled")
     return sorted(found, key=lambda one: one.capability)
@@ -63,16 +65,16 @@ def waiting(device: Device) -> Figure:
     return count_of(device, [one for one in candidates(device) if not one.copies])
 
 
-def shapes_run(device: Device) -> dict[str, Mapping[str, float]]:
+def shapes_run(device: Device) -> Mapping[str, Mapping[str, float]]:
     """`TOKENSxDIMxHIDDEN` -> the errors of the kernel compiled for 8.0 and of eager."""
-    data = device["fused_mlp/ampere_code"].data
-    return {name: value for name, value in data.items() if isinstance(value, Mapping) and "eager_error" in value}
+    errors: Mapping[str, Mapping[str, float]] = probed(device["fused_mlp/ampere_code"], "errors")
+    return errors
 
 
 @claim("F93", at_most(1), scope="this-gpu")
 def error_of_old_code(device: Device) -> Figure:
     """Compiled for compute capability 8.0 and run here, the portable kernel errs no more than eager at any size."""
-    ratios = [float(one["error"]) / float(one["eager_error"]) for one in shapes_run(device).values()]
+    ratios = [one["error"] / one["eager_error"] for one in shapes_run(device).values()]
     return Figure(max(ratios), "x", (min(ratios), max(ratios)), "fused_mlp/ampere_code, errors over eager's")
 
 
@@ -86,6 +88,7 @@ def old_over_own(device: Device) -> Figure:
 def architectures(device: Device) -> Html:
     """For each architecture the instructions and resources of the candidates; every candidate folded below."""
     found = candidates(device)
+    limits = probed(device["fused_mlp/architectures"], "limits")
     rows: list[Sequence[Cell]] = []
     for capability in sorted({one.capability for one in found}):
         ours = [one for one in found if one.capability == capability]
@@ -98,9 +101,19 @@ def architectures(device: Device) -> Html:
                 _ends([one.registers for one in ours]),
                 sum(one.spills for one in ours),
                 format_value(max(one.shared_bytes for one in ours), "bytes"),
+                format_value(int(limits[str(capability)]), "bytes"),
             ]
         )
-    head = ["compute capability", "candidates", "multiply with", "LDGSTS", "registers", "spills", "shared, at most"]
+    head = [
+        "compute capability",
+        "candidates",
+        "multiply with",
+        "LDGSTS",
+        "registers",
+        "spills",
+        "shared memory",
+        "of at most",
+    ]
     summary = table("The portable kernels, compiled for six architectures", head, rows)
     return Html(summary + details("Every candidate", every_candidate(found)))
 

@@ -10,23 +10,23 @@ from tests.chapters.altered import AlteredDevice
 from tests.chapters.fused_mlp.test_shapes import put
 from tests.chapters.fused_mlp.verdicts import measured, status, statuses, text_of, value
 
-SMALL, MIDDLE, LARGE = (0.5, 0.996), (1.0, 1.99), (2.0, 7.97)
+LARGE, MIDDLE, SMALL = (-7.97, -4.0), (-1.99, -1.0), (-0.996, -0.5)
 
 
-def errors(device: AlteredDevice, right: float = 1e-5, rough: float = 1.0) -> None:
-    """Three ranges; the error grows with the input."""
-    exact = [[*SMALL, right / 100], [*MIDDLE, right / 10], [*LARGE, right]]
-    wrong = [[*SMALL, 1e-3], [*MIDDLE, 3e-3], [*LARGE, rough]]
-    forms = {"gelu_tanh": exact, "silu": exact, "rough_gelu_tanh": wrong, "rough_silu": wrong}
+def errors(device: AlteredDevice, right: float = 2e-3, rough: float = 250.0) -> None:
+    """Three stretches of negative inputs, whose errors grow with their size, and one of positive inputs."""
+    exact = [[*LARGE, right], [*MIDDLE, right / 10], [*SMALL, right / 100], [0.5, 0.996, right / 100]]
+    wrong = [[*LARGE, rough], [*MIDDLE, 0.51], [*SMALL, 0.5], [0.5, 0.996, 0.9]]
+    forms = {name: wrong if name.startswith("rough") else exact for name in activation.FORMS}
     put(device, "activation_errors", forms=forms)
 
 
 @pytest.mark.parametrize(
     ("right", "rough", "expected"),
     [
-        (1e-5, 1.0, ["holds", "holds"]),
-        (2.0**-12, 2.1, ["holds", "holds"]),
-        (2.5e-4, 0.98, ["differs", "differs"]),
+        (2e-3, 250.0, ["holds", "holds"]),
+        (0.0625, 128.0, ["holds", "holds"]),
+        (0.063, 127.0, ["differs", "differs"]),
     ],
 )
 def test_digits_of_both_forms(device: AlteredDevice, right: float, rough: float, expected: list[Status]) -> None:
@@ -38,16 +38,17 @@ def test_digits_of_both_forms(device: AlteredDevice, right: float, rough: float,
 def test_the_size_from_which_rounding_is_no_excuse(device: AlteredDevice) -> None:
     errors(device)
     assert value(device, "rough_from") == 1.0
-    put(device, "activation_errors", forms={"rough_gelu_tanh": [[*LARGE, 1.0], [*SMALL, 0.01]]})
+    forms = {"rough_gelu_tanh": [[*LARGE, 1.0], [*SMALL, 0.51]]}
+    put(device, "activation_errors", forms=forms)
     assert value(device, "rough_from") == 0.5
 
 
-def test_the_chart_has_both_forms_and_its_numbers_all_four(device: AlteredDevice) -> None:
+def test_the_chart_has_two_forms_and_its_numbers_all(device: AlteredDevice) -> None:
     errors(device)
     drawn = activation.activation_chart(device)
     text = text_of(drawn)
-    assert "GELU, as a sigmoid: 1.0e-05 at most; GELU, one rough tanh: 1.00 at most." in text
-    assert "2 to 7.97 1.0e-05 1.0e+00 1.0e-05 1.0e+00" in text
+    assert "GELU, as a sigmoid: 2.0e-03 units at most; GELU, one rough tanh: 250 units at most." in text
+    assert "4 to 7.97 2.0e-03 2.5e+02 2.0e-03 2.5e+02 2.0e-03" in text
     assert drawn.count("<svg") == 1
     assert ">rounding to bf16</text>" in drawn
 

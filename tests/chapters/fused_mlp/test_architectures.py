@@ -28,7 +28,8 @@ ROW = {
 
 
 def compiled(device: AlteredDevice, *changed: dict[str, Any]) -> None:
-    put(device, "architectures", candidates=[ROW | each for each in changed])
+    rows = [list((ROW | each).values()) for each in changed]
+    put(device, "architectures", columns=list(ROW), rows=rows, limits={"80": 166_912, "90": 232_448})
 
 
 def test_spills_and_copies_are_counted(device: AlteredDevice) -> None:
@@ -37,7 +38,8 @@ def test_spills_and_copies_are_counted(device: AlteredDevice) -> None:
     assert [measured(device, name).text for name in ("F91", "F92")] == ["0 of 3", "0 of 3"]
     assert statuses(device, "F91", "F92") == ["holds", "holds"]
     text = text_of(architectures.architectures(device))
-    assert "8.0, Ampere (A100) 2 HMMA 24 90 to 136 0 65.5 kB 9.0, Hopper (H100, H200) 1 HGMMA 12 168 0" in text
+    assert "8.0, Ampere (A100) 2 HMMA 24 90 to 136 0 65.5 kB 167 kB" in text
+    assert "9.0, Hopper (H100, H200) 1 HGMMA 12 168 0 65.5 kB 232 kB" in text
     assert "gate_up 128x64x64, 3 stages 136 168" in text
     compiled(device, {"spills": 4}, {"copies": 0})
     assert [measured(device, name).text for name in ("F91", "F92")] == ["1 of 2", "1 of 2"]
@@ -50,7 +52,7 @@ def test_spills_and_copies_are_counted(device: AlteredDevice) -> None:
 def test_code_for_an_older_gpu(device: AlteredDevice, error: float, old_us: float) -> None:
     interleaved = {"code for 8.0": [old_us] * 3, "own code": [100.0] * 3}
     sizes = {"77x264x344": {"error": error, "eager_error": 2e-3}, "8x8x8": {"error": 1e-3, "eager_error": 2e-3}}
-    put(device, "ampere_code", interleaved=interleaved, **sizes)
+    put(device, "ampere_code", interleaved=interleaved, errors=sizes)
     expected = "holds" if error == 2e-3 else "differs"
     assert (measured(device, "F93").value, measured(device, "F94").value) == (error / 2e-3, old_us / 100)
     assert statuses(device, "F93", "F94") == [expected] * 2
