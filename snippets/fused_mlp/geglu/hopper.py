@@ -79,7 +79,6 @@ def matrix(tensor: Tensor) -> Tensor:
     return tensor.view(-1, tensor.shape[-1])
 
 
-# --8<-- [start:pingpong]
 @functools.lru_cache(maxsize=1024)
 def pingpong_launch(
     sizes: Sizes,
@@ -118,9 +117,6 @@ def pingpong_launch(
     )
 
 
-# --8<-- [end:pingpong]
-
-
 @functools.lru_cache(maxsize=1024)
 def pingpong_backward_launch(
     sizes: Sizes,
@@ -155,7 +151,6 @@ def pingpong_backward_launch(
     )
 
 
-# --8<-- [start:small]
 @functools.lru_cache(maxsize=1024)
 def small_linear_launch(
     sizes: Sizes, tiles: Tiles, activation: str, has_bias: bool
@@ -185,9 +180,6 @@ def small_linear_launch(
         num_stages=slots,
         launch_pdl=dependent,
     )
-
-
-# --8<-- [end:small]
 
 
 @functools.lru_cache(maxsize=1024)
