@@ -8,7 +8,7 @@ import pytest
 
 from snippets.lab.finding.book import figure
 from snippets.lab.recording.device import PROJECT
-from snippets.lab.recording.schema import NotRecorded
+from snippets.lab.recording.schema import NotRecorded, NotTimed
 from snippets.lab.tools.chapter_rules import CLAIM, guesses, pages_of_chapters, shape_problems, subject_of
 from snippets.lab.tools.page_text import pages
 from tests.lab.samples import BOOK
@@ -32,7 +32,7 @@ def answers(page: str) -> list[tuple[str, str]]:
             continue
         try:
             value = figure(subject, BOOK).value
-        except NotRecorded:
+        except (NotRecorded, NotTimed):
             continue
         is_count = isinstance(value, int) and not isinstance(value, bool) and value < len(NUMBERS)
         said = rf"\b(?:{NUMBERS[int(value)]}|{value})\b" if is_count else re.escape(str(value))

@@ -32,8 +32,10 @@ ALLOWED: dict[str, dict[str, str]] = {
     },
     "devices.md": {"need a Hopper GPU": "says which kernels; Fused MLP has their times"},
     "fused_mlp.md": {
-        "a tile twice as wide": SHAPES,
-        "The bare product writes twice as much": SHAPES,
+        "One product twice as wide replaces two": SHAPES,
+    },
+    "fused_mlp_use.md": {
+        "within a margin of the fastest": WORDS,
     },
     "linear.md": {"Steps further up do it faster": WORDS, "On a smaller GPU expect": CASES},
     "matmul_add.md": {
