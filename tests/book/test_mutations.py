@@ -36,9 +36,9 @@ FEW = 4
 VARIANTS = {
     r"eager": r"eager|naive|bare",
     r"[Cc]ompiled (?:form|forward|step|layer|function|call)": r"compiled|generated|sweep|tuned|lengths|new_",
-    r"max-autotune": r"max_autotune|generated|chosen|bfloat16_",
+    r"max-autotune": r"max_autotune|generated|chosen|bfloat16_|few_tokens",
     r"Liger": r"liger|new_shapes",
-    r"[Oo]urs?": r"fused|kernelized|resources|chosen|steps|new_shapes|launches|enqueued|quack",
+    r"[Oo]urs?": r"fused|kernelized|resources|chosen|steps|new_shapes|launches|enqueued|quack|few_tokens",
     r"QuACK": r"quack",
     r"cuDNN": r"cudnn|lengths",
     r"[Ff]lash": r"flash|lengths",
@@ -54,6 +54,7 @@ UNREAD: dict[str, str] = {
         ("RG31", "RG33", "RG34", "RG37", "RG38", "RG41"),
         "eager and the compiler's modes are timed in the probe regimes/modes_stack, in turns",
     ),
+    "F93": "eager's error is in the probe fused_mlp/ampere_code, at the same sizes",
     "RG48": "eager is timed in the probe regimes/biases, in turns with the compiled forms",
     "RG55": "eager's GELU is timed in the probe regimes/in_cache",
 }

@@ -35,14 +35,14 @@ def compiled(device: AlteredDevice, *changed: dict[str, Any]) -> None:
 def test_spills_and_copies_are_counted(device: AlteredDevice) -> None:
     hopper = {"capability": 90, "instruction": "HGMMA", "registers": 168, "copies": 12}
     compiled(device, hopper, {}, {"tiles": "64x64x64, 3 stages", "registers": 90})
-    assert [measured(device, name).text for name in ("F91", "F92")] == ["0 of 3", "0 of 3"]
+    assert [measured(device, name).text for name in ("F91", "F92")] == ["0 of 3", "12"]
     assert statuses(device, "F91", "F92") == ["holds", "holds"]
     text = text_of(architectures.architectures(device))
     assert "8.0, Ampere (A100) 2 HMMA 24 90 to 136 0 65.5 kB 167 kB" in text
     assert "9.0, Hopper (H100, H200) 1 HGMMA 12 168 0 65.5 kB 232 kB" in text
     assert "gate_up 128x64x64, 3 stages 136 168" in text
-    compiled(device, {"spills": 4}, {"copies": 0})
-    assert [measured(device, name).text for name in ("F91", "F92")] == ["1 of 2", "1 of 2"]
+    compiled(device, {"spills": 4}, {"copies": 3})
+    assert [measured(device, name).text for name in ("F91", "F92")] == ["1 of 2", "3"]
     assert statuses(device, "F91", "F92") == ["differs", "differs"]
     compiled(device)
     assert statuses(device, "F91", "F92") == ["not measured", "not measured"]
