@@ -79,6 +79,7 @@ def fetch_ahead(
     )
 
 
+# --8<-- [start:few_tokens]
 @gluon.jit(do_not_specialize=["M"])
 def few_tokens_hopper_kernel(
     x_desc, weight_desc, up_desc, weight, up, bias, out, M, N, K,
@@ -149,6 +150,8 @@ def few_tokens_hopper_kernel(
             x_desc, [0, (start + slot) * BLOCK_K], full.index(slot),
             x_slots.index(slot), pred=slot < blocks,
         )  # fmt: skip
+    # --8<-- [end:few_tokens]
+    # --8<-- [start:stream]
     layout: gl.constexpr = gl.NVMMADistributedLayout(
         version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, wide, 16]
     )
@@ -175,6 +178,7 @@ def few_tokens_hopper_kernel(
         if slot == SLOTS:
             slot = 0
             phase ^= 1
+    # --8<-- [end:stream]
     if PARTS > 1:
         acc = of_equal_parts(acc, BLOCK_M, BLOCK_N, PARTS)
     if SLICES > 1:

@@ -26,6 +26,7 @@ from triton.language.extra.cuda import gdc_wait
 from .kernels import activated
 
 
+# --8<-- [start:ahead]
 @triton.jit
 def fetch_ahead(
     weight, row, first, last, K, N,
@@ -83,6 +84,10 @@ def launch_next_if(now):
     )
 
 
+# --8<-- [end:ahead]
+
+
+# --8<-- [start:few_tokens]
 @triton.jit(do_not_specialize=["M"])
 def few_tokens_kernel(
     x, weight, up, bias, out, M, N, K,
@@ -167,6 +172,9 @@ def few_tokens_kernel(
         tl.store(out + (token * N + row), value.to(out.dtype.element_ty), there)
 
 
+# --8<-- [end:few_tokens]
+
+
 @triton.jit(do_not_specialize=["count"])
 def sum_slices_kernel(
     slices, bias, out, count, N,
@@ -204,6 +212,7 @@ def sum_slices_kernel(
     tl.store(out + at, value.to(out.dtype.element_ty), there)
 
 
+# --8<-- [start:one_token]
 @triton.jit
 def one_token_kernel(
     x, weight, up, bias, out, N, K,
@@ -249,3 +258,6 @@ def one_token_kernel(
     if GATED:
         value *= tl.sum(up_acc, 1)
     tl.store(out + row, value.to(out.dtype.element_ty), row < N)
+
+
+# --8<-- [end:one_token]
