@@ -221,6 +221,17 @@ def finish_tiles(
 # --8<-- [end:gradients]
 
 
+@gluon.jit
+def barriers(COUNT: gl.constexpr):
+    """In shared memory; each of them waits for one arrival."""
+    found = gl.allocate_shared_memory(
+        gl.int64, [COUNT, 1], mbarrier.MBarrierLayout()
+    )
+    for number in gl.static_range(COUNT):
+        mbarrier.init(found.index(number), count=1)
+    return found
+
+
 @gluon.jit(do_not_specialize=["M"])
 def pingpong_backward_kernel(
     d_out_desc, down_desc, gate_desc, up_desc, d_gate_desc, d_up_desc,
@@ -244,33 +255,9 @@ def pingpong_backward_kernel(
     up_stages = gl.allocate_shared_memory(
         up_desc.dtype, [STAGES, HEIGHT, WIDTH], up_desc.layout
     )
-    full = gl.allocate_shared_memory(
-        gl.int64, [SLOTS, 1], mbarrier.MBarrierLayout()
-    )
-    empty = gl.allocate_shared_memory(
-        gl.int64, [SLOTS, 1], mbarrier.MBarrierLayout()
-    )
-    arrived = gl.allocate_shared_memory(
-        gl.int64, [STAGES, 1], mbarrier.MBarrierLayout()
-    )
-    free = gl.allocate_shared_memory(
-        gl.int64, [STAGES, 1], mbarrier.MBarrierLayout()
-    )
-    turn = gl.allocate_shared_memory(
-        gl.int64, [2, 1], mbarrier.MBarrierLayout()
-    )
-    finish = gl.allocate_shared_memory(
-        gl.int64, [2, 1], mbarrier.MBarrierLayout()
-    )
-    for slot in gl.static_range(SLOTS):
-        mbarrier.init(full.index(slot), count=1)
-        mbarrier.init(empty.index(slot), count=1)
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(arrived.index(stage), count=1)
-        mbarrier.init(free.index(stage), count=1)
-    for consumer in gl.static_range(2):
-        mbarrier.init(turn.index(consumer), count=1)
-        mbarrier.init(finish.index(consumer), count=1)
+    full, empty = barriers(SLOTS), barriers(SLOTS)
+    arrived, free = barriers(STAGES), barriers(STAGES)
+    turn, finish = barriers(2), barriers(2)
     fence_async_shared()
     gdc_launch_dependents()
     gl.warp_specialize(
