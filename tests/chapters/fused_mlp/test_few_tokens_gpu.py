@@ -145,8 +145,8 @@ def test_a_second_product_that_starts_early(rows: int) -> None:
     cuts = hopper.hopper_tiles(rows, width, gated=False)
     first = hopper.few_tokens_hopper_way(sizes, hopper.hopper_tiles(rows, width, gated=True)[0], "silu", gated=True)
     alone, early = (
-        [hopper.few_tokens_hopper_way(sizes, tiles, "none", weights_first=first) for tiles in cuts]
-        for first in (False, True)
+        [hopper.few_tokens_hopper_way(sizes, tiles, "none", weights_first=is_early) for tiles in cuts]
+        for is_early in (False, True)
     )
     compile_together([*alone, *early], hidden, down, out)
     for tiles, late, second in zip(cuts, alone, early, strict=True):
