@@ -38,7 +38,7 @@ PORTABLE_GATED = (
     PortableTiles(128, 64, 32, 4, 8),
     PortableTiles(256, 64, 64, 3, 8),
     PortableTiles(64, 128, 64, 3, 4),
-    PortableTiles(64, 64, 64, 3, 4),
+    PortableTiles(64, 64, 64, 3, 8),
     PortableTiles(64, 32, 64, 4, 4),
     PortableTiles(32, 32, 64, 4, 4),
     PortableTiles(16, 32, 128, 4, 4),
