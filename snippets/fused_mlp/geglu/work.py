@@ -78,12 +78,20 @@ class BackwardTiles(NamedTuple):
         )
 
 
-def backward_shared_bytes(tiles: BackwardTiles, itemsize: int = 2) -> int:
-    """What the kernel's slots and stages take, without its barriers and what
-    its roles are told: some hundred bytes more."""
+def backward_shared_bytes(
+    tiles: BackwardTiles, itemsize: int = 2, has_hidden: bool = True
+) -> int:
+    """What the kernel takes of a multiprocessor's shared memory: slots, stages,
+    rows of barriers from multiples of 16, and what its roles are told."""
     block_m, block_n, slots, stages, _, height, width, *_ = tiles
     slot = (block_m + block_n) * BLOCK_K
-    return itemsize * (slots * slot + stages * 2 * height * width)
+    barriers = 2 * sum(-(-8 * count // 16) * 16 for count in (slots, stages, 2))
+    told = 264 if has_hidden else 248
+    return (
+        itemsize * (slots * slot + stages * 2 * height * width)
+        + barriers
+        + told
+    )
 
 
 def rows_of(x: Tensor) -> Tensor:
