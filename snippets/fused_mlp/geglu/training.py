@@ -189,6 +189,9 @@ def _backward(ctx, d_out: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
     x, d_out = rows_of(x), rows_of(d_out)
     # a compiler traces operators, and does not see memory that is used twice
     traced = type(d_out) is not Tensor
+    if not traced and hasattr(ctx, "maybe_clear_saved_tensors"):
+        # so that the hidden tensor is gone before the last gradients are made
+        ctx.maybe_clear_saved_tensors()
     if ctx.kept:
         pre, hidden = saved[0], saved[1] if len(saved) > 1 else None
     else:
