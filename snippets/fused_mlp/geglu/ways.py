@@ -38,7 +38,7 @@ def gate_up_ways(
     sizes: Sizes, activation: str, only_portable: bool = False
 ) -> dict[str, Way]:
     """activation(x @ gate.T) * (x @ up.T): ways of (x, gate, up, out)."""
-    found: dict[str, Way] = {}
+    found = few_ways(sizes, activation, True, False, only_portable)
     hopper = is_hopper(sizes.device) and not only_portable
     if hopper:
         from . import hopper as kernels
@@ -58,7 +58,6 @@ def gate_up_ways(
             )
             for tiles in portable.fitting(PORTABLE_GATED, sizes)
         }
-    found |= few_ways(sizes, activation, True, False, only_portable)
     if not hopper or sizes.rows <= FEW_ROWS:
         from .portable import two_products
 
@@ -119,7 +118,7 @@ def linear_ways(
 ) -> dict[str, Way]:
     """activation(x @ weight.T + bias): ways of (x, weight, bias if there is
     one, out), some of which start while `before` still runs."""
-    found: dict[str, Way] = {}
+    found = few_ways(sizes, activation, False, has_bias, only_portable, before)
     if is_hopper(sizes.device) and not only_portable:
         from . import hopper as kernels
 
@@ -145,7 +144,6 @@ def linear_ways(
             )
             for tiles in portable.fitting(PORTABLE, sizes)
         }
-    found |= few_ways(sizes, activation, False, has_bias, only_portable, before)
     if activation == "none" and not has_bias:
         from .portable import product
 
@@ -170,12 +168,8 @@ def few_ways(
 
     if not few_tokens.are_known(sizes):
         return {}
-    found: dict[str, Way] = {
-        f"few {tiles.name}": few_tokens.few_tokens_way(
-            sizes, tiles, activation, gated, has_bias
-        )
-        for tiles in few_tokens.fitting(sizes, gated)
-    }
+    found: dict[str, Way] = {}
+    # first what is expected to be the fastest: taken where nothing is timed
     if is_hopper(sizes.device) and not only_portable:
         from . import few_tokens_hopper
 
@@ -188,4 +182,8 @@ def few_ways(
             )
             name = f"few Hopper {tiles.name}"
             found[f"{name}, weights first" if first else name] = way
+    for tiles in few_tokens.fitting(sizes, gated):
+        found[f"few {tiles.name}"] = few_tokens.few_tokens_way(
+            sizes, tiles, activation, gated, has_bias
+        )
     return found
