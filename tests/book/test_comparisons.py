@@ -30,7 +30,6 @@ ALLOWED: dict[str, dict[str, str]] = {
         "claim D1 in the [ledger]": "names the claim",
         "Random inputs and zeros do not take the same time": "a rule for who measures; Measuring has the numbers",
     },
-    "devices.md": {"need a Hopper GPU": "says which kernels; Fused MLP has their times"},
     "fused_mlp.md": {
         "One product twice as wide replaces two": SHAPES,
     },

@@ -34,7 +34,7 @@ ROUNDING = 0.5
 """The largest error of one rounding, in units of the result's last place in bf16."""
 WHOLE = 128
 """Of these units, where an error is as large as the result: bf16 has eight bits, of which the first is 1."""
-SIZES = 2.0**-6, 64.0
+SIZES = 2.0**-6, 16.0
 """The inputs that the chart shows: for smaller ones GELU is half of z, for larger ones zero."""
 LEAST_ERROR, LARGEST_ERROR = 1e-5, 1e3
 _SIDE, _PANEL, _LINE, _AXIS = 58, 150, TEXT + 6, 42

@@ -109,7 +109,7 @@ def architectures(device: Device) -> Html:
         "registers",
         "spills",
         "shared memory",
-        "of at most",
+        "allowed",
     ]
     summary = table("The portable kernels, compiled for six architectures", head, rows)
     return Html(summary + details("Every candidate", every_candidate(found)))

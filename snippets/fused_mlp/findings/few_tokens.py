@@ -67,8 +67,8 @@ def sixteen_over_one(device: Device) -> Figure:
 def few_bars(device: Device) -> Html:
     """Three of the numbers of tokens as bars."""
     groups = {
-        f"{tokens} token{'s' * (tokens != '1')}": {name: few(device, tokens, key) for name, key in VARIANTS.items()}
-        for tokens in DRAWN_TOKENS
+        name: {f"{tokens} token{'s' * (tokens != '1')}": few(device, tokens, key) for tokens in DRAWN_TOKENS}
+        for name, key in VARIANTS.items()
     }
     return timing_bars(device, groups, "One forward of few tokens, interleaved")
 
