@@ -9,6 +9,7 @@ from typing import Any
 from snippets.fused_mlp.forwards import forward, training
 from snippets.fused_mlp.halves import gate_up, linear_activation, pointwise
 from snippets.fused_mlp.launching import enqueued, launches, steps
+from snippets.fused_mlp.peers import quack
 from snippets.fused_mlp.portability import (
     activation_errors,
     ampere_code,
@@ -19,7 +20,6 @@ from snippets.fused_mlp.probes import (
     chosen,
     generated,
     new_shapes,
-    quack,
     resources,
 )
 from snippets.fused_mlp.subjects import (

@@ -1,19 +1,16 @@
-"""What a profile cannot say: tuning, resources, generated code, a peer that is not
-always there, new shapes."""
+"""What a profile cannot say: tuning, resources, generated code, new shapes."""
 
 from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
 from snippets.fused_mlp.forwards import COMPILED
-from snippets.fused_mlp.halves import gate_up_step
 from snippets.fused_mlp.subjects import (
-    interleaved,
     need_gpu,
     need_hopper,
     need_kernels,
@@ -182,82 +179,6 @@ def generated(
                 r"@triton\.jit\n(def triton_.*?)\n'''", code, re.DOTALL
             ),
         }
-    return found
-
-
-def quack(
-    instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
-) -> dict[str, Any]:
-    """The forward and its first half beside QuACK's gemm_gated (CuTe DSL),
-    interleaved, where that package is there.
-
-    QuACK runs untuned, with its default tiles. Returns {"version", "gate_up":
-    {variant: samples in microseconds}, "forward": {...}}, sample i of any two a
-    pair; or {"missing": why}.
-    """
-    import importlib.metadata
-
-    import torch
-    from torch.nn import functional as F
-
-    need_hopper(device)
-    try:
-        from quack.gemm_interface import gemm_gated  # type: ignore[import-not-found]
-    except ImportError as missing:
-        return {"missing": str(missing)}
-    from snippets.fused_mlp.geglu import model, support
-
-    gate, up = (
-        random_tensor(hidden, dim, scale=dim**-0.5, device=device)
-        for _ in range(2)
-    )
-    down = random_tensor(dim, hidden, scale=hidden**-0.5, device=device)
-    both = torch.cat([gate, up])
-
-    def first_half(x: torch.Tensor) -> torch.Tensor:
-        _, hidden_tensor = gemm_gated(
-            x,
-            both.t(),
-            activation="geglu",
-            store_preact=False,
-            tuned=False,
-            concat_layout=("B",),
-        )
-        result: torch.Tensor = hidden_tensor
-        return result
-
-    parts: dict[str, dict[str, Callable[..., Any]]] = {
-        "gate_up": {
-            "quack": first_half,
-            "fused": gate_up_step("fused", gate, up),
-            "bare": gate_up_step("bare", gate, up),
-        },
-        "forward": {
-            "quack": lambda x: F.linear(first_half(x), down),
-            "fused": lambda x: model.gated_mlp(x, gate, up, down),
-            "eager": lambda x: F.linear(
-                gate_up_step("eager", gate, up)(x), down
-            ),
-        },
-    }
-    found: dict[str, Any] = {
-        "version": importlib.metadata.version("quack-kernels")
-    }
-    for part, steps in parts.items():
-        x = random_tensor(tokens, dim, device=device)
-        exact = support.gated_reference(x, gate, up)
-        exact = exact @ down.double().t() if part == "forward" else exact
-        for name in ("quack", "fused"):
-            with torch.no_grad():
-                relative = (
-                    (steps[name](x).double() - exact).norm() / exact.norm()
-                ).item()
-            if not relative < 1e-2:
-                raise ArithmeticError(
-                    f"{part}/{name}: relative error {relative:.1e}"
-                )
-            found[f"{part}_{name}_error"] = relative
-        found[part] = interleaved(instruments, steps, tokens, dim)
     return found
 
 
