@@ -153,7 +153,7 @@ def gated_mlp(
     if not is_trained:
         return operators.forward(x, gate, up, down, activation)
     kept = training.KEPT[recompute]
-    return training.trained(x, gate, up, down, activation, kept)[0]
+    return training.mlp(x, gate, up, down, activation, kept)
 
 
 # --8<-- [end:gated_mlp]

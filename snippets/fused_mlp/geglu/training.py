@@ -3,6 +3,9 @@ the products of the backward pass."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -114,11 +117,7 @@ def plan_trained(
     return (way,), is_settled
 
 
-@operator(
-    "trained(Tensor x, Tensor gate, Tensor up, Tensor down, str activation, "
-    "int kept) -> (Tensor, Tensor, Tensor)"
-)
-def trained(
+def run(
     x: Tensor,
     gate: Tensor,
     up: Tensor,
@@ -147,6 +146,12 @@ def trained(
     return out, pre, hidden if kept == 3 else x.new_empty(0)
 
 
+trained = operator(
+    "trained(Tensor x, Tensor gate, Tensor up, Tensor down, str activation, "
+    "int kept) -> (Tensor, Tensor, Tensor)"
+)(run)
+
+
 @fake("trained")
 def _(
     x: Tensor,
@@ -168,14 +173,18 @@ def _(
 def _keep(ctx, inputs, output) -> None:
     x, gate, up, down, ctx.activation, ctx.kept = inputs
     _, pre, hidden = output
-    ctx.mark_non_differentiable(pre, hidden)
-    # or gradients of zeros are made for them, which nobody asks for
-    ctx.set_materialize_grads(False)
     # a tensor of its own, so that `is_ours` sees whether the result is held
     saved = (pre.detach(),) if ctx.kept else ()
     if ctx.kept == 3 and ctx.needs_input_grad[3]:
         saved += (hidden,)
     ctx.save_for_backward(x, gate, up, down, *saved)
+
+
+def _keep_results(ctx, inputs, output) -> None:
+    _keep(ctx, inputs, output)
+    ctx.mark_non_differentiable(*output[1:])
+    # or gradients of zeros are made for them, which nobody asks for
+    ctx.set_materialize_grads(False)
 
 
 def _backward(ctx, d_out: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
@@ -249,4 +258,40 @@ def products(
 
 
 # --8<-- [end:backward]
-with_gradient("trained", _backward, _keep)
+with_gradient("trained", _backward, _keep_results)
+
+
+class Trained(torch.autograd.Function):
+    """The operator `trained` without what makes it one, which costs the CPU as
+    much as three launches."""
+
+    @staticmethod
+    def forward(ctx, *inputs: Any) -> Tensor:
+        x = inputs[0]
+        with torch.cuda.device(x.device) if x.is_cuda else nullcontext():
+            output = run(*inputs)
+        _keep(ctx, inputs, output)
+        return output[0]
+
+    backward = staticmethod(_backward)
+
+
+def mlp(
+    x: Tensor,
+    gate: Tensor,
+    up: Tensor,
+    down: Tensor,
+    activation: str,
+    kept: int,
+) -> Tensor:
+    """(activation(x @ gate.T) * (x @ up.T)) @ down.T with gradients, for which
+    so many tensors of the hidden size are kept."""
+    inputs = x, gate, up, down, activation, kept
+    if (
+        torch.compiler.is_compiling()
+        or type(x) not in (Tensor, nn.Parameter)
+        # who watches operators shall see one
+        or torch._C._len_torch_dispatch_stack()
+    ):
+        return trained(*inputs)[0]
+    return Trained.apply(*inputs)

@@ -76,6 +76,14 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
+@pytest.fixture(params=["operator", "function"])
+def mlp(request: pytest.FixtureRequest) -> Callable[..., Tensor]:
+    """The operator, which compilers and modes see, and the function that does the same for everybody else."""
+    if request.param == "operator":
+        return lambda *inputs: trained(*inputs)[0]
+    return training.mlp
+
+
 def _linear(x: Tensor, weight: Tensor, out: Tensor, activation: str) -> None:
     torch.mm(x, weight.t(), out=out.view(-1, weight.shape[0]))
 
@@ -100,10 +108,12 @@ def plain(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str) ->
 @pytest.mark.parametrize("kept", [3, 2, 0])
 @pytest.mark.parametrize("shape", [(5, DIM), (2, 3, DIM), (DIM,), (0, DIM)])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_gradients_are_those_of_plain_pytorch(kind: str, activation: str, shape: tuple[int, ...], kept: int) -> None:
+def test_gradients_are_those_of_plain_pytorch(
+    kind: str, mlp: Callable[..., Tensor], activation: str, shape: tuple[int, ...], kept: int
+) -> None:
     tensors = inputs(*shape)
     mine, others = leaves_of(tensors), leaves_of(tensors)
-    found, expected = trained(*mine, activation, kept)[0], plain(*others, activation)
+    found, expected = mlp(*mine, activation, kept), plain(*others, activation)
     assert torch.allclose(found, expected, rtol=1e-12, atol=1e-13)
     d_out = torch.randn(shape, dtype=F64)
     pairs = zip(torch.autograd.grad(found, mine, d_out), torch.autograd.grad(expected, others, d_out), strict=True)
@@ -173,13 +183,11 @@ def test_what_lies_behind_what() -> None:
     assert joined(wide[0], wide[1]) is None, "not contiguous"
 
 
-def test_gradients_of_gradients() -> None:
+def test_gradients_of_gradients(mlp: Callable[..., Tensor]) -> None:
     """By plain PyTorch, for the activation and for gate and up alone as well."""
     x, gate, up, down = leaves_of([one[:3, :4] for one in inputs()[:3]] + [torch.randn(4, 3, dtype=F64)])
     for kept in (3, 2, 0):
-        assert torch.autograd.gradgradcheck(
-            lambda *leaves, kept=kept: trained(*leaves, "silu", kept)[0], (x, gate, up, down)
-        )
+        assert torch.autograd.gradgradcheck(lambda *leaves, kept=kept: mlp(*leaves, "silu", kept), (x, gate, up, down))
     assert torch.autograd.gradgradcheck(lambda *leaves: operators.gate_up(*leaves, "silu"), (x, gate, up))
     assert torch.autograd.gradgradcheck(lambda *leaves: gradients.gated_activation(*leaves, "silu"), (gate, up))
 
@@ -203,15 +211,28 @@ def test_inside_transforms_of_functions_plain_pytorch_does_the_work(monkeypatch:
     assert torch.allclose(mapped, found, rtol=1e-12)
 
 
+def test_who_watches_operators_sees_one() -> None:
+    class Names(TorchDispatchMode):
+        seen: tuple[str, ...] = ()
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            self.seen += (function.name(),)
+            return function(*args, **(kwargs or {}))
+
+    with Names() as names:
+        training.mlp(*leaves_of(inputs()), "silu", 3)
+    assert "geglu::trained" in names.seen
+
+
 # Memory
 
 
 @pytest.mark.parametrize("kept", [3, 2, 0])
-def test_what_is_kept(kind: str, kept: int) -> None:
+def test_what_is_kept(kind: str, mlp: Callable[..., Tensor], kept: int) -> None:
     """Tensors of the hidden size, and x."""
     x, *weights = leaves_of(inputs(ROWS, DIM, dtype=BF16))
     addresses = {one.data_ptr() for one in weights}
-    found = kept_bytes(lambda: trained(x, *weights, "gelu_tanh", kept)[0], addresses)
+    found = kept_bytes(lambda: mlp(x, *weights, "gelu_tanh", kept), addresses)
     assert found == 2 * (ROWS * DIM + kept * ROWS * HIDDEN)
 
 
@@ -254,10 +275,8 @@ def test_the_gradient_overwrites_what_nobody_reads_again(
 
     monkeypatch.setattr(training, "gradients_of_pre", gradients_of_pre)
     leaves = leaves_of(inputs())
-    results = list(trained(*leaves, "gelu_tanh", 3))
-    out = results[0].sum()
-    if reader != "the caller":
-        results.clear()
+    results = list(trained(*leaves, "gelu_tanh", 3)) if reader == "the caller" else []
+    out = (results[0] if results else training.mlp(*leaves, "gelu_tanh", 3)).sum()
     before = results[1].clone() if results else None
     first = torch.autograd.grad(out, leaves, retain_graph=reader == "another backward pass")
     assert overwrites == [reader == "nobody"]
@@ -269,16 +288,16 @@ def test_the_gradient_overwrites_what_nobody_reads_again(
         assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
 
 
-def test_what_is_computed_again_is_overwritten(kind: str) -> None:
+def test_what_is_computed_again_is_overwritten(kind: str, mlp: Callable[..., Tensor]) -> None:
     leaves = leaves_of(inputs())
-    out = trained(*leaves, "gelu_tanh", 0)[0].sum()
+    out = mlp(*leaves, "gelu_tanh", 0).sum()
     first = torch.autograd.grad(out, leaves, retain_graph=True)
     second = torch.autograd.grad(out, leaves)
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
 
 
 @pytest.mark.parametrize("kept", [3, 2, 0])
-def test_the_peak(kind: str, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_peak(kind: str, mlp: Callable[..., Tensor], kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With kernels that need no memory of their own: both pre-activations, over which their gradients are written, the
     hidden tensor, the result, and the first gradient of a weight. Inductor has one hidden tensor more."""
     if kind == "plain":
@@ -294,9 +313,9 @@ def test_the_peak(kind: str, kept: int, monkeypatch: pytest.MonkeyPatch) -> None
     leaves = [one.mul_(0.1) for one in inputs(rows, DIM, dtype=F32)]
     d_out = torch.ones(rows, DIM)
     leaves = leaves_of(leaves)
-    torch.autograd.grad(trained(*leaves, "gelu_tanh", kept)[0], leaves, d_out)  # plans, with tensors to time
+    torch.autograd.grad(mlp(*leaves, "gelu_tanh", kept), leaves, d_out)  # plans, with tensors to time
     with torch.autograd.profiler.profile(use_device=None, profile_memory=True) as profile:
-        out = trained(*leaves, "gelu_tanh", kept)[0]
+        out = mlp(*leaves, "gelu_tanh", kept)
         found = torch.autograd.grad(out, leaves, d_out)
         del out, found
     events = [event for event in profile.kineto_results.events() if event.name() == "[memory]"]
