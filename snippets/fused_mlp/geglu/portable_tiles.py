@@ -66,7 +66,7 @@ PORTABLE = (
 def tensor_cores(tiles: PortableTiles, capability: int) -> str:
     """The instruction with which compute capability `capability` (80 is 8.0)
     multiplies such blocks."""
-    if tiles.block_m < 64 or capability not in (90, 100, 103):
+    if tiles.block_m < 64 or capability not in range(90, 120):
         return "HMMA"
     return "HGMMA" if capability == 90 else "UTCHMMA"
 
