@@ -174,6 +174,16 @@ def keep(gpu: str, work: str, way: str) -> str:
     return kept[work]
 
 
+def ship() -> None:
+    """Add what was tuned on this machine for its GPU to the table that travels
+    with the package."""
+    gpu = torch.cuda.get_device_name()
+    shipped = _read(SHIPPED)
+    shipped[gpu] = shipped.get(gpu, {}) | _read(file_of(gpu))
+    text = json.dumps(shipped, indent=1, sort_keys=True)
+    SHIPPED.write_text(text + "\n", "utf-8")
+
+
 def _read(path: Path | None) -> dict:
     """The object in a file; empty where there is none, or none that can be
     read."""

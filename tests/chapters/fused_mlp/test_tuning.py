@@ -113,6 +113,20 @@ def test_while_a_graph_is_captured_nothing_is_timed(monkeypatch: pytest.MonkeyPa
     assert choose() == "c", "what was tuned before is used"
 
 
+def test_what_was_tuned_here_is_shipped_beside_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuning.SHIPPED.write_text(json.dumps({GPU: {WORK: "a", "old": "c"}, "another": {WORK: "c"}}))
+    path = tuning.file_of(GPU)
+    assert path is not None
+    path.write_text(json.dumps({WORK: "b", "new": "a"}))
+    tuning.ship()
+    expected = {GPU: {WORK: "b", "old": "c", "new": "a"}, "another": {WORK: "c"}}
+    assert json.loads(tuning.SHIPPED.read_text()) == expected
+    path.unlink()
+    asked = measure(monkeypatch, a=3.0, b=1.0, c=2.0)
+    assert choose() == "b"
+    assert not asked
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '"a"'])
 def test_a_broken_file_is_as_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     path = tuning.file_of(GPU)
