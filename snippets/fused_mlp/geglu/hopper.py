@@ -37,6 +37,7 @@ PINGPONG_BACKWARD = (
     BackwardTiles(128, 128, 5, 4, 1),
     BackwardTiles(128, 128, 5, 3),
     BackwardTiles(128, 128, 6, 2),
+    BackwardTiles(128, 128, 4, 6),
     BackwardTiles(128, 128, 5, 4, height=128, width=32),
     BackwardTiles(128, 64, 6, 4),
     BackwardTiles(64, 128, 6, 4),
