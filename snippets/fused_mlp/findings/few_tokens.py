@@ -9,7 +9,7 @@ from snippets.fused_mlp.findings.traffic import BF16_BYTES
 from snippets.lab.finding import Device, Figure, Measure, format_value
 from snippets.lab.finding.claim import at_most, claim
 from snippets.lab.finding.measure import largest, ratio_of_pairs, unpaired_ratio
-from snippets.lab.html import Cell, Html, bold, table
+from snippets.lab.html import Cell, Html, bold, details, table
 from snippets.lab.page import figure_cell, timing_bars
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
@@ -85,7 +85,7 @@ def few_table(device: Device) -> Html:
         rows.append([tokens, figure_cell(precise), *times])
     caption = f"One forward at {WIDE[0]}x{WIDE[1]}, interleaved; its weights as a copy: {floor_us(device).text}"
     every = table(caption, ["tokens", "ours over max-autotune", *VARIANTS], rows)
-    return Html(every + _steady_table(device))
+    return Html(every + details("The same, steady, with clock and energy", _steady_table(device)))
 
 
 def _steady_table(device: Device) -> Html:
@@ -98,7 +98,7 @@ def _steady_table(device: Device) -> Html:
             joules = format_value(watts * time.number / 1e6, "J") if watts else None
             clock = format_value(float(sensors["clock_mhz"]), "MHz") if sensors.get("clock_mhz") else None
             rows.append([f"{tokens}, {name}", figure_cell(time), clock, joules])
-    return table("The same, steady", ["tokens, variant", "GPU, steady", "clock", "energy per forward"], rows)
+    return table("One forward of few tokens, steady", ["tokens, variant", "GPU, steady", "clock", "energy per forward"], rows)
 
 
 FIGURES: Mapping[str, Measure] = {
