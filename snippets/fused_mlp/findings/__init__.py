@@ -8,7 +8,8 @@ halves.py          gate, up and the activation in one kernel
 architectures.py   the portable kernels for every GPU
 residency.py       the schedule of the warps, the resources of a multiprocessor, and the tiles
 ideas.py           the gain of each idea, the choices of tuning
-forward.py         the whole forward, and QuACK's
+forward.py         the whole forward
+quack.py           the same beside QuACK's
 launching.py       dependent launch in traces
 shapes.py          other shapes, and the first call at a new one
 calls.py           the forward from Python, and within compiled code
@@ -27,6 +28,7 @@ from snippets.fused_mlp.findings import (
     ideas,
     in_use,
     launching,
+    quack,
     residency,
     shapes,
     traffic,
@@ -41,6 +43,7 @@ PARTS = (
     residency,
     ideas,
     forward,
+    quack,
     launching,
     shapes,
     calls,

@@ -98,7 +98,9 @@ def _steady_table(device: Device) -> Html:
             joules = format_value(watts * time.number / 1e6, "J") if watts else None
             clock = format_value(float(sensors["clock_mhz"]), "MHz") if sensors.get("clock_mhz") else None
             rows.append([f"{tokens}, {name}", figure_cell(time), clock, joules])
-    return table("One forward of few tokens, steady", ["tokens, variant", "GPU, steady", "clock", "energy per forward"], rows)
+    return table(
+        "One forward of few tokens, steady", ["tokens, variant", "GPU, steady", "clock", "energy per forward"], rows
+    )
 
 
 FIGURES: Mapping[str, Measure] = {

@@ -1,12 +1,11 @@
-"""The whole forward beside a user's alternatives and QuACK's."""
+"""The whole forward beside a user's alternatives."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from snippets.fused_mlp.findings.probes import on_hopper, probe_ratio, probe_timing
 from snippets.fused_mlp.findings.traffic import BF16_BYTES
 from snippets.lab.finding import Device, Figure, Measure, format_value
-from snippets.lab.finding.claim import at_least, at_most, between, claim, equals
+from snippets.lab.finding.claim import at_least, at_most, claim, equals
 from snippets.lab.finding.measure import (
     listed,
     paired_ratio,
@@ -14,8 +13,8 @@ from snippets.lab.finding.measure import (
     unpaired_ratio,
 )
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import Columns, figure_cell, kernel_table, race_table, timeline
+from snippets.lab.html import Html
+from snippets.lab.page import Columns, kernel_table, race_table, timeline
 from snippets.lab.page import race_bars as race_bars
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
@@ -72,18 +71,6 @@ def forward_over_eager(device: Device) -> Figure:
 def forward_over_liger(device: Device) -> Figure:
     """Interleaved, our forward takes at most 0.75 of the time with Liger's layer."""
     return forward_ratio(device, "ours", "Liger")
-
-
-@claim("F43", between(0.97, 1.03), scope="timing")
-def forward_over_quack(device: Device) -> Figure:
-    """Our forward takes as long as QuACK's untuned kernel followed by cuBLAS, within 3 %."""
-    return probe_ratio(on_hopper(device["fused_mlp/quack"]), "forward", "fused", "quack")
-
-
-@claim("F44", at_least(1.03), scope="timing")
-def half_over_quack(device: Device) -> Figure:
-    """The first half of our forward takes at least 3 % longer than QuACK's untuned kernel."""
-    return probe_ratio(on_hopper(device["fused_mlp/quack"]), "gate_up", "fused", "quack")
 
 
 @claim("F45", equals("eager 5, compiled 4, Liger 4, ours 2"), scope="this-gpu")
@@ -178,20 +165,6 @@ def forwards(device: Device) -> Html:
         "error": lambda run: f"{run.point.relative_error:.1e}",
     }
     return race_table(device, FORWARDS, "The whole forward", more=more)
-
-
-def beside_quack(device: Device) -> Html:
-    """Our forward and QuACK's, interleaved, in a process of their own."""
-    run = on_hopper(device["fused_mlp/quack"])
-    version = run.data.get("version", "")
-    headings = {"quack": f"QuACK {version}, untuned", "fused": "ours", "bare": "cuBLAS, bare product", "eager": "eager"}
-    rows: list[Sequence[Cell]] = []
-    for part, half in (("gate_up", "first half"), ("forward", "forward")):
-        for name in run.data.get(part, ("quack",)):
-            time, over = Figure.from_timing(probe_timing(run, part, name)), probe_ratio(run, part, name, "quack")
-            rows.append([half, headings[name], figure_cell(time), f"{over.number:.3f}x"])
-    caption = "Against QuACK, whose forward is its kernel and cuBLAS: interleaved, in one process"
-    return table(caption, ["", "variant", "interleaved", "over QuACK"], rows, text_columns=2)
 
 
 FIGURES: Mapping[str, Measure] = {

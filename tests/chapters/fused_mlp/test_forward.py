@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from snippets.fused_mlp.findings import forward, ideas, residency
+from snippets.fused_mlp.findings import forward, ideas, quack, residency
 from snippets.fused_mlp.geglu import hopper
 from snippets.lab.finding import NotRecorded
+from snippets.lab.finding.claim import Status
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
 from tests.chapters.altered import AlteredDevice
@@ -120,11 +121,24 @@ def test_an_idea_that_is_worth_something_else_flips_the_verdict(
     assert ideas.steps_table(device).count("<table") == 5
 
 
-def test_samples_of_a_probe_are_pairs(device: AlteredDevice) -> None:
-    both = {"fused": [1.0, 20.0, 300.0], "quack": [1.0, 20.0, 300.0]}
-    device.record("fused_mlp/quack", data={"forward": both, "gate_up": both})
-    assert (measured(device, "F43").value, measured(device, "F43").bounds) == (1.0, (1.0, 1.0))
-    assert forward.beside_quack(device).count("<tr>") == 1 + 2 + 2
+@pytest.mark.parametrize(
+    ("untuned", "tuned", "expected"), [(1.0, 1.0, "holds"), (1.0, 0.99, "differs"), (0.99, 1.0, "differs")]
+)
+def test_ours_beside_a_peer_tuned_and_untuned(
+    device: AlteredDevice, untuned: float, tuned: float, expected: Status
+) -> None:
+    ours = [100.0, 110.0, 120.0]
+    peers = {"quack": untuned, "quack tuned": tuned}
+    both = {"fused": ours, **{name: [us * factor for us in ours] for name, factor in peers.items()}}
+    steady = {"fused": [100.0] * 3, **{name: [100.0 * factor] * 3 for name, factor in peers.items()}}
+    sensed = {name: {"samples_us": samples, "clock_mhz": 1500.0, "watts": 700.0} for name, samples in steady.items()}
+    device.record("fused_mlp/quack", data={"forward": both, "gate_up": both, "steady": sensed})
+    ratio = pytest.approx(1 / min(untuned, tuned))
+    assert (measured(device, "F43").value, measured(device, "F110").value) == (ratio, ratio)
+    assert statuses(device, "F43", "F110") == [expected] * 2
+    table = quack.beside_quack(device)
+    assert table.count("<tr>") == 1 + 3 + 3
+    assert table.count("100 µs") + table.count("99.0 µs") >= 3
 
 
 @pytest.mark.parametrize(
@@ -178,9 +192,9 @@ def test_an_estimate_that_is_missing_is_not_zero(device: AlteredDevice) -> None:
 
 def test_without_quack_there_is_nothing_to_compare(device: AlteredDevice) -> None:
     device.record("fused_mlp/quack", data={"missing": "No module"})
-    assert statuses(device, "F43", "F44") == ["not measured"] * 2
+    assert statuses(device, "F43", "F44", "F110") == ["not measured"] * 3
     with pytest.raises(NotRecorded, match="No module"):
-        forward.beside_quack(device)
+        quack.beside_quack(device)
 
 
 def test_candidates_are_listed_from_the_fastest() -> None:
