@@ -76,7 +76,8 @@ def plan_gradients_and_hidden(
 def _plan_gradients(
     activation: str, d_out: Tensor, down: Tensor, pre: Tensor, has_hidden: bool
 ) -> tuple[tuple[Way, ...], bool]:
-    if is_plain(activation, d_out, down, pre):
+    # not `pre`, whose rows may be of any number
+    if is_plain(activation, d_out, down):
         return (), True
     sizes = sizes_of(d_out, down.t())
     # never over `pre`, which the trials still read
