@@ -14,10 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from snippets.fused_mlp.geglu import gradients, model, operators, preactivations, support, training, tuning
+from snippets.fused_mlp.geglu import gradients, hopper, model, operators, preactivations, support, training, tuning
+from snippets.fused_mlp.geglu.backward_kernels import pingpong_backward_kernel
+from snippets.fused_mlp.geglu.kernels import SILU
 from snippets.fused_mlp.geglu.model import FusedGeGLU
 from snippets.fused_mlp.geglu.support import ACTIVATIONS, act, plain_gate_up
 from snippets.fused_mlp.geglu.training import are_joined, joined, share_storage, trained
+from snippets.fused_mlp.geglu.work import BackwardTiles, sizes_of
 from snippets.mlp.model import GeGLU
 
 BF16, F32, F64 = torch.bfloat16, torch.float32, torch.float64
@@ -228,6 +231,33 @@ def test_who_watches_operators_sees_one() -> None:
     with Names() as names:
         training.mlp(*leaves_of(inputs()), "silu", 3)
     assert "geglu::trained" in names.seen
+
+
+@pytest.mark.parametrize("has_hidden", [False, True])
+@pytest.mark.parametrize("tiles", hopper.PINGPONG_BACKWARD, ids=lambda tiles: tiles.name)
+def test_what_the_kernel_of_the_backward_pass_is_told(tiles: BackwardTiles, has_hidden: bool) -> None:
+    d_out, down = torch.zeros(100, 24, dtype=BF16), torch.zeros(24, 48, dtype=BF16)
+    pre, hidden = torch.zeros(100, 96, dtype=BF16), [torch.zeros(100, 48, dtype=BF16)] * has_hidden
+    halves = pre.chunk(2, dim=1)
+    launch = hopper.pingpong_backward_launch(sizes_of(d_out, down.t()), tiles, "silu", has_hidden)
+    told = dict(
+        zip(
+            pingpong_backward_kernel.arg_names,
+            launch.arguments(d_out, down, *halves, *halves, *hidden),
+            strict=True,
+        )
+    )
+    assert (told["M"], told["N"], told["K"], told["LEAD"]) == (100, 48, 24, tiles.lead)
+    assert told["ACTIVATION"].value == SILU.value
+    assert tuple(told["d_out_desc"].block_shape) == (told["BLOCK_M"], told["BLOCK_K"])
+    assert tuple(told["down_desc"].block_shape) == (told["BLOCK_K"], told["BLOCK_N"])
+    piece = told["HEIGHT"], told["WIDTH"]
+    assert (told["BLOCK_M"] % piece[0], told["BLOCK_N"] % piece[1], tiles.stages >= 2) == (0, 0, True)
+    for name, half in zip(("gate_desc", "up_desc", "d_gate_desc", "d_up_desc"), (*halves, *halves), strict=True):
+        one = told[name]
+        assert (tuple(one.shape), tuple(one.strides), tuple(one.block_shape)) == ((100, 48), (96, 1), piece)
+        assert one.base.data_ptr() == half.data_ptr()
+    assert (told["hidden_desc"] is None) == (not has_hidden)
 
 
 # Memory
