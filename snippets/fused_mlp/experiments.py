@@ -98,7 +98,14 @@ IN_TABLE = {
 }
 """Variants and shapes of each type; max-autotune takes the longest to build, so
 float16 does without."""
-TRAINING = ("eager", "compiled", "liger", "fused", "fused_recompute")
+TRAINING = (
+    "eager",
+    "compiled",
+    "liger",
+    "fused",
+    "fused_recompute_hidden",
+    "fused_recompute",
+)
 
 
 def _table(dtype: str) -> Any:

@@ -137,6 +137,14 @@ def forward(
 # Forward and backward
 
 
+RECOMPUTED: dict[str, bool | str] = {
+    "fused": False,
+    "fused_recompute_hidden": "hidden",
+    "fused_recompute": True,
+}
+"""What each of our variants computes again in the backward pass."""
+
+
 def training(
     device: str, variant: str, tokens: int, dim: int, hidden: int
 ) -> Subject:
@@ -145,14 +153,14 @@ def training(
     import torch
 
     from snippets.fused_mlp.geglu.model import FusedGeGLU
+    from snippets.fused_mlp.geglu.training import share_storage
     from snippets.mlp.model import GeGLU, geglu_reference
 
     plain = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16)
     if variant.startswith("fused"):
         need_kernels(device)
-        step: Any = FusedGeGLU.like(
-            plain, recompute=variant == "fused_recompute"
-        )
+        share_storage(plain.gate_proj, plain.up_proj)
+        step: Any = FusedGeGLU.like(plain, recompute=RECOMPUTED[variant])
     else:
         step = forward_step(variant, plain, device)
     weights = list(plain.parameters())

@@ -49,7 +49,8 @@ def steps(
 
     parts = {
         "activation": {
-            name: with_activation(name) for name in support.ACTIVATIONS
+            name: with_activation(name)
+            for name in (*support.ACTIVATIONS, "rough_gelu_tanh")
         },
         "gate_up": {
             "stacked": gate_up_step("stacked", gate, up),

@@ -29,7 +29,7 @@ def chosen(
     how long every candidate took.
 
     Returns {"TOKENSxDIMxHIDDEN": {"gate_up": {candidate: microseconds},
-    "forward": {...}}}, the fastest first.
+    "forward": {...}, "taken": {"gate_up": candidate, "forward": candidate}}}.
     """
     import torch
 
@@ -48,10 +48,14 @@ def chosen(
             (times_us,) = tuning.TIMES_US.values()
             found[f"{tokens}x{dim}x{hidden}"] = {
                 work.split()[0]: {
-                    name: round(us, 2)
-                    for name, us in sorted(ways.items(), key=lambda one: one[1])
+                    name: round(us, 2) for name, us in ways.items()
                 }
                 for work, ways in times_us.items()
+            } | {
+                "taken": {
+                    work.split()[0]: tuning.first_of_the_fastest(ways)
+                    for work, ways in times_us.items()
+                }
             }
             del module
             torch.cuda.empty_cache()

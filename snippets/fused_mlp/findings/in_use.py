@@ -75,6 +75,7 @@ TRAINING = {
     "compiled": "fused_mlp/training_compiled",
     "Liger": "fused_mlp/training_liger",
     "ours, saving": "fused_mlp/training_fused",
+    "ours, recomputing one": "fused_mlp/training_fused_recompute_hidden",
     "ours, recomputing": "fused_mlp/training_fused_recompute",
 }
 SAVING, RECOMPUTING = TRAINING["ours, saving"], TRAINING["ours, recomputing"]
