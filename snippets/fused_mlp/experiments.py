@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from snippets.fused_mlp.forwards import forward, training
+from snippets.fused_mlp.forwards import TRAINING, forward, training
 from snippets.fused_mlp.halves import gate_up, linear_activation, pointwise
 from snippets.fused_mlp.launching import enqueued, launches, steps
 from snippets.fused_mlp.peers import quack
@@ -19,6 +19,7 @@ from snippets.fused_mlp.portability import (
 from snippets.fused_mlp.probes import (
     chosen,
     generated,
+    kept_bytes,
     new_shapes,
     resources,
 )
@@ -98,14 +99,6 @@ IN_TABLE = {
 }
 """Variants and shapes of each type; max-autotune takes the longest to build, so
 float16 does without."""
-TRAINING = (
-    "eager",
-    "compiled",
-    "liger",
-    "fused",
-    "fused_recompute_hidden",
-    "fused_recompute",
-)
 
 
 def _table(dtype: str) -> Any:
@@ -162,6 +155,7 @@ EXPERIMENTS = (
             architectures,
             ampere_code,
             activation_errors,
+            kept_bytes,
         )
     ),
 )

@@ -143,6 +143,20 @@ RECOMPUTED: dict[str, bool | str] = {
     "fused_recompute": True,
 }
 """What each of our variants computes again in the backward pass."""
+TRAINING = ("eager", "compiled", "liger", *RECOMPUTED)
+
+
+def training_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:
+    """The forward of a plain GeGLU module, which its weights get gradients
+    of, one way of `TRAINING`."""
+    from snippets.fused_mlp.geglu.model import FusedGeGLU
+    from snippets.fused_mlp.geglu.training import share_storage
+
+    if variant not in RECOMPUTED:
+        return forward_step(variant, plain, device)
+    need_kernels(device)
+    share_storage(plain.gate_proj, plain.up_proj)
+    return FusedGeGLU.like(plain, recompute=RECOMPUTED[variant])
 
 
 def training(
@@ -152,17 +166,10 @@ def training(
     random gradient of the result."""
     import torch
 
-    from snippets.fused_mlp.geglu.model import FusedGeGLU
-    from snippets.fused_mlp.geglu.training import share_storage
     from snippets.mlp.model import GeGLU, geglu_reference
 
     plain = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16)
-    if variant.startswith("fused"):
-        need_kernels(device)
-        share_storage(plain.gate_proj, plain.up_proj)
-        step: Any = FusedGeGLU.like(plain, recompute=RECOMPUTED[variant])
-    else:
-        step = forward_step(variant, plain, device)
+    step = training_step(variant, plain, device)
     weights = list(plain.parameters())
 
     def gradients(x: torch.Tensor, d_out: torch.Tensor) -> torch.Tensor:

@@ -224,7 +224,7 @@ def enqueued(
     """
     import torch
 
-    from snippets.fused_mlp.geglu import model, operators
+    from snippets.fused_mlp.geglu import model, operators, plans
     from snippets.fused_mlp.geglu.launch import Launch
     from snippets.mlp.model import GeGLU
 
@@ -232,7 +232,7 @@ def enqueued(
     x, weights = random_tensor(tokens, dim), three_weights(dim, hidden)
     plain = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16)
     fused = model.FusedGeGLU.like(plain)
-    ways = operators.planned(operators.plan_forward, "gelu_tanh", x, *weights)
+    ways = plans.planned(operators.plan_forward, "gelu_tanh", x, *weights)
     hidden_tensor, out = random_tensor(tokens, hidden), torch.empty_like(x)
     schema = "(Tensor x, Tensor gate, Tensor up, Tensor down, str activation) -> Tensor"
     custom = torch.library.custom_op(

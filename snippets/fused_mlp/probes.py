@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from snippets.fused_mlp.forwards import COMPILED
+from snippets.fused_mlp.forwards import COMPILED, TRAINING, training_step
 from snippets.fused_mlp.subjects import (
     need_gpu,
     need_hopper,
@@ -65,13 +65,13 @@ def chosen(
 @contextmanager
 def untuned() -> Iterator[None]:
     """With nothing tuned before, shipped, or kept after."""
-    from snippets.fused_mlp.geglu import operators, tuning
+    from snippets.fused_mlp.geglu import plans, tuning
 
     with (
         patch.object(tuning, "choices", functools.cache(lambda gpu: {})),
         patch.object(tuning, "keep", lambda gpu, work, way: way),
         patch.object(tuning, "TIMES_US", {}),
-        patch.object(operators, "PLANS", {}),
+        patch.object(plans, "PLANS", {}),
     ):
         yield
 
@@ -249,4 +249,46 @@ def new_shapes(
                     else counters["stats"]["unique_graphs"]
                 )
         found[name] = {**milliseconds, "built": built}
+    return found
+
+
+def kept_bytes(
+    instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
+) -> dict[str, Any]:
+    """Memory that a training step of each variant takes beside its weights and
+    inputs: between forward and backward, and at its peak.
+
+    Returns {variant: {"held_bytes", without the result, "peak_bytes", with the
+    gradients, "result_bytes", of the result and the gradients}}.
+    """
+    import torch
+
+    from snippets.mlp.model import GeGLU
+
+    need_kernels(device)
+    found: dict[str, Any] = {}
+    for variant in TRAINING:
+        torch._dynamo.reset()
+        plain = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16)
+        step = training_step(variant, plain, device)
+        weights = list(plain.parameters())
+        x = random_tensor(tokens, dim).requires_grad_()
+        d_out = random_tensor(tokens, dim)
+        for _ in range(2):  # compiles and tunes first
+            torch.cuda.synchronize()
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            out = step(x)
+            held = torch.cuda.memory_allocated() - before
+            gradients = torch.autograd.grad(out, (x, *weights), d_out)
+            results = sum(one.nbytes for one in (out, *gradients))
+            peak = torch.cuda.max_memory_allocated() - before
+            del out, gradients
+        found[variant] = {
+            "held_bytes": held - d_out.nbytes,
+            "peak_bytes": peak,
+            "result_bytes": results,
+        }
+        del plain, step, weights, x, d_out
+        torch.cuda.empty_cache()
     return found

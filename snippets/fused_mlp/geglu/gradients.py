@@ -5,14 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .operators import (
-    fake,
-    is_plain,
-    operator,
-    planned,
-    ready,
-    with_gradient,
-)
+from .operators import fake, operator, with_gradient
+from .plans import is_plain, planned, ready
 from .support import act, act_backward, plain_gate_up
 from .ways import Way
 from .work import rows_of

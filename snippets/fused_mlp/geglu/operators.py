@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from . import tuning
-from .support import act, fit, known, plain_gate_up, say_once, unsupported
+from .plans import is_plain, named, planned, ready, tuned
+from .support import act, fit, plain_gate_up
 from .ways import Way, gate_up_ways, linear_ways
-from .work import Sizes, sizes_of
+from .work import sizes_of
 
 NAMESPACE = __name__.split(".")[-2]
 """From the package: two copies in one process would take each other's place."""
@@ -56,81 +56,6 @@ def with_gradient(
     torch.library.register_autograd(
         f"{NAMESPACE}::{name}", backward, setup_context=keep, lib=LIBRARY
     )
-
-
-# --8<-- [start:plan]
-PLANS: dict[tuple, tuple[Way, ...]] = {}
-"""Work and the shapes, types and devices of its tensors -> the ways to do it,
-none where plain PyTorch does it."""
-PLANS_KEPT = 1024
-
-
-def planned(
-    make: Callable[..., tuple[tuple[Way, ...], bool]],
-    activation: str,
-    *tensors: Tensor,
-) -> tuple[Way, ...]:
-    """The ways to do this work. `make` decides them when its shapes are met for
-    the first time, and says whether that is settled."""
-    key = (
-        make,
-        activation,
-        *[(one.shape, one.dtype, one.get_device()) for one in tensors],
-    )
-    ways = PLANS.get(key)
-    if ways is None:
-        ways, is_settled = make(activation, *map(ready, tensors))
-        if is_settled:
-            if len(PLANS) >= PLANS_KEPT:
-                PLANS.clear()
-            PLANS[key] = ways
-    return ways
-
-
-def tuned(
-    work: str, ways: dict[str, Way], run: Callable, *tensors: Tensor
-) -> tuple[Way, bool]:
-    """The way that tuning takes, where `run(way)` calls it with these tensors;
-    and whether that is settled: while a CUDA graph is captured, nothing can be
-    timed."""
-
-    def compile_all() -> None:
-        from .launch import compile_together
-
-        compile_together(ways.values(), *tensors)
-
-    trials = {name: functools.partial(run, way) for name, way in ways.items()}
-    name = tuning.choose(work, trials, compile_all)
-    return ways[name or next(iter(ways))], name is not None
-
-
-def named(work: str, activation: str, sizes: Sizes, only_portable: bool) -> str:
-    """What is tuned, as it is kept on disk."""
-    portable = " portable" if only_portable else ""
-    return f"{work} {activation} {sizes.name}{portable}"
-
-
-def ready(tensor: Tensor) -> Tensor:
-    """The tensor as the kernels read it: contiguous, from an address that 16
-    divides."""
-    if tensor.is_contiguous() and not tensor.data_ptr() & 15:
-        return tensor
-    return tensor.clone(memory_format=torch.contiguous_format)
-
-
-def is_plain(
-    activation: str, *tensors: Tensor, is_pointwise: bool = False
-) -> bool:
-    """Whether plain PyTorch does the work: the kernels cannot, of which is
-    told, or there is none."""
-    known(activation)
-    reason = unsupported(*tensors, is_pointwise=is_pointwise)
-    if reason:
-        say_once(reason)
-    return bool(reason) or not all(one.numel() for one in tensors)
-
-
-# --8<-- [end:plan]
 
 
 def plan_gate_up(

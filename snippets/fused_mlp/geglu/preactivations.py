@@ -6,7 +6,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .operators import fake, is_plain, operator, planned, ready, tuned
+from .operators import fake, operator
+from .plans import is_plain, planned, ready, tuned
 from .support import act, act_backward, fit
 from .ways import Way, gate_up_saved_ways, gradient_ways
 from .work import sizes_of

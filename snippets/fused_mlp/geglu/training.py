@@ -10,16 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from .gradients import differentiable
-from .operators import (
-    fake,
-    gate_up,
-    is_plain,
-    operator,
-    planned,
-    ready,
-    tuned,
-    with_gradient,
-)
+from .operators import fake, gate_up, operator, with_gradient
+from .plans import is_plain, planned, ready, tuned
 from .preactivations import (
     gate_up_saved,
     gradients_of_pre,

@@ -22,6 +22,7 @@ from snippets.fused_mlp.geglu import (
     launch,
     model,
     operators,
+    plans,
     preactivations,
     support,
     training,
@@ -75,7 +76,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "TIMES_US", {})
     monkeypatch.setattr(tuning, "choices", functools.cache(lambda gpu: {}))
     monkeypatch.setattr(tuning, "keep", lambda gpu, work, way: way)
-    monkeypatch.setattr(operators, "PLANS", {})
+    monkeypatch.setattr(plans, "PLANS", {})
     monkeypatch.setattr(support, "SAID", set())
 
 
@@ -440,7 +441,7 @@ def test_tuning_is_done_once_and_its_choice_is_kept(monkeypatch: pytest.MonkeyPa
     for _ in range(2):
         assert torch.equal(model.gate_up(x, gate, up, "gelu_tanh"), first[0])
         assert torch.equal(model.linear(x, gate, None, "gelu"), first[1])
-        operators.PLANS.clear()
+        plans.PLANS.clear()
 
 
 @pytest.mark.usefixtures("untuned")
@@ -455,7 +456,7 @@ def test_a_second_call_is_launched_without_triton(monkeypatch: pytest.MonkeyPatc
         raise AssertionError("prepared before")
 
     monkeypatch.setattr(launch.Launch, "launch_by_triton", by_triton)
-    ways = operators.planned(operators.plan_forward, "gelu_tanh", batches[0], *module.parameters())
+    ways = plans.planned(operators.plan_forward, "gelu_tanh", batches[0], *module.parameters())
     hidden, out = batches[0].new_empty(1000, 3072), torch.empty_like(batches[0])
     monkeypatch.undo()
     ways[0](batches[0], module.gate_proj.weight, module.up_proj.weight, hidden)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from snippets.fused_mlp.geglu import gradients, model, operators, preactivations, support, training
+from snippets.fused_mlp.geglu import gradients, model, operators, plans, preactivations, support, training
 from snippets.fused_mlp.geglu.model import FusedGeGLU
 from snippets.lab.recording.device import PROJECT
 from snippets.mlp.model import GeGLU
@@ -31,7 +31,7 @@ OPERATORS = {
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     monkeypatch.setattr(support, "SAID", set())
-    monkeypatch.setattr(operators, "PLANS", {})
+    monkeypatch.setattr(plans, "PLANS", {})
     support.unsupported_device.cache_clear()
 
 
@@ -352,24 +352,24 @@ def test_a_plan_is_made_once_for_a_shape(monkeypatch: pytest.MonkeyPatch) -> Non
         return (activation,), x.shape[0] != 3
 
     for rows in (1, 2, 1, 3, 3):
-        assert operators.planned(make, "silu", torch.zeros(rows, 8)) == ("silu",)
+        assert plans.planned(make, "silu", torch.zeros(rows, 8)) == ("silu",)
     assert made == [(1, 8), (2, 8), (3, 8), (3, 8)], "what is not settled is decided again"
-    operators.planned(make, "silu", torch.zeros(1, 8, dtype=BF16))
+    plans.planned(make, "silu", torch.zeros(1, 8, dtype=BF16))
     assert len(made) == 5
-    monkeypatch.setattr(operators, "PLANS_KEPT", len(operators.PLANS))
-    operators.planned(make, "silu", torch.zeros(4, 8))
-    assert len(operators.PLANS) == 1
+    monkeypatch.setattr(plans, "PLANS_KEPT", len(plans.PLANS))
+    plans.planned(make, "silu", torch.zeros(4, 8))
+    assert len(plans.PLANS) == 1
 
 
 def test_a_tensor_is_made_ready() -> None:
     x = torch.randn(3, 5, 8).to(BF16)
-    assert operators.ready(x) is x, "no copy where none is needed"
+    assert plans.ready(x) is x, "no copy where none is needed"
     for view in (
         x.transpose(0, 1),
         torch.cat([x[0, 0, :1], x.flatten()])[1:].view(x.shape),
         x[..., :1].expand(x.shape),
     ):
-        found = operators.ready(view)
+        found = plans.ready(view)
         assert found.is_contiguous()
         assert found.data_ptr() % 16 == 0
         assert torch.equal(found, view)

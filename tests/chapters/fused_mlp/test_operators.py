@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from snippets.fused_mlp.geglu import model, operators, support
+from snippets.fused_mlp.geglu import model, operators, plans, support
 from snippets.fused_mlp.geglu.model import FusedGeGLU
 from snippets.fused_mlp.geglu.work import Sizes
 
@@ -54,12 +54,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     ) -> dict[str, Callable[..., None]]:
         return {"linear": recorded(f"linear {activation} {sizes.name}", linear(activation))}
 
-    monkeypatch.setattr(operators, "unsupported", lambda *_, **__: "")
+    monkeypatch.setattr(plans, "unsupported", lambda *_, **__: "")
     monkeypatch.setattr(model, "unsupported", lambda *_, **__: "")
     monkeypatch.setattr(operators, "gate_up_ways", gate_up_ways)
     monkeypatch.setattr(operators, "linear_ways", linear_ways)
-    monkeypatch.setattr(operators.tuning, "choose", lambda work, ways, _: list(ways)[-1])
-    monkeypatch.setattr(operators, "PLANS", {})
+    monkeypatch.setattr(plans.tuning, "choose", lambda work, ways, _: list(ways)[-1])
+    monkeypatch.setattr(plans, "PLANS", {})
     return seen
 
 
@@ -79,7 +79,7 @@ def test_the_forward_is_two_kernels(calls: Calls) -> None:
     ]
     model.gated_mlp(x, gate, up, down, "silu")
     assert len(calls) == 4
-    assert len(operators.PLANS) == 1
+    assert len(plans.PLANS) == 1
 
 
 def test_the_portable_forward_takes_other_ways(calls: Calls) -> None:
@@ -126,8 +126,8 @@ def test_under_autocast_the_kernels_see_its_type(calls: Calls) -> None:
 def test_while_a_graph_is_captured_the_first_way_is_taken_and_nothing_kept(
     calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operators.tuning, "choose", lambda work, ways, _: None)
+    monkeypatch.setattr(plans.tuning, "choose", lambda work, ways, _: None)
     x, (gate, up, down) = torch.randn(3, 8), weights()
     operators.forward(x, gate, up, down, "relu")
     assert calls[-2][0].startswith("first gate_up")
-    assert operators.PLANS == {}
+    assert plans.PLANS == {}

@@ -14,7 +14,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from snippets.fused_mlp.geglu import gradients, hopper, model, operators, preactivations, support, training, tuning
+from snippets.fused_mlp.geglu import (
+    gradients,
+    hopper,
+    model,
+    operators,
+    plans,
+    preactivations,
+    support,
+    training,
+    tuning,
+)
 from snippets.fused_mlp.geglu.backward_kernels import pingpong_backward_kernel
 from snippets.fused_mlp.geglu.kernels import SILU
 from snippets.fused_mlp.geglu.model import FusedGeGLU
@@ -31,7 +41,7 @@ ROWS, DIM, HIDDEN = 6, 8, 16
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     monkeypatch.setattr(support, "SAID", {"they need an NVIDIA GPU"})
-    monkeypatch.setattr(operators, "PLANS", {})
+    monkeypatch.setattr(plans, "PLANS", {})
 
 
 def _gate_up(x: Tensor, gate: Tensor, up: Tensor, out: Tensor, *halves: Tensor, activation: str = "gelu_tanh") -> None:
@@ -70,7 +80,7 @@ def unsupported(x: Tensor, *weights: Tensor, is_pointwise: bool = False) -> str:
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Whether the operators find ways, here of the CPU, for which nothing is tuned."""
     if request.param == "ways":
-        monkeypatch.setattr(operators, "unsupported", unsupported)
+        monkeypatch.setattr(plans, "unsupported", unsupported)
         monkeypatch.setattr(tuning, "choose", lambda work, ways, *_: next(iter(ways)))
 
         def ways(name: str) -> Callable[..., dict[str, Callable[..., None]]]:
