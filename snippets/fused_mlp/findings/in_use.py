@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from snippets.fused_mlp.findings.ideas import step_ratio
-from snippets.fused_mlp.findings.probes import on_hopper, probe_timing
+from snippets.fused_mlp.findings.probes import on_hopper, probe_timing, probed
 from snippets.fused_mlp.findings.shapes import DTYPES, PEERS_OF, SERIES, both_types, row_run, shape_name, shapes_in
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals
 from snippets.lab.finding.measure import derived, largest, paired_ratio, point_ratio, ratio_of_kinds
