@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from .operators import fake, operator, with_gradient
 from .plans import is_plain, planned, ready
-from .support import act, act_backward, plain_gate_up
+from .support import act, act_backward, plain_gate_up, without_autocast
 from .ways import Way
 from .work import rows_of
 
@@ -79,25 +81,37 @@ def _keep_factors(ctx, inputs, output) -> None:
     ctx.save_for_backward(gate, up)
 
 
+@without_autocast
 def _of_factors(ctx, d_out: Tensor) -> tuple[Tensor | None, ...]:
     gate, up = ctx.saved_tensors
     if torch.is_grad_enabled():
-        out = act(gate, ctx.activation) * up
-        return *differentiable(out, (gate, up), d_out, ctx), None
+
+        def plain(gate: Tensor, up: Tensor) -> Tensor:
+            return act(gate, ctx.activation) * up
+
+        return *differentiable(plain, (gate, up), d_out, ctx), None
     return *gated_activation_backward(d_out, gate, up, ctx.activation), None
 
 
 def differentiable(
-    out: Tensor, inputs: tuple[Tensor, ...], d_out: Tensor, ctx
+    plain: Callable[..., Tensor],
+    inputs: tuple[Tensor, ...],
+    d_out: Tensor,
+    ctx,
 ) -> list[Tensor | None]:
-    """The gradients of the inputs that need one, which have gradients in turn:
-    `out` was computed by plain PyTorch."""
+    """The gradients of the inputs that need one, of what plain PyTorch does
+    with them: with gradients in turn where these are wanted."""
+    create_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        out = plain(*inputs)
     needed = [
         one
         for one, needs in zip(inputs, ctx.needs_input_grad, strict=False)
         if needs
     ]
-    found = iter(torch.autograd.grad(out, needed, d_out, create_graph=True))
+    found = iter(
+        torch.autograd.grad(out, needed, d_out, create_graph=create_graph)
+    )
     return [
         next(found) if needs else None
         for needs in ctx.needs_input_grad[: len(inputs)]
@@ -115,12 +129,16 @@ def _keep_inputs(ctx, inputs, output) -> None:
     ctx.save_for_backward(x, gate, up)
 
 
+@without_autocast
 def _of_gate_up(ctx, d_out: Tensor) -> tuple[Tensor | None, ...]:
     """Computes the pre-activations again."""
     x, gate, up = ctx.saved_tensors
     if torch.is_grad_enabled():
-        out = plain_gate_up(x, gate, up, ctx.activation)
-        return *differentiable(out, (x, gate, up), d_out, ctx), None
+
+        def plain(*inputs: Tensor) -> Tensor:
+            return plain_gate_up(*inputs, ctx.activation)
+
+        return *differentiable(plain, (x, gate, up), d_out, ctx), None
     rows = rows_of(x)
     d_gate, d_up = gated_activation_backward(
         rows_of(d_out), rows @ gate.t(), rows @ up.t(), ctx.activation

@@ -73,7 +73,7 @@ def describe_other(mlp: nn.Module, names: tuple[str, ...]) -> str:
         if type(layer) is not nn.Linear:
             return f"{name} is a {type(layer).__name__}"
         if only_weight(layer) is None:
-            if layer._parameters["bias"] is not None:
+            if layer._parameters.get("bias") is not None:
                 return f"{name} has a bias"
             if has_hooks(layer):
                 return f"{name} has hooks"

@@ -6,12 +6,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn import functional as F
 
 from . import gradients, operators, training
 from .support import (
     act,
     cast,
     fit,
+    is_transformed,
     known,
     plain_gate_up,
     say_once,
@@ -39,10 +42,7 @@ class FusedGeGLU(nn.Module):
     ) -> None:
         super().__init__()
         known(activation)
-        if recompute not in training.KEPT:
-            raise ValueError(
-                f"recompute is a bool or 'hidden', not {recompute!r}"
-            )
+        training.tensors_kept(recompute)
         self.activation, self.recompute = activation, recompute
         self.gate_proj = nn.Linear(dim, hidden, bias=False)
         self.up_proj = nn.Linear(dim, hidden, bias=False)
@@ -99,7 +99,7 @@ def only_weight(layer: nn.Module | None) -> Tensor | None:
     # through the dictionary: nn.Module looks attributes up in 0.7 us each
     if (
         type(layer) is not nn.Linear
-        or layer._parameters["bias"] is not None
+        or layer._parameters.get("bias") is not None
         or layer._forward_pre_hooks
         or layer._forward_hooks
         or layer._backward_pre_hooks
@@ -108,13 +108,18 @@ def only_weight(layer: nn.Module | None) -> Tensor | None:
     ):
         return None
     weight = layer._parameters.get("weight")
-    return weight if type(weight) in (nn.Parameter, Tensor) else None
+    # an exporter puts fake tensors in the place of parameters
+    kinds = nn.Parameter, Tensor, FakeTensor
+    return weight if type(weight) in kinds else None
 
 
-def is_transformed() -> bool:
-    """Whether `torch.func` differentiates or maps what is called now, for which
-    operators with a gradient in Python have no rules."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
+def why_plain(activation: str) -> str:
+    """Why plain PyTorch does what is called now on any device: a transform
+    looks into it. Empty otherwise."""
+    known(activation)
+    if torch.compiler.is_compiling() or not is_transformed():
+        return ""
+    return "it is inside a transform of torch.func or in forward mode"
 
 
 # --8<-- [start:gated_mlp]
@@ -140,19 +145,16 @@ def gated_mlp(
         or up.requires_grad
         or down.requires_grad
     )
+    reason = why_plain(activation)
     # the operator asks for itself; but what it does is hidden from a compiler
-    if is_trained or is_compiling:
-        known(activation)
+    if is_trained or is_compiling or reason:
         fit(x, gate, up, down.t())
-        reason = unsupported(x, gate, up, down)
-        if not (reason or is_compiling) and is_transformed():
-            reason = "it is inside a transform of torch.func"
-        if reason:
+        if reason := reason or unsupported(x, gate, up, down):
             say_once(reason)
             return plain_gate_up(x, gate, up, activation) @ down.t()
     if not is_trained:
         return operators.forward(x, gate, up, down, activation)
-    kept = training.KEPT[recompute]
+    kept = training.tensors_kept(recompute)
     return training.mlp(x, gate, up, down, activation, kept)
 
 
@@ -164,7 +166,12 @@ def gate_up(
 ) -> Tensor:
     """activation(x @ gate.T) * (x @ up.T), with gradients; by one kernel where
     it can. x is (..., dim), gate and up are (hidden, dim)."""
-    return operators.gate_up(*cast(x, gate, up), activation)
+    x, gate, up = cast(x, gate, up)
+    if reason := why_plain(activation):
+        say_once(reason)
+        fit(x, gate, up)
+        return plain_gate_up(x, gate, up, activation)
+    return operators.gate_up(x, gate, up, activation)
 
 
 def linear(
@@ -174,8 +181,22 @@ def linear(
     activation: str = "none",
 ) -> Tensor:
     """activation(x @ weight.T + bias), for inference; by one kernel where it
-    can. x is (..., dim), weight (outputs, dim), bias (outputs,)."""
-    return operators.linear(*cast(x, weight, bias), activation)
+    can. x is (..., dim), weight (outputs, dim), bias (outputs,).
+
+    Where a gradient is needed, plain PyTorch does the work.
+    """
+    x, weight, bias = cast(x, weight, bias)
+    reason = why_plain(activation)
+    if torch.is_grad_enabled() and any(
+        one is not None and one.requires_grad for one in (x, weight, bias)
+    ):
+        reason = (
+            reason or "`linear` has no gradient of its own, and one is needed"
+        )
+    if reason:
+        say_once(reason)
+        return act(F.linear(x, weight, bias), activation)
+    return operators.linear(x, weight, bias, activation)
 
 
 def gated_activation(
@@ -183,4 +204,8 @@ def gated_activation(
 ) -> Tensor:
     """activation(gate) * up, with gradients; in one pass where it can. Two
     tensors of one shape."""
-    return gradients.gated_activation(*cast(gate, up), activation)
+    gate, up = cast(gate, up)
+    if reason := why_plain(activation):
+        say_once(reason)
+        return act(gate, activation) * up
+    return gradients.gated_activation(gate, up, activation)

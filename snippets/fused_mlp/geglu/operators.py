@@ -25,18 +25,25 @@ NAMESPACE = __name__.split(".")[-2]
 LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
 
 
+def on_its_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with the device of its first tensor as the current one, if
+    that is a GPU of CUDA's."""
+
+    def run(x: Tensor, *others: Any) -> Any:
+        if not x.is_cuda or x.get_device() == torch.cuda.current_device():
+            return function(x, *others)
+        with torch.cuda.device(x.get_device()):
+            return function(x, *others)
+
+    return run
+
+
 def operator(schema: str) -> Callable[[Callable[..., Any]], Any]:
     """Define an operator by its schema and what it does on any device."""
     name = schema.partition("(")[0]
 
     def define(function: Callable[..., Any]) -> Any:
-        def run(x: Tensor, *others: Any) -> Any:
-            index = x.get_device()
-            if index < 0 or index == torch.cuda.current_device():
-                return function(x, *others)
-            with torch.cuda.device(index):
-                return function(x, *others)
-
+        run = on_its_device(function)
         LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
         LIBRARY.impl(name, run, "CompositeExplicitAutograd")
         return getattr(getattr(torch.ops, NAMESPACE), name).default

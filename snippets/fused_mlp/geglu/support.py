@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,12 +55,46 @@ def gated_reference(
 def cast(first: Tensor, *others: Tensor | None) -> tuple:
     """The tensors as autocast wants them, where it is on."""
     kind = first.device.type
-    if not torch.is_autocast_enabled(kind):
+    if kind == "meta" or not torch.is_autocast_enabled(kind):
         return first, *others
     dtype = torch.get_autocast_dtype(kind)
-    return first.to(dtype), *[
-        one if one is None else one.to(dtype) for one in others
-    ]
+    # float64 stays what it is, as it does for PyTorch's own operators
+    return tuple(
+        one if one is None or one.dtype is torch.float64 else one.to(dtype)
+        for one in (first, *others)
+    )
+
+
+def without_autocast(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A backward pass in the types of its forward, even where it is called
+    under autocast."""
+
+    def run(ctx, d_out: Tensor | None, *others: Tensor) -> Any:
+        kind = "meta" if d_out is None else d_out.device.type
+        if kind == "meta" or not torch.is_autocast_enabled(kind):
+            return backward(ctx, d_out, *others)
+        with torch.autocast(kind, enabled=False):
+            return backward(ctx, d_out, *others)
+
+    return run
+
+
+def is_transformed() -> bool:
+    """Whether `torch.func` or forward-mode differentiation is at work, for
+    which operators with a gradient in Python have no rules."""
+    return (
+        torch._C._functorch.peek_interpreter_stack() is not None
+        or torch.autograd.forward_ad._current_level >= 0
+    )
+
+
+def is_batched(tensor: Tensor) -> bool:
+    """Whether it is several at once, inside `torch.func.vmap` or
+    `torch.autograd.grad(..., is_grads_batched=True)`."""
+    return bool(
+        torch._C._functorch.is_batchedtensor(tensor)
+        or torch._C._functorch.is_legacy_batchedtensor(tensor)
+    )
 
 
 def fit(x: Tensor, *weights: Tensor, bias: Tensor | None = None) -> None:

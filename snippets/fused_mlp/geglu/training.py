@@ -18,7 +18,7 @@ from .preactivations import (
     hidden_and_pre,
     pre_backward,
 )
-from .support import fit, plain_gate_up
+from .support import fit, is_batched, plain_gate_up, without_autocast
 from .ways import Way, linear_ways
 from .work import rows_of, sizes_of
 
@@ -28,6 +28,13 @@ _AUTOGRAD = torch._C._autograd
 KEPT = {False: 3, "hidden": 2, True: 0}
 """What is computed again in the backward pass -> tensors of the hidden size
 that are kept for it."""
+
+
+def tensors_kept(recompute: bool | str) -> int:
+    """As `KEPT` says; `ValueError` for what it does not know."""
+    if recompute not in KEPT:
+        raise ValueError(f"recompute is a bool or 'hidden', not {recompute!r}")
+    return KEPT[recompute]
 
 
 # --8<-- [start:joined]
@@ -179,22 +186,30 @@ def _keep_results(ctx, inputs, output) -> None:
     ctx.set_materialize_grads(False)
 
 
+@without_autocast
 def _backward(ctx, d_out: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
     x, gate, up, down, *saved = ctx.saved_tensors
     needs = ctx.needs_input_grad
-    if torch.is_grad_enabled():  # gradients of gradients
-        out = plain_gate_up(x, gate, up, ctx.activation) @ down.t()
+    # gradients of gradients, or of a batch of results at once
+    if torch.is_grad_enabled() or is_batched(d_out):
+
+        def plain(*inputs: Tensor) -> Tensor:
+            return plain_gate_up(*inputs[:3], ctx.activation) @ inputs[3].t()
+
         inputs = x, gate, up, down
-        return *differentiable(out, inputs, d_out, ctx), None, None
+        return *differentiable(plain, inputs, d_out, ctx), None, None
     shape = x.shape
     x, d_out = rows_of(x), rows_of(d_out)
-    # a compiler traces operators, and does not see memory that is used twice
-    traced = type(d_out) is not Tensor
+    # who traces operators does not see memory that is used twice
+    traced = is_traced(d_out)
     if not traced and hasattr(ctx, "maybe_clear_saved_tensors"):
         # so that the hidden tensor is gone before the last gradients are made
         ctx.maybe_clear_saved_tensors()
     if ctx.kept:
         pre, hidden = saved[0], saved[1] if len(saved) > 1 else None
+        if not traced:  # another tensor tells whether the saved one is held
+            pre = pre.detach()
+        saved.clear()
     else:
         save = gate_up_saved if traced else hidden_and_pre
         hidden, pre = save(x, gate, up, ctx.activation)
@@ -209,7 +224,7 @@ def _backward(ctx, d_out: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
     hidden = again if hidden is None else hidden
     d_down = d_out.t() @ hidden if needs[3] else None
     # before more is made
-    del hidden, again, pre, saved, what
+    del hidden, again, pre, what
     d_x, d_gate, d_up = products(d_pre, x, gate, up, needs, traced)
     if d_x is not None:
         d_x = d_x.view(shape)
@@ -223,8 +238,18 @@ def is_ours(pre: Tensor) -> bool:
     uses = getattr(torch._C, "_storage_Use_Count", None)
     if is_kept is None or uses is None or is_kept():
         return False
-    # the tensor's and the one of the object that is asked here
+    # this tensor's and the one of the object that is asked here
     return uses(pre.untyped_storage()._cdata) == 2
+
+
+def is_traced(*tensors: Tensor) -> bool:
+    """Whether somebody watches which operators run: a compiler, a mode, a kind
+    of tensor of its own."""
+    return bool(
+        torch.compiler.is_compiling()
+        or any(type(one) not in (Tensor, nn.Parameter) for one in tensors)
+        or torch._C._len_torch_dispatch_stack()
+    )
 
 
 def products(
@@ -279,11 +304,6 @@ def mlp(
     """(activation(x @ gate.T) * (x @ up.T)) @ down.T with gradients, for which
     so many tensors of the hidden size are kept."""
     inputs = x, gate, up, down, activation, kept
-    if (
-        torch.compiler.is_compiling()
-        or type(x) not in (Tensor, nn.Parameter)
-        # who watches operators shall see one
-        or torch._C._len_torch_dispatch_stack()
-    ):
+    if is_traced(x, gate, up, down):
         return trained(*inputs)[0]
     return Trained.apply(*inputs)

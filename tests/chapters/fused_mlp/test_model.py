@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -244,6 +245,9 @@ def test_what_is_more_than_a_weight() -> None:
     assert model.only_weight(Adapted(8, 8, bias=False)) is None
     plain.register_full_backward_hook(lambda *_: None)
     assert model.only_weight(plain) is None
+    bare = nn.Linear(8, 8, bias=False)
+    del bare.bias
+    assert model.only_weight(bare) is bare.weight
 
 
 @pytest.mark.parametrize("is_trained", [False, True])
@@ -252,9 +256,117 @@ def test_autocast_casts_all_tensors(is_trained: bool) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         with pytest.warns(UserWarning, match=NO_GPU):
             found = module(x)
-        assert model.linear(x, module.up_proj.weight).dtype == BF16
+        assert model.linear(x, module.up_proj.weight.detach()).dtype == BF16
     assert found.dtype == BF16
     assert found.requires_grad == is_trained
+
+
+@pytest.mark.filterwarnings("ignore:FusedGeGLU runs as plain PyTorch")
+def test_autocast_leaves_float64_and_devices_without_it() -> None:
+    tensors = [torch.randn(8, 8, dtype=torch.float64) for _ in range(4)]
+    with torch.autocast("cpu", BF16):
+        assert model.gated_mlp(*tensors).dtype == torch.float64
+    assert model.gated_mlp(*[one.to("meta").requires_grad_() for one in tensors]).is_meta
+    assert model.linear(*[one.to("meta") for one in tensors[:2]]).is_meta
+
+
+# Transforms
+
+TRANSFORMED = "it is inside a transform of torch.func or in forward mode"
+
+
+def _mlp(*tensors: Tensor) -> Tensor:
+    return model.gated_mlp(*tensors, "silu")
+
+
+def _gate_up(x: Tensor, gate: Tensor, up: Tensor, _: Tensor) -> Tensor:
+    return model.gate_up(x, gate, up, "silu")
+
+
+def _linear(x: Tensor, gate: Tensor, *_: Tensor) -> Tensor:
+    return model.linear(x, gate, None, "silu")
+
+
+def _factors(_: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
+    return model.gated_activation(gate, up, "silu") @ down
+
+
+def _plain_mlp(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
+    return _plain_gate_up(x, gate, up) @ down.t()
+
+
+def _plain_gate_up(x: Tensor, gate: Tensor, up: Tensor, *_: Tensor) -> Tensor:
+    return support.plain_gate_up(x, gate, up, "silu")
+
+
+def _plain_linear(x: Tensor, gate: Tensor, *_: Tensor) -> Tensor:
+    return nn.functional.silu(x @ gate.t())
+
+
+def _plain_factors(_: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
+    return nn.functional.silu(gate) * up @ down
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")  # of PyTorch's own rules
+@pytest.mark.parametrize("transform", ["grad", "jvp", "vmap", "dual"])
+@pytest.mark.parametrize(
+    ("function", "plain"),
+    [(_mlp, _plain_mlp), (_gate_up, _plain_gate_up), (_linear, _plain_linear), (_factors, _plain_factors)],
+)
+def test_transforms_look_into_what_is_called(
+    function: Callable[..., Tensor], plain: Callable[..., Tensor], transform: str
+) -> None:
+    """No silent zeros: operators have no rules for them, and on a GPU hide what they do."""
+    tensors = tuple(torch.randn(8, 8, dtype=torch.float64) for _ in range(4))
+
+    def results(of: Callable[..., Tensor]) -> tuple[Tensor, ...]:
+        if transform == "grad":
+            return tuple(torch.func.grad(lambda *inputs: of(*inputs).sum(), argnums=(0, 1))(*tensors))
+        if transform == "jvp":
+            return tuple(torch.func.jvp(of, tensors, tensors))
+        if transform == "vmap":
+            stacked = [torch.stack([one, 2 * one]) for one in tensors]
+            return (torch.func.vmap(of)(*stacked),)
+        with torch.autograd.forward_ad.dual_level():
+            duals = [torch.autograd.forward_ad.make_dual(one, one) for one in tensors]
+            return tuple(torch.autograd.forward_ad.unpack_dual(of(*duals)))
+
+    with pytest.warns(UserWarning, match=f"^FusedGeGLU runs as plain PyTorch: {TRANSFORMED}$"):
+        found = results(function)
+    for one, other in zip(found, results(plain), strict=True):
+        assert torch.allclose(one, other, rtol=1e-12)
+
+
+def test_a_linear_that_needs_a_gradient_is_plain_pytorch() -> None:
+    x, weight, bias = torch.randn(3, 8), torch.randn(4, 8, requires_grad=True), torch.randn(4)
+    with pytest.warns(UserWarning, match="`linear` has no gradient of its own, and one is needed$"):
+        found = model.linear(x, weight, bias, "relu")
+    expected = nn.functional.relu(nn.functional.linear(x, weight, bias))
+    assert torch.equal(torch.autograd.grad(found.sum(), weight)[0], torch.autograd.grad(expected.sum(), weight)[0])
+
+
+@pytest.mark.filterwarnings("default")  # of PyTorch's own
+@pytest.mark.parametrize("strict", [False, True])
+def test_exported_it_holds_the_operators(strict: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "unsupported", lambda *_: "")
+    module, x = FusedGeGLU(8, 16), torch.randn(3, 8)
+    for is_trained, name in ((True, "trained"), (False, "forward")):
+        with torch.set_grad_enabled(is_trained):
+            exported = torch.export.export(module, (x,), strict=strict)
+        assert f"geglu.{name}.default" in [str(node.target) for node in exported.graph.nodes]
+
+
+def test_on_a_device_without_cuda_it_is_plain_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its index may be 0 as well, and there `torch.cuda` must not be asked for the current one."""
+
+    class OfApple(Tensor):
+        def get_device(self) -> int:
+            return 0
+
+    run = operators.on_its_device(lambda x, y: (x, y))
+    x = torch.zeros(2).as_subclass(OfApple)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: pytest.fail("asked for"))
+    assert run(x, 1)[0] is x
 
 
 # The operators as plain PyTorch, which they are on a CPU

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from snippets.fused_mlp.geglu import (
@@ -147,9 +148,8 @@ def test_only_what_is_needed_is_computed(kind: str, needed: tuple[int, ...], kep
     tensors = inputs()
     for place in needed:
         tensors[place].requires_grad_()
-    with Products() as products:
-        out = trained(*tensors, "silu", kept)[0]
-        forward = products.count
+    out = trained(*tensors, "silu", kept)[0]
+    with torch.autograd.profiler.profile(use_device=None) as profile:
         out.sum().backward()
     exact = [one.detach().clone().requires_grad_(place in needed) for place, one in enumerate(tensors)]
     plain(*exact, "silu").sum().backward()
@@ -158,17 +158,12 @@ def test_only_what_is_needed_is_computed(kind: str, needed: tuple[int, ...], kep
         assert other.grad is None or torch.allclose(one.grad, other.grad, rtol=1e-12, atol=1e-13)
     # d_out @ down, unless the hidden tensor is there and suffices; two for x; one for gate, up or both; one for down
     backward = (needed != (3,) or kept == 2) + 2 * (0 in needed) + (1 in needed or 2 in needed) + (3 in needed)
-    assert products.count - forward == backward + 2 * (not kept)
+    assert products(profile) == backward + 2 * (not kept)
 
 
-class Products(TorchDispatchMode):
-    """Counts products of matrices."""
-
-    count = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        self.count += function in (torch.ops.aten.mm.default, torch.ops.aten.mm.out, torch.ops.aten.addmm_.default)
-        return function(*args, **(kwargs or {}))
+def products(profile: torch.autograd.profiler.profile) -> int:
+    """Products of matrices in what was profiled, also inside operators."""
+    return sum(event.name in ("aten::mm", "aten::addmm_") for event in profile.function_events)
 
 
 def test_weights_of_one_storage_take_one_product(kind: str) -> None:
@@ -179,9 +174,9 @@ def test_weights_of_one_storage_take_one_product(kind: str) -> None:
     counts, gradients_of = [], []
     for leaves in (apart, together):
         out = trained(*leaves, "gelu_tanh", 3)[0].sum()
-        with Products() as products:
+        with torch.autograd.profiler.profile(use_device=None) as profile:
             gradients_of.append(torch.autograd.grad(out, leaves))
-        counts.append(products.count)
+        counts.append(products(profile))
     assert counts == [5, 4]
     assert all(torch.allclose(one, other, rtol=1e-12) for one, other in zip(*gradients_of, strict=True))
 
@@ -332,6 +327,74 @@ def test_the_gradient_overwrites_what_nobody_reads_again(
         second = torch.autograd.grad(out, leaves)
         assert overwrites == [False, True]
         assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("holder", ["the graph's tensors", "what packs", "what unpacks"])
+def test_what_somebody_holds_is_not_overwritten(kind: str, mlp: Callable[..., Tensor], holder: str) -> None:
+    """The very tensor that was saved, not one that shares its memory."""
+    held: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        held.append(tensor)
+        return tensor
+
+    def through(tensor: Tensor) -> Tensor:
+        return tensor
+
+    leaves = leaves_of(inputs())
+    if holder == "the graph's tensors":
+        out = mlp(*leaves, "gelu_tanh", 3)
+        held += out.grad_fn.saved_tensors  # type: ignore[union-attr]
+    else:
+        hooks = (keep, through) if holder == "what packs" else (through, keep)
+        with torch.autograd.graph.saved_tensors_hooks(*hooks):
+            out = mlp(*leaves, "gelu_tanh", 3)
+    g, u = leaves[0] @ leaves[1].t(), leaves[0] @ leaves[2].t()
+    out.sum().backward()
+    assert len(held) == 6
+    assert torch.allclose(held[4], torch.cat([g, u], dim=1))
+
+
+@pytest.mark.parametrize("kept", [3, 2, 0])
+def test_a_backward_pass_under_autocast_has_the_types_of_its_forward(
+    kind: str, mlp: Callable[..., Tensor], kept: int
+) -> None:
+    leaves = leaves_of(inputs(dtype=F32))
+    expected = torch.autograd.grad(mlp(*leaves, "silu", kept).sum(), leaves)
+    out = mlp(*leaves, "silu", kept).sum()
+    with torch.autocast("cpu", BF16):
+        found = torch.autograd.grad(out, leaves)
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_so_have_those_of_parts_of_it() -> None:
+    leaves, factors = leaves_of(inputs(dtype=F32)), leaves_of([torch.randn(3, 8), torch.randn(3, 8)])
+    for function, inner in ((model.gate_up, leaves[:3]), (model.gated_activation, factors)):
+        expected = torch.autograd.grad(function(*inner).sum(), inner)
+        out = function(*inner).sum()
+        with torch.autocast("cpu", BF16):
+            found = torch.autograd.grad(out, inner)
+        assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_gradients_of_a_batch_of_results(mlp: Callable[..., Tensor]) -> None:
+    leaves = leaves_of(inputs())
+    d_outs = torch.randn(3, ROWS, DIM, dtype=F64)
+    found = torch.autograd.grad(mlp(*leaves, "silu", 3), leaves, d_outs, is_grads_batched=True)
+    expected = torch.autograd.grad(plain(*leaves, "silu"), leaves, d_outs, is_grads_batched=True)
+    assert all(torch.allclose(one, other, rtol=1e-12) for one, other in zip(found, expected, strict=True))
+    assert not any(one.requires_grad for one in found)
+
+
+def test_who_watches_operators_sees_those_of_the_backward_pass() -> None:
+    """Traced with real tensors, the kernels' launches would be missing in the graph."""
+
+    def step(*leaves: Tensor) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(training.mlp(*leaves, "silu", 3).sum(), leaves)
+
+    graph = make_fx(step)(*leaves_of(inputs())).graph
+    names = [str(node.target) for node in graph.nodes if "geglu" in str(node.target)]
+    assert names == ["geglu.trained.default", "geglu.pre_backward.default", "geglu.x_backward.default"]
 
 
 def test_what_is_computed_again_is_overwritten(kind: str, mlp: Callable[..., Tensor]) -> None:
