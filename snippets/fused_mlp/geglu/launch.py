@@ -8,6 +8,7 @@ the driver, for each set of addresses.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterable
@@ -18,6 +19,11 @@ import torch
 import triton
 from torch import Tensor
 
+FAILURES = (
+    RuntimeError, ValueError, TypeError, AssertionError, triton.TritonError,
+)  # fmt: skip
+"""What compiling or launching a kernel raises where a GPU, its driver or a
+version of Triton does not take it."""
 ADDRESSES_KEPT = 256
 """Sets of addresses that a launch remembers before it begins anew."""
 
@@ -85,10 +91,13 @@ class Launch:
 def compile_together(launches: Iterable[object], *tensors: Tensor) -> None:
     """Have Triton compile the kernels, one on each core of the CPU. What is no
     `Launch` needs none of it."""
-    with ThreadPoolExecutor() as pool, triton.AsyncCompileMode(pool):
+    # what cannot be compiled says so when it is launched
+    mode = functools.partial(triton.AsyncCompileMode, ignore_errors=True)
+    with ThreadPoolExecutor() as pool, mode(pool):
         for launch in launches:
             if isinstance(launch, Launch):
-                launch.compile(*tensors)
+                with contextlib.suppress(*FAILURES):
+                    launch.compile(*tensors)
 
 
 def is_watched() -> bool:

@@ -77,13 +77,12 @@ def plan_gate_up(
         return (), True
     sizes = sizes_of(x, gate)
     out = x.new_empty(sizes.rows, sizes.outputs)
-    way, is_settled = tuned(
+    return tuned(
         named("gate_up", activation, sizes, only_portable),
         gate_up_ways(sizes, activation, only_portable),
         lambda way: way(x, gate, up, out),
         *(x, gate, up, out),
     )
-    return (way,), is_settled
 
 
 @operator("gate_up(Tensor x, Tensor gate, Tensor up, str activation) -> Tensor")
@@ -120,13 +119,12 @@ def plan_linear(
         return (), True
     sizes = sizes_of(x, weight)
     out = x.new_empty(sizes.rows, sizes.outputs)
-    way, is_settled = tuned(
+    return tuned(
         f"linear {activation} {sizes.name}{' bias' if bias else ''}",
         linear_ways(sizes, activation, bool(bias)),
         lambda way: way(x, weight, *bias, out),
         *(x, weight, *bias, out),
     )
-    return (way,), is_settled
 
 
 @operator(
@@ -165,26 +163,29 @@ def plan_forward(
     fit(x, gate, up, down.t())
     if is_plain(activation, x, gate, up, down):
         return (), True
-    (first,), is_first_settled = plan_gate_up(
+    firsts, is_first_settled = plan_gate_up(
         activation, x, gate, up, only_portable
     )
+    if not firsts:
+        return (), is_first_settled
     sizes = sizes_of(x, gate)
     hidden = x.new_empty(sizes.rows, sizes.outputs)
     out = x.new_empty(sizes.rows, sizes.dim)
 
     def run(second: Way) -> None:
-        first(x, gate, up, hidden)
+        firsts[0](x, gate, up, hidden)
         second(hidden, down, out)
 
-    second, is_settled = tuned(
+    seconds, is_settled = tuned(
         named("forward", activation, sizes, only_portable),
         linear_ways(
-            sizes_of(hidden, down), "none", False, only_portable, first
+            sizes_of(hidden, down), "none", False, only_portable, firsts[0]
         ),
         run,
         *(hidden, down, out),
     )
-    return (first, second), is_first_settled and is_settled
+    ways = (*firsts, *seconds) if seconds else ()
+    return ways, is_first_settled and is_settled
 
 
 @operator(

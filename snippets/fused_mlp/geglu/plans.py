@@ -44,10 +44,10 @@ def planned(
 
 def tuned(
     work: str, ways: dict[str, Way], run: Callable, *tensors: Tensor
-) -> tuple[Way, bool]:
-    """The way that tuning takes, where `run(way)` calls it with these tensors;
-    and whether that is settled: while a CUDA graph is captured, nothing can be
-    timed."""
+) -> tuple[tuple[Way, ...], bool]:
+    """The way that tuning takes, where `run(way)` calls it with these tensors,
+    none where none runs; and whether that is settled: while a CUDA graph is
+    captured, nothing can be timed."""
 
     def compile_all() -> None:
         from .launch import compile_together
@@ -55,8 +55,12 @@ def tuned(
         compile_together(ways.values(), *tensors)
 
     trials = {name: functools.partial(run, way) for name, way in ways.items()}
-    name = tuning.choose(work, trials, compile_all)
-    return ways[name or next(iter(ways))], name is not None
+    try:
+        name = tuning.choose(work, trials, compile_all)
+    except tuning.NoWay as error:
+        say_once(f"none of their launches succeeds ({error})")
+        return (), True
+    return (ways[name or next(iter(ways))],), name is not None
 
 
 def named(work: str, activation: str, sizes: Sizes, only_portable: bool) -> str:

@@ -22,13 +22,12 @@ def plan_saved(
     sizes = sizes_of(x, gate)
     hidden = x.new_empty(sizes.rows, sizes.outputs)
     halves = x.new_empty(sizes.rows, 2 * sizes.outputs).chunk(2, dim=1)
-    way, is_settled = tuned(
+    return tuned(
         f"gate_up_saved {activation} {sizes.name}",
         gate_up_saved_ways(sizes, activation),
         lambda way: way(x, gate, up, hidden, *halves),
         *(x, gate, up, hidden, *halves),
     )
-    return (way,), is_settled
 
 
 def hidden_and_pre(
@@ -85,13 +84,12 @@ def _plan_gradients(
     d_halves = torch.empty_like(pre).chunk(2, dim=1)
     hidden = [d_out.new_empty(sizes.rows, sizes.outputs)] * has_hidden
     kind = "gradients and hidden" if has_hidden else "gradients"
-    way, is_settled = tuned(
+    return tuned(
         f"{kind} {activation} {sizes.name}",
         gradient_ways(sizes, activation, has_hidden),
         lambda way: way(d_out, down, *pre.chunk(2, dim=1), *d_halves, *hidden),
         *(d_out, down, *pre.chunk(2, dim=1), *d_halves, *hidden),
     )
-    return (way,), is_settled
 
 
 def gradients_of_pre(

@@ -107,13 +107,12 @@ def plan_trained(
     sizes = sizes_of(x, gate)._replace(dim=gate.shape[0], outputs=x.shape[-1])
     hidden = x.new_empty(sizes.rows, sizes.dim)
     out = x.new_empty(sizes.rows, sizes.outputs)
-    way, is_settled = tuned(
+    return tuned(
         f"linear none {sizes.name}",
         linear_ways(sizes, "none", has_bias=False),
         lambda way: way(hidden, down, out),
         *(hidden, down, out),
     )
-    return (way,), is_settled
 
 
 def run(

@@ -13,7 +13,8 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from statistics import median
 
@@ -36,23 +37,56 @@ TIMES_US: dict[str, dict[str, dict[str, float]]] = {}
 """What was timed in this process: GPU -> work -> way -> median microseconds."""
 
 
+FAILED: dict[str, dict[str, str]] = {}
+"""What did not run when it was to be timed in this process: work -> way ->
+why."""
+
+
+class NoWay(RuntimeError):
+    """None of the ways runs on this GPU; the message is the first one's."""
+
+
+LOCK = threading.RLock()
+"""Held while ways are timed, one after the other, in whatever thread."""
+
+
 def choose(
     work: str, ways: Ways, compile_all: Callable[[], object]
 ) -> str | None:
     """The name of the way to take on the current GPU; None where none is known
     and nothing can be timed, because a CUDA graph is being captured."""
     gpu = torch.cuda.get_device_name()
-    chosen = choices(gpu).get(work)
-    if chosen in ways:
-        return chosen
-    if torch.cuda.is_current_stream_capturing():
-        return None
-    compile_all()
-    times_us = timed(ways)
-    TIMES_US.setdefault(gpu, {})[work] = times_us
-    chosen = keep(gpu, work, first_of_the_fastest(times_us))
-    choices(gpu)[work] = chosen
+    with LOCK:
+        chosen = choices(gpu).get(work)
+        if chosen in ways:
+            return chosen
+        if torch.cuda.is_current_stream_capturing():
+            return None
+        compile_all()
+        running = those_that_run(work, ways)
+        times_us = timed(running)
+        TIMES_US.setdefault(gpu, {})[work] = times_us
+        chosen = keep(gpu, work, first_of_the_fastest(times_us), running)
+        choices(gpu)[work] = chosen
     return chosen
+
+
+def those_that_run(work: str, ways: Ways) -> Ways:
+    """The ways without those that this GPU or this version of Triton does not
+    take; `NoWay` where none is left."""
+    from .launch import FAILURES
+
+    failed = {}
+    for name, run in ways.items():
+        try:
+            run()  # compiles, and chooses inside if there is something to choose
+        except FAILURES as error:
+            failed[name] = f"{type(error).__name__}: {error}"
+    if failed:
+        FAILED[work] = failed
+    if len(failed) == len(ways):
+        raise NoWay(next(iter(failed.values())))
+    return {name: run for name, run in ways.items() if name not in failed}
 
 
 def first_of_the_fastest(times_us: Mapping[str, float]) -> str:
@@ -90,7 +124,6 @@ def timed(ways: Ways) -> dict[str, float]:
 def repeated(run: Callable[[], object]) -> tuple[torch.cuda.CUDAGraph, int]:
     """A CUDA graph of so many calls that a replay takes about `TURN_MS`, and
     their number."""
-    run()  # compiles, and chooses inside if there is something to choose
     graph = captured(run, 3)
     replayed_us(graph, 3)
     calls = max(3, min(200, round(TURN_MS * 1e3 / replayed_us(graph, 3))))
@@ -99,7 +132,13 @@ def repeated(run: Callable[[], object]) -> tuple[torch.cuda.CUDAGraph, int]:
 
 def captured(run: Callable[[], object], calls: int) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # Of the current GPU: PyTorch's own stream for captures is of the first that
+    # captured. And what other threads do meanwhile, such as pinning memory,
+    # shall not break the capture.
+    stream = torch.cuda.Stream()
+    with torch.cuda.graph(
+        graph, stream=stream, capture_error_mode="thread_local"
+    ):
         for _ in range(calls):
             run()
     return graph
@@ -122,7 +161,7 @@ def replayed_us(graph: torch.cuda.CUDAGraph, calls: int) -> float:
 def choices(gpu: str) -> dict[str, str]:
     """Work -> way: what is shipped, and over it what was tuned on this
     machine."""
-    return _read(SHIPPED).get(gpu, {}) | _read(file_of(gpu))
+    return _names(_read(SHIPPED).get(gpu)) | _names(_read(file_of(gpu)))
 
 
 def file_of(gpu: str) -> Path | None:
@@ -140,7 +179,10 @@ def file_of(gpu: str) -> Path | None:
 
     name = "".join(one if one.isalnum() else "-" for one in gpu.lower())
     versions = f"{torch.__version__}-{triton.__version__}-{_code()}"
-    return Path(folder).expanduser() / f"{name}-{versions}.json"
+    try:
+        return Path(folder).expanduser() / f"{name}-{versions}.json"
+    except RuntimeError:  # a user without a home
+        return None
 
 
 @functools.cache
@@ -152,16 +194,19 @@ def _code() -> str:
     return digest.hexdigest()[:8]
 
 
-def keep(gpu: str, work: str, way: str) -> str:
+def keep(gpu: str, work: str, way: str, ways: Iterable[str]) -> str:
     """Add a choice to the file of this GPU, and return the one that stands
-    there: another process may have been first.
+    there: another process may have been first. One that is none of `ways` is
+    replaced.
 
     Where the file cannot be written, the choice is this process's alone.
     """
     path = file_of(gpu)
     if path is None:
         return way
-    kept = {work: way} | _read(path)
+    kept = _names(_read(path))
+    if kept.get(work) not in ways:
+        kept[work] = way
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(
@@ -179,7 +224,7 @@ def ship() -> None:
     with the package."""
     gpu = torch.cuda.get_device_name()
     shipped = _read(SHIPPED)
-    shipped[gpu] = shipped.get(gpu, {}) | _read(file_of(gpu))
+    shipped[gpu] = _names(shipped.get(gpu)) | _names(_read(file_of(gpu)))
     text = json.dumps(shipped, indent=1, sort_keys=True)
     SHIPPED.write_text(text + "\n", "utf-8")
 
@@ -192,3 +237,9 @@ def _read(path: Path | None) -> dict:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _names(found: object) -> dict[str, str]:
+    """Work -> way, without whatever else a broken file holds."""
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {work: way for work, way in pairs if isinstance(way, str)}

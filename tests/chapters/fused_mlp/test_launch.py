@@ -233,6 +233,39 @@ def test_kernels_are_compiled_without_being_launched() -> None:
     assert kernel.ordinary == []
 
 
+def test_a_kernel_that_cannot_be_compiled_does_not_keep_others_from_it() -> None:
+    """Nor leaves it Triton compiling in the background for ever."""
+    from triton.runtime._async_compile import active_mode
+
+    warmed: list[str] = []
+
+    class Compiling(Kernel):
+        def __init__(self, name: str, warm: Callable[[], object]) -> None:
+            super().__init__(RunOfTriton36)
+            self.name, self.warm = name, warm
+
+        def warmup(self, *arguments: object, **options: object) -> None:
+            self.warm()
+            warmed.append(self.name)
+
+    def refuse() -> None:
+        raise ValueError("no block of 3")
+
+    def fail() -> None:
+        raise triton.TritonError("out of registers")
+
+    def fail_in_the_background() -> None:
+        mode = active_mode.get()
+        assert mode is not None
+        mode.submit("key", fail, print)
+
+    kinds = {"refused": refuse, "failing": fail_in_the_background, "good": list}
+    launches = [Launch(Compiling(name, warm), 1, pointers) for name, warm in kinds.items()]
+    launch.compile_together(launches, torch.zeros(4))
+    assert warmed == ["failing", "good"]
+    assert active_mode.get() is None
+
+
 def test_the_installed_triton_has_a_form_that_is_known() -> None:
     import inspect
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from triton.runtime.errors import OutOfResources
 
-from snippets.fused_mlp.geglu import tuning
+from snippets.fused_mlp.geglu import plans, support, tuning
 
 GPU = "NVIDIA H200"
 WORK = "gate_up silu 64x128x256 bfloat16"
@@ -22,6 +24,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv(tuning.FOLDER, str(tmp_path))
     monkeypatch.setattr(tuning, "SHIPPED", tmp_path / "shipped.json")
     monkeypatch.setattr(tuning, "TIMES_US", {})
+    monkeypatch.setattr(tuning, "FAILED", {})
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: GPU)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     tuning.choices.cache_clear()
@@ -104,6 +107,87 @@ def test_a_choice_that_is_no_way_any_more_is_made_anew(monkeypatch: pytest.Monke
     assert asked == ["a,b,c"]
 
 
+def test_a_choice_that_no_way_has_any_more_is_replaced_in_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists of candidates change without the kernels' files."""
+    path = tuning.file_of(GPU)
+    assert path is not None
+    path.write_text(json.dumps({WORK: "gone", "other": "gone"}))
+    measure(monkeypatch, a=3.0, b=1.0, c=2.0)
+    assert choose() == "b"
+    assert json.loads(path.read_text()) == {WORK: "b", "other": "gone"}
+
+
+def failing(error: Exception) -> Callable[[], object]:
+    def run() -> None:
+        raise error
+
+    return run
+
+
+def test_a_way_that_does_not_run_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = measure(monkeypatch, a=1.0, b=2.0, c=3.0)
+    ways = WAYS | {"a": failing(OutOfResources(300, 200, "shared memory"))}
+    assert tuning.choose(WORK, ways, lambda: None) == "b"
+    assert asked == ["b,c"]
+    (told,) = tuning.FAILED[WORK].values()
+    assert told.startswith("OutOfResources: out of resource: shared memory, Required: 300")
+
+
+def test_another_process_cannot_choose_what_does_not_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    measure(monkeypatch, a=1.0, b=2.0, c=3.0)
+    tuning.choices(GPU)
+    path = tuning.file_of(GPU)
+    assert path is not None
+    path.write_text(json.dumps({WORK: "a"}))
+    assert tuning.choose(WORK, WAYS | {"a": failing(RuntimeError("no"))}, lambda: None) == "b"
+
+
+def test_where_no_way_runs_plain_pytorch_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a try at every call, and told once."""
+    tried: list[str] = []
+
+    def way(x: torch.Tensor) -> None:
+        tried.append("way")
+        raise ValueError("no such block")
+
+    def make(activation: str, x: torch.Tensor) -> tuple[tuple[plans.Way, ...], bool]:
+        return plans.tuned(WORK, {"a": way, "b": way}, lambda way: way(x), x)
+
+    monkeypatch.setattr(plans, "PLANS", {})
+    monkeypatch.setattr(support, "SAID", set())
+    x = torch.zeros(2, 8)
+    with pytest.warns(UserWarning, match=r"none of their launches succeeds \(ValueError: no such block\)$") as told:
+        assert plans.planned(make, "silu", x) == ()
+    assert len(told) == 1
+    assert plans.planned(make, "silu", x) == ()
+    assert tried == ["way", "way"]
+
+
+def test_a_graph_is_captured_on_the_gpu_that_is_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a new stream: PyTorch's own is of the first GPU that captured anything."""
+    options: list[dict[str, object]] = []
+
+    @contextlib.contextmanager
+    def graph(_: object, **given: object) -> Iterator[None]:
+        options.append(given)
+        yield
+
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda: "of the current GPU")
+    called: list[int] = []
+    tuning.captured(lambda: called.append(1), 3)
+    assert options == [{"stream": "of the current GPU", "capture_error_mode": "thread_local"}]
+    assert len(called) == 3
+
+
+def test_a_user_without_a_home_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(tuning.FOLDER, "~nobody-of-this-name/cache")
+    measure(monkeypatch, a=3.0, b=1.0, c=2.0)
+    assert tuning.file_of(GPU) is None
+    assert choose() == "b"
+
+
 def test_while_a_graph_is_captured_nothing_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = measure(monkeypatch, a=3.0, b=1.0, c=2.0)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
@@ -127,7 +211,7 @@ def test_what_was_tuned_here_is_shipped_beside_the_rest(monkeypatch: pytest.Monk
     assert not asked
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '"a"'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '"a"', json.dumps({WORK: ["a"], GPU: ["a"]})])
 def test_a_broken_file_is_as_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     path = tuning.file_of(GPU)
     assert path is not None
