@@ -135,8 +135,8 @@ def _of_gate_up(ctx, d_out: Tensor) -> tuple[Tensor | None, ...]:
     x, gate, up = ctx.saved_tensors
     if torch.is_grad_enabled():
 
-        def plain(*inputs: Tensor) -> Tensor:
-            return plain_gate_up(*inputs, ctx.activation)
+        def plain(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
+            return plain_gate_up(x, gate, up, ctx.activation)
 
         return *differentiable(plain, (x, gate, up), d_out, ctx), None
     rows = rows_of(x)

@@ -186,14 +186,18 @@ def _keep_results(ctx, inputs, output) -> None:
 
 
 @without_autocast
-def _backward(ctx, d_out: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+def _backward(
+    ctx, d_out: Tensor | None, *_: Tensor
+) -> tuple[Tensor | None, ...]:
+    if d_out is None:  # nobody has a gradient for the result
+        return (None,) * 6
     x, gate, up, down, *saved = ctx.saved_tensors
     needs = ctx.needs_input_grad
     # gradients of gradients, or of a batch of results at once
     if torch.is_grad_enabled() or is_batched(d_out):
 
-        def plain(*inputs: Tensor) -> Tensor:
-            return plain_gate_up(*inputs[:3], ctx.activation) @ inputs[3].t()
+        def plain(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
+            return plain_gate_up(x, gate, up, ctx.activation) @ down.t()
 
         inputs = x, gate, up, down
         return *differentiable(plain, inputs, d_out, ctx), None, None

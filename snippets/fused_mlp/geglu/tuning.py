@@ -14,7 +14,7 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from statistics import median
 
@@ -79,7 +79,7 @@ def those_that_run(work: str, ways: Ways) -> Ways:
     failed = {}
     for name, run in ways.items():
         try:
-            run()  # compiles, and chooses inside if there is something to choose
+            run()  # compiles, and chooses inside what there is to choose
         except FAILURES as error:
             failed[name] = f"{type(error).__name__}: {error}"
     if failed:
@@ -194,7 +194,7 @@ def _code() -> str:
     return digest.hexdigest()[:8]
 
 
-def keep(gpu: str, work: str, way: str, ways: Iterable[str]) -> str:
+def keep(gpu: str, work: str, way: str, ways: Collection[str]) -> str:
     """Add a choice to the file of this GPU, and return the one that stands
     there: another process may have been first. One that is none of `ways` is
     replaced.
@@ -205,7 +205,7 @@ def keep(gpu: str, work: str, way: str, ways: Iterable[str]) -> str:
     if path is None:
         return way
     kept = _names(_read(path))
-    if kept.get(work) not in ways:
+    if kept.get(work, "") not in ways:
         kept[work] = way
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -377,6 +377,21 @@ def test_so_have_those_of_parts_of_it() -> None:
         assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
+def test_where_nobody_has_a_gradient_there_is_none(mlp: Callable[..., Tensor]) -> None:
+    class Dropped(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, d_out: Tensor) -> None:  # type: ignore[no-untyped-def]
+            return None
+
+    leaves = leaves_of(inputs())
+    Dropped.apply(mlp(*leaves, "silu", 3)).sum().backward()
+    assert not any(one.grad.any() for one in leaves if one.grad is not None)
+
+
 def test_gradients_of_a_batch_of_results(mlp: Callable[..., Tensor]) -> None:
     leaves = leaves_of(inputs())
     d_outs = torch.randn(3, ROWS, DIM, dtype=F64)
