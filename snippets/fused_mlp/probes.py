@@ -69,7 +69,7 @@ def untuned() -> Iterator[None]:
 
     with (
         patch.object(tuning, "choices", functools.cache(lambda gpu: {})),
-        patch.object(tuning, "keep", lambda gpu, work, way: way),
+        patch.object(tuning, "keep", lambda gpu, work, way, ways: way),
         patch.object(tuning, "TIMES_US", {}),
         patch.object(plans, "PLANS", {}),
     ):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 import torch
@@ -70,20 +70,23 @@ GUARD = 1024
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same random numbers for each test, nothing tuned and nothing told by another one."""
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The same random numbers for each test, nothing tuned and nothing told by another one; no candidate fails."""
     torch.manual_seed(0)
     monkeypatch.setattr(tuning, "TIMES_US", {})
+    monkeypatch.setattr(tuning, "FAILED", {})
     monkeypatch.setattr(tuning, "choices", functools.cache(lambda gpu: {}))
-    monkeypatch.setattr(tuning, "keep", lambda gpu, work, way: way)
+    monkeypatch.setattr(tuning, "keep", lambda gpu, work, way, ways: way)
     monkeypatch.setattr(plans, "PLANS", {})
     monkeypatch.setattr(support, "SAID", set())
+    yield
+    assert tuning.FAILED == {}
 
 
 @pytest.fixture
 def untuned(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first candidate is taken and no other one compiled, which is most of what these tests would take."""
-    monkeypatch.setattr(tuning, "timed", lambda ways: dict.fromkeys(ways, 1.0))
+    monkeypatch.setattr(tuning, "choose", lambda work, ways, compile_all: next(iter(ways)))
 
 
 @pytest.fixture
