@@ -149,8 +149,8 @@ TRAINING = ("eager", "compiled", "liger", *RECOMPUTED)
 def training_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:
     """The forward of a plain GeGLU module, which its weights get gradients
     of, one way of `TRAINING`."""
+    from snippets.fused_mlp.geglu.joined import share_storage
     from snippets.fused_mlp.geglu.model import FusedGeGLU
-    from snippets.fused_mlp.geglu.training import share_storage
 
     if variant not in RECOMPUTED:
         return forward_step(variant, plain, device)

@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
 from . import gradients, operators, training
+from .joined import are_joined, share_storage
 from .support import (
     act,
     cast,
@@ -47,16 +48,16 @@ class FusedGeGLU(nn.Module):
         self.gate_proj = nn.Linear(dim, hidden, bias=False)
         self.up_proj = nn.Linear(dim, hidden, bias=False)
         self.down_proj = nn.Linear(hidden, dim, bias=False)
-        training.share_storage(self.gate_proj, self.up_proj)
+        share_storage(self.gate_proj, self.up_proj)
 
     def _apply(self, function, recurse: bool = True) -> FusedGeGLU:
         """`.to()` and the like make new tensors, which then share a storage if
         the old ones did."""
         layers = self.gate_proj, self.up_proj
-        were_joined = training.are_joined(*layers)
+        were_joined = are_joined(*layers)
         super()._apply(function, recurse)
-        if were_joined and not training.are_joined(*layers):
-            training.share_storage(*layers)
+        if were_joined and not are_joined(*layers):
+            share_storage(*layers)
         return self
 
     @classmethod

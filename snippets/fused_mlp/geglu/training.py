@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .gradients import differentiable
+from .joined import joined
 from .operators import fake, gate_up, operator, with_gradient
 from .plans import is_plain, planned, ready, tuned
 from .preactivations import (
@@ -37,43 +38,6 @@ def tensors_kept(recompute: bool | str) -> int:
     return KEPT[recompute]
 
 
-# --8<-- [start:joined]
-def share_storage(gate: nn.Linear, up: nn.Linear) -> None:
-    """Lay both weights one behind the other, where one product takes both.
-
-    The parameters stay the same objects with the same values, so optimizers
-    and state dicts do not notice; a CUDA graph captured before reads the old
-    addresses. `deepcopy` parts the weights again, and there are two products.
-    """
-    both = torch.stack([gate.weight.detach(), up.weight.detach()])
-    gate.weight.data, up.weight.data = both[0], both[1]
-
-
-def are_joined(gate: nn.Module, up: nn.Module) -> bool:
-    """Whether `share_storage` has laid their weights so. They may be layers of
-    any kind."""
-    first, second = (getattr(one, "weight", None) for one in (gate, up))
-    return (
-        type(first) is nn.Parameter
-        and type(second) is nn.Parameter
-        and joined(first, second) is not None
-    )
-
-
-def joined(gate: Tensor, up: Tensor) -> Tensor | None:
-    """Both weights as one matrix (2 * hidden, dim), if `up` lies behind `gate`
-    in one storage."""
-    if (
-        gate.is_contiguous()
-        and up.is_contiguous()
-        and up.data_ptr() == gate.data_ptr() + gate.nbytes
-        and up.untyped_storage().data_ptr() == gate.untyped_storage().data_ptr()
-    ):
-        hidden, dim = gate.shape
-        return gate.detach().as_strided((2 * hidden, dim), (dim, 1))
-    return None
-
-
 def gradient_of_x(d_pre: Tensor, gate: Tensor, up: Tensor) -> Tensor:
     """d_gate @ gate + d_up @ up: one product where one matrix holds both
     weights."""
@@ -92,9 +56,6 @@ x_backward = operator(
 @fake("x_backward")
 def _(d_pre: Tensor, gate: Tensor, up: Tensor) -> Tensor:
     return d_pre.new_empty(d_pre.shape[0], gate.shape[1])
-
-
-# --8<-- [end:joined]
 
 
 def plan_trained(

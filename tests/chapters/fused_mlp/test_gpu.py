@@ -19,6 +19,7 @@ from snippets.fused_mlp.geglu import (
     gradients,
     hopper,
     hopper_kernels,
+    joined,
     launch,
     model,
     operators,
@@ -697,9 +698,9 @@ def test_backward_changes_nothing_that_is_kept(recompute: bool | str) -> None:
 @pytest.mark.parametrize("recompute", [True, "hidden", False])
 def test_weights_of_one_storage_have_the_same_gradients(recompute: bool | str) -> None:
     module = fused(136, 200, BF16, recompute=recompute).requires_grad_()
-    assert training.are_joined(module.gate_proj, module.up_proj)
+    assert joined.are_joined(module.gate_proj, module.up_proj)
     parted = copy.deepcopy(module)
-    assert not training.are_joined(parted.gate_proj, parted.up_proj)
+    assert not joined.are_joined(parted.gate_proj, parted.up_proj)
     x = torch.randn(1000, 136, device="cuda", dtype=BF16)
     d_out = torch.randn(1000, 136, device="cuda", dtype=BF16)
     x.requires_grad_()

@@ -27,10 +27,11 @@ from snippets.fused_mlp.geglu import (
     tuning,
 )
 from snippets.fused_mlp.geglu.backward_kernels import pingpong_backward_kernel
+from snippets.fused_mlp.geglu.joined import are_joined, joined, share_storage
 from snippets.fused_mlp.geglu.kernels import SILU
 from snippets.fused_mlp.geglu.model import FusedGeGLU
 from snippets.fused_mlp.geglu.support import ACTIVATIONS, act, plain_gate_up
-from snippets.fused_mlp.geglu.training import are_joined, joined, share_storage, trained
+from snippets.fused_mlp.geglu.training import trained
 from snippets.fused_mlp.geglu.work import BackwardTiles, sizes_of
 from snippets.mlp.model import GeGLU
 
