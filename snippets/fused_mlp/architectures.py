@@ -17,6 +17,7 @@ from triton.compiler import CompiledKernel
 
 from snippets.fused_mlp.compiling import build, output_of, read
 from snippets.fused_mlp.geglu.kernels import ACTIVATIONS
+from snippets.fused_mlp.geglu.launch import uncollected
 from snippets.fused_mlp.geglu.portable_kernels import (
     portable_gate_up_kernel,
     portable_linear_kernel,
@@ -107,7 +108,7 @@ def matrix(
         for tiles in distinct(tilings)
         if shared_bytes(tiles, 2, capability, weights) <= limit
     ]
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+    with uncollected(), ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         return list(pool.map(lambda item: row(*item), work))
 
 

@@ -9,9 +9,11 @@ the driver, for each set of addresses.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
+import gc
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -91,13 +93,31 @@ class Launch:
 def compile_together(launches: Iterable[object], *tensors: Tensor) -> None:
     """Have Triton compile the kernels, one on each core of the CPU. What is no
     `Launch` needs none of it."""
-    # what cannot be compiled says so when it is launched
-    mode = functools.partial(triton.AsyncCompileMode, ignore_errors=True)
-    with ThreadPoolExecutor() as pool, mode(pool):
-        for launch in launches:
-            if isinstance(launch, Launch):
-                with contextlib.suppress(*FAILURES):
-                    launch.compile(*tensors)
+
+    def compile_all() -> None:
+        with ThreadPoolExecutor() as pool, triton.AsyncCompileMode(pool):
+            for launch in launches:
+                if isinstance(launch, Launch):
+                    with contextlib.suppress(*FAILURES):
+                        launch.compile(*tensors)
+
+    # What cannot be compiled says so when it is launched. In a context of its
+    # own: Triton's mode would outlive an error.
+    with uncollected(), contextlib.suppress(*FAILURES):
+        contextvars.copy_context().run(compile_all)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Without garbage collection, for threads that compile: in Python 3.11,
+    `ast.parse` fails in one of two threads when its garbage is collected."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def is_watched() -> bool:

@@ -105,7 +105,7 @@ def gradients_of_pre(
 
     d_out is (rows, dim), down (dim, hidden), pre (rows, 2 * hidden).
     """
-    d_pre = pre.new_empty(pre.shape) if d_pre is None else d_pre
+    d_pre = pre.new_empty(*pre.shape) if d_pre is None else d_pre
     plan = plan_gradients_and_hidden if has_hidden else plan_gradients
     ways = planned(plan, activation, d_out, down, pre)
     g, u = ready(pre).chunk(2, dim=1)

@@ -98,7 +98,7 @@ def run(
     else:
         hidden, pre = gate_up(rows, gate, up, activation), x.new_empty(0)
     if ways:
-        out = x.new_empty(x.shape)
+        out = x.new_empty(*x.shape)
         ways[0](hidden, ready(down), out)
     else:
         out = (hidden @ down.t()).view(x.shape)

@@ -96,6 +96,8 @@ def backward_shared_bytes(
 
 def rows_of(x: Tensor) -> Tensor:
     """x (..., columns) as a matrix."""
+    if x.ndim == 2:
+        return x
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 

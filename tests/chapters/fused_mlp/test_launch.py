@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 import triton
 from torch import Tensor
+from triton.runtime._async_compile import active_mode
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from snippets.fused_mlp.geglu import launch
@@ -235,8 +237,6 @@ def test_kernels_are_compiled_without_being_launched() -> None:
 
 def test_a_kernel_that_cannot_be_compiled_does_not_keep_others_from_it() -> None:
     """Nor leaves it Triton compiling in the background for ever."""
-    from triton.runtime._async_compile import active_mode
-
     warmed: list[str] = []
 
     class Compiling(Kernel):
@@ -245,6 +245,7 @@ def test_a_kernel_that_cannot_be_compiled_does_not_keep_others_from_it() -> None
             self.name, self.warm = name, warm
 
         def warmup(self, *arguments: object, **options: object) -> None:
+            assert not gc.isenabled(), "in Python 3.11, another thread would fail that parses meanwhile"
             self.warm()
             warmed.append(self.name)
 
@@ -264,6 +265,7 @@ def test_a_kernel_that_cannot_be_compiled_does_not_keep_others_from_it() -> None
     launch.compile_together(launches, torch.zeros(4))
     assert warmed == ["failing", "good"]
     assert active_mode.get() is None
+    assert gc.isenabled()
 
 
 def test_the_installed_triton_has_a_form_that_is_known() -> None:
