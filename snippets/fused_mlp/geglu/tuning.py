@@ -132,16 +132,23 @@ def repeated(run: Callable[[], object]) -> tuple[torch.cuda.CUDAGraph, int]:
 
 def captured(run: Callable[[], object], calls: int) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
-    # Of the current GPU: PyTorch's own stream for captures is of the first that
-    # captured. And what other threads do meanwhile, such as pinning memory,
-    # shall not break the capture.
-    stream = torch.cuda.Stream()
+    # What other threads do meanwhile, such as pinning memory, shall not break
+    # the capture.
     with torch.cuda.graph(
-        graph, stream=stream, capture_error_mode="thread_local"
+        graph,
+        stream=stream_of(torch.cuda.current_device()),
+        capture_error_mode="thread_local",
     ):
         for _ in range(calls):
             run()
     return graph
+
+
+@functools.cache
+def stream_of(device: int) -> torch.cuda.Stream:
+    """For captures on this GPU: PyTorch's own is of the GPU that captured
+    first, and cuBLAS keeps memory for each stream that it has seen."""
+    return torch.cuda.Stream(device)
 
 
 def replayed_us(graph: torch.cuda.CUDAGraph, calls: int) -> float:

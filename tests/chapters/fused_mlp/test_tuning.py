@@ -164,7 +164,7 @@ def test_where_no_way_runs_plain_pytorch_does_the_work(monkeypatch: pytest.Monke
 
 
 def test_a_graph_is_captured_on_the_gpu_that_is_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a new stream: PyTorch's own is of the first GPU that captured anything."""
+    """With a stream for each: PyTorch's own is of the first GPU that captured anything."""
     options: list[dict[str, object]] = []
 
     @contextlib.contextmanager
@@ -174,11 +174,18 @@ def test_a_graph_is_captured_on_the_gpu_that_is_the_current_one(monkeypatch: pyt
 
     monkeypatch.setattr(torch.cuda, "graph", graph)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
-    monkeypatch.setattr(torch.cuda, "Stream", lambda: "of the current GPU")
+    made: list[int] = []
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: made.append(device) or f"of GPU {device}")
+    tuning.stream_of.cache_clear()
     called: list[int] = []
-    tuning.captured(lambda: called.append(1), 3)
-    assert options == [{"stream": "of the current GPU", "capture_error_mode": "thread_local"}]
-    assert len(called) == 3
+    for device in (1, 0, 1):
+        monkeypatch.setattr(torch.cuda, "current_device", lambda device=device: device)
+        tuning.captured(lambda: called.append(1), 3)
+    tuning.stream_of.cache_clear()
+    assert [one["stream"] for one in options] == ["of GPU 1", "of GPU 0", "of GPU 1"]
+    assert {one["capture_error_mode"] for one in options} == {"thread_local"}
+    assert made == [1, 0]
+    assert len(called) == 9
 
 
 def test_a_user_without_a_home_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
