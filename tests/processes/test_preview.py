@@ -20,6 +20,7 @@ from snippets.lab.recording.device import PROJECT
 from snippets.lab.tools.scaffold import create_chapter
 from snippets.lab.tools.search import CHAPTER_BOOST
 from tests.lab import copies
+from tests.lab.ports import free_port
 
 PATIENCE_S = 120
 """For what takes seconds on a machine that has nothing else to do."""
@@ -87,8 +88,7 @@ def start(root: Path, port: int, output: Path, *options: str) -> subprocess.Pope
 
 def served_project(root: Path, output: Path, *options: str) -> Iterator[Served]:
     """A server of the project, until it is no longer needed."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     process = start(root, port, output, *options)
     server = Served(root, f"http://127.0.0.1:{port}/", output, process)
     try:

@@ -16,7 +16,7 @@ INSPECT = Path(__file__).with_name("inspect.js").read_text(encoding="utf-8")
 COLOR_RULES = ("color-contrast", "link-in-text-block")
 """Of axe-core's rules, those that judge colors."""
 Scheme = Literal["light", "dark"]
-PATIENCE_MS = 10_000
+PATIENCE_MS = 30_000
 """For what takes milliseconds on a machine that has nothing else to do."""
 
 

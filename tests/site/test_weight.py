@@ -21,6 +21,8 @@ CHAPTER_LIMIT_ELEMENTS = 6_000
 """Panels of other devices are text until they are opened."""
 SCRIPTS_LIMIT_BYTES = 24_000
 TIMELINE_LIMIT_BYTES = 12_000
+AT_ONCE = 4
+"""Pages that are loaded side by side: each is waited for until nothing more comes."""
 PACKED_ALREADY = ("image/png", "image/jpeg", "image/webp", "font/", "application/gzip")
 
 
@@ -54,15 +56,26 @@ class FirstView:
 @pytest.fixture(scope="module")
 def views(browser: Browser, site: Site) -> dict[str, FirstView]:
     """Page -> its first view."""
-    tabs = {name: Tab(browser.new_context().new_page(), site.url) for name in PAGES}
-    for name, tab in tabs.items():
-        tab.go(PAGES[name])
-    found = {}
-    for name, tab in tabs.items():
-        tab.settle()
-        sizes = {response.url.removeprefix(site.url): sent(response) for response in tab.responses}
-        found[name] = FirstView(sizes, tab.page.evaluate("() => document.querySelectorAll('*').length"))
-        tab.page.context.close()
+    context = browser.new_context()
+    tabs = [Tab(context.new_page(), site.url) for _ in range(AT_ONCE)]
+    for tab in tabs:
+        session = context.new_cdp_session(tab.page)
+        session.send("Network.enable")
+        session.send("Network.setCacheDisabled", {"cacheDisabled": True})
+    found, weighed = {}, dict[str, int]()
+    names = [*PAGES]
+    while names:
+        together = dict(zip(names, tabs, strict=False))
+        del names[:AT_ONCE]
+        for name, tab in together.items():
+            tab.go(PAGES[name])
+        for name, tab in together.items():
+            tab.settle()
+            weighed |= {response.url: sent(response) for response in tab.responses if response.url not in weighed}
+            sizes = {response.url.removeprefix(site.url): weighed[response.url] for response in tab.responses}
+            found[name] = FirstView(sizes, tab.page.evaluate("() => document.querySelectorAll('*').length"))
+            tab.page.evaluate("() => localStorage.clear()")
+    context.close()
     return found
 
 
