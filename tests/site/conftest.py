@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.site import serving, two_devices
+from tests.site.first_views import FirstViews
 from tests.site.looking import PATIENCE_MS, Scheme, Tab
 from tests.site.serving import Site
 
@@ -68,6 +69,12 @@ def trial(builds: dict[str, Future[Path]]) -> Iterator[Site]:
     """A site with two devices, and a page `trial/` that holds every component."""
     with serving.served(builds["trial"].result()) as served:
         yield served
+
+
+@pytest.fixture(scope="package")
+def first_views(browser: Browser, site: Site) -> FirstViews:
+    """What was seen of the book's pages when they were visited first."""
+    return FirstViews(lambda: Tab(browser.new_context(color_scheme="light").new_page(), site.url))
 
 
 @pytest.fixture(scope="package")

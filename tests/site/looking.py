@@ -35,14 +35,19 @@ class Allowed:
 class Tab:
     """A browser tab, and what has gone wrong in it since it was last asked."""
 
-    def __init__(self, page: Page, site: str) -> None:
-        """`site` is the address that everything on a page has to come from."""
+    def __init__(self, page: Page, site: str, once: bool = False) -> None:
+        """`site` is the address that everything on a page has to come from.
+
+        `once`: judge the colors of what looks alike on one page only, of all that this tab visits (`looks` of
+        inspect.js).
+        """
         self.page = page
         self.site = site
         self.responses: list[Response] = []
         """What the page at hand has been given so far."""
         self._status: dict[str, int] = {}
         self._problems: list[str] = []
+        self._judged: set[int] | None = set() if once else None
         page.set_default_timeout(PATIENCE_MS)
         page.on("console", self._console)
         page.on("pageerror", lambda error: self._problems.append(f"an error that nothing caught: {error}"))
@@ -99,7 +104,10 @@ class Tab:
 
     def inspected(self) -> list[str]:
         """What was found by `inspect` or `inspect_toggled`, and everything that went wrong meanwhile."""
-        self._problems += self.page.evaluate("() => inspect.axeDone()")
+        found = self.page.evaluate("() => inspect.axeDone()")
+        self._problems += found["problems"]
+        if self._judged is not None:
+            self._judged |= {*found["looks"]}
         return self.problems()
 
     def settle(self) -> None:
@@ -132,7 +140,9 @@ class Tab:
 
     def _start_axe(self, allowed: Sequence[Allowed], rules: Sequence[str] = ()) -> None:
         excused = [[one.rule, one.selector] for one in allowed]
-        self.page.evaluate("([excused, rules]) => inspect.startAxe(excused, rules)", [excused, [*rules]])
+        self.page.evaluate(
+            "(arguments) => inspect.startAxe(...arguments)", [excused, [*rules], [*(self._judged or ())]]
+        )
 
     def _console(self, message: ConsoleMessage) -> None:
         told_anyway = message.text.startswith("Failed to load resource")
