@@ -23,6 +23,15 @@ NO_CHROMIUM = (
     f"(looked for {', '.join(CHROMIUMS)})"
 )
 
+ARGUMENTS = [
+    "--no-sandbox",
+    # No name is looked up: a request that should not be there fails at once, and is not made.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    # In place of Playwright's list, of which the first three are. The others start a process for each new page, for
+    # the list below a window's address bar and for what may come next.
+    "--disable-features=HttpsUpgrades,HttpsFirstBalancedModeAutoEnable,PaintHolding,"
+    "WebUIOmniboxPopup,WebUIOmniboxAimPopup,SpareRendererForSitePerProcess",
+]
 Opened = Callable[..., Tab]
 
 
@@ -40,9 +49,7 @@ def browser() -> Iterator[Browser]:
     path = chromium()
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        # No name is looked up: a request that should not be there fails at once, and is not made.
-        arguments = ["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
-        started = playwright.chromium.launch(executable_path=path, args=arguments)
+        started = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield started
         started.close()
 
