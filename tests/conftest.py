@@ -49,8 +49,10 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """One process at a time tests a GPU."""
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """One process at a time tests a GPU. What the tests of a file have read stays, too, when the next file begins."""
+    if nextitem is not None and nextitem.path != item.path:
+        gc.freeze()
     if item.get_closest_marker("gpu"):
         with FileLock(Path(tempfile.gettempdir()) / "profiling-pytorch-gpu-tests.lock"):
             return (yield)
