@@ -8,6 +8,7 @@ the process.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import gzip
 import json
 import math
@@ -50,6 +51,8 @@ def main() -> None:
     current = os.open(sys.argv[3], os.O_WRONLY | os.O_CREAT) if len(sys.argv) > 3 else -1
     faulthandler.register(signal.SIGPROF, chain=True)  # prints where it is, then the signal ends the process
     sound = bases()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
     results: Counter[str] = Counter()
     faults: list[tuple[int, str]] = []
     slowest = (0.0, -1)
