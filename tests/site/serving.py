@@ -50,7 +50,7 @@ class Site:
 
 
 def build(folder: Path) -> Path:
-    """The folder of the book, built into an empty one if it is not there. Raises `RuntimeError` with what was printed."""
+    """The folder of the book: `BUILT`, or this empty one, once it is built. Raises `RuntimeError` with what it says."""
     if BUILT:
         return ROOT / BUILT
     python(ROOT, "mkdocs", "build", "--strict", "--clean", "--site-dir", str(folder))
