@@ -26,6 +26,7 @@ LOCKED = -m pip install --quiet --disable-pip-version-check --require-hashes --o
 
 # Two processes; each test file runs in one of them, and all of tests/site in the same one (tests/conftest.py). The quick
 # tests are halved by hand: pytest-xdist would collect all of them twice, and send three reports of each.
+MOVED = tests/lab/capture
 PYTEST = $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 # Lint and docs at once, but not where docs may measure a GPU: then nothing else runs.
@@ -91,8 +92,8 @@ chapter: $(READY)  ## lay out a new chapter with a working example: make chapter
 
 test: $(READY)  ## the quick tests: of the lab, the chapters and the book (no GPU, no browser)
 	$(need) docs test
-	@mkdir -p .cache; $(PY) -m pytest tests/chapters tests/book > .cache/tests.txt 2>&1 & other=$$!; \
-	$(PY) -m pytest tests/lab; failed=$$?; wait $$other || failed=$$?; cat .cache/tests.txt; exit $$failed
+	@mkdir -p .cache; $(PY) -m pytest tests/chapters tests/book $(MOVED) > .cache/tests.txt 2>&1 & other=$$!; \
+	$(PY) -m pytest tests/lab --ignore=$(MOVED); failed=$$?; wait $$other || failed=$$?; cat .cache/tests.txt; exit $$failed
 
 lint: $(READY)  ## style, types, GitHub workflows
 	$(need) lint

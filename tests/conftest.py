@@ -14,8 +14,17 @@ import pytest
 from filelock import FileLock  # comes with torch
 
 SITE = "tests/site/"
-LONGEST = (SITE, "tests/processes/", "tests/book/test_mutations.py", "tests/book/test_other_devices.py")
-"""What begins first, in this order: no process waits in the end for one that has a long file before it."""
+LONGEST = (
+    "tests/site/test_pages.py",
+    SITE,
+    "tests/processes/",
+    "tests/book/test_mutations.py",
+    "tests/book/test_other_devices.py",
+)
+"""What begins first, in this order: no process waits in the end for one that has a long file before it.
+
+Of the browser tests those of the book, while another site is built for the rest.
+"""
 WEIGHTS = pytest.StashKey[list[str]]()
 
 
