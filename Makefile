@@ -26,10 +26,15 @@ LOCKED = -m pip install --quiet --disable-pip-version-check --require-hashes --o
 
 # Two processes; each test file runs in one of them, and all of tests/site in the same one (tests/conftest.py). The quick
 # tests are halved by hand: pytest-xdist would collect all of them twice, and send three reports of each.
+MOVED = tests/lab/capture
 PYTEST = $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 # Lint and docs at once, but not where docs may measure a GPU: then nothing else runs.
 TOGETHER = $(if $(shell command -v nvidia-smi 2>/dev/null),,--jobs=2 --output-sync=target)
+
+# Where `make docs` builds. `make check` builds elsewhere, for the address at which its tests serve what was built.
+SITE = site
+CHECKED = .cache/checked_site
 
 # Sources that pages show fit 80 columns; all others 120 (pyproject.toml).
 SHOWN = snippets/*/model.py snippets/*/kernels.py snippets/fused_mlp/*.py snippets/fused_mlp/geglu/*.py snippets/*/experiments.py \
@@ -69,11 +74,11 @@ docs: $(READY)  ## build the site into site/; with a GPU, record what is stale o
 	$(PY) -m snippets.lab prepare $(if $(FRESH),--fresh) || failed=1; \
 	mkdir -p .cache; $(PY) -m snippets.lab claims --json > .cache/claims.json & claims=$$!; \
 	UNEXPECTED="$$($(PY) -m snippets.lab list --unexpected)" && export UNEXPECTED && \
-	$(PY) -m mkdocs build --strict --clean && $(PY) -m snippets.lab.tools.search site && \
-	$(PY) -m snippets.your_trace.reports site && $(PY) -m snippets.index.findings.publish site && \
-	$(PY) -m snippets.lab.tools.set_aside site && $(PY) -m snippets.lab.tools.trim_styles site && \
-	wait $$claims && mv .cache/claims.json site/ && \
-	$(PY) -m tests.site.check_site site || exit 1; \
+	$(PY) -m mkdocs build --strict --clean --site-dir $(SITE) && $(PY) -m snippets.lab.tools.search $(SITE) && \
+	$(PY) -m snippets.your_trace.reports $(SITE) && $(PY) -m snippets.index.findings.publish $(SITE) && \
+	$(PY) -m snippets.lab.tools.set_aside $(SITE) && $(PY) -m snippets.lab.tools.trim_styles $(SITE) && \
+	wait $$claims && mv .cache/claims.json $(SITE)/ && \
+	$(PY) -m tests.site.check_site $(SITE) || exit 1; \
 	test $$failed = 0 || { echo "make docs: the site is built, but not every capture succeeded (see above)" >&2; exit 1; }
 
 # SAMPLE and NAME from the command line only: some shells have a NAME of their own in their environment.
@@ -87,8 +92,8 @@ chapter: $(READY)  ## lay out a new chapter with a working example: make chapter
 
 test: $(READY)  ## the quick tests: of the lab, the chapters and the book (no GPU, no browser)
 	$(need) docs test
-	@mkdir -p .cache; $(PY) -m pytest tests/chapters tests/book > .cache/tests.txt 2>&1 & other=$$!; \
-	$(PY) -m pytest tests/lab; failed=$$?; wait $$other || failed=$$?; cat .cache/tests.txt; exit $$failed
+	@mkdir -p .cache; $(PY) -m pytest tests/chapters tests/book $(MOVED) > .cache/tests.txt 2>&1 & other=$$!; \
+	$(PY) -m pytest tests/lab --ignore=$(MOVED); failed=$$?; wait $$other || failed=$$?; cat .cache/tests.txt; exit $$failed
 
 lint: $(READY)  ## style, types, GitHub workflows
 	$(need) lint
@@ -111,10 +116,10 @@ record: $(READY)  ## measure on this GPU what is stale or missing (CHAPTER=mlp, 
 
 check:  ## what a change must pass: lint, docs, no stale recording, no flipped verdict, all tests (needs Chromium)
 	$(need) docs test lint
-	@$(MAKE) --no-print-directory $(TOGETHER) lint docs
+	@SITE_URL=https://example.org/profiling-pytorch/ $(MAKE) --no-print-directory $(TOGETHER) lint docs SITE=$(CHECKED)
 	$(PY) -m snippets.lab list --check
 	$(PY) -m snippets.lab claims --check
-	$(PYTEST) tests
+	BUILT_SITE=$(CHECKED) $(PYTEST) tests
 
 lock:  ## resolve the ranges of pyproject.toml anew into the locks (KEEP="torch==X.Y.Z" holds one back)
 	@set -e; python="$(SYSTEM_PYTHON)"; \

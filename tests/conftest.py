@@ -14,8 +14,17 @@ import pytest
 from filelock import FileLock  # comes with torch
 
 SITE = "tests/site/"
-LONGEST = (SITE, "tests/processes/", "tests/book/test_mutations.py", "tests/book/test_other_devices.py")
-"""What begins first, in this order: no process waits in the end for one that has a long file before it."""
+LONGEST = (
+    "tests/site/test_pages.py",
+    SITE,
+    "tests/processes/",
+    "tests/book/test_mutations.py",
+    "tests/book/test_other_devices.py",
+)
+"""What begins first, in this order: no process waits in the end for one that has a long file before it.
+
+Of the browser tests those of the book, while another site is built for the rest.
+"""
 WEIGHTS = pytest.StashKey[list[str]]()
 
 
@@ -49,8 +58,10 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """One process at a time tests a GPU."""
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """One process at a time tests a GPU. What the tests of a file have read stays, too, when the next file begins."""
+    if nextitem is not None and nextitem.path != item.path:
+        gc.freeze()
     if item.get_closest_marker("gpu"):
         with FileLock(Path(tempfile.gettempdir()) / "profiling-pytorch-gpu-tests.lock"):
             return (yield)

@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.site import serving, two_devices
+from tests.site.first_views import FirstViews
 from tests.site.looking import PATIENCE_MS, Scheme, Tab
 from tests.site.serving import Site
 
@@ -22,6 +23,15 @@ NO_CHROMIUM = (
     f"(looked for {', '.join(CHROMIUMS)})"
 )
 
+ARGUMENTS = [
+    "--no-sandbox",
+    # No name is looked up: a request that should not be there fails at once, and is not made.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    # In place of Playwright's list, of which the first three are. The others start a process for each new page, for
+    # the list below a window's address bar and for what may come next.
+    "--disable-features=HttpsUpgrades,HttpsFirstBalancedModeAutoEnable,PaintHolding,"
+    "WebUIOmniboxPopup,WebUIOmniboxAimPopup,SpareRendererForSitePerProcess",
+]
 Opened = Callable[..., Tab]
 
 
@@ -39,9 +49,7 @@ def browser() -> Iterator[Browser]:
     path = chromium()
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        # No name is looked up: a request that should not be there fails at once, and is not made.
-        arguments = ["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
-        started = playwright.chromium.launch(executable_path=path, args=arguments)
+        started = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield started
         started.close()
 
@@ -68,6 +76,12 @@ def trial(builds: dict[str, Future[Path]]) -> Iterator[Site]:
     """A site with two devices, and a page `trial/` that holds every component."""
     with serving.served(builds["trial"].result()) as served:
         yield served
+
+
+@pytest.fixture(scope="package")
+def first_views(browser: Browser, site: Site) -> FirstViews:
+    """What was seen of the book's pages when they were visited first."""
+    return FirstViews(lambda: Tab(browser.new_context(color_scheme="light").new_page(), site.url))
 
 
 @pytest.fixture(scope="package")

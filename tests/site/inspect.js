@@ -103,32 +103,39 @@ window.inspect = {
 
   /**
    * Begins to run axe-core, after having returned, since it does not pause; `axeDone` waits for it.
-   * allowed: pairs of a rule and a selector. rules: none for all.
+   * allowed: pairs of a rule and a selector. rules: none for all. judged: looks whose colors need not be judged again.
    */
-  startAxe(allowed, rules) {
-    this.axe = new Promise((resolve) => setTimeout(resolve)).then(() => this.runAxe(allowed, rules));
+  startAxe(allowed, rules, judged) {
+    this.axe = new Promise((resolve) => setTimeout(resolve)).then(() => this.runAxe(allowed, rules, new Set(judged)));
   },
 
-  async runAxe(allowed, rules) {
+  async runAxe(allowed, rules, judged) {
     const excused = (rule, node) => allowed.some(([of, selector]) => of === rule && node.element.matches(selector));
     const why = ({ any, all, none }) => [...any, ...all, ...none].map((check) => check.message).join("; ");
-    for (const element of document.querySelectorAll("[data-look]")) delete element.dataset.look;
-    for (const element of this.looks()) element.dataset.look = "";
-    axe.configure({ rules: [{ id: "color-contrast", selector: "[data-look]" }] });
+    const looks = this.looks();
+    const selectors = { "color-contrast": "look", "link-in-text-block": "link" };
+    for (const mark of Object.values(selectors)) {
+      for (const element of document.querySelectorAll(`[data-${mark}]`)) delete element.dataset[mark];
+    }
+    for (const [look, { mark, ends }] of looks) {
+      if (!judged.has(look)) for (const element of ends) element.dataset[mark] = "";
+    }
+    axe.configure({ rules: Object.entries(selectors).map(([id, mark]) => ({ id, selector: `[data-${mark}]` })) });
     const only = rules.length ? { runOnly: rules } : {};
     const { violations } = await axe.run(document, { resultTypes: ["violations"], elementRef: true, ...only });
     const found = new Map();
     for (const { id, help, nodes } of violations) {
       for (const node of nodes.filter((node) => !excused(id, node))) {
         const problem = `${id}: ${help}. ${why(node)}`;
-        const place = node.target.join(" ").replaceAll('[data-look=""]', "");
+        const place = node.target.join(" ").replaceAll(/\[data-(?:look|link)=""\]/g, "");
         found.set(problem, [...(found.get(problem) ?? []), place]);
       }
     }
-    return [...found].map(([problem, places]) => {
+    const problems = [...found].map(([problem, places]) => {
       const more = places.length > 3 ? ` and ${places.length - 3} more` : "";
       return `${problem}. At ${places.slice(0, 3).join(", ")}${more}`;
     });
+    return { problems, looks: [...looks.keys()] };
   },
 
   axeDone() {
@@ -136,32 +143,50 @@ window.inspect = {
   },
 
   /**
-   * For each look, the first and the last visible element that has it and holds text. Elements look alike when they
-   * and all around them have the same colors and type: their contrast is the same, and to compute it for every cell
-   * of every table takes most of axe-core's time. Two, because the page's header may lie over one of them.
+   * For each look, a number, the first and the last visible element that has it and holds text. Elements look alike
+   * when they and all around them have the same colors and type: their contrast is the same, on whatever page, and to
+   * compute it for every cell of every table takes most of axe-core's time. Two, because the page's header may lie over
+   * one of them. Links have a second look: how they are set off from the text around them, if there is any.
    */
   looks() {
+    const number = (text) => {
+      let [one, other] = [0xdeadbeef, 0x41c6ce57];
+      for (let place = 0; place < text.length; place++) {
+        one = Math.imul(one ^ text.charCodeAt(place), 2654435761);
+        other = Math.imul(other ^ text.charCodeAt(place), 1597334677);
+      }
+      return 2 ** 21 * (one >>> 0) + (other >>> 11);
+    };
+    const own = ["color", "backgroundColor", "backgroundImage", "opacity", "fontSize", "fontWeight", "textShadow"];
+    const ofLinks = ["textDecorationLine", "borderBottomWidth", "borderBottomStyle", "fontStyle", "fontFamily"];
+    const styles = (element, names) => {
+      const style = getComputedStyle(element);
+      return names.map((name) => style[name]).join("|");
+    };
     const known = new Map();
-    const numbers = new Map();
     const look = (element) => {
       if (!element) return 0;
-      if (!known.has(element)) {
-        const style = getComputedStyle(element);
-        const own = ["color", "backgroundColor", "backgroundImage", "opacity", "fontSize", "fontWeight", "textShadow"];
-        const key = [look(element.parentElement), ...own.map((name) => style[name])].join("|");
-        if (!numbers.has(key)) numbers.set(key, numbers.size + 1);
-        known.set(element, numbers.get(key));
-      }
+      if (!known.has(element)) known.set(element, number(`${look(element.parentElement)}|${styles(element, own)}`));
       return known.get(element);
     };
+    const inText = (link) => {
+      let block = link;
+      while (getComputedStyle(block).display.startsWith("inline")) block = block.parentElement;
+      return block.textContent.trim() !== link.textContent.trim();
+    };
     const found = new Map();
+    const note = (look, mark, element) => {
+      const [first] = found.get(look)?.ends ?? [element];
+      found.set(look, { mark, ends: [first, element] });
+    };
     for (const element of document.body.querySelectorAll("*")) {
       const text = [...element.childNodes].map((node) => (node.nodeType === Node.TEXT_NODE ? node.data : "")).join("");
+      const isLink = element.matches("a[href]");
       const judged = /[\p{L}\p{N}]{2}/u.test(text); // axe-core does not judge single signs
-      if (!judged || !element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
-      const [first] = found.get(look(element)) ?? [element];
-      found.set(look(element), [first, element]);
+      if (!(judged || isLink) || !element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
+      if (judged) note(look(element), "look", element);
+      if (isLink) note(number(`${look(element)}|${styles(element, ofLinks)}|${inText(element)}`), "link", element);
     }
-    return [...found.values()].flat();
+    return found;
   },
 };

@@ -9,14 +9,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from playwright.sync_api import ConsoleMessage, Page, Request, Response
+from playwright.sync_api import ConsoleMessage, Page, Request, Response, ViewportSize
 
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 INSPECT = Path(__file__).with_name("inspect.js").read_text(encoding="utf-8")
 COLOR_RULES = ("color-contrast", "link-in-text-block")
 """Of axe-core's rules, those that judge colors."""
 Scheme = Literal["light", "dark"]
-PATIENCE_MS = 10_000
+PATIENCE_MS = 30_000
 """For what takes milliseconds on a machine that has nothing else to do."""
 
 
@@ -35,14 +35,22 @@ class Allowed:
 class Tab:
     """A browser tab, and what has gone wrong in it since it was last asked."""
 
-    def __init__(self, page: Page, site: str) -> None:
-        """`site` is the address that everything on a page has to come from."""
+    def __init__(self, page: Page, site: str, once: bool = False) -> None:
+        """`site` is the address that everything on a page has to come from.
+
+        `once`: judge the colors of what looks alike on one page only, of all that this tab visits (`looks` of
+        inspect.js).
+        """
         self.page = page
         self.site = site
         self.responses: list[Response] = []
         """What the page at hand has been given so far."""
         self._status: dict[str, int] = {}
         self._problems: list[str] = []
+        self._judged: set[int] | None = set() if once else None
+        self._also_px: Sequence[int] = ()
+        self._resized: ViewportSize | None = None
+        """The window's own size while it has another."""
         page.set_default_timeout(PATIENCE_MS)
         page.on("console", self._console)
         page.on("pageerror", lambda error: self._problems.append(f"an error that nothing caught: {error}"))
@@ -53,8 +61,9 @@ class Tab:
     def go(self, path: str = "", status: int = 200) -> None:
         """Visit an address below the site's, which answers with this status."""
         url = f"{self.site}{path}"
-        if self.page.url.partition("#")[0] == url.partition("#")[0]:
+        if self._resized or self.page.url.partition("#")[0] == url.partition("#")[0]:
             self.page.goto("about:blank")  # else nothing would be loaded
+        self._resize()
         self._status = {url: status}
         self.responses.clear()
         self.page.goto(url, wait_until="load")
@@ -82,7 +91,8 @@ class Tab:
         if unfold:
             self.page.evaluate("() => inspect.unfold()")
             self._measure("unfolded, ")
-            self._measure_edges(also_px)
+            self._measure_edges()
+            self._also_px = also_px
         self._start_axe(allowed, rules)
 
     def inspect_toggled(self, allowed: Sequence[Allowed] = ()) -> None:
@@ -90,6 +100,7 @@ class Tab:
 
         There axe-core judges colors only, and only what the theme puts around the content.
         """
+        self._resize()
         button = self.page.locator("[data-md-component=palette] label").filter(visible=True)
         button.evaluate("(label) => label.click()")  # a pointer would bring up its tooltip
         self.page.evaluate("() => inspect.settled()")
@@ -98,8 +109,18 @@ class Tab:
         self._start_axe(allowed, COLOR_RULES)
 
     def inspected(self) -> list[str]:
-        """What was found by `inspect` or `inspect_toggled`, and everything that went wrong meanwhile."""
-        self._problems += self.page.evaluate("() => inspect.axeDone()")
+        """What was found by `inspect` or `inspect_toggled`, and everything that went wrong meanwhile.
+
+        The window has another width then, until it is used again: to lay out a page takes longer than to look at it.
+        """
+        found = self.page.evaluate("() => inspect.axeDone()")
+        self._problems += found["problems"]
+        if self._judged is not None:
+            self._judged |= {*found["looks"]}
+        for width in self._also_px:
+            self._resize(width)
+            self._measure_edges()
+        self._also_px = ()
         return self.problems()
 
     def settle(self) -> None:
@@ -121,18 +142,27 @@ class Tab:
     def _measure(self, when: str = "") -> None:
         self._problems += [f"{when}{problem}" for problem in self.page.evaluate("() => inspect.tooWide()")]
 
-    def _measure_edges(self, also_px: Sequence[int]) -> None:
-        """Look for what an edge cuts, at the window's width and at others."""
+    def _measure_edges(self) -> None:
+        """Look for what an edge cuts."""
+        width = self.page.evaluate("() => innerWidth")
+        self._problems += [f"at {width} px, {problem}" for problem in self.page.evaluate("() => inspect.cut()")]
+
+    def _resize(self, width: int = 0) -> None:
+        """Give the window another width, or its own again."""
         size = self.page.viewport_size
         assert size is not None
-        for width in (size["width"], *also_px):
+        if width:
+            self._resized = self._resized or size
             self.page.set_viewport_size({"width": width, "height": size["height"]})
-            self._problems += [f"at {width} px, {problem}" for problem in self.page.evaluate("() => inspect.cut()")]
-        self.page.set_viewport_size(size)
+        elif self._resized:
+            self.page.set_viewport_size(self._resized)
+            self._resized = None
 
     def _start_axe(self, allowed: Sequence[Allowed], rules: Sequence[str] = ()) -> None:
         excused = [[one.rule, one.selector] for one in allowed]
-        self.page.evaluate("([excused, rules]) => inspect.startAxe(excused, rules)", [excused, [*rules]])
+        self.page.evaluate(
+            "(arguments) => inspect.startAxe(...arguments)", [excused, [*rules], [*(self._judged or ())]]
+        )
 
     def _console(self, message: ConsoleMessage) -> None:
         told_anyway = message.text.startswith("Failed to load resource")

@@ -67,12 +67,12 @@ def test_a_pasted_name_is_decoded(page: Page) -> None:
     assert [basis.split()[1] for _, _, basis in rows] == [one.basis for one in kernel.tokens]
 
 
-@pytest.mark.parametrize("name", EVIL)
-def test_a_pasted_name_stays_text(page: Page, name: str) -> None:
+def test_a_pasted_name_stays_text(page: Page) -> None:
     page.evaluate("() => { window.alert = () => { throw new Error('ran') } }")
-    page.get_by_role("textbox", name="A kernel's name").fill(name)
-    expect(page.locator("#kernel-decoder .short")).to_contain_text(decode_kernel_name(name).short[:20])
-    expect(page.locator("#kernel-decoder").locator("img, script, b")).to_have_count(0)
+    for name in EVIL:
+        page.get_by_role("textbox", name="A kernel's name").fill(name)
+        expect(page.locator("#kernel-decoder .short")).to_contain_text(decode_kernel_name(name).short[:20])
+        expect(page.locator("#kernel-decoder").locator("img, script, b")).to_have_count(0)
 
 
 def test_the_raw_name_is_one_step_away(opened: Opened) -> None:

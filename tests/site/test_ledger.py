@@ -51,11 +51,11 @@ def test_filtered_by_keyboard(opened: Opened, claims: list[dict[str, Any]]) -> N
     chooser(page, "chapter").focus()
     page.keyboard.type("mlp")
     expect_entries(page, claims, verdict="differs", chapter="mlp")
-    assert page.url == f"{tab.site}claims/#chapter=mlp&verdict=differs"
+    expect(page).to_have_url(f"{tab.site}claims/#chapter=mlp&verdict=differs")
     for name in ("chapter", "verdict"):
         chooser(page, name).press("Home")
     expect_entries(page, claims)
-    assert page.url == f"{tab.site}claims/"
+    expect(page).to_have_url(f"{tab.site}claims/")
 
 
 @pytest.mark.parametrize("wanted", [{"verdict": "differs"}, {"chapter": "mlp", "scope": "timing"}])

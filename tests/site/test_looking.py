@@ -143,7 +143,8 @@ def test_what_is_cut_at_another_width(desk: Desk) -> None:
     desk.tab.inspect(also_px=(768,))
     found = [line for line in desk.tab.inspected() if line.startswith("at ")]
     assert [line.partition(",")[0] for line in found] == ["at 360 px"]
-    assert desk.tab.page.viewport_size == {"width": 360, "height": 900}
+    desk.look("")
+    assert desk.tab.page.viewport_size == {"width": 360, "height": 900}, "its own again"
 
 
 def test_what_goes_wrong_in_the_other_scheme(desk: Desk) -> None:

@@ -13,6 +13,7 @@ from snippets.lab.finding.device import all_devices
 from snippets.lab.tools.set_aside import FILE
 from snippets.your_trace.reports import EXAMPLES, report_address
 from tests.lab.samples import BOOK
+from tests.site.first_views import FirstViews
 from tests.site.looking import COLOR_RULES, Allowed, Scheme, Tab
 from tests.site.serving import PAGES, Site
 
@@ -23,8 +24,9 @@ LOADED_IN: dict[int, Scheme] = {1280: "light", 360: "dark"}
 """Window width -> the scheme in which a page is loaded there.
 
 Each page is judged by all rules of axe-core once, wide and light; narrow and dark by its colors, and at both widths by
-what is too wide. The trial page, which has every component, is judged by all rules at both widths, and then toggled, so
-that it is seen in all four combinations."""
+what is too wide. Colors that one page has judged are not judged again in the next one at that width. The trial page,
+which has every component, is judged by all rules at both widths, and then toggled, so that it is seen in all four
+combinations."""
 
 ALSO_PX = {1280: (1920,), 360: (768,)}
 """Window width -> further ones, at which nothing may be cut or lie over something else."""
@@ -38,7 +40,7 @@ def opened_on(browser: Browser, site: Site) -> Iterator[Tabs]:
     found = {}
     for width, scheme in LOADED_IN.items():
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        found[width] = Tab(context.new_page(), site.url)
+        found[width] = Tab(context.new_page(), site.url, once=True)
     yield found
     for tab in found.values():
         tab.page.context.close()
@@ -56,11 +58,28 @@ def trial_tabs(browser: Browser, trial: Site) -> Iterator[Tabs]:
         yield found
 
 
-def problems(tabs: Tabs, visit: Callable[[Tab], None], *, unfold: bool = True, every_look: bool = False) -> str:
-    """What is wrong with a page, and where. While axe-core is at work in one tab, the other goes on."""
+def problems(
+    tabs: Tabs,
+    visit: Callable[[Tab], None],
+    first: Callable[[Tab], None] = lambda tab: None,
+    *,
+    unfold: bool = True,
+    every_look: bool = False,
+) -> str:
+    """What is wrong with a page, and where. While axe-core is at work in one tab, the other goes on.
+
+    Args:
+        tabs: by width.
+        visit: goes to the page.
+        first: what is done with the page in a tab before it is looked at.
+        unfold: open first all that is folded.
+        every_look: judge both tabs by all rules, and once more in the other scheme.
+    """
     places = defaultdict[str, list[str]](list)
-    for width, tab in tabs.items():
+    for tab in tabs.values():
         visit(tab)
+    for width, tab in tabs.items():
+        first(tab)
         in_full = every_look or LOADED_IN[width] == "light"
         tab.inspect(ALLOWED, unfold=unfold, rules=() if in_full else COLOR_RULES, also_px=ALSO_PX[width])
     for width, tab in tabs.items():
@@ -77,8 +96,12 @@ def problems(tabs: Tabs, visit: Callable[[Tab], None], *, unfold: bool = True, e
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_page(tabs: Tabs, name: str) -> None:
-    assert problems(tabs, lambda tab: tab.go(PAGES[name])) == ""
+def test_page(tabs: Tabs, first_views: FirstViews, name: str) -> None:
+    def first(tab: Tab) -> None:
+        if tab is tabs[1280]:
+            first_views.take(name, tab)
+
+    assert problems(tabs, lambda tab: tab.go(PAGES[name]), first) == ""
 
 
 @pytest.mark.parametrize("address", [each for each in REPORTS if BOOK.name in each])

@@ -15,8 +15,7 @@ from tests.site.conftest import Opened
 from tests.site.serving import listening
 
 STAND_IN = b"""<!doctype html><title>Stand-in</title><script>
-  const deaf = Number(new URLSearchParams(location.search).get("deaf"));
-  let pings = 0;
+  let deaf = Number(new URLSearchParams(location.search).get("deaf")), pings = 0;
   addEventListener("message", ({ data, source, origin }) => {
     if (data === "PING" && ++pings > deaf) source.postMessage("PONG", origin);
     if (data.perfetto) window.given = { ...data.perfetto, bytes: [...new Uint8Array(data.perfetto.buffer)], origin };
@@ -82,10 +81,11 @@ def test_a_trace_is_handed_over_whole(on_trial: Opened, perfetto: str, deaf: int
 def test_nobody_else_can_answer(on_trial: Opened, perfetto: str) -> None:
     page = on_trial().page
     with page.expect_popup() as popup:
-        button(page, f"{perfetto}/?deaf=10").press("Enter")
+        button(page, f"{perfetto}/?deaf=1000").press("Enter")
     page.evaluate("() => postMessage('PONG', '*')")
     popup.value.wait_for_function("() => pings > 5")
     assert popup.value.evaluate("() => window.given") is None
+    popup.value.evaluate("() => { deaf = 0 }")
     popup.value.wait_for_function("() => window.given")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from snippets.lab.notebooks.outputs import clean_html
 from tests.lab.notebooks.hostile import VECTORS
@@ -86,24 +86,29 @@ def vectors(site: Site) -> Iterator[str]:
         yield origin
 
 
-def run_vectors(browser: Browser, origin: str, wall: str) -> list[int]:
-    """The vectors that ran behind this wall."""
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Page]:
     page = browser.new_page()
+    yield page
+    page.close()
+
+
+def run_vectors(page: Page, origin: str, wall: str) -> list[int]:
+    """The vectors that ran behind this wall."""
     page.goto(f"{origin}/top/")
     found: list[int] = page.evaluate(FRAMES, [wall, len(VECTORS), WAIT_MS])
-    page.close()
     return found
 
 
-def test_vectors_run_where_there_is_no_wall(browser: Browser, vectors: str, weights: list[str]) -> None:
-    ran = run_vectors(browser, vectors, "none")
+def test_vectors_run_where_there_is_no_wall(page: Page, vectors: str, weights: list[str]) -> None:
+    ran = run_vectors(page, vectors, "none")
     weights.append(f"vectors: {len(ran)} of {len(VECTORS)} run without a wall, 0 behind each")
     assert len(ran) >= LIVE_VECTORS, sorted(set(VECTORS) - {VECTORS[number] for number in ran})
 
 
 @pytest.mark.parametrize("wall", ["clean", "policy"])
-def test_no_vector_runs_behind_a_wall(browser: Browser, vectors: str, wall: str) -> None:
-    assert [VECTORS[number] for number in run_vectors(browser, vectors, wall)] == []
+def test_no_vector_runs_behind_a_wall(page: Page, vectors: str, wall: str) -> None:
+    assert [VECTORS[number] for number in run_vectors(page, vectors, wall)] == []
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=ascii)
@@ -164,9 +169,9 @@ class Elements(HTMLParser):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_gate_reads_a_page_as_a_browser_does(opened: Opened, site: Site, name: str) -> None:
+def test_the_gate_reads_a_page_as_a_browser_does(page: Page, site: Site, name: str) -> None:
     html = (site.folder / PAGES[name] / "index.html").read_text(encoding="utf-8")
     reader = Elements()
     reader.feed(html)
-    seen: str = opened("").page.evaluate(ELEMENTS, [html, IMPLIED])
+    seen: str = page.evaluate(ELEMENTS, [html, IMPLIED])
     assert seen.lower().splitlines() == "\n".join(reader.found).lower().splitlines()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from snippets.lab.report.document import report_html
 from tests.lab.report.samples import SHAPES, SMALL, SYNC, subject, traced
@@ -19,13 +20,21 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def page(browser: Browser) -> Iterator[Page]:
+    page = browser.new_page()
+    yield page
+    page.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
-def test_it_is_sound(browser: Browser, report: Path, width: int, scheme: Scheme) -> None:
-    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
-    page = context.new_page()
+def test_it_is_sound(page: Page, report: Path, width: int, scheme: Scheme) -> None:
     problems: list[str] = []
     requests: list[str] = []
+    page.goto("about:blank")
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme=scheme)
     page.on("console", lambda message: problems.append(message.text))
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
@@ -36,17 +45,16 @@ def test_it_is_sound(browser: Browser, report: Path, width: int, scheme: Scheme)
     page.evaluate(AXE)
     violations = page.evaluate("() => axe.run()")["violations"]
     assert [(each["id"], each["nodes"][0]["html"]) for each in violations] == []
-    context.close()
 
 
-def test_evidence_is_shown_in_the_timeline(browser: Browser, report: Path) -> None:
-    page = browser.new_page(viewport={"width": 1280, "height": 800})
+def test_evidence_is_shown_in_the_timeline(page: Page, report: Path) -> None:
+    page.goto("about:blank")
+    page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(report.as_uri())
     page.get_by_text("Evidence: 1 event").first.click()
     page.get_by_role("link", name="show").first.click()
     assert page.locator(".slice[aria-selected=true]").count() == 1
     assert "cudaStreamSynchronize" in page.locator(".selected").inner_text()
-    page.close()
 
 
 def test_it_can_be_read_without_script(browser: Browser, report: Path) -> None:

@@ -32,7 +32,8 @@ def test_the_panels_of_a_device_come_with_one_request(opened: Opened) -> None:
     tab = opened("mlp/")
     held = tab.page.locator(".tabbed-block > noscript")
     assert held.count() > 5
-    choose_other(tab.page)
+    with tab.page.expect_response(lambda response: response.url.endswith(FILE)):
+        choose_other(tab.page)
     expect(held).to_have_count(0)
     expect(panel(tab.page, FIRST).locator("figure").first).to_be_visible()
     assert [response.url.endswith(FILE) for response in tab.responses].count(True) == 1

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.site.conftest import Opened
+from tests.site.first_views import STOPS, FirstViews
 from tests.site.serving import CHAPTERS
 
 MOST_STOPS = 150
@@ -15,19 +16,6 @@ IS_NEW = """() => {
   at.counted = true;
   return true;
 }"""
-
-
-COUNT = """() => {
-  const isStop = (element) => {
-    if (element.tabIndex < 0 || element.disabled || element.closest("[inert]")) return false;
-    if (!element.checkVisibility({ visibilityProperty: true })) return false;
-    if (element.type !== "radio" || !element.name) return true;
-    return [null, element].includes(document.querySelector(`[name="${CSS.escape(element.name)}"]:checked`));
-  };
-  const all = document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex]");
-  return [...all].filter(isStop).length;
-}"""
-"""What Tab should reach, without pressing it; a little more than what it does."""
 
 
 def count_stops(page: Page) -> int:
@@ -42,15 +30,15 @@ def count_stops(page: Page) -> int:
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
-def test_a_chapter_is_crossed_in_few_stops(opened: Opened, weights: list[str], chapter: str) -> None:
-    stops = opened(f"{chapter}/").page.evaluate(COUNT)
+def test_a_chapter_is_crossed_in_few_stops(first_views: FirstViews, weights: list[str], chapter: str) -> None:
+    stops = first_views.of(chapter).stops
     weights.append(f"{chapter}: {stops} of {MOST_STOPS} stops of the Tab key")
     assert 20 < stops < MOST_STOPS, weights[-1]
 
 
 def test_what_is_counted_are_the_stops(opened: Opened) -> None:
     page = opened("attention/").page
-    counted = page.evaluate(COUNT)
+    counted = page.evaluate(STOPS)
     assert 0 <= counted - count_stops(page) <= 5
 
 

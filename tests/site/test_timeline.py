@@ -482,19 +482,26 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_step_of_5000_kernels_opens_in_two_seconds(browser: Browser, large: Path, weights: list[str]) -> None:
+    """Of the page's own thread: whatever else this machine does meanwhile."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def worked_ms() -> float:
+        """CPU time of all tasks until two more frames are drawn."""
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return 1000 * float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
+
     page.goto(large.as_uri(), wait_until="load")
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    opened_ms = page.evaluate("() => performance.now()")
+    opened_ms = worked_ms()
     elements = page.evaluate("() => document.querySelectorAll('*').length")
-    weights.append(f"a step of 5,000 kernels: {opened_ms:.0f} ms until drawn, {elements:,} elements")
+    weights.append(f"a step of 5,000 kernels: {opened_ms:.0f} ms of CPU until drawn, {elements:,} elements")
     assert opened_ms < 2_000
     assert elements < 3_000
     expect(page.locator(".lab-note")).to_contain_text("slices too short to see are drawn as")
     page.locator(".slice").last.focus()
+    before_ms = worked_ms()
     page.keyboard.press("w")
-    zoomed_ms = page.evaluate("""() => { const from = performance.now();
-      return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>
-        done(performance.now() - from)))); }""")
-    assert zoomed_ms < 500
+    assert worked_ms() - before_ms < 500
     page.close()

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-from dataclasses import dataclass
-
 import pytest
-from playwright.sync_api import Browser, Response
 
 from snippets.lab.recording.device import recorded_devices
 from tests.lab.samples import BOOK
-from tests.site.looking import Tab
+from tests.site.first_views import FirstViews, packed
 from tests.site.serving import CHAPTERS, PAGES, ROOT, Site
 
 PAGE_LIMIT_BYTES = 180_000
@@ -21,17 +17,6 @@ CHAPTER_LIMIT_ELEMENTS = 6_000
 """Panels of other devices are text until they are opened."""
 SCRIPTS_LIMIT_BYTES = 24_000
 TIMELINE_LIMIT_BYTES = 12_000
-PACKED_ALREADY = ("image/png", "image/jpeg", "image/webp", "font/", "application/gzip")
-
-
-def packed(content: bytes) -> int:
-    return len(gzip.compress(content, compresslevel=6, mtime=0))
-
-
-def sent(response: Response) -> int:
-    """Bytes of a response's body on its way."""
-    kind = response.headers.get("content-type", "")
-    return len(response.body()) if kind.startswith(PACKED_ALREADY) else packed(response.body())
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,33 +27,9 @@ def largest_page(site: Site, weights: list[str]) -> None:
     weights.append(f"largest page: {largest}, {sizes[largest]:,} bytes of HTML")
 
 
-@dataclass(frozen=True)
-class FirstView:
-    """What a browser that has seen nothing yet loads and keeps for a page."""
-
-    sizes: dict[str, int]
-    """Address below the site's -> bytes on their way."""
-    elements: int
-
-
-@pytest.fixture(scope="module")
-def views(browser: Browser, site: Site) -> dict[str, FirstView]:
-    """Page -> its first view."""
-    tabs = {name: Tab(browser.new_context().new_page(), site.url) for name in PAGES}
-    for name, tab in tabs.items():
-        tab.go(PAGES[name])
-    found = {}
-    for name, tab in tabs.items():
-        tab.settle()
-        sizes = {response.url.removeprefix(site.url): sent(response) for response in tab.responses}
-        found[name] = FirstView(sizes, tab.page.evaluate("() => document.querySelectorAll('*').length"))
-        tab.page.context.close()
-    return found
-
-
 @pytest.mark.parametrize("name", PAGES)
-def test_first_view_of_a_page(views: dict[str, FirstView], weights: list[str], name: str) -> None:
-    sizes = views[name].sizes
+def test_first_view_of_a_page(first_views: FirstViews, weights: list[str], name: str) -> None:
+    sizes = first_views.of(name).sizes
     assert {PAGES[name], "assets/css/book.css"} <= sizes.keys()
     more_devices = max(0, len(recorded_devices(BOOK.root)) - PUBLISHED_DEVICES)
     total, limit = sum(sizes.values()), PAGE_LIMIT_BYTES + DEVICE_LIMIT_BYTES * more_devices
@@ -78,9 +39,10 @@ def test_first_view_of_a_page(views: dict[str, FirstView], weights: list[str], n
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
-def test_elements_of_a_chapter(views: dict[str, FirstView], weights: list[str], chapter: str) -> None:
-    weights.append(f"{chapter}: {views[chapter].elements:,} of {CHAPTER_LIMIT_ELEMENTS:,} elements")
-    assert views[chapter].elements <= CHAPTER_LIMIT_ELEMENTS, weights[-1]
+def test_elements_of_a_chapter(first_views: FirstViews, weights: list[str], chapter: str) -> None:
+    elements = first_views.of(chapter).elements
+    weights.append(f"{chapter}: {elements:,} of {CHAPTER_LIMIT_ELEMENTS:,} elements")
+    assert elements <= CHAPTER_LIMIT_ELEMENTS, weights[-1]
 
 
 def test_scripts_of_our_own(weights: list[str]) -> None:

@@ -75,7 +75,7 @@ def nvidia_smi(*fields: str, uuid: str) -> dict[str, str]:
     """Fields of `nvidia-smi --query-gpu` for one GPU; empty where it does not answer."""
     command = ["nvidia-smi", f"--id=GPU-{uuid}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
     try:
-        reply = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        reply = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
         return {}
     values = next(iter(reply.stdout.splitlines()), "").split(", ")

@@ -214,6 +214,8 @@ class Run:
     def point(self) -> Point:
         """The point that the selector names; without a selector, the only point."""
         points = self.recording.points
+        if len(points) == 1 and not self.selector:
+            return points[0]
         try:
             return points[select_point(self.id, [point.parameters for point in points], self.selector)]
         except UnknownName as error:
@@ -279,11 +281,9 @@ class Run:
 def select_point(experiment: str, points: Sequence[Parameters], selector: str) -> int:
     """The index of the point that `batch=1,seq=1` selects; an only point needs no selector. Raises `UnknownName`."""
     chosen = dict(pair.split("=", 1) for pair in selector.split(",")) if selector else {}
-    indices = [
-        index
-        for index, parameters in enumerate(points)
-        if all(str(parameters.get(key)) == text for key, text in chosen.items())
-    ]
+    indices: list[int] = [*range(len(points))]
+    for key, text in chosen.items():
+        indices = [index for index in indices if str(points[index].get(key)) == text]
     if len(indices) == 1:
         return indices[0]
     known = [",".join(f"{key}={value}" for key, value in point.items()) for point in points]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
+import subprocess
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -114,28 +114,37 @@ def test_with_the_gpu_to_itself_and_then_with_a_neighbor(on_cpu: None, monkeypat
     assert found == {"alone": {one: times_at(1) for one in steps}, "shared": {one: times_at(2) for one in steps}}
 
 
-def test_the_neighbor_is_gone_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(experiments, "NEIGHBOR", "import os, time; print(os.getpid(), flush=True); time.sleep(100)")
-    started: list[int] = []
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """The processes that the experiments start."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def noting(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        processes.append(popen(*arguments, **options))
+        return processes[-1]
+
     popen = experiments.subprocess.Popen
-
-    def noting(*arguments: Any, **options: Any) -> Any:
-        process = popen(*arguments, **options)
-        started.append(process.pid)
-        return process
-
     monkeypatch.setattr(experiments.subprocess, "Popen", noting)
+    return processes
+
+
+def test_the_neighbor_is_gone_after_an_error(
+    started: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiments, "NEIGHBOR", "import os, time; print(os.getpid(), flush=True); time.sleep(100)")
     with pytest.raises(KeyError, match="timing failed"), experiments.neighbor():
         raise KeyError("timing failed")
     with pytest.raises(ProcessLookupError):
-        os.kill(started[0], 0)
+        os.kill(started[0].pid, 0)
 
 
 @pytest.mark.parametrize(
     ("script", "when"),
     [("raise SystemExit(1)", "before its first product"), ("print('busy', flush=True)", "during the timing")],
 )
-def test_a_neighbor_that_ends_is_an_error(script: str, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_neighbor_that_ends_is_an_error(
+    script: str, when: str, started: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(experiments, "NEIGHBOR", script)
     with pytest.raises(RuntimeError, match=when), experiments.neighbor():
-        time.sleep(0.5)
+        started[0].wait(60)

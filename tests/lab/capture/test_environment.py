@@ -63,6 +63,11 @@ def test_nvidia_smi_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.Mon
     assert nvidia_smi("driver_version", "clocks.sm", uuid="abc") == {}
 
 
+def test_odd_bytes_of_nvidia_smi_are_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    smi(tmp_path, monkeypatch, "printf '580\\377, 1980\\n'")
+    assert nvidia_smi("driver_version", "clocks.sm", uuid="abc") == {"driver_version": "580\ufffd", "clocks.sm": "1980"}
+
+
 def test_the_environment_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that torch, NVML and Linux say goes into its field; neither UUID nor host name does."""
     properties = SimpleNamespace(

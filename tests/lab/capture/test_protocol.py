@@ -15,7 +15,7 @@ PINNED = {
     "capture/ceilings.py": "5063e2917509188a",
     "capture/checking.py": "8f0b2b2135296491",
     "capture/cpu.py": "8bcf580adb6fc1cc",
-    "capture/environment.py": "ada798d737c7f266",
+    "capture/environment.py": "d879b3ad7cb198be",
     "capture/gpu.py": "b3b1ab0825baa2ef",
     "capture/instruments.py": "abbdbe7a28c123bc",
     "capture/lock.py": "09ab1c6aa4688e34",

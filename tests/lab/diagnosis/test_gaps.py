@@ -190,7 +190,7 @@ def test_a_large_step_takes_little_time() -> None:
         events += [launch(index, 10.0 * index, 2.0), kernel("k", index, 10.0 * index + 3.0, 4.0)]
         events.append(launch(None, 10.0 * index + 2.0, 6.0, name="cudaStreamSynchronize"))
     trace = kineto.read_trace(written_bytes(events))
-    start = time.perf_counter()
+    start = time.process_time()
     assert_sums(trace)
     assert len(Facts(trace).gaps) == count
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10

@@ -39,9 +39,9 @@ def test_thousands_of_operators_around_thousands_of_kernels_take_no_time() -> No
     ]
     trace = read_trace(trace_bytes(step(1, 0.0, 2000.0), *ops, *work))
     assert len(list(around(trace.activities[0]))) == MAX_DEPTH
-    start = time.perf_counter()
+    start = time.process_time()
     diagnose(trace, RULES)
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 HOSTILE = [(), (0,), (-5, 3), (10**400, 7), (10**400, -7), (2,) * 100]

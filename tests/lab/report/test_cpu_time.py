@@ -99,7 +99,7 @@ def test_a_ceiling_beyond_the_step_is_not_a_share_of_it() -> None:
 
 
 def test_a_real_trace_of_this_machine(tmp_path: Path) -> None:
-    """A loader of 2 ms per batch before a layer of microseconds, profiled with ProfilerActivity.CPU alone."""
+    """A loader of 20 ms per batch before a layer of microseconds, profiled with ProfilerActivity.CPU alone."""
     import torch
     from torch.profiler import ProfilerActivity, profile, schedule
     from torch.utils.data import DataLoader, Dataset
@@ -109,7 +109,7 @@ def test_a_real_trace_of_this_machine(tmp_path: Path) -> None:
             return 64
 
         def __getitem__(self, index: int) -> torch.Tensor:
-            time.sleep(0.0005)
+            time.sleep(0.005)
             return torch.ones(8)
 
     layer = torch.nn.Linear(8, 8)

@@ -148,11 +148,11 @@ def test_a_thousand_ranks_merge_in_a_tree() -> None:
         return [(GEMM, 0, 100), (ALL_REDUCE, 100, 70 if rank == 637 else 100)]
 
     wide = [digest(trace_of([work(rank)] * 3, rank=rank, world_size=1000, group="dp")) for rank in range(1000)]
-    began = time.perf_counter()
+    began = time.process_time()
     while len(wide) > 1:
         wide = [merge(wide[index : index + 16]) for index in range(0, len(wide), 16)]
     report = ranks_report(wide)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
     assert report.straggler is not None
     assert (report.straggler.rank, report.straggler.wait_us) == (637, 30.0)
     html = ranks_report_parts(report)[1].html

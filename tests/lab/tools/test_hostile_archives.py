@@ -176,9 +176,9 @@ def test_an_archive_is_refused_or_harmless(
 
 def test_a_bomb_is_refused_at_once(home: Path, tmp_path: Path) -> None:
     for name, content in bombs(1):
-        begin = time.monotonic()
+        begin = time.process_time()
         assert attack(home, tmp_path / "a.tar.gz", content) or name == "smallest events"
-        assert time.monotonic() - begin < 10
+        assert time.process_time() - begin < 10
 
 
 def test_a_recording_of_the_future_does_not_block_later_ones(home: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from snippets.lab.tools.preview import Preview
 from snippets.lab.tools.preview_server import PrintableFormatter
+from tests.lab.ports import free_port
 
 PAGE = b"<html><body>a page</body></html>"
 HOSTS = ("127.0.0.1", "localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]:8000")
@@ -36,8 +37,7 @@ def port(tmp_path: Path) -> Iterator[int]:
         (tmp_path / "site" / page).mkdir(parents=True, exist_ok=True)
         (tmp_path / "site" / page / "index.html").write_bytes(PAGE)
     (tmp_path / "index.html").write_bytes(b"outside")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = free_port()
     preview = Preview(tmp_path / "site", port)
     preview._refresh = lambda *requested: None  # type: ignore[method-assign]
     preview.server.server_bind()
@@ -51,7 +51,7 @@ def port(tmp_path: Path) -> Iterator[int]:
 
 
 def ask(port: int, request: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as talk:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as talk:
         talk.sendall(request)
         talk.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: talk.recv(65536), b""))

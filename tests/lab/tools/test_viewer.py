@@ -21,6 +21,9 @@ from snippets.lab.tools.viewer import PORT, TraceServer, checked_trace, open_in_
 from snippets.lab.trace.events import TraceError
 from tests.lab.samples import gzipped, trace_json
 
+PATIENCE_S = 60
+"""For what takes milliseconds on a machine that has nothing else to do."""
+
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
@@ -43,7 +46,7 @@ def serving(path: Path) -> Iterator[TraceServer]:
 
 def ask(server: TraceServer, method: str = "GET", path: str = "", **heads: str) -> tuple[int, dict[str, str], bytes]:
     """A reply to a request of Perfetto's page, but for what is given."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=PATIENCE_S)
     try:
         heads = {"Origin": "https://ui.perfetto.dev", **heads}
         connection.request(method, path or server.path, headers={name: text for name, text in heads.items() if text})
@@ -153,12 +156,12 @@ def test_a_browser_that_hangs_up_has_not_fetched_it(tmp_path: Path, capfd: pytes
     large = tmp_path / "large.json"
     large.write_bytes(trace_json() + b" " * 20_000_000)
     with serving(large) as server:
-        talk = socket.create_connection(("127.0.0.1", server.server_port), timeout=5)
+        talk = socket.create_connection(("127.0.0.1", server.server_port), timeout=PATIENCE_S)
         heads = f"Host: {server.authority}\r\nOrigin: https://ui.perfetto.dev"
         talk.sendall(f"GET {server.path} HTTP/1.1\r\n{heads}\r\n\r\n".encode())
         assert talk.recv(1000)
         talk.close()
-        silent = socket.create_connection(("127.0.0.1", server.server_port), timeout=5)
+        silent = socket.create_connection(("127.0.0.1", server.server_port), timeout=PATIENCE_S)
         assert ask(server, "HEAD")[0] == 200
         silent.close()
         assert not server.ended.is_set()
@@ -168,7 +171,7 @@ def test_a_browser_that_hangs_up_has_not_fetched_it(tmp_path: Path, capfd: pytes
 def test_a_browser_that_takes_only_the_beginning_has_not_fetched_it(trace: Path) -> None:
     """The rest waits unread in its own buffer, so that the server could send everything."""
     with serving(trace) as server:
-        talk = socket.create_connection(("127.0.0.1", server.server_port), timeout=5)
+        talk = socket.create_connection(("127.0.0.1", server.server_port), timeout=PATIENCE_S)
         heads = f"Host: {server.authority}\r\nOrigin: https://ui.perfetto.dev"
         talk.sendall(f"GET {server.path} HTTP/1.1\r\n{heads}\r\n\r\n".encode())
         assert talk.recv(10)
@@ -206,21 +209,21 @@ def browser_opening(address: Future[str], works: bool = True) -> Callable[[str],
 def test_open_waits_until_the_trace_has_been_fetched(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     address: Future[str] = Future()
     with ThreadPoolExecutor() as pool:
-        done = pool.submit(open_in_perfetto, trace, browser=browser_opening(address), port=0, timeout_s=10)
-        url = address.result(5)
+        done = pool.submit(open_in_perfetto, trace, browser=browser_opening(address), port=0, timeout_s=60)
+        url = address.result(PATIENCE_S)
         page, _, served = url.partition("#!/?url=")
         place = urlsplit(served)
-        connection = http.client.HTTPConnection(place.netloc, timeout=5)
+        connection = http.client.HTTPConnection(place.netloc, timeout=PATIENCE_S)
         connection.request("GET", place.path, headers={"Origin": "https://ui.perfetto.dev"})
         assert connection.getresponse().read() == trace.read_bytes()
         connection.close()
-        done.result(5)
+        done.result(PATIENCE_S)
     assert page == "https://ui.perfetto.dev/"
     assert served.startswith(f"http://127.0.0.1:{place.port}/")
     assert served.endswith("/my_trace.json.gz")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith(
-        "my trace.json.gz: waiting at most 10 s for Perfetto to fetch it. It stays on this machine."
+        "my trace.json.gz: waiting at most 60 s for Perfetto to fetch it. It stays on this machine."
     )
     assert lines[1:] == [url, "fetched"]
     with pytest.raises(ConnectionRefusedError):
@@ -231,7 +234,7 @@ def test_open_waits_until_the_trace_has_been_fetched(trace: Path, capsys: pytest
 def test_waiting_forever_is_allowed(trace: Path, timeout_s: float) -> None:
     def fetch(url: str) -> bool:
         place = urlsplit(url.partition("#!/?url=")[2])
-        connection = http.client.HTTPConnection(place.netloc, timeout=5)
+        connection = http.client.HTTPConnection(place.netloc, timeout=PATIENCE_S)
         connection.request("GET", place.path, headers={"Origin": "https://ui.perfetto.dev"})
         connection.getresponse().read()
         connection.close()
