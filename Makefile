@@ -24,10 +24,12 @@ endif
 # Wheels only, each of a hash in the lock; --no-deps, since the lock is complete (`pip check` says so afterwards).
 LOCKED = -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-deps
 
-# Two processes; each test file runs in one of them, and all of tests/site in the same one (tests/conftest.py). The quick
-# tests are halved by hand: pytest-xdist would collect all of them twice, and send three reports of each.
-MOVED = tests/lab/capture
+# Two processes; each test file runs in one of them, and all of tests/site in the same one (tests/conftest.py).
 PYTEST = $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+
+# The quick tests are halved by hand: pytest-xdist would collect all of them twice, and send three reports of each. This
+# part of tests/lab goes to the other half, so that both take the same time.
+MOVED = tests/lab/capture
 
 # Lint and docs at once, but not where docs may measure a GPU: then nothing else runs.
 TOGETHER = $(if $(shell command -v nvidia-smi 2>/dev/null),,--jobs=2 --output-sync=target)

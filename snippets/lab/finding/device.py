@@ -214,8 +214,6 @@ class Run:
     def point(self) -> Point:
         """The point that the selector names; without a selector, the only point."""
         points = self.recording.points
-        if len(points) == 1 and not self.selector:
-            return points[0]
         try:
             return points[select_point(self.id, [point.parameters for point in points], self.selector)]
         except UnknownName as error:
