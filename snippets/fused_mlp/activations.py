@@ -18,7 +18,8 @@ def swept(
     kernels' activation at each before it is rounded to dtype, in units of the
     exact result's last place.
 
-    Results are flushed to zero below 2^-120, and errors below that are none.
+    A sigmoid below 2^-126 is flushed to zero, and with it a result below
+    2^-119: errors up to that are none.
     """
     every = torch.arange(-(2**15), 2**15, device=device).to(torch.int16)
     z = every.view(dtype)
@@ -30,7 +31,7 @@ def swept(
     info = torch.finfo(dtype)
     magnitude = exact.abs().clamp(min=info.smallest_normal)
     unit = info.eps * 2 ** magnitude.log2().floor()
-    return z, ((found.double() - exact).abs() - 2.0**-120).clamp(min=0) / unit
+    return z, ((found.double() - exact).abs() - 2.0**-119).clamp(min=0) / unit
 
 
 def exactly(z: Tensor, activation: str) -> Tensor:

@@ -74,7 +74,7 @@ def test_pointwise_kernels_move_16_bytes_at_a_time(
     assert code.names("MUFU") == {"MUFU.EX2", "MUFU.RCP"}
 
 
-@pytest.mark.parametrize("tiles", [SMALL[0], SMALL[2], SMALL[4]])
+@pytest.mark.parametrize("tiles", SMALL)
 def test_the_small_linear_on_an_ampere_gpu(tiles: Tiles) -> None:
     code = compiling.small_linear(tiles, F16, "gelu_tanh", 80)
     check_resources(code, 80)

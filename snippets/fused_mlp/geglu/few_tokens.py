@@ -56,28 +56,24 @@ class FewTiles(NamedTuple):
 
 
 ONE_TOKEN = (
-    FewTiles(1, 4, 1024, 1),
-    FewTiles(1, 4, 1024, 4),
-    FewTiles(1, 2, 1024, 4),
+    FewTiles(1, 4, 1024, 4, ahead=0),
+    FewTiles(1, 8, 512, 3),
+    FewTiles(1, 2, 1024, 1),
 )
 """For one token: gate and up together, or one weight."""
 FEW_GATE_UP = (
     FewTiles(16, 16, 256, 3),
-    FewTiles(16, 32, 128, 4),
-    FewTiles(16, 16, 512, 3, warps=8, parts=8),
+    FewTiles(16, 32, 128, 3),
     FewTiles(32, 32, 128, 3),
-    FewTiles(64, 64, 64, 4, warps=8, parts=1, lead=0),
-    FewTiles(64, 64, 64, 4, warps=4, parts=1, lead=0),
+    FewTiles(64, 64, 64, 4, parts=1, lead=0),
 )
 """For as many tokens as there are in a tile, or half of them."""
 FEW_LINEAR = (
-    FewTiles(16, 16, 256, 4),
-    FewTiles(16, 16, 512, 4, warps=8, parts=8),
+    FewTiles(16, 16, 256, 6),
     FewTiles(16, 32, 256, 3, slices=2),
-    FewTiles(16, 64, 128, 4, slices=4),
     FewTiles(32, 32, 256, 3, slices=2),
-    FewTiles(64, 32, 128, 3, slices=2),
-    FewTiles(64, 64, 64, 4, slices=4, warps=8, parts=1, lead=0),
+    FewTiles(64, 64, 128, 3, slices=4, parts=1, lead=0),
+    FewTiles(64, 64, 64, 6, slices=4, parts=1, lead=0),
 )
 
 

@@ -22,26 +22,24 @@ from .work import Sizes, sizes_of
 SHARED_BYTES = 233_472
 """Of a multiprocessor, of which each program takes 1 KiB for itself."""
 GATE_UP = (
-    (64, 64, 1, 1, 2),
     (64, 128, 1, 1, 2),
-    (32, 64, 1, 1, 4),
+    (128, 128, 1, 1, 1),
     (32, 128, 1, 1, 3),
-    (128, 64, 1, 1, 1),
 )
 """block_n, block_k, slices, parts, and how many programs share a
 multiprocessor: all its shared memory is under way, whatever tokens take of
 it."""
 LINEAR = (
-    (64, 64, 4, 1, 2),
-    (64, 128, 4, 1, 2),
-    (64, 64, 6, 1, 3),
-    (64, 64, 8, 1, 4),
-    (128, 64, 8, 1, 2),
-    (64, 128, 2, 1, 1),
-    (16, 64, 1, 4, 2),
     (16, 128, 1, 4, 2),
-    (32, 64, 1, 2, 1),
+    (16, 256, 1, 4, 2),
+    (32, 256, 1, 2, 1),
+    (64, 256, 2, 1, 1),
+    (64, 64, 6, 1, 3),
+    (64, 128, 4, 1, 2),
 )
+LEAD = 512
+"""Elements of K before its end at which a program lets the next kernel
+start."""
 WIDEST = 64
 """Columns that a product may have: parts of the tokens."""
 
@@ -59,11 +57,12 @@ def hopper_tiles(
         if block_m * parts > WIDEST or dim % (8 * parts):
             continue
         tiles = FewTiles(
-            block_m, block_n, block_k, 1, slices, parts=parts, lead=8
+            block_m, block_n, block_k, 1, slices, parts=parts, lead=LEAD // block_k
         )
         room = SHARED_BYTES // programs - 1024
         slots = room // hopper_shared_bytes(tiles, gated, itemsize)
-        found.append(tiles._replace(slots=slots))
+        if slots > 1:
+            found.append(tiles._replace(slots=slots))
     return tuple(found)
 
 

@@ -35,13 +35,7 @@ PINGPONG = (
 PINGPONG_BACKWARD = (
     BackwardTiles(128, 128, 5, 4),
     BackwardTiles(128, 128, 5, 4, 1),
-    BackwardTiles(128, 128, 5, 3),
-    BackwardTiles(128, 128, 6, 2),
-    BackwardTiles(128, 128, 4, 6),
-    BackwardTiles(128, 128, 5, 4, height=128, width=32),
-    BackwardTiles(128, 64, 6, 4),
     BackwardTiles(64, 128, 6, 4),
-    BackwardTiles(64, 64, 8, 4),
 )
 STACKED = (
     Tiles(128, 128, 3, 8, 8),
@@ -50,11 +44,8 @@ STACKED = (
     Tiles(64, 64, 4, 8, 4),
 )
 SMALL = (
-    Tiles(64, 32, 8),
-    Tiles(64, 32, 4),
     Tiles(64, 64, 6),
-    Tiles(64, 64, 4),
-    Tiles(64, 16, 8),
+    Tiles(64, 32, 8),
 )
 
 

@@ -199,5 +199,7 @@ def say_once(reason: str) -> None:
     if reason not in SAID:
         SAID.add(reason)
         warnings.warn(
-            f"FusedGeGLU runs as plain PyTorch: {reason}", stacklevel=4
+            "FusedGeGLU runs as plain PyTorch, without its kernels:"
+            f" {reason}",
+            stacklevel=4,
         )

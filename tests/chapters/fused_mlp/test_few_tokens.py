@@ -207,7 +207,8 @@ def test_weights_come_first_only_behind_kernels_that_wait(monkeypatch: pytest.Mo
     for name, way in gate_up.items():
         found = ways.linear_ways(back, "none", has_bias=False, before=way)
         early = [one for one in found if one.endswith("weights first")]
-        assert len(early) == (len(few_tokens_hopper.LINEAR) if name.startswith("few ") else 0)
+        candidates = few_tokens_hopper.hopper_tiles(back.rows, back.dim, gated=False)
+        assert len(early) == (len(candidates) if name.startswith("few ") else 0)
     assert {name.split()[0] for name in gate_up} == {"ping-pong", "few", "two"}
 
 
@@ -240,8 +241,9 @@ def test_candidates_hold_the_tokens_and_fit(rows: int, block_m: int, gated: bool
 
 
 def test_what_does_not_fit_is_no_candidate() -> None:
-    assert few_tokens.few_tokens_tiles(16, True, 2, 86, 60_000) == (FewTiles(16, 16, 256, 3),)
-    assert few_tokens.few_tokens_tiles(16, True, 2, 86, 49_151) == ()
+    assert few_tokens.few_tokens_tiles(16, True, 2, 86, 49_152) == (FewTiles(16, 16, 256, 3), FewTiles(16, 32, 128, 3))
+    assert few_tokens.few_tokens_tiles(16, True, 2, 86, 49_151) == (FewTiles(16, 32, 128, 3),)
+    assert few_tokens.few_tokens_tiles(16, True, 2, 86, 40_959) == ()
 
 
 @pytest.mark.parametrize("gated", [True, False], ids=["gate_up", "linear"])
@@ -266,13 +268,19 @@ def test_rows_in_parts_on_hopper() -> None:
     """Where 16 bytes divide the parts, and the parts of all tokens are columns of one product."""
 
     def parts(rows: int, dim: int) -> list[tuple[int, int]]:
-        return [(tiles.block_m, tiles.parts) for tiles in few_tokens_hopper.hopper_tiles(rows, dim, gated=False)][-3:]
+        return [(tiles.block_m, tiles.parts) for tiles in few_tokens_hopper.hopper_tiles(rows, dim, gated=False)]
 
-    assert parts(1, 3072) == [(2, 4), (2, 4), (4, 2)]
-    assert parts(16, 3072) == [(16, 4), (16, 4), (16, 2)]
-    assert parts(17, 3072) == [(32, 1), (32, 1), (32, 2)]
-    assert parts(1, 3088) == [(8, 1), (8, 1), (4, 2)]
+    assert parts(1, 3072) == [(2, 4), (2, 4), (4, 2), *[(8, 1)] * 3]
+    assert parts(16, 3072) == [(16, 4), (16, 2), *[(16, 1)] * 3]
+    assert parts(17, 3072) == [(32, 2), *[(32, 1)] * 3]
+    assert parts(1, 3088) == [(4, 2), *[(8, 1)] * 3]
     assert parts(64, 3072) == [(64, 1)] * 3
+
+
+def test_one_slot_is_no_ring() -> None:
+    """A block of 16 tokens and 16 rows in four parts takes more than half of what a program has."""
+    assert (16, 256, 1, 4, 2) in few_tokens_hopper.LINEAR
+    assert (16, 256) not in {tiles[1:3] for tiles in few_tokens_hopper.hopper_tiles(16, 4096, gated=False)}
     x, weight = torch.zeros(1, 72), torch.zeros(8, 72)
     with pytest.raises(ValueError, match="rows of 72 elements have no 4 parts"):
         few_tokens_hopper.few_tokens_hopper_linear(x, weight, None, "none", FewTiles(2, 16, 64, 3))

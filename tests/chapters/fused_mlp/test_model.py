@@ -19,7 +19,7 @@ from snippets.mlp.model import GeGLU
 
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 ROWS = "they copy rows of whole 16 bytes, and one of the widths"
-NO_GPU = r"^FusedGeGLU runs as plain PyTorch: they need an NVIDIA GPU$"
+NO_GPU = r"^FusedGeGLU runs as plain PyTorch, without its kernels: they need an NVIDIA GPU$"
 OPERATORS = {
     name: one
     for module in (operators, gradients, preactivations, training)
@@ -84,7 +84,7 @@ def test_the_reason_is_told_once_in_a_process() -> None:
     assert len(told) == 1
     module(x)  # silent, as is another module: a warning is an error here
     FusedGeGLU(8, 24)(x)
-    with pytest.warns(UserWarning, match=r"^FusedGeGLU runs as plain PyTorch: another reason$"):
+    with pytest.warns(UserWarning, match=r"^FusedGeGLU runs as plain PyTorch, without its kernels: another reason$"):
         support.say_once("another reason")
 
 
@@ -331,7 +331,7 @@ def test_transforms_look_into_what_is_called(
             duals = [torch.autograd.forward_ad.make_dual(one, one) for one in tensors]
             return tuple(torch.autograd.forward_ad.unpack_dual(of(*duals)))
 
-    with pytest.warns(UserWarning, match=f"^FusedGeGLU runs as plain PyTorch: {TRANSFORMED}$"):
+    with pytest.warns(UserWarning, match=f"^FusedGeGLU runs as plain PyTorch, without its kernels: {TRANSFORMED}$"):
         found = results(function)
     for one, other in zip(found, results(plain), strict=True):
         assert torch.allclose(one, other, rtol=1e-12)
