@@ -232,13 +232,6 @@ def test_generated_code_is_shown_as_text(device: AlteredDevice) -> None:
     assert '<code tabindex="0">a &lt; b\n\n&lt;script&gt;</code>' in traffic.generated_kernel(device)
 
 
-@pytest.mark.parametrize(("us", "expected"), [(56.0, "holds"), (54.0, "differs")])
-def test_f6_compares_the_first_two_kernels(us: float, expected: Status, device: AlteredDevice) -> None:
-    for experiment, each_us in {"eager": 50.0, "max_autotune": us}.items():
-        device.kernels(f"fused_mlp/{experiment}", lambda kernel, us=each_us: replace(kernel, duration_us=us))
-    assert (measured(device, "F6").value, status(device, "F6")) == (pytest.approx(us / 50), expected)
-
-
 @pytest.mark.parametrize(
     ("name", "changed", "like", "kinds", "factor", "expected"),
     [
