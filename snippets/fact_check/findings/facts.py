@@ -44,7 +44,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "wall-time": {
         "O-P11": "20–30 % less wall time",
-        "FC25": "The same, at seven shapes",
+        "FC25": "The same, at the race's shapes",
         "RG19": "The same, a stack at few tokens",
         "RG20": "The same, a stack at many tokens",
     },
