@@ -51,7 +51,7 @@ INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u2
 CATEGORIES = ("kernel", "kernel", "cpu_op", "cpu_op", "cuda_runtime", "cuda_driver", "user_annotation", "gpu_memcpy")
 NAMES = ("aten::linear", "x", "\u202eevil\x1b[0m", "\ud800", "void f<" * 300)
 NOT_SHOWN = re.compile("Not shown for|not measured here")
-SIDE_BY_SIDE = ("devices-compared", "devices-circumstances", "claims-", "mlp-on-each-device")
+SIDE_BY_SIDE = ("devices-compared", "devices-circumstances", "devices-chapters", "claims-", "mlp-on-each-device")
 FIGURE = re.compile(r"`#!fig ([^`]+)`")
 
 

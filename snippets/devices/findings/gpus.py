@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from snippets.lab.finding import Device, Figure, NotRecorded, format_value
+from snippets.lab.finding.book import chapters_with_findings, findings
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.mismatch import NOT_SHOWN, reading
 from snippets.lab.html import Cell, Html, note, table
@@ -106,6 +107,19 @@ def _bounds(sessions: Sequence[Environment], clock: str, unit: str) -> Cell:
     values = [each.clocks[clock] for each in sessions if clock in each.clocks]
     bounds = [f"{bound:.0f}" for bound in (min(values), max(values))] if values else []
     return f"{' to '.join(dict.fromkeys(bounds))} {unit}" if bounds else None
+
+
+def recorded_chapters(device: Device) -> Html:
+    """How many experiments of each chapter every device has recorded, each chapter with a link to its page."""
+    devices = all_devices(device.root)
+    rows: list[list[Cell]] = []
+    for chapter in chapters_with_findings():
+        counts = [len(each.recorded_names(chapter)) for each in devices]
+        if any(counts):
+            page = findings(chapter).page
+            address = "../" if page == "index" else f"../{page}/"
+            rows.append([Html(f'<a href="{address}">{chapter}</a>'), *(count or None for count in counts)])
+    return table("Recorded experiments by chapter", ["chapter", *(each.short_name for each in devices)], rows)
 
 
 def ceilings(device: Device) -> Html:

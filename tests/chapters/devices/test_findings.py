@@ -11,7 +11,15 @@ import pytest
 
 from snippets.devices.experiments import PRODUCTS
 from snippets.devices.findings import measuring
-from snippets.devices.findings.gpus import COMPARED, capture_us, ceilings, circumstances, compared, sessions_of
+from snippets.devices.findings.gpus import (
+    COMPARED,
+    capture_us,
+    ceilings,
+    circumstances,
+    compared,
+    recorded_chapters,
+    sessions_of,
+)
 from snippets.devices.findings.measuring import STEPS, copy_in_graph_over_stream, gpu_and_cpu, steps_below_roof
 from snippets.lab.finding import Device, NotRecorded, NotTimed, format_value
 from snippets.lab.finding.book import judge
@@ -84,6 +92,21 @@ def test_every_recorded_device_has_a_column(tmp_path: Path) -> None:
     for name in ("nvidia-a", "nvidia-b"):
         device = samples.save_all(tmp_path, recording, device=name)
     assert cells(circumstances(device))[0] == ["", "NVIDIA Sample", "NVIDIA Sample"]
+
+
+def test_a_chapter_that_a_device_lacks_is_a_dash(tmp_path: Path) -> None:
+    recorded = {"nvidia-a": ("index/one_token", "mlp/eager", "mlp/compiled"), "nvidia-b": ("devices/copy", "mlp/eager")}
+    for name, experiments in recorded.items():
+        for experiment in experiments:
+            device = samples.save_all(tmp_path, samples.sample(experiment, has_trace=False), device=name)
+    table = recorded_chapters(device)
+    assert cells(table) == [
+        ["chapter", "A", "B"],
+        ["devices", "–", "1"],
+        ["index", "1", "–"],
+        ["mlp", "2", "1"],
+    ]
+    assert re.findall(r'href="(.*?)"', table) == ["../measuring/", "../", "../mlp/"]
 
 
 def test_devices_are_compared_with_the_first(tmp_path: Path) -> None:
