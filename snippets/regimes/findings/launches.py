@@ -145,8 +145,8 @@ def fusion_saves_time_at_few(device: Device) -> Figure:
 def fusion_saves_time_at_many(device: Device) -> Figure:
     """With many tokens, a fused implementation of the stack saves 20 to 30 % of the time from Python.
 
-    The products take most of the time, and our fused kernel multiplies more slowly than cuBLAS. That costs more than
-    GELU's trip to memory."""
+    The products take most of the time, and this chapter's simple kernel multiplies more slowly than cuBLAS. That costs
+    more than GELU's trip to memory."""
     return wall_saved(device, "fused", "large")
 
 
