@@ -75,9 +75,9 @@ def error_of_old_code(device: Device) -> Figure:
     return Figure(max(ratios), "x", (min(ratios), max(ratios)), "fused_mlp/ampere_code, errors over eager's")
 
 
-@claim("F94", at_least(1.2), scope="timing")
+@claim("F94", at_least(1.4), scope="timing")
 def old_over_own(device: Device) -> Figure:
-    """Compiled for compute capability 8.0, the portable kernel takes at least 20 % longer here than compiled for this
+    """Compiled for compute capability 8.0, the portable kernel takes at least 40 % longer here than compiled for this
     GPU."""
     return probe_ratio(device["fused_mlp/ampere_code"], INTERLEAVED, OLD, OWN)
 

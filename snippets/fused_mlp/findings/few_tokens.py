@@ -6,7 +6,7 @@ from dataclasses import replace
 from snippets.fused_mlp.findings.probes import probe_timing, probed
 from snippets.fused_mlp.findings.shapes import ONE_TOKEN, WIDE, row_run
 from snippets.fused_mlp.findings.traffic import BF16_BYTES
-from snippets.lab.finding import Device, Figure, Measure, format_value
+from snippets.lab.finding import Device, Figure, Measure, NotTimed, format_value
 from snippets.lab.finding.claim import at_most, claim
 from snippets.lab.finding.measure import largest, ratio_of_pairs, unpaired_ratio
 from snippets.lab.html import Cell, Html, bold, details, table
@@ -33,6 +33,21 @@ def steady(device: Device, tokens: str, variant: str) -> Figure:
     return Figure.from_timing(timing, f"fused_mlp/few_tokens, steady, {tokens}: {variant}")
 
 
+def joules(device: Device, tokens: str, variant: str) -> Figure | None:
+    """The energy of one steady forward; None where no power was read."""
+    sensors = probed(device["fused_mlp/few_tokens"], "steady", tokens, variant)
+    time = steady(device, tokens, variant)
+    return Figure(sensors["watts"] * time.number / 1e6, "J", origin=time.origin) if sensors.get("watts") else None
+
+
+def energy_over_compiled(device: Device, tokens: str) -> Figure:
+    """The energy of our steady forward over that of the compiled one. Raises `NotTimed` where no power was read."""
+    ours, compiled = (joules(device, tokens, name) for name in ("fused", "compiled"))
+    if ours is None or compiled is None:
+        raise NotTimed("fused_mlp/few_tokens was recorded without power; make record CHAPTER=fused_mlp")
+    return unpaired_ratio(ours, compiled)
+
+
 def over_max_autotune(device: Device, tokens: str) -> Figure:
     """Our time over max-autotune's, interleaved, in pairs."""
     origin = f"fused_mlp/few_tokens, {tokens}: ours over max-autotune, interleaved, in pairs"
@@ -45,15 +60,15 @@ def floor_us(device: Device) -> Figure:
     return Figure(1e6 * WEIGHTS_BYTES / rate, "us", origin=f"the weights' bytes at the rate of {COPY}")
 
 
-@claim("F103", at_most(1.0), scope="timing")
+@claim("F103", at_most(0.97), scope="timing")
 def few_interleaved(device: Device) -> Figure:
-    """At 1 and at 16 tokens, our forward takes no longer than max-autotune's, interleaved."""
+    """At 1 and at 16 tokens, our forward takes at most 0.97 of max-autotune's time, interleaved."""
     return largest(*(over_max_autotune(device, tokens) for tokens in STEADY_TOKENS))
 
 
-@claim("F104", at_most(1.0), scope="timing")
+@claim("F104", at_most(0.97), scope="timing")
 def few_steady(device: Device) -> Figure:
-    """At 1 and at 16 tokens, our forward takes no longer than max-autotune's, steady."""
+    """At 1 and at 16 tokens, our forward takes at most 0.97 of max-autotune's time, steady."""
     variants = ("fused", "max_autotune")
     return largest(*(unpaired_ratio(*(steady(device, tokens, name) for name in variants)) for tokens in STEADY_TOKENS))
 
@@ -76,7 +91,7 @@ def few_bars(device: Device) -> Html:
 def few_table(device: Device) -> Html:
     """Every number of tokens, ours over max-autotune; and the steady times with clock, power and energy."""
     rows: list[Sequence[Cell]] = []
-    for tokens in probed(device["fused_mlp/few_tokens"], "interleaved"):
+    for tokens in sorted(probed(device["fused_mlp/few_tokens"], "interleaved"), key=int):
         medians = {key: few(device, tokens, key).median_us for key in VARIANTS.values()}
         best = min(medians.values())
         times = (bold(format_value(us, "us"), us == best) for us in medians.values())
@@ -94,10 +109,9 @@ def _steady_table(device: Device) -> Html:
     for tokens in STEADY_TOKENS:
         for name, key in VARIANTS.items():
             time, sensors = steady(device, tokens, key), probed(run, "steady", tokens, key)
-            watts = sensors.get("watts")
-            joules = format_value(watts * time.number / 1e6, "J") if watts else None
+            energy = joules(device, tokens, key)
             clock = format_value(float(sensors["clock_mhz"]), "MHz") if sensors.get("clock_mhz") else None
-            rows.append([f"{tokens}, {name}", figure_cell(time), clock, joules])
+            rows.append([f"{tokens}, {name}", figure_cell(time), clock, energy.text if energy else None])
     return table(
         "One forward of few tokens, steady", ["tokens, variant", "GPU, steady", "clock", "energy per forward"], rows
     )
@@ -109,4 +123,6 @@ FIGURES: Mapping[str, Measure] = {
     "one_token_over_floor": lambda device: unpaired_ratio(
         Figure.from_timing(few(device, "1", "fused")), floor_us(device)
     ),
+    "one_token_energy": lambda device: energy_over_compiled(device, "1"),
+    "sixteen_tokens_energy": lambda device: energy_over_compiled(device, "16"),
 }

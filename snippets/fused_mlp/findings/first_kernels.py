@@ -112,11 +112,6 @@ def over_addmm(device: Device, rows: int, kind: str = "interleaved") -> Figure:
     return paired_ratio(linear(device, rows), linear(device, rows, "addmm"), kind)
 
 
-def over_addmm_in_trace(device: Device, rows: int) -> Figure:
-    """Our kernel's time in the trace over that of cuBLAS's; the spread comes from the extremes of their steps."""
-    return unpaired_ratio(*(quantity(linear(device, rows, name), "kernel_time_us") for name in ("fused", "addmm")))
-
-
 @claim("F12", equals("ours 1, cuBLAS's epilogue 1, eager 2, compiled 2"))
 def kernels(device: Device) -> Figure:
     """Eager and compiled run two kernels for a Linear with GELU; cuBLAS's epilogue and ours run one."""
@@ -128,9 +123,9 @@ def _kernel_counts(device: Device, variant: str) -> Figure:
     return derived(" and ".join(dict.fromkeys(count.text for count in counts)), *counts)
 
 
-@claim("F13", at_most(0.95), scope="timing")
+@claim("F13", at_most(0.92), scope="timing")
 def many_over_addmm(device: Device) -> Figure:
-    """At 8192 rows, our Linear with GELU takes at least 5 % less time than cuBLAS's own epilogue, interleaved and
+    """At 8192 rows, our Linear with GELU takes at least 8 % less time than cuBLAS's own epilogue, interleaved and
     cold."""
     return largest(*warm_and_cold(linear(device, MANY), linear(device, MANY, "addmm")))
 
@@ -142,9 +137,9 @@ def over_bare_matmul(device: Device) -> Figure:
     return ratio_of_pairs(ours.timing(), ours.ceiling(f"matmul {MANY}x1024x4096").timing, "ours over the bare product")
 
 
-@claim("F15", at_most(1.0), scope="timing")
+@claim("F15", at_most(0.93), scope="timing")
 def few_over_addmm(device: Device) -> Figure:
-    """At 64 rows, our Linear with GELU takes no longer than cuBLAS's epilogue in back-to-back replays."""
+    """At 64 rows, our Linear with GELU takes at least 7 % less time than cuBLAS's epilogue in back-to-back replays."""
     return over_addmm(device, FEW)
 
 
@@ -158,9 +153,9 @@ def few_over_addmm_cold(device: Device) -> Figure:
     return over_addmm(device, FEW, "cold")
 
 
-@claim("F17", at_least(1.02), scope="timing")
+@claim("F17", at_least(1.08), scope="timing")
 def in_trace_over_replays(device: Device) -> Figure:
-    """At 64 rows, our Linear's kernel takes at least 2 % longer in the trace than a step of back-to-back replays."""
+    """At 64 rows, our Linear's kernel takes at least 8 % longer in the trace than a step of back-to-back replays."""
     ours = linear(device, FEW)
     return unpaired_ratio(quantity(ours, "kernel_time_us"), ours.time())
 
@@ -168,13 +163,13 @@ def in_trace_over_replays(device: Device) -> Figure:
 @claim("F19", at_least(1.05), scope="timing")
 def few_over_addmm_in_trace(device: Device) -> Figure:
     """At 64 rows, our Linear's kernel, alone in the trace, takes at least 5 % longer than cuBLAS's."""
-    return over_addmm_in_trace(device, FEW)
+    return unpaired_ratio(*(quantity(linear(device, FEW, name), "kernel_time_us") for name in ("fused", "addmm")))
 
 
-@claim("F18", at_most(2), scope="timing")
+@claim("F18", at_most(1.25), scope="timing")
 def few_enqueue_over_addmm(device: Device) -> Figure:
-    """At 64 rows, a call of our Linear from Python keeps the CPU busy at most twice as long as one of cuBLAS's
-    epilogue."""
+    """At 64 rows, a call of our Linear from Python keeps the CPU busy at most a quarter longer than one of
+    cuBLAS's epilogue."""
     return over_addmm(device, FEW, "enqueue")
 
 
@@ -196,7 +191,6 @@ FIGURES: Mapping[str, Measure] = {
     "pointwise_of_large_copy": lambda device: share_of_ceiling(device[OURS], COPY, "cold"),
     "pointwise_of_large_copy_warm": lambda device: share_of_ceiling(device[OURS], COPY),
     "linear_over_addmm": lambda device: over_addmm(device, MANY),
-    "linear_over_addmm_in_trace": lambda device: over_addmm_in_trace(device, MANY),
     "linear_over_addmm_steady": lambda device: unpaired_ratio(
         *(linear(device, MANY, name).time("steady") for name in ("fused", "addmm"))
     ),

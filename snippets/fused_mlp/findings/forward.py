@@ -49,10 +49,16 @@ def forward_over_compiled(device: Device) -> Figure:
     return forward_ratio(device, "ours", "compiled")
 
 
-@claim("F59", at_most(0.9), scope="timing")
+@claim("F59", at_most(0.86), scope="timing")
 def forward_over_compiled_steady(device: Device) -> Figure:
-    """Steady, our forward takes at most 0.90 of the compiled one's time."""
+    """Steady, our forward takes at most 0.86 of the compiled one's time."""
     return unpaired_ratio(*(device[FORWARDS[name]].time("steady") for name in ("ours", "compiled")))
+
+
+@claim("F111", at_most(0.86), scope="timing")
+def energy_over_compiled(device: Device) -> Figure:
+    """Steady, our forward takes at most 0.86 of the compiled one's energy."""
+    return unpaired_ratio(*(quantity(device[FORWARDS[name]], "joules") for name in ("ours", "compiled")))
 
 
 @claim("F49", at_most(0.78), scope="timing")
@@ -89,18 +95,18 @@ def held_memory(device: Device) -> Figure:
     return Figure(held == BF16_BYTES * tokens * (hidden + dim), display=display, origin="peak memory of a call")
 
 
-@claim("F47", at_least(1.05), scope="this-gpu")
+@claim("F47", at_least(1.4), scope="this-gpu")
 def least_other_error(device: Device) -> Figure:
-    """None of the other forwards is as near to float64 as ours."""
+    """At the series' shape, each of the other forwards has at least 1.4 times our error."""
     ours = device[FORWARDS["ours"]].point.relative_error
     others = (experiment for name, experiment in FORWARDS.items() if not name.startswith("ours"))
     least = min(device[experiment].point.relative_error for experiment in others)
     return Figure(least / ours, "x", origin="the least error of the others over ours")
 
 
-@claim("F89", at_most(0.99), scope="timing")
+@claim("F89", at_most(0.95), scope="timing")
 def portable_over_compiled(device: Device) -> Figure:
-    """Interleaved, the forward of portable kernels takes less GPU time than the compiled one."""
+    """Interleaved, the forward of portable kernels takes at most 0.95 of the compiled one's GPU time."""
     return forward_ratio(device, "ours, portable", "compiled")
 
 
@@ -174,5 +180,4 @@ FIGURES: Mapping[str, Measure] = {
     "max_autotune_over_compiled": lambda device: forward_ratio(device, "max-autotune", "compiled"),
     "of_each_process": lambda device: process_medians(device, "ours"),
     "of_each_process_packaged": lambda device: process_medians(device, "ours, kernelized"),
-    "over_liger": lambda device: forward_ratio(device, "Liger", "ours"),
 }

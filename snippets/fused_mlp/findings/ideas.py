@@ -5,9 +5,7 @@ from collections.abc import Mapping, Sequence
 from snippets.fused_mlp.findings.probes import on_hopper, probe_ratio, probe_timing, probed
 from snippets.lab.finding import Device, Figure, Measure, format_value
 from snippets.lab.finding.claim import at_least, at_most, between, claim
-from snippets.lab.finding.measure import (
-    smallest,
-)
+from snippets.lab.finding.measure import smallest
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
@@ -49,15 +47,15 @@ def taken(device: Device, part: str, shape: str = SERIES) -> str:
     return name
 
 
-@claim("F30", at_least(1.06), scope="timing")
+@claim("F30", at_least(1.12), scope="timing")
 def worth_of_ping_pong(device: Device) -> Figure:
-    """The stacked kernel takes at least 6 % longer than the ping-pong kernel."""
+    """The stacked kernel takes at least 12 % longer than the ping-pong kernel."""
     return step_ratio(device, "gate_up", "stacked", "hand over early")
 
 
-@claim("F32", at_most(1.1), scope="timing")
+@claim("F32", at_most(1.05), scope="timing")
 def worth_of_slots(device: Device) -> Figure:
-    """With four slots instead of six, the ping-pong kernel takes at most 10 % longer."""
+    """With four slots instead of six, the ping-pong kernel takes at most 5 % longer."""
     return step_ratio(device, "gate_up", "four slots", "hand over early")
 
 
@@ -67,9 +65,9 @@ def order_at_series(device: Device) -> Figure:
     return step_ratio(device, SERIES, "group 1", "group 8")
 
 
-@claim("F79", at_least(1.2), scope="timing")
+@claim("F79", at_least(1.1), scope="timing")
 def order_at_long_sums(device: Device) -> Figure:
-    """With sums of 2048 and of 4096 numbers, the ping-pong kernel takes at least 20 % longer with groups of one tile
+    """With sums of 2048 and of 4096 numbers, the ping-pong kernel takes at least 10 % longer with groups of one tile
     than with groups of eight."""
     return smallest(*(step_ratio(device, shape, "group 1", "group 8") for shape in LONG_SUMS))
 
@@ -121,8 +119,5 @@ def tuned_table(device: Device) -> Html:
 
 FIGURES: Mapping[str, Measure] = {
     "chosen_forward": lambda device: Figure(taken(device, "forward"), origin="fused_mlp/chosen"),
-    "with_groups_of_one": lambda device: Figure.from_timing(
-        probe_timing(on_hopper(device["fused_mlp/steps"]), "forward", "cuBLAS down")
-    ),
     "long_sums": lambda device: step_ratio(device, LONG_SUMS[1], "group 1", "group 8"),
 }

@@ -25,8 +25,8 @@ def errors(device: AlteredDevice, right: float = 2e-3, rough: float = 250.0) -> 
     ("right", "rough", "expected"),
     [
         (2e-3, 250.0, ["holds", "holds"]),
-        (0.0625, 128.0, ["holds", "holds"]),
-        (0.063, 127.0, ["differs", "differs"]),
+        (0.005, 128.0, ["holds", "holds"]),
+        (0.0051, 127.0, ["differs", "differs"]),
     ],
 )
 def test_digits_of_both_forms(device: AlteredDevice, right: float, rough: float, expected: list[Status]) -> None:

@@ -48,7 +48,7 @@ def test_spills_and_copies_are_counted(device: AlteredDevice) -> None:
     assert statuses(device, "F91", "F92") == ["not measured", "not measured"]
 
 
-@pytest.mark.parametrize(("error", "old_us"), [(2e-3, 120.0), (2.1e-3, 119.0)])
+@pytest.mark.parametrize(("error", "old_us"), [(2e-3, 140.0), (2.1e-3, 139.0)])
 def test_code_for_an_older_gpu(device: AlteredDevice, error: float, old_us: float) -> None:
     interleaved = {"code for 8.0": [old_us] * 3, "own code": [100.0] * 3}
     sizes = {"77x264x344": {"error": error, "eager_error": 2e-3}, "8x8x8": {"error": 1e-3, "eager_error": 2e-3}}
@@ -57,25 +57,25 @@ def test_code_for_an_older_gpu(device: AlteredDevice, error: float, old_us: floa
     assert (measured(device, "F93").value, measured(device, "F94").value) == (error / 2e-3, old_us / 100)
     assert statuses(device, "F93", "F94") == [expected] * 2
     text = text_of(architectures.old_code(device))
-    assert "code for 8.0 120 µs own code 100 µs" in text or expected == "differs"
+    assert "code for 8.0 140 µs own code 100 µs" in text or expected == "differs"
     assert f"77x264x344 {error:.2e} 2.00e-03" in text
 
 
 def test_the_first_half_on_every_gpu_and_on_hopper(device: AlteredDevice) -> None:
-    times = {"eager": 100.0, "bare": 80.0, "portable": 85.0, "fused": 76.0}
+    times = {"eager": 100.0, "bare": 80.0, "portable": 78.0, "fused": 62.0}
     for name, us in times.items():
         put(device, f"gate_up_{name}", point_of(WIDE, us))
-    assert [measured(device, name).value for name in ("F88", "F90")] == [0.85, pytest.approx(76 / 85)]
+    assert [measured(device, name).value for name in ("F88", "F90")] == [0.78, pytest.approx(62 / 78)]
     assert statuses(device, "F88", "F90") == ["holds", "holds"]
-    put(device, "gate_up_portable", point_of(WIDE, 84.0))
+    put(device, "gate_up_portable", point_of(WIDE, 77.0))
     assert statuses(device, "F88", "F90") == ["holds", "differs"]
-    put(device, "gate_up_portable", point_of(WIDE, 86.0))
+    put(device, "gate_up_portable", point_of(WIDE, 79.0))
     assert statuses(device, "F88", "F90") == ["differs", "holds"]
 
 
 def test_the_whole_forward_of_portable_kernels(device: AlteredDevice) -> None:
     put(device, "compiled", point_of(WIDE, 100.0))
-    for us, expected in ((99.0, "holds"), (99.5, "differs")):
+    for us, expected in ((95.0, "holds"), (96.0, "differs")):
         put(device, "portable", point_of(WIDE, us))
         assert (measured(device, "F89").value, status(device, "F89")) == (us / 100, expected)
 
