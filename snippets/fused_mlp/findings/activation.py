@@ -78,7 +78,7 @@ def worst(device: Device, form: str) -> Figure:
 
 @claim("F95", at_most(ROUNDING / 100), scope="this-gpu")
 def error_as_sigmoid(device: Device) -> Figure:
-    """As a sigmoid, GELU and SiLU err at every bf16 input by at most a hundredth of what rounding to bf16 may cost."""
+    """As a sigmoid, GELU's and SiLU's errors at every bf16 input are at most a hundredth of what rounding may cost."""
     return largest(*(worst(device, form) for form in EXACT))
 
 

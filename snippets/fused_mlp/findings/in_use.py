@@ -126,7 +126,7 @@ def held_less(device: Device, experiment: str) -> Figure:
 
 @claim("F73", at_most(0.05), scope="this-gpu")
 def held_by_recomputing(device: Device) -> Figure:
-    """Between forward and backward, ours that recomputes holds at most a twentieth of what ours that saves holds."""
+    """Between forward and backward, a step that recomputes holds at most a twentieth of what one that saves holds."""
     return Figure(held_bytes(device, RECOMPUTING) / held_bytes(device, SAVING), "x", origin="fused_mlp/kept_bytes")
 
 

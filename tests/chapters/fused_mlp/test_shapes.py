@@ -185,7 +185,9 @@ def test_training_from_python(device: AlteredDevice) -> None:
 
 def test_a_kernel_that_only_writes_zeros_is_noticed(device: AlteredDevice) -> None:
     assert (measured(device, "F77").value, status(device, "F77")) == ("0 and 0", "holds")
-    device.ops("fused_mlp/training_fused", lambda op: replace(op, name=op.name.replace("TrainedBackward", "aten::zero_")))
+    device.ops(
+        "fused_mlp/training_fused", lambda op: replace(op, name=op.name.replace("TrainedBackward", "aten::zero_"))
+    )
     assert (measured(device, "F77").value, status(device, "F77")) == ("1 and 0", "differs")
 
 
