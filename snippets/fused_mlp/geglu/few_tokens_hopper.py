@@ -57,7 +57,13 @@ def hopper_tiles(
         if block_m * parts > WIDEST or dim % (8 * parts):
             continue
         tiles = FewTiles(
-            block_m, block_n, block_k, 1, slices, parts=parts, lead=LEAD // block_k
+            block_m,
+            block_n,
+            block_k,
+            1,
+            slices,
+            parts=parts,
+            lead=LEAD // block_k,
         )
         room = SHARED_BYTES // programs - 1024
         slots = room // hopper_shared_bytes(tiles, gated, itemsize)

@@ -199,7 +199,6 @@ def say_once(reason: str) -> None:
     if reason not in SAID:
         SAID.add(reason)
         warnings.warn(
-            "FusedGeGLU runs as plain PyTorch, without its kernels:"
-            f" {reason}",
+            f"FusedGeGLU runs as plain PyTorch, without its kernels: {reason}",
             stacklevel=4,
         )
