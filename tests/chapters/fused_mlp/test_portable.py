@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
+from collections.abc import Callable
+from itertools import product
+from typing import Any
 
 import pytest
 import torch
 
+from snippets.fused_mlp.activations import swept
 from snippets.fused_mlp.geglu import portable, ways
 from snippets.fused_mlp.geglu.portable_tiles import PortableTiles, aligned
 from snippets.fused_mlp.geglu.support import ACTIVATIONS
 from snippets.fused_mlp.geglu.work import Sizes
-from snippets.lab.recording.device import PROJECT
 
 BF16, F16 = torch.bfloat16, torch.float16
 GPUS = {"A100": (80, 166_912), "RTX 3090": (86, 101_376), "L40": (89, 101_376), "B200": (100, 232_448)}
-SWEEP = """
-import sys, torch
-from snippets.fused_mlp.activations import swept
-torch.save({(name, dtype): swept(name, dtype, "cpu") for name in ("gelu_tanh", "silu", "relu", "none", "gelu")
-            for dtype in (torch.bfloat16, torch.float16)}, sys.argv[1])
-"""
+SWEPT = [*product(("gelu_tanh", "silu", "relu", "none"), (BF16, F16)), ("gelu", BF16)]
+"""What every value of a dtype is tried with."""
 
 
 @pytest.fixture(params=GPUS)
@@ -83,24 +79,21 @@ def test_rows_are_loaded_in_pieces_that_divide_them(given: tuple[int, int], expe
     assert aligned(*given) == expected
 
 
+def run_all(path: str) -> None:
+    """In the process that interprets: the arithmetic, not the GPU's own instructions."""
+    torch.save({each: swept(*each, "cpu") for each in SWEPT}, path)
+
+
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, torch.dtype], tuple[torch.Tensor, torch.Tensor]]:
-    """By Triton's interpreter, in a process of its own: the arithmetic, not the GPU's own instructions."""
-    path = tmp_path_factory.mktemp("swept") / "swept.pt"
-    process = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SWEEP, path],
-        cwd=PROJECT, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert process.returncode == 0, process.stderr
-    return torch.load(path)
+def errors(interpreted: Callable[[str], Any]) -> dict[tuple[str, torch.dtype], tuple[torch.Tensor, torch.Tensor]]:
+    return interpreted(__name__)
 
 
-@pytest.mark.parametrize("activation", ["gelu_tanh", "silu", "relu", "none"])
-@pytest.mark.parametrize("dtype", [BF16, F16])
+@pytest.mark.parametrize(("activation", "dtype"), SWEPT[:-1])
 def test_every_value_is_right_to_a_fiftieth_of_its_last_place(
-    activation: str, dtype: torch.dtype, swept: dict[tuple[str, torch.dtype], tuple[torch.Tensor, torch.Tensor]]
+    activation: str, dtype: torch.dtype, errors: dict[tuple[str, torch.dtype], tuple[torch.Tensor, torch.Tensor]]
 ) -> None:
-    z, units = swept[activation, dtype]
+    z, units = errors[activation, dtype]
     assert len(z) == {BF16: 65_280, F16: 63_488}[dtype], "all that are finite"
     assert bool((z.diff() >= 0).all())
     assert (z[0].item(), z[-1].item()) == (torch.finfo(dtype).min, torch.finfo(dtype).max)
@@ -108,10 +101,10 @@ def test_every_value_is_right_to_a_fiftieth_of_its_last_place(
 
 
 def test_erf_cancels_where_gelu_is_small(
-    swept: dict[tuple[str, torch.dtype], tuple[torch.Tensor, torch.Tensor]],
+    errors: dict[tuple[str, torch.dtype], tuple[torch.Tensor, torch.Tensor]],
 ) -> None:
     """As PyTorch's does: 1 is added to nearly -1 in float32."""
-    z, units = swept["gelu", BF16]
+    z, units = errors["gelu", BF16]
     assert units[z < -6].max().item() > 100
     assert units[z > -3].max().item() < 0.02
     assert not math.isnan(units.sum().item())

@@ -7,17 +7,15 @@ interpreter multiplies bf16 wrongly, so the cases are float16 and float32.
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from snippets.lab.recording.device import PROJECT
 from snippets.regimes.kernels import Tiles, linear_gelu, tiles_for
 
 GUARD = 512
@@ -77,20 +75,8 @@ def run_all(path: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
-    path = tmp_path_factory.mktemp("interpreted") / "written.pt"
-    code = "import sys; from tests.chapters.regimes.test_kernels import run_all; run_all(sys.argv[1])"
-    process = subprocess.run(
-        [sys.executable, "-c", code, path],
-        cwd=PROJECT,
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert process.returncode == 0, process.stderr
-    found: dict[str, Tensor] = torch.load(path)
-    return found
+def written(interpreted: Callable[[str], Any]) -> dict[str, Tensor]:
+    return interpreted(__name__)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -1,0 +1,49 @@
+"""One process in which Triton interprets, for the kernels of all chapters."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from snippets.lab.recording.device import PROJECT
+
+
+@pytest.fixture(scope="session")
+def interpreted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
+    """What the function `run_all` of a test module saves, where Triton interprets.
+
+    Triton reads TRITON_INTERPRET when it is imported, which takes seconds: one process imports, and each `run_all` runs
+    in another that is forked off.
+    """
+    folder = tmp_path_factory.mktemp("interpreted")
+    errors = folder / "errors.txt"
+    with (
+        errors.open("w") as stderr,
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.chapters.interpreting"],
+            cwd=PROJECT,
+            env={**os.environ, "TRITON_INTERPRET": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        ) as process,
+    ):
+
+        def run(module: str) -> Any:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            path = folder / f"{module}.pt"
+            print(json.dumps([module, str(path)]), file=process.stdin, flush=True)
+            assert process.stdout.readline() == "0\n", errors.read_text()
+            return torch.load(path)
+
+        yield run
+        process.kill()
