@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 
@@ -14,7 +12,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from snippets.fused_mlp.geglu import gradients, model, operators, plans, preactivations, support, training
 from snippets.fused_mlp.geglu.model import FusedGeGLU
-from snippets.lab.recording.device import PROJECT
 from snippets.mlp.model import GeGLU
 
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
@@ -174,25 +171,6 @@ def test_other_devices_are_not_supported(gpu: torch.device, monkeypatch: pytest.
 def test_tensors_on_different_devices_are_not_supported() -> None:
     x, weight = torch.zeros(2, 8), torch.zeros(8, 8, device="meta")
     assert support.unsupported(x, weight) == "its tensors are on different devices"
-
-
-def test_without_triton_it_is_plain_pytorch() -> None:
-    code = """
-import sys, warnings
-sys.modules["triton"] = None
-import torch
-from snippets.fused_mlp.geglu import gated_mlp, support
-torch.version.hip = None
-torch.cuda.get_device_capability = lambda device: (9, 0)
-print(support.unsupported_device(torch.device("cuda", 0)))
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    print(gated_mlp(torch.ones(2, 8), *[torch.ones(8, 8)] * 3, "relu")[0, 0].item())
-"""
-    printed = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PROJECT
-    ).stdout.splitlines()
-    assert printed == ["they need Triton (import of triton halted; None in sys.modules)", "512.0"]
 
 
 # Sizes and layers that do not fit
