@@ -34,6 +34,8 @@ def refuse(*arguments, **named):
 
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
 import torch
+import torch._dynamo
+import triton
 from kernels import (
     LayerRepository, LocalLayerRepository, Mode, get_kernel, get_local_kernel, kernelize,
     use_kernel_forward_from_hub, use_kernel_mapping,
@@ -73,7 +75,8 @@ for line in sys.stdin:
         os._exit(0)  # whatever is raised ends the child with its traceback, and with 1
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""Importing takes seconds, and is done once: each piece of code is run in a process that was forked off after it."""
+"""Importing, also what the package imports, takes seconds and is done once: each piece of code is run in a process that
+was forked off after it."""
 
 
 @pytest.fixture(scope="module")
