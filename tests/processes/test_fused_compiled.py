@@ -52,13 +52,12 @@ def check_products(
     assert code.count("HGMMA") == consumers * in_a_row
 
 
-@pytest.mark.parametrize("capability", [80, 90])
 @pytest.mark.parametrize(
-    ("kernel", "tensors_read", "tensors_written"),
+    ("kernel", "tensors_read", "tensors_written", "capability"),
     [
-        (kernels.gated_activation_kernel, 2, 1),
-        (kernels.gated_activation_backward_kernel, 3, 2),
-        (kernels.gated_activation_backward_kernel, 3, 3),
+        (kernels.gated_activation_kernel, 2, 1, 80),
+        (kernels.gated_activation_backward_kernel, 3, 2, 90),
+        (kernels.gated_activation_backward_kernel, 3, 3, 80),
     ],
     ids=["forward", "backward", "backward and hidden"],
 )
@@ -74,8 +73,8 @@ def test_pointwise_kernels_move_16_bytes_at_a_time(
     assert code.names("MUFU") == {"MUFU.EX2", "MUFU.RCP"}
 
 
-@pytest.mark.parametrize("tiles", SMALL)
-def test_the_small_linear_on_an_ampere_gpu(tiles: Tiles) -> None:
+def test_the_small_linear_on_an_ampere_gpu() -> None:
+    tiles = SMALL[0]  # the larger ones
     code = compiling.small_linear(tiles, F16, "gelu_tanh", 80)
     check_resources(code, 80)
     assert code.names("HG?MMA") == {"HMMA.16816.F32"}
@@ -143,9 +142,10 @@ def test_the_ping_pong_kernel_of_a_linear(tiles: Tiles, dtype: torch.dtype, acti
 @pytest.mark.parametrize(
     ("tiles", "dtype", "activation", "has_hidden"),
     [
-        *((tiles, BF16, "gelu_tanh", True) for tiles in PINGPONG_BACKWARD if tiles.group > 1),
-        (PINGPONG_BACKWARD[0], BF16, "gelu_tanh", False),
-        *((PINGPONG_BACKWARD[0], F16, activation, True) for activation in ("gelu", "silu", "relu", "none")),
+        # The largest tiles with the activation that takes the most registers: no other one spills if this does not.
+        (PINGPONG_BACKWARD[0], F16, "gelu", True),
+        (PINGPONG_BACKWARD[0], BF16, "gelu_tanh", True),
+        (PINGPONG_BACKWARD[2], BF16, "gelu_tanh", False),
     ],
 )
 def test_the_ping_pong_kernel_of_the_backward_pass(
