@@ -43,12 +43,12 @@ def test_what_is_tried_for_gate_and_up(gpu: str, rows: int) -> None:
     assert all(name.startswith("portable ") for name in set(found) - set(few))
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("has_bias", [True, False])
-def test_every_linear_can_be_done(gpu: str, activation: str, has_bias: bool) -> None:
-    found = ways.linear_ways(sizes(300), activation, has_bias)
-    assert len([name for name in found if name.startswith("portable ")]) >= 5
-    assert ("cuBLAS" in found) == (activation == "none" and not has_bias)
+def test_every_linear_can_be_done(gpu: str, has_bias: bool) -> None:
+    for activation in ACTIVATIONS:
+        found = ways.linear_ways(sizes(300), activation, has_bias)
+        assert len([name for name in found if name.startswith("portable ")]) >= 5, activation
+        assert ("cuBLAS" in found) == (activation == "none" and not has_bias), activation
 
 
 def test_an_a100_tries_larger_tiles_than_a_gpu_with_less_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:

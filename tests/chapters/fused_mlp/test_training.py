@@ -127,8 +127,10 @@ def plain(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str) ->
 
 
 @pytest.mark.parametrize("kept", [3, 2, 0])
-@pytest.mark.parametrize("shape", [(5, DIM), (2, 3, DIM), (DIM,), (0, DIM)])
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(
+    ("activation", "shape"),
+    [*((each, (5, DIM)) for each in ACTIVATIONS), *(("gelu_tanh", each) for each in ((2, 3, DIM), (DIM,), (0, DIM)))],
+)
 def test_gradients_are_those_of_plain_pytorch(
     kind: str, mlp: Callable[..., Tensor], activation: str, shape: tuple[int, ...], kept: int
 ) -> None:
@@ -455,8 +457,7 @@ def test_the_peak(kind: str, mlp: Callable[..., Tensor], kept: int, monkeypatch:
 # Compilers
 
 
-@pytest.mark.parametrize("kept", [3, 2, 0])
-@pytest.mark.parametrize("shape", [(ROWS, DIM), (2, 3, DIM)])
+@pytest.mark.parametrize(("shape", "kept"), [((ROWS, DIM), 3), ((2, 3, DIM), 2), ((ROWS, DIM), 0), ((2, 3, DIM), 0)])
 @pytest.mark.parametrize("kind", ["plain"], indirect=True)
 def test_the_operator_is_what_it_says(kind: str, shape: tuple[int, ...], kept: int) -> None:
     """Schema, fake result, gradients, tracing with sizes that are symbols."""
