@@ -137,8 +137,8 @@ def test_how_much_the_profiler_lengthens_launching() -> None:
             if times is not None:
                 ratios.append(found_in(device, experiment).step_us / times.enqueue.median_us)
     low, *_, high = quantiles(ratios, n=20)
-    assert (len(ratios), round(low, 1), round(median(ratios), 1), round(high, 1)) == (155, 1.5, 2.9, 6.0)
-    assert sum(ratio >= SLOWDOWN for ratio in ratios) / len(ratios) == pytest.approx(0.8, abs=0.03)
+    assert (len(ratios), round(low, 1), round(median(ratios), 1), round(high, 1)) == (131, 1.7, 3.1, 6.1)
+    assert sum(ratio >= SLOWDOWN for ratio in ratios) / len(ratios) == pytest.approx(6 / 7, abs=0.02)
 
 
 def test_the_table() -> None:
@@ -170,9 +170,9 @@ def test_the_table() -> None:
 ROWS = {
     ALLOCATOR: (1, 1, 0, 0),
     FIRST: (6, 6, 0, 0),
-    LAUNCHES: (88, 76, 12, 5),
+    LAUNCHES: (67, 53, 14, 2),
     LOADER: (2, 1, 1, 0),
-    COPIES: (15, 15, 0, 0),
+    COPIES: (14, 14, 0, 0),
     UNITS: (7, 7, 0, 0),
     OPTIMIZER: (2, 2, 0, 0),
     PAGEABLE: (3, 3, 0, 0),
@@ -183,12 +183,13 @@ ROWS = {
     TINY: (4, 4, 0, 0),
     TYPES: (1, 1, 0, 0),
     ATTENTION: (21, 21, 0, 0),
-    FUSING: (34, 34, 0, 0),
+    FUSING: (31, 31, 0, 0),
 }
 """Rule -> fired, right, false, missed in our recordings. A rule that is not here never fired, and had no fault to find.
 
 `launch-bound` sees a trace, in which the profiler lengthens launching by a factor that it does not show: taken as 2,
-it was 1.5 to 6. With 1 (no allowance) it would fire 115 times and be right 66 times.
+it was 1.7 to 6. With 1 (no allowance) it would fire 113 times and be right 55 times; with 3 it would fire 52 times, be
+right 50 times, and miss 5.
 """
 
 FALSE = [
@@ -196,24 +197,25 @@ FALSE = [
     "nvidia-h100-80gb-hbm3/attention/cudnn",
     "nvidia-h100-80gb-hbm3/attention/decode_flash",
     "nvidia-h100-80gb-hbm3/attention/decode_naive",
-    "nvidia-h100-80gb-hbm3/fused_mlp/gate_up_stacked",
-    "nvidia-h100-80gb-hbm3/fused_mlp/liger",
     "nvidia-h100-80gb-hbm3/mlp/liger",
     "nvidia-h200/attention/cudnn",
     "nvidia-h200/attention/decode_cudnn",
     "nvidia-h200/attention/decode_flash",
     "nvidia-h200/attention/decode_naive",
+    "nvidia-h200/fused_mlp/pointwise_compiled",
+    "nvidia-h200/fused_mlp/pointwise_fused",
+    "nvidia-h200/fused_mlp/pointwise_liger",
+    "nvidia-h200/fused_mlp/training_compiled",
     "nvidia-h200/training_memory/bfloat16_compiled",
     "nvidia-h200/training_step/optimizer_before",
     "nvidia-h200/training_step/recompile_after",
 ]
 """False alarms.
 
-Of `launch-bound`: the profiler lengthens these launches 2.5 times or more, and nothing in a trace says so. No other
-measure tells them apart: GPU work over the median, the shortest or the last step, or over the time from first to last
-launch, with the best limit of its own, is wrong for 11 to 36 of 155 recordings; the rule is wrong for 17. Of
-`loader-stall`: this trace has one step, and not the GPU work of the step before, behind which the loader hides. Of
-`slow-cpu-code`: the profiler slows the CPU until the GPU waits for the wrapper of compiled code.
+Of `launch-bound`: the profiler lengthens these launches 2.3 times or more, and nothing in a trace says so. We found no
+other measure that tells them apart: not GPU work over the median, the shortest or the last step, nor over the time from
+first to last launch. Of `loader-stall`: this trace has one step, and not the GPU work of the step before, behind which
+the loader hides. Of `slow-cpu-code`: the profiler slows the CPU until the GPU waits for the wrapper of compiled code.
 """
 
 
