@@ -39,15 +39,16 @@ def _stamp(sources: Path) -> frozenset[tuple[str, int]]:
     """Every source file of a chapter, its packages' too, or of the lab's top, and when it was written. No glob: a list
     asks 300 times."""
     found = []
-    folders = [sources]
+    lab = str(sources / "lab")
+    folders = [str(sources)]
     while folders:
         inside = folders.pop()
         with os.scandir(inside) as entries:
             for each in entries:
                 if each.name.endswith(".py"):
                     found.append((each.path, each.stat().st_mtime_ns))
-                elif each.is_dir() and each.name != "__pycache__" and inside.name != "lab":
-                    folders.append(Path(each.path))
+                elif inside != lab and each.name != "__pycache__" and each.is_dir(follow_symlinks=False):
+                    folders.append(each.path)
     return frozenset(found)
 
 
