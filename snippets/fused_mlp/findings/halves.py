@@ -97,7 +97,8 @@ def halves(device: Device, *names: str) -> Html:
         "of large": lambda run: figure_cell(share_of_ceiling(run, LARGE_MATMUL)),
     }
     variants = {name: run.id for name, run in runs.items()}
-    compared = variants_table(device, variants, "From x to the hidden tensor", columns=columns)
+    title = "From x to the hidden tensor" + (f": {', '.join(names)}" if names else "")
+    compared = variants_table(device, variants, title, columns=columns)
     rates = "Of large: of the rate of 8192x8192x8192 in these turns."
     return Html(compared + note(f"Over bare: interleaved time over the bare product's. {rates}"))
 
