@@ -221,12 +221,15 @@ def traffic_parts(device: Device) -> dict[str, list[tuple[str, int]]]:
     return parts
 
 
+MEASURED = {"eager": "fused_mlp/eager", "compiled": "fused_mlp/compiled", "two fused kernels": "fused_mlp/fused"}
+
+
 def floors(device: Device) -> Html:
     """Bytes of a forward, their time and the arithmetic's at the session's ceilings, and the measured time."""
     rows: list[Sequence[Cell]] = []
     for heading, (measure, _) in FORWARDS.items():
         moved = measure(device)
-        measured = figure_cell(device[f"fused_mlp/{heading}"].time()) if heading in ("eager", "compiled") else None
+        measured = figure_cell(device[MEASURED[heading]].time()) if heading in MEASURED else None
         rows.append([heading, moved.text, floor_us(device, moved).text, arithmetic_us(device).text, measured])
     caption = "One forward: bytes at a large copy's rate, arithmetic at a large product's, and the time, interleaved"
     return table(caption, ["", "bytes", "as a copy", "arithmetic", "measured"], rows)
