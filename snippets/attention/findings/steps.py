@@ -116,7 +116,7 @@ def training_table(device: Device) -> Html:
         "GPU, interleaved": "interleaved_us",
         **STEADY,
         "from Python": "from_python_us",
-        "of it the CPU's": "enqueue_us",
+        "from Python, the CPU's": "enqueue_us",
         "peak memory": "peak_memory_bytes",
     }
     return variants_table(device, TRAINING, "Forward and backward, eight ways", columns=columns)

@@ -98,7 +98,9 @@ def few_table(device: Device) -> Html:
         ratio = over_max_autotune(device, tokens)
         precise = replace(ratio, display=f"{ratio.number:.3f}x")
         rows.append([tokens, figure_cell(precise), *times])
-    caption = f"One forward at {WIDE[0]}x{WIDE[1]}, interleaved; its weights as a copy: {floor_us(device).text}"
+    caption = (
+        f"One forward at {WIDE[0]}x{WIDE[1]}, interleaved; its weights at a large copy's rate: {floor_us(device).text}"
+    )
     every = table(caption, ["tokens", "ours over max-autotune", *VARIANTS], rows)
     return Html(every + details("The same, steady, with clock and energy", _steady_table(device)))
 

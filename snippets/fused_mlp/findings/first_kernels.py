@@ -137,6 +137,21 @@ def over_bare_matmul(device: Device) -> Figure:
     return ratio_of_pairs(ours.timing(), ours.ceiling(f"matmul {MANY}x1024x4096").timing, "ours over the bare product")
 
 
+@claim("F115", at_least(1.3), scope="timing")
+def inductors_gelu_over_eagers(device: Device) -> Figure:
+    """At 8192 rows, in the traces, Inductor's GELU kernel takes at least 1.3 times as long as eager's."""
+    compiled, eager = (linear(device, MANY, name) for name in ("compiled", "eager"))
+    return unpaired_ratio(*(run.per_step(lambda step: step.kernels[-1].duration_us, "us") for run in (compiled, eager)))
+
+
+def numbers_of_a_thread(device: Device, variant: str) -> Figure:
+    """How many numbers each thread of a variant's GELU kernel computes at 8192 rows."""
+    run = linear(device, MANY, variant)
+    kernel = run.step.kernels[-1]
+    numbers = math.prod(int(run.point.parameters[name]) for name in ("tokens", "outputs"))
+    return Figure(numbers / math.prod((*(kernel.grid or (0,)), *(kernel.block or (0,)))), origin=f"{run.id}'s launch")
+
+
 @claim("F15", at_most(0.93), scope="timing")
 def few_over_addmm(device: Device) -> Figure:
     """At 64 rows, our Linear with GELU takes at least 7 % less time than cuBLAS's epilogue in back-to-back replays."""
@@ -195,5 +210,8 @@ FIGURES: Mapping[str, Measure] = {
         *(linear(device, MANY, name).time("steady") for name in ("fused", "addmm"))
     ),
     "linear_kernel_few": lambda device: linear(device, FEW).per_step(kernel_names),
+    "inductors_gelu_over_eagers": inductors_gelu_over_eagers,
+    "numbers_of_a_thread_compiled": lambda device: numbers_of_a_thread(device, "compiled"),
+    "numbers_of_a_thread_eager": lambda device: numbers_of_a_thread(device, "eager"),
     "linear_kernel_many": lambda device: linear(device, MANY).per_step(kernel_names),
 }

@@ -165,7 +165,7 @@ def kernels_work(step: Step) -> dict[int, tuple[int, int]]:
 def forwards(device: Device) -> Html:
     """Every variant of the whole forward: each kind of time, clock, energy, memory and error."""
     more: Columns = {
-        "of it the CPU's": "enqueue_us",
+        "from Python, the CPU's": "enqueue_us",
         "kernels": "kernels_per_step",
         "peak memory": "peak_memory_bytes",
         "error": lambda run: f"{run.point.relative_error:.1e}",
