@@ -20,6 +20,7 @@ from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import Columns, figure_cell, race_table
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
+from snippets.lab.trace.events import GpuActivity
 from snippets.lab.trace.queries import kernel_names
 
 OURS = "fused_mlp/pointwise_fused"
@@ -91,9 +92,14 @@ def thread_costs(run: Run) -> list[tuple[str, str, str]]:
     costs = []
     for kernel in run.step.kernels:
         threads = math.prod(kernel.block or (0,))
-        each = elements / (math.prod(kernel.grid) * threads) if threads and kernel.grid else 0
-        costs.append((str(kernel.registers), f"{threads:,}", f"{each:g}"))
+        costs.append((str(kernel.registers), f"{threads:,}", f"{for_each_thread(kernel, elements):g}"))
     return costs
+
+
+def for_each_thread(kernel: GpuActivity, elements: int) -> float:
+    """So many elements over the threads of a launch; 0 where the trace does not have its grid."""
+    threads = math.prod((*(kernel.grid or (0,)), *(kernel.block or (0,))))
+    return elements / threads if threads else 0
 
 
 LINEAR = {"ours": "fused", "cuBLAS's epilogue": "addmm", "eager": "eager", "compiled": "compiled"}
@@ -147,9 +153,9 @@ def inductors_gelu_over_eagers(device: Device) -> Figure:
 def numbers_of_a_thread(device: Device, variant: str) -> Figure:
     """How many numbers each thread of a variant's GELU kernel computes at 8192 rows."""
     run = linear(device, MANY, variant)
-    kernel = run.step.kernels[-1]
     numbers = math.prod(int(run.point.parameters[name]) for name in ("tokens", "outputs"))
-    return Figure(numbers / math.prod((*(kernel.grid or (0,)), *(kernel.block or (0,)))), origin=f"{run.id}'s launch")
+    each = for_each_thread(run.step.kernels[-1], numbers)
+    return Figure(each, origin=f"{run.id}'s launch", display=f"{each:g}")
 
 
 @claim("F15", at_most(0.93), scope="timing")
