@@ -115,6 +115,7 @@ def _table(dtype: str) -> Any:
         names,
         parameters,
         sweep=sweep,
+        steady_sweep=True,
         time_limit_s=90,
     )
 

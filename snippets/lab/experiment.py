@@ -266,6 +266,8 @@ class Experiment:
     """Of a loop: what `torch.profiler.profile` is told to record, such as `with_stack`."""
     sweep: tuple[Parameters, ...] = ()
     """Timed at each of these parameter sets instead of being profiled at one."""
+    steady_sweep: bool = False
+    """Also time each point of the sweep steady: two seconds for each variant."""
     timed: bool = True
     time_limit_s: int = 120
 
@@ -304,6 +306,11 @@ class Experiment:
     def processes(self) -> int:
         """In how many processes it is timed: three, so that their difference is known; a sweep in one."""
         return 1 if self.sweep else 3
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether it is timed steady where its step is long enough."""
+        return self.steady_sweep or not self.sweep
 
     @property
     def points(self) -> tuple[Parameters, ...]:

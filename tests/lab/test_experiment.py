@@ -81,6 +81,12 @@ def test_a_probe_is_not_traced() -> None:
     assert not new.is_traced
 
 
+def test_a_sweep_is_timed_steady_where_it_says_so() -> None:
+    sweep: Any = ({"size": 1}, {"size": 2})
+    assert (profiled().is_steady, profiled(sweep=sweep).is_steady) == (True, False)
+    assert profiled(sweep=sweep, steady_sweep=True).is_steady
+
+
 @pytest.mark.parametrize("missing", [{"work": None}, {"label": ""}])
 def test_a_profiled_experiment_has_its_work_and_its_label(missing: dict[str, Any]) -> None:
     with pytest.raises(ExperimentError, match=r"^mlp/eager: a profiled experiment needs its work and its label$"):

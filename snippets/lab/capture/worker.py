@@ -200,7 +200,7 @@ class Process:
         ceilings = prepare_ceilings(works)
         for attempt in range(1, TRIES + 1):
             timings, rates = time_interleaved(variants, ceilings, self.gpu)
-            if not group[0].sweep:
+            if group[0].is_steady:
                 hungry = {name: each for name, each in variants.items() if _draws_power(timings[name])}
                 steady = time_steady(hungry, self.gpu, rotate=self.number - 1)
                 timings = {

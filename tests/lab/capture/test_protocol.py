@@ -28,7 +28,7 @@ PINNED = {
     "capture/steady.py": "ecb657f04f417f68",
     "capture/supervisor.py": "440f10e300df5b22",
     "capture/timing.py": "f59b096a837d25d2",
-    "capture/worker.py": "b72d75d04643ae9a",
+    "capture/worker.py": "09a3f7a97a9df541",
     "experiment.py": "b06c0b02df098935",
 }
 CURE = (
