@@ -7,7 +7,8 @@ from dataclasses import replace
 from snippets.fused_mlp.findings.ideas import tuned
 from snippets.fused_mlp.findings.probes import probed
 from snippets.lab.finding import Device, Figure, Measure, Run, at_least, at_most, claim, equals, format_value, matches
-from snippets.lab.finding.measure import paired_ratio, percent, share_of_ceiling, unpaired_ratio
+from snippets.lab.finding.measure import largest, paired_ratio, percent, share_of_ceiling, unpaired_ratio
+from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Html, bold, details, note, table
 from snippets.lab.page import figure_cell, roofline
 from snippets.lab.page import show as show
@@ -127,6 +128,19 @@ def least_gain(device: Device) -> Figure:
     return Figure(shape_name(by_gain(device)[-1]), origin="medians, interleaved")
 
 
+@claim("F114", at_most(1.0), scope="timing")
+def slowest_steady(device: Device) -> Figure:
+    """In bf16, steady, no other forward is faster than ours at any shape of the table."""
+    return largest(
+        *(over_fastest_other(device, "bfloat16", shape, "steady") for shape in shapes_in(device, "bfloat16"))
+    )
+
+
+def energy_over_compiled(device: Device, dtype: str, shape: Shape) -> Figure:
+    """The energy of our steady forward in a row over that of the compiled one."""
+    return unpaired_ratio(*(quantity(row_run(device, dtype, name, shape), "joules") for name in ("fused", "compiled")))
+
+
 def odd_width(device: Device, variant: str) -> Figure:
     """The time of a variant at the width that no tile divides over that at the series' width."""
     return unpaired_ratio(*(row_run(device, "bfloat16", variant, shape).time() for shape in (ODD_WIDTH, SERIES)))
@@ -135,7 +149,8 @@ def odd_width(device: Device, variant: str) -> Figure:
 def shape_table(device: Device, kind: str) -> Html:
     """Medians of one kind of timing in every row, ours over the fastest other, the fastest in bold; float16 folded.
 
-    Interleaved times also get the ratio with a cold cache, times from Python the CPU time of each of our calls.
+    Interleaved times also get the ratio with a cold cache, steady ones that of the energy to the compiled forward's,
+    times from Python the CPU time of each of our calls.
     """
     return both_types(lambda dtype: _times(device, dtype, kind))
 
@@ -158,6 +173,8 @@ def _times(device: Device, dtype: str, kind: str) -> Html:
         ours, *times = (bold(format_value(medians[name], "us"), name == best) for name in ("fused", *others))
         if kind == "from_python":
             more = [row_run(device, dtype, "fused", shape).time("enqueue").text]
+        elif kind == "steady":
+            more = [energy_over_compiled(device, dtype, shape).text]
         else:
             more = [f"{over_fastest_other(device, dtype, shape, 'cold').number:.3f}x"]
         ratio = over_fastest_other(device, dtype, shape, kind)
@@ -167,6 +184,7 @@ def _times(device: Device, dtype: str, kind: str) -> Html:
     headings = [heading for heading, name in peers.items() if name in others]
     when, column = {
         "interleaved": ("on the GPU, interleaved", "the same, cold"),
+        "steady": ("on the GPU, steady", "energy, over compiled"),
         "from_python": ("from Python, until the GPU is done", "ours, CPU"),
     }[kind]
     also = ["ours, portable"] if has_portable else []

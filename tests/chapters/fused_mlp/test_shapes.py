@@ -47,6 +47,21 @@ def put_rows(device: AlteredDevice, ours_us: Mapping[shapes.Shape, float], dtype
     put(device, "bfloat16_portable", *(point_of(shape, 70.0) for shape in ours_us))
 
 
+def put_steady_rows(device: AlteredDevice, ours_joules: float) -> None:
+    """A table in which each step takes a hundredth longer steady, and a joule, ours as many as given."""
+    for dtype in shapes.DTYPES:
+        put_rows(device, {WIDE: 33.0, THIN: 98.0}, dtype)
+    names = [f"{dtype}_{name}" for dtype in shapes.DTYPES for name in shapes.PEERS_OF[dtype].values()]
+    for name in (*names, "bfloat16_portable"):
+        points = []
+        for point in device.recordings[f"fused_mlp/{name}"].points:
+            assert point.timings
+            joules = ours_joules if name.endswith("fused") else 1.0
+            steady = replace(constant(1.01 * point.timings.interleaved.median_us), joules=joules)
+            points.append(replace(point, timings=replace(point.timings, steady=steady)))
+        put(device, name, *points)
+
+
 @pytest.mark.parametrize(("dtype", "claim_id"), [("bfloat16", "F50"), ("float16", "F51")])
 @pytest.mark.parametrize(("thin_us", "expected"), [(99.0, "holds"), (99.99, "differs")])
 def test_one_row_in_which_another_is_faster_is_noticed(
@@ -76,6 +91,14 @@ def test_the_table_marks_the_fastest_and_divides_by_the_fastest_other(device: Al
     assert "8x64x128 66.0 µs 0.333x 5.00 µs 140 µs 200 µs 200 µs 200 µs 198 µs" in text_of(
         shapes.shape_table(device, "from_python")
     )
+
+
+def test_steady_rows(device: AlteredDevice) -> None:
+    put_steady_rows(device, ours_joules=0.75)
+    assert "8x64x128 33.3 µs 0.333x 0.75x 70.7 µs 101 µs 101 µs 101 µs 100 µs" in text_of(
+        shapes.shape_table(device, "steady")
+    )
+    assert (measured(device, "F114").value, status(device, "F114")) == (pytest.approx(98 / 99), "holds")
 
 
 def test_rows_of_two_sessions_are_not_compared(device: AlteredDevice) -> None:
