@@ -9,7 +9,7 @@ from typing import Any
 from snippets.fused_mlp.forwards import TRAINING, forward, training
 from snippets.fused_mlp.halves import gate_up, linear_activation, pointwise
 from snippets.fused_mlp.launching import enqueued, launches, steps
-from snippets.fused_mlp.peers import quack
+from snippets.fused_mlp.peers import quack, quack_shapes
 from snippets.fused_mlp.portability import (
     activation_errors,
     ampere_code,
@@ -24,6 +24,7 @@ from snippets.fused_mlp.probes import (
     resources,
 )
 from snippets.fused_mlp.subjects import (
+    SHAPES,
     forward_work,
     gate_up_work,
     linear_work,
@@ -34,18 +35,6 @@ from snippets.lab.experiment import Experiment
 
 SERIES = {"tokens": 8192, "dim": 768, "hidden": 3072}
 """The shape of the series' MLP: 64 sequences of 128 tokens."""
-SHAPES = (
-    (8192, 768, 3072),
-    (4096, 2048, 8192),
-    (1024, 4096, 14336),
-    (65536, 256, 1024),
-    (128, 4096, 14336),
-    (16, 4096, 14336),
-    (1, 4096, 14336),
-    (8192, 768, 3080),
-)
-"""(tokens, dim, hidden): the series', two wide, one tall and thin, two of few
-tokens, a width that no tile divides."""
 FLOAT16_SHAPES = SHAPES[:4]
 
 
@@ -158,5 +147,11 @@ EXPERIMENTS = (
             activation_errors,
             kept_bytes,
         )
+    ),
+    Experiment(
+        chapter="fused_mlp",
+        name="quack_shapes",
+        probe=quack_shapes,
+        time_limit_s=240,
     ),
 )

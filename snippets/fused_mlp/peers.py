@@ -8,10 +8,12 @@ from typing import Any
 
 from snippets.fused_mlp.halves import gate_up_step
 from snippets.fused_mlp.subjects import (
+    SHAPES,
     interleaved,
     need_hopper,
     random_tensor,
     steps_alone,
+    three_weights,
 )
 from snippets.lab.experiment import Instruments
 
@@ -27,27 +29,84 @@ def quack(
     "forward": {...}}, sample i of any two a pair, and "steady": {variant of the
     forward: {"samples_us", "clock_mhz", "watts"}}; or {"missing": why}.
     """
-    import importlib.metadata
-
-    import torch
     from torch.nn import functional as F
 
     need_hopper(device)
     try:
-        from quack.gemm_interface import gemm_gated  # type: ignore[import-not-found]
+        version, gemm_gated = quack_kernel()
     except ImportError as missing:
         return {"missing": str(missing)}
-    from snippets.fused_mlp.geglu import model, support
+    gate, up, down = three_weights(dim, hidden)
+    halves = quack_halves(gemm_gated, gate, up)
+    forwards = three_forwards(halves, gate, up, down)
+    halves |= {
+        name: gate_up_step(name, gate, up) for name in ("fused", "bare")
+    }
+    first_of_eager = gate_up_step("eager", gate, up)
+    forwards["eager"] = lambda x: F.linear(first_of_eager(x), down)
 
-    gate, up = (
-        random_tensor(hidden, dim, scale=dim**-0.5, device=device)
-        for _ in range(2)
-    )
-    down = random_tensor(dim, hidden, scale=hidden**-0.5, device=device)
+    found: dict[str, Any] = {"version": version}
+    for part, steps in {"gate_up": halves, "forward": forwards}.items():
+        last = down if part == "forward" else None
+        errors = checked_errors(steps, tokens, gate, up, last)
+        for name, relative in errors.items():
+            found[f"{part}_{name}_error"] = relative
+        found[part] = interleaved(instruments, steps, tokens, dim)
+    found["steady"] = steadily(instruments, forwards, tokens, dim)
+    return found
+
+
+def quack_shapes(instruments: Instruments, device: str) -> dict[str, Any]:
+    """The forward beside QuACK's at every shape of the table.
+
+    Returns {"version", "8192x768x3072": {"forward": {variant: samples in
+    microseconds}, "steady": {variant: {"samples_us", "clock_mhz", "watts"}}},
+    ...}, with {"failed": why} for a shape that QuACK rejects; or {"missing":
+    why}.
+    """
+    need_hopper(device)
+    try:
+        version, gemm_gated = quack_kernel()
+    except ImportError as missing:
+        return {"missing": str(missing)}
+    found: dict[str, Any] = {"version": version}
+    for tokens, dim, hidden in SHAPES:
+        gate, up, down = three_weights(dim, hidden)
+        steps = three_forwards(
+            quack_halves(gemm_gated, gate, up), gate, up, down
+        )
+        try:
+            checked_errors(steps, tokens, gate, up, down)
+            times: dict[str, Any] = {
+                "forward": interleaved(instruments, steps, tokens, dim),
+                "steady": steadily(instruments, steps, tokens, dim),
+            }
+        except Exception as rejected:
+            times = {"failed": f"{type(rejected).__name__}: {rejected}"[:300]}
+        found[f"{tokens}x{dim}x{hidden}"] = times
+    return found
+
+
+def quack_kernel() -> tuple[str, Callable[..., Any]]:
+    """QuACK's version, and its gemm_gated. Raises ImportError."""
+    import importlib.metadata
+
+    from quack.gemm_interface import gemm_gated  # type: ignore[import-not-found]
+
+    return importlib.metadata.version("quack-kernels"), gemm_gated
+
+
+def quack_halves(
+    gemm_gated: Callable[..., Any], gate: Any, up: Any
+) -> dict[str, Callable[..., Any]]:
+    """gelu(x @ gate.T) * (x @ up.T) of x, by QuACK with its default tiles and
+    with those that it tunes."""
+    import torch
+
     both = torch.cat([gate, up])
 
-    def first_half(x: torch.Tensor, tuned: bool = False) -> torch.Tensor:
-        _, hidden_tensor = gemm_gated(
+    def first_half(x: torch.Tensor, tuned: bool) -> torch.Tensor:
+        _, result = gemm_gated(
             x,
             both.t(),
             activation="geglu",
@@ -55,53 +114,73 @@ def quack(
             tuned=tuned,
             concat_layout=("B",),
         )
-        result: torch.Tensor = hidden_tensor
-        return result
+        hidden_tensor: torch.Tensor = result
+        return hidden_tensor
 
-    tuned_half = functools.partial(first_half, tuned=True)
+    return {
+        "quack": functools.partial(first_half, tuned=False),
+        "quack tuned": functools.partial(first_half, tuned=True),
+    }
 
-    parts: dict[str, dict[str, Callable[..., Any]]] = {
-        "gate_up": {
-            "quack": first_half,
-            "quack tuned": tuned_half,
-            "fused": gate_up_step("fused", gate, up),
-            "bare": gate_up_step("bare", gate, up),
-        },
-        "forward": {
-            "quack": lambda x: F.linear(first_half(x), down),
-            "quack tuned": lambda x: F.linear(tuned_half(x), down),
-            "fused": lambda x: model.gated_mlp(x, gate, up, down),
-            "eager": lambda x: F.linear(
-                gate_up_step("eager", gate, up)(x), down
-            ),
-        },
+
+def three_forwards(
+    halves: dict[str, Callable[..., Any]], gate: Any, up: Any, down: Any
+) -> dict[str, Callable[..., Any]]:
+    """QuACK's halves, each followed by cuBLAS, and our forward."""
+    from torch.nn import functional as F
+
+    from snippets.fused_mlp.geglu import model
+
+    def followed(half: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda x: F.linear(half(x), down)
+
+    return {
+        **{name: followed(half) for name, half in halves.items()},
+        "fused": lambda x: model.gated_mlp(x, gate, up, down),
     }
-    found: dict[str, Any] = {
-        "version": importlib.metadata.version("quack-kernels")
-    }
-    for part, steps in parts.items():
-        x = random_tensor(tokens, dim, device=device)
-        exact = support.gated_reference(x, gate, up)
-        exact = exact @ down.double().t() if part == "forward" else exact
-        for name in ("quack", "quack tuned", "fused"):
-            with torch.no_grad():
-                relative = (
-                    (steps[name](x).double() - exact).norm() / exact.norm()
-                ).item()
-            if not relative < 1e-2:
-                raise ArithmeticError(
-                    f"{part}/{name}: relative error {relative:.1e}"
-                )
-            found[f"{part}_{name}_error"] = relative
-        found[part] = interleaved(instruments, steps, tokens, dim)
-    found["steady"] = {
+
+
+def checked_errors(
+    steps: dict[str, Callable[..., Any]],
+    tokens: int,
+    gate: Any,
+    up: Any,
+    down: Any | None,
+) -> dict[str, float]:
+    """The relative error of each fused step against float64. Raises
+    ArithmeticError where it is 1 % or more."""
+    import torch
+
+    from snippets.fused_mlp.geglu import support
+
+    x = random_tensor(tokens, gate.shape[1])
+    exact = support.gated_reference(x, gate, up)
+    exact = exact if down is None else exact @ down.double().t()
+    errors = {}
+    for name in ("quack", "quack tuned", "fused"):
+        with torch.no_grad():
+            off = steps[name](x).double() - exact
+        errors[name] = (off.norm() / exact.norm()).item()
+        if not errors[name] < 1e-2:
+            raise ArithmeticError(f"{name}: relative error {errors[name]:.1e}")
+    return errors
+
+
+def steadily(
+    instruments: Instruments,
+    steps: dict[str, Callable[..., Any]],
+    tokens: int,
+    dim: int,
+) -> dict[str, Any]:
+    """Steady samples of steps that take x of (tokens, dim), with what was
+    sensed meanwhile."""
+    return {
         name: {
             "samples_us": list(one.samples_us),
             "clock_mhz": one.clock_mhz,
             "watts": one.watts,
         }
         for name, one in instruments.time_steady(
-            steps_alone(parts["forward"], tokens, dim)
+            steps_alone(steps, tokens, dim)
         ).items()
     }
-    return found

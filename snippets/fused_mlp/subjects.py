@@ -11,6 +11,19 @@ from snippets.lab.experiment import Instruments, NeedsGpu, Subject, Work
 if TYPE_CHECKING:
     import torch
 
+SHAPES = (
+    (8192, 768, 3072),
+    (4096, 2048, 8192),
+    (1024, 4096, 14336),
+    (65536, 256, 1024),
+    (128, 4096, 14336),
+    (16, 4096, 14336),
+    (1, 4096, 14336),
+    (8192, 768, 3080),
+)
+"""(tokens, dim, hidden): the series', two wide, one tall and thin, two of few
+tokens, a width that no tile divides."""
+
 # Work: the least that has to be done
 
 

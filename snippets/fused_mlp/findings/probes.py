@@ -33,12 +33,18 @@ def probed(run: Run, *keys: str) -> Any:
 
 def probe_timing(run: Run, *keys: str) -> Timing:
     """The samples that a probe returned. Raises `NotRecorded` if the machine lacked a required package."""
-    if "missing" in run.data:
-        raise NotRecorded(f"{run.id} was recorded without a package that it compares with: {run.data['missing']}")
+    require_packages(run)
     return Timing.from_samples(probed(run, *keys))
 
 
-def probe_ratio(run: Run, part: str, upper: str, lower: str) -> Figure:
-    """Ratio of two variants that a probe timed interleaved, in pairs."""
-    origin = f"{run.id}, {part}: {upper} over {lower}, interleaved, in pairs"
-    return ratio_of_pairs(probe_timing(run, part, upper), probe_timing(run, part, lower), origin)
+def require_packages(run: Run) -> None:
+    """Raise `NotRecorded` if the machine lacked a package that the probe compares with."""
+    if "missing" in run.data:
+        raise NotRecorded(f"{run.id} was recorded without a package that it compares with: {run.data['missing']}")
+
+
+def probe_ratio(run: Run, part: str | tuple[str, ...], upper: str, lower: str) -> Figure:
+    """Ratio of two variants that a probe timed interleaved, in pairs; `part` is where their samples are."""
+    keys = (part,) if isinstance(part, str) else part
+    origin = f"{run.id}, {', '.join(keys)}: {upper} over {lower}, interleaved, in pairs"
+    return ratio_of_pairs(probe_timing(run, *keys, upper), probe_timing(run, *keys, lower), origin)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from snippets.fused_mlp.findings.probes import on_hopper, probe_ratio, probe_timing, probed
+from snippets.fused_mlp.findings.probes import on_hopper, probe_ratio, probe_timing, probed, require_packages
 from snippets.lab.finding import Device, Figure, Run, at_least, at_most, claim, largest, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell
@@ -40,6 +40,63 @@ def steady_over_quack(device: Device) -> Figure:
 def half_over_quack(device: Device) -> Figure:
     """The first half of our forward takes at least 3 % longer than QuACK's untuned kernel."""
     return probe_ratio(quack(device), "gate_up", OURS, UNTUNED)
+
+
+def quack_shapes(device: Device) -> Run:
+    """What was timed with QuACK's kernel at every shape of the table."""
+    run = on_hopper(device["fused_mlp/quack_shapes"])
+    require_packages(run)
+    return run
+
+
+def taken_shapes(run: Run) -> list[str]:
+    """The shapes that QuACK did not reject."""
+    return [shape for shape, times in run.data.items() if isinstance(times, dict) and "failed" not in times]
+
+
+def over_faster_quack(run: Run, shape: str) -> Figure:
+    """Our forward over the faster of QuACK's two at one shape, interleaved."""
+    return largest(*(probe_ratio(run, (shape, "forward"), OURS, name) for name in (UNTUNED, TUNED)))
+
+
+def steady_over_faster_quack(run: Run, shape: str) -> Figure:
+    """Our forward over the faster of QuACK's two at one shape, steady."""
+    ours, *others = (
+        Figure.from_timing(probe_timing(run, shape, STEADY, name, "samples_us"), f"{run.id}, {shape}, steady: {name}")
+        for name in (OURS, UNTUNED, TUNED)
+    )
+    return largest(*(unpaired_ratio(ours, other) for other in others))
+
+
+@claim("F116", at_most(1.0), scope="timing")
+def forward_over_quack_everywhere(device: Device) -> Figure:
+    """Interleaved, our forward takes no longer than QuACK's, tuned or untuned, at any shape of the table."""
+    run = quack_shapes(device)
+    return largest(*(over_faster_quack(run, shape) for shape in taken_shapes(run)))
+
+
+@claim("F117", at_most(1.0), scope="timing")
+def steady_over_quack_everywhere(device: Device) -> Figure:
+    """Steady, our forward takes no longer than QuACK's, tuned or untuned, at any shape of the table."""
+    run = quack_shapes(device)
+    return largest(*(steady_over_faster_quack(run, shape) for shape in taken_shapes(run)))
+
+
+def quack_shape_table(device: Device) -> Html:
+    """Our forward and QuACK's at every shape of the table: interleaved, and steady as a ratio."""
+    run = quack_shapes(device)
+    rows: list[Sequence[Cell]] = []
+    for shape, times in run.data.items():
+        if not isinstance(times, dict):
+            continue
+        if "failed" in times:
+            rows.append([shape, None, None, times["failed"], None, None])
+            continue
+        medians = (Figure.from_timing(probe_timing(run, shape, "forward", name)) for name in (OURS, UNTUNED, TUNED))
+        ratios = (over_faster_quack(run, shape), steady_over_faster_quack(run, shape))
+        rows.append([shape, *map(figure_cell, medians), *(f"{ratio.number:.3f}x" for ratio in ratios)])
+    head = ["tokens x dim x hidden", "ours", "QuACK, untuned", "QuACK, tuned", "over the faster", "the same, steady"]
+    return table("One forward in bfloat16 beside QuACK's, interleaved", head, rows)
 
 
 def beside_quack(device: Device) -> Html:
