@@ -58,9 +58,9 @@ def operator_over_empty(device: Device) -> Figure:
     return ratio_of_pairs(Timing.from_samples(added), call(device, EMPTY), origin)
 
 
-@claim("F48", at_most(0.25), scope="timing")
+@claim("F48", at_most(0.4), scope="timing")
 def cpu_over_gpu(device: Device) -> Figure:
-    """At the series' shape, the CPU launches our forward in at most a quarter of the time that the GPU takes to run it,
+    """At the series' shape, the CPU launches our forward in at most 0.4 of the time that the GPU takes to run it,
     interleaved."""
     return ratio_of_kinds(device[FORWARDS["ours"]], "enqueue")
 
@@ -86,9 +86,9 @@ def same_kernels_compiled(device: Device) -> Figure:
     return derived(alone.value == compiled.value, alone, compiled, display=display)
 
 
-@claim("F102", at_most(1.05), scope="timing")
+@claim("F102", at_most(1.1), scope="timing")
 def compiled_over_alone(device: Device) -> Figure:
-    """From Python, our module compiled by torch.compile takes at most 5 % longer than alone."""
+    """From Python, our module compiled by torch.compile takes at most a tenth longer than alone."""
     return forward_ratio(device, "ours, compiled", "ours", "from_python")
 
 

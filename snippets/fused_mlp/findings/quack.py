@@ -1,15 +1,20 @@
 """The forward and its first half beside QuACK's, with its default tiles and tuned by itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from snippets.fused_mlp.findings.probes import on_hopper, probe_ratio, probe_timing, probed, require_packages
-from snippets.lab.finding import Device, Figure, Run, at_least, at_most, claim, largest, unpaired_ratio
-from snippets.lab.html import Cell, Html, table
+from snippets.fused_mlp.findings.shapes import ONE_TOKEN, TALL_AND_THIN, WIDE, Shape, shape_name, shapes_in
+from snippets.lab.finding import Device, Figure, Measure, Run, at_least, at_most, claim, format_value
+from snippets.lab.finding.measure import largest, percent, unpaired_ratio
+from snippets.lab.html import Cell, Html, bold, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
 
 UNTUNED, TUNED, OURS = "quack", "quack tuned", "fused"
 STEADY = "steady"
+OURS_AHEAD = (TALL_AND_THIN, (16, *WIDE), ONE_TOKEN)
+"""Shapes at which our forward is the faster one."""
 
 
 def quack(device: Device) -> Run:
@@ -25,13 +30,21 @@ def steady(device: Device, variant: str) -> Figure:
 
 @claim("F43", at_most(1.0), scope="timing")
 def forward_over_quack(device: Device) -> Figure:
-    """Interleaved, our forward takes no longer than QuACK's kernel, tuned or untuned, followed by cuBLAS."""
+    """Interleaved, our forward takes no longer than QuACK's kernel, tuned or untuned, followed by cuBLAS.
+
+    Interleaved, all run at one clock, and the two are almost equal: QuACK's kernel is the faster first half, and our
+    second half makes up for most of it.
+    """
     return largest(*(probe_ratio(quack(device), "forward", OURS, name) for name in (UNTUNED, TUNED)))
 
 
 @claim("F110", at_most(1.0), scope="timing")
 def steady_over_quack(device: Device) -> Figure:
-    """Steady, our forward takes no longer than QuACK's kernel, tuned or untuned, followed by cuBLAS."""
+    """Steady, our forward takes no longer than QuACK's kernel, tuned or untuned, followed by cuBLAS.
+
+    Both draw all the power that the GPU allows, and QuACK's forward takes less energy: the GPU runs it at a higher
+    clock.
+    """
     ours = steady(device, OURS)
     return largest(*(unpaired_ratio(ours, steady(device, name)) for name in (UNTUNED, TUNED)))
 
@@ -42,6 +55,23 @@ def half_over_quack(device: Device) -> Figure:
     return probe_ratio(quack(device), "gate_up", OURS, UNTUNED)
 
 
+def steady_energy(device: Device, variant: str) -> Figure:
+    """The energy of a steady forward: its median time times the mean power."""
+    sensed = probed(quack(device), STEADY, variant)
+    return Figure(steady(device, variant).number * 1e-6 * sensed["watts"], "J", origin="fused_mlp/quack, steady")
+
+
+def steady_clock(device: Device, variant: str) -> Figure:
+    """The clock at which a forward runs steady."""
+    return Figure(probed(quack(device), STEADY, variant)["clock_mhz"], "MHz", origin="fused_mlp/quack, steady")
+
+
+@claim("F118", at_most(0.99), scope="timing")
+def quack_energy_over_ours(device: Device) -> Figure:
+    """Steady at the series' shape, QuACK's forward, tuned by itself, takes less energy than ours."""
+    return unpaired_ratio(steady_energy(device, TUNED), steady_energy(device, OURS))
+
+
 def quack_shapes(device: Device) -> Run:
     """What was timed with QuACK's kernel at every shape of the table."""
     run = on_hopper(device["fused_mlp/quack_shapes"])
@@ -49,54 +79,63 @@ def quack_shapes(device: Device) -> Run:
     return run
 
 
-def taken_shapes(run: Run) -> list[str]:
-    """The shapes that QuACK did not reject."""
-    return [shape for shape, times in run.data.items() if isinstance(times, dict) and "failed" not in times]
+def taken_shapes(run: Run) -> list[Shape]:
+    """The shapes that QuACK did not reject, in the order of the table."""
+    shapes = shapes_in(run.device, "bfloat16")
+    return [shape for shape in shapes if "failed" not in probed(run, shape_name(shape))]
 
 
-def over_faster_quack(run: Run, shape: str) -> Figure:
+def over_faster_quack(run: Run, shape: Shape) -> Figure:
     """Our forward over the faster of QuACK's two at one shape, interleaved."""
-    return largest(*(probe_ratio(run, (shape, "forward"), OURS, name) for name in (UNTUNED, TUNED)))
+    return largest(*(probe_ratio(run, (shape_name(shape), "forward"), OURS, name) for name in (UNTUNED, TUNED)))
 
 
-def steady_over_faster_quack(run: Run, shape: str) -> Figure:
+def steady_over_faster_quack(run: Run, shape: Shape) -> Figure:
     """Our forward over the faster of QuACK's two at one shape, steady."""
-    ours, *others = (
-        Figure.from_timing(probe_timing(run, shape, STEADY, name, "samples_us"), f"{run.id}, {shape}, steady: {name}")
-        for name in (OURS, UNTUNED, TUNED)
-    )
+    name = shape_name(shape)
+    timings = (probe_timing(run, name, STEADY, each, "samples_us") for each in (OURS, UNTUNED, TUNED))
+    ours, *others = (Figure.from_timing(timing, f"{run.id}, {name}, steady") for timing in timings)
     return largest(*(unpaired_ratio(ours, other) for other in others))
 
 
 @claim("F116", at_most(1.0), scope="timing")
-def forward_over_quack_everywhere(device: Device) -> Figure:
-    """Interleaved, our forward takes no longer than QuACK's, tuned or untuned, at any shape of the table."""
+def where_ours_is_faster(device: Device) -> Figure:
+    """For one token, for 16, and at the tall and thin shape, our forward is faster than QuACK's, interleaved."""
     run = quack_shapes(device)
-    return largest(*(over_faster_quack(run, shape) for shape in taken_shapes(run)))
+    return largest(*(over_faster_quack(run, shape) for shape in taken_shapes(run) if shape in OURS_AHEAD))
 
 
-@claim("F117", at_most(1.0), scope="timing")
-def steady_over_quack_everywhere(device: Device) -> Figure:
-    """Steady, our forward takes no longer than QuACK's, tuned or untuned, at any shape of the table."""
+@claim("F117", at_least(1.02), scope="timing")
+def where_quack_is_faster(device: Device) -> Figure:
+    """Steady, at every other shape of the table, our forward takes at least 2 % longer than QuACK's."""
+    run = quack_shapes(device)
+    ratios = (steady_over_faster_quack(run, shape) for shape in taken_shapes(run) if shape not in OURS_AHEAD)
+    return min(ratios, key=lambda ratio: ratio.number)
+
+
+def most_over_quack_steady(device: Device) -> Figure:
+    """Our forward over the faster of QuACK's two, steady, at the shape where that is the most."""
     run = quack_shapes(device)
     return largest(*(steady_over_faster_quack(run, shape) for shape in taken_shapes(run)))
 
 
 def quack_shape_table(device: Device) -> Html:
-    """Our forward and QuACK's at every shape of the table: interleaved, and steady as a ratio."""
+    """Our forward and QuACK's at every shape of the table: interleaved, and both ratios."""
     run = quack_shapes(device)
     rows: list[Sequence[Cell]] = []
-    for shape, times in run.data.items():
-        if not isinstance(times, dict):
+    for shape in shapes_in(device, "bfloat16"):
+        name = shape_name(shape)
+        if shape not in taken_shapes(run):
+            rows.append([name, None, None, probed(run, name, "failed"), None, None])
             continue
-        if "failed" in times:
-            rows.append([shape, None, None, times["failed"], None, None])
-            continue
-        medians = (Figure.from_timing(probe_timing(run, shape, "forward", name)) for name in (OURS, UNTUNED, TUNED))
+        medians_us = {each: probe_timing(run, name, "forward", each).median_us for each in (OURS, UNTUNED, TUNED)}
+        best = min(medians_us.values())
+        times = (bold(format_value(median_us, "us"), median_us == best) for median_us in medians_us.values())
         ratios = (over_faster_quack(run, shape), steady_over_faster_quack(run, shape))
-        rows.append([shape, *map(figure_cell, medians), *(f"{ratio.number:.3f}x" for ratio in ratios)])
-    head = ["tokens x dim x hidden", "ours", "QuACK, untuned", "QuACK, tuned", "over the faster", "the same, steady"]
-    return table("One forward in bfloat16 beside QuACK's, interleaved", head, rows)
+        rows.append([name, *times, *(figure_cell(replace(ratio, display=f"{ratio.value:.3f}x")) for ratio in ratios)])
+    version = run.data["version"]
+    head = ["tokens x dim x hidden", "ours", "QuACK", "QuACK, tuned", "ours over the faster", "the same, steady"]
+    return table(f"One forward in bfloat16 beside QuACK {version}, interleaved", head, rows)
 
 
 def beside_quack(device: Device) -> Html:
@@ -122,3 +161,14 @@ def beside_quack(device: Device) -> Html:
     caption = "Against QuACK, whose forward is its kernel and cuBLAS, in one process"
     head = ["", "variant", "interleaved", "over QuACK untuned", "steady"]
     return table(caption, head, rows, text_columns=2)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "over_quack": forward_over_quack,
+    "over_quack_steady": steady_over_quack,
+    "over_quack_steady_percent": lambda device: percent(steady_over_quack(device)),
+    "most_over_quack_steady": most_over_quack_steady,
+    "quack_clock": lambda device: steady_clock(device, TUNED),
+    "our_clock": lambda device: steady_clock(device, OURS),
+    "quack_energy": quack_energy_over_ours,
+}

@@ -86,13 +86,13 @@ def at_the_least_gain(device: Device, dtype: str) -> Figure:
 
 @claim("F50", at_most(1.0), scope="timing")
 def slowest_in_bfloat16(device: Device) -> Figure:
-    """In bf16, interleaved, no other forward is faster than ours at any shape of the table."""
+    """In bf16, interleaved, none of the four other forwards in the table is faster than ours at any shape."""
     return at_the_least_gain(device, "bfloat16")
 
 
 @claim("F51", at_most(1.0), scope="timing")
 def slowest_in_float16(device: Device) -> Figure:
-    """In float16, interleaved, none of the three other forwards is faster than ours at any shape of the table."""
+    """In float16, interleaved, none of the three other forwards in the table is faster than ours at any shape."""
     return at_the_least_gain(device, "float16")
 
 
@@ -130,7 +130,7 @@ def least_gain(device: Device) -> Figure:
 
 @claim("F114", at_most(1.0), scope="timing")
 def slowest_steady(device: Device) -> Figure:
-    """In bf16, steady, no other forward is faster than ours at any shape of the table."""
+    """In bf16, steady, none of the four other forwards in the table is faster than ours at any shape."""
     return largest(
         *(over_fastest_other(device, "bfloat16", shape, "steady") for shape in shapes_in(device, "bfloat16"))
     )

@@ -58,7 +58,7 @@ def test_the_table_of_a_call(device: AlteredDevice) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours_us", "expected"), [(40.0, ["holds", "differs"]), (42.0, ["differs", "differs"]), (25.0, ["holds", "holds"])]
+    ("ours_us", "expected"), [(40.0, ["holds", "holds"]), (41.0, ["holds", "differs"]), (42.0, ["differs", "differs"])]
 )
 def test_the_cpu_beside_eager_and_beside_the_gpu(device: AlteredDevice, ours_us: float, expected: list[Status]) -> None:
     put(device, "eager", point_of(WIDE, 300.0, enqueue_us=69.0))
@@ -82,7 +82,7 @@ def test_ours_inside_compiled_code(device: AlteredDevice) -> None:
     device.recordings[compiled] = BOOK[ours].recording
     device.traces[compiled] = BOOK[ours].trace
     assert statuses(device, "F101", "F102") == ["holds", "holds"]
-    device.time(compiled, 1.06 * BOOK[ours].timing("from_python").median_us, "from_python")
+    device.time(compiled, 1.11 * BOOK[ours].timing("from_python").median_us, "from_python")
     device.time(ours, BOOK[ours].timing("from_python").median_us, "from_python")
     assert status(device, "F102") == "differs"
     device.kernels(compiled, lambda kernel: replace(kernel, name=kernel.name.replace("pingpong", "triton_poi")))

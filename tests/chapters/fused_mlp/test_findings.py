@@ -16,7 +16,7 @@ from snippets.lab.recording.digest import source_digest
 from tests.chapters.fused_mlp.verdicts import CLAIMS, FINDINGS, statuses, text_of
 from tests.lab.samples import BOOK
 
-EXPLAINED = ["F16"]
+EXPLAINED = ["F16", "F43", "F110"]
 IS_STALE = BOOK["fused_mlp/fused"].recording.digest != source_digest("fused_mlp")
 
 

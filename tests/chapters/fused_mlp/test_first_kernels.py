@@ -286,13 +286,17 @@ def test_f17_and_f19_take_the_kernel_s_own_time(device: AlteredDevice) -> None:
     assert (status(device, "F17"), status(device, "F19")) == ("differs", "differs")
 
 
-@pytest.mark.parametrize(("us", "expected"), [(26.1, "holds"), (25.9, "differs")])
-def test_inductors_gelu_beside_eagers(us: float, expected: Status, device: AlteredDevice) -> None:
-    for name, each_us, blocks in (("compiled", us, 65_536), ("eager", 20.0, 16_384)):
+@pytest.mark.parametrize(
+    ("us", "width", "expected"),
+    [(26.1, 2, "holds"), (25.9, 2, "differs"), (22.9, 8, "holds"), (23.1, 8, "differs")],
+)
+def test_inductors_gelu_beside_eagers(us: float, width: int, expected: Status, device: AlteredDevice) -> None:
+    for name, each_us, blocks in (("compiled", us, 131_072 // width), ("eager", 20.0, 16_384)):
         launch = {"duration_us": each_us, "grid": (blocks, 1, 1), "block": (256, 1, 1)}
         device.kernels(f"fused_mlp/linear_8192_{name}", lambda kernel, launch=launch: replace(kernel, **launch))
-    assert (measured(device, "F115").value, status(device, "F115")) == (pytest.approx(us / 20), expected)
-    assert [value(device, f"numbers_of_a_thread_{name}") for name in ("compiled", "eager")] == [2, 8]
+    assert (measured(device, "F115").text, status(device, "F115")) == (f"{us / 20:.2f}x with {width} and 8", expected)
+    assert value(device, "inductors_gelu_over_eagers") == pytest.approx(us / 20)
+    assert [value(device, f"numbers_of_a_thread_{name}") for name in ("compiled", "eager")] == [width, 8]
 
 
 def test_what_a_thread_does_is_read_from_the_launch(device: AlteredDevice) -> None:

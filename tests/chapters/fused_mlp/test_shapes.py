@@ -201,7 +201,7 @@ def test_what_each_kind_of_recomputing_holds_and_takes(device: AlteredDevice) ->
 
 def test_training_from_python(device: AlteredDevice) -> None:
     put(device, "training_eager", point_of(WIDE, 100.0))
-    for us, expected in ((80.0, "holds"), (81.0, "differs")):
+    for us, expected in ((90.0, "holds"), (91.0, "differs")):
         put(device, "training_fused", point_of(WIDE, us))
         assert (measured(device, "F75").value, status(device, "F75")) == (pytest.approx(us / 100), expected)
 
