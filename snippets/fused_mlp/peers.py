@@ -39,9 +39,7 @@ def quack(
     gate, up, down = three_weights(dim, hidden)
     halves = quack_halves(gemm_gated, gate, up)
     forwards = three_forwards(halves, gate, up, down)
-    halves |= {
-        name: gate_up_step(name, gate, up) for name in ("fused", "bare")
-    }
+    halves |= {name: gate_up_step(name, gate, up) for name in ("fused", "bare")}
     first_of_eager = gate_up_step("eager", gate, up)
     forwards["eager"] = lambda x: F.linear(first_of_eager(x), down)
 

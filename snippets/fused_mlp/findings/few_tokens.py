@@ -9,6 +9,7 @@ from snippets.fused_mlp.findings.traffic import BF16_BYTES
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, format_value
 from snippets.lab.finding.claim import at_most, claim
 from snippets.lab.finding.measure import largest, ratio_of_pairs, unpaired_ratio
+from snippets.lab.finding.quantities import LEAST_READINGS
 from snippets.lab.html import Cell, Html, bold, details, table
 from snippets.lab.page import figure_cell, timing_bars
 from snippets.lab.page import show as show
@@ -34,17 +35,19 @@ def steady(device: Device, tokens: str, variant: str) -> Figure:
 
 
 def joules(device: Device, tokens: str, variant: str) -> Figure | None:
-    """The energy of one steady forward; None where no power was read."""
+    """The energy of one steady forward; None where power was not read, or too seldom."""
     sensors = probed(device["fused_mlp/few_tokens"], "steady", tokens, variant)
+    if not sensors.get("watts") or len(sensors["samples_us"]) < LEAST_READINGS:
+        return None
     time = steady(device, tokens, variant)
-    return Figure(sensors["watts"] * time.number / 1e6, "J", origin=time.origin) if sensors.get("watts") else None
+    return Figure(sensors["watts"] * time.number / 1e6, "J", origin=time.origin)
 
 
 def energy_over_compiled(device: Device, tokens: str) -> Figure:
     """The energy of our steady forward over that of the compiled one. Raises `NotTimed` where no power was read."""
     ours, compiled = (joules(device, tokens, name) for name in ("fused", "compiled"))
     if ours is None or compiled is None:
-        raise NotTimed("fused_mlp/few_tokens was recorded without power; make record CHAPTER=fused_mlp")
+        raise NotTimed(f"fused_mlp/few_tokens has no energy of {tokens} tokens")
     return unpaired_ratio(ours, compiled)
 
 
@@ -125,6 +128,5 @@ FIGURES: Mapping[str, Measure] = {
     "one_token_over_floor": lambda device: unpaired_ratio(
         Figure.from_timing(few(device, "1", "fused")), floor_us(device)
     ),
-    "one_token_energy": lambda device: energy_over_compiled(device, "1"),
     "sixteen_tokens_energy": lambda device: energy_over_compiled(device, "16"),
 }

@@ -178,6 +178,7 @@ FIGURES: Mapping[str, Measure] = {
     "over_compiled": lambda device: forward_ratio(device, "compiled", "ours"),
     "over_compiled_steady": lambda device: forward_ratio(device, "compiled", "ours", "steady"),
     "max_autotune_over_compiled": lambda device: forward_ratio(device, "max-autotune", "compiled"),
+    "of_each_process_max_autotune": lambda device: process_medians(device, "max-autotune"),
     "of_each_process": lambda device: process_medians(device, "ours"),
     "of_each_process_packaged": lambda device: process_medians(device, "ours, kernelized"),
 }

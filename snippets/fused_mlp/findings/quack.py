@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from snippets.fused_mlp.findings.probes import on_hopper, probe_ratio, probe_timing, probed, require_packages
-from snippets.fused_mlp.findings.shapes import ONE_TOKEN, TALL_AND_THIN, WIDE, Shape, shape_name, shapes_in
+from snippets.fused_mlp.findings.shapes import ONE_TOKEN, SERIES, TALL_AND_THIN, WIDE, Shape, shape_name, shapes_in
 from snippets.lab.finding import Device, Figure, Measure, Run, at_least, at_most, claim, format_value
 from snippets.lab.finding.measure import largest, percent, unpaired_ratio
-from snippets.lab.html import Cell, Html, bold, table
+from snippets.lab.html import Cell, Html, bold, note, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
 
@@ -42,8 +42,8 @@ def forward_over_quack(device: Device) -> Figure:
 def steady_over_quack(device: Device) -> Figure:
     """Steady, our forward takes no longer than QuACK's kernel, tuned or untuned, followed by cuBLAS.
 
-    Both draw all the power that the GPU allows, and QuACK's forward takes less energy: the GPU runs it at a higher
-    clock.
+    Both draw all the power that the GPU allows, and the GPU runs QuACK's forward at a higher clock: so it takes less
+    energy.
     """
     ours = steady(device, OURS)
     return largest(*(unpaired_ratio(ours, steady(device, name)) for name in (UNTUNED, TUNED)))
@@ -55,21 +55,15 @@ def half_over_quack(device: Device) -> Figure:
     return probe_ratio(quack(device), "gate_up", OURS, UNTUNED)
 
 
-def steady_energy(device: Device, variant: str) -> Figure:
-    """The energy of a steady forward: its median time times the mean power."""
-    sensed = probed(quack(device), STEADY, variant)
-    return Figure(steady(device, variant).number * 1e-6 * sensed["watts"], "J", origin="fused_mlp/quack, steady")
-
-
 def steady_clock(device: Device, variant: str) -> Figure:
-    """The clock at which a forward runs steady."""
-    return Figure(probed(quack(device), STEADY, variant)["clock_mhz"], "MHz", origin="fused_mlp/quack, steady")
+    """The clock at which the GPU runs a forward steady."""
+    return Figure(probed(quack(device), STEADY, variant)["clock_mhz"], "MHz", origin=f"fused_mlp/quack, {variant}")
 
 
-@claim("F118", at_most(0.99), scope="timing")
-def quack_energy_over_ours(device: Device) -> Figure:
-    """Steady at the series' shape, QuACK's forward, tuned by itself, takes less energy than ours."""
-    return unpaired_ratio(steady_energy(device, TUNED), steady_energy(device, OURS))
+@claim("F118", at_least(1.02), scope="timing")
+def quack_clock_over_ours(device: Device) -> Figure:
+    """Steady at the series' shape, the GPU runs QuACK's forward, tuned by itself, at a clock at least 2 % higher."""
+    return unpaired_ratio(steady_clock(device, TUNED), steady_clock(device, OURS))
 
 
 def quack_shapes(device: Device) -> Run:
@@ -113,6 +107,11 @@ def where_quack_is_faster(device: Device) -> Figure:
     return min(ratios, key=lambda ratio: ratio.number)
 
 
+def over_quack_at_series(device: Device) -> Figure:
+    """Our forward over the faster of QuACK's two at the series' shape, interleaved."""
+    return over_faster_quack(quack_shapes(device), SERIES)
+
+
 def most_over_quack_steady(device: Device) -> Figure:
     """Our forward over the faster of QuACK's two, steady, at the shape where that is the most."""
     run = quack_shapes(device)
@@ -134,8 +133,9 @@ def quack_shape_table(device: Device) -> Html:
         ratios = (over_faster_quack(run, shape), steady_over_faster_quack(run, shape))
         rows.append([name, *times, *(figure_cell(replace(ratio, display=f"{ratio.value:.3f}x")) for ratio in ratios)])
     version = run.data["version"]
-    head = ["tokens x dim x hidden", "ours", "QuACK", "QuACK, tuned", "ours over the faster", "the same, steady"]
-    return table(f"One forward in bfloat16 beside QuACK {version}, interleaved", head, rows)
+    head = ["tokens x dim x hidden", "ours", "QuACK, untuned", "QuACK, tuned", "over the faster", "the same, steady"]
+    caption = f"One forward in bfloat16 beside QuACK {version}, interleaved"
+    return Html(table(caption, head, rows) + note("Interleaved ratios are medians of pairs, not of the times shown."))
 
 
 def beside_quack(device: Device) -> Html:
@@ -164,11 +164,10 @@ def beside_quack(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "over_quack": forward_over_quack,
+    "over_quack": over_quack_at_series,
     "over_quack_steady": steady_over_quack,
     "over_quack_steady_percent": lambda device: percent(steady_over_quack(device)),
     "most_over_quack_steady": most_over_quack_steady,
     "quack_clock": lambda device: steady_clock(device, TUNED),
     "our_clock": lambda device: steady_clock(device, OURS),
-    "quack_energy": quack_energy_over_ours,
 }

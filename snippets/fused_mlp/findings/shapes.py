@@ -2,11 +2,24 @@
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from snippets.fused_mlp.findings.ideas import tuned
 from snippets.fused_mlp.findings.probes import probed
-from snippets.lab.finding import Device, Figure, Measure, Run, at_least, at_most, claim, equals, format_value, matches
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    Measure,
+    NotTimed,
+    Run,
+    at_least,
+    at_most,
+    claim,
+    equals,
+    format_value,
+    matches,
+)
 from snippets.lab.finding.measure import largest, paired_ratio, percent, share_of_ceiling, unpaired_ratio
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.html import Html, bold, details, note, table
@@ -141,6 +154,12 @@ def energy_over_compiled(device: Device, dtype: str, shape: Shape) -> Figure:
     return unpaired_ratio(*(quantity(row_run(device, dtype, name, shape), "joules") for name in ("fused", "compiled")))
 
 
+def _energy_text(device: Device, dtype: str, shape: Shape) -> str:
+    with suppress(NotTimed):
+        return energy_over_compiled(device, dtype, shape).text
+    return "–"
+
+
 def odd_width(device: Device, variant: str) -> Figure:
     """The time of a variant at the width that no tile divides over that at the series' width."""
     return unpaired_ratio(*(row_run(device, "bfloat16", variant, shape).time() for shape in (ODD_WIDTH, SERIES)))
@@ -174,7 +193,7 @@ def _times(device: Device, dtype: str, kind: str) -> Html:
         if kind == "from_python":
             more = [row_run(device, dtype, "fused", shape).time("enqueue").text]
         elif kind == "steady":
-            more = [energy_over_compiled(device, dtype, shape).text]
+            more = [_energy_text(device, dtype, shape)]
         else:
             more = [f"{over_fastest_other(device, dtype, shape, 'cold').number:.3f}x"]
         ratio = over_fastest_other(device, dtype, shape, kind)
@@ -261,6 +280,10 @@ FIGURES: Mapping[str, Measure] = {
     "one_token_from_python": lambda device: over(device, "bfloat16", "eager", ONE_TOKEN, "from_python"),
     "one_token_cold": lambda device: over_fastest_other(device, "bfloat16", ONE_TOKEN, "cold"),
     "widest": lambda device: over_fastest_other(device, "bfloat16", WIDEST),
+    "slowest_steady": slowest_steady,
+    "tall_and_thin_steady": lambda device: over_fastest_other(device, "bfloat16", TALL_AND_THIN, "steady"),
+    "one_token_of_compiled": lambda device: over(device, "bfloat16", "compiled", ONE_TOKEN, "from_python"),
+    "odd_width_compiled": lambda device: odd_width(device, "compiled"),
     "odd_width_ours": lambda device: odd_width(device, "fused"),
     "odd_width_eager": lambda device: odd_width(device, "eager"),
     "pauses": lambda device: Figure(len(pauses(device, "fused")), origin="fused_mlp/new_shapes"),

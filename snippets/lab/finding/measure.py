@@ -66,8 +66,9 @@ def _compared(of: Callable[[float, float], float], upper: Run, lower: Run, unit:
     if kind != "steady":
         return _of_pairs(of, *timings, unit, f"{origin}, in pairs")
     medians = (map(statistics.median, timing.parts) for timing in timings)
-    values = list(itertools.starmap(of, zip(*medians, strict=False)))
-    return Figure(of(*(timing.median_us for timing in timings)), unit, (min(values), max(values)), origin)
+    value = of(*(timing.median_us for timing in timings))
+    values = [value, *itertools.starmap(of, zip(*medians, strict=False))]
+    return Figure(value, unit, (min(values), max(values)), origin)
 
 
 def _require_one_session(upper: Run, lower: Run) -> None:

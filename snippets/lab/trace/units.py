@@ -33,15 +33,16 @@ def format_value(value: float | int | str, unit: str = "") -> str:
     if value == 0:
         name = next(n for s, n in steps if s == 1.0)
     is_count = isinstance(value, int) and scale == 1.0 and name in ("bytes", "FLOP")
-    digits = f"{value:,}" if is_count else _three_digits(rounded / scale)
+    digits = f"{value:,}" if is_count else _three_digits(value / scale)
     return f"{digits}{name}" if unit == "x" else f"{digits} {name}"
 
 
 def _three_digits(value: float) -> str:
     if value == 0:
         return "0"
-    value = float(f"{value:.2e}")
-    if abs(value) < 1e-2 or abs(value) >= 1e6:
+    rounded = float(f"{value:.2e}")  # 9.996 has one decimal, as 10.0
+    if abs(rounded) < 1e-2 or abs(rounded) >= 1e6:
         return f"{value:.1e}"
-    decimals = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-    return f"{value:,.{decimals}f}"
+    if abs(rounded) >= 100:
+        return f"{rounded:,.0f}"
+    return f"{value:.{2 if abs(rounded) < 10 else 1}f}"  # not of `rounded`: 0.5853 would be 0.585, and then 0.58

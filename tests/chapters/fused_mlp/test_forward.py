@@ -183,15 +183,13 @@ def test_a_shape_that_a_peer_rejects(device: AlteredDevice) -> None:
     assert "1x4096x14336 – – ValueError: one row – –" in text_of(quack.quack_shape_table(device))
 
 
-def test_the_energy_beside_a_peers(device: AlteredDevice) -> None:
-    sensed = {
-        name: {"samples_us": [us] * 3, "clock_mhz": mhz, "watts": watts}
-        for name, us, mhz, watts in (("fused", 200.0, 1400.0, 700.0), ("quack tuned", 190.0, 1450.0, 690.0))
-    }
-    device.record("fused_mlp/quack", data={"steady": sensed})
-    assert (quack.steady_energy(device, "fused").value, value(device, "our_clock")) == (pytest.approx(0.14), 1400.0)
-    assert (measured(device, "F118").value, status(device, "F118")) == (pytest.approx(190 * 690 / 140_000), "holds")
-    assert value(device, "quack_clock") == 1450.0
+@pytest.mark.parametrize(("mhz", "expected"), [(1430.0, "holds"), (1425.0, "differs")])
+def test_the_clock_beside_a_peers(device: AlteredDevice, mhz: float, expected: Status) -> None:
+    clocks_mhz = {"fused": 1400.0, "quack tuned": mhz}
+    steady = {name: {"samples_us": [100.0] * 3, "clock_mhz": clock_mhz} for name, clock_mhz in clocks_mhz.items()}
+    device.record("fused_mlp/quack", data={"steady": steady})
+    assert [value(device, name) for name in ("our_clock", "quack_clock")] == [1400.0, mhz]
+    assert (measured(device, "F118").value, status(device, "F118")) == (pytest.approx(mhz / 1400), expected)
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ SERIES = (8192, 768, 3072)
 replace = msgspec.structs.replace
 
 
-def constant(us: float) -> Timing:
-    return Timing(us, us, us, (us, us, us))
+def constant(us: float, samples: int = 3) -> Timing:
+    return Timing(us, us, us, (us,) * samples)
 
 
 def point_of(shape: shapes.Shape, us: float, error: float = 1e-3, enqueue_us: float = 5.0) -> Point:
@@ -47,7 +47,7 @@ def put_rows(device: AlteredDevice, ours_us: Mapping[shapes.Shape, float], dtype
     put(device, "bfloat16_portable", *(point_of(shape, 70.0) for shape in ours_us))
 
 
-def put_steady_rows(device: AlteredDevice, ours_joules: float) -> None:
+def put_steady_rows(device: AlteredDevice, ours_joules: float, readings: int = 10) -> None:
     """A table in which each step takes a hundredth longer steady, and a joule, ours as many as given."""
     for dtype in shapes.DTYPES:
         put_rows(device, {WIDE: 33.0, THIN: 98.0}, dtype)
@@ -57,7 +57,7 @@ def put_steady_rows(device: AlteredDevice, ours_joules: float) -> None:
         for point in device.recordings[f"fused_mlp/{name}"].points:
             assert point.timings
             joules = ours_joules if name.endswith("fused") else 1.0
-            steady = replace(constant(1.01 * point.timings.interleaved.median_us), joules=joules)
+            steady = replace(constant(1.01 * point.timings.interleaved.median_us, readings), joules=joules)
             points.append(replace(point, timings=replace(point.timings, steady=steady)))
         put(device, name, *points)
 
@@ -95,10 +95,14 @@ def test_the_table_marks_the_fastest_and_divides_by_the_fastest_other(device: Al
 
 def test_steady_rows(device: AlteredDevice) -> None:
     put_steady_rows(device, ours_joules=0.75)
-    assert "8x64x128 33.3 µs 0.333x 0.75x 70.7 µs 101 µs 101 µs 101 µs 100 µs" in text_of(
-        shapes.shape_table(device, "steady")
-    )
+    text = text_of(shapes.shape_table(device, "steady"))
+    assert "8x64x128 33.3 µs 0.333x 0.75x 70.7 µs 101 µs 101 µs 101 µs 100 µs" in text
     assert (measured(device, "F114").value, status(device, "F114")) == (pytest.approx(98 / 99), "holds")
+
+
+def test_the_energy_of_too_few_readings_is_not_told(device: AlteredDevice) -> None:
+    put_steady_rows(device, ours_joules=0.75, readings=9)
+    assert "8x64x128 33.3 µs 0.333x – 70.7 µs" in text_of(shapes.shape_table(device, "steady"))
 
 
 def test_rows_of_two_sessions_are_not_compared(device: AlteredDevice) -> None:
@@ -184,7 +188,7 @@ def test_the_energy_of_a_training_step(device: AlteredDevice) -> None:
         for name, joules in (("compiled", 1.0), ("fused", ours_joules)):
             point = point_of(WIDE, 100.0)
             assert point.timings
-            steady = replace(constant(100.0), joules=joules)
+            steady = replace(constant(100.0, 10), joules=joules)
             put(device, f"training_{name}", replace(point, timings=replace(point.timings, steady=steady)))
         assert (measured(device, "F113").value, status(device, "F113")) == (ours_joules, expected)
 

@@ -85,6 +85,16 @@ def test_steady_samples_are_compared_process_by_process(tmp_path: Path) -> None:
     assert paired_ratio(*second, "steady").value == 2.0
 
 
+def test_the_whole_is_in_its_spread(tmp_path: Path) -> None:
+    """Processes: 10 over 5 and 20 over 10, but with most samples at 20 and at 5."""
+    upper, lower = Timing.from_samples((10.0, 20.0, 20.0), (1, 2)), Timing.from_samples((5.0, 5.0, 10.0), (2, 1))
+    points = (point(timed=msgspec.structs.replace(timings(), steady=steady)) for steady in (upper, lower))
+    names = ("mlp/eager", "mlp/compiled")
+    device = save_all(tmp_path, *(sample(name, points=(one,)) for name, one in zip(names, points, strict=True)))
+    figure = paired_ratio(*(device[name] for name in names), "steady")
+    assert (figure.value, figure.spread) == (4.0, (2.0, 4.0))
+
+
 def test_runs_of_two_sessions_are_no_pairs(device: Device) -> None:
     for measure in (paired_ratio, paired_difference):
         with pytest.raises(
