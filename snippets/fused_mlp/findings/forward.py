@@ -10,6 +10,7 @@ from snippets.lab.finding.measure import (
     listed,
     paired_ratio,
     point_difference,
+    quantity_ratio,
     unpaired_ratio,
 )
 from snippets.lab.finding.quantities import quantity
@@ -58,7 +59,7 @@ def forward_over_compiled_steady(device: Device) -> Figure:
 @claim("F111", at_most(0.86), scope="timing")
 def energy_over_compiled(device: Device) -> Figure:
     """Steady, our forward takes at most 0.86 of the compiled one's energy."""
-    return unpaired_ratio(*(quantity(device[FORWARDS[name]], "joules") for name in ("ours", "compiled")))
+    return quantity_ratio(device[FORWARDS["ours"]], device[FORWARDS["compiled"]], "joules")
 
 
 @claim("F49", at_most(0.78), scope="timing")

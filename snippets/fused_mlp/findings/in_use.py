@@ -6,8 +6,15 @@ from snippets.fused_mlp.findings.ideas import step_ratio
 from snippets.fused_mlp.findings.probes import on_hopper, probe_timing, probed
 from snippets.fused_mlp.findings.shapes import DTYPES, PEERS_OF, SERIES, both_types, row_run, shape_name, shapes_in
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals
-from snippets.lab.finding.measure import derived, largest, paired_ratio, point_ratio, ratio_of_kinds, unpaired_ratio
-from snippets.lab.finding.quantities import quantity
+from snippets.lab.finding.measure import (
+    derived,
+    largest,
+    paired_ratio,
+    point_ratio,
+    quantity_ratio,
+    ratio_of_kinds,
+    unpaired_ratio,
+)
 from snippets.lab.html import Html, bold, table
 from snippets.lab.page import Columns, figure_cell, race_table
 from snippets.lab.page import show as show
@@ -157,7 +164,7 @@ def peak_over_compiled(device: Device) -> Figure:
 @claim("F113", at_most(0.93), scope="timing")
 def training_energy(device: Device) -> Figure:
     """Steady, a training step of ours takes at most 0.93 of the compiled step's energy."""
-    return unpaired_ratio(*(quantity(device[one], "joules") for one in (SAVING, TRAINING["compiled"])))
+    return quantity_ratio(device[SAVING], device[TRAINING["compiled"]], "joules")
 
 
 @claim("F76", at_most(0.75), scope="this-gpu")

@@ -43,8 +43,8 @@ def require_packages(run: Run) -> None:
         raise NotRecorded(f"{run.id} was recorded without a package that it compares with: {run.data['missing']}")
 
 
-def probe_ratio(run: Run, part: str | tuple[str, ...], upper: str, lower: str) -> Figure:
-    """Ratio of two variants that a probe timed interleaved, in pairs; `part` is where their samples are."""
-    keys = (part,) if isinstance(part, str) else part
-    origin = f"{run.id}, {', '.join(keys)}: {upper} over {lower}, interleaved, in pairs"
-    return ratio_of_pairs(probe_timing(run, *keys, upper), probe_timing(run, *keys, lower), origin)
+def probe_ratio(run: Run, *keys: str) -> Figure:
+    """Ratio of two variants that a probe timed interleaved, in pairs: the last two keys, below the others."""
+    *part, upper, lower = keys
+    origin = f"{run.id}, {', '.join(part)}: {upper} over {lower}, interleaved, in pairs"
+    return ratio_of_pairs(probe_timing(run, *part, upper), probe_timing(run, *part, lower), origin)

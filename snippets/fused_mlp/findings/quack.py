@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from snippets.fused_mlp.findings.probes import on_hopper, probe_ratio, probe_timing, probed, require_packages
 from snippets.fused_mlp.findings.shapes import ONE_TOKEN, SERIES, TALL_AND_THIN, WIDE, Shape, shape_name, shapes_in
-from snippets.lab.finding import Device, Figure, Measure, Run, at_least, at_most, claim, format_value
-from snippets.lab.finding.measure import largest, percent, unpaired_ratio
+from snippets.lab.finding import Device, Figure, Measure, NotTimed, Run, at_least, at_most, claim, format_value
+from snippets.lab.finding.measure import largest, percent, smallest, unpaired_ratio
 from snippets.lab.html import Cell, Html, bold, note, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
@@ -73,15 +73,18 @@ def quack_shapes(device: Device) -> Run:
     return run
 
 
-def taken_shapes(run: Run) -> list[Shape]:
-    """The shapes that QuACK did not reject, in the order of the table."""
-    shapes = shapes_in(run.device, "bfloat16")
-    return [shape for shape in shapes if "failed" not in probed(run, shape_name(shape))]
+def taken_shapes(run: Run, *, ahead: bool) -> list[Shape]:
+    """Of the shapes where ours is `ahead`, or of the others, those that QuACK took. Raises `NotTimed` without any."""
+    shapes = [shape for shape in shapes_in(run.device, "bfloat16") if (shape in OURS_AHEAD) is ahead]
+    taken = [shape for shape in shapes if "failed" not in probed(run, shape_name(shape))]
+    if not taken:
+        raise NotTimed(f"{run.id}: QuACK rejects {', '.join(map(shape_name, shapes))}")
+    return taken
 
 
 def over_faster_quack(run: Run, shape: Shape) -> Figure:
     """Our forward over the faster of QuACK's two at one shape, interleaved."""
-    return largest(*(probe_ratio(run, (shape_name(shape), "forward"), OURS, name) for name in (UNTUNED, TUNED)))
+    return largest(*(probe_ratio(run, shape_name(shape), "forward", OURS, name) for name in (UNTUNED, TUNED)))
 
 
 def steady_over_faster_quack(run: Run, shape: Shape) -> Figure:
@@ -96,26 +99,19 @@ def steady_over_faster_quack(run: Run, shape: Shape) -> Figure:
 def where_ours_is_faster(device: Device) -> Figure:
     """For one token, for 16, and at the tall and thin shape, our forward is faster than QuACK's, interleaved."""
     run = quack_shapes(device)
-    return largest(*(over_faster_quack(run, shape) for shape in taken_shapes(run) if shape in OURS_AHEAD))
+    return largest(*(over_faster_quack(run, shape) for shape in taken_shapes(run, ahead=True)))
+
+
+def _behind(device: Device) -> list[Figure]:
+    """The steady ratios at the shapes where QuACK's is ahead."""
+    run = quack_shapes(device)
+    return [steady_over_faster_quack(run, shape) for shape in taken_shapes(run, ahead=False)]
 
 
 @claim("F117", at_least(1.02), scope="timing")
 def where_quack_is_faster(device: Device) -> Figure:
     """Steady, at every other shape of the table, our forward takes at least 2 % longer than QuACK's."""
-    run = quack_shapes(device)
-    ratios = (steady_over_faster_quack(run, shape) for shape in taken_shapes(run) if shape not in OURS_AHEAD)
-    return min(ratios, key=lambda ratio: ratio.number)
-
-
-def over_quack_at_series(device: Device) -> Figure:
-    """Our forward over the faster of QuACK's two at the series' shape, interleaved."""
-    return over_faster_quack(quack_shapes(device), SERIES)
-
-
-def most_over_quack_steady(device: Device) -> Figure:
-    """Our forward over the faster of QuACK's two, steady, at the shape where that is the most."""
-    run = quack_shapes(device)
-    return largest(*(steady_over_faster_quack(run, shape) for shape in taken_shapes(run)))
+    return smallest(*_behind(device))
 
 
 def quack_shape_table(device: Device) -> Html:
@@ -124,17 +120,15 @@ def quack_shape_table(device: Device) -> Html:
     rows: list[Sequence[Cell]] = []
     for shape in shapes_in(device, "bfloat16"):
         name = shape_name(shape)
-        if shape not in taken_shapes(run):
-            rows.append([name, None, None, probed(run, name, "failed"), None, None])
+        if why := probed(run, name).get("failed"):
+            rows.append([name, None, None, why, None, None])
             continue
-        medians_us = {each: probe_timing(run, name, "forward", each).median_us for each in (OURS, UNTUNED, TUNED)}
-        best = min(medians_us.values())
-        times = (bold(format_value(median_us, "us"), median_us == best) for median_us in medians_us.values())
+        medians_us = [probe_timing(run, name, "forward", each).median_us for each in (OURS, UNTUNED, TUNED)]
+        times = (bold(format_value(median_us, "us"), median_us == min(medians_us)) for median_us in medians_us)
         ratios = (over_faster_quack(run, shape), steady_over_faster_quack(run, shape))
         rows.append([name, *times, *(figure_cell(replace(ratio, display=f"{ratio.value:.3f}x")) for ratio in ratios)])
-    version = run.data["version"]
+    caption = f"One forward in bfloat16 beside QuACK {run.data['version']}, interleaved"
     head = ["tokens x dim x hidden", "ours", "QuACK, untuned", "QuACK, tuned", "over the faster", "the same, steady"]
-    caption = f"One forward in bfloat16 beside QuACK {version}, interleaved"
     return Html(table(caption, head, rows) + note("Interleaved ratios are medians of pairs, not of the times shown."))
 
 
@@ -164,10 +158,10 @@ def beside_quack(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "over_quack": over_quack_at_series,
+    "over_quack": lambda device: over_faster_quack(quack_shapes(device), SERIES),
     "over_quack_steady": steady_over_quack,
     "over_quack_steady_percent": lambda device: percent(steady_over_quack(device)),
-    "most_over_quack_steady": most_over_quack_steady,
+    "most_over_quack_steady": lambda device: largest(*_behind(device)),
     "quack_clock": lambda device: steady_clock(device, TUNED),
     "our_clock": lambda device: steady_clock(device, OURS),
 }

@@ -20,8 +20,14 @@ from snippets.lab.finding import (
     format_value,
     matches,
 )
-from snippets.lab.finding.measure import largest, paired_ratio, percent, share_of_ceiling, unpaired_ratio
-from snippets.lab.finding.quantities import quantity
+from snippets.lab.finding.measure import (
+    largest,
+    paired_ratio,
+    percent,
+    quantity_ratio,
+    share_of_ceiling,
+    unpaired_ratio,
+)
 from snippets.lab.html import Html, bold, details, note, table
 from snippets.lab.page import figure_cell, roofline
 from snippets.lab.page import show as show
@@ -151,13 +157,14 @@ def slowest_steady(device: Device) -> Figure:
 
 def energy_over_compiled(device: Device, dtype: str, shape: Shape) -> Figure:
     """The energy of our steady forward in a row over that of the compiled one."""
-    return unpaired_ratio(*(quantity(row_run(device, dtype, name, shape), "joules") for name in ("fused", "compiled")))
+    ours, compiled = (row_run(device, dtype, name, shape) for name in ("fused", "compiled"))
+    return quantity_ratio(ours, compiled, "joules")
 
 
-def _energy_text(device: Device, dtype: str, shape: Shape) -> str:
+def _energy_text(device: Device, dtype: str, shape: Shape) -> str | None:
     with suppress(NotTimed):
         return energy_over_compiled(device, dtype, shape).text
-    return "–"
+    return None
 
 
 def odd_width(device: Device, variant: str) -> Figure:
@@ -190,6 +197,7 @@ def _times(device: Device, dtype: str, kind: str) -> Html:
         medians = medians_us(device, dtype, shape, kind)
         best = min(medians, key=medians.__getitem__)
         ours, *times = (bold(format_value(medians[name], "us"), name == best) for name in ("fused", *others))
+        more: list[str | None]
         if kind == "from_python":
             more = [row_run(device, dtype, "fused", shape).time("enqueue").text]
         elif kind == "steady":
@@ -280,7 +288,7 @@ FIGURES: Mapping[str, Measure] = {
     "one_token_from_python": lambda device: over(device, "bfloat16", "eager", ONE_TOKEN, "from_python"),
     "one_token_cold": lambda device: over_fastest_other(device, "bfloat16", ONE_TOKEN, "cold"),
     "widest": lambda device: over_fastest_other(device, "bfloat16", WIDEST),
-    "slowest_steady": slowest_steady,
+    "widest_steady": lambda device: over_fastest_other(device, "bfloat16", WIDEST, "steady"),
     "tall_and_thin_steady": lambda device: over_fastest_other(device, "bfloat16", TALL_AND_THIN, "steady"),
     "one_token_of_compiled": lambda device: over(device, "bfloat16", "compiled", ONE_TOKEN, "from_python"),
     "odd_width_compiled": lambda device: odd_width(device, "compiled"),

@@ -14,6 +14,7 @@ import msgspec
 
 from snippets.lab.finding.device import Device, Run
 from snippets.lab.finding.figure import Figure
+from snippets.lab.finding.quantities import quantity
 from snippets.lab.recording.schema import NotTimed, Timing
 from snippets.lab.trace.units import format_value
 
@@ -83,6 +84,11 @@ def unpaired_ratio(upper: Figure, lower: Figure) -> Figure:
     conclusive = upper.conclusive and lower.conclusive
     spread = (a_low / b_high, a_high / b_low)
     return Figure(upper.number / lower.number, "x", spread, f"{upper.origin}; over {lower.origin}", conclusive)
+
+
+def quantity_ratio(upper: Run, lower: Run, name: str) -> Figure:
+    """Unpaired ratio of a quantity of two runs, such as `joules`. Raises what `quantity` raises."""
+    return unpaired_ratio(quantity(upper, name), quantity(lower, name))
 
 
 def ratio_of_kinds(run: Run, upper: str, lower: str = "interleaved") -> Figure:

@@ -11,7 +11,7 @@ from snippets.fused_mlp.findings import forward, ideas, quack, residency
 from snippets.fused_mlp.findings.shapes import shape_name
 from snippets.fused_mlp.geglu import hopper
 from snippets.fused_mlp.subjects import SHAPES
-from snippets.lab.finding import NotRecorded
+from snippets.lab.finding import NotRecorded, NotTimed
 from snippets.lab.finding.claim import Status
 from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
@@ -170,17 +170,23 @@ def test_shapes_at_which_a_peer_is_faster(device: AlteredDevice) -> None:
     assert "QuACK 1.2.3" in table
     assert "8192x768x3072 102 µs 110 µs 100 µs 1.020x 1.050x 4096x2048x8192" in table
     put_shapes(device, **{"65536x256x1024": times_of(101.0, 90.0), "8192x768x3080": times_of(90.0, 101.0)})
-    assert (measured(device, "F116").value, measured(device, "F117").value) == (
-        pytest.approx(1.01),
-        pytest.approx(1.01),
-    )
+    assert [measured(device, claim_id).value for claim_id in ("F116", "F117")] == [pytest.approx(1.01)] * 2
     assert statuses(device, "F116", "F117") == ["differs", "differs"]
 
 
 def test_a_shape_that_a_peer_rejects(device: AlteredDevice) -> None:
-    put_shapes(device, **{"1x4096x14336": {"failed": "ValueError: one row"}, "8192x768x3080": times_of(90.0, 99.0)})
-    assert quack.taken_shapes(quack.quack_shapes(device)) == [row for row in SHAPES if row[0] != 1]
+    put_shapes(device, **{"1x4096x14336": {"failed": "ValueError: one row"}})
+    taken = [shape for ahead in (True, False) for shape in quack.taken_shapes(quack.quack_shapes(device), ahead=ahead)]
+    assert sorted(taken) == sorted(row for row in SHAPES if row[0] != 1)
     assert "1x4096x14336 – – ValueError: one row – –" in text_of(quack.quack_shape_table(device))
+
+
+def test_a_peer_that_rejects_all_shapes_is_not_compared(device: AlteredDevice) -> None:
+    put_shapes(device, **{shape_name(shape): {"failed": "ValueError: no"} for shape in SHAPES})
+    assert statuses(device, "F116", "F117") == ["not measured"] * 2
+    with pytest.raises(NotTimed, match="QuACK rejects 8192x768x3072, 4096x2048x8192"):
+        value(device, "most_over_quack_steady")
+    assert text_of(quack.quack_shape_table(device)).count("ValueError: no") == len(SHAPES)
 
 
 @pytest.mark.parametrize(("mhz", "expected"), [(1430.0, "holds"), (1425.0, "differs")])
