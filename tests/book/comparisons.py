@@ -31,6 +31,9 @@ ADVICE = re.compile(r"\s*\*\*In your trace:\*\*")
 """The begin of a paragraph about the reader's trace: it claims nothing about a recording."""
 SENTENCE_END = re.compile(r"[.!?][)\"'*]*\s+(?=\S)|\n(?=\s*(?:[-*]|\d+\.)\s)|\Z")
 
+LINK_TARGET = re.compile(r"\]\([^)]*\)$")
+"""At the end of a link to a heading: the heading may be a question."""
+
 
 class Sentence(NamedTuple):
     """A sentence that compares, where it begins, and its comparing words."""
@@ -76,7 +79,7 @@ def _of_paragraph(first: int, original: str, masked: str) -> Iterator[Sentence]:
     start = 0
     for end in (match.end() for match in SENTENCE_END.finditer(masked)):
         sentence, words = original[start:end], COMPARATIVE.findall(NO_COMPARISON.sub("", masked[start:end]))
-        is_question = sentence.rstrip(" \n*)\"'").endswith("?")
+        is_question = LINK_TARGET.sub("", sentence.rstrip()).rstrip(" \n*)\"'").endswith("?")
         if words and not is_question and "`#!" not in sentence:
             begin = start + len(sentence) - len(sentence.lstrip())
             yield Sentence(first + original[:begin].count("\n"), " ".join(sentence.split()), tuple(words))

@@ -99,6 +99,8 @@ def test_lists_are_of_pages_that_exist() -> None:
         ("Ours is faster.\n\n" + FENCE.replace("verdicts", "guess_number"), ("faster",)),
         ("Ours is faster.\n\n```python\nx = 1\n```", ("faster",)),
         ("Which is faster?", ()),
+        ("- [Which is faster?](x.md#faster)", ()),
+        ("- [Ours is faster](x.md#faster)", ("faster",)),
         ("## Why it is faster", ()),
         ('??? question "Guess: which is faster"', ()),
         ("It no longer runs. As long as you wait, it runs.", ()),
