@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +26,9 @@ def quack(
     "quack" has its default tiles, "quack tuned" those that its own tuning
     chooses. Returns {"version", "gate_up": {variant: samples in microseconds},
     "forward": {...}}, sample i of any two a pair, and "steady": {variant of the
-    forward: {"samples_us", "clock_mhz", "watts"}}; or {"missing": why}.
+    forward: {"samples_us", "clock_mhz", "watts"}}; or {"missing": why}. "tiles"
+    has the same of forwards with tiles and clusters that are pinned: "128x192,
+    shared" has QuACK's defaults, where two multiprocessors share loads.
     """
     from torch.nn import functional as F
 
@@ -51,6 +52,12 @@ def quack(
             found[f"{part}_{name}_error"] = relative
         found[part] = interleaved(instruments, steps, tokens, dim)
     found["steady"] = steadily(instruments, forwards, tokens, dim)
+    pinned = three_forwards(pinned_halves(gemm_gated, gate, up), gate, up, down)
+    checked_errors(pinned, tokens, gate, up, down)
+    found["tiles"] = {
+        "forward": interleaved(instruments, pinned, tokens, dim),
+        "steady": steadily(instruments, pinned, tokens, dim),
+    }
     return found
 
 
@@ -99,26 +106,59 @@ def quack_halves(
 ) -> dict[str, Callable[..., Any]]:
     """gelu(x @ gate.T) * (x @ up.T) of x, by QuACK with its default tiles and
     with those that it tunes."""
+    return {
+        "quack": quack_half(gemm_gated, gate, up, tuned=False),
+        "quack tuned": quack_half(gemm_gated, gate, up, tuned=True),
+    }
+
+
+def pinned_halves(
+    gemm_gated: Callable[..., Any], gate: Any, up: Any
+) -> dict[str, Callable[..., Any]]:
+    """The same with tiles of 128 rows and pinned columns, by clusters of two
+    multiprocessors that share loads, and by single ones."""
+    from quack.gemm_config import GemmConfig  # type: ignore[import-not-found]
+
+    return {
+        f"128x{columns}{', shared' * (cluster > 1)}": quack_half(
+            gemm_gated,
+            gate,
+            up,
+            tuned=False,
+            config=GemmConfig(
+                tile_m=128,
+                tile_n=columns,
+                pingpong=True,
+                cluster_m=cluster,
+                cluster_n=1,
+                is_dynamic_persistent=False,
+            ),
+        )
+        for columns in (192, 128)
+        for cluster in (2, 1)
+    }
+
+
+def quack_half(
+    gemm_gated: Callable[..., Any], gate: Any, up: Any, **how: Any
+) -> Callable[..., Any]:
     import torch
 
     both = torch.cat([gate, up])
 
-    def first_half(x: torch.Tensor, tuned: bool) -> torch.Tensor:
+    def first_half(x: torch.Tensor) -> torch.Tensor:
         _, result = gemm_gated(
             x,
             both.t(),
             activation="geglu",
             store_preact=False,
-            tuned=tuned,
             concat_layout=("B",),
+            **how,
         )
         hidden_tensor: torch.Tensor = result
         return hidden_tensor
 
-    return {
-        "quack": functools.partial(first_half, tuned=False),
-        "quack tuned": functools.partial(first_half, tuned=True),
-    }
+    return first_half
 
 
 def three_forwards(
@@ -145,8 +185,8 @@ def checked_errors(
     up: Any,
     down: Any | None,
 ) -> dict[str, float]:
-    """The relative error of each fused step against float64. Raises
-    ArithmeticError where it is 1 % or more."""
+    """The relative error of each step that fuses the first half against
+    float64. Raises ArithmeticError where it is 1 % or more."""
     import torch
 
     from snippets.fused_mlp.geglu import support
@@ -155,7 +195,7 @@ def checked_errors(
     exact = support.gated_reference(x, gate, up)
     exact = exact if down is None else exact @ down.double().t()
     errors = {}
-    for name in ("quack", "quack tuned", "fused"):
+    for name in (each for each in steps if each not in ("bare", "eager")):
         with torch.no_grad():
             off = steps[name](x).double() - exact
         errors[name] = (off.norm() / exact.norm()).item()

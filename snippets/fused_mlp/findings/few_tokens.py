@@ -9,7 +9,6 @@ from snippets.fused_mlp.findings.traffic import BF16_BYTES
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, format_value
 from snippets.lab.finding.claim import at_most, claim
 from snippets.lab.finding.measure import largest, ratio_of_pairs, unpaired_ratio
-from snippets.lab.finding.quantities import LEAST_READINGS
 from snippets.lab.html import Cell, Html, bold, details, table
 from snippets.lab.page import figure_cell, timing_bars
 from snippets.lab.page import show as show
@@ -37,7 +36,7 @@ def steady(device: Device, tokens: str, variant: str) -> Figure:
 def joules(device: Device, tokens: str, variant: str) -> Figure | None:
     """The energy of one steady forward; None where power was not read, or too seldom."""
     sensors = probed(device["fused_mlp/few_tokens"], "steady", tokens, variant)
-    if not sensors.get("watts") or len(sensors["samples_us"]) < LEAST_READINGS:
+    if not sensors.get("watts"):
         return None
     time = steady(device, tokens, variant)
     return Figure(sensors["watts"] * time.number / 1e6, "J", origin=time.origin)

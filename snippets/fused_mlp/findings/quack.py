@@ -66,6 +66,20 @@ def quack_clock_over_ours(device: Device) -> Figure:
     return unpaired_ratio(steady_clock(device, TUNED), steady_clock(device, OURS))
 
 
+def tiles_table(device: Device) -> Html:
+    """QuACK's forward with pinned tiles, by two multiprocessors that share loads and by single ones, beside ours."""
+    run = quack(device)
+    rows: list[Sequence[Cell]] = []
+    for name in probed(run, "tiles", "forward"):
+        alone = probed(run, "tiles", STEADY, name)
+        time = Figure.from_timing(probe_timing(run, "tiles", "forward", name))
+        steadily = Figure.from_timing(probe_timing(run, "tiles", STEADY, name, "samples_us"))
+        clock = format_value(float(alone["clock_mhz"]), "MHz") if alone.get("clock_mhz") else None
+        heading = "ours" if name == OURS else f"QuACK, {name}"
+        rows.append([heading, figure_cell(time), figure_cell(steadily), clock])
+    return table("One forward with pinned tiles", ["tiles", "interleaved", "steady", "clock, steady"], rows)
+
+
 def quack_shapes(device: Device) -> Run:
     """What was timed with QuACK's kernel at every shape of the table."""
     run = on_hopper(device["fused_mlp/quack_shapes"])

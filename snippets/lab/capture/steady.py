@@ -23,6 +23,9 @@ from snippets.lab.recording.schema import Timing
 BLOCK_S = 2.0
 CHUNK_US = 20_000.0
 """Replays between two events; long enough that NVML answers while they run."""
+LEAST_READINGS = 10
+"""With fewer, a tick of NVML's energy counter at either end of a block changes
+the power by a tenth: then none is told."""
 AHEAD = 2
 """Chunks that wait in the GPU's queue, so that it never idles."""
 
@@ -53,7 +56,9 @@ def time_steady(
 # --8<-- [start:steady]
 def _block(variant: Variant, gpu: Gpu) -> Timing:
     steps = len(variant.input_sets)
-    rounds = max(1, round(CHUNK_US / (replays_us(variant) * steps)))
+    once_us = replays_us(variant) * steps
+    rounds = max(1, round(CHUNK_US / once_us))
+    more_readings = round(rounds * once_us / CHUNK_US) - 1
     begin = time.perf_counter()
     waiting: deque[_Chunk] = deque()
     samples_us: list[float] = []
@@ -64,7 +69,10 @@ def _block(variant: Variant, gpu: Gpu) -> Timing:
         waiting.append(_enqueue(variant, rounds))
         if len(waiting) <= AHEAD:
             continue
-        reading = (time.perf_counter(), gpu.reading(energy=True))
+        while_running = [_read(gpu)]
+        for _ in range(more_readings):
+            time.sleep(CHUNK_US * 1e-6)
+            while_running.append(_read(gpu))
         chunk = waiting.popleft()
         chunk.end.synchronize()
         if elapsed_s > BLOCK_S / 2:
@@ -73,12 +81,16 @@ def _block(variant: Variant, gpu: Gpu) -> Timing:
                 * 1e3
                 / (rounds * steps)
             )
-            readings.append(reading)
+            readings += while_running
     torch.cuda.synchronize()
     return steady_timing(samples_us, readings)
 
 
 # --8<-- [end:steady]
+
+
+def _read(gpu: Gpu) -> tuple[float, Reading]:
+    return time.perf_counter(), gpu.reading(energy=True)
 
 
 def _enqueue(variant: Variant, rounds: int) -> _Chunk:
@@ -101,6 +113,7 @@ def steady_timing(
     watts = counted_watts(readings) or statistics.median(
         reading.watts for _, reading in readings
     )
+    watts = watts if len(readings) >= LEAST_READINGS else 0.0
     return Timing.from_samples(
         samples_us,
         clock_mhz=statistics.median(

@@ -189,6 +189,14 @@ def test_a_peer_that_rejects_all_shapes_is_not_compared(device: AlteredDevice) -
     assert text_of(quack.quack_shape_table(device)).count("ValueError: no") == len(SHAPES)
 
 
+def test_pinned_tiles_beside_ours(device: AlteredDevice) -> None:
+    times_us = {"128x192, shared": 100.0, "128x128": 105.0, "fused": 103.0}
+    steady = {name: {"samples_us": [us + 9] * 3, "clock_mhz": 1400.0 + us} for name, us in times_us.items()}
+    device.record("fused_mlp/quack", data={"tiles": {"forward": samples_of(times_us), "steady": steady}})
+    table = text_of(quack.tiles_table(device))
+    assert "QuACK, 128x192, shared 100 µs 109 µs 1,500 MHz QuACK, 128x128 105 µs 114 µs 1,505 MHz ours 103 µs" in table
+
+
 @pytest.mark.parametrize(("mhz", "expected"), [(1430.0, "holds"), (1425.0, "differs")])
 def test_the_clock_beside_a_peers(device: AlteredDevice, mhz: float, expected: Status) -> None:
     clocks_mhz = {"fused": 1400.0, "quack tuned": mhz}

@@ -25,7 +25,7 @@ PINNED = {
     "capture/profiling.py": "5cc0516f3e5bd5fe",
     "capture/recorder.py": "b37ae60cfac3e475",
     "capture/selection.py": "59d1b774878b0d93",
-    "capture/steady.py": "ecb657f04f417f68",
+    "capture/steady.py": "caf094eccfce0244",
     "capture/supervisor.py": "440f10e300df5b22",
     "capture/timing.py": "f59b096a837d25d2",
     "capture/worker.py": "09a3f7a97a9df541",

@@ -24,6 +24,8 @@ def test_without_two_ticks_nothing_is_counted(joules: tuple[float, ...]) -> None
 
 
 def test_energy_of_a_step() -> None:
-    timing = steady_timing([200.0, 210.0, 220.0], readings(0, 70, 140))
+    timing = steady_timing([200.0, 210.0, 220.0], readings(*range(0, 700, 70)))
     assert (timing.watts, timing.joules, timing.clock_mhz) == (700, 0.147, 1500)
-    assert steady_timing([200.0, 210.0, 220.0], readings(0, 0, 0)).watts == 650
+    assert steady_timing([200.0, 210.0, 220.0], readings(*(0,) * 10)).watts == 650
+    few = steady_timing([200.0, 210.0, 220.0], readings(*range(0, 630, 70)))
+    assert (few.watts, few.joules, few.clock_mhz) == (0.0, 0.0, 1500)
