@@ -14,6 +14,7 @@ from snippets.fused_mlp.subjects import (
     need_hopper,
     need_kernels,
     random_tensor,
+    steadily,
     steps_alone,
     three_weights,
 )
@@ -133,15 +134,8 @@ def launches(
     }
     subjects = steps_alone(variants, tokens, dim)
     found: dict[str, Any] = {
-        "interleaved": interleaved(instruments, variants, tokens, dim)
-    }
-    found["steady"] = {
-        name: {
-            "samples_us": list(one.samples_us),
-            "clock_mhz": one.clock_mhz,
-            "watts": one.watts,
-        }
-        for name, one in instruments.time_steady(subjects).items()
+        "interleaved": interleaved(instruments, variants, tokens, dim),
+        "steady": steadily(instruments, variants, tokens, dim),
     }
     for state, load_s in {"rested": 0.0, "loaded": LOAD_S}.items():
         found[state] = {

@@ -11,7 +11,7 @@ from snippets.fused_mlp.subjects import (
     interleaved,
     need_kernels,
     random_tensor,
-    steps_alone,
+    steadily,
     three_weights,
 )
 from snippets.lab.experiment import Instruments, NeedsGpu
@@ -43,20 +43,13 @@ def few_tokens(
     for tokens in FEW_TOKENS:
         torch._dynamo.reset()
         variants = {name: forward_step(name, plain, device) for name in names}
-        subjects = steps_alone(variants, tokens, dim)
-        times = instruments.time_interleaved(subjects)
-        found["interleaved"][str(tokens)] = {
-            name: list(one.samples_us) for name, one in times.items()
-        }
+        found["interleaved"][str(tokens)] = interleaved(
+            instruments, variants, tokens, dim
+        )
         if tokens in STEADY_TOKENS:
-            found["steady"][str(tokens)] = {
-                name: {
-                    "samples_us": list(one.samples_us),
-                    "clock_mhz": one.clock_mhz,
-                    "watts": one.watts,
-                }
-                for name, one in instruments.time_steady(subjects).items()
-            }
+            found["steady"][str(tokens)] = steadily(
+                instruments, variants, tokens, dim
+            )
     return found
 
 

@@ -141,6 +141,26 @@ def interleaved(
     return {name: list(one.samples_us) for name, one in times.items()}
 
 
+def steadily(
+    instruments: Instruments,
+    steps: dict[str, Callable[..., Any]],
+    tokens: int,
+    dim: int,
+) -> dict[str, Any]:
+    """Steady samples of steps that take x of (tokens, dim), with the clock and
+    the power meanwhile."""
+    return {
+        name: {
+            "samples_us": list(one.samples_us),
+            "clock_mhz": one.clock_mhz,
+            "watts": one.watts,
+        }
+        for name, one in instruments.time_steady(
+            steps_alone(steps, tokens, dim)
+        ).items()
+    }
+
+
 def steps_alone(
     steps: dict[str, Callable[..., Any]], tokens: int, dim: int
 ) -> dict[str, Subject]:
