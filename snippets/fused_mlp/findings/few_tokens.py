@@ -127,5 +127,6 @@ FIGURES: Mapping[str, Measure] = {
     "one_token_over_floor": lambda device: unpaired_ratio(
         Figure.from_timing(few(device, "1", "fused")), floor_us(device)
     ),
+    "one_token_energy": lambda device: energy_over_compiled(device, "1"),
     "sixteen_tokens_energy": lambda device: energy_over_compiled(device, "16"),
 }

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from snippets.fused_mlp.findings.probes import on_hopper, probe_ratio, probe_timing, probed, require_packages
 from snippets.fused_mlp.findings.shapes import ONE_TOKEN, SERIES, TALL_AND_THIN, WIDE, Shape, shape_name, shapes_in
-from snippets.lab.finding import Device, Figure, Measure, NotTimed, Run, at_least, at_most, claim, format_value
+from snippets.lab.finding import Device, Figure, Measure, NotTimed, Run, at_least, at_most, between, claim, format_value
 from snippets.lab.finding.measure import largest, percent, smallest, unpaired_ratio
 from snippets.lab.html import Cell, Html, bold, note, table
 from snippets.lab.page import figure_cell
@@ -13,6 +13,8 @@ from snippets.lab.page import show as show
 
 UNTUNED, TUNED, OURS = "quack", "quack tuned", "fused"
 STEADY = "steady"
+OUR_TILES, WIDER_TILES = "128x128", "128x192"
+"""Rows and columns of the products of gate and up that one tile of the first half has."""
 OURS_AHEAD = (TALL_AND_THIN, (16, *WIDE), ONE_TOKEN)
 """Shapes at which our forward is the faster one."""
 
@@ -49,9 +51,9 @@ def steady_over_quack(device: Device) -> Figure:
     return largest(*(unpaired_ratio(ours, steady(device, name)) for name in (UNTUNED, TUNED)))
 
 
-@claim("F44", at_least(1.03), scope="timing")
+@claim("F44", at_least(1.02), scope="timing")
 def half_over_quack(device: Device) -> Figure:
-    """The first half of our forward takes at least 3 % longer than QuACK's untuned kernel."""
+    """The first half of our forward takes at least 2 % longer than QuACK's untuned kernel."""
     return probe_ratio(quack(device), "gate_up", OURS, UNTUNED)
 
 
@@ -66,17 +68,39 @@ def quack_clock_over_ours(device: Device) -> Figure:
     return unpaired_ratio(steady_clock(device, TUNED), steady_clock(device, OURS))
 
 
+def steady_with(device: Device, tiles: str) -> Figure:
+    """The steady time of QuACK's forward with pinned tiles, or of ours in the same process."""
+    timing = probe_timing(quack(device), "tiles", STEADY, tiles, "samples_us")
+    return Figure.from_timing(timing, f"fused_mlp/quack, tiles, steady: {tiles}")
+
+
+@claim("F119", between(0.98, 1.02), scope="timing")
+def ours_over_same_tiles(device: Device) -> Figure:
+    """Steady, our forward takes as long as QuACK's with tiles of 128x128 and nothing shared, within 2 %."""
+    return unpaired_ratio(steady_with(device, OURS), steady_with(device, OUR_TILES))
+
+
+@claim("F120", at_most(1.0), scope="timing")
+def wider_tiles(device: Device) -> Figure:
+    """Steady, with nothing shared, QuACK's forward is faster with tiles of 128x192 than with tiles of 128x128."""
+    return unpaired_ratio(steady_with(device, WIDER_TILES), steady_with(device, OUR_TILES))
+
+
+def shared_loads(device: Device) -> Figure:
+    """Steady, QuACK's forward with tiles of 128x192 whose loads are shared, over one where nothing is."""
+    return unpaired_ratio(steady_with(device, f"{WIDER_TILES}, shared"), steady_with(device, WIDER_TILES))
+
+
 def tiles_table(device: Device) -> Html:
-    """QuACK's forward with pinned tiles, by two multiprocessors that share loads and by single ones, beside ours."""
+    """QuACK's forward with pinned tiles, by single multiprocessors and by two that share loads, beside ours."""
     run = quack(device)
     rows: list[Sequence[Cell]] = []
-    for name in probed(run, "tiles", "forward"):
-        alone = probed(run, "tiles", STEADY, name)
+    for name in (OURS, OUR_TILES, f"{OUR_TILES}, shared", WIDER_TILES, f"{WIDER_TILES}, shared"):
         time = Figure.from_timing(probe_timing(run, "tiles", "forward", name))
-        steadily = Figure.from_timing(probe_timing(run, "tiles", STEADY, name, "samples_us"))
-        clock = format_value(float(alone["clock_mhz"]), "MHz") if alone.get("clock_mhz") else None
-        heading = "ours" if name == OURS else f"QuACK, {name}"
-        rows.append([heading, figure_cell(time), figure_cell(steadily), clock])
+        mhz = probed(run, "tiles", STEADY, name).get("clock_mhz")
+        clock = format_value(float(mhz), "MHz") if mhz else None
+        heading = f"ours, {OUR_TILES}" if name == OURS else f"QuACK, {name}"
+        rows.append([heading, figure_cell(time), figure_cell(steady_with(device, name)), clock])
     return table("One forward with pinned tiles", ["tiles", "interleaved", "steady", "clock, steady"], rows)
 
 
@@ -122,9 +146,9 @@ def _behind(device: Device) -> list[Figure]:
     return [steady_over_faster_quack(run, shape) for shape in taken_shapes(run, ahead=False)]
 
 
-@claim("F117", at_least(1.02), scope="timing")
+@claim("F117", at_least(1.0), scope="timing")
 def where_quack_is_faster(device: Device) -> Figure:
-    """Steady, at every other shape of the table, our forward takes at least 2 % longer than QuACK's."""
+    """Steady, at every other shape of the table, QuACK's forward is faster than ours."""
     return smallest(*_behind(device))
 
 
@@ -177,5 +201,8 @@ FIGURES: Mapping[str, Measure] = {
     "over_quack_steady_percent": lambda device: percent(steady_over_quack(device)),
     "most_over_quack_steady": lambda device: largest(*_behind(device)),
     "quack_clock": lambda device: steady_clock(device, TUNED),
+    "over_same_tiles": ours_over_same_tiles,
+    "wider_tiles": wider_tiles,
+    "shared_loads": shared_loads,
     "our_clock": lambda device: steady_clock(device, OURS),
 }

@@ -169,8 +169,8 @@ def test_shapes_at_which_a_peer_is_faster(device: AlteredDevice) -> None:
     table = text_of(quack.quack_shape_table(device))
     assert "QuACK 1.2.3" in table
     assert "8192x768x3072 102 µs 110 µs 100 µs 1.020x 1.050x 4096x2048x8192" in table
-    put_shapes(device, **{"65536x256x1024": times_of(101.0, 90.0), "8192x768x3080": times_of(90.0, 101.0)})
-    assert [measured(device, claim_id).value for claim_id in ("F116", "F117")] == [pytest.approx(1.01)] * 2
+    put_shapes(device, **{"65536x256x1024": times_of(101.0, 90.0), "8192x768x3080": times_of(90.0, 99.0)})
+    assert [measured(device, each).value for each in ("F116", "F117")] == [pytest.approx(1.01), pytest.approx(0.99)]
     assert statuses(device, "F116", "F117") == ["differs", "differs"]
 
 
@@ -189,12 +189,32 @@ def test_a_peer_that_rejects_all_shapes_is_not_compared(device: AlteredDevice) -
     assert text_of(quack.quack_shape_table(device)).count("ValueError: no") == len(SHAPES)
 
 
+def put_tiles(device: AlteredDevice, fused_us: float, wider_us: float) -> None:
+    """With 128x128 and nothing shared, QuACK's takes 100 us; sharing takes a hundredth less. Interleaved, 5 us less."""
+    alone_us = {"128x192": wider_us, "128x128": 100.0, "fused": fused_us}
+    times_us = alone_us | {f"{name}, shared": 0.99 * us for name, us in alone_us.items() if name != "fused"}
+    steady = {name: {"samples_us": [us] * 3, "clock_mhz": 1400.0 + us} for name, us in times_us.items()}
+    turns = samples_of({name: us - 5 for name, us in times_us.items()})
+    device.record("fused_mlp/quack", data={"tiles": {"forward": turns, "steady": steady}})
+
+
 def test_pinned_tiles_beside_ours(device: AlteredDevice) -> None:
-    times_us = {"128x192, shared": 100.0, "128x128": 105.0, "fused": 103.0}
-    steady = {name: {"samples_us": [us + 9] * 3, "clock_mhz": 1400.0 + us} for name, us in times_us.items()}
-    device.record("fused_mlp/quack", data={"tiles": {"forward": samples_of(times_us), "steady": steady}})
+    put_tiles(device, fused_us=102.0, wider_us=98.0)
     table = text_of(quack.tiles_table(device))
-    assert "QuACK, 128x192, shared 100 µs 109 µs 1,500 MHz QuACK, 128x128 105 µs 114 µs 1,505 MHz ours 103 µs" in table
+    assert "ours, 128x128 97.0 µs 102 µs 1,502 MHz QuACK, 128x128 95.0 µs 100 µs 1,500 MHz QuACK, 128x128, s" in table
+    assert value(device, "shared_loads") == pytest.approx(0.99)
+
+
+@pytest.mark.parametrize(("fused_us", "expected"), [(97.9, "differs"), (98.1, "holds"), (102.1, "differs")])
+def test_with_the_same_tiles(device: AlteredDevice, fused_us: float, expected: Status) -> None:
+    put_tiles(device, fused_us, wider_us=98.0)
+    assert (measured(device, "F119").value, status(device, "F119")) == (pytest.approx(fused_us / 100), expected)
+
+
+@pytest.mark.parametrize(("wider_us", "expected"), [(99.0, "holds"), (100.1, "differs")])
+def test_with_wider_tiles(device: AlteredDevice, wider_us: float, expected: Status) -> None:
+    put_tiles(device, fused_us=100.0, wider_us=wider_us)
+    assert (measured(device, "F120").value, status(device, "F120")) == (pytest.approx(wider_us / 100), expected)
 
 
 @pytest.mark.parametrize(("mhz", "expected"), [(1430.0, "holds"), (1425.0, "differs")])

@@ -137,8 +137,8 @@ def test_how_much_the_profiler_lengthens_launching() -> None:
             if times is not None:
                 ratios.append(found_in(device, experiment).step_us / times.enqueue.median_us)
     low, *_, high = quantiles(ratios, n=20)
-    assert (len(ratios), round(low, 1), round(median(ratios), 1), round(high, 1)) == (131, 1.6, 2.9, 6.8)
-    assert sum(ratio >= SLOWDOWN for ratio in ratios) / len(ratios) == pytest.approx(4 / 5, abs=0.02)
+    assert (len(ratios), round(low, 1), round(median(ratios), 1), round(high, 1)) == (131, 1.7, 3.0, 7.4)
+    assert sum(ratio >= SLOWDOWN for ratio in ratios) / len(ratios) == pytest.approx(0.84, abs=0.005)
 
 
 def test_the_table() -> None:
@@ -170,7 +170,7 @@ def test_the_table() -> None:
 ROWS = {
     ALLOCATOR: (1, 1, 0, 0),
     FIRST: (6, 6, 0, 0),
-    LAUNCHES: (69, 58, 11, 2),
+    LAUNCHES: (66, 55, 11, 4),
     LOADER: (2, 1, 1, 0),
     COPIES: (14, 14, 0, 0),
     UNITS: (7, 7, 0, 0),
@@ -188,8 +188,8 @@ ROWS = {
 """Rule -> fired, right, false, missed in our recordings. A rule that is not here never fired, and had no fault to find.
 
 `launch-bound` sees a trace, in which the profiler lengthens launching by a factor that it does not show: taken as 2,
-it was 1.6 to 7. With 1 (no allowance) it would fire 118 times and be right 60 times; with 3 it would fire 55 times, be
-right 53 times, and miss 7.
+it was 1.7 to 7. With 1 (no allowance) it would fire 115 times and be right 59 times; with 3 it would fire 54 times, be
+right 52 times, and miss 7.
 """
 
 FALSE = [
@@ -202,14 +202,14 @@ FALSE = [
     "nvidia-h200/attention/decode_cudnn",
     "nvidia-h200/attention/decode_flash",
     "nvidia-h200/attention/decode_naive",
-    "nvidia-h200/fused_mlp/compiled",
+    "nvidia-h200/fused_mlp/pointwise_fused",
     "nvidia-h200/training_memory/bfloat16_compiled",
     "nvidia-h200/training_step/optimizer_before",
     "nvidia-h200/training_step/recompile_after",
 ]
 """False alarms.
 
-Of `launch-bound`: the profiler lengthens these launches 2.3 times or more, and nothing in a trace says so. We found no
+Of `launch-bound`: the profiler lengthens these launches 2.7 times or more, and nothing in a trace says so. We found no
 other measure that tells them apart: not GPU work over the median, the shortest or the last step, nor over the time from
 first to last launch. Of `loader-stall`: this trace has one step, and not the GPU work of the step before, behind which
 the loader hides. Of `slow-cpu-code`: the profiler slows the CPU until the GPU waits for the wrapper of compiled code.
