@@ -242,6 +242,9 @@ FIGURES: Mapping[str, Measure] = {
     "recompute_one_saves": lambda device: held_less(device, RECOMPUTING_ONE),
     "recomputing_one_over_saving": lambda device: paired_ratio(device[RECOMPUTING_ONE], device[SAVING]),
     "recomputing_over_compiled": lambda device: paired_ratio(device[RECOMPUTING], device[TRAINING["compiled"]]),
+    "recomputing_over_compiled_steady": lambda device: unpaired_ratio(
+        *(device[one].time("steady") for one in (RECOMPUTING, TRAINING["compiled"]))
+    ),
     "training_cpu_over_gpu": lambda device: ratio_of_kinds(device[SAVING], "enqueue"),
     "silu_ratio": lambda device: step_ratio(device, "activation", "silu", "none"),
     "tanh_ratio": lambda device: step_ratio(device, "activation", "gelu_tanh", "none"),

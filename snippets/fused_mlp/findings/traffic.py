@@ -1,6 +1,7 @@
 """The bytes of a forward, how many of them a fused kernel avoids, and why the compiler moves them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 
 from snippets.fused_mlp.findings.probes import probed
@@ -179,7 +180,8 @@ def one_token_products(device: Device) -> Figure:
 
 def own_products(device: Device) -> Figure:
     """The number of matmuls that max-autotune's forward runs in kernels of Inductor's own."""
-    return device["fused_mlp/max_autotune"].per_step(lambda step: kernel_kinds(step).split(", ").count(OWN_MATMUL))
+    count = device["fused_mlp/max_autotune"].per_step(lambda step: kernel_kinds(step).split(", ").count(OWN_MATMUL))
+    return replace(count, display="" if count.value else "none")
 
 
 def compiled_once_more(device: Device) -> Figure:

@@ -15,7 +15,7 @@ from snippets.lab.recording.schema import Timing
 from snippets.lab.trace.events import GpuActivity, Step, TraceError
 from snippets.lab.trace.kineto import read_trace
 from tests.chapters.altered import AlteredDevice
-from tests.chapters.fused_mlp.verdicts import CLAIMS, measured, status, value
+from tests.chapters.fused_mlp.verdicts import CLAIMS, FINDINGS, measured, status, value
 from tests.lab import events
 from tests.lab.samples import BOOK, without_headings
 
@@ -181,6 +181,18 @@ def test_f5_reads_the_kernels_of_max_autotune(
     assert (status(device, "F5"), value(device, "own_products")) == (expected, own)
 
 
+def test_no_product_by_a_template_is_none(device: AlteredDevice) -> None:
+    named(device, "fused_mlp/max_autotune", "nvjet_1", "nvjet_2", POINTWISE, "nvjet_3")
+    assert FINDINGS.figures["own_products"](device).text == "none"
+
+
+def test_the_linears_kernel_once_if_both_sizes_get_the_same(device: AlteredDevice) -> None:
+    for few, expected in (("first", "first"), ("second", "first at 8192 rows, second at 64")):
+        for rows, name in ((8192, "first"), (64, few)):
+            device.kernels(f"fused_mlp/linear_{rows}_fused", lambda kernel, name=name: replace(kernel, name=name))
+        assert value(device, "linear_kernel") == expected
+
+
 @pytest.mark.parametrize(
     ("calls", "products"),
     [
@@ -294,7 +306,8 @@ def test_inductors_gelu_beside_eagers(us: float, width: int, expected: Status, d
     for name, each_us, blocks in (("compiled", us, 131_072 // width), ("eager", 20.0, 16_384)):
         launch = {"duration_us": each_us, "grid": (blocks, 1, 1), "block": (256, 1, 1)}
         device.kernels(f"fused_mlp/linear_8192_{name}", lambda kernel, launch=launch: replace(kernel, **launch))
-    assert (measured(device, "F115").text, status(device, "F115")) == (f"{us / 20:.2f}x with {width} and 8", expected)
+    text = f"{us / 20:.2f}x; {width} numbers to a thread, eager's 8"
+    assert (measured(device, "F115").text, status(device, "F115")) == (text, expected)
     assert value(device, "inductors_gelu_over_eagers") == pytest.approx(us / 20)
     assert [value(device, f"numbers_of_a_thread_{name}") for name in ("compiled", "eager")] == [width, 8]
 

@@ -189,11 +189,14 @@ def test_a_peer_that_rejects_all_shapes_is_not_compared(device: AlteredDevice) -
     assert text_of(quack.quack_shape_table(device)).count("ValueError: no") == len(SHAPES)
 
 
-def put_tiles(device: AlteredDevice, fused_us: float, wider_us: float) -> None:
-    """With 128x128 and nothing shared, QuACK's takes 100 us; sharing takes a hundredth less. Interleaved, 5 us less."""
+def put_tiles(device: AlteredDevice, fused_us: float, wider_us: float, shared_mhz: float | None = 1420.0) -> None:
+    """With 128x128 and nothing shared, QuACK's takes 100 us; sharing takes a hundredth less. Interleaved, 5 us less.
+    All run at 1400 MHz, or at `shared_mhz` if they share."""
     alone_us = {"128x192": wider_us, "128x128": 100.0, "fused": fused_us}
-    times_us = alone_us | {f"{name}, shared": 0.99 * us for name, us in alone_us.items() if name != "fused"}
-    steady = {name: {"samples_us": [us] * 3, "clock_mhz": 1400.0 + us} for name, us in times_us.items()}
+    shared_us = {f"{name}, shared": 0.99 * us for name, us in alone_us.items() if name != "fused"}
+    times_us = alone_us | shared_us
+    clocks_mhz = {name: shared_mhz if name in shared_us else 1400.0 for name in times_us}
+    steady = {name: {"samples_us": [us] * 3, "clock_mhz": clocks_mhz[name]} for name, us in times_us.items()}
     turns = samples_of({name: us - 5 for name, us in times_us.items()})
     device.record("fused_mlp/quack", data={"tiles": {"forward": turns, "steady": steady}})
 
@@ -201,14 +204,29 @@ def put_tiles(device: AlteredDevice, fused_us: float, wider_us: float) -> None:
 def test_pinned_tiles_beside_ours(device: AlteredDevice) -> None:
     put_tiles(device, fused_us=102.0, wider_us=98.0)
     table = text_of(quack.tiles_table(device))
-    assert "ours, 128x128 97.0 µs 102 µs 1,502 MHz QuACK, 128x128 95.0 µs 100 µs 1,500 MHz QuACK, 128x128, s" in table
-    assert value(device, "shared_loads") == pytest.approx(0.99)
+    assert "ours, 128x128 97.0 µs 102 µs 1,400 MHz 143,000 QuACK, 128x128 95.0 µs 100 µs 1,400 MHz 140,000" in table
 
 
 @pytest.mark.parametrize(("fused_us", "expected"), [(97.9, "differs"), (98.1, "holds"), (102.1, "differs")])
 def test_with_the_same_tiles(device: AlteredDevice, fused_us: float, expected: Status) -> None:
     put_tiles(device, fused_us, wider_us=98.0)
     assert (measured(device, "F119").value, status(device, "F119")) == (pytest.approx(fused_us / 100), expected)
+
+
+@pytest.mark.parametrize(("shared_mhz", "expected"), [(1413.0, "differs"), (1415.0, "holds")])
+def test_the_clock_of_tiles(device: AlteredDevice, shared_mhz: float, expected: Status) -> None:
+    put_tiles(device, 100.0, 98.0, shared_mhz)
+    assert (measured(device, "F121").value, status(device, "F121")) == (pytest.approx(shared_mhz / 1400), expected)
+
+
+def test_cycles_are_time_at_its_clock(device: AlteredDevice) -> None:
+    """97.02 us at 1420 MHz beside 98 us and 101 us at 1400 MHz."""
+    for fused_us, expected in ((98.0, "holds"), (101.0, "differs")):
+        put_tiles(device, fused_us, wider_us=98.0)
+        ratio = fused_us * 1400 / (0.99 * 98 * 1420)
+        assert (measured(device, "F122").value, status(device, "F122")) == (pytest.approx(ratio), expected)
+    put_tiles(device, 98.0, 98.0, shared_mhz=None)
+    assert statuses(device, "F121", "F122") == ["not measured"] * 2
 
 
 @pytest.mark.parametrize(("wider_us", "expected"), [(99.0, "holds"), (100.1, "differs")])

@@ -100,6 +100,12 @@ def test_steady_rows(device: AlteredDevice) -> None:
     assert (measured(device, "F114").value, status(device, "F114")) == (pytest.approx(98 / 99), "holds")
 
 
+def test_the_cpu_time_of_128_tokens(device: AlteredDevice) -> None:
+    few, many = (16, *shapes.WIDE), (128, *shapes.WIDE)
+    put(device, "bfloat16_fused", point_of(few, 33.0, enqueue_us=5.0), point_of(many, 33.0, enqueue_us=8.0))
+    assert value(device, "cpu_of_128_tokens") == pytest.approx(1.6)
+
+
 def test_without_power_there_is_no_energy(device: AlteredDevice) -> None:
     put_steady_rows(device, ours_joules=0.0)
     assert "8x64x128 33.3 µs 0.333x – 70.7 µs" in text_of(shapes.shape_table(device, "steady"))
