@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from snippets.fused_mlp.findings.forward import FORWARDS, forward_ratio
 from snippets.fused_mlp.findings.probes import probe_timing
-from snippets.fused_mlp.findings.shapes import over, shapes_in
+from snippets.fused_mlp.findings.shapes import WIDE, over, row_run, shapes_in
 from snippets.lab.finding import Device, Figure, Measure
 from snippets.lab.finding.claim import at_most, claim, equals
-from snippets.lab.finding.measure import derived, largest, ratio_of_kinds, ratio_of_pairs
+from snippets.lab.finding.measure import derived, largest, ratio_of_kinds, ratio_of_pairs, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell, race_table
 from snippets.lab.page import show as show
@@ -109,7 +109,15 @@ def compiled_table(device: Device) -> Html:
     return race_table(device, variants, "Ours within torch.compile", kinds=kinds)
 
 
+def cpu_of_128_tokens(device: Device, variant: str) -> Figure:
+    """How long a call of a variant keeps the CPU busy with 128 tokens, over the same with 16."""
+    rows = (row_run(device, "bfloat16", variant, (tokens, *WIDE)) for tokens in (128, 16))
+    return unpaired_ratio(*(row.time("enqueue") for row in rows))
+
+
 FIGURES: Mapping[str, Measure] = {
+    "cpu_of_128_tokens": lambda device: cpu_of_128_tokens(device, "fused"),
+    "cpu_of_128_tokens_eager": lambda device: cpu_of_128_tokens(device, "eager"),
     "over_compiled_from_python": lambda device: forward_ratio(device, "compiled", "ours", "from_python"),
     "triton_over_prepared": lambda device: call_ratio(device, BY_TRITON, LAUNCHES),
     "launches_us": lambda device: Figure.from_timing(call(device, LAUNCHES)),

@@ -268,12 +268,6 @@ def our_pauses(device: Device) -> Figure:
     return pauses_at(device, "fused")
 
 
-def cpu_of_128_tokens(device: Device, variant: str) -> Figure:
-    """How long a call of a variant keeps the CPU busy with 128 tokens, over the same with 16."""
-    rows = (row_run(device, "bfloat16", variant, (tokens, *WIDE)) for tokens in (128, 16))
-    return unpaired_ratio(*(row.time("enqueue") for row in rows))
-
-
 def first_calls(device: Device) -> Html:
     """Time of the first call at five numbers of tokens in turn, and of the call after it."""
     data = device["fused_mlp/new_shapes"].data
@@ -300,8 +294,6 @@ FIGURES: Mapping[str, Measure] = {
     "odd_width_compiled": lambda device: odd_width(device, "compiled"),
     "odd_width_ours": lambda device: odd_width(device, "fused"),
     "odd_width_eager": lambda device: odd_width(device, "eager"),
-    "cpu_of_128_tokens": lambda device: cpu_of_128_tokens(device, "fused"),
-    "cpu_of_128_tokens_eager": lambda device: cpu_of_128_tokens(device, "eager"),
     "pauses": lambda device: Figure(len(pauses(device, "fused")), origin="fused_mlp/new_shapes"),
     "new_bucket_us": lambda device: first_call_us(device, "fused", 3),
     "very_first_us": lambda device: first_call_us(device, "fused", 0),
