@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from snippets.lab.finding import Claim
 from snippets.lab.finding.book import judge
-from snippets.training_memory.findings import casts, learning, precision, steps
+from snippets.training_memory.findings import casts, kinds, learning, precision, steps
 from tests.chapters.training_memory.samples import LAYERS, accuracy, precision_recordings, recordings
 from tests.chapters.training_memory.steps import Phases, cast, phases
 from tests.lab.sample_recordings import page_on_samples, save_samples
@@ -108,6 +109,50 @@ def test_casts_by_subject_and_type(tmp_path: Path) -> None:
     assert casts.cast_time(device).number == LAYERS * (3 * 5 + 2 * 15 + 2 * 15 + 3 * 5)
     assert casts.compiled_cast_kernels(device).value == LAYERS * 6
     assert casts.merged_kernels(device).value == LAYERS
+
+
+def test_the_casts_of_the_loss_are_not_autocasts(tmp_path: Path) -> None:
+    """80 us in each of two layers are autocast's, of 160 us; a cast of 30 us in both steps changes nothing."""
+    device = save_samples(tmp_path / "as it is", precision_recordings())
+    spent, gap = LAYERS * (3 * 5 + 2 * 15 + 2 * 15 + 3 * 5), casts_gap()
+    assert casts.casts_of_the_gap(device).number == pytest.approx(100 * spent / gap)
+    both = {
+        "autocast": {**AUTOCAST, "loss": [*AUTOCAST["loss"], cast(WIDE, "float", 30.0)]},
+        "bfloat16": {**phases(layers=LAYERS), "loss": [*AUTOCAST["loss"], cast(WIDE, "float", 30.0)]},
+    }
+    device = save_samples(tmp_path / "both", precision_recordings(changed=both))
+    assert casts.casts_of_the_gap(device).number == pytest.approx(100 * spent / gap)
+
+
+def casts_gap() -> float:
+    """What a sample's step takes longer under autocast than with bf16 weights."""
+    autocast, bfloat16 = (
+        sum(us for ops in work.values() for *_, us in ops) for work in (AUTOCAST, phases(layers=LAYERS))
+    )
+    return autocast - bfloat16
+
+
+def test_kernels_by_kind_and_phase(tmp_path: Path) -> None:
+    device = save_samples(tmp_path, precision_recordings())
+    found = kinds.kinds_by_phase(device)
+    counted = {kind: {phase: len(work) for phase, work in phases.items()} for kind, phases in found.items()}
+    assert counted[kinds.PRODUCTS] == {"forward": LAYERS * 3, "backward": LAYERS * 6}
+    assert counted[kinds.CASTS] == {"forward": LAYERS * 5, "backward": LAYERS * 5}
+    assert counted[kinds.OTHERS] == {"forward": LAYERS * 3, "loss": 2, "backward": LAYERS * 2, "optimizer": 1}
+    shown = kinds.kinds_table(device)
+    for text in ("6: 600 µs", "12: 1.20 ms", "10: 90.0 µs", "1: 90.0 µs"):
+        assert text in shown
+
+
+@pytest.mark.parametrize(
+    ("operator", "kind"), [("aten::add_", "sums"), ("aten::gelu_backward", "GELU"), ("aten::fill_", "others")]
+)
+def test_what_a_kernel_is_for(tmp_path: Path, operator: str, kind: str) -> None:
+    step = steps.run_of(save_samples(tmp_path, precision_recordings()), "autocast").step
+    activity = next(each for each in steps.in_phase(step, "loss") if each.op is not None)
+    assert activity.op is not None
+    named = msgspec.structs.replace(activity, op=msgspec.structs.replace(activity.op, name=operator))
+    assert kinds.kind_of(named) == kind
 
 
 def test_every_fence_and_figure_of_the_page_shows_the_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
