@@ -150,7 +150,8 @@ def calls_table(device: Device) -> Html:
         for dtype in ("bfloat16", "float32")
         for heading, variant in (("nn.Linear", "compiled"), ("written out", "written_out"))
     ]
-    return table("What the generated code calls", ["type", "source", "calls, in order"], rows, text_columns=3)
+    head = ["type", "source", "calls, in order"]
+    return table(f"What the generated code calls with {FEW} tokens", head, rows, text_columns=3)
 
 
 @claim("RG43", at_most(0.9), scope="timing")
