@@ -54,6 +54,7 @@ UNREAD: dict[str, str] = {
         ("RG31", "RG33", "RG34", "RG37", "RG38", "RG41"),
         "eager and the compiler's modes are timed in the probe regimes/modes_stack, in turns",
     ),
+    "RG60": "eager is timed in the probe regimes/modes_geglu, in turns with the modes",
     "F93": "eager's error is in the probe fused_mlp/ampere_code, at the same sizes",
     "RG48": "eager is timed in the probe regimes/biases, in turns with the compiled forms",
     "RG55": "eager's GELU is timed in the probe regimes/in_cache",

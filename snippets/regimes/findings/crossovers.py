@@ -1,5 +1,8 @@
 """The sizes at which one regime gives way to the next, and what limits a step at a point of a sweep."""
 
+import statistics
+from dataclasses import replace
+
 from snippets.lab.finding import Device, Figure, NotTimed, Run, crossing, grows_from, percent, ratio_of_kinds
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
 
@@ -30,9 +33,24 @@ def _size(run: Run, tokens: float | None, what: str) -> Figure:
 
 
 def overhead_until(run: Run) -> Figure:
-    """The tokens up to which the CPU takes longer to enqueue a step than the GPU to run it."""
-    found = crossing(list(points(run)), medians(run, "enqueue"), medians(run))
-    return _size(run, found, "the GPU overtakes the CPU")
+    """The tokens up to which the CPU takes longer to enqueue a step than the GPU to run it.
+
+    The CPU's time doesn't depend on the tokens, so its median over all sizes counts. Its lowest and its highest time
+    give the spread, where the GPU crosses both.
+    """
+    sizes, cpu, gpu = list(points(run)), medians(run, "enqueue"), medians(run)
+    middle, *ends = (
+        crossing(sizes, [us] * len(sizes), gpu) for us in (statistics.median(cpu), min(cpu), max(cpu))
+    )
+    low, high = ends
+    spread = None if low is None or high is None else (low, high)
+    return replace(_size(run, middle, "the GPU overtakes the CPU"), spread=spread)
+
+
+def cpu_varies(run: Run) -> Figure:
+    """The CPU's highest time of a step over its lowest, among the sizes of a sweep."""
+    cpu = medians(run, "enqueue")
+    return Figure(max(cpu) / min(cpu), "x", origin=f"{run.origin}, enqueue")
 
 
 def memory_until(run: Run) -> Figure:

@@ -19,13 +19,14 @@ from snippets.lab.finding import (
     unpaired_ratio,
 )
 from snippets.lab.html import Cell, Html, table
-from snippets.lab.page import regimes, timeline, waiting
+from snippets.lab.page import figure_cell, regimes, timeline, waiting
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import kernel_time_us
 from snippets.regimes.findings.crossovers import (
     LAUNCHES,
+    cpu_varies,
     growth_from,
     idle,
     launches,
@@ -68,8 +69,8 @@ def waits_for_cpu(device: Device) -> Figure:
 
 @claim("RG2", at_most(1.5), scope="timing")
 def free_tokens(device: Device) -> Figure:
-    """From Python, 64 tokens take the stack at most half as long again as one, with 64 times the arithmetic."""
-    many, single = (_at(device, STACK, tokens).time("from_python") for tokens in (64, 1))
+    """From Python, 1024 tokens take the stack at most half as long again as one, with 1024 times the arithmetic."""
+    many, single = (_at(device, STACK, tokens).time("from_python") for tokens in (1024, 1))
     return unpaired_ratio(many, single)
 
 
@@ -77,8 +78,7 @@ def free_tokens(device: Device) -> Figure:
 def memory_is_hidden(device: Device) -> Figure:
     """From Python, the stack is never memory-bound on this host: it waits for the CPU up to more tokens than its bytes
     outweigh its arithmetic."""
-    run = device[STACK]
-    return derived(overhead_until(run).number / memory_until(run).number, overhead_until(run), unit="x")
+    return unpaired_ratio(overhead_until(device[STACK]), memory_until(device[STACK]))
 
 
 @claim("RG4", between(0.5, 4), scope="timing")
@@ -104,8 +104,7 @@ def near_the_copy(device: Device) -> Figure:
 def geglu_waits_longer(device: Device) -> Figure:
     """The stack leaves the overhead-bound regime at fewer tokens than the GeGLU block, which launches more kernels for
     less arithmetic."""
-    stack, geglu = (overhead_until(device[sweep]) for sweep in (STACK, GEGLU))
-    return derived(stack.number / geglu.number, stack, geglu, unit="x")
+    return unpaired_ratio(*(overhead_until(device[sweep]) for sweep in (STACK, GEGLU)))
 
 
 @claim("RG8", at_most(2))
@@ -229,10 +228,11 @@ def crossovers(device: Device) -> Html:
         "the GPU's time grows from": growth_from,
     }
     rows: list[list[Cell]] = [
-        [heading, *(f"{measure(device[sweep]).text} tokens" for sweep in MODELS.values())]
+        [heading, *(figure_cell(measure(device[sweep])) for sweep in MODELS.values())]
         for heading, measure in measures.items()
     ]
-    return table("Where one regime gives way to the next", ["", *MODELS], rows)
+    head = ["", *(f"{name}, tokens" for name in MODELS)]
+    return table("Where one regime gives way to the next", head, rows)
 
 
 def three_regimes(device: Device) -> Html:
@@ -259,6 +259,7 @@ FIGURES = {
     "geglu_memory_until": lambda device: memory_until(device[GEGLU]),
     "stack_growth_from": lambda device: growth_from(device[STACK]),
     "geglu_growth_from": lambda device: growth_from(device[GEGLU]),
+    "cpu_varies": lambda device: cpu_varies(device[STACK]),
     "idle_at_64": lambda device: idle(_at(device, STACK, 64)),
     "idle_at_1024": lambda device: idle(_at(device, STACK, 1024)),
     "idle_at_16384": lambda device: idle(_at(device, STACK, 16384)),

@@ -14,14 +14,17 @@ from snippets.lab.finding import (
     claim,
     derived,
     equals,
+    format_value,
     paired_ratio,
     percent,
     quantity,
+    share_of_ceiling,
     unpaired_ratio,
 )
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import race_bars, timeline
 from snippets.lab.page import show as show
+from snippets.lab.recording.ceilings import COPY
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import busy_us, extent_us, kernel_time_us
 from snippets.regimes.findings.crossovers import idle
@@ -95,7 +98,19 @@ def per_token(device: Device) -> Figure:
     return Figure(share * ratio.number, "x", (share * low, share * high), ratio.origin)
 
 
+def graph_of_copy(device: Device) -> Figure:
+    """The rate at which the CUDA graph of eight blocks reads its bytes with 64 tokens, in percent of a copy's."""
+    return share_of_ceiling(timed(device, "graphed", "small"), COPY)
+
+
 # Claims
+
+
+@claim("RG27", at_most(50), scope="timing")
+def not_memory_bound(device: Device) -> Figure:
+    """With 64 tokens, eight blocks in a CUDA graph aren't memory-bound: they move their bytes at half of a copy's rate
+    at most."""
+    return graph_of_copy(device)
 
 
 @claim("RG15", at_least(BLOCKS * 3))
@@ -201,8 +216,22 @@ def remedies(device: Device, size: str) -> Html:
         times = [run.time(kind).text for kind in ("enqueue", "interleaved", "from_python")]
         saved = None if variant == "eager" else wall_saved(device, variant, size).text
         rows.append([heading, launches(device, variant, size).text, *times, idle(run).text, saved])
+    if size == "small":
+        rows.append(_larger_batch(device))
     head = ["variant", "launches", "CPU", "GPU", "from Python", "GPU idle", "saved"]
     return table(f"Eight blocks, {SIZES[size]:,} tokens: one step", head, rows)
+
+
+def _larger_batch(device: Device) -> list[Cell]:
+    """Eager with 8,192 tokens, its launches and its times divided among groups of 64 tokens."""
+    few, many = SIZES["small"], SIZES["large"]
+    run = timed(device, "eager", "large")
+    launched = launches(device, "eager", "large").number * few / many
+    times = [run.time(kind).number * few / many for kind in ("enqueue", "interleaved", "from_python")]
+    saved = 100 * (1 - per_token(device).number)
+    heading = f"eager, {many:,} tokens, for each {few}"
+    texts = (format_value(us, "us") for us in times)
+    return [heading, format_value(launched), *texts, idle(run).text, format_value(saved, "%")]
 
 
 def against_article(device: Device) -> Html:

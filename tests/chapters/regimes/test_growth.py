@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from snippets.lab.experiment import Parameters
@@ -41,6 +42,33 @@ def test_the_gpu_overtakes_the_cpu_between_two_points(device: Device) -> None:
     """45 us of CPU; the GPU takes 40 us at 1,024 tokens, and from there on in proportion."""
     assert crossovers.overhead_until(device[growth.STACK]).number == pytest.approx(1152)
     assert crossovers.overhead_until(device[growth.COMPILED]).number == pytest.approx(1792)
+
+
+def test_the_cpus_time_is_its_median_over_the_sizes(device: Device) -> None:
+    """45 us at all sizes but three: the GPU takes 40 us at 1,024 tokens, 20 at 512 and 80 at 2,048."""
+    recording, trace = swept("stack", samples.stack_us, 45.0)
+    cpu_us = {64: 20.0, 1024: 80.0, 2048: 60.0}
+    points = []
+    for point in recording.points:
+        assert point.timings is not None
+        enqueue = samples.timing(cpu_us.get(int(point.parameters["tokens"]), 45.0))
+        points.append(msgspec.structs.replace(point, timings=msgspec.structs.replace(point.timings, enqueue=enqueue)))
+    save_samples(device.root, [(msgspec.structs.replace(recording, points=tuple(points)), trace)])
+    until = crossovers.overhead_until(device[growth.STACK])
+    assert until.number == pytest.approx(1152)
+    assert until.bounds == pytest.approx((512, 2048))
+    assert crossovers.cpu_varies(device[growth.STACK]).number == pytest.approx(4)
+
+
+def test_a_crossing_without_ends_has_no_spread(device: Device) -> None:
+    """The GPU is never as quick as the CPU's lowest time."""
+    recording, trace = swept("stack", samples.stack_us, 45.0)
+    first, *others = recording.points
+    assert first.timings is not None
+    quick = msgspec.structs.replace(first, timings=msgspec.structs.replace(first.timings, enqueue=samples.timing(5.0)))
+    save_samples(device.root, [(msgspec.structs.replace(recording, points=(quick, *others)), trace)])
+    until = crossovers.overhead_until(device[growth.STACK])
+    assert (until.number, until.spread) == (pytest.approx(1152), None)
 
 
 def test_memory_gives_way_to_arithmetic_where_the_ceilings_say(device: Device) -> None:
