@@ -37,7 +37,7 @@ REPLAYED = ("reduce-overhead", "max-autotune")
 NEVER = "never"
 ADVICE: Mapping[str, str] = {
     "default": "operators can fuse, you wait for the GPU, and shapes are few",
-    "dynamic": "the same, and each call may have another length",
+    "dynamic": "as the default, but lengths vary from call to call",
     "reduce-overhead": "you wait for the CPU, and shapes are few",
     "max-autotune-no-cudagraphs": "you wait for the GPU, and one compilation serves very many calls",
     "max-autotune": "you wait for the CPU, and one compilation serves very many calls",
@@ -183,8 +183,8 @@ def calls_to_pay(device: Device, subject: str) -> Html:
         ]
         for mode in modes(device, subject)
     ]
-    head = ["mode", "compiling, empty caches", "calls to pay", "compiling, full caches", "calls to pay "]
-    return table(f"Calls until compiling has paid: {TITLES[subject]}", head, rows)
+    head = ["mode", "empty caches", "calls, empty", "full caches", "calls, full"]
+    return table(f"Time to compile, and calls until it has paid: {TITLES[subject]}", head, rows)
 
 
 def _pays_cell(pays: Figure) -> Cell:
