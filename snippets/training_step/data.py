@@ -13,6 +13,7 @@ from .model import Tokens
 class Texts(Tokens):
     """The same sequences, stored as text and tokenized in Python when they are fetched."""
 
+    # --8<-- [start:tokenize]
     def __getitem__(self, index: int) -> Tensor:
         text = " ".join(map(str, super().__getitem__(index).tolist()))
         ids, token = [], 0
@@ -23,6 +24,8 @@ class Texts(Tokens):
             else:
                 token = 10 * token + ord(character) - ord("0")
         return torch.tensor(ids)
+
+    # --8<-- [end:tokenize]
 
 
 class Features(Dataset):

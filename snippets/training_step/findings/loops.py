@@ -41,7 +41,7 @@ FAULTS = {
         Fault("optimizer", "An optimizer as a loop", "optimizer-loop"),
         Fault("tensor_cores", "Products without tensor cores", "no-tensor-cores"),
         Fault("allocator", "Memory returned in every step", "allocator-in-step"),
-        Fault("tiny", "Thousands of tiny kernels", "tiny-kernels"),
+        Fault("tiny", "Hundreds of tiny kernels", "tiny-kernels"),
         Fault("attention", "Attention written out", "unfused-attention"),
         Fault("cold", "A profile of the first steps", "first-step"),
     )

@@ -9,9 +9,13 @@ from snippets.lab.finding import Device
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
 from snippets.lab.page import timing_bars
+from snippets.lab.trace.queries import step_us
+from snippets.lab.trace.units import format_value
+from snippets.training_step.findings.hints import ceiling_share
 from snippets.training_step.findings.loops import FAULTS, TIMED, ceiling, lost
 from snippets.training_step.findings.mend import mend as mend
 from snippets.training_step.findings.pictures import phases_timeline as phases_timeline
+from snippets.training_step.findings.rows import rows as rows
 
 BETWEEN: Mapping[str, Mapping[str, str]] = {
     "pageable": {"pinned memory": "pageable_pinned", "on a stream of its own": "pageable_after"},
@@ -23,13 +27,13 @@ BETWEEN: Mapping[str, Mapping[str, str]] = {
 
 
 def all_faults(device: Device) -> Html:
-    """Every timed fault: an iteration before and after its mend, the ceiling, the share that was lost."""
+    """Every timed fault: an iteration before and after its mend, the ceiling and its share, the share that was lost."""
     rows: list[list[Cell]] = []
     for name in TIMED:
         before, after = (device[loop].time("iteration") for loop in FAULTS[name].loops)
-        figures = (before, after, ceiling(device, name), lost(device, name))
+        figures = (before, after, ceiling(device, name), ceiling_share(device, name), lost(device, name))
         rows.append([FAULTS[name].title, *map(figure_cell, figures)])
-    head = ["fault", "iteration before", "after", "ceiling of its rule", "lost to the fault"]
+    head = ["fault", "iteration before", "after", "ceiling of its rule", "of the recorded step", "lost to the fault"]
     return table("Nine faults, and what mending each one bought", head, rows)
 
 
@@ -61,3 +65,37 @@ def times(device: Device, fault: str) -> Html:
         rows.append(["after", figure_cell(device[after].time("iteration"))])
     rows.append(["the rule's ceiling of what can be saved", figure_cell(ceiling(device, fault))])
     return table(f"{FAULTS[fault].title}: an iteration", ["loop", "time"], rows)
+
+
+SIZES: Mapping[str, str] = {
+    "vocab": "vocabulary",
+    "dim": "width",
+    "heads": "heads",
+    "layers": "layers",
+    "seq": "length",
+    "batch": "batch",
+}
+"""Parameter of a loop -> what the page calls it."""
+
+
+def sizes(device: Device) -> Html:
+    """The sizes of the healthy loop, and for each fault those that differ."""
+    healthy = device["training_step/healthy"].point.parameters
+    loops: dict[str, list[str]] = {}
+    for fault in FAULTS.values():
+        own = device[fault.loops[0]].point.parameters
+        different = [f"{name} {own[key]:,}" for key, name in SIZES.items() if own[key] != healthy[key]]
+        loops.setdefault(", ".join(different), []).append(fault.title)
+    rows: list[list[Cell]] = [["the healthy loop", ", ".join(f"{SIZES[key]} {healthy[key]:,}" for key in SIZES)]]
+    rows += [["; ".join(titles), text] for text, titles in loops.items()]
+    return table("Sizes of the model: each fault's are those in which it shows", ["loop", "sizes"], rows, text_columns=2)
+
+
+def first_steps(device: Device) -> Html:
+    """The lengths of three recorded steps, at the start of a process and after seven iterations."""
+    loops = [device[loop].steps for loop in FAULTS["cold"].loops]
+    rows = [
+        [name, *(format_value(step_us(steps[index]), "us") for steps in loops)]
+        for index, name in enumerate(("first", "second", "third"))
+    ]
+    return table(f"{FAULTS['cold'].title}: the recorded steps", ["step", "without a wait", "after seven others"], rows)

@@ -1,0 +1,94 @@
+"""What the page's hints say, on its own traces: lengths of steps, GPU annotations, launches of tiny kernels."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import statistics
+
+from snippets.lab.diagnosis.facts import Facts
+from snippets.lab.finding import Device, Figure, Run, TraceError
+from snippets.lab.finding.measure import percent
+from snippets.lab.trace.events import Step
+from snippets.lab.trace.queries import busy_us, step_us
+from snippets.training_step.findings.loops import FAULTS, ceiling
+from snippets.training_step.findings.probes import printed_rows
+
+HEALTHY = "training_step/healthy"
+TINY = "training_step/tiny_before"
+
+
+def recorded_step_us(run: Run) -> float:
+    """The report's time of a step: its span on the CPU, or the GPU's work if that takes longer."""
+    work = statistics.fmean(busy_us(step.activities) for step in run.trace.steps)
+    return max(Facts(run.trace).step_us, work)
+
+
+def ceiling_share(device: Device, fault: str) -> Figure:
+    """The ceiling of a fault's rule as a share of the recorded step."""
+    run, most = device[FAULTS[fault].loops[0]], ceiling(device, fault)
+    return percent(Figure(most.number / recorded_step_us(run), "x", origin=most.origin))
+
+
+def step_row(device: Device) -> Figure:
+    """How long `ProfilerStep#` is in the healthy loop, which ends when the CPU has launched the iteration."""
+    return device[HEALTHY].per_step(step_us, "us")
+
+
+def kernel_distance(device: Device) -> Figure:
+    """From the first kernel of a healthy step to the first kernel of the next."""
+    run = device[HEALTHY]
+    starts = [step.kernels[0].start_us for step in run.trace.steps]
+    us = statistics.median(after - before for before, after in itertools.pairwise(starts))
+    return Figure(us, "us", origin=f"{run.origin}, in its trace")
+
+
+def backward_annotation(device: Device) -> Figure:
+    """How long backward's annotation is in the GPU lane.
+
+    Raises `TraceError` if there is none.
+    """
+    run = device[HEALTHY]
+    lengths = [span.duration_us for span in run.trace.gpu_annotations if span.name == "backward"]
+    if not lengths:
+        raise TraceError(f"{run.id} on {device.name} has no annotation 'backward' in the GPU lane")
+    return Figure(statistics.median(lengths), "us", origin=f"{run.origin}, in its trace")
+
+
+def tiny_kernels(device: Device) -> Figure:
+    """Kernels of a step of the loop of tiny kernels."""
+    return device[TINY].per_step(lambda step: len(step.kernels))
+
+
+def tiny_kernel(device: Device) -> Figure:
+    """The time in which the GPU works on a step of the loop of tiny kernels, for each kernel."""
+    return device[TINY].per_step(lambda step: busy_us(step.activities) / len(step.kernels), "us")
+
+
+def launch_us(step: Step) -> float:
+    """The median length of the calls that launched the step's kernels."""
+    return statistics.median(kernel.launch.duration_us for kernel in step.kernels if kernel.launch)
+
+
+def tiny_launch(device: Device) -> Figure:
+    """What the call that launches a kernel takes in the loop of tiny kernels, under the profiler."""
+    return device[TINY].per_step(launch_us, "us")
+
+
+def _calls(device: Device, pattern: str) -> Figure:
+    run = device["training_step/ten_lines"]
+    rows = printed_rows(run.data["printed"])
+    calls = [int(row["# of Calls"]) for row in rows if re.search(pattern, row["Name"])]
+    if len(calls) != 1:
+        raise TraceError(f"{len(calls)} rows of the printed table match {pattern!r}, not one")
+    return Figure(calls[0], origin=run.origin)
+
+
+def attention_kernel_calls(device: Device) -> Figure:
+    """Calls of the kernel of attention's backward, as printed."""
+    return _calls(device, r"^(?!aten::).*(bprop|bwd|backward)")
+
+
+def attention_operator_calls(device: Device) -> Figure:
+    """Calls of the operator of attention's backward, as printed."""
+    return _calls(device, r"^aten::.*attention_backward$")

@@ -1,0 +1,40 @@
+"""Texts as PyTorch printed them: the profiler's whole table, Dynamo's warning, Dynamo's reason for a graph break."""
+
+from __future__ import annotations
+
+from html import escape
+
+from snippets.lab.finding import Device, TraceError
+from snippets.lab.html import Html, details
+from snippets.lab.page import show as show
+
+CHAPTER = "training_step"
+
+
+def limit_warning(device: Device) -> Html:
+    """What Dynamo logs when it stops compiling. Raises `TraceError` if it logged nothing of its limit."""
+    run = device[f"{CHAPTER}/lengths"]
+    texts = [text for text in run.data["before"]["warnings"] if "recompile_limit" in text]
+    if not texts:
+        raise TraceError(f"{run.id} on {device.name} has no warning of recompile_limit")
+    return preformatted(texts[0])
+
+
+def break_reason(device: Device) -> Html:
+    """What Dynamo says of the first graph break."""
+    return preformatted(device[f"{CHAPTER}/graph_breaks"].data["before"]["breaks"][0])
+
+
+def printed_text(device: Device) -> Html:
+    """The whole of what the ten lines print, folded."""
+    text = device[f"{CHAPTER}/ten_lines"].data["printed"]
+    return details("The same as printed", preformatted(text))
+
+
+def preformatted(text: str) -> Html:
+    """A text as it was printed, without blank lines at its ends and blanks at the ends of lines."""
+    lines = (line.rstrip() for line in text.strip("\n").splitlines())
+    whole = escape("\n".join(lines).rstrip())
+    return Html(
+        f'<div class="language-text highlight" data-search-exclude><pre><code tabindex="0">{whole}</code></pre></div>'
+    )
