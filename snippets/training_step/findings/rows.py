@@ -102,12 +102,15 @@ def _counted(events: list[Span]) -> tuple[int, float]:
 
 def rows(device: Device, fault: str) -> Html:
     """The rows that give a fault away, before and after its mend."""
-    lines: list[list[Cell]] = []
-    for row, loops in found_rows(device, fault):
-        cells = [cell for count, us in loops for cell in (f"{count:,}", format_value(us, "us") if count else None)]
-        lines.append([_shown(row.shown), *cells])
-    head = ["row", "before", "their time", "after", "time after"]
-    return table(f"{_loops(fault)[0]}: the rows that give it away, in one recorded step", head, lines)
+    lines: list[list[Cell]] = [
+        [_shown(row.shown), *(_number_and_time(*loop) for loop in loops)] for row, loops in found_rows(device, fault)
+    ]
+    caption = f"{_loops(fault)[0]}: the rows that give it away, in one recorded step"
+    return table(caption, ["row", "number, time before", "after"], lines)
+
+
+def _number_and_time(count: int, us: float) -> str:
+    return f"{count:,}, {format_value(us, 'us')}" if count else "none"
 
 
 def _shown(text: str) -> Html:

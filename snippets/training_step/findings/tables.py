@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from snippets.lab.drawing.numbers import figure_cell
+from snippets.lab.experiment import find
 from snippets.lab.finding import Device
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
 from snippets.lab.page import timing_bars
-from snippets.lab.trace.queries import step_us
-from snippets.lab.trace.units import format_value
 from snippets.training_step.findings.hints import ceiling_share
 from snippets.training_step.findings.loops import FAULTS, TIMED, ceiling, lost
 from snippets.training_step.findings.mend import mend as mend
-from snippets.training_step.findings.pictures import phases_timeline as phases_timeline
-from snippets.training_step.findings.rows import rows as rows
+from snippets.training_step.findings.pictures import phases_timeline
+from snippets.training_step.findings.rows import rows
 
 BETWEEN: Mapping[str, Mapping[str, str]] = {
     "pageable": {"pinned memory": "pageable_pinned", "on a stream of its own": "pageable_after"},
@@ -28,13 +27,13 @@ BETWEEN: Mapping[str, Mapping[str, str]] = {
 
 def all_faults(device: Device) -> Html:
     """Every timed fault: an iteration before and after its mend, the ceiling and its share, the share that was lost."""
-    rows: list[list[Cell]] = []
+    lines: list[list[Cell]] = []
     for name in TIMED:
         before, after = (device[loop].time("iteration") for loop in FAULTS[name].loops)
         figures = (before, after, ceiling(device, name), ceiling_share(device, name), lost(device, name))
-        rows.append([FAULTS[name].title, *map(figure_cell, figures)])
+        lines.append([FAULTS[name].title, *map(figure_cell, figures)])
     head = ["fault", "iteration before", "after", "ceiling of its rule", "of the recorded step", "lost to the fault"]
-    return table("Nine faults, and what mending each one bought", head, rows)
+    return table("Nine faults, and what mending each one bought", head, lines)
 
 
 OPENING = ("item", "loader", "tiny", "tensor_cores")
@@ -55,16 +54,26 @@ def opening(device: Device) -> Html:
     )
 
 
+def lanes(device: Device, fault: str, variants: Mapping[str, str], caption: str) -> Html:
+    """The middle steps of a fault's loops as a picture, and the rows that give the fault away."""
+    return Html(phases_timeline(device, variants, caption) + rows(device, fault))
+
+
 def times(device: Device, fault: str) -> Html:
     """Iterations of a fault's loops, every variant, and the ceiling of its rule."""
     before, after = FAULTS[fault].loops
     between = BETWEEN.get(fault, {})
-    rows: list[list[Cell]] = [["before", figure_cell(device[before].time("iteration"))]]
-    rows += [[name, figure_cell(device[f"training_step/{loop}"].time("iteration"))] for name, loop in between.items()]
+    lines: list[list[Cell]] = [["before", figure_cell(device[before].time("iteration"))]]
+    lines += [[name, figure_cell(device[f"training_step/{loop}"].time("iteration"))] for name, loop in between.items()]
     if after not in {f"training_step/{loop}" for loop in between.values()}:
-        rows.append(["after", figure_cell(device[after].time("iteration"))])
-    rows.append(["the rule's ceiling of what can be saved", figure_cell(ceiling(device, fault))])
-    return table(f"{FAULTS[fault].title}: an iteration", ["loop", "time"], rows)
+        lines.append(["after", figure_cell(device[after].time("iteration"))])
+    lines.append(["the rule's ceiling of what can be saved", figure_cell(ceiling(device, fault))])
+    return table(f"{FAULTS[fault].title}: an iteration", ["loop", "time"], lines)
+
+
+def rows_and_times(device: Device, fault: str, *others: str) -> Html:
+    """The rows that give a fault away, and perhaps further ones, above the iterations of its loops."""
+    return Html("".join(rows(device, each) for each in (fault, *others)) + times(device, fault))
 
 
 SIZES: Mapping[str, str] = {
@@ -79,23 +88,13 @@ SIZES: Mapping[str, str] = {
 
 
 def sizes(device: Device) -> Html:
-    """The sizes of the healthy loop, and for each fault those that differ."""
-    healthy = device["training_step/healthy"].point.parameters
+    """The sizes of the healthy loop, and for each fault those that differ; the same for every device."""
+    (healthy,) = (loop.parameters for loop in find("training_step/healthy"))
     loops: dict[str, list[str]] = {}
     for fault in FAULTS.values():
-        own = device[fault.loops[0]].point.parameters
+        (own,) = (loop.parameters for loop in find(fault.loops[0]))
         different = [f"{name} {own[key]:,}" for key, name in SIZES.items() if own[key] != healthy[key]]
         loops.setdefault(", ".join(different), []).append(fault.title)
-    rows: list[list[Cell]] = [["the healthy loop", ", ".join(f"{SIZES[key]} {healthy[key]:,}" for key in SIZES)]]
-    rows += [["; ".join(titles), text] for text, titles in loops.items()]
-    return table("Sizes of the model: each fault's are those in which it shows", ["loop", "sizes"], rows, text_columns=2)
-
-
-def first_steps(device: Device) -> Html:
-    """The lengths of three recorded steps, at the start of a process and after seven iterations."""
-    loops = [device[loop].steps for loop in FAULTS["cold"].loops]
-    rows = [
-        [name, *(format_value(step_us(steps[index]), "us") for steps in loops)]
-        for index, name in enumerate(("first", "second", "third"))
-    ]
-    return table(f"{FAULTS['cold'].title}: the recorded steps", ["step", "without a wait", "after seven others"], rows)
+    lines: list[list[Cell]] = [["the healthy loop", ", ".join(f"{SIZES[key]} {healthy[key]:,}" for key in SIZES)]]
+    lines += [["; ".join(titles), text] for text, titles in loops.items()]
+    return table("Sizes of the model: each fault's are those in which it shows", ["loop", "sizes"], lines, text_columns=2)

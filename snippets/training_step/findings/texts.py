@@ -7,6 +7,8 @@ from html import escape
 from snippets.lab.finding import Device, TraceError
 from snippets.lab.html import Html, details
 from snippets.lab.page import show as show
+from snippets.training_step.findings.probes import breaks, lengths, printed
+from snippets.training_step.findings.rows import rows
 
 CHAPTER = "training_step"
 
@@ -29,6 +31,22 @@ def printed_text(device: Device) -> Html:
     """The whole of what the ten lines print, folded."""
     text = device[f"{CHAPTER}/ten_lines"].data["printed"]
     return details("The same as printed", preformatted(text))
+
+
+def printed_twice(device: Device) -> Html:
+    """What the ten lines print as a table that fits the page, and folded as it was printed."""
+    return Html(printed(device) + printed_text(device))
+
+
+def lengths_and_warning(device: Device) -> Html:
+    """Iterations of varying length, the row of a trace that shows a compilation, and Dynamo's warning."""
+    warning = f"<p>The warning, as it was logged:</p>{limit_warning(device)}"
+    return Html(lengths(device) + rows(device, "recompile") + warning)
+
+
+def breaks_and_reason(device: Device) -> Html:
+    """A compiled loop with a graph break and without, and Dynamo's reason in full."""
+    return Html(f"{breaks(device)}<p>Dynamo's reason in full:</p>{break_reason(device)}")
 
 
 def preformatted(text: str) -> Html:

@@ -1,0 +1,144 @@
+"""What the page's hints say of its own traces, and the texts that it prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from snippets.lab.diagnosis.diagnose import diagnose
+from snippets.lab.finding import TraceError
+from snippets.lab.recording.device import PROJECT
+from snippets.lab.trace.events import Span
+from snippets.training_step.findings import hints, tables, texts
+from tests.chapters.altered import RECORDED, AlteredDevice, replace
+
+HEALTHY, TINY, TEN = "training_step/healthy", "training_step/tiny_before", "training_step/ten_lines"
+PAGE = (PROJECT / "docs/training_step.md").read_text(encoding="utf-8")
+
+
+def test_the_distance_of_a_kernel_in_two_steps() -> None:
+    device = AlteredDevice()
+    starts = iter((100.0, 350.0, 620.0))
+    device.steps(
+        HEALTHY,
+        lambda step: replace(step, activities=(replace(step.kernels[0], start_us=next(starts)), *step.activities[-1:])),
+    )
+    assert hints.kernel_distance(device).number == 260
+
+
+def test_the_row_of_a_step_is_its_span_on_the_cpu() -> None:
+    device = AlteredDevice()
+    device.steps(HEALTHY, lambda step: replace(step, start_us=10.0, end_us=22.5))
+    assert hints.step_row(device).number == 12.5
+
+
+def test_the_recorded_step_is_the_longer_of_cpu_and_gpu() -> None:
+    device = AlteredDevice()
+    device.steps(TINY, lambda step: replace(step, start_us=0.0, end_us=50.0, activities=step.activities[:1]))
+    (work,) = {round(step.activities[0].duration_us, 3) for step in device[TINY].trace.steps[:1]}
+    assert work < 50
+    assert hints.recorded_step_us(device[TINY]) == 50
+    device.activities(TINY, lambda activity: replace(activity, duration_us=80.0))
+    assert hints.recorded_step_us(device[TINY]) == 80
+
+
+def test_a_share_of_the_recorded_step() -> None:
+    most = hints.ceiling(RECORDED, "item").number
+    share = hints.ceiling_share(RECORDED, "item")
+    assert share.unit == "%"
+    assert share.number == pytest.approx(100 * most / hints.recorded_step_us(RECORDED["training_step/item_before"]))
+
+
+def test_backward_in_the_gpu_lane() -> None:
+    device = AlteredDevice()
+    device.trace(HEALTHY, gpu_annotations=(Span("backward", 0, 3), Span("backward", 9, 1), Span("loss", 5, 70)))
+    assert hints.backward_annotation(device).number == 2
+    device.trace(HEALTHY, gpu_annotations=())
+    with pytest.raises(TraceError, match="no annotation 'backward'"):
+        hints.backward_annotation(device)
+
+
+def test_tiny_kernels() -> None:
+    device = AlteredDevice()
+    device.steps(TINY, lambda step: replace(step, activities=step.kernels[:2]))
+    device.activities(TINY, lambda activity: replace(activity, duration_us=4.0))
+    device.launches(TINY, lambda call: replace(call, duration_us=9.0))
+    assert hints.tiny_kernels(device).value == 2
+    assert hints.tiny_kernel(device).number <= 4
+    assert hints.tiny_launch(device).number == 9
+
+
+def test_a_launch_takes_longer_than_a_tiny_kernel() -> None:
+    """The page concludes so."""
+    assert hints.tiny_kernel(RECORDED).number < hints.tiny_launch(RECORDED).number
+
+
+def printed(*rows: tuple[str, int]) -> str:
+    lines = [f"  {name}  {calls}" for name, calls in rows]
+    rule = "----  ----\n"
+    return rule + "Name  # of Calls\n" + rule + "\n".join(lines) + "\n" + rule + "Self CPU time total: 1us\n"
+
+
+def test_calls_of_a_kernel_and_of_its_operator() -> None:
+    device = AlteredDevice()
+    device.data(TEN, printed=printed(("aten::x_attention_backward", 3), ("flash_bprop_wgmma", 4), ("forward", 3)))
+    assert hints.attention_operator_calls(device).value == 3
+    assert hints.attention_kernel_calls(device).value == 4
+    device.data(TEN, printed=printed(("aten::mm", 3)))
+    with pytest.raises(TraceError, match="0 rows"):
+        hints.attention_kernel_calls(device)
+
+
+def test_recording_begins_while_an_earlier_iteration_runs() -> None:
+    """Why the printed kernels are those of four iterations, although three were recorded."""
+    trace = RECORDED[HEALTHY].trace
+    earlier = [activity for reason in trace.uncounted for activity in reason.activities if activity.kind == "kernel"]
+    assert len(earlier) == len(trace.steps[0].kernels)
+    layers, recorded = 4, 3
+    assert hints.attention_operator_calls(RECORDED).value == layers * recorded
+    assert hints.attention_kernel_calls(RECORDED).value == layers * (recorded + 1)
+
+
+@pytest.mark.parametrize("loop", ["tiny_before", "optimizer_before"])
+def test_launch_bound_is_the_first_finding(loop: str) -> None:
+    assert diagnose(RECORDED[f"training_step/{loop}"].trace).findings[0].rule.name == "launch-bound"
+
+
+def test_texts_as_they_were_printed() -> None:
+    device = AlteredDevice()
+    data = RECORDED["training_step/lengths"].data
+    texts_of_dynamo = ["something else", "hit recompile_limit (8)\n   last reason: x < 3  "]
+    device.data("training_step/lengths", before={**data["before"], "warnings": texts_of_dynamo})
+    assert ">hit recompile_limit (8)\n   last reason: x &lt; 3</code>" in texts.limit_warning(device)
+    device.data("training_step/lengths", before={**data["before"], "warnings": ["something else"]})
+    with pytest.raises(TraceError, match="no warning"):
+        texts.limit_warning(device)
+    assert "torch.cond" in texts.breaks_and_reason(RECORDED)
+    assert "recompile_limit (8)" in texts.lengths_and_warning(RECORDED)
+    assert "compile_inner (dynamo_timed)</code>" in texts.lengths_and_warning(RECORDED)
+    assert texts.printed_text(RECORDED).startswith('<details class="lab-details"><summary>The same as printed')
+    assert "Input Shapes" in texts.printed_text(RECORDED)
+
+
+def test_sizes_name_what_differs() -> None:
+    html = tables.sizes(RECORDED)
+    assert "length 1,024, batch 16" in html
+    assert re.search(r"<td>An optimizer as a loop</td>\s*<td>batch 4</td>", re.sub(r"<td [^>]*>", "<td>", html))
+
+
+def test_the_lines_for_a_readers_own_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run as they are on the page, and record three steps."""
+    (lines,) = re.findall(r"```python\n(plan = schedule.*?)```", PAGE, flags=re.DOTALL)
+    names = {"loader": [torch.ones(2)] * 20, "seen": [], "profiler": None}
+    body = lines.replace("...  # the body of your loop, unchanged", "seen.append(batch + 1)")
+    assert body != lines
+    exec("from torch.profiler import profile, schedule\n" + body, names)
+    profiler, seen = names["profiler"], names["seen"]
+    assert isinstance(seen, list) and len(seen) == 10
+    monkeypatch.chdir(tmp_path)
+    profiler.export_chrome_trace("trace.json")  # type: ignore[attr-defined]
+    text = (tmp_path / "trace.json").read_text(encoding="utf-8")
+    assert re.findall(r'"name": "(ProfilerStep#\d+)"', text) == [f"ProfilerStep#{number}" for number in (7, 8, 9)]
