@@ -106,7 +106,7 @@ def rows(device: Device, fault: str) -> Html:
         [_shown(row.shown), *(_number_and_time(*loop) for loop in loops)] for row, loops in found_rows(device, fault)
     ]
     caption = f"{_loops(fault)[0]}: the rows that give it away, in one recorded step"
-    return table(caption, ["row", "number, time before", "after"], lines)
+    return table(caption, ["row: its number and time", "before", "after"], lines)
 
 
 def _number_and_time(count: int, us: float) -> str:

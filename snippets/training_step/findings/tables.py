@@ -97,4 +97,4 @@ def sizes(device: Device) -> Html:
         loops.setdefault(", ".join(different), []).append(fault.title)
     lines: list[list[Cell]] = [["the healthy loop", ", ".join(f"{SIZES[key]} {healthy[key]:,}" for key in SIZES)]]
     lines += [["; ".join(titles), text] for text, titles in loops.items()]
-    return table("Sizes of the model: each fault's are those in which it shows", ["loop", "sizes"], lines, text_columns=2)
+    return table("The healthy loop's sizes, and each fault's own", ["loop", "sizes"], lines, text_columns=2)

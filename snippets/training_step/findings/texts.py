@@ -28,9 +28,9 @@ def break_reason(device: Device) -> Html:
 
 
 def printed_text(device: Device) -> Html:
-    """The whole of what the ten lines print, folded."""
+    """The whole of what the ten lines print, folded; its long lines scroll."""
     text = device[f"{CHAPTER}/ten_lines"].data["printed"]
-    return details("The same as printed", preformatted(text))
+    return details("The same as printed", f'<pre data-search-exclude><code tabindex="0">{_trimmed(text)}</code></pre>')
 
 
 def printed_twice(device: Device) -> Html:
@@ -50,9 +50,13 @@ def breaks_and_reason(device: Device) -> Html:
 
 
 def preformatted(text: str) -> Html:
-    """A text as it was printed, without blank lines at its ends and blanks at the ends of lines."""
-    lines = (line.rstrip() for line in text.strip("\n").splitlines())
-    whole = escape("\n".join(lines).rstrip())
+    """A text as it was printed, whose long lines wrap."""
     return Html(
-        f'<div class="language-text highlight" data-search-exclude><pre><code tabindex="0">{whole}</code></pre></div>'
+        f'<div class="language-text highlight" data-search-exclude><pre><code>{_trimmed(text)}</code></pre></div>'
     )
+
+
+def _trimmed(text: str) -> str:
+    """A text without blanks at the ends of its lines and blank lines at its own, escaped."""
+    lines = (line.rstrip() for line in text.strip("\n").splitlines())
+    return escape("\n".join(lines).rstrip())

@@ -121,6 +121,7 @@ def test_texts_as_they_were_printed() -> None:
     assert "compile_inner (dynamo_timed)</code>" in texts.lengths_and_warning(RECORDED)
     assert texts.printed_text(RECORDED).startswith('<details class="lab-details"><summary>The same as printed')
     assert "Input Shapes" in texts.printed_text(RECORDED)
+    assert not re.search(r" \n|\n</code>", texts.printed_text(RECORDED))
 
 
 def test_sizes_name_what_differs() -> None:
@@ -137,7 +138,8 @@ def test_the_lines_for_a_readers_own_loop(tmp_path: Path, monkeypatch: pytest.Mo
     assert body != lines
     exec("from torch.profiler import profile, schedule\n" + body, names)
     profiler, seen = names["profiler"], names["seen"]
-    assert isinstance(seen, list) and len(seen) == 10
+    assert isinstance(seen, list)
+    assert len(seen) == 10
     monkeypatch.chdir(tmp_path)
     profiler.export_chrome_trace("trace.json")  # type: ignore[attr-defined]
     text = (tmp_path / "trace.json").read_text(encoding="utf-8")
