@@ -110,7 +110,7 @@ def rows(device: Device, fault: str) -> Html:
 
 
 def _number_and_time(count: int, us: float) -> str:
-    return f"{count:,}, {format_value(us, 'us')}" if count else "none"
+    return f"{count:,} in {format_value(us, 'us')}" if count else "none"
 
 
 def _shown(text: str) -> Html:
