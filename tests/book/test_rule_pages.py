@@ -32,7 +32,11 @@ def test_only_rules_have_pages() -> None:
     assert list(PAGES) == sorted(PAGES)
 
 
-SECTIONS = {**PAGES, **{symptom.name: symptom.section for _, symptom in symptoms()}}
+SECTIONS = {
+    **PAGES,
+    **{symptom.name: symptom.section for _, symptom in symptoms()},
+    **{f"{symptom.name}, too": symptom.also for _, symptom in symptoms() if symptom.also},
+}
 """Rule or symptom -> the section that shows it."""
 
 

@@ -64,7 +64,25 @@ ROWS = {
     "profiler time.time()": "stopwatch",
 }
 """What people ask about a row -> the section of the page of rows that answers."""
-SHOWN_RESULTS = 8
+ASKED = {
+    "CUDA time is 0": "trace_rows/#no-gpu-events",
+    "cuda kernels not recorded": "trace_rows/#no-gpu-events",
+    "no cuda kernels in trace": "trace_rows/#no-gpu-events",
+    "profiler does not show CUDA": "trace_rows/#no-gpu-events",
+    "profiler double counting": "trace_rows/#self-cuda",
+    "Self CUDA time larger than total time": "trace_rows/#self-cuda",
+    "which line of code launched the kernel": "trace_rows/#which-line",
+    "aten::to slow": "trace_rows/#aten-copy",
+    "CUDA graphs kernels missing": "trace_rows/#cudagraphlaunch",
+    "tensorboard": "trace_rows/#tensorboard",
+    "with_stack overhead": "capture_faults/#overhead",
+    "chrome tracing crashes": "capture_faults/#huge-traces",
+    "torch.compile slower than eager": "regimes_compiling/#break-even",
+    "NCCL overlap": "your_trace/#which-rank-is-late",
+    "prefetch_factor": "#what-do-you-see",
+}
+"""What people ask in their own words -> the section that answers, among the first three."""
+FIRST_RESULTS, SHOWN_RESULTS = 3, 8
 ASK = """async ([worker, index, queries]) => {
   const asked = new Worker(worker);
   const ask = (message) => new Promise((resolve) => {
@@ -111,6 +129,12 @@ def test_a_question_about_a_row_finds_its_answer(opened: Opened, site: Site) -> 
     assert {
         query: places[:SHOWN_RESULTS] for query, places in found.items() if answers[query] not in places[:SHOWN_RESULTS]
     } == {}
+
+
+def test_a_question_in_the_words_of_who_asks_it(opened: Opened, site: Site) -> None:
+    found = locations(opened, site, ASKED)
+    first = {query: places[:FIRST_RESULTS] for query, places in found.items()}
+    assert {query: places for query, places in first.items() if ASKED[query] not in places} == {}
 
 
 def test_the_index_has_no_buttons_and_no_answers(index: list[dict[str, Any]]) -> None:

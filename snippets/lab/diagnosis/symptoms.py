@@ -27,6 +27,8 @@ class Symptom:
     """The section that shows it: `page/#section` below the site."""
     rules: tuple[str, ...]
     """Names of the rules that find its faults; none where nothing is wrong."""
+    also: str = ""
+    """A second section, where one fault of two has its own."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +56,18 @@ GAPS = Branch(
         Symptom(
             "gap-in-a-wait",
             "It waits for the GPU",
-            "A synchronize call or a blocking copy inside the step: `.item()`, `print(loss)`, `.cpu()`, or `.to()` "
-            "from pageable memory.",
-            "Read values on the CPU every hundredth step only. Copy from pinned memory with `non_blocking=True`.",
+            "A synchronize call or a blocking copy: `.item()`, `print(loss)`, or `.to()` from pageable memory.",
+            "Read values every hundredth step only. Copy from pinned memory with `non_blocking=True`.",
             "training_step/#item-in-every-step",
             ("device-to-host-copies", "pageable-copies", "sync-in-step"),
+            also="training_step/#pageable-copies",
         ),
         Symptom(
             "gap-outside-pytorch",
             "It isn't in PyTorch",
             "No operator and no CUDA call stands above the gap: the loader, your own Python, or garbage collection.",
-            "Give the loader more workers and prefetch. Record again with `with_stack=True`: it names the line.",
+            "Raise the loader's `num_workers` and `prefetch_factor`. Record again with `with_stack=True`: it names the "
+            "line.",
             "training_step/#a-loader-that-stalls",
             ("garbage-collection", "loader-stall", "slow-cpu-code"),
         ),
@@ -79,7 +82,7 @@ FULL = Branch(
             "GEMMs near the ceiling",
             "Matrix products that run nearly as fast as a large product on this GPU.",
             "Compute less: a smaller type, fewer or smaller products. No other kernel is much faster.",
-            "linear/#does-a-larger-layer-change-the-picture",
+            "regimes/#three-traces",
             (),
         ),
         Symptom(

@@ -22,17 +22,17 @@ _CODE = re.compile("`")
 _REPORT = "python -m snippets.lab report trace.json.gz runs these rules on a trace of yours."
 
 
-def sheet_svg(title: str, section_of: Callable[[Symptom], str], site_root: str = "") -> str:
+def sheet_svg(title: str, title_of: Callable[[str], str], site_root: str = "") -> str:
     """The whole sheet.
 
     Args:
         title: the name of the book.
-        section_of: the heading that a leaf leads to, as plain text.
+        title_of: the heading of a section, as plain text.
         site_root: the site's root as seen from the file, with a slash at its end.
 
     Raises `ValueError` if the text of a leaf does not fit.
     """
-    columns = "".join(_column(index, branch, section_of, site_root) for index, branch in enumerate(TREE))
+    columns = "".join(_column(index, branch, title_of, site_root) for index, branch in enumerate(TREE))
     middle, bar = WIDTH / 2, 86
     ends = [_left(index) + _COLUMN / 2 for index in range(len(TREE))]
     stems = "".join(f'<path d="M{x:g} {bar}V{_TOP}"/>' for x in ends)
@@ -53,12 +53,11 @@ def _left(index: int) -> float:
     return _MARGIN + index * (_COLUMN + _GUTTER)
 
 
-def _column(index: int, branch: Branch, section_of: Callable[[Symptom], str], site_root: str) -> str:
+def _column(index: int, branch: Branch, title_of: Callable[[str], str], site_root: str) -> str:
     x = _left(index)
     middle = x + _COLUMN / 2
     cards = "".join(
-        _card(x, _TOP + 52 + row * _CARD, symptom, section_of(symptom), site_root)
-        for row, symptom in enumerate(branch.symptoms)
+        _card(x, _TOP + 52 + row * _CARD, symptom, title_of, site_root) for row, symptom in enumerate(branch.symptoms)
     )
     return (
         f'<g><text x="{middle:g}" y="{_TOP + 18}" text-anchor="middle" font-size="15" font-weight="700">'
@@ -68,12 +67,12 @@ def _column(index: int, branch: Branch, section_of: Callable[[Symptom], str], si
     )
 
 
-def _card(x: float, y: float, symptom: Symptom, section: str, site_root: str) -> str:
-    page = symptom.section.partition("/")[0]
+def _card(x: float, y: float, symptom: Symptom, title_of: Callable[[str], str], site_root: str) -> str:
+    sections = [symptom.section, symptom.also] if symptom.also else [symptom.section]
     paragraphs = [
         _lines(symptom.look_for),
         _lines(f"Do: {symptom.do}", bold=3),
-        _lines(f"→ {page}: {section}"),
+        [line for section in sections for line in _lines(f"→ {section.partition('/')[0]}: {title_of(section)}")],
         _lines(f"Rules: {', '.join(symptom.rules)}") if symptom.rules else (),
     ]
     height, at = _CARD - 12, float(_FIRST_LINE)

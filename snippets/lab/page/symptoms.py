@@ -38,14 +38,22 @@ def _card(symptom: Symptom, picture: Html, site_root: str) -> str:
         f'<li id="see-{symptom.name}">{picture}'
         f'<h4><a href="{escape(address)}">{escape(symptom.title)}</a></h4>'
         f"<p>{with_code(symptom.look_for)}</p><p><strong>Do:</strong> {with_code(symptom.do)}</p>"
-        f'<p class="section">{escape(title_of_section(symptom))}</p></li>'
+        f'<p class="section">{escape(title_of_section(symptom.section))}</p>{_second(symptom, site_root)}</li>'
     )
 
 
-def title_of_section(symptom: Symptom) -> str:
-    """The heading that a leaf leads to, as plain text. Raises `ValueError` if it does not exist."""
-    page, _, anchor = symptom.section.partition("/#")
+def _second(symptom: Symptom, site_root: str) -> str:
+    """A link to the second section of a leaf, if it has one."""
+    if not symptom.also:
+        return ""
+    address, title = escape(site_root + symptom.also), escape(title_of_section(symptom.also))
+    return f'<p class="section"><a href="{address}">{title}</a></p>'
+
+
+def title_of_section(section: str) -> str:
+    """The heading of a section that a leaf leads to, as plain text. Raises `ValueError` if it does not exist."""
+    page, _, anchor = section.partition("/#")
     title = section_title(PROJECT / "docs", page, anchor)
     if not title:
-        raise ValueError(f"diagnosis/symptoms.py: {symptom.name} leads to {symptom.section}, which does not exist")
+        raise ValueError(f"diagnosis/symptoms.py: a leaf leads to {section}, which does not exist")
     return title

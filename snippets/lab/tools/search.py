@@ -2,7 +2,8 @@
 
 The theme indexes what a page says, and of a notebook its code and its buttons, too. Here notebooks keep their prose,
 and a chapter comes before other pages and long before its notebook. The words that people use for what a page teaches,
-the `tags` at its top, lead to its head and not to each of its sections.
+the `tags` at its top, lead to its head and not to each of its sections. The questions in a section's paragraph *People
+ask: ...* lead to that section.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Collection
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ NOTEBOOK_BOOST = 0.1
 _CODE = re.compile(r"<pre>.*?</pre>", re.DOTALL)
 _BUTTON = "Copied!"
 _PILCROW = "¶"
+_ASKED = re.compile(r"<p>People ask: (.*?)</p>", re.DOTALL)
+_ELEMENT = re.compile(r"<[^>]+>")
 
 Entry = dict[str, Any]
 
@@ -49,6 +53,8 @@ def improved(entry: Entry, chapters: Collection[str]) -> Entry:
     page, _, section = entry["location"].partition("#")
     if section:
         entry = {key: value for key, value in entry.items() if key != "tags"}
+        if questions := asked(entry["text"]):
+            entry["tags"] = questions
     if page.rstrip("/") in chapters:
         return {**entry, "boost": CHAPTER_BOOST}
     if not page.startswith(NOTEBOOKS):
@@ -56,6 +62,12 @@ def improved(entry: Entry, chapters: Collection[str]) -> Entry:
     text = " ".join(_CODE.sub("", entry["text"]).replace(_BUTTON, "").split())
     title = entry["title"].replace(_PILCROW, "").strip()
     return {**entry, "title": title, "text": text, "boost": NOTEBOOK_BOOST}
+
+
+def asked(text: str) -> list[str]:
+    """The questions of a section's paragraphs that begin with *People ask:*, as plain text."""
+    paragraphs = (" ".join(unescape(_ELEMENT.sub("", found)).split()) for found in _ASKED.findall(text))
+    return [question for paragraph in paragraphs for question in re.findall(r"\S.*?\?(?=\s|$)", paragraph)]
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from snippets.lab.tools.checks import Check
 from snippets.lab.trace.events import Trace
 from snippets.lab.trace.queries import steps_agree
+from snippets.lab.trace.units import format_value
 
 WARM_UP_FACTOR = 3
 """A first step that takes this many times the median of the others warmed something up (gpuprof: >3x median)."""
@@ -51,7 +52,8 @@ def check_warm_up(trace: Trace) -> Check | None:
     median = others[(len(others) - 1) // 2]
     if lasted[0] < WARM_UP_FACTOR * median or not median:
         return Check("warm-up", "ok", "the first step is like the others", sources=sources)
-    seen = f"the first step takes {lasted[0]:,.3f} us, the median of the others is {median:,.3f} us"
+    first, typical = format_value(lasted[0], "us"), format_value(median, "us")
+    seen = f"the first step takes {first}, the median of the others is {typical}"
     cure = f"run a few iterations before the profile, or let its schedule skip them: {SCHEDULE}"
     return Check("warm-up", "warning", seen, cure, sources)
 

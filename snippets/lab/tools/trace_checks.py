@@ -25,6 +25,7 @@ from snippets.lab.tools.step_checks import (
 from snippets.lab.trace.events import CudaCall, Trace
 from snippets.lab.trace.missing_gpu import is_launch
 from snippets.lab.trace.text import shortened
+from snippets.lab.trace.units import format_value
 
 DROPPED_SHARE = 0.10
 """Share of launches without a kernel from which counts of kernels are wrong altogether (our limit)."""
@@ -123,7 +124,7 @@ def check_dropped(trace: Trace) -> Check | None:
     if dropped[0] + len(dropped) == len(launches):
         where, cure = "all at the end", "call torch.cuda.synchronize() before the profile ends"
     elif dropped[-1] + 1 == len(dropped):
-        where, cure = "all at the start", f"let the profiler warm up: {SCHEDULE}"
+        where, cure = "all at the start", f"let the profiler warm up: {SCHEDULE}; with CUDA 12.6 to 13.0, update"
     else:
         where = "in between"
         cure = (
@@ -204,7 +205,8 @@ def check_clocks(trace: Trace) -> Check | None:
     empty = sum(activity.duration_us == 0 for activity in trace.activities)
     problems, cures = [], []
     if early:
-        problems.append(f"{len(early):,} activities start before their launch, by up to {max(early):,.3f} us")
+        most = format_value(max(early), "us")
+        problems.append(f"{len(early):,} activities start before their launch, by up to {most}")
         cures.append("the clocks of CPU and GPU were not aligned: trust durations, not delays; update torch")
     if empty:
         problems.append(f"{empty:,} of {len(trace.activities):,} activities have no duration, or a negative one")

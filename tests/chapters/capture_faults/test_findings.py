@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from snippets.capture_faults.findings import (
+from snippets.capture_faults.findings.captures import (
     OPTIONS,
     cost_of_options,
-    doctor,
     first_steps,
     forgotten,
     quartiles,
@@ -17,6 +16,7 @@ from snippets.capture_faults.findings import (
     subscribers,
     threads,
 )
+from snippets.capture_faults.findings.doctor import LOST, doctor, doctor_of_lost, without_first_kernels
 from snippets.lab.finding.book import Verdict, findings, judge
 from snippets.lab.trace.events import GpuActivity
 from tests.chapters.altered import AlteredDevice
@@ -147,3 +147,13 @@ def test_what_doctor_says() -> None:
     assert "of replayed CUDA graphs" in text
     assert "the first step takes" in text
     assert "nothing" in text
+
+
+def test_doctor_counts_what_was_removed() -> None:
+    trace = BOOK["trace_rows/train"].trace
+    assert len(trace.activities) - len(without_first_kernels(trace, LOST).activities) == LOST
+    assert without_first_kernels(trace, 0).activities == trace.activities
+    text = Markup(doctor_of_lost(BOOK)).text
+    assert "none: all 66 launches have their work" in text
+    assert "12 of 66 launches (18.2%) have no kernel in the trace, all at the start" in text
+    assert text.count("failed") == 1

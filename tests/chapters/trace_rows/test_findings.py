@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -9,10 +10,10 @@ import pytest
 
 from snippets.lab.finding.book import Verdict, findings, judge
 from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Step
-from snippets.trace_rows.findings import gpu, rows
+from snippets.trace_rows.findings import events, gpu, rows
 from snippets.trace_rows.findings.averages import average, averages, rows_of
 from tests.chapters.altered import AlteredDevice
-from tests.lab.samples import BOOK, Markup
+from tests.lab.samples import BOOK, Markup, text_of
 
 CLAIMS = {claim.id: claim for claim in findings("trace_rows").claims}
 replace = msgspec.structs.replace
@@ -159,3 +160,30 @@ def test_copies_from_the_host_by_name() -> None:
     text = Markup(gpu.host_copies(BOOK)).text
     assert text.index("Pageable -> Device") < text.index("Pinned -> Device")
     assert text.count("33.6 MB") == 2
+
+
+def cells(html: str) -> list[list[str]]:
+    """The rows of a table without its head, each as the texts of its cells."""
+    return [[text_of(cell).strip() for cell in re.findall(r"<t[dh].*?</t[dh]>", row)] for row in html.split("<tr")[2:]]
+
+
+def test_events_of_a_trace_by_name_and_place() -> None:
+    assert [row[:3] for row in cells(events.annotations(BOOK))[:3]] == [
+        ["ProfilerStep*", "CPU, annotation", "3"],
+        ["two_streams", "CPU, annotation", "3"],
+        ["two_streams", "GPU, annotation", "6"],
+    ]
+    assert [row[1:3] for row in cells(events.annotations(BOOK))[3:]] == [
+        ["GPU, stream 7", "3"],
+        ["GPU, stream 14", "3"],
+    ]
+    assert cells(events.closing_wait(BOOK)) == [
+        ["ProfilerStep*", "CPU, annotation", "3", "347 µs", "647 µs"],
+        ["cudaDeviceSynchronize", "CPU, CUDA call", "1", "21.5 µs", "21.5 µs"],
+    ]
+    assert cells(events.fills(BOOK))[1] == ["Memset (Device)", "GPU, stream 7", "3", "736 ns", "768 ns"]
+    assert [row[:3] for row in cells(events.replays(BOOK))[:2]] == [
+        ["aten::copy_", "CPU, operator", "3"],
+        ["cudaGraphLaunch", "CPU, CUDA call", "3"],
+    ]
+    assert cells(events.requests(BOOK))[0][:4] == ["Activity Buffer Request", "profiler, overhead", "1", "2.38 ms"]

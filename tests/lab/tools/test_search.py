@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from snippets.lab.tools.search import CHAPTER_BOOST, INDEX, NOTEBOOK_BOOST, improve_index
+from snippets.lab.tools.search import CHAPTER_BOOST, INDEX, NOTEBOOK_BOOST, asked, improve_index
 
 HEAD = {"location": "mlp/", "title": "MLP", "text": "<p>Three.</p>", "tags": ["GELU"]}
 SECTION = {**HEAD, "location": "mlp/#why", "title": "Why?"}
@@ -43,6 +43,13 @@ def test_an_index(tmp_path: Path) -> None:
         "text": "<p>First <code>x</code>.</p> <p>Then.</p>",
         "boost": NOTEBOOK_BOOST,
     }
+
+
+def test_questions_lead_to_their_section(tmp_path: Path) -> None:
+    text = "<p>People ask: Why is <code>a::b</code>\nslow? Is x &lt; y? And why?</p> <p>Why? Here.</p>"
+    section = {"location": "rows/#b", "title": "B", "text": text, "tags": ["of the page"]}
+    assert improved(tmp_path, section) == [{**section, "tags": ["Why is a::b slow?", "Is x < y?", "And why?"]}]
+    assert asked("<p>Other people ask: Why?</p>") == []
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"docs": [{"location": "mlp/"}]}'])

@@ -178,7 +178,7 @@ def test_a_correlation_of_two_launches() -> None:
 
 def test_kernels_before_their_launch_and_without_duration() -> None:
     early = read(*sound(), launch(900, 2000), kernel("k", 900, 1987.5, 3))
-    assert of("clocks", early).seen == "1 activities start before their launch, by up to 12.500 us"
+    assert of("clocks", early).seen == "1 activities start before their launch, by up to 12.5 µs"
     assert of("clocks", read(*sound(), launch(900, 2000), kernel("k", 900, 1999.5, 3))).status == "ok"
     empty = read(*sound(), kernel("k", 900, 2000, 0), kernel("k", 901, 2001, -5))
     assert of("clocks", empty).seen == "2 of 14 activities have no duration, or a negative one"
@@ -205,7 +205,7 @@ def test_warm_up_inside() -> None:
     check = of("warm-up", read(*events))
     assert (check.status, check.seen) == (
         "warning",
-        "the first step takes 300.000 us, the median of the others is 100.000 us",
+        "the first step takes 300 µs, the median of the others is 100 µs",
     )
     events[0]["dur"] = 299.9
     assert of("warm-up", read(*events)).status == "ok"

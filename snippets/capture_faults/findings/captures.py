@@ -1,4 +1,4 @@
-"""The figures and claims of the page on what a capture gets wrong. C are our own."""
+"""What captures got wrong: counts, prices and sizes."""
 
 import math
 import statistics
@@ -10,7 +10,6 @@ from snippets.lab.finding import Device, Figure, at_least, at_most, between, cla
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import figure_cell, timeline
 from snippets.lab.page import show as show
-from snippets.lab.tools.trace_checks import check_trace
 from snippets.lab.trace.queries import busy_us
 
 OPTIONS = {
@@ -275,22 +274,3 @@ early_launch = partial(
 replayed = partial(
     timeline, variants={"replayed": "trace_rows/graph"}, caption="One call, and the kernels of a forward"
 )
-
-EXAMINED = {
-    "the first steps of a process": "trace_rows/first",
-    "a replayed CUDA graph": "trace_rows/graph",
-    "no schedule": "matmul_add/unscheduled",
-    "a training step": "trace_rows/train",
-}
-"""A trace in words -> its experiment."""
-
-
-def doctor(device: Device) -> Html:
-    """What `doctor` says of some traces: its warnings with their cures."""
-    rows: list[Sequence[Cell]] = []
-    for words, experiment in EXAMINED.items():
-        checks = [check for check in check_trace(device[experiment].trace) if check.status != "ok"]
-        rows += [[words, check.name, check.seen, check.cure] for check in checks]
-        if not checks:
-            rows.append([words, "nothing", None, None])
-    return table("What doctor says", ["trace", "warning", "what it saw", "cure"], rows, text_columns=4)
