@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 from pathlib import Path
 
@@ -85,3 +87,22 @@ def test_the_first_look(tmp_path: Path) -> None:
         ["GPU busy", "24.0 µs", "24.0 µs", "14.0 µs"],
         ["the step on the CPU", "80.0 µs", "80.0 µs", "80.0 µs"],
     ]
+
+
+def test_where_the_gpu_is_in_a_file() -> None:
+    """As the page says: processes by label, the GPU's streams as its threads, steps on the main thread."""
+    content = json.loads(
+        gzip.decompress((samples.BOOK.root / samples.BOOK.name / "trace_rows/train.trace.json.gz").read_bytes())
+    )
+    named = [event for event in content["traceEvents"] if event["ph"] == "M"]
+    labels = {event["args"]["labels"]: event["pid"] for event in named if event["name"] == "process_labels"}
+    threads = {(e["pid"], e["tid"], e["args"]["name"].strip()) for e in named if e["name"] == "thread_name"}
+    assert [labels[f"GPU {index}"] for index in range(16)] == list(range(16))
+    assert len(labels) == 17
+    assert [name for pid, _, name in threads if pid == 0] == ["stream 7"]
+    host = labels["CPU"]
+    assert any(pid == host and "(pt_autograd_0)" in name for pid, _, name in threads)
+    steps = {
+        (e["pid"], e["tid"]) for e in content["traceEvents"] if e["name"].startswith("ProfilerStep#") and e["ph"] == "X"
+    }
+    assert (host, host) in steps
