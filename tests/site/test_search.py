@@ -63,7 +63,7 @@ ROWS = {
     "no GPU events": "no-gpu-events",
     "profiler time.time()": "stopwatch",
 }
-"""What people ask about a row -> the section of the page of rows that answers."""
+"""What people ask about a row -> the section of the page of rows that answers, among the first three."""
 ASKED = {
     "CUDA time is 0": "trace_rows/#no-gpu-events",
     "cuda kernels not recorded": "trace_rows/#no-gpu-events",
@@ -82,7 +82,7 @@ ASKED = {
     "prefetch_factor": "#what-do-you-see",
 }
 """What people ask in their own words -> the section that answers, among the first three."""
-FIRST_RESULTS, SHOWN_RESULTS = 3, 8
+FIRST_RESULTS = 3
 ASK = """async ([worker, index, queries]) => {
   const asked = new Worker(worker);
   const ask = (message) => new Promise((resolve) => {
@@ -127,7 +127,7 @@ def test_a_question_about_a_row_finds_its_answer(opened: Opened, site: Site) -> 
     found = locations(opened, site, ROWS)
     answers = {query: f"trace_rows/#{section}" for query, section in ROWS.items()}
     assert {
-        query: places[:SHOWN_RESULTS] for query, places in found.items() if answers[query] not in places[:SHOWN_RESULTS]
+        query: places[:FIRST_RESULTS] for query, places in found.items() if answers[query] not in places[:FIRST_RESULTS]
     } == {}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from snippets.lab.finding.book import Verdict, findings, judge
 from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Step
-from snippets.trace_rows.findings import events, gpu, rows
+from snippets.trace_rows.findings import events, gpu, lines, rows
 from snippets.trace_rows.findings.averages import average, averages, rows_of
 from tests.chapters.altered import AlteredDevice
 from tests.lab.samples import BOOK, Markup, text_of
@@ -187,3 +187,23 @@ def test_events_of_a_trace_by_name_and_place() -> None:
         ["cudaGraphLaunch", "CPU, CUDA call", "3"],
     ]
     assert cells(events.requests(BOOK))[0][:4] == ["Activity Buffer Request", "profiler, overhead", "1", "2.38 ms"]
+
+
+def test_kernels_with_their_line() -> None:
+    places = [row[-2] for row in cells(lines.lines(BOOK))]
+    operators = [re.sub(r"model\.py\(\d+\)", "model.py()", place) for place in places]
+    assert operators == [
+        "aten::cross_entropy_loss at snippets/training_step/model.py(): next_token_loss",
+        "aten::linear in nn.Module: Linear_16 at snippets/training_step/model.py(): forward",
+        "aten::cross_entropy_loss at snippets/training_step/model.py(): next_token_loss",
+        "aten::linear in nn.Module: Linear_14 at snippets/training_step/model.py(): forward",
+    ]
+
+
+def test_a_step_by_the_clock(device: AlteredDevice) -> None:
+    device.data("capture_faults/overhead", before_us=[1.0, 3.0, 2.0], samples_us={"nothing": [9.0], "without": [4.0]})
+    assert cells(lines.stopwatch(device)) == [
+        ["no profile yet", "2.00 µs"],
+        ["under the profiler's defaults", "9.00 µs"],
+        ["the profiler is off again", "4.00 µs"],
+    ]
