@@ -132,9 +132,10 @@ def liger_over_inductor(device: Device) -> Figure:
 def compiles_again(device: Device) -> Figure:
     """Change the shape and torch.compile pays the compile cost all over again, while Liger's kernel never does.
 
-    Liger's half is right. torch.compile learns from the first change: it makes the batch size a variable and compiles
-    once more, and that graph served the next two sizes. The sentence describes dynamic=False. For batches of more than
-    one, expect two compilations, not one for each size; a batch of one costs another."""
+    Liger's half is right for batch and sequence; a new hidden size compiles its kernel, too, by its source.
+    torch.compile learns from the first change: it makes the batch size a variable and compiles once more, and that
+    graph served the next two sizes. The sentence describes dynamic=False. For batches of more than one, expect two
+    compilations, not one for each size; a batch of one costs another."""
     return Figure(f"torch.compile: {recompiled(device, 'automatic')}, Liger: {recompiled(device, 'liger')}")
 
 
