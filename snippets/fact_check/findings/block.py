@@ -19,7 +19,11 @@ PLAIN_US, AFTER_US = 2100.0, 1500.0
 
 def tokens_at(device: Device, arithmetic: str) -> Figure:
     """The number of tokens at which the eager block takes 2.1 ms."""
-    tokens = tokens_taking(device, arithmetic, "block", PLAIN_US)
+    return rounded_tokens(tokens_taking(device, arithmetic, "block", PLAIN_US))
+
+
+def rounded_tokens(tokens: float) -> Figure:
+    """A number of tokens between two sizes, in hundreds."""
     return Figure(round(tokens, -2), origin="fact_check/block, between two sizes", display=f"{round(tokens, -2):,.0f}")
 
 
@@ -102,6 +106,12 @@ def table_tokens(device: Device, arithmetic: str = "bfloat16") -> float:
     return tokens_taking(device, arithmetic, "linear", LINEAR_US)
 
 
+def gelu_over_the_table(device: Device, arithmetic: str) -> Figure:
+    """GELU's time over the table's 0.04 ms, at the number of tokens at which the Linear takes the table's 0.12 ms."""
+    gelu = time_at(device, arithmetic, table_tokens(device, arithmetic), "gelu")
+    return derived(gelu.number / GELU_US, gelu, unit="x")
+
+
 @claim("FC30", between(*about(BLOCK_US)), scope="timing", source=tutorial("MLP block: 0.28 ms", H100, only_there=True))
 def block_us(device: Device) -> Figure:
     """Where the Linear takes 0.12 ms in bf16, the block of two Linears takes 0.28 ms, give or take a tenth.
@@ -179,6 +189,8 @@ FIGURES: Mapping[str, Measure] = {
     "tokens_float32": lambda device: tokens_at(device, "float32"),
     "most_saved": most_saved,
     "gelu_where_most_is_saved": lambda device: gelu_share(device, *_where_most_is_saved(device)),
+    "table_tokens_tf32": lambda device: rounded_tokens(table_tokens(device, "tf32")),
+    "gelu_over_the_table": lambda device: gelu_over_the_table(device, "bfloat16"),
     "gelu_where_the_table_is": lambda device: gelu_share(device, "bfloat16", table_tokens(device)),
     "gain_in_float32": lambda device: largest_gain(device, "float32"),
     "gain_in_bfloat16": lambda device: largest_gain(device, "bfloat16"),

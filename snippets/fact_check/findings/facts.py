@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "M1": "Eager: GEMM, GEMM, GELU, mul, GEMM",
         "M8": "Compiled: mm, mm, fused, mm",
         "M9": "The products stay as they are",
+        "FC39": "The answers stay the same",
         "FC4": "Fusing moves data fewer times",
     },
     "fifty-megabytes": {
@@ -31,16 +32,19 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "FC2": "An 8192 by 768 tensor is 50 MB",
         "M12": "One round trip is saved",
         "FC3": "50 MB of traffic are saved",
+        "FC38": "Fusing saves energy",
+        "FC41": "Fusing spares the memory bus",
     },
     "four-percent": {
         "K3": "Liger's kernel is 4 % slower",
         "FC20": "Inductor's kernel takes 89.4 µs",
         "FC21": "Liger's kernel takes 92.8 µs",
+        "FC37": "Liger's MLP takes 92.8 µs",
     },
     "launch-overhead": {
         "O-P13": "60–70 % less launch overhead",
         "RG18": "The same, in a stack of Linears",
-        "FC23": "The same, by any way to fuse",
+        "FC23": "The same, by our two kernels",
     },
     "wall-time": {
         "O-P11": "20–30 % less wall time",
@@ -73,6 +77,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "FC10": "Liger's kernel never does",
         "FC11": "Liger's kernel comes compiled",
         "K2": "A Liger call has no guards",
+        "FC40": "Fast because of one fixed size",
     },
     "another-gpu": {
         "FC8": "Kernels change with the GPU",
@@ -87,7 +92,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "FC12": "Registers limit the batch",
     },
     "fragmentation": {
-        "TM58": "More in use than the sum: fragments",
+        "TM58": "More in use than the sum: fragmented",
         "TM53": "memory_summary finds fragmentation",
         "TM54": "The profiler finds the operation",
     },
@@ -97,18 +102,30 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "P25": "1.78 ms of waiting for 26 µs",
         "P28": "The same product, 580 to 1084 µs",
         "P40": "Compiled: one launch fewer",
+        "P45": "Compiled: twice the CPU's time",
         "L1": "nn.Linear: one kernel",
         "L5": "Compiled: the same kernel",
+        "L11": "Other strides: an error",
+        "M5": "Six names for each Linear",
         "M7": "down is a tenth faster",
         "A1": "Naive attention: six activities",
         "A2": "In place: five",
         "A3": "SDPA math: 20 kernels",
         "A4": "SDPA math: 3.7 times as long",
+        "A9": "flash: an occupancy of 13 %",
         "A11": "flash before cuDNN before efficient",
     },
 }
 """Section of the page -> the claims of others in it -> their titles in the table."""
 CLAIMS = tuple(claim_id for claims in SECTIONS.values() for claim_id in claims)
+SAME_STATEMENT: Mapping[str, str] = {
+    **dict.fromkeys(("RG18", "FC23"), "O-P13"),
+    **dict.fromkeys(("FC25", "RG19", "RG20"), "O-P11"),
+    "RG53": "FC34",
+    "TM26": "FC35",
+    "FC28": "FC27",
+}
+"""Claim -> another one that tests the same statement of the source, in another way or at another size."""
 LONGEST = 60
 """Characters of a value in the table; the section has the rest."""
 
@@ -134,20 +151,23 @@ def judged(device: Device, claim_ids: Iterable[str] = CLAIMS) -> list[Judged]:
 
 def tally(device: Device) -> Html:
     """How many claims of each source hold, differ, cannot be tested or are not measured on a device."""
-    counts: dict[str, Counter[Status]] = {document.who: Counter() for document in DOCUMENTS}
-    for source, verdict in judged(device):
-        counts[source.who][verdict.status] += 1
-    counts["all"] = sum(counts.values(), Counter[Status]())
-    rows: list[list[Cell]] = [[_document(who), _counted(found)] for who, found in counts.items()]
+    found = judged(device)
+    rows: list[list[Cell]] = [
+        [_document(document.who), _counted([each for each in found if each.source.who == document.who])]
+        for document in DOCUMENTS
+    ]
     head = ["source", "verdicts"]
+    rows.append([_document("all"), _counted(found)])
     return table(f"Verdicts by source on the {device.short_name}", head, rows, text_columns=len(head))
 
 
-def _counted(counts: Mapping[Status, int]) -> str:
-    """`9 claims: 3 hold, 6 differ`."""
-    shown = (status for status in STATUSES if counts[status])
-    parts = (f"{counts[status]} {COUNTED[status][counts[status] != 1]}" for status in shown)
-    return f"{sum(counts.values())} claims: {', '.join(parts)}"
+def _counted(found: Sequence[Judged]) -> str:
+    """`9 claims from 6 statements: 3 hold, 6 differ`; as many statements as claims are not named."""
+    counts = Counter(each.verdict.status for each in found)
+    statements = {SAME_STATEMENT.get(each.verdict.claim.id, each.verdict.claim.id) for each in found}
+    parts = (f"{counts[status]} {COUNTED[status][counts[status] != 1]}" for status in STATUSES if counts[status])
+    of = f" from {len(statements)} statements" if len(statements) < len(found) else ""
+    return f"{len(found)} claims{of}: {', '.join(parts)}"
 
 
 def _document(who: str) -> Cell:
@@ -168,10 +188,17 @@ def fact_table(device: Device) -> Html:
             of_claim = [column[CLAIMS.index(claim_id)] for column in columns]
             source = of_claim[0].source
             said = f"{short_name(source.who)}: {shortened(source.value, LONGEST)}"
+            if not any(source.can_be_tested_on(each.name) for each in devices):
+                said += f"; {_model(source)}: not recorded"
             link = Html(f'<a href="#{escape(section)}">{escape(title)}</a><small>{escape(said)}</small>')
             rows.append([link, *(_verdict(each.verdict) for each in of_claim)])
     head = ["claim", *(each.short_name for each in devices)]
     return table("What was said, and what was measured", head, rows)
+
+
+def _model(source: Source) -> str:
+    """`A100` or `H100`: the GPU that a value is for."""
+    return "H100" if "H100" in source.device else "A100"
 
 
 def _verdict(verdict: Verdict) -> Html:
@@ -192,7 +219,7 @@ def count(device: Device, status: Status) -> Figure:
 def untestable(device: Device) -> Figure:
     """The claims that this device cannot test, and for which GPUs they are."""
     sources = [each.source for each in judged(device) if each.verdict.status == "cannot be tested"]
-    models = Counter("H100" if "H100" in source.device else "A100" for source in sources)
+    models = Counter(map(_model, sources))
     parts = [f"{number} for an {model}" for model, number in sorted(models.items())]
     display = f"{len(sources)}: {' and '.join(parts)}" if parts else "none"
     return Figure(len(sources), origin="the claims of this page", display=display)

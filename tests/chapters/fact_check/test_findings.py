@@ -6,15 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from snippets.fact_check.findings import block, facts, sweep, tables
+from snippets.fact_check.findings import block, facts, sweep, tables, times
 from snippets.fact_check.findings.sources import ARTICLES, DOCUMENTS, short_name
-from snippets.lab.finding import Device, NotTimed
+from snippets.lab.finding import Device, Figure, NotTimed
 from snippets.lab.finding.book import all_claims, find_claim, findings, judge
 from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.page.ledger import verdict_data
 from snippets.lab.recording.device import PROJECT
+from snippets.lab.trace.events import Step
 from snippets.lab.trace.kineto import read_recorded_trace
 from tests.chapters.altered import AlteredDevice
 from tests.chapters.fact_check.samples import KERNEL, block_data, recordings, table_data
@@ -89,6 +91,45 @@ def test_a_tally_counts_every_claim_once(device: AlteredDevice) -> None:
     assert facts.count(device, "holds").text == f"{counts[0]:.0f} of {len(facts.CLAIMS)}"
     assert facts.untestable(device).number == counts[3]
     assert "for an H100" in facts.untestable(device).text
+
+
+def test_tests_of_one_statement_are_of_one_source(device: AlteredDevice) -> None:
+    sources = {each.verdict.claim.id: each.source for each in facts.judged(device)}
+    for claim_id, first in facts.SAME_STATEMENT.items():
+        assert sources[claim_id].who == sources[first].who, claim_id
+        assert first not in facts.SAME_STATEMENT, first
+    assert "Deep dive" in (text := Markup(facts.tally(device)).text)
+    assert "15 claims from 8 statements: " in text
+
+
+def test_what_nobody_could_record_says_so(device: AlteredDevice) -> None:
+    (only_an_a100,) = (
+        row for row in Markup(facts.fact_table(device)).text.split("Digest: ") if row.startswith("89.4 µs")
+    )
+    assert only_an_a100.startswith("89.4 µs; A100: not recorded")
+    assert "H100: not recorded" not in Markup(facts.fact_table(device)).text, "an H100 has recorded"
+
+
+@pytest.mark.parametrize(("kernels", "expected"), [(2, "holds"), (3, "differs")])
+def test_kernels_of_our_forward_are_counted(device: AlteredDevice, kernels: int, expected: Status) -> None:
+    def step(each: Step) -> Step:
+        return msgspec.structs.replace(each, activities=each.kernels[:kernels])
+
+    device.steps("fused_mlp/eager", lambda each: each)
+    device.traces["fused_mlp/fused"] = device["fused_mlp/eager"].trace
+    device.steps("fused_mlp/fused", step)
+    assert status("FC23", device) == expected
+
+
+def test_most_of_the_shapes() -> None:
+    assert times.most_shapes(Figure("5 of 8"))
+    assert not times.most_shapes(Figure("4 of 8"))
+
+
+def test_sizes_that_fit_the_cache(device: AlteredDevice) -> None:
+    assert times.hidden_bytes(device, "[batch=64,seq=128]") == 8192 * 3072 * 2
+    assert " to " in times.cache_gains(device, fits=True).text
+    assert " to " not in times.cache_gains(device, fits=False).text
 
 
 def test_what_only_an_a100_or_an_h100_can_test() -> None:

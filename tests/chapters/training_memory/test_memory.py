@@ -20,6 +20,9 @@ from tests.lab.samples import Markup, cells
 
 CLAIMS = {claim.id: claim for claim in findings("training_memory").claims if int(claim.id.removeprefix("TM")) >= 30}
 
+OTHERWISE = {"TM58": "differs"}
+"""An article's claim that the samples refute, as the recordings do."""
+
 
 @pytest.fixture
 def device(tmp_path: Path) -> Device:
@@ -29,7 +32,7 @@ def device(tmp_path: Path) -> Device:
 @pytest.mark.parametrize("claim_id", CLAIMS)
 def test_a_claim_holds_on_samples(claim_id: str, device: Device) -> None:
     verdict = judge(CLAIMS[claim_id], "training_memory", device)
-    assert (verdict.status, verdict.reason) == ("holds", "")
+    assert (verdict.status, verdict.reason) == (OTHERWISE.get(claim_id, "holds"), "")
 
 
 def altered(root: Path, experiment: str, change: Callable[[Any], None]) -> Device:
@@ -123,7 +126,6 @@ FAULTS: list[tuple[str, str, Callable[[Any], None]]] = [
     ("TM55", "allocators", put("default", "profiled", "1 MiB", 1, "calls", value=14)),
     ("TM56", "allocators", put("default", "fragmented", "2 MiB", "segments", 0, "owners", 1, value="lend")),
     ("TM57", "allocators", put("default", "fragmented", "2 MiB", "cached", "reserved", value=0)),
-    ("TM58", "holds", put("variants", "fp32", "statistics", "inactive_split_bytes.all.current", value=10**9)),
     ("TM59", "holds", of_steps("loss written out", "forward", "after", 1.01)),
 ]
 
@@ -132,6 +134,15 @@ FAULTS: list[tuple[str, str, Callable[[Any], None]]] = [
 def test_a_claim_can_fail(claim_id: str, experiment: str, change: Callable[[Any], None], tmp_path: Path) -> None:
     verdict = judge(CLAIMS[claim_id], "training_memory", altered(tmp_path, experiment, change))
     assert verdict.status == "differs"
+
+
+def test_a_high_total_is_a_sign_only_where_free_parts_are_large(tmp_path: Path) -> None:
+    statistics = ("variants", "fp32", "statistics")
+    device = altered(tmp_path, "holds", put(*statistics, "inactive_split_bytes.all.current", value=10**10))
+    assert judge(CLAIMS["TM58"], "training_memory", device).status == "holds"
+    device = altered(tmp_path, "holds", put("variants", "fp32", "parameters", value=10**11))
+    verdict = judge(CLAIMS["TM58"], "training_memory", device)
+    assert (verdict.status, "cannot test the sign" in verdict.reason) == ("not measured", True)
 
 
 @pytest.mark.parametrize("setting", ["default", "expandable segments"])
