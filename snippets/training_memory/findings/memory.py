@@ -104,8 +104,8 @@ def _reserved(device: Device, name: str) -> tuple[int, int, int]:
     source=Source(ARTICLE, "significantly higher than the sum of your weights and activations", device=""),
 )
 def fragmented_share(device: Device) -> Figure:
-    """Memory in use far above the sum of weights and activations may be fragmentation: in a float32 step with so much in
-    use, at least a quarter of the reserved memory lies in free parts of segments.
+    """Memory in use far above the sum of weights and activations may be fragmentation: in a float32 step with so much
+    in use, at least a quarter of the reserved memory lies in free parts of segments.
 
     It may be, but here it is not. Gradients, the optimizer's states and the driver's context are above that sum, too,
     in every training step. So a high total alone does not tell. Read the free parts themselves, which memory_summary
