@@ -28,8 +28,9 @@ LOCKED = -m pip install --quiet --disable-pip-version-check --require-hashes --o
 PYTEST = $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 # The quick tests are halved by hand: pytest-xdist would collect all of them twice, and send three reports of each. This
-# part of tests/lab goes to the other half, so that both take the same time.
-MOVED = tests/lab/capture
+# part of tests/lab goes to the other half, so that both take the same time. That each claim can fail (tests/mutations) is
+# left to `make check`.
+MOVED = tests/lab/capture tests/lab/drawing
 
 # Lint and docs at once, but not where docs may measure a GPU: then nothing else runs.
 TOGETHER = $(if $(shell command -v nvidia-smi 2>/dev/null),,--jobs=2 --output-sync=target)
@@ -95,7 +96,7 @@ chapter: $(READY)  ## lay out a new chapter with a working example: make chapter
 test: $(READY)  ## the quick tests: of the lab, the chapters and the book (no GPU, no browser)
 	$(need) docs test
 	@mkdir -p .cache; $(PY) -m pytest tests/chapters tests/book $(MOVED) > .cache/tests.txt 2>&1 & other=$$!; \
-	$(PY) -m pytest tests/lab --ignore=$(MOVED); failed=$$?; wait $$other || failed=$$?; cat .cache/tests.txt; exit $$failed
+	$(PY) -m pytest tests/lab $(addprefix --ignore=,$(MOVED)); failed=$$?; wait $$other || failed=$$?; cat .cache/tests.txt; exit $$failed
 
 lint: $(READY)  ## style, types, GitHub workflows
 	$(need) lint

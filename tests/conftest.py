@@ -18,7 +18,7 @@ LONGEST = (
     "tests/site/test_pages.py",
     SITE,
     "tests/processes/",
-    "tests/book/test_mutations.py",
+    "tests/mutations/",
     "tests/book/test_other_devices.py",
 )
 """What begins first, in this order: no process waits in the end for one that has a long file before it.

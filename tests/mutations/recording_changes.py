@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from snippets.lab.recording.schema import Recording, Timing
-from tests.book.trace_changes import FACTORS, FINE_FACTORS, OTHER, Kind
+from tests.mutations.trace_changes import FACTORS, FINE_FACTORS, OTHER, Kind
 
 replace = msgspec.structs.replace
 TIMINGS = ("interleaved", "from_python", "enqueue", "cold", "steady")

@@ -1,4 +1,4 @@
-"""Every claim can fail: altered recordings flip its verdict. tests/book/mutations.py alters them."""
+"""Every claim can fail: altered recordings flip its verdict. mutations.py alters them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from snippets.lab.finding.claim import Band, Claim, Scope, at_least, between, eq
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
-from tests.book import trace_changes
-from tests.book.mutations import Mutant, directed, flips, generic, reads, status, swapped
 from tests.chapters.altered import AlteredDevice
 from tests.lab import samples
+from tests.mutations import trace_changes
+from tests.mutations.mutations import Mutant, directed, flips, generic, reads, status, swapped
 
 
 def anywhere(claim: Claim) -> Claim:

@@ -19,9 +19,9 @@ from snippets.lab.finding.book import judge
 from snippets.lab.finding.claim import Claim, Status
 from snippets.lab.recording.schema import Recording
 from snippets.lab.trace.events import Trace
-from tests.book import recording_changes, trace_changes
-from tests.book.trace_changes import Kind
 from tests.chapters.altered import RECORDED, AlteredDevice
+from tests.mutations import recording_changes, trace_changes
+from tests.mutations.trace_changes import Kind
 
 replace = msgspec.structs.replace
 ORDINARY = frozenset(["all", "call", "data", "long", "point", "points", "step", "times", "work"])
