@@ -24,12 +24,13 @@ endif
 # Wheels only, each of a hash in the lock; --no-deps, since the lock is complete (`pip check` says so afterwards).
 LOCKED = -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-deps
 
-# Two processes; each test file runs in one of them, and all of tests/site in the same one (tests/conftest.py).
-PYTEST = $(PY) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+# Tests run in two processes, halved by hand so that both take the same time: pytest-xdist would collect all of them twice,
+# and send three reports of each. The output of one half comes when both are done.
+halves = mkdir -p .cache; $(PY) -m pytest $(1) > .cache/tests.txt 2>&1 & other=$$!; \
+	$(PY) -m pytest $(2); failed=$$?; wait $$other || failed=$$?; cat .cache/tests.txt; exit $$failed
 
-# The quick tests are halved by hand: pytest-xdist would collect all of them twice, and send three reports of each. This
-# part of tests/lab goes to the other half, so that both take the same time. That each claim can fail (tests/mutations) is
-# left to `make check`.
+# The quick tests. This part of tests/lab goes to the other half. That each claim can fail (tests/mutations) is left to
+# `make check`.
 MOVED = tests/lab/capture tests/lab/drawing
 
 # Lint and docs at once, but not where docs may measure a GPU: then nothing else runs.
@@ -95,8 +96,7 @@ chapter: $(READY)  ## lay out a new chapter with a working example: make chapter
 
 test: $(READY)  ## the quick tests: of the lab, the chapters and the book (no GPU, no browser)
 	$(need) docs test
-	@mkdir -p .cache; $(PY) -m pytest tests/chapters tests/book $(MOVED) > .cache/tests.txt 2>&1 & other=$$!; \
-	$(PY) -m pytest tests/lab $(addprefix --ignore=,$(MOVED)); failed=$$?; wait $$other || failed=$$?; cat .cache/tests.txt; exit $$failed
+	@$(call halves,tests/chapters tests/book $(MOVED),tests/lab $(addprefix --ignore=,$(MOVED)))
 
 lint: $(READY)  ## style, types, GitHub workflows
 	$(need) lint
@@ -122,7 +122,8 @@ check:  ## what a change must pass: lint, docs, no stale recording, no flipped v
 	@SITE_URL=https://example.org/profiling-pytorch/ $(MAKE) --no-print-directory $(TOGETHER) lint docs SITE=$(CHECKED)
 	$(PY) -m snippets.lab list --check
 	$(PY) -m snippets.lab claims --check
-	BUILT_SITE=$(CHECKED) $(PYTEST) tests
+	@export BUILT_SITE=$(CHECKED); \
+	$(call halves,tests/processes tests/chapters tests/book tests/mutations,tests/site tests/lab)
 
 lock:  ## resolve the ranges of pyproject.toml anew into the locks (KEEP="torch==X.Y.Z" holds one back)
 	@set -e; python="$(SYSTEM_PYTHON)"; \
