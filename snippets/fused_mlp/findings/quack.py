@@ -12,7 +12,7 @@ from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
 
 UNTUNED, TUNED, OURS = "quack", "quack tuned", "fused"
-STEADY = "steady"
+STEADY, TILES = "steady", "tiles"
 OUR_TILES, WIDER_TILES, QUACKS_TILES = "128x128", "128x192", "128x192, shared"
 """Rows and columns of the products of gate and up that one tile of the first half has; QuACK's are its default ones."""
 OURS_AHEAD = (TALL_AND_THIN, (16, *WIDE), ONE_TOKEN)
@@ -24,10 +24,18 @@ def quack(device: Device) -> Run:
     return on_hopper(device["fused_mlp/quack"])
 
 
-def steady(device: Device, variant: str) -> Figure:
-    """The steady time of a forward."""
-    timing = probe_timing(quack(device), STEADY, variant, "samples_us")
-    return Figure.from_timing(timing, f"fused_mlp/quack, steady: {variant}")
+def steady(device: Device, variant: str, *part: str) -> Figure:
+    """The steady time of a forward; below `TILES`, in the process of the pinned tiles."""
+    timing = probe_timing(quack(device), *part, STEADY, variant, "samples_us")
+    return Figure.from_timing(timing, f"fused_mlp/quack, {', '.join((*part, STEADY))}: {variant}")
+
+
+def steady_clock(device: Device, variant: str, *part: str) -> Figure:
+    """The clock at which the GPU runs it steady. Raises `NotTimed` where none was read."""
+    mhz = probed(quack(device), *part, STEADY, variant).get("clock_mhz")
+    if not mhz:
+        raise NotTimed(f"fused_mlp/quack has no clock of {variant}")
+    return Figure(float(mhz), "MHz", origin=f"fused_mlp/quack, {', '.join((*part, STEADY))}: {variant}")
 
 
 @claim("F43", at_most(1.0), scope="timing")
@@ -56,53 +64,34 @@ def half_over_quack(device: Device) -> Figure:
     return probe_ratio(quack(device), "gate_up", OURS, UNTUNED)
 
 
-def steady_clock(device: Device, variant: str) -> Figure:
-    """The clock at which the GPU runs a forward steady."""
-    return Figure(probed(quack(device), STEADY, variant)["clock_mhz"], "MHz", origin=f"fused_mlp/quack, {variant}")
-
-
 @claim("F118", at_least(1.02), scope="timing")
 def quack_clock_over_ours(device: Device) -> Figure:
     """Steady at the series' shape, the GPU runs QuACK's forward, tuned by itself, at a clock at least 2 % higher."""
     return unpaired_ratio(steady_clock(device, TUNED), steady_clock(device, OURS))
 
 
-def steady_with(device: Device, tiles: str) -> Figure:
-    """The steady time of QuACK's forward with pinned tiles, or of ours in the same process."""
-    timing = probe_timing(quack(device), "tiles", STEADY, tiles, "samples_us")
-    return Figure.from_timing(timing, f"fused_mlp/quack, tiles, steady: {tiles}")
-
-
 @claim("F119", between(0.98, 1.02), scope="timing")
 def ours_over_same_tiles(device: Device) -> Figure:
     """Steady, our forward takes as long as QuACK's with tiles of 128x128 and nothing shared, within 2 %."""
-    return unpaired_ratio(steady_with(device, OURS), steady_with(device, OUR_TILES))
+    return unpaired_ratio(steady(device, OURS, TILES), steady(device, OUR_TILES, TILES))
 
 
 @claim("F120", at_most(1.0), scope="timing")
 def wider_tiles(device: Device) -> Figure:
     """Steady, with nothing shared, QuACK's forward is faster with tiles of 128x192 than with tiles of 128x128."""
-    return unpaired_ratio(steady_with(device, WIDER_TILES), steady_with(device, OUR_TILES))
-
-
-def clock_with(device: Device, tiles: str) -> Figure:
-    """The clock at which the GPU runs it steady. Raises `NotTimed` where none was read."""
-    mhz = probed(quack(device), "tiles", STEADY, tiles).get("clock_mhz")
-    if not mhz:
-        raise NotTimed(f"fused_mlp/quack has no clock of {tiles}")
-    return Figure(float(mhz), "MHz", origin=f"fused_mlp/quack, tiles, steady: {tiles}")
+    return unpaired_ratio(steady(device, WIDER_TILES, TILES), steady(device, OUR_TILES, TILES))
 
 
 @claim("F121", at_least(1.01), scope="timing")
 def clock_of_tiles(device: Device) -> Figure:
     """Steady, the GPU runs QuACK's forward at a clock at least 1 % higher with tiles of 128x192 whose loads are shared
     than with tiles of 128x128 where nothing is."""
-    return unpaired_ratio(clock_with(device, QUACKS_TILES), clock_with(device, OUR_TILES))
+    return unpaired_ratio(steady_clock(device, QUACKS_TILES, TILES), steady_clock(device, OUR_TILES, TILES))
 
 
 def cycles_with(device: Device, tiles: str) -> Figure:
     """The cycles of a steady forward: its time at its clock."""
-    time, clock = steady_with(device, tiles), clock_with(device, tiles)
+    time, clock = steady(device, tiles, TILES), steady_clock(device, tiles, TILES)
     low, high = time.bounds
     origin = f"{time.origin}, at its clock"
     return Figure(time.number * clock.number, "", (low * clock.number, high * clock.number), origin)
@@ -119,11 +108,11 @@ def tiles_table(device: Device) -> Html:
     run = quack(device)
     rows: list[Sequence[Cell]] = []
     for name in (OURS, OUR_TILES, f"{OUR_TILES}, shared", WIDER_TILES, QUACKS_TILES):
-        time = Figure.from_timing(probe_timing(run, "tiles", "forward", name))
+        time = Figure.from_timing(probe_timing(run, TILES, "forward", name))
         heading = f"ours, {OUR_TILES}" if name == OURS else f"QuACK, {name}"
-        times = (figure_cell(each) for each in (time, steady_with(device, name)))
+        times = (figure_cell(each) for each in (time, steady(device, name, TILES)))
         cycles = f"{round(cycles_with(device, name).number, -3):,.0f}"
-        rows.append([heading, *times, clock_with(device, name).text, cycles])
+        rows.append([heading, *times, steady_clock(device, name, TILES).text, cycles])
     head = ["tiles", "interleaved", "steady", "clock, steady", "cycles, steady"]
     return table("One forward with pinned tiles", head, rows)
 

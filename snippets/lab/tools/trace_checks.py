@@ -124,7 +124,8 @@ def check_dropped(trace: Trace) -> Check | None:
     if dropped[0] + len(dropped) == len(launches):
         where, cure = "all at the end", "call torch.cuda.synchronize() before the profile ends"
     elif dropped[-1] + 1 == len(dropped):
-        where, cure = "all at the start", f"let the profiler warm up: {SCHEDULE}; with CUDA 12.6 to 13.0, update"
+        where = "all at the start"
+        cure = f"let the profiler warm up: {SCHEDULE}; with CUDA 12.6 to 13.0, update PyTorch"
     else:
         where = "in between"
         cure = (

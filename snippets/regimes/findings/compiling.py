@@ -101,12 +101,12 @@ def again_time(device: Device, subject: str, mode: str) -> Figure:
     return Figure(us, "us", origin=f"{device[run_id(subject)].origin}, {mode}, full caches")
 
 
-def saved(device: Device, subject: str, mode: str, kind: str = "from_python") -> Figure:
-    """Time that a call saves against eager's, from pairs; below zero where it loses."""
-    eager, compiled = (mode_timing(device, subject, variant, kind) for variant in ("eager", mode))
+def saved(device: Device, subject: str, mode: str) -> Figure:
+    """Time that a call from Python saves against eager's, from pairs; below zero where it loses."""
+    eager, compiled = (mode_timing(device, subject, variant) for variant in ("eager", mode))
     pairs = tuple(a - b for a, b in zip(eager.samples_us, compiled.samples_us, strict=True))
     medians = [statistics.median(part) for part in timing_of_samples(pairs).parts]
-    origin = f"{device[run_id(subject)].origin}, eager less {mode}, {KINDS[kind]}"
+    origin = f"{device[run_id(subject)].origin}, eager less {mode}, from Python"
     return Figure(statistics.median(pairs), "us", (min(medians), max(medians)), origin)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from snippets.lab.finding import Device
-from snippets.lab.html import Cell, Html, code, table
+from snippets.lab.html import Cell, Html, table, with_code
 from snippets.lab.trace.events import CpuOp, Span, Step
 from snippets.lab.trace.units import format_value
 from snippets.training_step.findings.loops import FAULTS
@@ -103,7 +103,7 @@ def _counted(events: list[Span]) -> tuple[int, float]:
 def rows(device: Device, fault: str) -> Html:
     """The rows that give a fault away, before and after its mend."""
     lines: list[list[Cell]] = [
-        [_shown(row.shown), *(_number_and_time(*loop) for loop in loops)] for row, loops in found_rows(device, fault)
+        [with_code(row.shown), *(_number_and_time(*loop) for loop in loops)] for row, loops in found_rows(device, fault)
     ]
     caption = f"{_loops(fault)[0]}: the rows that give it away, in one recorded step"
     return table(caption, ["row: its number and time", "before", "after"], lines)
@@ -111,9 +111,3 @@ def rows(device: Device, fault: str) -> Html:
 
 def _number_and_time(count: int, us: float) -> str:
     return f"{count:,} in {format_value(us, 'us')}" if count else "none"
-
-
-def _shown(text: str) -> Html:
-    """Text whose parts in backticks are code."""
-    parts = text.split("`")
-    return Html("".join(code(part) if index % 2 else Html(part) for index, part in enumerate(parts)))
