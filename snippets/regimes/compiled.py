@@ -130,6 +130,26 @@ def kernels_of(sources: Sequence[str]) -> dict[str, str]:
 
 
 @contextmanager
+def recorded_graphs() -> Iterator[list[Any]]:
+    """Collect the number of each CUDA graph that the compiler records."""
+    from torch._inductor import cudagraph_trees
+
+    found = []
+    trees: Any = cudagraph_trees.CUDAGraphTreeManager
+    number_next = trees.new_graph_id
+
+    def kept(manager: Any) -> Any:
+        found.append(number_next(manager))
+        return found[-1]
+
+    trees.new_graph_id = kept
+    try:
+        yield found
+    finally:
+        trees.new_graph_id = number_next
+
+
+@contextmanager
 def caches_in(folder: str) -> Iterator[None]:
     """Let the compiler forget what it holds in memory and keep its files in a
     folder: compiled anew if that is empty, else found there."""

@@ -20,6 +20,7 @@ from snippets.regimes.compiled import (
     first_calls,
     first_compilation,
     guards_of,
+    recorded_graphs,
     tuned_choices,
 )
 
@@ -50,7 +51,8 @@ def stack_of(
 
     from snippets.regimes.model import Stack
 
-    stack = Stack(dim, hidden, blocks).to(device, dtype=getattr(torch, dtype))
+    with torch.device(device):
+        stack = Stack(dim, hidden, blocks).to(getattr(torch, dtype))
     return stack.eval().requires_grad_(requires_grad=False)
 
 
@@ -65,7 +67,8 @@ def module_of(
 
     if block != "geglu":
         return stack_of(device, dim, hidden, blocks=blocks)
-    module = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16)
+    with torch.device(device):
+        module = GeGLU(dim, hidden).to(torch.bfloat16)
     return module.eval().requires_grad_(requires_grad=False)
 
 
@@ -115,6 +118,7 @@ def compile_modes(
     hidden: int,
     modes: str,
     repeats: int,
+    steady: int,
 ) -> dict[str, Any]:
     """Compile a module in each mode with empty caches, again with the caches
     that this left, and time all of them with eager.
@@ -123,8 +127,10 @@ def compile_modes(
     compilation, "cold_s": seconds of the first calls of each compilation with
     empty caches, "again_s": those with filled ones, "tuned": the candidates of
     each product with milliseconds}, "times": {variant: samples in microseconds
-    by kind}, "first_ever_s": seconds of the process's first compilation}.
-    max-autotune is compiled once, the others `repeats` times.
+    by kind}, "steady": where asked for, {variant: "us": samples of blocks of
+    seconds, "clock_mhz", "joules" of a call}, "first_ever_s": seconds of the
+    process's first compilation}. max-autotune is compiled once, the others
+    `repeats` times.
     """
     import torch
 
@@ -156,27 +162,30 @@ def compile_modes(
                 entry["again_s"] = [
                     call_s(steps[mode], x) for _ in range(FIRST_CALLS)
                 ]
-    samples = timed(instruments, device, module, steps, tokens)
-    torch._dynamo.reset()
-    return {"modes": found, "times": samples, "first_ever_s": first_ever_s}
-
-
-def timed(
-    instruments: Instruments,
-    device: str,
-    module: Any,
-    steps: Mapping[str, Any],
-    tokens: int,
-) -> dict[str, dict[str, Sequence[float]]]:
-    """Check each step and time all of them interleaved; samples in microseconds
-    by kind. On a CPU nothing is timed."""
     subjects = {
         name: module_subject(module, step, tokens, name not in REPLAYED)
         for name, step in steps.items()
     }
     for subject in subjects.values():
         instruments.relative_error(subject, device)
-    if device != "cuda":
+    on_gpu = subjects if device == "cuda" else {}
+    samples = timed(instruments, on_gpu)
+    settled = timed_steady(instruments, on_gpu if steady else {})
+    torch._dynamo.reset()
+    return {
+        "modes": found,
+        "times": samples,
+        "steady": settled,
+        "first_ever_s": first_ever_s,
+    }
+
+
+def timed(
+    instruments: Instruments, subjects: Mapping[str, Subject]
+) -> dict[str, dict[str, Sequence[float]]]:
+    """Time subjects interleaved and from Python; samples in microseconds by
+    kind."""
+    if not subjects:
         return {}
     return {
         name: {
@@ -187,11 +196,27 @@ def timed(
     }
 
 
+def timed_steady(
+    instruments: Instruments, subjects: Mapping[str, Subject]
+) -> dict[str, dict[str, Any]]:
+    """Time each subject alone, in a block of seconds."""
+    return {
+        name: {
+            "us": times.samples_us,
+            "clock_mhz": times.clock_mhz,
+            "joules": times.joules,
+        }
+        for name, times in instruments.time_steady(subjects).items()
+    }
+
+
 ASKED: Mapping[str, Mapping[str, Any]] = {
     "static": {"dynamic": False},
     "automatic": {},
     "dynamic": {"dynamic": True},
 }
+CALLS_TO_RECORD = 3
+"""The first call of a shape warms up, the second records, the third replays."""
 
 
 def new_shapes(
@@ -201,7 +226,7 @@ def new_shapes(
 
     Returns {"tokens", "asked": {way to ask for shapes: {"call_s": seconds of
     each call, "graphs": their number so far, "guards": of each graph, the
-    newest first}}}.
+    newest first}}, "replayed": what `replayed_shapes` returns}.
     """
     import torch
     from torch._dynamo.utils import counters
@@ -223,7 +248,35 @@ def new_shapes(
                 found[name]["graphs"].append(counters["stats"]["unique_graphs"])
         found[name]["guards"] = guards_of(stack)
     torch._dynamo.reset()
-    return {"tokens": sizes, "asked": found}
+    replayed = replayed_shapes(stack, sizes)
+    return {"tokens": sizes, "asked": found, "replayed": replayed}
+
+
+def replayed_shapes(stack: Any, sizes: Sequence[int]) -> dict[str, Any]:
+    """Call a stack in the mode reduce-overhead a few times at each size.
+
+    Returns {"call_s": seconds of each call, by size, "graphs": that Dynamo has
+    compiled so far, "recorded": CUDA graphs recorded so far}.
+    """
+    import torch
+    from torch._dynamo.utils import counters
+
+    counters.clear()
+    step = torch.compile(stack, mode="reduce-overhead")
+    found: dict[str, Any] = {"call_s": [], "graphs": [], "recorded": []}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        caches_in(folder),
+        recorded_graphs() as recorded,
+    ):
+        for count in sizes:
+            x = module_subject(stack, stack, count).inputs()[0]
+            calls = [call_s(step, x) for _ in range(CALLS_TO_RECORD)]
+            found["call_s"].append(calls)
+            found["graphs"].append(counters["stats"]["unique_graphs"])
+            found["recorded"].append(len(recorded))
+    torch._dynamo.reset()
+    return found
 
 
 def _modes(
@@ -234,7 +287,7 @@ def _modes(
         chapter="regimes",
         name=name,
         probe=compile_modes,
-        parameters={"modes": modes, "repeats": 2, **parameters},
+        parameters={"modes": modes, "repeats": 2, "steady": 0, **parameters},
         time_limit_s=300,
     )
 
@@ -246,6 +299,7 @@ GEGLU: Parameters = {
     "tokens": 8192,
     "dim": 768,
     "hidden": 3072,
+    "steady": 1,
 }
 COMPILING = (
     _modes("modes_stack", STACK),

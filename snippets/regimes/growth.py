@@ -24,9 +24,8 @@ from snippets.regimes.subjects import (
 STACK: Mapping[str, int] = {"tokens": 64, "dim": 1024, "hidden": 4096}
 GEGLU: Mapping[str, int] = {"tokens": 64, "dim": 768, "hidden": 3072}
 GELU: Mapping[str, int] = {"tokens": 64, "hidden": 4096}
-TOKENS = (1, 4, 16, 32, *(1 << power for power in range(6, 18)))
-"""Below 16 nothing changes, and few tokens take long to time."""
-GEGLU_TOKENS = (1, 16, *(1 << power for power in range(6, 17)))
+TOKENS = (1, 16, *(1 << power for power in range(6, 17)))
+"""Below 64 hardly anything changes, and few tokens take long to time."""
 TRACED: Mapping[str, int] = {
     "overhead_bound": 64,
     "memory_bound": 32768,
@@ -47,22 +46,22 @@ def launched(instruments: Instruments, device: str) -> dict[str, Any]:
     """
     if device != "cuda":
         raise NeedsGpu("a CPU launches nothing: regimes/growth_stack runs here")
-    makers: dict[str, tuple[Make, Mapping[str, int], tuple[int, ...]]] = {
-        "stack": (partial(stack, variant="eager"), STACK, TOKENS),
-        "geglu": (geglu, GEGLU, GEGLU_TOKENS),
+    makers: dict[str, tuple[Make, Mapping[str, int]]] = {
+        "stack": (partial(stack, variant="eager"), STACK),
+        "geglu": (geglu, GEGLU),
     }
     _step_names(instruments, stack(device, "eager", **STACK))  # loses kernels
     return {
         name: {
-            "tokens": list(sizes),
+            "tokens": list(TOKENS),
             "names": [
                 _step_names(
                     instruments, make(device, **{**shape, "tokens": tokens})
                 )
-                for tokens in sizes
+                for tokens in TOKENS
             ],
         }
-        for name, (make, shape, sizes) in makers.items()
+        for name, (make, shape) in makers.items()
     }
 
 
@@ -89,12 +88,12 @@ def _step_names(instruments: Instruments, subject: Subject) -> list[str]:
     return step if step * PROFILED_STEPS == names else []
 
 
-def _sweep(name: str, tokens: tuple[int, ...], **more: Any) -> Experiment:
+def _sweep(name: str, **more: Any) -> Experiment:
     return Experiment(
         chapter="regimes",
         name=f"growth_{name}",
         label="step",
-        sweep=tuple({"tokens": count} for count in tokens),
+        sweep=tuple({"tokens": count} for count in TOKENS),
         **more,
     )
 
@@ -102,7 +101,6 @@ def _sweep(name: str, tokens: tuple[int, ...], **more: Any) -> Experiment:
 def _stack_sweep(name: str, variant: str) -> Experiment:
     return _sweep(
         name,
-        TOKENS,
         parameters=STACK,
         make=partial(stack, variant=variant),
         work=stack_work,
@@ -126,7 +124,6 @@ GROWTH = (
     _stack_sweep("stack_compiled", "compiled"),
     _sweep(
         "gelu",
-        TOKENS,
         parameters=GELU,
         make=gelu,
         work=gelu_work,
@@ -134,7 +131,6 @@ GROWTH = (
     ),
     _sweep(
         "geglu",
-        GEGLU_TOKENS,
         parameters=GEGLU,
         make=geglu,
         work=geglu_work,

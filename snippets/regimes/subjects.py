@@ -58,7 +58,8 @@ def stack(
 
     from snippets.regimes.model import Stack, stack_reference
 
-    module = Stack(dim, hidden, blocks).to(device, dtype=torch.bfloat16).eval()
+    with torch.device(device):
+        module = Stack(dim, hidden, blocks).to(torch.bfloat16).eval()
     parameters = [tensor.detach() for tensor in module.parameters()]
     x = _random(device, tokens, dim)
     return Subject(
@@ -121,7 +122,8 @@ def geglu(device: str, tokens: int, dim: int, hidden: int) -> Subject:
 
     from snippets.mlp.model import GeGLU, geglu_reference
 
-    module = GeGLU(dim, hidden).to(device, dtype=torch.bfloat16).eval()
+    with torch.device(device):
+        module = GeGLU(dim, hidden).to(torch.bfloat16).eval()
     layers = (module.gate_proj, module.up_proj, module.down_proj)
     weights = [layer.weight.detach() for layer in layers]
     return Subject(

@@ -184,7 +184,7 @@ def recompute(
     instruments: Instruments, device: str, batches: str, **sizes: int
 ) -> dict[str, Any]:
     """Times of the step that keeps its activations and of the one that recomputes them, and their losses, at each batch
-    of a list such as "64 256".
+    of a list such as "64 128".
 
     Returns {batch: {variant: {"times": {kind: samples in us}, "losses": [...]}}}.
     """
@@ -258,7 +258,7 @@ MEMORY = (
         chapter="training_memory",
         name="recompute",
         parameters={
-            "batches": "64 256",
+            "batches": "64 128",
             **{name: size for name, size in SIZES.items() if name != "batch"},
         },
         probe=recompute,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import time
+from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from logging.handlers import BufferingHandler
@@ -80,11 +82,10 @@ def with_own_precision(
             yield loss
 
 
-def graph_breaks(instruments: Instruments, device: str, rounds: int, **sizes: int) -> dict[str, Any]:
-    """A compiled loop that a check breaks in each block, and the same without the check, in turns.
+def graph_breaks(instruments: Instruments, device: str, **sizes: int) -> dict[str, Any]:
+    """A compiled loop that a check breaks in each block, and the same without the check.
 
-    Returns for each: graphs compiled, Dynamo's reasons for its breaks, and the wall time of an iteration in
-    microseconds, by round.
+    Returns for each: graphs compiled, and Dynamo's reasons for its breaks.
     """
     import torch
     from torch._dynamo.utils import counters
@@ -92,30 +93,55 @@ def graph_breaks(instruments: Instruments, device: str, rounds: int, **sizes: in
     from snippets.training_step import faults
 
     found: dict[str, Any] = {}
-    loops = {}
     for variant in ("before", "after"):
         torch._dynamo.reset()
         counters.clear()
-        losses = getattr(faults, f"breaks_{variant}")(device, **sizes)
-        loops[variant] = losses
-        iteration_us(losses, 3, device)
+        with closing(getattr(faults, f"breaks_{variant}")(device, **sizes)) as losses:
+            for loss in itertools.islice(losses, 3):
+                loss.item()
         found[variant] = {
             "graphs": counters["stats"]["unique_graphs"],
             "breaks": sorted(counters["graph_break"]),
-            "us": [],
         }
-    # The second reset dropped what the first loop had compiled.
-    for losses in loops.values():
-        iteration_us(losses, 3, device)
-    for number in range(rounds):
-        order = list(loops)[:: 1 if number % 2 == 0 else -1]
-        for variant in order:
-            us = iteration_us(loops[variant], 8, device)
-            found[variant]["us"].append(us)
-    for losses in loops.values():
-        losses.close()
     torch._dynamo.reset()
     return found
+
+
+def tuning(instruments: Instruments, device: str, iterations: int, **sizes: int) -> dict[str, Any]:
+    """The first iterations of a compiled loop, each in a profile of its own: in the first, Inductor times the launch
+    configurations of its kernels.
+
+    Returns {"steps": for each iteration {"us": wall time, "kernels": launched, "busy_us": their time, "names":
+    {kernel: times launched}, the most launched ten}}. On a CPU nothing is tuned.
+    """
+    import torch
+    from torch._inductor import config
+    from torch.profiler import ProfilerActivity, profile
+
+    from snippets.training_step import faults
+
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device == "cuda")
+    torch._dynamo.reset()
+    steps = []
+    with (
+        config.patch({"force_disable_caches": True}),
+        closing(faults.tiny_compiled(device, **sizes)) as losses,
+    ):
+        for _ in range(iterations):
+            with profile(activities=activities, acc_events=True) as finished:
+                us = iteration_us(losses, 1, device)
+            ran = [each for each in instruments.read_activities(finished) if each.grid] if device == "cuda" else []
+            names = Counter(each.name for each in ran)
+            steps.append(
+                {
+                    "us": us,
+                    "kernels": len(ran),
+                    "busy_us": round(math.fsum(each.duration_us for each in ran), 3),
+                    "names": dict(names.most_common(10)),
+                }
+            )
+    torch._dynamo.reset()
+    return {"steps": steps}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What the chapter training_step measures: a healthy loop, twelve faults before and after their mends, and probes."""
+"""What the chapter training_step measures: a healthy loop, faults before and after their mends, and probes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from snippets.lab.experiment import Experiment, Loop, NeedsGpu, Schedule, Work
 from snippets.training_step.compiling import (
     graph_breaks,
     lengths,
+    tuning,
     with_own_precision,
     without_caches,
 )
@@ -59,6 +60,7 @@ SIZES: Mapping[str, Mapping[str, int]] = {
     },
     "cold": {"layers": 2},
 }
+SIZES = {**SIZES, "breaks": SIZES["tiny"], "tuning": SIZES["recompile"]}
 """Fault -> sizes in which it can be seen."""
 
 
@@ -209,6 +211,14 @@ EXPERIMENTS = (
         )
         for variant in ("before", "after")
     ),
+    *(
+        _loop(
+            f"breaks_{variant}",
+            profiler_options=("record_shapes", "with_stack"),
+            schedule=Schedule(active=1),
+        )
+        for variant in ("before", "after")
+    ),
     *_pair("layout"),
     *_pair("optimizer", "foreach"),
     *_pair("tensor_cores", "autocast"),
@@ -227,7 +237,8 @@ EXPERIMENTS = (
     ),
     _probe("clocks", clocks, HEALTHY, times=20),
     _probe("lengths", lengths, sizes_of("recompile"), iterations=24),
-    _probe("graph_breaks", graph_breaks, sizes_of("tiny"), rounds=9),
+    _probe("graph_breaks", graph_breaks, sizes_of("breaks")),
+    _probe("tuning", tuning, sizes_of("tuning"), iterations=8),
     _probe("memory", memory, HEALTHY, iterations=24),
     _probe(
         "profiler_costs",

@@ -9,7 +9,7 @@ import msgspec
 
 from snippets.lab.experiment import Parameters
 from snippets.lab.recording.schema import Timing
-from snippets.regimes.growth import GEGLU_TOKENS, TOKENS
+from snippets.regimes.growth import TOKENS
 from tests.chapters.regimes.compiling_samples import compiling_recordings
 from tests.lab.sample_recordings import SPREAD, Sample, sample_of
 from tests.lab.samples import Operator
@@ -76,9 +76,9 @@ def gelu_us(parameters: Parameters) -> float:
 def launched(large: int = 5) -> dict[str, object]:
     """Four activities a step up to 64 tokens, `large` at more, and at 128 tokens steps that differ."""
     found: dict[str, object] = {}
-    for name, sizes in (("stack", TOKENS), ("geglu", GEGLU_TOKENS)):
-        names = [["kernel"] * (0 if tokens == 128 else 4 if tokens <= 64 else large) for tokens in sizes]
-        found[name] = {"tokens": list(sizes), "names": names}
+    names = [["kernel"] * (0 if tokens == 128 else 4 if tokens <= 64 else large) for tokens in TOKENS]
+    for name in ("stack", "geglu"):
+        found[name] = {"tokens": list(TOKENS), "names": names}
     return found
 
 
