@@ -23,6 +23,7 @@ from snippets.regimes.compiled import (
     recorded_graphs,
     tuned_choices,
 )
+from snippets.regimes.subjects import CALLS_TO_RECORD
 
 WIDTHS = {"dim": 1024, "hidden": 4096}
 
@@ -215,8 +216,6 @@ ASKED: Mapping[str, Mapping[str, Any]] = {
     "automatic": {},
     "dynamic": {"dynamic": True},
 }
-CALLS_TO_RECORD = 3
-"""The first call of a shape warms up, the second records, the third replays."""
 
 
 def new_shapes(
@@ -279,15 +278,17 @@ def replayed_shapes(stack: Any, sizes: Sequence[int]) -> dict[str, Any]:
     return found
 
 
-def _modes(
-    name: str, parameters: Parameters, leave_out: Sequence[str] = ()
-) -> Experiment:
-    modes = ",".join(mode for mode in MODES if mode not in leave_out)
+def _modes(name: str, parameters: Parameters) -> Experiment:
     return Experiment(
         chapter="regimes",
         name=name,
         probe=compile_modes,
-        parameters={"modes": modes, "repeats": 2, "steady": 0, **parameters},
+        parameters={
+            "modes": ",".join(MODES),
+            "repeats": 2,
+            "steady": 0,
+            **parameters,
+        },
         time_limit_s=300,
     )
 
@@ -303,8 +304,7 @@ GEGLU: Parameters = {
 }
 COMPILING = (
     _modes("modes_stack", STACK),
-    # its tuning takes half a minute, and there a replay wins nothing
-    _modes("modes_geglu", GEGLU, leave_out=("max-autotune",)),
+    _modes("modes_geglu", GEGLU),
     Experiment(
         chapter="regimes",
         name="new_shapes",

@@ -192,12 +192,14 @@ class Process:
         self, group: Group, index: int, subjects: Mapping[str, Subject]
     ) -> tuple[dict[str, Timings], tuple[Ceiling, ...]]:
         """The times of every step and ceiling; taken again while the times of one step contradict each other."""
+        works = ceiling_works(group, index)
+        # First: graphs share the workspace of cuBLAS that the first to be captured has in its memory, and two ceilings
+        # outlive all others of a process (https://github.com/pytorch/pytorch/issues/193402).
+        ceilings = prepare_ceilings(works)
         variants = {}
         for experiment in group:
             self.progress(experiment, f"timing, process {self.number} of {experiment.processes}")
             variants[experiment.name] = prepare(subjects[experiment.name])
-        works = ceiling_works(group, index)
-        ceilings = prepare_ceilings(works)
         for attempt in range(1, TRIES + 1):
             timings, rates = time_interleaved(variants, ceilings, self.gpu)
             if group[0].is_steady:

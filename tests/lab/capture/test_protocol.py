@@ -28,7 +28,7 @@ PINNED = {
     "capture/steady.py": "caf094eccfce0244",
     "capture/supervisor.py": "440f10e300df5b22",
     "capture/timing.py": "f59b096a837d25d2",
-    "capture/worker.py": "09a3f7a97a9df541",
+    "capture/worker.py": "9286890163933871",
     "experiment.py": "b06c0b02df098935",
 }
 CURE = (
