@@ -26,7 +26,7 @@ from snippets.training_memory.findings.held import (
 )
 
 RECOMPUTE = "training_memory/recompute"
-SMALL, LARGE = "64", "256"
+SMALL, LARGE = "64", "128"
 """Batches at which recomputing is timed."""
 
 
