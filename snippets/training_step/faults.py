@@ -1,4 +1,4 @@
-"""Twelve faults of training loops, each as a function before and after its mend: their difference is the mend.
+"""Faults of training loops, each as a function before and after its mend: their difference is the mend.
 
 Each takes the device and the sizes of `make_parts`, and yields the loss of each iteration, as `model.train` does.
 """
@@ -102,6 +102,7 @@ def pageable_pinned(device, **sizes):
         yield train_step(model, optimizer, features, targets)
 
 
+# --8<-- [start:own_stream]
 def on_its_own_stream(loader, device):
     """The next batch is copied while the GPU computes with this one."""
     stream = torch.cuda.Stream()
@@ -117,6 +118,7 @@ def on_its_own_stream(loader, device):
         waiting = copied
 
 
+# --8<-- [end:own_stream]
 def pageable_after(device, **sizes):
     model, optimizer, _ = make_parts(device, **sizes)
     pin = device == "cuda"

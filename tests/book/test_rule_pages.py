@@ -20,7 +20,6 @@ from tests.lab.samples import BOOK
 
 WITHOUT_A_TRACE = {
     "gpu-slowed": "devices.small_interleaved_when_shared",
-    "graph-breaks": "training_step.breaks_cost",
     "profiler-overhead": "matmul_add.buffer_request",
 }
 """Faults that a page shows by a number: rule -> figure on that page."""

@@ -65,17 +65,14 @@ _HASHED = "hashed into every recording of its chapter: parted, all would have to
 LONG_FILES: Mapping[str, tuple[int, str]] = {
     "snippets/training_step/faults.py": (
         340,
-        "twelve faults before and after: each loop whole, so that two differ by the mend",
-    ),
-    "snippets/training_step/findings/probes.py": (
-        320,
-        "the claims and tables of five probes, which share their lookups",
+        "faults before and after: each loop whole, so that two differ by the mend",
     ),
     "snippets/attention/experiments.py": (660, _HASHED),
     "snippets/capture_faults/experiments.py": (370, _HASHED),
     "snippets/fused_mlp/geglu/hopper_kernels.py": (360, _HASHED),
     "snippets/matmul_add/experiments.py": (380, _HASHED),
     "snippets/mlp/experiments.py": (800, _HASHED),
+    "snippets/regimes/compiling.py": (320, _HASHED),
     "snippets/trace_rows/experiments.py": (310, _HASHED),
     "snippets/lab/experiment.py": (400, "the one file of the lab that experiments.py imports; a leaf imports no other"),
 }

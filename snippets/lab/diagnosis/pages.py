@@ -9,7 +9,7 @@ PAGES: dict[str, str] = {
     "allocator-in-step": "training_step/#allocator-in-the-step",
     "first-step": "training_step/#cold-measurements",
     "gpu-slowed": "measuring/#who-else-is-on-the-gpu",
-    "graph-breaks": "training_step/#recompilation",
+    "graph-breaks": "training_step/#graph-breaks",
     "launch-bound": "matmul_add/#is-the-step-bound-by-overhead-or-by-the-gpu",
     "loader-stall": "training_step/#a-loader-that-stalls",
     "needless-copies": "training_step/#layout-copies",

@@ -184,7 +184,7 @@ def _judge(claim: Claim, chapter: str, device: Device) -> Verdict:
     measured = checked(claim.measure(device))
     status: Status = "holds" if claim.band(measured) else "differs"
     if not measured.conclusive:
-        return Verdict(claim, chapter, device, "inconclusive", measured, STEPS_DISAGREE)
+        return Verdict(claim, chapter, device, "inconclusive", measured, measured.doubt or STEPS_DISAGREE)
     return Verdict(claim, chapter, device, status, measured)
 
 
@@ -195,7 +195,7 @@ def _judge_timing(claim: Claim, chapter: str, device: Device) -> Verdict:
     is_in = spread.is_in(claim.band)
     disturbed = {name: reason for name in reads.runs if (reason := device[name].disturbed)}
     if not spread.figure.conclusive:
-        reason = STEPS_DISAGREE
+        reason = spread.figure.doubt or STEPS_DISAGREE
     elif disturbed:
         reason = "; ".join(f"{name} was disturbed: {reason}" for name, reason in disturbed.items())
     else:

@@ -24,7 +24,8 @@ class Figure:
     """The least and the largest of its processes or steps in the same unit; of one process, perhaps quartiles."""
     origin: str = ""
     conclusive: bool = True
-    """False when the active steps of a trace disagree."""
+    """False when the active steps of a trace disagree, or for the reason in `doubt`."""
+    doubt: str = ""
     display: str = ""
     """The text to print instead of the value."""
 

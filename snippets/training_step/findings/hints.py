@@ -6,22 +6,15 @@ import itertools
 import re
 import statistics
 
-from snippets.lab.diagnosis.facts import Facts
-from snippets.lab.finding import Device, Figure, Run, TraceError
+from snippets.lab.finding import Device, Figure, TraceError
 from snippets.lab.finding.measure import percent
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import busy_us, step_us
-from snippets.training_step.findings.loops import FAULTS, ceiling
+from snippets.training_step.findings.loops import FAULTS, ceiling, recorded_step_us
 from snippets.training_step.findings.probes import printed_rows
 
 HEALTHY = "training_step/healthy"
 TINY = "training_step/tiny_before"
-
-
-def recorded_step_us(run: Run) -> float:
-    """The report's time of a step: its span on the CPU, or the GPU's work if that takes longer."""
-    work = statistics.fmean(busy_us(step.activities) for step in run.trace.steps)
-    return max(Facts(run.trace).step_us, work)
 
 
 def ceiling_share(device: Device, fault: str) -> Figure:

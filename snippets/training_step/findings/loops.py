@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 
 from snippets.lab.diagnosis.diagnose import diagnose
+from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.rule import Finding
 from snippets.lab.diagnosis.rules import RULES
 from snippets.lab.finding import Device, Figure, Run, TraceError
 from snippets.lab.finding.measure import paired_difference, paired_ratio, percent
 from snippets.lab.trace.events import Trace
+from snippets.lab.trace.queries import busy_us
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ FAULTS = {
         Fault("loader", "A loader that stalls", "loader-stall"),
         Fault("pageable", "Copies from pageable memory", "pageable-copies", "pinned"),
         Fault("recompile", "Compiling for each length", "recompiles"),
+        Fault("breaks", "A graph that breaks in each block", "graph-breaks"),
         Fault("layout", "Copies for a layout", "needless-copies"),
         Fault("optimizer", "An optimizer as a loop", "optimizer-loop"),
         Fault("tensor_cores", "Products without tensor cores", "no-tensor-cores"),
@@ -49,6 +53,8 @@ FAULTS = {
 """Name of a fault -> its rule and its loops."""
 TIMED = tuple(name for name in FAULTS if name not in ("recompile", "cold"))
 """Faults whose iterations are timed before and after, in turns."""
+SLOWER = 1.1
+"""An iteration that takes so many times as long as a recorded step was timed on a slower machine."""
 _RULES = {rule.name: rule for rule in RULES}
 _found: dict[tuple[int, str], tuple[Trace, tuple[Finding, ...]]] = {}
 _KEPT = 128
@@ -107,7 +113,26 @@ def lost(device: Device, fault: str) -> Figure:
 
 
 def unused(device: Device, fault: str) -> Figure:
-    """How much of the ceiling the mend has not saved; below zero, the ceiling was no ceiling."""
+    """How much of the ceiling the mend has not saved; below zero, the ceiling was no ceiling.
+
+    Inconclusive where an iteration takes longer than a recorded step: the profiler only adds to a step, so the CPU was
+    slower when the loop was timed than when it was recorded.
+    """
+    run = device[FAULTS[fault].loops[0]]
     most, less = ceiling(device, fault), saved(device, fault)
     low, high = less.bounds
-    return Figure(most.number - less.number, "us", (most.number - high, most.number - low), less.origin)
+    is_slower = run.time("iteration").number > SLOWER * recorded_step_us(run)
+    return Figure(
+        most.number - less.number,
+        "us",
+        (most.number - high, most.number - low),
+        less.origin,
+        conclusive=not is_slower,
+        doubt=f"{run.id} took longer without the profiler than with it" if is_slower else "",
+    )
+
+
+def recorded_step_us(run: Run) -> float:
+    """The report's time of a step: its span on the CPU, or the GPU's work if that takes longer."""
+    work = statistics.fmean(busy_us(step.activities) for step in run.trace.steps)
+    return max(Facts(run.trace).step_us, work)

@@ -1,41 +1,30 @@
-"""What the probes measured: two clocks, lengths that recompile, allocators, the price of the profiler, its table."""
+"""What the probes measured: two clocks, allocators, the price of the profiler, its table."""
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 from snippets.lab.drawing.numbers import figure_cell
 from snippets.lab.finding import (
     Device,
     Figure,
-    TraceError,
     at_least,
     at_most,
-    between,
     claim,
-    equals,
     timing_of_samples,
 )
 from snippets.lab.finding.measure import percent, unpaired_ratio
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
 from snippets.lab.trace.units import format_value
-from snippets.training_step.findings.loops import FAULTS, ceiling
 
 CHAPTER = "training_step"
 PHASES = ("forward", "backward", "optimizer", "item")
-VARIANTS: Mapping[str, str] = {"before": "a graph for each length", "after": "mark_dynamic", "padded": "padded"}
-_COMPILE_ID = re.compile(r"compile_id=0/(\d+)")
 OPTIONS = ("without", "none", "record_shapes", "profile_memory", "with_stack", "all three")
 """Of the profiler, in the order of the table; `without` is without a profiler."""
-RECOMPILE_LIMIT = 8
-"""Of torch._dynamo.config: graphs for one function, after which it stays eager."""
 
 
 def _clock(device: Device, clock: str, phase: str) -> Figure:
@@ -91,129 +80,6 @@ def clocks(device: Device) -> Html:
         [code(phase), *(figure_cell(_clock(device, clock, phase)) for clock in ("wrong", "right"))] for phase in PHASES
     ]
     return table("One step by two clocks", ["phase", "without synchronize", "with synchronize"], rows)
-
-
-def _lengths(device: Device, variant: str) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = device[f"{CHAPTER}/lengths"].data[variant]
-    return found
-
-
-@claim("TS63", equals(RECOMPILE_LIMIT))
-def graphs_before(device: Device) -> Figure:
-    """With dynamic=False, Dynamo compiles eight graphs and then no more."""
-    return Figure(int(max(_lengths(device, "before")["graphs"])), origin=device[f"{CHAPTER}/lengths"].origin)
-
-
-@claim("TS64", equals(1))
-def graphs_after(device: Device) -> Figure:
-    """With mark_dynamic, Dynamo compiles one graph for all lengths."""
-    return Figure(int(max(_lengths(device, "after")["graphs"])), origin=device[f"{CHAPTER}/lengths"].origin)
-
-
-@claim("TS65", at_least(1))
-def limit_warnings(device: Device) -> Figure:
-    """When Dynamo gives up, it warns of recompile_limit."""
-    lines = device[f"{CHAPTER}/lengths"].data["before"]["warnings"]
-    return Figure(sum("recompile_limit" in line for line in lines), origin=device[f"{CHAPTER}/lengths"].origin)
-
-
-def _median_us(device: Device, variant: str, compiling: bool) -> Figure:
-    """The median iteration that compiles, or that does not."""
-    found = _lengths(device, variant)
-    new = [after > before for before, after in itertools.pairwise([0, *found["graphs"]])]
-    chosen = [us for us, is_new in zip(found["us"], new, strict=True) if is_new == compiling]
-    return Figure(statistics.median(chosen), "us", origin=f"{device[f'{CHAPTER}/lengths'].origin}, {variant}")
-
-
-def compiling_step(device: Device) -> Figure:
-    """An iteration that compiles a new length."""
-    return _median_us(device, "before", compiling=True)
-
-
-@claim("TS66", between(0.9, 1.1), scope="timing")
-def eager_in_silence(device: Device) -> Figure:
-    """After the limit, an iteration takes as long as with mark_dynamic, within a tenth: no clock tells."""
-    return unpaired_ratio(*(_median_us(device, variant, compiling=False) for variant in ("before", "after")))
-
-
-def _graph_in_trace(device: Device) -> int:
-    """Which graph of the model the recorded iteration compiles, the first being 0.
-
-    Raises `TraceError` if it compiles none.
-    """
-    run = device[FAULTS["recompile"].loops[0]]
-    found = {int(match[1]) for op in run.step.ops if (match := _COMPILE_ID.search(op.name))}
-    if len(found) != 1:
-        raise TraceError(f"{run.id} on {device.name} compiles {len(found)} graphs, not one")
-    return found.pop()
-
-
-def recompiled(device: Device) -> Figure:
-    """The iteration whose graph the trace shows, without the profiler."""
-    index = _graph_in_trace(device)
-    origin = f"{device[f'{CHAPTER}/lengths'].origin}, graph {index + 1}"
-    return Figure(_lengths(device, "before")["us"][index], "us", origin=origin)
-
-
-@claim("TS67", at_least(0), scope="timing")
-def recompile_unused(device: Device) -> Figure:
-    """The graph in the trace costs no more, without the profiler, than the ceiling of the rule recompiles."""
-    slow = recompiled(device)
-    saved = slow.number - _median_us(device, "after", compiling=False).number
-    return Figure(ceiling(device, "recompile").number - saved, "us", origin=slow.origin)
-
-
-def lengths(device: Device) -> Html:
-    """Iterations of varying length, compiled three ways."""
-    rows: list[list[Cell]] = []
-    for variant, name in VARIANTS.items():
-        found = _lengths(device, variant)
-        rows.append(
-            [
-                name,
-                f"{int(max(found['graphs']))}",
-                format_value(math.fsum(found["us"]), "us"),
-                format_value(_median_us(device, variant, compiling=True).number, "us"),
-                format_value(_median_us(device, variant, compiling=False).number, "us"),
-            ]
-        )
-    count = len(_lengths(device, "before")["us"])
-    head = ["batches", "graphs", f"{count} iterations", "one that compiles", "one that doesn't"]
-    return table("A loop whose batches vary in length", head, rows)
-
-
-def _breaks(device: Device, variant: str) -> dict[str, Any]:
-    found: dict[str, Any] = device[f"{CHAPTER}/graph_breaks"].data[variant]
-    return found
-
-
-def _broken_us(device: Device, variant: str) -> Figure:
-    origin = f"{device[f'{CHAPTER}/graph_breaks'].origin}, {variant}"
-    return Figure.from_timing(timing_of_samples(_breaks(device, variant)["us"]), origin)
-
-
-@claim("TS72", at_least(1.05), scope="timing")
-def breaks_cost(device: Device) -> Figure:
-    """A check that breaks the graph in each block makes the loop of tiny kernels at least 1.05 times as slow."""
-    return unpaired_ratio(*(_broken_us(device, variant) for variant in ("before", "after")))
-
-
-@claim("TS73", at_least(2))
-def graphs_of_breaks(device: Device) -> Figure:
-    """A check that breaks the graph in each block leaves at least two graphs; without the check it is one."""
-    graphs = [int(_breaks(device, variant)["graphs"]) for variant in ("before", "after")]
-    return Figure(graphs[0] / graphs[1], "x", origin=device[f"{CHAPTER}/graph_breaks"].origin)
-
-
-def breaks(device: Device) -> Html:
-    """A compiled loop with a check that breaks the graph, and without it."""
-    rows: list[list[Cell]] = []
-    for variant, name in (("before", "checked in each block"), ("after", "without the check")):
-        found = _breaks(device, variant)
-        reasons = "; ".join(reason.splitlines()[0] for reason in found["breaks"])
-        rows.append([name, f"{found['graphs']}", reasons or None, figure_cell(_broken_us(device, variant))])
-    head = ["model", "graphs", "Dynamo's reason", "iteration"]
-    return table("A compiled loop of tiny kernels, with and without a graph break", head, rows)
 
 
 def _allocator(device: Device, setting: str) -> dict[str, list[int]]:

@@ -53,6 +53,10 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
     "loader": (Row("`enumerate(DataLoader)#…__next__`", r"enumerate\(DataLoader\)#.*__next__"),),
     "pageable": (row_of("Memcpy HtoD (Pageable -> Device)"), row_of("Memcpy HtoD (Pinned -> Device)")),
     "recompile": (row_of("_compile.compile_inner (dynamo_timed)"),),
+    "breaks": (
+        row_of("TorchDynamo Cache Lookup"),
+        Row("`## Call CompiledFxGraph …`", "## Call CompiledFxGraph .*"),
+    ),
     "layout": tuple(
         Row(f"`aten::clone` below `{name}`", "aten::clone", re.escape(name))
         for name in ("aten::contiguous", "aten::reshape")

@@ -33,7 +33,7 @@ def all_faults(device: Device) -> Html:
         figures = (before, after, ceiling(device, name), ceiling_share(device, name), lost(device, name))
         lines.append([FAULTS[name].title, *map(figure_cell, figures)])
     head = ["fault", "iteration before", "after", "ceiling of its rule", "of the recorded step", "lost to the fault"]
-    return table("Nine faults, and what mending each one bought", head, lines)
+    return table("Ten faults, and what mending each one bought", head, lines)
 
 
 OPENING = ("item", "loader", "tiny", "tensor_cores")

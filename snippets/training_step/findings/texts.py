@@ -7,7 +7,8 @@ from html import escape
 from snippets.lab.finding import Device, TraceError
 from snippets.lab.html import Html, details
 from snippets.lab.page import show as show
-from snippets.training_step.findings.probes import breaks, lengths, printed
+from snippets.training_step.findings.compiling import breaks, lengths
+from snippets.training_step.findings.probes import printed
 from snippets.training_step.findings.rows import rows
 
 CHAPTER = "training_step"
@@ -45,8 +46,8 @@ def lengths_and_warning(device: Device) -> Html:
 
 
 def breaks_and_reason(device: Device) -> Html:
-    """A compiled loop with a graph break and without, and Dynamo's reason in full."""
-    return Html(f"{breaks(device)}<p>Dynamo's reason in full:</p>{break_reason(device)}")
+    """A compiled loop with graph breaks and without, Dynamo's reason in full, and the rows that show the breaks."""
+    return Html(f"{breaks(device)}<p>Dynamo's reason in full:</p>{break_reason(device)}{rows(device, 'breaks')}")
 
 
 def preformatted(text: str) -> Html:

@@ -8,9 +8,10 @@ import pytest
 
 from snippets.lab.finding import TraceError
 from snippets.lab.recording.device import PROJECT
+from snippets.training_step.findings.compiling import recompiled
 from snippets.training_step.findings.loops import FAULTS, ceiling, found_in
 from snippets.training_step.findings.mend import changed_lines, mend_lines
-from snippets.training_step.findings.probes import printed_rows, recompiled
+from snippets.training_step.findings.probes import printed_rows
 from tests.chapters.altered import RECORDED, AlteredDevice
 
 PAGE = (PROJECT / "docs/training_step.md").read_text(encoding="utf-8")

@@ -86,9 +86,9 @@ RULE = Rule(
     name="graph-breaks",
     title="torch.compile splits a function",
     looks_for="Python functions named torch_dynamo_resume_in_..., with which Dynamo goes on after code that it cannot "
-    "compile. Only stacks show them. The ceiling is the time in which no GPU works from a function's first graph to its "
-    "last, forward and backward, outside of the code that Inductor generated. What fusing across a break would save is "
-    "not counted.",
+    "compile. Only stacks show them. The ceiling is the time in which no GPU works from a function's first graph to "
+    "its last, forward and backward, outside of the code that Inductor generated. What fusing across a break would "
+    "save is not counted.",
     threshold="from the first on",
     source=f"{OWN}; https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html explains graph breaks",
     advice="torch.compile(fullgraph=True) raises at the break, TORCH_LOGS=graph_breaks prints its reason: move "

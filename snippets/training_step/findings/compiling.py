@@ -1,0 +1,205 @@
+"""What the compiler costs a loop: lengths that recompile, graphs that break, launch configurations that are timed."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from snippets.lab.finding import (
+    Device,
+    Figure,
+    TraceError,
+    at_least,
+    between,
+    claim,
+    equals,
+)
+from snippets.lab.finding.measure import unpaired_ratio
+from snippets.lab.html import Cell, Html, table
+from snippets.lab.page import show as show
+from snippets.lab.trace.units import format_value
+from snippets.training_step.findings.loops import FAULTS, ceiling
+
+CHAPTER = "training_step"
+VARIANTS: Mapping[str, str] = {"before": "a graph for each length", "after": "mark_dynamic", "padded": "padded"}
+_COMPILE_ID = re.compile(r"compile_id=0/(\d+)")
+RECOMPILE_LIMIT = 8
+"""Of torch._dynamo.config: graphs for one function, after which it stays eager."""
+
+
+def _lengths(device: Device, variant: str) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = device[f"{CHAPTER}/lengths"].data[variant]
+    return found
+
+
+@claim("TS63", equals(RECOMPILE_LIMIT))
+def graphs_before(device: Device) -> Figure:
+    """With dynamic=False, Dynamo compiles eight graphs and then no more."""
+    return Figure(int(max(_lengths(device, "before")["graphs"])), origin=device[f"{CHAPTER}/lengths"].origin)
+
+
+@claim("TS64", equals(1))
+def graphs_after(device: Device) -> Figure:
+    """With mark_dynamic, Dynamo compiles one graph for all lengths."""
+    return Figure(int(max(_lengths(device, "after")["graphs"])), origin=device[f"{CHAPTER}/lengths"].origin)
+
+
+@claim("TS65", at_least(1))
+def limit_warnings(device: Device) -> Figure:
+    """When Dynamo gives up, it warns of recompile_limit."""
+    lines = device[f"{CHAPTER}/lengths"].data["before"]["warnings"]
+    return Figure(sum("recompile_limit" in line for line in lines), origin=device[f"{CHAPTER}/lengths"].origin)
+
+
+def _median_us(device: Device, variant: str, compiling: bool) -> Figure:
+    """The median iteration that compiles, or that does not."""
+    found = _lengths(device, variant)
+    new = [after > before for before, after in itertools.pairwise([0, *found["graphs"]])]
+    chosen = [us for us, is_new in zip(found["us"], new, strict=True) if is_new == compiling]
+    return Figure(statistics.median(chosen), "us", origin=f"{device[f'{CHAPTER}/lengths'].origin}, {variant}")
+
+
+def compiling_step(device: Device) -> Figure:
+    """An iteration that compiles a new length."""
+    return _median_us(device, "before", compiling=True)
+
+
+@claim("TS66", between(0.8, 1.25), scope="timing")
+def eager_in_silence(device: Device) -> Figure:
+    """After the limit, an iteration takes at most a quarter longer than with mark_dynamic: a clock hardly tells."""
+    return unpaired_ratio(*(_median_us(device, variant, compiling=False) for variant in ("before", "after")))
+
+
+def _graph_in_trace(device: Device) -> int:
+    """Which graph of the model the recorded iteration compiles, the first being 0.
+
+    Raises `TraceError` if it compiles none.
+    """
+    run = device[FAULTS["recompile"].loops[0]]
+    found = {int(match[1]) for op in run.step.ops if (match := _COMPILE_ID.search(op.name))}
+    if len(found) != 1:
+        raise TraceError(f"{run.id} on {device.name} compiles {len(found)} graphs, not one")
+    return found.pop()
+
+
+def recompiled(device: Device) -> Figure:
+    """The iteration whose graph the trace shows, without the profiler."""
+    index = _graph_in_trace(device)
+    origin = f"{device[f'{CHAPTER}/lengths'].origin}, graph {index + 1}"
+    return Figure(_lengths(device, "before")["us"][index], "us", origin=origin)
+
+
+@claim("TS67", at_least(0), scope="timing")
+def recompile_unused(device: Device) -> Figure:
+    """The graph in the trace costs no more, without the profiler, than the ceiling of the rule recompiles."""
+    slow = recompiled(device)
+    saved = slow.number - _median_us(device, "after", compiling=False).number
+    return Figure(ceiling(device, "recompile").number - saved, "us", origin=slow.origin)
+
+
+def lengths(device: Device) -> Html:
+    """Iterations of varying length, compiled three ways."""
+    rows: list[list[Cell]] = []
+    for variant, name in VARIANTS.items():
+        found = _lengths(device, variant)
+        rows.append(
+            [
+                name,
+                f"{int(max(found['graphs']))}",
+                format_value(math.fsum(found["us"]), "us"),
+                format_value(_median_us(device, variant, compiling=True).number, "us"),
+                format_value(_median_us(device, variant, compiling=False).number, "us"),
+            ]
+        )
+    count = len(_lengths(device, "before")["us"])
+    head = ["batches", "graphs", f"{count} iterations", "one that compiles", "one that doesn't"]
+    return table("A loop whose batches vary in length", head, rows)
+
+
+def _breaks(device: Device, variant: str) -> dict[str, Any]:
+    found: dict[str, Any] = device[f"{CHAPTER}/graph_breaks"].data[variant]
+    return found
+
+
+@claim("TS73", at_least(2))
+def graphs_of_breaks(device: Device) -> Figure:
+    """A check that breaks the graph in each block leaves at least two graphs; without the check it is one."""
+    graphs = [int(_breaks(device, variant)["graphs"]) for variant in ("before", "after")]
+    return Figure(graphs[0] / graphs[1], "x", origin=device[f"{CHAPTER}/graph_breaks"].origin)
+
+
+def breaks(device: Device) -> Html:
+    """What Dynamo makes of a model with a check that breaks the graph, and without it."""
+    rows: list[list[Cell]] = []
+    for variant, name in (("before", "checked in each block"), ("after", "without the check")):
+        found = _breaks(device, variant)
+        reasons = "; ".join(reason.splitlines()[0] for reason in found["breaks"])
+        rows.append([name, f"{found['graphs']}", reasons or None])
+    return table("A model with and without graph breaks", ["model", "graphs", "Dynamo's reason"], rows)
+
+
+def _iterations(device: Device) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = device[f"{CHAPTER}/tuning"].data["steps"]
+    return found
+
+
+def _later(device: Device, what: str) -> list[float]:
+    """A number of each iteration but the first."""
+    return [iteration[what] for iteration in _iterations(device)[1:]]
+
+
+def tuning_kernels(device: Device) -> Figure:
+    """Kernels of the first iteration of a compiled loop, in which launch configurations are timed."""
+    return Figure(_iterations(device)[0]["kernels"], origin=f"{device[f'{CHAPTER}/tuning'].origin}, first iteration")
+
+
+def tuned_kernels(device: Device) -> Figure:
+    """Kernels of each later iteration.
+
+    Raises `TraceError` if they differ in their number.
+    """
+    run = device[f"{CHAPTER}/tuning"]
+    counts = set(_later(device, "kernels"))
+    if len(counts) != 1:
+        raise TraceError(f"{run.id} on {device.name} has iterations of {sorted(counts)} kernels")
+    return Figure(counts.pop(), origin=f"{run.origin}, each later iteration")
+
+
+@claim("TS76", at_least(95))
+def tuning_share(device: Device) -> Figure:
+    """Of the kernels in the first iteration of a compiled loop, at least 95 % only time launch configurations."""
+    first, later = tuning_kernels(device), tuned_kernels(device)
+    return Figure(100 * (1 - later.number / first.number), "%", origin=first.origin)
+
+
+@claim("TS77", at_least(10), scope="timing")
+def tuning_busy(device: Device) -> Figure:
+    """In the first iteration of a compiled loop, the GPU works at least ten times as long as in a later one."""
+    times = [iteration["busy_us"] for iteration in _iterations(device)]
+    origin = f"{device[f'{CHAPTER}/tuning'].origin}, first over later"
+    return Figure(times[0] / statistics.median(times[1:]), "x", origin=origin)
+
+
+def tuning_launches(device: Device) -> Figure:
+    """How often the first iteration launches the kernel that it launches most."""
+    names = _iterations(device)[0]["names"]
+    return Figure(max(names.values()), origin=f"{device[f'{CHAPTER}/tuning'].origin}, first iteration")
+
+
+def tuning(device: Device) -> Html:
+    """The first iterations of a compiled loop, each in a profile of its own."""
+    rows: list[list[Cell]] = [
+        [
+            str(number),
+            f"{iteration['kernels']:,}",
+            format_value(iteration["busy_us"], "us"),
+            format_value(iteration["us"], "us"),
+        ]
+        for number, iteration in enumerate(_iterations(device)[:3], 1)
+    ]
+    head = ["iteration", "kernels", "the GPU works", "wall time"]
+    return table("The first iterations of a compiled loop", head, rows)
