@@ -50,7 +50,7 @@ GAPS = Branch(
             "Operators and launches follow each other without a pause, above short kernels and gaps.",
             "Launch less: compile, use CUDA graphs, a fused optimizer or a larger batch. A faster kernel changes "
             "nothing here.",
-            "training_step/#thousands-of-tiny-kernels",
+            "training_step_faults/#thousands-of-tiny-kernels",
             ("launch-bound", "optimizer-loop", "small-copies", "tiny-kernels"),
         ),
         Symptom(
@@ -58,9 +58,9 @@ GAPS = Branch(
             "It waits for the GPU",
             "A synchronize call or a blocking copy: `.item()`, `print(loss)`, or `.to()` from pageable memory.",
             "Read values every hundredth step only. Copy from pinned memory with `non_blocking=True`.",
-            "training_step/#item-in-every-step",
+            "training_step_faults/#item-in-every-step",
             ("device-to-host-copies", "pageable-copies", "sync-in-step"),
-            also="training_step/#pageable-copies",
+            also="training_step_faults/#pageable-copies",
         ),
         Symptom(
             "gap-outside-pytorch",
@@ -68,7 +68,7 @@ GAPS = Branch(
             "No operator and no CUDA call stands above the gap: the loader, your own Python, or garbage collection.",
             "Raise the loader's `num_workers` and `prefetch_factor`. Record again with `with_stack=True`: it names the "
             "line.",
-            "training_step/#a-loader-that-stalls",
+            "training_step_faults/#a-loader-that-stalls",
             ("garbage-collection", "loader-stall", "slow-cpu-code"),
         ),
     ),
@@ -106,7 +106,7 @@ FULL = Branch(
             "Products in float32 or float64, products of odd shapes, or collectives that nothing hides.",
             "Let products use tensor cores: bf16, or TF32 for float32; sizes that are multiples of eight. Overlap "
             "communication.",
-            "training_step/#no-tensor-cores",
+            "training_step_faults/#no-tensor-cores",
             ("exposed-communication", "float64-kernels", "no-tensor-cores", "slow-products", "stragglers"),
         ),
     ),
@@ -120,7 +120,7 @@ UNEVEN = Branch(
             "One giant step",
             "One step takes many times as long as the others: mostly the first, in which everything is set up.",
             "Let the schedule warm up before it keeps a step. A later giant is a slowed or shared GPU.",
-            "training_step/#cold-measurements",
+            "training_step_faults/#cold-measurements",
             ("first-step", "gpu-slowed", "profiler-overhead"),
         ),
         Symptom(
@@ -128,7 +128,7 @@ UNEVEN = Branch(
             "It compiles again",
             "Seconds of compiling in a step with a new shape, or several compiled regions where you expect one.",
             "Read `TORCH_LOGS=recompiles,graph_breaks`. Use `mark_dynamic` for sizes that vary, or pad to a few sizes.",
-            "training_step/#recompilation",
+            "training_step_faults/#recompilation",
             ("graph-breaks", "recompiles"),
         ),
         Symptom(
@@ -136,7 +136,7 @@ UNEVEN = Branch(
             "Memory grows, or runs out",
             "`cudaMalloc` and `cudaFree` inside a step, or a peak that grows with the square of the sequence.",
             "Store less: attention in one kernel, checkpointing. Keep shapes steady. Don't call `empty_cache`.",
-            "training_step/#allocator-in-the-step",
+            "training_step_faults/#allocator-in-the-step",
             ("allocator-in-step",),
         ),
     ),

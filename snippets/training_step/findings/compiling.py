@@ -179,9 +179,9 @@ def tuning_share(device: Device) -> Figure:
 @claim("TS77", at_least(10), scope="timing")
 def tuning_busy(device: Device) -> Figure:
     """In the first iteration of a compiled loop, the GPU works at least ten times as long as in a later one."""
-    times = [iteration["busy_us"] for iteration in _iterations(device)]
+    first, later = _iterations(device)[0]["busy_us"], _later(device, "busy_us")
     origin = f"{device[f'{CHAPTER}/tuning'].origin}, first over later"
-    return Figure(times[0] / statistics.median(times[1:]), "x", origin=origin)
+    return Figure(first / statistics.median(later), "x", (first / max(later), first / min(later)), origin)
 
 
 def tuning_launches(device: Device) -> Figure:

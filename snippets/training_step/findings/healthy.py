@@ -111,6 +111,16 @@ def gpu_busy(device: Device) -> Figure:
     return percent(unpaired_ratio(gpu_us, run.time("iteration")))
 
 
+def backward_gpu(device: Device) -> Figure:
+    """What the kernels of backward take on the GPU."""
+
+    def busy(step: Step) -> float:
+        spans = phase_spans(step)
+        return busy_us([activity for activity in step.activities if phase_of(spans, activity) == "backward"])
+
+    return device[HEALTHY].per_step(busy, "us")
+
+
 def cpu_done(device: Device) -> Figure:
     """The share of an iteration after which the CPU has launched all of it, under the profiler."""
     run = device[HEALTHY]
@@ -131,6 +141,19 @@ def peak_memory(device: Device) -> Figure:
 def kernels(device: Device) -> Figure:
     """Kernels of a step."""
     return device[HEALTHY].per_step(lambda step: len(step.kernels))
+
+
+def opening(device: Device) -> Html:
+    """What the CPU, under the profiler, and the GPU take for each phase of a step."""
+    step = device[HEALTHY].step
+    spans = phase_spans(step)
+    on_gpu = {name: [each for each in step.activities if phase_of(spans, each) == name] for name in PHASES}
+    groups = {
+        "CPU": [(name, annotation_us(step, name)) for name in PHASES],
+        "GPU": [(name, busy_us(on_gpu[name])) for name in PHASES],
+    }
+    caption = "One healthy step: what the CPU and the GPU take for each phase"
+    return stacked_bars(device, groups, caption, axis="time, with the profiler")
 
 
 def phases(device: Device) -> Html:

@@ -23,6 +23,8 @@ from snippets.lab.trace.units import format_value
 
 CHAPTER = "training_step"
 PHASES = ("forward", "backward", "optimizer", "item")
+RECORDED_ITERATIONS = 3
+"""Of the ten lines' schedule."""
 OPTIONS = ("without", "none", "record_shapes", "profile_memory", "with_stack", "all three")
 """Of the profiler, in the order of the table; `without` is without a profiler."""
 
@@ -173,6 +175,12 @@ def printed(device: Device) -> Html:
         name = code(row["Name"]) + (f"<br><small>{escape(shapes)}</small>" if shapes else "")
         rows.append([Html(name), *(row[heading] for heading in PRINTED[1:])])
     return table("What these lines print, without averages and percentages", list(PRINTED), rows)
+
+
+def thousand_iterations(device: Device) -> Figure:
+    """Bytes of a trace of a thousand iterations, by those of the ten lines' three."""
+    size = trace_size(device)
+    return Figure(size.number / RECORDED_ITERATIONS * 1000, "bytes", origin=size.origin)
 
 
 def trace_size(device: Device) -> Figure:

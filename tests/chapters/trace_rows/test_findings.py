@@ -196,7 +196,7 @@ def test_kernels_with_their_line() -> None:
         "aten::cross_entropy_loss at snippets/training_step/model.py(): next_token_loss",
         "aten::linear in nn.Module: Linear_16 at snippets/training_step/model.py(): forward",
         "aten::cross_entropy_loss at snippets/training_step/model.py(): next_token_loss",
-        "aten::linear in nn.Module: Linear_14 at snippets/training_step/model.py(): forward",
+        "aten::linear in nn.Module: Linear_2 at snippets/training_step/model.py(): forward",
     ]
 
 
