@@ -15,7 +15,7 @@ from snippets.lab.capture.profiling import chrome_trace
 from snippets.lab.experiment import Experiment, find
 from snippets.lab.trace.events import Trace
 from snippets.lab.trace.kineto import read_trace
-from snippets.training_step.compiling import lengths
+from snippets.training_step.compiling import graph_breaks, lengths, tuning
 from snippets.training_step.probes import profiler_costs
 
 pytestmark = [
@@ -25,7 +25,7 @@ pytestmark = [
 ]
 SMALL = {"vocab": 64, "dim": 32, "heads": 2, "layers": 1, "seq": 32, "batch": 2}
 LOOPS = [one for one in find("training_step") if one.loop is not None]
-COMPILED = ("recompile_before", "recompile_after", "tiny_compiled", "tiny_after")
+COMPILED = ("breaks_before", "breaks_after", "recompile_before", "recompile_after", "tiny_compiled", "tiny_after")
 ON_A_GPU = ("pageable_after",)
 PLAIN = [one for one in LOOPS if one.name not in (*COMPILED, *ON_A_GPU)]
 instruments = TorchInstruments()
@@ -109,3 +109,23 @@ def test_lengths_are_compiled_until_the_limit_or_once() -> None:
     assert found["before"]["graphs"] == [1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8, 8]
     assert sum("recompile_limit" in line for line in found["before"]["warnings"]) == 1
     assert all(len(each["us"]) == 12 for each in found.values())
+
+
+@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+def test_a_check_in_each_block_breaks_the_graph() -> None:
+    found = graph_breaks(instruments, "cpu", **SMALL)
+    assert found["before"]["graphs"] > found["after"]["graphs"] == 1
+    assert any("data-dependent" in reason.lower() for reason in found["before"]["breaks"])
+    assert found["after"]["breaks"] == []
+
+
+@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:dynamo_pgo force disabled:UserWarning")
+def test_each_of_the_first_iterations_is_a_profile() -> None:
+    (first, *later) = tuning(instruments, "cpu", iterations=3, **SMALL)["steps"]
+    assert len(later) == 2
+    assert first["us"] > 3 * max(step["us"] for step in later)  # it compiles
+    assert [(step["kernels"], step["busy_us"], step["names"]) for step in (first, *later)] == [(0, 0.0, {})] * 3

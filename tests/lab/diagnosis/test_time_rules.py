@@ -426,6 +426,22 @@ def test_graph_breaks() -> None:
     assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (350.0, 340.0)
 
 
+def test_graph_breaks_in_backward() -> None:
+    """Both of its graphs, and what is between them; not the code that Inductor generated."""
+    backward = [
+        op("CompiledFunctionBackward", 1100.0, 100.0),
+        op("## Call CompiledFxGraph abc ##", 1120.0, 50.0),
+        op("CompiledFunctionBackward", 1300.0, 100.0),
+    ]
+    functions = [*STACK, function("model.py(9): torch_dynamo_resume_in_forward_at_21", 300.0, 200.0)]
+    first = [op("Torch-Compiled Region: 0/0", 0.0, 50.0), *work(1, 5.0, 20.0, 80.0)]
+    last = work(3, 1450.0, 1460.0, 500.0)
+    trace = written(step(1, 0.0, 2000.0), *first, *backward, *last, functions=functions)
+    finding = found(BY_NAME["graph-breaks"], trace)
+    assert finding.evidence_us_per_step == 450.0  # no graph follows the break
+    assert finding.ceiling_us_per_step == 20.0 + 400.0 + 250.0  # the GPU is idle until 20 and from 100 to 1460
+
+
 def test_graph_breaks_mended() -> None:
     assert nothing(BY_NAME["graph-breaks"], broken(breaks=False))
 

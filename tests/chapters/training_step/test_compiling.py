@@ -1,0 +1,112 @@
+"""What the pages compute of a compiled loop's first iterations, of its breaks, and of times that do not fit a trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from snippets.lab.finding import TraceError
+from snippets.lab.finding.book import find_claim, judge
+from snippets.training_step.findings import compiling, healthy, probes
+from snippets.training_step.findings.loops import FAULTS, SLOWER, recorded_step_us, unused
+from tests.chapters.altered import RECORDED, AlteredDevice, constant
+
+
+def iteration(kernels: int, busy_us: float, us: float) -> dict[str, Any]:
+    return {"kernels": kernels, "busy_us": busy_us, "us": us, "names": {"fill": kernels // 2, "triton": kernels // 4}}
+
+
+def tuned(*steps: dict[str, Any]) -> AlteredDevice:
+    device = AlteredDevice()
+    device.data("training_step/tuning", steps=list(steps))
+    return device
+
+
+DEVICE = tuned(iteration(4000, 60_000.0, 7e6), iteration(100, 1500.0, 6000.0), iteration(100, 1200.0, 5000.0))
+
+
+def measured(claim_id: str, device: AlteredDevice) -> Any:
+    chapter, claim = find_claim(claim_id)
+    return judge(claim, chapter, device)
+
+
+def test_the_kernels_that_only_time_configurations() -> None:
+    assert compiling.tuning_kernels(DEVICE).value == 4000
+    assert compiling.tuned_kernels(DEVICE).value == 100
+    share = measured("TS76", DEVICE)
+    assert (share.measured.number, share.status) == (97.5, "holds")
+    busy = measured("TS77", DEVICE).measured
+    assert busy.number == pytest.approx(60_000 / 1350)
+    assert busy.spread == (40.0, 50.0)
+
+
+def test_later_iterations_run_as_many_kernels() -> None:
+    device = tuned(iteration(4000, 1.0, 1.0), iteration(100, 1.0, 1.0), iteration(101, 1.0, 1.0))
+    with pytest.raises(TraceError, match="iterations of \\[100, 101\\] kernels"):
+        compiling.tuned_kernels(device)
+
+
+def test_the_first_three_iterations_are_shown() -> None:
+    html = compiling.tuning(tuned(*[iteration(4000, 60_000.0, 7e6)] * 5))
+    assert html.count("<tr>") == 1 + 3
+    assert "4,000" in html
+    assert "60.0 ms" in html
+    assert "7.00 s" in html
+
+
+def test_a_model_with_and_without_breaks() -> None:
+    device = AlteredDevice()
+    reasons = ["Data-dependent branching\n  Explanation: one", "Another\n  Hint: two"]
+    device.data(
+        "training_step/graph_breaks",
+        before={"graphs": 13, "breaks": reasons},
+        after={"graphs": 1, "breaks": []},
+    )
+    html = compiling.breaks(device)
+    assert "Data-dependent branching; Another" in html
+    assert "Explanation" not in html
+    assert measured("TS73", device).measured.number == 13
+
+
+def test_a_loop_that_was_slower_than_its_trace_tells_nothing_of_the_ceiling() -> None:
+    before, _ = FAULTS["item"].loops
+    step_us = recorded_step_us(RECORDED[before])
+    for factor, is_conclusive in ((SLOWER - 0.01, True), (SLOWER + 0.01, False)):
+        device = AlteredDevice()
+        device.point(before, iteration=slower(before, factor * step_us))
+        figure = unused(device, "item")
+        assert figure.conclusive == is_conclusive
+        assert bool(figure.doubt) != is_conclusive
+    verdict = measured("TS2", device)
+    assert (verdict.status, verdict.reason) == (
+        "inconclusive",
+        "training_step/item_before took longer without the profiler than with it",
+    )
+
+
+def slower(loop: str, us: float) -> Any:
+    """The times of a loop, each of them `us`, in as many processes."""
+    times = RECORDED[loop].point.iteration
+    return msgspec.structs.replace(
+        constant(us), samples_us=(us,) * len(times.samples_us), rounds=times.rounds, median_us=us, q1_us=us, q3_us=us
+    )
+
+
+def test_a_recorded_step_is_as_long_as_the_longer_of_both() -> None:
+    for loop in ("training_step/healthy", "training_step/tiny_before"):
+        run = RECORDED[loop]
+        cpu_us = sorted(step.end_us - step.start_us for step in run.trace.steps)[1]
+        assert recorded_step_us(run) >= 0.99 * cpu_us
+
+
+def test_the_trace_of_a_thousand_iterations() -> None:
+    device = AlteredDevice()
+    device.data("training_step/ten_lines", trace_bytes=240_000)
+    assert probes.thousand_iterations(device).text == "80.0 MB"
+
+
+def test_backward_on_the_gpu_is_what_the_table_of_phases_says() -> None:
+    assert healthy.backward_gpu(RECORDED).text in healthy.phases(RECORDED)
+    assert "backward" in healthy.opening(RECORDED)
