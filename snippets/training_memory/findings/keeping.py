@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from snippets.lab.drawing.numbers import figure_cell
 from snippets.lab.finding import Device, Figure, at_least, at_most, between, claim, equals, timing_of_samples
 from snippets.lab.finding.measure import percent, ratio_of_pairs, unpaired_ratio
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
+from snippets.lab.trace.events import GpuActivity, Step
+from snippets.lab.trace.queries import kernel_time_us
 from snippets.lab.trace.units import format_value
 from snippets.training_memory.findings.held import (
     EAGER,
@@ -24,10 +27,14 @@ from snippets.training_memory.findings.held import (
     saved_bytes,
     variant,
 )
+from snippets.training_memory.findings.kinds import kind_of
+from snippets.training_memory.findings.steps import in_phase, is_matmul, run_of
 
 RECOMPUTE = "training_memory/recompute"
 SMALL, LARGE = "64", "128"
 """Batches at which recomputing is timed."""
+PRODUCTS_OF_A_BLOCK = 3
+"""Gate, up and down."""
 
 
 @claim("TM30", between(0.99, 1.01))
@@ -136,6 +143,55 @@ def _recomputing_over_keeping(device: Device, batch: str, kind: str) -> Figure:
 def recomputing_takes(device: Device) -> Figure:
     """At the larger batch, the step that recomputes takes at most a third longer than the one that keeps."""
     return _recomputing_over_keeping(device, LARGE, "interleaved")
+
+
+def recomputing_adds(device: Device) -> Figure:
+    """The time that recomputing adds to a step at the larger batch, in percent of it."""
+    ratio = _recomputing_over_keeping(device, LARGE, "interleaved")
+    low, high = ratio.bounds
+    return Figure(100 * (ratio.number - 1), "%", (100 * (low - 1), 100 * (high - 1)), ratio.origin)
+
+
+def recomputing_from_python(device: Device) -> Figure:
+    """How many times as long the step that recomputes takes at the larger batch, from Python."""
+    return _recomputing_over_keeping(device, LARGE, "from_python")
+
+
+def forward_time_share(device: Device) -> Figure:
+    """Forward's share of the GPU's time of a step under autocast."""
+    return _share_of_step(device, forward_work)
+
+
+def recomputed_time_share(device: Device) -> Figure:
+    """The share of what recomputing runs again: of forward, all but each block's last product and the sum after it."""
+    return _share_of_step(device, recomputed_work)
+
+
+def _share_of_step(device: Device, part: Callable[[Step], list[GpuActivity]]) -> Figure:
+    def share(step: Step) -> float:
+        return 100 * kernel_time_us(part(step)) / kernel_time_us(step.activities)
+
+    return run_of(device, "autocast").per_step(share, "%")
+
+
+def forward_work(step: Step) -> list[GpuActivity]:
+    """What forward runs on the GPU."""
+    return in_phase(step, "forward")
+
+
+def recomputed_work(step: Step) -> list[GpuActivity]:
+    """What a second forward runs that stops at the last tensor which backward needs."""
+    forward = forward_work(step)
+    products = list(dict.fromkeys(activity.op for activity in forward if is_matmul(activity)))
+    last = products[PRODUCTS_OF_A_BLOCK - 1 :: PRODUCTS_OF_A_BLOCK]
+    return [activity for activity in forward if activity.op not in last and kind_of(activity) != "sums"]
+
+
+@claim("TM61", between(0.9, 1.1), scope="timing")
+def added_as_recomputed(device: Device) -> Figure:
+    """The share of a step that recomputing adds at the larger batch is that of forward's kernels without each block's
+    last product and sum, within a tenth."""
+    return unpaired_ratio(recomputing_adds(device), recomputed_time_share(device))
 
 
 @claim("TM45", at_least(80), scope="timing")

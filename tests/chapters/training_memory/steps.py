@@ -18,6 +18,7 @@ MATMULS = {
     "bf16": "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT",
 }
 POINTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
+SUM = "void at::native::unrolled_elementwise_kernel<at::native::CUDAFunctor_add<float>, 4>"
 NORM = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float, false>"
 
 
@@ -80,6 +81,13 @@ def trace(work: Phases, label: str = "train_step", steps: int = 3) -> bytes:
     return events.trace_bytes(*found, deviceProperties=[{"id": 0, "name": "NVIDIA Sample"}])
 
 
+def operator_of(kernel: str) -> str:
+    """The operator that launches a kernel."""
+    if kernel == SUM:
+        return "aten::add"
+    return "aten::copy_" if "_copy_kernel" in kernel else kernel if "triton" in kernel else "aten::op"
+
+
 def _step(place: int, work: Phases, label: str) -> Iterator[events.Event]:
     gpu_us = sum(us for ops in work.values() for *_, us in ops)
     cpu_us = 5.0 * sum(map(len, work.values())) + 10
@@ -91,7 +99,7 @@ def _step(place: int, work: Phases, label: str) -> Iterator[events.Event]:
         yield events.annotation(phase, begin, 5.0 * len(ops))
         for kernel, shapes, types, us in ops:
             number += 1
-            op = "aten::copy_" if "_copy_kernel" in kernel else kernel if "triton" in kernel else "aten::op"
+            op = operator_of(kernel)
             dims = [list(shape) for shape in shapes]
             yield events.op(op, begin, 4.5, external=number, dims=dims, types=list(types))
             yield events.launch(number, begin + 1, external=number)
