@@ -221,6 +221,16 @@ def foreach_over_loop_gpu(device: Device) -> Figure:
     return unpaired_ratio(*(run.per_step(_optimizer_us, "us") for run in runs))
 
 
+def foreach_over_loop_cpu(device: Device) -> Figure:
+    """The CPU's time in the phase of the foreach optimizer over that of the loop, with the profiler."""
+    return unpaired_ratio(*(_phase_cpu(device, name) for name in ("optimizer_foreach", "optimizer_loop")))
+
+
+def _phase_cpu(device: Device, variant: str) -> Figure:
+    """The CPU's time in the optimizer's phase, with the profiler."""
+    return run_of(device, variant).per_step(lambda step: annotation_us(step, "optimizer"), "us")
+
+
 def loop_over_foreach(device: Device) -> Figure:
     """A step with the loop over parameters, over a step with the foreach optimizer."""
     return paired_ratio(run_of(device, "optimizer_loop"), run_of(device, "optimizer_foreach"), "iteration")
@@ -231,10 +241,9 @@ def optimizers(device: Device) -> Html:
     rows: list[list[Cell]] = []
     for name, variant in OPTIMIZERS.items():
         run = run_of(device, variant)
-        cpu = run.per_step(lambda step: annotation_us(step, "optimizer"), "us")
         figures = (
             _optimizer_kernels(device, variant),
-            cpu,
+            _phase_cpu(device, variant),
             run.per_step(_optimizer_us, "us"),
             run.time("iteration"),
         )

@@ -94,6 +94,12 @@ def test_every_claim_is_tested() -> None:
     assert {claim.id for claim in CLAIMS} == {*CHANGES, "TM26"}
 
 
+def test_the_cpu_launches_the_loop_op_by_op(tmp_path: Path) -> None:
+    """12 operators of 5 us in the phase of foreach, 60 in that of the loop."""
+    device = save_samples(tmp_path, precision_recordings())
+    assert steps.foreach_over_loop_cpu(device).number == pytest.approx(12 * 5 / (60 * 5))
+
+
 def test_casts_by_subject_and_type(tmp_path: Path) -> None:
     device = save_samples(tmp_path, precision_recordings())
     run = steps.run_of(device, "autocast")
