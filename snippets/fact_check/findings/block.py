@@ -22,9 +22,9 @@ def tokens_at(device: Device, arithmetic: str) -> Figure:
     return rounded_tokens(tokens_taking(device, arithmetic, "block", PLAIN_US))
 
 
-def rounded_tokens(tokens: float) -> Figure:
-    """A number of tokens between two sizes, in hundreds."""
-    return Figure(round(tokens, -2), origin="fact_check/block, between two sizes", display=f"{round(tokens, -2):,.0f}")
+def rounded_tokens(tokens: float, origin: str = "fact_check/block, between two sizes") -> Figure:
+    """A number of tokens, in hundreds."""
+    return Figure(round(tokens, -2), origin=origin, display=f"{round(tokens, -2):,.0f}")
 
 
 def gain_at_plain(device: Device) -> Figure:
