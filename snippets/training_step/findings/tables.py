@@ -71,11 +71,6 @@ def times(device: Device, fault: str) -> Html:
     return table(f"{FAULTS[fault].title}: an iteration", ["loop", "time"], lines)
 
 
-def rows_and_times(device: Device, fault: str, *others: str) -> Html:
-    """The rows that give a fault away, and perhaps further ones, above the iterations of its loops."""
-    return Html("".join(rows(device, each) for each in (fault, *others)) + times(device, fault))
-
-
 SIZES: Mapping[str, str] = {
     "vocab": "vocabulary",
     "dim": "width",

@@ -46,8 +46,8 @@ def lengths_and_warning(device: Device) -> Html:
 
 
 def breaks_and_reason(device: Device) -> Html:
-    """A compiled loop with graph breaks and without, Dynamo's reason in full, and the rows that show the breaks."""
-    return Html(f"{breaks(device)}<p>Dynamo's reason in full:</p>{break_reason(device)}{rows(device, 'breaks')}")
+    """A compiled loop with graph breaks and without, and Dynamo's reason in full."""
+    return Html(f"{breaks(device)}<p>Dynamo's reason in full:</p>{break_reason(device)}")
 
 
 def preformatted(text: str) -> Html:
