@@ -109,7 +109,7 @@ def geglu_waits_longer(device: Device) -> Figure:
 
 @claim("RG8", at_most(2))
 def launches_stay(device: Device) -> Figure:
-    """From one token to 131,072, the launches of a step of the stack vary by two at most."""
+    """From one token to 65,536, the launches of a step of the stack vary by two at most."""
     counts = set(launches(device, STACK).values())
     display = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)} at every size"
     return Figure(max(counts) - min(counts), origin=device[LAUNCHES].origin, display=display)
