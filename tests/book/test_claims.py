@@ -22,6 +22,7 @@ WITHOUT_SPREAD = {
     "F53": "the tuner's choice, by name",
     "R5": "one launch waits in the step",
     "R6": "the same launch",
+    "RG62": "the mean power of a second, one number for each mode",
     "R17": "a process has one first step",
     "TS30": "likewise",
     "TS67": "one recompilation in one trace",

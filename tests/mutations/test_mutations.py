@@ -51,10 +51,11 @@ UNREAD: dict[str, str] = {
     "K2": "compiled calls: which rows they add is a claim of its own, L7, and the names are in the measure",
     "O-P38": "Liger's forward is timed in the probe mlp/tuned, in turns with the compiled ones",
     **dict.fromkeys(
-        ("RG31", "RG33", "RG34", "RG37", "RG38", "RG41"),
+        ("RG31", "RG33", "RG34", "RG41", "RG63", "RG64"),
         "eager and the compiler's modes are timed in the probe regimes/modes_stack, in turns",
     ),
     "RG60": "eager is timed in the probe regimes/modes_geglu, in turns with the modes",
+    **dict.fromkeys(("RG61", "RG62"), "eager is timed in the probe regimes/modes_geglu, steady, as the modes are"),
     "F93": "eager's error is in the probe fused_mlp/ampere_code, at the same sizes",
     "RG48": "eager is timed in the probe regimes/biases, in turns with the compiled forms",
     "RG55": "eager's GELU is timed in the probe regimes/in_cache",

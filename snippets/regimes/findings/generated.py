@@ -12,11 +12,24 @@ from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, cl
 from snippets.lab.finding.measure import derived, unpaired_ratio
 from snippets.lab.html import Cell, Html, code, details, table
 from snippets.lab.page import show as show
-from snippets.regimes.findings.compiling import GEGLU, NAMES, STACK, TITLES, TUNED, modes, probed_mode, run_id
+from snippets.regimes.findings.compiling import (
+    GEGLU,
+    NAMES,
+    STACK,
+    TITLES,
+    TUNED,
+    modes,
+    over,
+    probed_mode,
+    run_id,
+)
 from snippets.regimes.findings.spilling import FEW, tile_timing
 
 PRODUCTS: Mapping[str, tuple[str, ...]] = {STACK: ("up", "down"), GEGLU: ("gate", "down")}
 """Subject -> products of different shapes, in the order in which they are tuned."""
+AUTOTUNED = (TUNED, "max-autotune")
+"""The modes that tune: without CUDA graphs, and with them."""
+
 
 def guards(device: Device, subject: str, mode: str) -> Figure:
     """Guards of the newest graph of a mode."""
@@ -86,19 +99,23 @@ def fastest(product: Mapping[str, Any], triton: bool) -> tuple[str, float]:
     return min(times.items(), key=lambda pair: pair[1])
 
 
+def winner(product: Mapping[str, Any]) -> str:
+    """Whose kernel was the fastest by the clock of max-autotune: `cuBLAS` or `Triton`."""
+    return "Triton" if min(product["ms"], key=product["ms"].__getitem__).startswith("triton") else "cuBLAS"
+
+
 def tuned_table(device: Device) -> Html:
-    """What max-autotune tried for each product: how many kernels, and the fastest of both kinds by its own clock."""
+    """The fastest kernel of both kinds for each product, by the clock of each compilation with max-autotune."""
     rows: list[list[Cell]] = []
     for subject, title in TITLES.items():
-        for name, product in zip(PRODUCTS[subject], tuned(device, subject), strict=False):
-            cells = [f"{format_value(us, 'us')}, {kernel}" for kernel, us in _fastest_two(product)]
-            rows.append([title, name, str(len(product["ms"])), *cells])
-    head = ["module", "product", "candidates", "fastest of cuBLAS", "fastest of Triton"]
-    return table("What max-autotune timed for each product", head, rows, text_columns=2)
-
-
-def _fastest_two(product: Mapping[str, Any]) -> list[tuple[str, float]]:
-    return [fastest(product, triton) for triton in (False, True)]
+        tuning = {mode: tuned(device, subject, mode) for mode in AUTOTUNED if mode in modes(device, subject)}
+        for index, name in enumerate(PRODUCTS[subject]):
+            for mode, products in tuning.items():
+                times = [fastest(products[index], triton) for triton in (False, True)]
+                cells = [f"{format_value(us, 'us')}, {kernel}" for kernel, us in times]
+                rows.append([title, name, "no" if mode == TUNED else "yes", *cells])
+    head = ["module", "product", "CUDA graphs", "fastest of cuBLAS", "fastest of Triton"]
+    return table("What max-autotune timed for each product", head, rows, text_columns=3)
 
 
 @claim("RG39", equals(True))
@@ -122,6 +139,34 @@ def slow_clock(device: Device) -> Figure:
     return tuned_over_replay(device)
 
 
+@claim("RG63", at_least(1), scope="timing")
+def tuned_on_gpu(device: Device) -> Figure:
+    """With 64 tokens, the products that max-autotune chose make eight blocks no faster on the GPU than those of the
+    default mode."""
+    return over(device, STACK, TUNED, "default", "interleaved")
+
+
+@claim("RG64", equals(True), scope="this-gpu")
+def choice_varies(device: Device) -> Figure:
+    """With 64 tokens, max-autotune chooses cuBLAS for the second product of eight blocks in one compilation, and a
+    template of Triton in another."""
+    found = [down_winner(device, mode) for mode in AUTOTUNED]
+    display = f"{found[0].text} without CUDA graphs, {found[1].text} with them"
+    return derived({figure.value for figure in found} == {"cuBLAS", "Triton"}, *found, display=display)
+
+
+def down_winner(device: Device, mode: str) -> Figure:
+    """Whose kernel a compilation with max-autotune chose for the product down, with 64 tokens."""
+    return Figure(winner(tuned(device, STACK, mode)[1]), origin=f"{device[run_id(STACK)].origin}, {mode}")
+
+
+def gelus_in_templates(device: Device) -> Figure:
+    """How many GELUs of eight blocks max-autotune let a template of a product compute: those with a tanh in them."""
+    seen = probed_mode(device, STACK, TUNED)
+    joined = {name for name, source in seen["kernels"].items() if name.startswith("triton_tem") and "tanh" in source}
+    return Figure(sum(call in joined for call in seen["calls"]), origin=device[run_id(STACK)].origin)
+
+
 def down_by_clock(device: Device, mode: str) -> Figure:
     """cuBLAS's product down by the clock of a compilation with max-autotune, with 64 tokens."""
     _, us = fastest(tuned(device, STACK, mode)[1], triton=False)
@@ -131,6 +176,9 @@ def down_by_clock(device: Device, mode: str) -> Figure:
 FIGURES: Mapping[str, Measure] = {
     "down_by_one_clock": lambda device: down_by_clock(device, TUNED),
     "down_by_another_clock": lambda device: down_by_clock(device, "max-autotune"),
+    "down_chosen": lambda device: down_winner(device, TUNED),
+    "down_chosen_with_graphs": lambda device: down_winner(device, "max-autotune"),
+    "tuned_from_python": lambda device: over(device, STACK, TUNED, "default"),
     "candidates": lambda device: Figure(
         len(tuned(device, STACK)[0]["ms"]), origin=device[run_id(STACK)].origin
     ),

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from snippets.lab.finding import Device, Figure, claim, equals, format_value
+from snippets.lab.finding import Device, Figure, NotRecorded, claim, equals, format_value
 from snippets.lab.finding.measure import listed
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
@@ -72,6 +72,42 @@ def graphs_of_shapes(device: Device) -> Figure:
     """Six numbers of tokens, one of them a single token, need six graphs with dynamic=False, three by default, and two
     with dynamic=True."""
     return listed({asked: graphs(device, asked) for asked in ASKED})
+
+
+def replayed(device: Device) -> Mapping[str, Any]:
+    """What the mode reduce-overhead did at each size. Raises `NotRecorded` without it."""
+    found: Mapping[str, Any] = _shapes(device).get("replayed", {})
+    if not found:
+        raise NotRecorded("regimes/new_shapes has no 'replayed'; make record CHAPTER=regimes")
+    return found
+
+
+def replayed_table(device: Device) -> Html:
+    """The first calls of each size in the mode reduce-overhead, and what was compiled and recorded so far."""
+    found = replayed(device)
+    sizes = zip(_shapes(device)["tokens"], found["call_s"], found["graphs"], found["recorded"], strict=True)
+    rows: list[list[Cell]] = [
+        [f"{tokens:,}", *(format_value(1e6 * seconds, "us") for seconds in calls), str(compiled), str(recorded)]
+        for tokens, calls, compiled, recorded in sizes
+    ]
+    head = ["tokens", "first call", "second call", "third call", "graphs compiled", "CUDA graphs recorded"]
+    return table("The mode reduce-overhead, three calls at each size", head, rows)
+
+
+def recording_over_replay(device: Device) -> Figure:
+    """The call that records a CUDA graph over the replay after it, its median; its spread has all sizes."""
+    found = replayed(device)
+    is_new = [after > before for before, after in pairwise([0, *found["recorded"]])]
+    ratios = [calls[1] / calls[2] for calls, new in zip(found["call_s"], is_new, strict=True) if new]
+    return Figure(statistics.median(ratios), "x", (min(ratios), max(ratios)), device["regimes/new_shapes"].origin)
+
+
+@claim("RG65", equals("3 graphs, 6 CUDA graphs"))
+def recorded_graphs(device: Device) -> Figure:
+    """With six numbers of tokens, the mode reduce-overhead records six CUDA graphs, although Dynamo compiles three
+    graphs."""
+    compiled, recorded = (replayed(device)[key][-1] for key in ("graphs", "recorded"))
+    return Figure(f"{compiled} graphs, {recorded} CUDA graphs", origin=device["regimes/new_shapes"].origin)
 
 
 def compiling_call(device: Device) -> Figure:

@@ -10,8 +10,9 @@ import torch
 
 from snippets.regimes import compiled
 from snippets.regimes.compiling import stack_of
-from snippets.regimes.findings.compiling import lost_s, rounded
+from snippets.regimes.findings.compiling import lost_s
 from snippets.regimes.findings.generated import guard_kinds
+from snippets.regimes.findings.paying import rounded
 from snippets.regimes.findings.shapes import size_guards
 
 CODE = """

@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from snippets.lab.finding import Device
-from snippets.lab.finding.book import find_claim, judge
-from snippets.regimes.findings import caching, compiling, fusing, generated, shapes, spilling
-from snippets.regimes.findings.compiling import GEGLU, NEVER, STACK
+from snippets.regimes.findings import caching, compiling, fusing, generated, paying, shapes, spilling
+from snippets.regimes.findings.compiling import GEGLU, STACK, TUNED
 from snippets.regimes.findings.spilling import FITS, MANY, SPILLS
-from tests.chapters.regimes.compiling_samples import around, bias, compiling_recordings
-from tests.lab.sample_recordings import Sample, sample_of, save_samples
+from tests.chapters.regimes.altering import SAMPLES, Change, Data, alone, alter, from_python, status
+from tests.chapters.regimes.compiling_samples import around, bias
+from tests.lab.sample_recordings import sample_of, save_samples
 
-Data = dict[str, Any]
-Change = Callable[[Data], None]
-HOLD = {f"RG{number}": "holds" for number in (*range(30, 40), *range(41, 53), *range(54, 61))}
+NUMBERS = (*range(30, 37), 39, *range(41, 53), *range(54, 66))
+HOLD = {f"RG{number}": "holds" for number in NUMBERS}
 VERDICTS = HOLD | {"RG53": "differs"}
-SAMPLES: dict[str, Sample] = {
-    f"{recording.chapter}/{recording.experiment}": (recording, trace) for recording, trace in compiling_recordings()
-}
 
 
 @pytest.fixture
 def device(tmp_path: Path) -> Device:
     return save_samples(tmp_path, SAMPLES.values())
-
-
-def status(device: Device, claim_id: str) -> str:
-    chapter, claim = find_claim(claim_id)
-    return judge(claim, chapter, device).status
-
-
-def alter(device: Device, experiment: str, change: Change) -> None:
-    """Change what a probe returned."""
-    recording, trace = SAMPLES[experiment]
-    data = copy.deepcopy(recording.data)
-    change(data)
-    save_samples(device.root, [(msgspec.structs.replace(recording, data=data), trace)])
 
 
 @pytest.mark.parametrize("claim_id", VERDICTS)
@@ -66,18 +47,23 @@ def with_slow_caches(data: Data) -> None:
     data["modes"]["default"]["again_s"] = [0.4, 0.0]
 
 
-def from_python(variant: str, us: float) -> Change:
-    def change(data: Data) -> None:
-        data["times"][variant]["from_python"] = around(us)
-
-    return change
-
-
 def on_gpu(variant: str, us: float) -> Change:
     def change(data: Data) -> None:
         data["times"][variant]["interleaved"] = around(us)
 
     return change
+
+
+def with_cublas_twice(data: Data) -> None:
+    data["modes"]["max-autotune"]["tuned"] = data["modes"][TUNED]["tuned"]
+
+
+def with_a_graph_for_each_size(data: Data) -> None:
+    data["replayed"]["graphs"][-1] = 6
+
+
+def with_a_graph_for_all_sizes(data: Data) -> None:
+    data["replayed"]["recorded"][-1] = 3
 
 
 def with_more_guards(data: Data) -> None:
@@ -150,11 +136,15 @@ def with_a_free_kernel(data: Data) -> None:
         ("RG35", "modes_stack", from_python("reduce-overhead", 41.0)),
         ("RG36", "modes_geglu", from_python("default", 100.0)),
         ("RG60", "modes_geglu", from_python("reduce-overhead", 240.0)),
-        ("RG37", "modes_stack", on_gpu("max-autotune-no-cudagraphs", 14.0)),
-        ("RG38", "modes_stack", from_python("max-autotune-no-cudagraphs", 70.0)),
+        ("RG61", "modes_geglu", alone("default", "us", around(300.0))),
+        ("RG62", "modes_geglu", alone("dynamic", "joules", 0.1)),
+        ("RG63", "modes_stack", on_gpu(TUNED, 13.0)),
+        ("RG64", "modes_stack", with_cublas_twice),
         ("RG39", "modes_stack", with_more_guards),
         ("RG41", "modes_stack", with_a_right_clock),
         ("RG42", "new_shapes", with_one_graph_for_all),
+        ("RG65", "new_shapes", with_a_graph_for_each_size),
+        ("RG65", "new_shapes", with_a_graph_for_all_sizes),
         ("RG47", "biases", with_another_call),
         ("RG48", "biases", bias_us(1024, "compiled", 36.0)),
         ("RG49", "biases", bias_us(MANY, "written_out", 300.0)),
@@ -200,41 +190,40 @@ def test_a_bias_in_gelus_kernel_flips_its_claim(device: Device) -> None:
     assert fusing.places(device, 64).text == "eager product, compiled GELU, written out, compiled GELU"
 
 
-def test_calls_until_a_compilation_has_paid(device: Device) -> None:
-    """0.5027 s are lost, and 40 us less 16 us are saved by each call."""
-    assert compiling.compile_time(device, STACK, "reduce-overhead").number == pytest.approx(502_700)
-    assert compiling.saved(device, STACK, "reduce-overhead").number == pytest.approx(24)
-    assert compiling.break_even(device, STACK, "reduce-overhead").value == 20_946
-    assert compiling.break_even(device, STACK, "default").value == NEVER
-    assert compiling.again_time(device, STACK, "reduce-overhead").number == pytest.approx(52_700)
-    assert compiling.break_even(device, STACK, "reduce-overhead", "full").value == 2_196
-    assert compiling.break_even(device, STACK, "default", "full").value == NEVER
-    assert compiling.default_pays(device).value == NEVER
-    alter(device, "regimes/modes_stack", from_python("default", 39.9))
-    assert compiling.default_pays(device).value == "millions"
+@pytest.mark.parametrize(
+    ("experiment", "key", "claim_id"),
+    [
+        ("in_cache", "op_us", "RG55"),
+        ("modes_geglu", "steady", "RG61"),
+        ("modes_geglu", "steady", "RG62"),
+        ("new_shapes", "replayed", "RG65"),
+    ],
+)
+def test_a_missing_form_of_data_is_not_recorded(device: Device, experiment: str, key: str, claim_id: str) -> None:
+    alter(device, f"regimes/{experiment}", lambda data: data.pop(key))
+    assert status(device, claim_id) == "not measured"
 
 
-def test_when_to_use_each_mode(device: Device) -> None:
-    """5.0027 s over 27 us for the stack; a mode that was not compiled has no number of calls."""
-    assert compiling.ADVICE.keys() == set(compiling.MODES)
-    (row,) = (line for line in compiling.use_when(device).split("<tr") if ">max-autotune<" in line)
-    assert "190,000" in row
-    assert row.count("–") == 1
+def test_a_template_that_computes_gelu_is_counted(device: Device) -> None:
+    """Two of three products run as a template; one of these has a tanh."""
 
-
-def test_a_gain_that_may_be_a_loss_is_inconclusive(device: Device) -> None:
     def change(data: Data) -> None:
-        data["times"]["eager"]["from_python"] = [40.0] * 9
-        data["times"]["default"]["from_python"] = [30.0] * 3 + [39.0] * 3 + [50.0] * 3
+        mode = data["modes"][TUNED]
+        mode["calls"] = ["triton_tem_fused_addmm_gelu_t_1", "triton_tem_fused_addmm_t_0", "extern_kernels.addmm"]
+        mode["kernels"] = {
+            "triton_tem_fused_addmm_gelu_t_1": "libdevice.tanh(acc)",
+            "triton_tem_fused_addmm_t_0": "tl.dot",
+            "triton_poi_fused_gelu_2": "libdevice.tanh(x)",
+        }
 
-    alter(device, f"regimes/modes_{GEGLU}", change)
-    pays = compiling.break_even(device, GEGLU, "default")
-    assert (pays.conclusive, pays.text) == (False, "500,000 or never")
+    assert generated.gelus_in_templates(device).value == 0
+    alter(device, "regimes/modes_stack", change)
+    assert generated.gelus_in_templates(device).value == 1
 
 
-def test_a_missing_form_of_data_is_not_recorded(device: Device) -> None:
-    alter(device, "regimes/in_cache", lambda data: data.pop("op_us"))
-    assert status(device, "RG55") == "not measured"
+def test_recording_a_graph_is_compared_with_the_replay_after_it(device: Device) -> None:
+    """3 ms of 0.2 ms; the size that was there before records nothing."""
+    assert shapes.recording_over_replay(device).number == pytest.approx(15)
 
 
 def test_rates_and_what_an_epilogue_saves(device: Device) -> None:
@@ -255,13 +244,12 @@ def test_a_spilling_loop_moves_eight_bytes_a_thread(device: Device) -> None:
 @pytest.mark.parametrize(
     "piece",
     [
-        lambda device: compiling.compile_table(device, STACK) + compiling.pay_table(device, GEGLU),
-        lambda device: compiling.calls_to_pay(device, STACK) + compiling.calls_to_pay(device, GEGLU),
-        compiling.use_when,
+        lambda device: compiling.compile_table(device, STACK) + paying.pay_table(device, GEGLU),
+        lambda device: paying.calls_to_pay(device, STACK) + paying.use_when(device),
         lambda device: (
             generated.generated(device, STACK) + generated.guard_table(device) + generated.tuned_table(device)
         ),
-        lambda device: shapes.shapes_table(device) + shapes.input_guards(device),
+        lambda device: shapes.shapes_table(device) + shapes.input_guards(device) + shapes.replayed_table(device),
         lambda device: fusing.layer_table(device) + fusing.bias_times(device) + fusing.calls_table(device),
         lambda device: fusing.bias_kernels(device, 64) + fusing.opening(device) + fusing.stack_timeline(device, 64),
         lambda device: spilling.tile_table(device, MANY) + spilling.machine_code(device),
