@@ -13,7 +13,7 @@ from tests.site.conftest import Opened
 from tests.site.serving import PAGES, Site
 
 FIRST = {
-    "synchronize": "training_step",
+    "synchronize": "training_step_faults",
     "recompile": "your_trace",
     "cudaLaunchKernel": "matmul_add",
     "GELU": "mlp",
@@ -26,11 +26,11 @@ FIRST = {
     "perfetto": "reading_a_trace",
     "kernel fusion": "mlp",
     # In other words.
-    "sync": "training_step",
-    ".item()": "training_step",
+    "sync": "training_step_faults",
+    ".item()": "training_step_faults",
     "recompilation": "regimes_compiling",
-    "graph break": "your_trace",
-    "dataloader": "training_step",
+    "graph break": "training_step_faults",
+    "dataloader": "training_step_faults",
     "out of memory": "training_memory_peak",
     "OOM": "index",
     "gpu utilization": "index",
