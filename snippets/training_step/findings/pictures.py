@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -17,6 +18,8 @@ MIN_GAP_US = 20.0
 """A shorter pause between two kernels is not drawn."""
 MIN_SHARE = 0.02
 """Calls and annotations of at least this share of a step are drawn."""
+MIN_RUN_SHARE = 0.005
+"""A run of kernels that takes less of a step stays as it is, so that blocks of short kernels count each of them."""
 replace = msgspec.structs.replace
 
 
@@ -46,8 +49,9 @@ def reduced(step: Step) -> Step:
 
 
 def _merged(step: Step) -> list[GpuActivity]:
-    """One activity for each run of the same phase on a stream; copies stay alone."""
+    """One activity for each long run of the same phase on a stream; copies stay alone."""
     spans = phase_spans(step)
+    least = MIN_RUN_SHARE * (step.end_us - step.start_us)
     runs: list[list[GpuActivity]] = []
     last: dict[tuple[int, int], list[GpuActivity]] = {}
     for activity in step.activities:
@@ -57,11 +61,16 @@ def _merged(step: Step) -> list[GpuActivity]:
             run = last[stream] = []
             runs.append(run)
         run.append(activity)
-    return [run[0] if len(run) == 1 else _as_one(spans, run) for run in runs]
+    merged = [run if len(run) == 1 or _length_us(run) < least else [_as_one(spans, run)] for run in runs]
+    return sorted(itertools.chain(*merged), key=lambda activity: activity.start_us)
+
+
+def _length_us(run: Sequence[GpuActivity]) -> float:
+    return max(activity.end_us for activity in run) - run[0].start_us
 
 
 def _as_one(spans: Sequence[CpuOp], run: Sequence[GpuActivity]) -> GpuActivity:
-    duration_us = round(max(activity.end_us for activity in run) - run[0].start_us, 3)
+    duration_us = round(_length_us(run), 3)
     name = f"{phase_of(spans, run[0])}: {len(run)} kernels"
     return replace(run[0], name=name, kind="kernel", duration_us=duration_us, grid=None, block=None, registers=None)
 
