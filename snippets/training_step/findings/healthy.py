@@ -87,6 +87,13 @@ def pointwise_share(device: Device) -> Figure:
     return _share(device, "pointwise")
 
 
+def pointwise_of_iteration(device: Device) -> Figure:
+    """What pointwise kernels take of a healthy iteration."""
+    share, busy = pointwise_share(device), gpu_busy(device)
+    bounds = [low_or_high * of / 100 for low_or_high, of in zip(share.bounds, busy.bounds, strict=True)]
+    return Figure(share.number * busy.number / 100, "%", (bounds[0], bounds[1]), busy.origin)
+
+
 @claim("TS52", at_most(10), scope="timing")
 def optimizer_share(device: Device) -> Figure:
     """In the healthy step, clipping and the optimizer take less than a tenth of the GPU's time."""

@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from snippets.lab.drawing.numbers import figure_cell
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device
-from snippets.lab.html import Cell, Html, table
+from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
 from snippets.lab.page import timing_bars
+from snippets.lab.trace.events import CpuOp
+from snippets.lab.trace.queries import step_us
+from snippets.lab.trace.units import format_value
 from snippets.training_step.findings.hints import ceiling_share
 from snippets.training_step.findings.loops import FAULTS, TIMED, ceiling, lost
 from snippets.training_step.findings.mend import mend as mend
-from snippets.training_step.findings.pictures import phases_timeline
+from snippets.training_step.findings.pictures import PHASES, phases_timeline
 from snippets.training_step.findings.rows import rows
 
 BETWEEN: Mapping[str, Mapping[str, str]] = {
@@ -69,6 +72,22 @@ def times(device: Device, fault: str) -> Html:
         lines.append(["after", figure_cell(device[after].time("iteration"))])
     lines.append(["the rule's ceiling of what can be saved", figure_cell(ceiling(device, fault))])
     return table(f"{FAULTS[fault].title}: an iteration", ["loop", "time"], lines)
+
+
+def first_steps(device: Device) -> Html:
+    """What the CPU takes for each phase of the first and of the third iteration of a process."""
+    first, _, third = device[FAULTS["cold"].loops[0]].trace.steps
+    lines: list[list[Cell]] = []
+    for name in ("enumerate(DataLoader)", *PHASES):
+        times = [sum(op.duration_us for op in step.ops if _is_phase(op, name)) for step in (first, third)]
+        lines.append([code(name), *(format_value(us, "us") for us in times)])
+    lines.append(["the whole step", *(format_value(step_us(step), "us") for step in (first, third))])
+    head = ["phase, time of the CPU", "first iteration", "third"]
+    return table("The first iteration of a process, and its third", head, lines)
+
+
+def _is_phase(op: CpuOp, name: str) -> bool:
+    return op.is_annotation and op.name.partition("#")[0] == name
 
 
 SIZES: Mapping[str, str] = {

@@ -9,12 +9,15 @@ import pytest
 from snippets.lab.finding import TraceError
 from snippets.lab.recording.device import PROJECT
 from snippets.training_step.findings.compiling import recompiled
+from snippets.training_step.findings.healthy import gpu_busy, pointwise_of_iteration, pointwise_share
 from snippets.training_step.findings.loops import FAULTS, ceiling, found_in
 from snippets.training_step.findings.mend import changed_lines, mend_lines
+from snippets.training_step.findings.pictures import MIN_RUN_SHARE, reduced
 from snippets.training_step.findings.probes import printed_rows
+from snippets.training_step.findings.tables import first_steps
 from tests.chapters.altered import RECORDED, AlteredDevice
 
-PAGE = (PROJECT / "docs/training_step.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs/training_step_faults.md").read_text(encoding="utf-8")
 MENDS = re.findall(r'mend, "(\w+)", "(\w+)"', PAGE)
 
 
@@ -69,3 +72,22 @@ def test_a_printed_table_is_read_by_its_headings() -> None:
     ]
     with pytest.raises(ValueError, match="shorter"):
         printed_rows(PRINTED_TABLE.replace("6.0us", "     "))
+
+
+def test_what_pointwise_kernels_take_of_an_iteration() -> None:
+    share, busy = pointwise_share(RECORDED), gpu_busy(RECORDED)
+    assert pointwise_of_iteration(RECORDED).number == pytest.approx(share.number * busy.number / 100)
+
+
+def test_only_long_runs_are_drawn_as_one() -> None:
+    step = RECORDED["training_step/optimizer_before"].step
+    least = MIN_RUN_SHARE * (step.end_us - step.start_us)
+    runs = [each for each in reduced(step).activities if each.name.endswith(" kernels")]
+    assert runs
+    assert all(each.duration_us >= least for each in runs)
+
+
+def test_the_first_step_of_a_process_by_phase() -> None:
+    html = first_steps(RECORDED)
+    assert html.count("<tr>") == 1 + 8
+    assert html.index("DataLoader") < html.index("forward") < html.index("the whole step")
