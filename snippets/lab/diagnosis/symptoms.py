@@ -130,6 +130,7 @@ UNEVEN = Branch(
             "Read `TORCH_LOGS=recompiles,graph_breaks`. Use `mark_dynamic` for sizes that vary, or pad to a few sizes.",
             "training_step_faults/#recompilation",
             ("graph-breaks", "recompiles"),
+            also="training_step_faults/#graph-breaks",
         ),
         Symptom(
             "memory-grows",
