@@ -12,7 +12,7 @@ from snippets.lab.finding.accepted import NAME, accepted_statuses
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.notebooks.files import notebooks
 from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root
-from snippets.lab.recording.digest import is_stale
+from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.loading import load_recording, load_trace
 from snippets.lab.recording.schema import NotRecorded, RecordingError
 from snippets.lab.recording.unexpected import unexpected_files
@@ -82,10 +82,9 @@ def known_device(root: Path, name: str) -> Device:
 def states(device: Device) -> Iterator[tuple[str, str]]:
     """Every experiment and orphan with its state; on the default device every notebook, too."""
     for chapter in chapters():
-        known = experiments(chapter)
-        for experiment in known:
-            yield experiment.id, experiment_state(device, experiment)
-        for name in sorted(set(device.recorded_names(chapter)) - {experiment.name for experiment in known}):
+        known = experiment_states(device, chapter)
+        yield from known.items()
+        for name in sorted(set(device.recorded_names(chapter)) - {each.partition("/")[2] for each in known}):
             yield f"{chapter}/{name}", "orphan: its experiment is gone; delete its recording"
     for path in sorted((device.root / device.name).glob("*/")):
         if path.name not in chapters() and not path.is_symlink():
@@ -101,8 +100,13 @@ def states(device: Device) -> Iterator[tuple[str, str]]:
         yield from ((notebook.id, notebook.state) for notebook in notebooks(device.root))
 
 
-def experiment_state(device: Device, experiment: Experiment) -> str:
-    """`recorded`, `stale`, `missing`, `missing trace` or `unreadable: ...` for one experiment on one device."""
+def experiment_states(device: Device, chapter: str) -> dict[str, str]:
+    """`recorded`, `stale`, `missing`, `missing trace` or `unreadable: ...` for each experiment of a chapter, by id."""
+    digest = source_digest(chapter)
+    return {experiment.id: _state(device, experiment, digest) for experiment in experiments(chapter)}
+
+
+def _state(device: Device, experiment: Experiment, digest: str) -> str:
     recording = None
     try:
         recording = load_recording(device.root, device.name, experiment.id)
@@ -112,4 +116,4 @@ def experiment_state(device: Device, experiment: Experiment) -> str:
         return "missing trace" if recording else "missing"
     except (RecordingError, TraceError) as error:
         return f"unreadable: {error}"
-    return "stale" if is_stale(recording) else "recorded"
+    return "recorded" if recording.digest == digest else "stale"

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from snippets.lab.experiment import chapters, experiments
+from snippets.lab.experiment import chapters
 from snippets.lab.finding.device import Device
 from snippets.lab.notebooks.files import notebooks, set_aside
 from snippets.lab.recording.device import DEFAULT_DEVICE, default_device, recordings_root, this_device
 from snippets.lab.recording.unexpected import unexpected_files
-from snippets.lab.tools.listing import experiment_state
+from snippets.lab.tools.listing import experiment_states
 from snippets.lab.tools.record import Machine, record, this_machine
 from snippets.lab.trace.text import printable
 
@@ -43,10 +43,9 @@ def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], 
         code = record(root, [], fresh, machine=machine())
     device = Device(root, default_device(root))
     for chapter in chapters():
-        for experiment in experiments(chapter):
-            state = experiment_state(device, experiment)
+        for experiment_id, state in experiment_states(device, chapter).items():
             mode = {"recorded": "live" if device.name == here else "replayed"}.get(state, state)
-            print(f"{experiment.id:40} {mode:10} {device.name}")
+            print(f"{experiment_id:40} {mode:10} {device.name}")
     for name, reason in unexpected_files(root):
         print(f"left out: {printable(name)}: {reason}; delete it")
     for notebook in notebooks(root):
