@@ -18,7 +18,7 @@ import pytest
 
 from snippets.lab.__main__ import main
 from snippets.lab.finding.accepted import accept_statuses
-from snippets.lab.finding.book import verdicts
+from snippets.lab.finding.book import Verdict, verdicts
 from snippets.lab.finding.claim import STATUSES
 from snippets.lab.finding.device import Device
 from snippets.lab.recording.device import DEFAULT_DEVICE
@@ -32,13 +32,21 @@ AS_MANY = re.compile(r"On the (\w+), of (\d+) claims (\d+) holds?, (\d+) differs
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The book's recordings, whose verdicts are the accepted ones, and those of the made-up device."""
+    """The book's recordings, and those of the made-up device."""
     folder = tmp_path_factory.mktemp("project") / "recordings"
     shutil.copytree(BOOK.root / DEFAULT_DEVICE, folder / DEFAULT_DEVICE)
-    default = Device(folder, DEFAULT_DEVICE)
-    accept_statuses(default, {verdict.claim.id: verdict.status for verdict in verdicts(default)})
     make_up(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def judged(root: Path) -> dict[str, dict[str, Verdict]]:
+    """Device -> claim -> its verdict there. Those on the default device are the accepted ones."""
+    devices = (Device(root, name) for name in (DEFAULT_DEVICE, NAME))
+    found = {device.name: {verdict.claim.id: verdict for verdict in verdicts(device)} for device in devices}
+    default = found[DEFAULT_DEVICE]
+    accept_statuses(Device(root, DEFAULT_DEVICE), {name: verdict.status for name, verdict in default.items()})
+    return found
 
 
 def lab(root: Path, *arguments: str) -> tuple[int, list[str], list[str]]:
@@ -60,10 +68,10 @@ def shown(root: Path) -> Iterator[None]:
 ACCEPT = f"python -m snippets.lab claims --accept --device {NAME}"
 
 
-def test_it_is_new_then_accepted_then_a_flip_is_reported(root: Path) -> None:
+def test_it_is_new_then_accepted_then_a_flip_is_reported(root: Path, judged: dict[str, dict[str, Verdict]]) -> None:
     code, lines, errors = lab(root, "claims", "--check")
     assert (code, errors) == (0, [f"{NAME} is new: no verdict was accepted yet. To accept them: {ACCEPT}"])
-    counts = Counter(verdict.status for verdict in verdicts(Device(root, NAME)))
+    counts = Counter(verdict.status for verdict in judged[NAME].values())
     assert min(counts[status] for status in STATUSES) > 0, "made up so that every verdict occurs"
     counted = ", ".join(f"{counts[status]} {status}" for status in STATUSES)
     assert [line.partition(":")[0] for line in lines[-2:]] == [DEFAULT_DEVICE, NAME]
@@ -121,12 +129,12 @@ def test_its_tabs_are_beside_the_default_ones(book: dict[str, str]) -> None:
     assert f"<code>{DISTURBED}</code>" in linear.split("Disturbed while it was recorded")[1][:1000]
 
 
-def test_a_verdict_that_differs_names_both_devices(root: Path, book: dict[str, str]) -> None:
-    by_id = {verdict.claim.id: verdict for verdict in verdicts(Device(root, NAME))}
+def test_a_verdict_that_differs_names_both_devices(judged: dict[str, dict[str, Verdict]], book: dict[str, str]) -> None:
+    by_id = judged[NAME]
     pages = "".join(book.values())
     boxes = dict(reversed(re.findall(rf'id="claim-([^"]+)-{NAME}">(.*?)</div>', pages)))
     assert {name.lower() for name, verdict in by_id.items() if verdict.status != "not measured"} <= boxes.keys()
-    for verdict in verdicts(Device(root, DEFAULT_DEVICE)):
+    for verdict in judged[DEFAULT_DEVICE].values():
         there = by_id[verdict.claim.id]
         if there.status == "not measured":
             continue  # where nothing of a chapter is recorded, one line says so
@@ -134,9 +142,9 @@ def test_a_verdict_that_differs_names_both_devices(root: Path, book: dict[str, s
         assert (told in boxes[verdict.claim.id.lower()]) == (there.status != verdict.status), verdict.claim.id
 
 
-def test_the_ledger_counts_each_device(root: Path, book: dict[str, str]) -> None:
+def test_the_ledger_counts_each_device(judged: dict[str, dict[str, Verdict]], book: dict[str, str]) -> None:
     text = re.sub(r"<[^>]+>", "", book["claims"])
     found = {short: tuple(map(int, counts)) for short, *counts in AS_MANY.findall(text)}
     for short, name in (("H200", DEFAULT_DEVICE), ("T100", NAME)):
-        counts = Counter(verdict.status for verdict in verdicts(Device(root, name)))
+        counts = Counter(verdict.status for verdict in judged[name].values())
         assert found[short] == (counts.total(), counts["holds"], counts["differs"], counts["inconclusive"])
