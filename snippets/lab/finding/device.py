@@ -182,8 +182,9 @@ class Run:
     @property
     def steps(self) -> tuple[Step, ...]:
         """The active steps. Raises `TraceError` if there is none."""
-        require_steps(self.trace)
-        return part_of(thirds(self.trace.steps), self.device.index, self.device.reads) or self.trace.steps
+        trace = self.trace
+        require_steps(trace)
+        return part_of(thirds(trace.steps), self.device.index, self.device.reads) or trace.steps
 
     @property
     def step(self) -> Step:
