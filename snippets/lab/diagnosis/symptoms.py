@@ -65,7 +65,7 @@ GAPS = Branch(
         Symptom(
             "gap-outside-pytorch",
             "It isn't in PyTorch",
-            "Hardly an operator and no CUDA call stands above the gap: the loader, your own Python, or garbage collection.",
+            "Hardly an operator, and no CUDA call, above the gap: the loader, your own Python, or garbage collection.",
             "Raise the loader's `num_workers` and `prefetch_factor`. Record again with `with_stack=True`: it names the "
             "line.",
             "training_step_faults/#a-loader-that-stalls",
