@@ -21,12 +21,12 @@ import msgspec
 from snippets.lab.capture.merging import merge
 from snippets.lab.capture.supervisor import Event, Group, run_worker
 from snippets.lab.experiment import Experiment
-from snippets.lab.recording.consistency import trace_contradiction
+from snippets.lab.recording.consistency import loop_trace_contradiction, trace_contradiction
 from snippets.lab.recording.saving import save_recording
 from snippets.lab.recording.schema import Recording, RecordingError
 from snippets.lab.trace.events import TraceError
 from snippets.lab.trace.kineto import read_trace
-from snippets.lab.trace.queries import busy_us
+from snippets.lab.trace.queries import busy_us, step_us
 
 RunWorker = Callable[[list[Group], Path, int], Iterator[Event]]
 """Groups, a folder for their parts and the number of the process -> its events."""
@@ -216,14 +216,19 @@ def _merged(group: Group, folder: Path) -> tuple[list[Recording], str]:
 
 def _trace_contradiction(recording: Recording, trace_file: Path) -> str:
     """How a recording's trace contradicts its times; empty if it has no trace or no times."""
-    timings = recording.points[0].timings if recording.has_trace else None
-    if timings is None:
+    point = recording.points[0] if recording.has_trace else None
+    if point is None or (point.timings is None and point.iteration is None):
         return ""
     try:
         steps = read_trace(trace_file.read_bytes()).steps
     except TraceError:  # whoever reads the saved trace gets this error
         return ""
-    return trace_contradiction(statistics.median(busy_us(step.activities) for step in steps), timings) if steps else ""
+    if not steps:
+        return ""
+    gpu_us = statistics.median(busy_us(step.activities) for step in steps)
+    if point.iteration is not None:
+        return loop_trace_contradiction(max(gpu_us, statistics.median(map(step_us, steps))), point.iteration)
+    return trace_contradiction(gpu_us, point.timings) if point.timings is not None else ""
 
 
 def _duration(seconds: float) -> str:

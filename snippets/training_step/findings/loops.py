@@ -11,6 +11,7 @@ from snippets.lab.diagnosis.rule import Finding
 from snippets.lab.diagnosis.rules import RULES
 from snippets.lab.finding import Device, Figure, Run, TraceError
 from snippets.lab.finding.measure import paired_difference, paired_ratio, percent
+from snippets.lab.recording.consistency import loop_trace_contradiction
 from snippets.lab.trace.events import Trace
 from snippets.lab.trace.queries import busy_us
 
@@ -53,8 +54,6 @@ FAULTS = {
 """Name of a fault -> its rule and its loops."""
 TIMED = tuple(name for name in FAULTS if name not in ("recompile", "cold"))
 """Faults whose iterations are timed before and after, in turns."""
-SLOWER = 1.1
-"""An iteration that takes so many times as long as a recorded step was timed on a slower machine."""
 _RULES = {rule.name: rule for rule in RULES}
 _found: dict[tuple[int, str], tuple[Trace, tuple[Finding, ...]]] = {}
 _KEPT = 128
@@ -115,20 +114,19 @@ def lost(device: Device, fault: str) -> Figure:
 def unused(device: Device, fault: str) -> Figure:
     """How much of the ceiling the mend has not saved; below zero, the ceiling was no ceiling.
 
-    Inconclusive where an iteration takes longer than a recorded step: the profiler only adds to a step, so the CPU was
-    slower when the loop was timed than when it was recorded.
+    Inconclusive where the loop's times contradict its trace.
     """
     run = device[FAULTS[fault].loops[0]]
     most, less = ceiling(device, fault), saved(device, fault)
     low, high = less.bounds
-    is_slower = run.time("iteration").number > SLOWER * recorded_step_us(run)
+    contradiction = loop_trace_contradiction(recorded_step_us(run), run.timing("iteration"))
     return Figure(
         most.number - less.number,
         "us",
         (most.number - high, most.number - low),
         less.origin,
-        conclusive=not is_slower,
-        doubt=f"{run.id} took longer without the profiler than with it" if is_slower else "",
+        conclusive=not contradiction,
+        doubt=f"{run.id} took {contradiction}" if contradiction else "",
     )
 
 

@@ -25,7 +25,8 @@ from snippets.lab.capture.recorder import (
 from snippets.lab.capture.supervisor import Event, Group
 from snippets.lab.experiment import find
 from snippets.lab.recording.loading import load_recording
-from snippets.lab.recording.schema import Recording
+from snippets.lab.recording.schema import Recording, Timing
+from snippets.lab.trace.kineto import read_trace
 from tests.lab import samples
 from tests.lab.capture.faults import FAULTS, PACKAGE, RIGHT
 from tests.lab.samples import DEVICE, as_dict, files, point, sample, save_all, timings, untied
@@ -111,6 +112,17 @@ def test_contradicting_times_are_measured_three_times_and_then_kept_as_disturbed
         f"0/1 faults/right: disturbed, try 2 of 3: {reason}",
         f"1/1 faults/right: recorded as disturbed: {reason}",
     ]
+
+
+def test_a_loop_that_takes_longer_without_the_profiler_is_disturbed(tmp_path: Path) -> None:
+    trace = samples.trace_json(kernels=(2, 2, 2))
+    (recorded_us,) = {step.end_us - step.start_us for step in read_trace(trace).steps}
+    for factor, reason in ((1.05, ""), (1.2, f"{recorded_us:.0f} us in the trace, but {1.2 * recorded_us:.0f} us ")):
+        us = factor * recorded_us
+        of_loop = msgspec.structs.replace(point(), timings=None, iteration=Timing.from_samples([us, us, us]))
+        content = msgspec.json.encode(sample("faults/right", points=(of_loop,)))
+        (outcome,) = record_experiments(tmp_path, DEVICE, RIGHT, worker(content, trace))
+        assert outcome.disturbed == (f"{reason}without the profiler" if reason else "")
 
 
 def test_times_that_a_worker_has_tried_three_times_are_not_measured_again(

@@ -7,7 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from snippets.lab.recording.consistency import contradictions, is_scattered, loop_contradiction, trace_contradiction
+from snippets.lab.recording.consistency import (
+    contradictions,
+    is_scattered,
+    loop_contradiction,
+    loop_trace_contradiction,
+    trace_contradiction,
+)
 from snippets.lab.recording.device import recorded_devices
 from snippets.lab.recording.loading import load_recordings
 from snippets.lab.recording.schema import Timing, Timings
@@ -62,6 +68,12 @@ def test_a_trace_fits_its_times() -> None:
     assert trace_contradiction(2.7, times(interleaved=timing(5.5, 5.5))) == ""
     assert trace_contradiction(600, times()) == "busy for 600 us in the trace, but interleaved 270 us"
     assert trace_contradiction(100, times()) == "busy for 100 us in the trace, but interleaved 270 us"
+
+
+def test_a_loop_is_not_longer_without_the_profiler() -> None:
+    assert loop_trace_contradiction(100, timing(109, 110, 111)) == ""
+    reason = "100 us in the trace, but 111 us without the profiler"
+    assert loop_trace_contradiction(100, timing(109, 111, 112)) == reason
 
 
 def of_each_process(timings: Timings) -> list[Timings]:
