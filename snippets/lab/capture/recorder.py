@@ -26,7 +26,7 @@ from snippets.lab.recording.saving import save_recording
 from snippets.lab.recording.schema import Recording, RecordingError
 from snippets.lab.trace.events import TraceError
 from snippets.lab.trace.kineto import read_trace
-from snippets.lab.trace.queries import busy_us, step_us
+from snippets.lab.trace.queries import busy_us, recorded_step_us
 
 RunWorker = Callable[[list[Group], Path, int], Iterator[Event]]
 """Groups, a folder for their parts and the number of the process -> its events."""
@@ -225,10 +225,10 @@ def _trace_contradiction(recording: Recording, trace_file: Path) -> str:
         return ""
     if not steps:
         return ""
-    gpu_us = statistics.median(busy_us(step.activities) for step in steps)
     if point.iteration is not None:
-        return loop_trace_contradiction(max(gpu_us, statistics.median(map(step_us, steps))), point.iteration)
-    return trace_contradiction(gpu_us, point.timings) if point.timings is not None else ""
+        return loop_trace_contradiction(recorded_step_us(steps), point.iteration)
+    assert point.timings is not None
+    return trace_contradiction(statistics.median(busy_us(step.activities) for step in steps), point.timings)
 
 
 def _duration(seconds: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
@@ -198,6 +199,12 @@ def durations_sum_us(spans: Iterable[Span]) -> float:
 def step_us(step: Step) -> float:
     """From the start of a step to its end on the CPU."""
     return round(step.end_us - step.start_us, 3)
+
+
+def recorded_step_us(steps: Sequence[Step]) -> float:
+    """What a step takes in a trace: its span on the CPU, or the GPU's work if that is longer; medians of the steps."""
+    spans_us, works_us = map(step_us, steps), (busy_us(step.activities) for step in steps)
+    return max(statistics.median(spans_us), statistics.median(works_us))
 
 
 def annotation_us(step: Step, label: str) -> float:

@@ -74,7 +74,8 @@ def break_even(device: Device, subject: str, mode: str, caches: str = "empty") -
         return Figure(NEVER, origin=origin, conclusive=most <= 0)
     calls = math.ceil(cost.number / gain.number)
     if least <= 0:
-        return Figure(calls, origin=origin, conclusive=False, display=f"{rounded(calls)} or {NEVER}")
+        display, doubt = f"{rounded(calls)} or {NEVER}", "what a call saves may be nothing"
+        return Figure(calls, origin=origin, conclusive=False, doubt=doubt, display=display)
     ends = tuple(math.ceil(us / per_call) for us, per_call in zip(cost.bounds, (most, least), strict=True))
     return Figure(calls, spread=(ends[0], ends[1]), origin=origin, display=rounded(calls))
 

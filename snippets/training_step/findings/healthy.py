@@ -118,14 +118,18 @@ def gpu_busy(device: Device) -> Figure:
     return percent(unpaired_ratio(gpu_us, run.time("iteration")))
 
 
+def by_phase(step: Step) -> dict[str, list[GpuActivity]]:
+    """What the GPU does for each phase of a step, in the order of the phases."""
+    spans = phase_spans(step)
+    found = {name: list[GpuActivity]() for name in (*PHASES, "other")}
+    for activity in step.activities:
+        found[phase_of(spans, activity)].append(activity)
+    return {name: found[name] for name in PHASES}
+
+
 def backward_gpu(device: Device) -> Figure:
     """What the kernels of backward take on the GPU."""
-
-    def busy(step: Step) -> float:
-        spans = phase_spans(step)
-        return busy_us([activity for activity in step.activities if phase_of(spans, activity) == "backward"])
-
-    return device[HEALTHY].per_step(busy, "us")
+    return device[HEALTHY].per_step(lambda step: busy_us(by_phase(step)["backward"]), "us")
 
 
 def cpu_done(device: Device) -> Figure:
@@ -153,11 +157,9 @@ def kernels(device: Device) -> Figure:
 def opening(device: Device) -> Html:
     """What the CPU, under the profiler, and the GPU take for each phase of a step."""
     step = device[HEALTHY].step
-    spans = phase_spans(step)
-    on_gpu = {name: [each for each in step.activities if phase_of(spans, each) == name] for name in PHASES}
     groups = {
         "CPU": [(name, annotation_us(step, name)) for name in PHASES],
-        "GPU": [(name, busy_us(on_gpu[name])) for name in PHASES],
+        "GPU": [(name, busy_us(activities)) for name, activities in by_phase(step).items()],
     }
     caption = "One healthy step: what the CPU and the GPU take for each phase"
     return stacked_bars(device, groups, caption, axis="time, with the profiler")
@@ -165,12 +167,9 @@ def opening(device: Device) -> Html:
 
 def phases(device: Device) -> Html:
     """The phases of a step: what the CPU and the GPU take for each."""
-    run = device[HEALTHY]
-    step = run.step
-    spans = phase_spans(step)
+    step = device[HEALTHY].step
     rows: list[list[Cell]] = []
-    for name in PHASES:
-        on_gpu = [activity for activity in step.activities if phase_of(spans, activity) == name]
+    for name, on_gpu in by_phase(step).items():
         cpu_us = annotation_us(step, name)
         cells = (format_value(cpu_us, "us"), format_value(busy_us(on_gpu), "us"), f"{len(on_gpu):,}")
         rows.append([code(name), *cells])

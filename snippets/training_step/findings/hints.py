@@ -9,8 +9,8 @@ import statistics
 from snippets.lab.finding import Device, Figure, TraceError
 from snippets.lab.finding.measure import percent
 from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import busy_us, step_us
-from snippets.training_step.findings.loops import FAULTS, ceiling, recorded_step_us
+from snippets.lab.trace.queries import busy_us, recorded_step_us, step_us
+from snippets.training_step.findings.loops import FAULTS, ceiling
 from snippets.training_step.findings.probes import printed_rows
 
 HEALTHY = "training_step/healthy"
@@ -20,7 +20,7 @@ TINY = "training_step/tiny_before"
 def ceiling_share(device: Device, fault: str) -> Figure:
     """The ceiling of a fault's rule as a share of the recorded step."""
     run, most = device[FAULTS[fault].loops[0]], ceiling(device, fault)
-    return percent(Figure(most.number / recorded_step_us(run), "x", origin=most.origin))
+    return percent(Figure(most.number / recorded_step_us(run.trace.steps), "x", origin=most.origin))
 
 
 def step_row(device: Device) -> Figure:

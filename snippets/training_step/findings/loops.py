@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass
 
 from snippets.lab.diagnosis.diagnose import diagnose
-from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.rule import Finding
 from snippets.lab.diagnosis.rules import RULES
 from snippets.lab.finding import Device, Figure, Run, TraceError
 from snippets.lab.finding.measure import paired_difference, paired_ratio, percent
 from snippets.lab.recording.consistency import loop_trace_contradiction
 from snippets.lab.trace.events import Trace
-from snippets.lab.trace.queries import busy_us
+from snippets.lab.trace.queries import recorded_step_us
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ def unused(device: Device, fault: str) -> Figure:
     run = device[FAULTS[fault].loops[0]]
     most, less = ceiling(device, fault), saved(device, fault)
     low, high = less.bounds
-    contradiction = loop_trace_contradiction(recorded_step_us(run), run.timing("iteration"))
+    contradiction = loop_trace_contradiction(recorded_step_us(run.trace.steps), run.timing("iteration"))
     return Figure(
         most.number - less.number,
         "us",
@@ -128,9 +126,3 @@ def unused(device: Device, fault: str) -> Figure:
         conclusive=not contradiction,
         doubt=f"{run.id} took {contradiction}" if contradiction else "",
     )
-
-
-def recorded_step_us(run: Run) -> float:
-    """The report's time of a step: its span on the CPU, or the GPU's work if that takes longer."""
-    work = statistics.fmean(busy_us(step.activities) for step in run.trace.steps)
-    return max(Facts(run.trace).step_us, work)

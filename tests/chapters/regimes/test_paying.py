@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from snippets.lab.finding import Device
+from snippets.lab.finding.book import find_claim, judge
 from snippets.regimes.findings import compiling, paying
 from snippets.regimes.findings.compiling import GEGLU, STACK
 from snippets.regimes.findings.paying import NEVER
@@ -50,6 +51,8 @@ def test_a_gain_that_may_be_a_loss_is_inconclusive(device: Device) -> None:
     alter(device, f"regimes/modes_{GEGLU}", change)
     pays = paying.break_even(device, GEGLU, "default")
     assert (pays.conclusive, pays.text) == (False, "500,000 or never")
+    chapter, claim = find_claim("RG36")
+    assert judge(claim, chapter, device).reason == "what a call saves may be nothing"
 
 
 def test_a_gpu_that_tells_no_energy_has_no_power(device: Device) -> None:

@@ -12,6 +12,7 @@ from snippets.lab.diagnosis.diagnose import diagnose
 from snippets.lab.finding import TraceError
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.trace.events import Span
+from snippets.lab.trace.queries import recorded_step_us
 from snippets.training_step.findings import hints, tables, texts
 from tests.chapters.altered import RECORDED, AlteredDevice, replace
 
@@ -35,21 +36,11 @@ def test_the_row_of_a_step_is_its_span_on_the_cpu() -> None:
     assert hints.step_row(device).number == 12.5
 
 
-def test_the_recorded_step_is_the_longer_of_cpu_and_gpu() -> None:
-    device = AlteredDevice()
-    device.steps(TINY, lambda step: replace(step, start_us=0.0, end_us=50.0, activities=step.activities[:1]))
-    (work,) = {round(step.activities[0].duration_us, 3) for step in device[TINY].trace.steps[:1]}
-    assert work < 50
-    assert hints.recorded_step_us(device[TINY]) == 50
-    device.activities(TINY, lambda activity: replace(activity, duration_us=80.0))
-    assert hints.recorded_step_us(device[TINY]) == 80
-
-
 def test_a_share_of_the_recorded_step() -> None:
     most = hints.ceiling(RECORDED, "item").number
     share = hints.ceiling_share(RECORDED, "item")
     assert share.unit == "%"
-    assert share.number == pytest.approx(100 * most / hints.recorded_step_us(RECORDED["training_step/item_before"]))
+    assert share.number == pytest.approx(100 * most / recorded_step_us(RECORDED["training_step/item_before"].trace.steps))
 
 
 def test_backward_in_the_gpu_lane() -> None:

@@ -23,7 +23,7 @@ PINNED = {
     "capture/merging.py": "1e1840ed28056a75",
     "capture/profile_here.py": "3e658e5f4dfabdde",
     "capture/profiling.py": "5cc0516f3e5bd5fe",
-    "capture/recorder.py": "f3c17e5cba468d57",
+    "capture/recorder.py": "5a1da6c1e85b3793",
     "capture/selection.py": "59d1b774878b0d93",
     "capture/steady.py": "caf094eccfce0244",
     "capture/supervisor.py": "440f10e300df5b22",

@@ -16,6 +16,7 @@ from snippets.lab.trace.queries import (
     exposed_collectives_us,
     is_collective,
     is_sync,
+    recorded_step_us,
     syncs,
 )
 from snippets.lab.trace.summary import summary_text
@@ -112,3 +113,14 @@ def test_what_the_profiler_says_counts() -> None:
         step(2, 0, 10), launch(1, 1), kernel("odd", 1, 2, 1, **{"Collective name": "allreduce"})
     ).kernels
     assert is_collective(found)
+
+
+@pytest.mark.parametrize(("gpu_us", "longer_us"), [(60.0, 100.0), (150.0, 150.0)])
+def test_a_recorded_step_is_as_long_as_the_longer_of_both(gpu_us: float, longer_us: float) -> None:
+    """Three steps of 90, 100 and 300 us on the CPU; the second does twice the GPU's work of the others."""
+    spans = [(0, 90), (100, 100), (200, 300)]
+    given: list[Event] = []
+    for number, (start, length) in enumerate(spans, 1):
+        work_us = gpu_us if number != 2 else 2 * gpu_us
+        given += [step(number, start, length), launch(number, start + 1), kernel("k", number, 1000 * number, work_us)]
+    assert recorded_step_us(read_trace(trace_bytes(*given)).steps) == longer_us

@@ -12,7 +12,6 @@ from snippets.lab.diagnosis.intervals import Interval, intersect, interval, leng
 from snippets.lab.diagnosis.missing import no_operators
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import OWN, STACKS
-from snippets.lab.trace.events import CpuOp
 
 _RESUMED = re.compile(r".*: torch_dynamo_resume_in_(?P<function>\w+)_at_(?P<line>\d+)")
 _REGION = re.compile(r"Torch-Compiled Region(: (\d+)/\d+)?")
@@ -30,11 +29,11 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         several = len({op.name for op in regions}) > 1 and not facts.has_stacks
         reason = "several compiled regions run in a step, as functions of their own or after a graph break"
         return CannotTell(RULE, reason, STACKS) if several else []
-    calls = sorted(interval(function) for function in resumed)
-    total_us = ceiling_us = _per_step_us(facts, _between(regions, calls))
+    inside, calls = union_of(regions), sorted(interval(function) for function in resumed)
+    total_us = ceiling_us = _per_step_us(facts, _between(inside, calls))
     if facts.has_gpu:
         generated = union_of(op for op in facts.in_steps(facts.cpu.ops) if op.name.startswith(_GENERATED))
-        around = subtract(union([*_broken(regions, calls), *_backward(facts)]), generated)
+        around = subtract(union([*_broken(inside, calls), *_backward(facts)]), generated)
         ceiling_us = min(_per_step_us(facts, intersect(around, facts.idle)), facts.reclaimable_us)
     places = sorted({function.name for function in resumed})
     match = _RESUMED.fullmatch(places[0])
@@ -46,9 +45,8 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     return [Finding(RULE, title, where, facts.evidence(resumed), total_us, ceiling_us)]
 
 
-def _between(regions: Sequence[CpuOp], resumed: Sequence[Interval]) -> list[Interval]:
-    """From the end of the region before each resumed function to the start of the first region in it."""
-    inside = union_of(regions)
+def _between(inside: Sequence[Interval], resumed: Sequence[Interval]) -> list[Interval]:
+    """From the end of the region before each resumed function, in order, to the start of the first region in it."""
     spans: list[Interval] = []
     index = 0
     for start, end in resumed:
@@ -60,9 +58,8 @@ def _between(regions: Sequence[CpuOp], resumed: Sequence[Interval]) -> list[Inte
     return subtract(union(spans), inside)
 
 
-def _broken(regions: Sequence[CpuOp], resumed: Sequence[Interval]) -> Iterator[Interval]:
+def _broken(inside: Sequence[Interval], resumed: Sequence[Interval]) -> Iterator[Interval]:
     """From the start of the region before each resumed function to the function's end."""
-    inside = union_of(regions)
     for start, end in resumed:
         index = bisect_right(inside, start, key=lambda region: region[0]) - 1
         yield (inside[index][0] if index >= 0 else start), end
