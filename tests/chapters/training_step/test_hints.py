@@ -40,7 +40,8 @@ def test_a_share_of_the_recorded_step() -> None:
     most = hints.ceiling(RECORDED, "item").number
     share = hints.ceiling_share(RECORDED, "item")
     assert share.unit == "%"
-    assert share.number == pytest.approx(100 * most / recorded_step_us(RECORDED["training_step/item_before"].trace.steps))
+    step_us = recorded_step_us(RECORDED["training_step/item_before"].trace.steps)
+    assert share.number == pytest.approx(100 * most / step_us)
 
 
 def test_backward_in_the_gpu_lane() -> None:
