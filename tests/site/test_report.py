@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from snippets.lab.report.document import report_html
 from tests.lab.report.samples import SHAPES, SMALL, SYNC, subject, traced
@@ -53,8 +53,8 @@ def test_evidence_is_shown_in_the_timeline(page: Page, report: Path) -> None:
     page.goto(report.as_uri())
     page.get_by_text("Evidence: 1 event").first.click()
     page.get_by_role("link", name="show").first.click()
-    assert page.locator(".slice[aria-selected=true]").count() == 1
-    assert "cudaStreamSynchronize" in page.locator(".selected").inner_text()
+    expect(page.locator(".slice[aria-selected=true]")).to_have_count(1)  # after `hashchange`, which comes later
+    expect(page.locator(".selected")).to_contain_text("cudaStreamSynchronize")
 
 
 def test_it_can_be_read_without_script(browser: Browser, report: Path) -> None:
