@@ -97,7 +97,7 @@ def read_mutant(content: bytes) -> str:
     adds_up(trace)
     if expected is not None:
         is_same(trace, expected)
-    use(trace, is_printed=len(content) % 4 == 0)
+    use(trace, is_diagnosed=len(content) % 3 == 0, is_printed=len(content) % 4 == 0)
     return "read" if expected is None else "summed"
 
 
@@ -111,11 +111,11 @@ def adds_up(trace: Trace) -> None:
     assert all(math.isfinite(a.start_us) and a.duration_us >= 0 for a in trace.activities), "an impossible time"
 
 
-def use(trace: Trace, is_printed: bool) -> None:
-    """What the commands do with a trace."""
+def use(trace: Trace, is_diagnosed: bool, is_printed: bool) -> None:
+    """What the commands do with a trace. A diagnosis of each would take a third of the time of all mutants."""
     checks = check_trace(trace)
     summary = summarize(trace) if trace.steps else None
-    if trace.steps:
+    if trace.steps and is_diagnosed:
         diagnose(trace)
     if is_printed:
         texts = [checks_text(checks, ""), *([summary_text(summary), summary_json(summary)] if summary else [])]
