@@ -280,7 +280,7 @@ def test_what_is_kept(kind: str, mlp: Callable[..., Tensor], kept: int) -> None:
     assert found == 2 * (ROWS * DIM + kept * ROWS * HIDDEN)
 
 
-@pytest.mark.filterwarnings("default")  # of PyTorch's own imports
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_what_a_compiler_keeps() -> None:
     """Inductor's choice of what to save: as much as we do where we recompute nothing."""
     torch._dynamo.reset()
