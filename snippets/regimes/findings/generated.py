@@ -46,8 +46,8 @@ def guard_kinds(texts: Sequence[str]) -> dict[str, int]:
 
 
 _GUARD_KINDS: Mapping[str, str] = {
-    r"check_tensor|_dynamo_|size\(\)|L\['x'\]": "the input",
-    r"L\['self'\]": "the module and its parameters",
+    r"check_tensor|size\(\)|L\['x'\]": "the input",
+    r"L\['self'\]": "the module",
     r"G\['__import|G\['__builtins|hooks": "modules, functions and hooks of PyTorch",
 }
 

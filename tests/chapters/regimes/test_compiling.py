@@ -88,6 +88,8 @@ def test_guards_are_counted_by_what_they_look_at() -> None:
         "check_tensor(L['x'], Tensor, size=[64, 1024], stride=[1024, 1])",
         "hasattr(L['x'], '_dynamo_dynamic_indices') == False",
         "___check_type_id(L['self'], 94320368142784)",
+        "___check_obj_id(G['__import_torch_dot__dynamo_dot_polyfills_dot_builtins'])",
         "___check_global_state()",
     ]
-    assert guard_kinds(texts) == {"the input": 2, "the module and its parameters": 1, "state of PyTorch": 1}
+    imported = "modules, functions and hooks of PyTorch"
+    assert guard_kinds(texts) == {"the input": 2, "the module": 1, imported: 1, "state of PyTorch": 1}
