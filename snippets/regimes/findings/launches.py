@@ -1,5 +1,6 @@
 """What launch overhead is and what removes it."""
 
+import math
 from collections.abc import Mapping
 from functools import partial
 
@@ -88,6 +89,16 @@ def gap_in_graph(device: Device) -> Figure:
     return device["regimes/small_graphed"].per_step(
         lambda step: (extent_us(step.activities) - busy_us(step.activities)) / max(1, len(step.activities) - 1), "us"
     )
+
+
+def copy_of_x(device: Device, variant: str) -> Figure:
+    """The GPU's time to copy x to where a graph reads it, in the trace at 64 tokens."""
+
+    def copied_us(step: Step) -> float:
+        copies = (each for each in step.activities if each.op is not None and each.op.name.endswith("copy_"))
+        return math.fsum(each.duration_us for each in copies)
+
+    return device[f"regimes/small_{variant}"].per_step(copied_us, "us")
 
 
 def per_token(device: Device) -> Figure:
@@ -275,6 +286,8 @@ FIGURES = {
     "eager_launches": partial(launches, variant="eager", size="small"),
     "fused_launches": partial(launches, variant="fused", size="small"),
     "graph_launches": partial(launches, variant="graphed", size="small"),
+    "graph_copies": partial(copy_of_x, variant="graphed"),
+    "reduce_overhead_copies": partial(copy_of_x, variant="reduce_overhead"),
     "graph_launches_saved": partial(launches_saved, variant="graphed"),
 }
 

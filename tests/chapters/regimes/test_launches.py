@@ -47,6 +47,7 @@ def test_what_a_variant_saves(device: Device) -> None:
     assert launches.wall_saved(device, "fused", "large").number == pytest.approx(100 * (1 - 2140 / 1740.4))
     assert launches.per_token(device).number == pytest.approx(1740.4 / 8192 / (362 / 64))
     assert launches.cpu_of_a_launch(device).number == pytest.approx(15)
+    assert launches.copy_of_x(device, "graphed").number == pytest.approx(2)
 
 
 @pytest.mark.parametrize(
