@@ -11,13 +11,14 @@ from snippets.lab.finding import (
     Figure,
     Measure,
     NotRecorded,
+    NotTimed,
     at_least,
     at_most,
     between,
     claim,
     timing_of_samples,
 )
-from snippets.lab.finding.measure import largest, percent, unpaired_ratio
+from snippets.lab.finding.measure import largest, percent, ratio_of_pairs, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
@@ -75,6 +76,21 @@ def of_copy(device: Device, op: str, tokens: int, when: str = "after") -> Figure
 def step_timing(device: Device, tokens: int, step: str) -> Timing:
     """Times of a step of the layer: `linear`, `eager`, `epilogue` or `fused`."""
     return timing_of_samples(cache_data(device)["step_us"][str(tokens)][step])
+
+
+def fused_over(device: Device, step: str, tokens: int) -> Figure:
+    """The fused kernel's time over that of another step of the layer."""
+    fused, other = (step_timing(device, tokens, name) for name in ("fused", step))
+    return ratio_of_pairs(fused, other, f"{device['regimes/in_cache'].origin}, fused over {step}, {tokens} tokens")
+
+
+def fused_loses_from(device: Device) -> Figure:
+    """The smallest number of tokens at which the fused kernel takes longer than eager's two. Raises `NotTimed`."""
+    for tokens in cache_sizes(device):
+        ratio = fused_over(device, "eager", tokens)
+        if ratio.number > 1:
+            return Figure(tokens, origin=ratio.origin)
+    raise NotTimed("regimes/in_cache: the fused kernel loses at no size")
 
 
 def saved_by_epilogue(device: Device, tokens: int) -> Figure:
@@ -169,6 +185,9 @@ FIGURES: Mapping[str, Measure] = {
     "gelu_at_1024": lambda device: percent(of_copy(device, "gelu", 1024)),
     "saved_at_64": lambda device: saved_by_epilogue(device, 64),
     "copied_at_64": lambda device: as_copy_us(device, 64),
+    "saved_at_2048": lambda device: saved_by_epilogue(device, 2048),
+    "copied_at_2048": lambda device: as_copy_us(device, 2048),
+    "fused_of_product_alone": lambda device: fused_over(device, "linear", 8192),
     "saved_at_8192": lambda device: saved_by_epilogue(device, 8192),
     "copied_at_8192": lambda device: as_copy_us(device, 8192),
 }

@@ -10,6 +10,7 @@ from snippets.lab.finding import (
     Device,
     Figure,
     Measure,
+    NotTimed,
     Run,
     at_least,
     at_most,
@@ -42,6 +43,15 @@ def layer(device: Device, variant: str, tokens: int) -> Run:
 def fused_over_eager(device: Device, tokens: int, kind: str = "interleaved") -> Figure:
     """The fused kernel's time over that of eager's two."""
     return paired_ratio(layer(device, "fused", tokens), layer(device, "eager", tokens), kind)
+
+
+def layer_clock(device: Device, kind: str) -> Figure:
+    """The GPU's clock while eager's two kernels were timed with many tokens. Raises `NotTimed`."""
+    run = layer(device, "eager", MANY)
+    clock = run.timing(kind).clock_mhz
+    if not clock:
+        raise NotTimed(f"{run.id} has no clock of its {kind} timing; make record CHAPTER=regimes")
+    return Figure(clock, "MHz", origin=f"{run.origin}, {kind}")
 
 
 def opening(device: Device) -> Html:
@@ -203,5 +213,7 @@ def moved_bias(device: Device) -> Figure:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "layer_clock": lambda device: layer_clock(device, "interleaved"),
+    "layer_clock_from_python": lambda device: layer_clock(device, "from_python"),
     "compiled_at_8192": lambda device: bias_over_eager(device, MANY, "compiled"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,12 +13,14 @@ from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, cl
 from snippets.lab.finding.measure import derived, unpaired_ratio
 from snippets.lab.html import Cell, Html, code, details, table
 from snippets.lab.page import show as show
+from snippets.lab.trace.events import Step
 from snippets.regimes.findings.compiling import (
     GEGLU,
     NAMES,
     STACK,
     TITLES,
     TUNED,
+    again_time,
     modes,
     over,
     probed_mode,
@@ -78,6 +81,15 @@ def guard_table(device: Device) -> Html:
     listed = "\n".join(escape(text) for text in texts)
     fold = details("All of them", f'<div class="language-text highlight"><pre><code>{listed}</code></pre></div>')
     return Html(table("Guards of the stack's graph", ["they look at", "guards"], rows) + fold)
+
+
+def lookup(device: Device) -> Figure:
+    """The time in which Dynamo looks for a graph whose guards hold, in the trace of eight blocks with 64 tokens."""
+
+    def lookup_us(step: Step) -> float:
+        return math.fsum(op.duration_us for op in step.ops if op.name.startswith("TorchDynamo Cache Lookup"))
+
+    return device["regimes/small_compiled"].per_step(lookup_us, "us")
 
 
 def tuned(device: Device, subject: str, mode: str = TUNED) -> list[Mapping[str, Any]]:
@@ -178,6 +190,7 @@ FIGURES: Mapping[str, Measure] = {
     "down_by_another_clock": lambda device: down_by_clock(device, "max-autotune"),
     "down_chosen": lambda device: down_winner(device, TUNED),
     "down_chosen_with_graphs": lambda device: down_winner(device, "max-autotune"),
+    "tuned_again": lambda device: again_time(device, STACK, "max-autotune"),
     "tuned_from_python": lambda device: over(device, STACK, TUNED, "default"),
     "candidates": lambda device: Figure(
         len(tuned(device, STACK)[0]["ms"]), origin=device[run_id(STACK)].origin

@@ -224,7 +224,7 @@ FIGURES: Mapping[str, Measure] = {
     "geglu_graphs_over_none": lambda device: over(device, GEGLU, "max-autotune", TUNED),
     "stack_graphs_over_replay": lambda device: over(device, STACK, "max-autotune", "reduce-overhead"),
     "steady_clock_default": partial(steady_clock, variant="default"),
-    "steady_clock_eager": partial(steady_clock, variant="eager"),
+    "steady_clock_dynamic": partial(steady_clock, variant="dynamic"),
     "replay_pays_again": lambda device: break_even(device, STACK, "reduce-overhead", "full"),
     "fusion_pays_again": lambda device: break_even(device, GEGLU, "default", "full"),
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from snippets.lab.finding import Device
+from snippets.lab.finding import Device, NotTimed
 from snippets.regimes.findings import caching, compiling, fusing, generated, paying, shapes, spilling
 from snippets.regimes.findings.compiling import GEGLU, STACK, TUNED
 from snippets.regimes.findings.spilling import FITS, MANY, SPILLS
@@ -231,6 +231,19 @@ def test_rates_and_what_an_epilogue_saves(device: Device) -> None:
     assert caching.copy_rate(device).number == pytest.approx((1 << 30) / 250e-6)
     assert caching.as_copy_us(device, 64).number == pytest.approx(1_048_576 / (1 << 30) * 250)
     assert caching.saved_by_epilogue(device, 64).number == pytest.approx(6 + 64 / 60 - 4.2 - 64 / 75, abs=1e-2)
+
+
+def test_from_which_size_the_fused_kernel_loses(device: Device) -> None:
+    """5 us and a 70th of the tokens against 6 and a 60th: at no size, until one of them is made slow."""
+
+    def change(data: Data) -> None:
+        data["step_us"]["1024"]["fused"] = around(30.0)
+
+    with pytest.raises(NotTimed, match="at no size"):
+        caching.fused_loses_from(device)
+    alter(device, "regimes/in_cache", change)
+    assert caching.fused_loses_from(device).value == 1024
+    assert caching.fused_over(device, "linear", 1024).number == pytest.approx(30 / (4 + 1024 / 85), rel=1e-3)
 
 
 def test_what_compiled_for_a_new_shape(device: Device) -> None:
