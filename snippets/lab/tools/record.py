@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,9 @@ first. With --minutes, nothing is started that would probably end too late; run 
   CUDA_VISIBLE_DEVICES=1 python -m snippets.lab record --wait
 """
 GO_ON = "run the same command again to go on"
+PATIENCE = 3
+"""How many times its time limit an experiment may take on another GPU than the default. The limits are for the default
+one: its CPU compiles quickly, and `FusedGeGLU` need not tune there."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +76,20 @@ def this_machine() -> Machine:
     def record_until(
         root: Path, device: str, pending: Sequence[Experiment], cost_s: CostOf, limit_s: float
     ) -> Iterable[Outcome]:
-        return record_experiments(root, device, pending, cost_s=cost_s, limit_s=limit_s)
+        known = {experiment.id: experiment for experiment in pending}
+        return record_experiments(
+            root, device, patient(pending, device), cost_s=lambda one: cost_s(known[one.id]), limit_s=limit_s
+        )
 
     return Machine(
         require_gpu, select_pending, record_until, run_notebooks, reserve_gpu, recorded_cost_s, batch_costs_s
     )
+
+
+def patient(pending: Sequence[Experiment], device: str) -> list[Experiment]:
+    """The experiments with the time limits of this device."""
+    times = 1 if device == DEFAULT_DEVICE else PATIENCE
+    return [replace(experiment, time_limit_s=times * experiment.time_limit_s) for experiment in pending]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from snippets.lab.__main__ import main
+from snippets.lab.capture.recorder import CostOf, Outcome
 from snippets.lab.capture.selection import NoGpu
-from snippets.lab.experiment import NeedsGpu, find
+from snippets.lab.experiment import Experiment, NeedsGpu, find
 from snippets.lab.recording.device import DEFAULT_DEVICE
-from snippets.lab.tools.record import record
+from snippets.lab.tools.record import PATIENCE, record, this_machine
 from tests.lab.notebooks.test_files import write_notebook
 from tests.lab.samples import recordings
 from tests.lab.tools.machine import FakeMachine
@@ -199,3 +201,22 @@ def test_a_fresh_start_has_nothing_to_go_on_with(capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit):
         main(["record", "--fresh", "--minutes=9"])
     assert "not allowed with argument --fresh" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("device", "times"), [(DEFAULT_DEVICE, 1), ("nvidia-h100-80gb-hbm3", PATIENCE)])
+def test_another_gpu_has_more_time_and_the_same_estimate(
+    root: Path, monkeypatch: pytest.MonkeyPatch, device: str, times: int
+) -> None:
+    pending = find("fused_mlp/few_tokens")
+    given: list[tuple[int, float]] = []
+
+    def measure(*args: Sequence[Experiment], cost_s: CostOf, limit_s: float) -> list[Outcome]:
+        given.extend((one.time_limit_s, cost_s(one)) for one in args[2])
+        return []
+
+    monkeypatch.setattr("snippets.lab.capture.recorder.record_experiments", measure)
+    machine = this_machine()
+    cost_s = machine.recorded_cost_s(root, device)
+    assert list(machine.record_experiments(root, device, pending, cost_s, 60.0)) == []
+    limit_s = pending[0].time_limit_s
+    assert given == [(times * limit_s, float(limit_s))]
