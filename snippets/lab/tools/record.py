@@ -7,8 +7,8 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,7 +110,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="start nothing that would probably end later than in N minutes",
     )
     parser.add_argument(
-        "--archive", type=Path, metavar="FILE", help="then pack all recordings of this device, old and new, as .tar.gz"
+        "--archive",
+        type=Path,
+        metavar="FILE",
+        help="then, or when interrupted, pack all recordings of this device, old and new, as .tar.gz",
     )
     parser.add_argument("--wait", action="store_true", help="wait until nobody else uses the GPU, instead of refusing")
     parser.add_argument(
@@ -160,7 +163,8 @@ def record(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: ends the worker and removes its folder
     pending = machine.select_pending(root, device, chosen, fresh)
     notebooks = select_notebooks(chosen_notebooks, device, fresh)
-    with machine.reserve_gpu(wait, shared) if pending or notebooks else nullcontext():
+    reserved = machine.reserve_gpu(wait, shared) if pending or notebooks else nullcontext()
+    with _packed_if_interrupted(root, device, archive), reserved:
         if wait:  # a recorder that was waited for may have recorded some
             pending = machine.select_pending(root, device, chosen, fresh)
         cost_s = machine.recorded_cost_s(root, device)
@@ -184,11 +188,27 @@ def record(
     is_stuck = _print_left(
         device, len(left) + len(left_notebooks), _costs_s(machine, left, cost_s, left_notebooks), minutes
     )
-    if archive is not None:
-        count = pack_archive(root, device, archive)
-        print(f"{archive}: all recordings of {device}, {count} files; on a machine that can commit, run: ", end="")
-        print(f"python -m snippets.lab import {archive.name}")
+    _pack(root, device, archive)
     return 1 if causes or is_stuck else 0
+
+
+@contextmanager
+def _packed_if_interrupted(root: Path, device: str, archive: Path | None) -> Iterator[None]:
+    """Pack what is recorded when Ctrl-C or SIGTERM ends the work: a borrowed machine may be gone afterwards."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        _pack(root, device, archive)
+        raise
+
+
+def _pack(root: Path, device: str, archive: Path | None) -> None:
+    """Pack all recordings of the device, if an archive is asked for."""
+    if archive is None:
+        return
+    count = pack_archive(root, device, archive)
+    print(f"{archive}: all recordings of {device}, {count} files; on a machine that can commit, run: ", end="")
+    print(f"python -m snippets.lab import {archive.name}")
 
 
 def _costs_s(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -220,3 +221,22 @@ def test_another_gpu_has_more_time_and_the_same_estimate(
     assert list(machine.record_experiments(root, device, pending, cost_s, 60.0)) == []
     limit_s = pending[0].time_limit_s
     assert given == [(times * limit_s, float(limit_s))]
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt(), SystemExit(143)])
+def test_what_is_recorded_before_an_interruption_is_packed(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], interruption: BaseException
+) -> None:
+    machine = FakeMachine()
+    built = machine.build()
+
+    def interrupted(*args: Any) -> Iterator[Outcome]:
+        yield next(iter(built.record_experiments(*args)))
+        raise interruption
+
+    names = ["linear/eager", "linear/compiled"]
+    for archive in (None, tmp_path / "home.tar.gz"):
+        with pytest.raises(type(interruption)):
+            record(root, names, archive=archive, machine=replace(built, record_experiments=interrupted))
+    assert main(["import", str(tmp_path / "home.tar.gz")]) == 0
+    assert capsys.readouterr().out.endswith("1 unchanged: the same recording is here\n")
