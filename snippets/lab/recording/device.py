@@ -82,14 +82,34 @@ def short_name(device: str) -> str:
 @lru_cache(maxsize=1)
 def this_device() -> str | None:
     """The slug of the GPU that CUDA would use, from nvidia-smi and CUDA_VISIBLE_DEVICES; None without a GPU."""
-    if shutil.which("nvidia-smi") is None:
-        return None
-    try:
-        reply = subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    name = visible_gpu(reply.stdout.decode(errors="replace"), os.environ.get("CUDA_VISIBLE_DEVICES", "0"))
+    name = visible_gpu(_nvidia_smi()[0], os.environ.get("CUDA_VISIBLE_DEVICES", "0"))
     return slug(name) if name else None
+
+
+def why_no_device() -> str:
+    """Why `this_device` finds no GPU where nvidia-smi should list one, and the cure; else empty."""
+    listing, fault = _nvidia_smi()
+    if fault:
+        return f"nvidia-smi fails ({fault}): repair or reload the NVIDIA driver"
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None and "GPU " in listing and not visible_gpu(listing, chosen):
+        return f"CUDA_VISIBLE_DEVICES={chosen!r} hides this machine's GPU: unset it, or name one of nvidia-smi -L"
+    return ""
+
+
+def _nvidia_smi() -> tuple[str, str]:
+    """What `nvidia-smi -L` lists, and its error if it fails; both empty where it is not installed or finds no GPU."""
+    if shutil.which("nvidia-smi") is None:
+        return "", ""
+    try:
+        reply = subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=30, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return "", type(error).__name__
+    listing = reply.stdout.decode(errors="replace")
+    if reply.returncode == 0:
+        return listing, ""
+    first = next(iter(listing.splitlines()), f"exit code {reply.returncode}")
+    return "", "" if first.startswith("No devices") else first.rstrip(".")
 
 
 def visible_gpu(listing: str, visible: str) -> str:

@@ -11,7 +11,13 @@ from pathlib import Path
 from snippets.lab.experiment import chapters
 from snippets.lab.finding.device import Device
 from snippets.lab.notebooks.files import notebooks, set_aside
-from snippets.lab.recording.device import DEFAULT_DEVICE, default_device, recordings_root, this_device
+from snippets.lab.recording.device import (
+    DEFAULT_DEVICE,
+    default_device,
+    recordings_root,
+    this_device,
+    why_no_device,
+)
 from snippets.lab.recording.unexpected import unexpected_files
 from snippets.lab.tools.listing import experiment_states
 from snippets.lab.tools.record import Machine, record, this_machine
@@ -41,6 +47,8 @@ def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], 
     code = 0
     if here is not None and os.environ.get("DEVICE", here) == here:
         code = record(root, [], fresh, machine=machine())
+    elif not os.environ.get("DEVICE") and here is None and (reason := why_no_device()):
+        print(f"warning: nothing is recorded here: {reason}", file=sys.stderr)
     device = Device(root, default_device(root))
     for chapter in chapters():
         for experiment_id, state in experiment_states(device, chapter).items():

@@ -23,7 +23,7 @@ from snippets.lab.notebooks.files import (
     is_notebook,
     record_notebook,
 )
-from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root
+from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root, why_no_device
 from snippets.lab.tools.archive import pack_archive
 
 if TYPE_CHECKING:
@@ -70,8 +70,15 @@ def this_machine() -> Machine:
     """The machine that this process runs on."""
     from snippets.lab.capture.lock import reserve_gpu
     from snippets.lab.capture.recorder import batch_costs_s, record_experiments
-    from snippets.lab.capture.selection import recorded_cost_s, require_gpu, select_pending
+    from snippets.lab.capture.selection import NoGpu, recorded_cost_s, select_pending
+    from snippets.lab.capture.selection import require_gpu as gpu_of_torch
     from snippets.lab.notebooks.cells import run_notebooks
+
+    def require_gpu() -> str:
+        try:
+            return gpu_of_torch()
+        except NoGpu as error:
+            raise NoGpu(why_no_device() or str(error)) from error
 
     def record_until(
         root: Path, device: str, pending: Sequence[Experiment], cost_s: CostOf, limit_s: float

@@ -19,6 +19,7 @@ from snippets.lab.recording.device import (
     slug,
     this_device,
     visible_gpu,
+    why_no_device,
 )
 from snippets.lab.recording.loading import load_recordings
 from snippets.lab.recording.schema import NotRecorded
@@ -97,6 +98,33 @@ def test_this_device_is_the_one_that_cuda_would_use(
     for visible, expected in (("1", "nvidia-t4"), ("GPU-b2", "nvidia-t4"), ("", None), ("2", None)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         assert nvidia_smi(script) == expected
+
+
+@pytest.mark.parametrize(
+    ("script", "visible", "expected"),
+    [
+        ("", None, ""),
+        ("echo 'No devices were found'; exit 6", None, ""),
+        ("echo 'GPU 0: NVIDIA T4 (UUID: GPU-a1)'", None, ""),
+        ("echo 'GPU 0: NVIDIA T4 (UUID: GPU-a1)'", "0", ""),
+        ("echo 'GPU 0: NVIDIA T4 (UUID: GPU-a1)'", "", "CUDA_VISIBLE_DEVICES='' hides this machine's GPU: unset it, "),
+        ("echo 'GPU 0: NVIDIA T4 (UUID: GPU-a1)'", "1", "CUDA_VISIBLE_DEVICES='1' hides this machine's GPU: unset "),
+        ("echo 'NVIDIA-SMI has failed.'; exit 9", None, "nvidia-smi fails (NVIDIA-SMI has failed): repair or reload "),
+        ("exit 9", "0", "nvidia-smi fails (exit code 9): repair or reload the NVIDIA driver"),
+    ],
+)
+def test_a_gpu_that_cannot_be_used_is_no_machine_without_one(
+    nvidia_smi: Callable[[str], str | None],
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    visible: str | None,
+    expected: str,
+) -> None:
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    nvidia_smi(script)
+    assert why_no_device().startswith(expected)
+    assert bool(why_no_device()) == bool(expected)
 
 
 LISTING = """\

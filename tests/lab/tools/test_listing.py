@@ -165,6 +165,17 @@ def test_prepare_records_nothing_where_another_device_is_asked_for(
     assert {line.split()[1] for line in capsys.readouterr().out.splitlines()} == {"replayed"}
 
 
+def test_prepare_says_why_a_gpu_is_not_recorded(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("snippets.lab.tools.prepare.why_no_device", lambda: "nvidia-smi fails")
+    assert prepare(root, fresh=False, here=None, machine=no_machine) == 0
+    assert capsys.readouterr().err == "warning: nothing is recorded here: nvidia-smi fails\n"
+    monkeypatch.setenv("DEVICE", DEFAULT_DEVICE)
+    assert prepare(root, fresh=False, here=None, machine=no_machine) == 0
+    assert capsys.readouterr().err == "", "another device is asked for"
+
+
 @pytest.mark.parametrize(("failing", "code"), [("", 0), ("linear/eager", 1)])
 def test_prepare_records_on_a_gpu(root: Path, capsys: pytest.CaptureFixture[str], failing: str, code: int) -> None:
     machine = FakeMachine(failing=failing, pending=[one.id for one in find("linear")])

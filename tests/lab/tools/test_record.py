@@ -68,6 +68,17 @@ def test_record_without_a_gpu_records_nothing(root: Path) -> None:
     assert not root.exists()
 
 
+@pytest.mark.parametrize(("why", "message"), [("", "no CUDA GPU here, "), ("nvidia-smi fails", "nvidia-smi fails$")])
+def test_a_gpu_that_torch_cannot_use_is_refused_with_the_cause(
+    monkeypatch: pytest.MonkeyPatch, why: str, message: str
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("snippets.lab.capture.selection.this_device", lambda: None)
+    monkeypatch.setattr("snippets.lab.tools.record.why_no_device", lambda: why)
+    with pytest.raises(NoGpu, match=f"^{message}"):
+        this_machine().require_gpu()
+
+
 @pytest.mark.parametrize("names", [["labs"], ["labs/mlp"], ["mlp"], []])
 def test_record_runs_notebooks_that_are_not_current(
     root: Path, capsys: pytest.CaptureFixture[str], names: list[str]
