@@ -1,0 +1,103 @@
+"""Rows that are for an H100: judged by an H100's recordings and by nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snippets.fact_check.findings.facts import SECTIONS, judged
+from snippets.lab.finding import Device
+from snippets.lab.finding.book import Verdict
+from snippets.lab.recording.device import DEFAULT_DEVICE
+from snippets.lab.recording.schema import Timing
+from tests.lab.samples import BOOK
+
+NAME = "nvidia-h100-80gb-hbm3"
+ROWS = tuple(SECTIONS["h100-table"])
+READ = ("fact_check/block.*", "fused_mlp/linear_8192_*")
+"""What the rows read."""
+
+
+def add(root: Path, device: str) -> Path:
+    """A device whose recordings are copies of the default one's."""
+    for pattern in READ:
+        for path in (BOOK.root / DEFAULT_DEVICE).glob(pattern):
+            target = root / device / path.parent.name / path.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+    return root / device
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An H100 alone: nothing of another device is there."""
+    add(tmp_path, NAME)
+    return tmp_path
+
+
+def rows(root: Path, device: str = NAME) -> dict[str, Verdict]:
+    return {each.verdict.claim.id: each.verdict for each in judged(Device(root, device), ROWS)}
+
+
+def values(found: dict[str, Verdict]) -> dict[str, tuple[str, str]]:
+    """Claim -> status and measured value."""
+    return {name: (each.status, each.measured.text if each.measured else "") for name, each in found.items()}
+
+
+def scale(folder: Path, factor: float) -> None:
+    """Everything takes so many times as long."""
+    for path in folder.glob("*/*.json"):
+        recording = json.loads(path.read_text("utf-8"))
+        for timing in _timings(recording["points"]):
+            slower = Timing.from_samples([factor * sample for sample in timing["samples_us"]])
+            timing |= {key: getattr(slower, key) for key in ("median_us", "q1_us", "q3_us", "samples_us")}
+        _scale_samples(recording["data"], factor)
+        path.write_text(json.dumps(recording), encoding="utf-8")
+
+
+def _timings(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        if "samples_us" in value:
+            yield value
+        value = list(value.values())
+    for each in value if isinstance(value, list) else ():
+        yield from _timings(each)
+
+
+def _scale_samples(value: Any, factor: float) -> None:
+    """The samples of `fact_check/block`: lists of numbers at any depth."""
+    for key, each in value.items() if isinstance(value, dict) else ():
+        if isinstance(each, list) and each and isinstance(each[0], float):
+            value[key] = [factor * sample for sample in each]
+        else:
+            _scale_samples(each, factor)
+
+
+def test_an_h100_alone_is_judged(root: Path) -> None:
+    found, default = rows(root), rows(BOOK.root, DEFAULT_DEVICE)
+    assert {each.status for each in found.values()} <= {"holds", "differs", "inconclusive"}
+    assert {each.status for each in default.values()} == {"cannot be tested"}, "the values are for another GPU"
+    measured = {name: text for name, (_, text) in values(found).items()}
+    assert measured == {name: text for name, (_, text) in values(default).items()}, "the recordings are copies"
+
+
+def test_another_device_beside_it_changes_nothing(root: Path) -> None:
+    alone = values(rows(root))
+    scale(add(root, DEFAULT_DEVICE), 2)
+    assert values(rows(root)) == alone
+    scale(root / NAME, 2)
+    assert {name for name, each in values(rows(root)).items() if each == alone[name]} == {"FC28"}, "FC28 reads a trace"
+
+
+def test_what_an_h100_lacks_is_not_taken_from_another(root: Path) -> None:
+    add(root, DEFAULT_DEVICE)
+    shutil.rmtree(root / NAME / "fused_mlp")
+    without_kernels = rows(root)
+    assert {name for name, each in without_kernels.items() if each.status == "not measured"} == {"FC27", "FC28", "FC29"}
+    shutil.rmtree(root / NAME / "fact_check")
+    assert {each.status for each in rows(root).values()} == {"not measured"}
