@@ -1,7 +1,7 @@
 """Commands for authors of the book. The room trace has the commands for any trace.
 
 listing.py      list: experiments and the state of their recordings
-record.py       record: measures on this machine's GPU
+record.py       record: measures on this machine's GPU; refusals.py keeps what it refused
 archive.py      import: packs, checks and unpacks recordings; archive_members.py reads an archive within limits
 run.py          run: profiles one experiment here
 viewer.py       open: opens a trace in Perfetto

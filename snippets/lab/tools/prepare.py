@@ -46,7 +46,7 @@ def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], 
     """Record for the GPU `here`, unless it is None or `DEVICE` is another; then print the state of every experiment."""
     code = 0
     if here is not None and os.environ.get("DEVICE", here) == here:
-        code = record(root, [], fresh, machine=machine())
+        code = record(root, [], fresh, retry=fresh, machine=machine())
     elif not os.environ.get("DEVICE") and here is None and (reason := why_no_device()):
         print(f"warning: nothing is recorded here: {reason}", file=sys.stderr)
     device = Device(root, default_device(root))

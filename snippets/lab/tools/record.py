@@ -23,8 +23,9 @@ from snippets.lab.notebooks.files import (
     is_notebook,
     record_notebook,
 )
-from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root, why_no_device
+from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT, recordings_root, why_no_device
 from snippets.lab.tools.archive import pack_archive
+from snippets.lab.tools.refusals import load_refusals, save_refusals
 
 if TYPE_CHECKING:
     from snippets.lab.capture.recorder import CostOf, Outcome
@@ -63,6 +64,8 @@ class Machine:
     recorded_cost_s: Callable[[Path, str], CostOf]
     batch_costs_s: Callable[[Sequence[Experiment], CostOf], Sequence[float]]
     """How long each thing takes that is started on its own, the shortest first."""
+    refusals: Path
+    """The folder of what its GPUs refused."""
     clock: Callable[[], float] = time.monotonic
 
 
@@ -89,7 +92,14 @@ def this_machine() -> Machine:
         )
 
     return Machine(
-        require_gpu, select_pending, record_until, run_notebooks, reserve_gpu, recorded_cost_s, batch_costs_s
+        require_gpu,
+        select_pending,
+        record_until,
+        run_notebooks,
+        reserve_gpu,
+        recorded_cost_s,
+        batch_costs_s,
+        PROJECT / ".cache" / "refusals",
     )
 
 
@@ -161,12 +171,19 @@ def record(
     minutes: float = math.inf,
     wait: bool = False,
     shared: bool = False,
+    retry: bool = True,
     machine: Machine,
 ) -> int:
-    """Record the experiments and notebooks that `names` select, print failures, and pack `archive` if given."""
+    """Record the experiments and notebooks that `names` select, print failures, and pack `archive` if given.
+
+    Unless `retry`, leave out what this GPU refused before.
+    """
     chosen = [experiment for name in names or chapters() if not is_notebook(root, name) for experiment in find(name)]
     chosen_notebooks = find_notebooks(root, names)
     device = machine.require_gpu()
+    if not retry and (refused := load_refusals(machine.refusals, device)):
+        chosen = [experiment for experiment in chosen if experiment.id not in refused]
+        print(f"{device}: not tried again, because this GPU refused them: {', '.join(refused)}; make record tries them")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: ends the worker and removes its folder
     pending = machine.select_pending(root, device, chosen, fresh)
     notebooks = select_notebooks(chosen_notebooks, device, fresh)
@@ -183,6 +200,7 @@ def record(
         end = machine.clock() + 60 * minutes
         outcomes = list(machine.record_experiments(root, device, pending, cost_s, 60 * minutes))
         causes = {outcome.experiment.id: outcome.failed for outcome in outcomes if outcome.failed}
+        save_refusals(machine.refusals, device, causes, [outcome.experiment.id for outcome in outcomes])
         failed = len(causes)
         ran = record_notebooks(root, notebooks, device, machine.run_notebooks, lambda: end - machine.clock())
         causes |= {name: cause for name, cause in ran.items() if cause}

@@ -50,6 +50,8 @@ class FakeMachine:
     cost_s: float = 20.0
     """What each experiment takes, and what a notebook takes; known before."""
     now_s: float = 1000.0
+    cause: str = "ValueError: no"
+    refusals: Path = Path("/nonexistent/refusals")
 
     def build(self) -> Machine:
         return Machine(
@@ -60,6 +62,7 @@ class FakeMachine:
             self.reserve,
             lambda root, device: lambda experiment: self.cost_s,
             batch_costs_s,
+            self.refusals,
             lambda: self.now_s,
         )
 
@@ -84,7 +87,7 @@ class FakeMachine:
             self.now_s += cost_s(experiment)
             self.recorded.append(experiment.id)
             if experiment.id == self.failing:
-                yield Outcome(experiment, "ValueError: no")
+                yield Outcome(experiment, self.cause)
                 continue
             save_all(root, sample(experiment.id, has_trace=experiment.is_traced, environment=where), device=device)
             yield Outcome(experiment)

@@ -1,0 +1,63 @@
+"""What a GPU refused to run, kept beside the builds of this machine: `make docs` does not try it again each time.
+
+A GPU refuses what needs another generation or more memory than it has. A refusal holds while the chapter's code and
+the versions of torch and Triton are the same; `make record` tries again in any case.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from snippets.lab.experiment import chapters
+from snippets.lab.files import write_whole
+from snippets.lab.recording.digest import source_digest
+
+KINDS = ("NeedsGpu: ", "OutOfMemoryError: ")
+"""How the cause of a refusal begins."""
+
+
+def load_refusals(folder: Path, device: str) -> dict[str, str]:
+    """Experiment -> its cause, of the current code and versions."""
+    try:
+        kept = msgspec.json.decode(_file(folder, device).read_bytes(), type=dict[str, tuple[str, str]])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return {name: cause for name, (state, cause) in kept.items() if state == _state(name)}
+
+
+def save_refusals(folder: Path, device: str, causes: Mapping[str, str], tried: Iterable[str]) -> None:
+    """Keep the refusals among the causes of failures, and forget those of whatever else was tried."""
+    known = load_refusals(folder, device)
+    now = {name: cause for name, cause in known.items() if name not in {*tried}}
+    now |= {name: cause for name, cause in causes.items() if cause.startswith(KINDS)}
+    if now == known:
+        return
+    path = _file(folder, device)
+    content = msgspec.json.encode({name: (_state(name), cause) for name, cause in sorted(now.items())})
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, msgspec.json.format(content, indent=1))
+    except OSError:
+        pass  # on a full or read-only disk the next build tries again
+
+
+def _file(folder: Path, device: str) -> Path:
+    return folder / f"{device}.json"
+
+
+def _state(experiment: str) -> str:
+    """What a refusal depends on, besides the GPU."""
+    chapter = experiment.partition("/")[0]
+    versions = (f"{name} {_version(name)}" for name in ("torch", "triton"))
+    return " ".join([source_digest(chapter) if chapter in chapters() else "", *versions])
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
