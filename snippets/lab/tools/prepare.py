@@ -30,6 +30,7 @@ pages: live (recorded on this machine), replayed, stale or missing.
 
   python -m snippets.lab prepare --fresh
 """
+CURE = "name one by its UUID, CUDA_VISIBLE_DEVICES=GPU-..."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +47,11 @@ def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], 
     """Record for the GPU `here`, unless it is None or `DEVICE` is another; then print the state of every experiment."""
     code = 0
     if here is not None and os.environ.get("DEVICE", here) == here:
-        code = record(root, [], fresh, retry=fresh, machine=machine())
+        built = machine()
+        if (first := built.require_gpu()) != here:
+            order = f"CUDA records {first}, but pages open with {here}, the first GPU of nvidia-smi"
+            print(f"warning: {order}: {CURE}", file=sys.stderr)
+        code = record(root, [], fresh, retry=fresh, machine=built)
     elif not os.environ.get("DEVICE") and here is None and (reason := why_no_device()):
         print(f"warning: nothing is recorded here: {reason}", file=sys.stderr)
     device = Device(root, default_device(root))

@@ -185,6 +185,17 @@ def test_prepare_records_on_a_gpu(root: Path, capsys: pytest.CaptureFixture[str]
     assert ["linear/compiled", "live", DEFAULT_DEVICE] in lines
 
 
+def test_prepare_warns_where_cuda_and_nvidia_smi_count_gpus_in_another_order(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = FakeMachine(pending=(), device="nvidia-h100")
+    assert prepare(root, fresh=False, here="nvidia-t4", machine=machine.build) == 0
+    assert capsys.readouterr().err.startswith("warning: CUDA records nvidia-h100, but pages open with nvidia-t4, ")
+    machine = FakeMachine(pending=())
+    assert prepare(root, fresh=False, here=DEFAULT_DEVICE, machine=machine.build) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_prepare_refuses_a_gpu_in_use(root: Path) -> None:
     machine = FakeMachine(in_use="python3 (pid 4)")
     with pytest.raises(NeedsGpu, match=r"^python3 \(pid 4\) uses this GPU$"):
