@@ -130,7 +130,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--archive",
         type=Path,
         metavar="FILE",
-        help="then, or when interrupted, pack all recordings of this device, old and new, as .tar.gz",
+        help="then pack all recordings of this device, old and new, as .tar.gz; also after Ctrl-C or SIGTERM",
     )
     parser.add_argument("--wait", action="store_true", help="wait until nobody else uses the GPU, instead of refusing")
     parser.add_argument(
