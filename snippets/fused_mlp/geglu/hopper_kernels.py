@@ -37,7 +37,8 @@ async_store = (
 
 
 # --8<-- [start:linear]
-# or a number of tokens that 16 does not divide compiles again
+# without do_not_specialize, a number of tokens that 16 does not divide would
+# compile it again
 @triton.jit(do_not_specialize=["M"])
 def linear_kernel(
     x_desc, weight_desc, bias,
@@ -53,8 +54,7 @@ def linear_kernel(
 ):  # fmt: skip
     """out = activation(x @ weight.T + bias), one tile of (BLOCK_M, BLOCK_N) per
     program."""
-    # launched before the kernel before it has ended, which may still be writing
-    # x
+    # launched early: the kernel before may still be writing x
     if DEPENDENT:
         gdc_launch_dependents()
         gdc_wait()

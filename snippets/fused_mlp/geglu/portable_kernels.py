@@ -15,8 +15,8 @@ def product(
     x, x_at, weight, w_at, acc, K,
     BLOCK_K: tl.constexpr, EVEN_K: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
-    """acc + x @ weight.T. `x_at` and `w_at` are where the first BLOCK_K columns
-    lie; the loads of later ones overtake the products."""
+    """acc + x @ weight.T. `x_at` and `w_at` are offsets of the first BLOCK_K
+    columns; the loads of later ones overtake the products."""
     ks = tl.arange(0, BLOCK_K)
     for k in range(0, K, BLOCK_K):
         if EVEN_K:
@@ -27,7 +27,7 @@ def product(
             b = tl.load(weight + w_at, there, 0)
         if INTERPRETED:
             a, b = a.to(tl.float32), b.to(tl.float32)
-        # of float32, too, all bits: "tf32" would keep eleven
+        # all bits of float32 inputs, too: "tf32" would keep eleven
         acc = tl.dot(a, b.T, acc, input_precision="ieee")
         x_at += BLOCK_K
         w_at += BLOCK_K
@@ -60,14 +60,15 @@ def portable_gate_up_kernel(
 ):  # fmt: skip
     """out = activation(x @ gate.T) * (x @ up.T), one tile of (BLOCK_M, BLOCK_N)
     per program. x is (M, K), gate and up are (N, K)."""
-    # a number of elements that divides both is loaded at once
+    # so the compiler knows that ALIGNED divides both, and loads that many
+    # elements by one instruction
     N, K = N // ALIGNED * ALIGNED, K // ALIGNED * ALIGNED
     row, col = tile_at(
         tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP
     )
     row, col = row * BLOCK_M, col * BLOCK_N
     ks = tl.arange(0, BLOCK_K)
-    # beyond the last row the last one again: loads without a mask
+    # beyond the last row the last one again, so loads need no mask
     rows = tl.minimum(tl.arange(0, BLOCK_M), M - 1 - row)
     # gate's above up's, so that one product takes both
     both = tl.arange(0, 2 * BLOCK_N)
@@ -81,7 +82,7 @@ def portable_gate_up_kernel(
         tl.zeros((BLOCK_M, 2 * BLOCK_N), tl.float32),
         K, BLOCK_K, EVEN_K, INTERPRETED,
     )  # fmt: skip
-    # within each thread's registers
+    # within a thread's registers, unless the tile is small for its warps
     g, u = tl.split(acc.reshape(BLOCK_M, 2, BLOCK_N).permute(0, 2, 1))
     store_tile(out, row, col, activated(g, ACTIVATION, INTERPRETED) * u, M, N)
 
