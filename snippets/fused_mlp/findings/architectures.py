@@ -108,7 +108,7 @@ def architectures(device: Device) -> Html:
         "LDGSTS",
         "registers",
         "spills",
-        "shared memory",
+        "shared memory, at most",
         "allowed",
     ]
     summary = table("The portable kernels, compiled for six architectures", head, rows)
@@ -138,12 +138,13 @@ def old_code(device: Device) -> Html:
         [name, figure_cell(Figure.from_timing(probe_timing(run, INTERLEAVED, name)))]
         for name in probed(run, INTERLEAVED)
     ]
+    caption = f"Gate, up and GELU by the portable kernel, tiles of {probed(run, 'tiles')}"
     errors = [
         [name, *(f"{float(one[key]):.2e}" for key in ("error", "eager_error"))]
         for name, one in shapes_run(device).items()
     ]
     return Html(
-        table("Gate, up and GELU by the portable kernel", ["compiled for", "interleaved"], times)
+        table(caption, ["compiled for", "interleaved"], times)
         + details(
             "Its errors at odd sizes",
             table("Relative error", ["tokens x dim x hidden", "code for 8.0", "eager"], errors),

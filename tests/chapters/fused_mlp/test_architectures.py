@@ -52,12 +52,13 @@ def test_spills_and_copies_are_counted(device: AlteredDevice) -> None:
 def test_code_for_an_older_gpu(device: AlteredDevice, error: float, old_us: float) -> None:
     interleaved = {"code for 8.0": [old_us] * 3, "own code": [100.0] * 3}
     sizes = {"77x264x344": {"error": error, "eager_error": 2e-3}, "8x8x8": {"error": 1e-3, "eager_error": 2e-3}}
-    put(device, "ampere_code", interleaved=interleaved, errors=sizes)
+    put(device, "ampere_code", tiles="64x32x64, 3 stages", interleaved=interleaved, errors=sizes)
     expected = "holds" if error == 2e-3 else "differs"
     assert (measured(device, "F93").value, measured(device, "F94").value) == (error / 2e-3, old_us / 100)
     assert statuses(device, "F93", "F94") == [expected] * 2
     text = text_of(architectures.old_code(device))
     assert "code for 8.0 140 µs own code 100 µs" in text or expected == "differs"
+    assert "tiles of 64x32x64, 3 stages" in text
     assert f"77x264x344 {error:.2e} 2.00e-03" in text
 
 
