@@ -257,7 +257,7 @@ def _in_rounds(tiles: int | None, programs: int) -> str | None:
     if tiles is None:
         return None
     number, last = rounds(tiles, programs)
-    return f"{number}, {last} programs in the last"
+    return f"{number}, with {last} programs in the last"
 
 
 FIGURES: Mapping[str, Measure] = {
