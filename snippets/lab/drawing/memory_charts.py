@@ -5,7 +5,7 @@ Each is a page piece, `piece(device, subject, caption)`. Data that cannot be dra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from snippets.lab.drawing.bar_charts import legend
 from snippets.lab.drawing.bars import Key
@@ -84,8 +84,22 @@ def _rows(heading: str, step: HeldStep, kinds: Sequence[str]) -> list[list[Cell]
     ]
 
 
-def memory_map(device: Device, segments: Sequence[Segment], caption: str) -> Html:
-    """Segments cut into blocks, on one scale; what is in use and what is free. Raises `ValueError` for no blocks."""
+def in_bytes(size: int) -> str:
+    """A size as figures have it: `134 MB`."""
+    return format_value(size, "bytes")
+
+
+def memory_map(
+    device: Device, segments: Sequence[Segment], caption: str, *, size_text: Callable[[int], str] = in_bytes
+) -> Html:
+    """Segments cut into blocks, on one scale; what is in use and what is free. Raises `ValueError` for no blocks.
+
+    Args:
+        device: whose segments they are.
+        segments: from top to bottom.
+        caption: of the chart.
+        size_text: how a size is written, such as in mebibytes.
+    """
     if not segments or not all(segment.blocks and segment.size for segment in segments):
         raise ValueError(f"{caption}: nothing to draw")
     drawing = draw(
@@ -93,17 +107,17 @@ def memory_map(device: Device, segments: Sequence[Segment], caption: str) -> Htm
         lambda figure: draw_segments(figure, segments),
         ident=chart_id("chart", device, caption),
         title=caption,
-        description=" ".join(_map_in_short(segment) for segment in segments),
+        description=" ".join(_map_in_short(segment, size_text) for segment in segments),
         data=tuple(segments),
     )
     rows: list[list[Cell]] = [
         [
             segment.heading,
-            format_value(segment.size, "bytes"),
+            size_text(segment.size),
             f"{sum(is_used for _, is_used in segment.blocks)}",
-            format_value(_used(segment), "bytes"),
+            size_text(_used(segment)),
             f"{sum(not is_used for _, is_used in segment.blocks)}",
-            format_value(_largest_free(segment), "bytes"),
+            size_text(_largest_free(segment)),
         ]
         for segment in segments
     ]
@@ -120,6 +134,6 @@ def _largest_free(segment: Segment) -> int:
     return max((size for size, is_used in segment.blocks if not is_used), default=0)
 
 
-def _map_in_short(segment: Segment) -> str:
-    used, largest = (format_value(size, "bytes") for size in (_used(segment), _largest_free(segment)))
-    return f"{segment.heading}: {used} of {format_value(segment.size, 'bytes')} in use, largest free block {largest}."
+def _map_in_short(segment: Segment, size_text: Callable[[int], str]) -> str:
+    used, largest = (size_text(size) for size in (_used(segment), _largest_free(segment)))
+    return f"{segment.heading}: {used} of {size_text(segment.size)} in use, largest free block {largest}."

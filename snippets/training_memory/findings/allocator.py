@@ -177,7 +177,7 @@ def map_of_segments(device: Device) -> Html:
         for kept in (HARMFUL, HARMLESS)
     ]
     request = Segment("the request", ((int(requested_bytes(device).number), True),))
-    return memory_map(device, [*shown, request], "The segment after every other block is released")
+    return memory_map(device, [*shown, request], "The segment after every other block is released", size_text=in_mib)
 
 
 def outcomes(device: Device) -> Html:

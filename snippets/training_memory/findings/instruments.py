@@ -5,16 +5,15 @@ from __future__ import annotations
 from snippets.lab.finding import Device, Figure, Source, at_least, claim, equals
 from snippets.lab.html import Cell, Html, code, details, table
 from snippets.lab.page import show as show
-from snippets.lab.trace.units import format_value
 from snippets.training_memory.findings.allocator import (
     ARTICLE,
     HARMFUL,
     HARMLESS,
     MIB,
-    as_printed,
     fails,
     figure,
     fragmented,
+    in_mib,
     segments,
     setting,
 )
@@ -22,6 +21,8 @@ from snippets.training_memory.findings.allocator import (
 CACHED = "cached"
 SUMMARIZED = ("Allocated memory", "GPU reserved memory", "Non-releasable memory", "Non-releasable allocs")
 """Rows of memory_summary() that tell."""
+COLUMNS = 5
+"""Of the table that memory_summary() prints."""
 PREFIXES = ("B", "KiB", "MiB", "GiB")
 
 
@@ -37,6 +38,18 @@ def printed_rows(text: str) -> dict[str, str]:
     return {row[1]: row[2] for row in cells if len(row) > 3 and row[1] in SUMMARIZED}
 
 
+def all_printed(text: str) -> Html:
+    """The table that memory_summary() printed, as one that fits a phone: its lines for a pool name their metric."""
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+    head, *found = (row for row in cells if len(row) == COLUMNS)
+    metric, rows = "", list[list[Cell]]()
+    for name, *values in found:
+        is_part = name.startswith("from ")
+        metric = metric if is_part else name
+        rows.append([f"{metric}, {name}" if is_part else name, *values])
+    return table("What memory_summary() prints", head, rows)
+
+
 def bytes_printed(text: str) -> int:
     """`532480 KiB` -> bytes."""
     number, unit = text.split()
@@ -50,7 +63,7 @@ def non_releasable(device: Device, state: str) -> float:
     return 100 * sizes[0] / sizes[1]
 
 
-@claim("TM53", at_least(90), source=Source(ARTICLE, "memory_summary() can reveal fragmentation", device=""))
+@claim("TM53", at_least(90), source=Source(ARTICLE, "profiling helps identify memory fragmentation", device=""))
 def summary_tells(device: Device) -> Figure:
     """memory_summary() tells a fragmented segment from a free one, as an article says: of the fragmented one, at least
     90 % is non-releasable.
@@ -106,7 +119,7 @@ def summaries(device: Device) -> Html:
     states = {"one free segment": CACHED, "2 MiB kept": HARMFUL, "1 MiB kept": HARMLESS}
     columns = [printed(device, state) for state in states.values()]
     rows: list[list[Cell]] = [[code(row), *(column[row] for column in columns)] for row in SUMMARIZED]
-    whole = details("All that it prints, blocks of 2 MiB kept", as_printed(fragmented(device)["summary"]))
+    whole = details("Every row that it prints, blocks of 2 MiB kept", all_printed(fragmented(device)["summary"]))
     return Html(table("memory_summary() in three states: its column Cur Usage", ["", *states], rows) + whole)
 
 
@@ -121,4 +134,4 @@ def profiler_rows(device: Device) -> Html:
 
 
 def _cells(row: tuple[int, int] | None) -> tuple[Cell, Cell]:
-    return (row[0], format_value(row[1], "bytes")) if row else (None, None)
+    return (row[0], in_mib(row[1])) if row else (None, None)

@@ -219,3 +219,19 @@ def test_the_kept_tensors_are_counted(device: Device) -> None:
     rows = cells(keeping.kept_tensors(device))
     listed = device["training_memory/holds"].data["variants"]["autocast"]["kept"]
     assert sum(int(row[3]) for row in rows[1:] if row[3].isdigit()) == len(listed)
+
+
+def test_lines_for_a_pool_name_their_metric() -> None:
+    """What stands above the head, such as the number of OOMs, has fewer columns."""
+    text = """|====|
+|        CUDA OOMs: 0  |  cudaMalloc retries: 0  |
+| Metric           | Cur Usage | Peak Usage | Tot Alloc | Tot Freed |
+|----|
+| Allocations      |  13 |  26 |  28 |  15 |
+|  from large pool |  12 |  25 |  27 |  14 |
+|===="""
+    assert cells(instruments.all_printed(text)) == [
+        ["Metric", "Cur Usage", "Peak Usage", "Tot Alloc", "Tot Freed"],
+        ["Allocations", "13", "26", "28", "15"],
+        ["Allocations, from large pool", "12", "25", "27", "14"],
+    ]

@@ -120,6 +120,7 @@ def test_blocks_are_as_wide_as_their_bytes() -> None:
 
 
 def test_what_a_map_says() -> None:
+    assert "8 of them" in memory_map(ANY, [Segment("a", ((8, True),))], "c", size_text="{} of them".format)
     content = memory_map(ANY, SEGMENTS, "c")
     assert texts(content) == ["cut", "whole"]
     assert description(content) == (
