@@ -189,8 +189,8 @@ def recomputed_work(step: Step) -> list[GpuActivity]:
 
 @claim("TM61", between(0.9, 1.1), scope="timing")
 def added_as_recomputed(device: Device) -> Figure:
-    """The share of a step that recomputing adds at the larger batch is that of forward's kernels without each block's
-    last product and sum, within a tenth."""
+    """At the larger batch, recomputing adds the share of a step that forward's kernels take without each block's last
+    product and sum, within a tenth."""
     return unpaired_ratio(recomputing_adds(device), recomputed_time_share(device))
 
 
@@ -221,7 +221,7 @@ def kept(device: Device) -> Html:
         by_shapes = format_value(derived_bytes(device, name), "bytes") if name in EAGER else None
         measured = (format_value(of(device, name), "bytes") for of in (saved_bytes, left_by_forward))
         rows.append([heading, by_shapes, *measured])
-    head = ["step", "by shapes", "saved by autograd", "allocated after forward less before"]
+    head = ["step", "by shapes", "saved by autograd", "allocated after forward, minus before"]
     return table("What forward keeps for backward", head, rows)
 
 

@@ -103,7 +103,8 @@ def losses(device: Device) -> Html:
             along = [f"{found['losses'][index]:.4f}" for index in SHOWN if index < len(found["losses"])]
             rows.append([f"{name}, {rate}", *along, f"{statistics.fmean(found['evaluated']):.4f}"])
     count = len(trained(device, FAST, "fp32")["losses"])
-    head = ["precision and learning rate", *(f"step {index + 1}" for index in SHOWN if index < count), "in the end"]
+    steps = (f"step {index + 1}" for index in SHOWN if index < count)
+    head = ["precision and learning rate", *steps, "trained, on new batches"]
     return table("The loss by precision", head, rows)
 
 

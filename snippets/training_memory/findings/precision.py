@@ -162,5 +162,5 @@ def precisions(device: Device) -> Html:
                 format_value(run.timing("iteration").clock_mhz, "MHz"),
             ]
         )
-    head = ["precision", "iteration", "products of", "their GPU time", "their rate", "memory of a step", "clock"]
+    head = ["precision", "iteration", "products of", "their GPU time", "their rate", "memory it adds", "clock"]
     return table("One training step in four precisions", head, rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from snippets.lab.drawing.bar_charts import stacked_bars
 from snippets.lab.drawing.numbers import figure_cell
@@ -66,26 +66,31 @@ def opening(device: Device) -> Html:
 
 
 def phase_kernels(device: Device) -> Html:
-    """The phases of a step under autocast: what each launches, and its time on both sides."""
-    run = run_of(device, "autocast")
-    step = run.step
+    """The phases of a step under autocast: what each launches, and its time on both sides; then the same, compiled."""
+    step, compiled = (run_of(device, variant).step for variant in ("autocast", "autocast_compiled"))
     whole = kernel_time_us(step.activities)
     rows: list[list[Cell]] = []
     for phase in PHASES:
-        work = in_phase(step, phase)
+        work, work_compiled = in_phase(step, phase), in_phase(compiled, phase)
         gpu_us = kernel_time_us(work)
         rows.append(
             [
                 code(phase),
-                f"{sum(activity.kind == 'kernel' for activity in work):,}",
+                _kernel_count(work),
                 f"{products(step, phase):,}",
                 format_value(annotation_us(step, phase), "us"),
                 format_value(gpu_us, "us"),
                 format_value(100 * gpu_us / whole, "%"),
+                _kernel_count(work_compiled),
+                format_value(kernel_time_us(work_compiled), "us"),
             ]
         )
-    head = ["phase", "kernels", "matrix products", "CPU, with the profiler", "GPU", "share of the GPU's time"]
-    return table("The phases of one step under autocast", head, rows)
+    head = ["phase", "kernels", "products", "CPU, profiled", "GPU", "share", "compiled: kernels", "compiled: GPU"]
+    return table("The phases of one step under autocast, eager and compiled", head, rows)
+
+
+def _kernel_count(work: Sequence[GpuActivity]) -> str:
+    return f"{sum(activity.kind == 'kernel' for activity in work):,}"
 
 
 def phase_times(device: Device) -> Html:
@@ -267,3 +272,10 @@ def update_rate(device: Device) -> Figure:
     moved = updated_bytes(device).number
     rates = (1e6 * moved / high, 1e6 * moved / low) if math.isfinite(low) and low > 0 else None
     return Figure(1e6 * moved / us.number, "bytes/s", rates, us.origin)
+
+
+def update_share(device: Device) -> Figure:
+    """The rate at which the fused optimizer moves its bytes, in percent of a copy's."""
+    rate, copied = update_rate(device), device["mlp/compiled"].ceiling("copy").rate
+    low, high = (100 * bound / copied for bound in rate.bounds)
+    return Figure(100 * rate.number / copied, "%", (low, high), rate.origin)
