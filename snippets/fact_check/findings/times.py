@@ -107,7 +107,7 @@ def launches_saved(device: Device, way: str) -> Figure:
     return derived(100 * (1 - fewer.number / eager.number), eager, fewer, unit="%")
 
 
-@claim("FC23", between(60, 70), source=deep_dive("60–70 % less kernel launch overhead"))
+@claim("FC23", between(60, 70), source=deep_dive("cut GPU kernel launch overhead by 60–70 %", ""))
 def kernels_saved(device: Device) -> Figure:
     """A fused implementation saves 60 to 70 % of the MLP's launches; counted here: kernels of our forward, in which
     gate, up, GELU and the multiplication are a single one, against eager's."""
@@ -151,7 +151,7 @@ def most_shapes(figure: Figure) -> bool:
     "FC25",
     most_shapes,
     scope="timing",
-    source=deep_dive("a 20–30 % wall-time speedup on common transformer-sized layers"),
+    source=deep_dive("a 20–30 % wall-time speedup on common transformer-sized layers", ""),
 )
 def wall_time_by_shape(device: Device) -> Figure:
     """Fusion makes common layers at least 20 % faster in wall time; here: at more than half of the race's shapes, the

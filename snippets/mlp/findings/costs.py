@@ -148,7 +148,7 @@ def cost_of_compiling(device: Device) -> Figure:
     return unpaired_ratio(compiling, other)
 
 
-@claim("O-P11", between(1.2, 1.43), scope="timing", source=Source(ARTICLE, "a 20–30 % wall-time speedup"))
+@claim("O-P11", between(1.2, 1.43), scope="timing", source=Source(ARTICLE, "a 20–30 % wall-time speedup", ""))
 def compiled_speedup(device: Device) -> Figure:
     """Fusion makes the whole MLP 20 to 30 % faster; here: the compiled one, interleaved.
 
@@ -171,7 +171,12 @@ def not_overhead_bound(device: Device) -> Figure:
     return largest(*(ratio_of_kinds(device[VARIANTS[name]], "enqueue") for name in ("eager", "compiled")))
 
 
-@claim("O-P13", between(60, 70), scope="this-gpu", source=Source(ARTICLE, "60–70 % less kernel launch overhead"))
+@claim(
+    "O-P13",
+    between(60, 70),
+    scope="this-gpu",
+    source=Source(ARTICLE, "cut GPU kernel launch overhead by 60–70 %", ""),
+)
 def launches_saved(device: Device) -> Figure:
     """Fusing the MLP leaves 60 to 70 % less launch overhead; counted here: launches.
 
