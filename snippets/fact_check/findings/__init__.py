@@ -4,12 +4,13 @@ sources.py   who is quoted
 structure.py kernels and bytes
 sweep.py     a block at many sizes, timed for this page
 times.py     speedups, launch overhead, small batches, the cache
+traffic.py   what less traffic buys: a forward, training
 block.py     one block: two times on an A100, a table of an H100
 datasheet.py what an A100's datasheet leaves of these two times
 facts.py     every claim of the page, and the tally
 tables.py    the page's other tables
 """
 
-from snippets.fact_check.findings import block, datasheet, facts, structure, times
+from snippets.fact_check.findings import block, datasheet, facts, structure, times, traffic
 
-PARTS = (structure, times, block, datasheet, facts)
+PARTS = (structure, times, traffic, block, datasheet, facts)

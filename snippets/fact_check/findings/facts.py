@@ -26,13 +26,19 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "M9": "The products stay as they are",
         "FC39": "The answers stay the same",
         "FC4": "Fusing moves data fewer times",
+        "FC47": "Each Linear has a launch of its own",
+        "FC50": "Three Linears and an activation",
     },
     "fifty-megabytes": {
         "M11": "The [8192, 3072] tensor is 50 MB",
         "FC2": "An 8192 by 768 tensor is 50 MB",
         "M12": "One round trip is saved",
         "FC3": "50 MB of traffic are saved",
+        "FC43": "50 MB of writes are saved",
+        "FC44": "The test tensor is 8192 by 768",
+        "FC45": "The round trip makes the speedup",
         "FC38": "Fusing saves energy",
+        "FC46": "Fewer trips, faster training",
         "FC41": "Fusing spares the memory bus",
     },
     "four-percent": {
@@ -55,6 +61,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "from-2-1-to-1-5": {"FC26": "2.1 ms become 1.5 ms"},
     "operator-or-kernel": {
         "FC6": "aten::addmm is the CUDA kernel",
+        "FC49": "The Linear's kernel is cuBLAS's",
         "FC5": "nn.Linear is matmul and add",
         "L12": "The same kernel in both",
     },
@@ -89,6 +96,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "memory": {
         "FC35": "No gain beyond the cache",
         "TM26": "No gain in mixed precision",
+        "FC48": "Mixed precision: memory limits",
         "FC12": "Registers limit the batch",
     },
     "fragmentation": {

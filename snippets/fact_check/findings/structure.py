@@ -8,12 +8,15 @@ from snippets.fact_check.findings.sources import deep_dive, digest, news, tutori
 from snippets.lab.finding import Device, Figure, Measure, Run, at_least, at_most, between, claim, equals, matches
 from snippets.lab.finding.measure import derived, point_ratio
 from snippets.lab.trace.events import Step
+from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.queries import kernel_names
 from snippets.lab.trace.work import step_work
 from snippets.mlp.findings.eager import moved_bytes
 from snippets.mlp.findings.fusion import compilations, recompiled, saved_bytes
-from snippets.mlp.findings.steps import BF16_BYTES, gate_bytes, gemms, matmul_shapes
+from snippets.mlp.findings.steps import BF16_BYTES, gate_bytes, gemms, matmul_shapes, pointwise
 
+FIVE_TO_FOUR = "5 GPU kernels launched per forward pass in standard eager mode, reduced to 4 after compiling"
+LINEAR = "aten::linear"
 ANYWHERE = ""
 """The device of a value that a source gives for no GPU in particular."""
 
@@ -23,14 +26,14 @@ def kernel_count(device: Device, experiment: str) -> Figure:
     return device[experiment].per_step(lambda step: len(step.kernels))
 
 
-@claim("FC1", equals("5 to 4"), source=digest("5 kernels, reduced to 4"))
+@claim("FC1", equals("5 to 4"), source=digest(FIVE_TO_FOUR))
 def five_to_four(device: Device) -> Figure:
     """Compiling takes the MLP from five kernels to four: GELU, the multiplication and a reshape become a single one."""
     eager, compiled = kernel_count(device, "mlp/eager"), kernel_count(device, "mlp/compiled")
     return derived(f"{eager.value} to {compiled.value}", eager, compiled)
 
 
-@claim("FC2", between(45e6, 55e6), source=digest("a tensor shaped 8192 by 768, roughly 50 MB"))
+@claim("FC2", between(45e6, 55e6), source=digest("a tensor shaped 8192 by 768 … roughly 50 MB"))
 def bytes_of_the_named_shape(device: Device) -> Figure:
     """The tensor that fusing saves is shaped 8192 by 768 and weighs roughly 50 MB.
 
@@ -54,7 +57,62 @@ def traffic_removed(device: Device) -> Figure:
     return saved_bytes(device)
 
 
-@claim("FC4", equals("5 tensors, then 3"), source=news("fused operations move data fewer times", ANYWHERE))
+@claim("FC43", between(45e6, 55e6), source=digest("about 50 MB of intermediate tensor writes"))
+def writes_removed(device: Device) -> Figure:
+    """Fusing removes about 50 MB of writes from each forward pass of the MLP; counted here: tensors that the pointwise
+    kernels write, one each."""
+
+    def written(step: Step) -> int:
+        return len(pointwise(step)) * gate_bytes(step)
+
+    eager, compiled = (device[name].per_step(written, "bytes") for name in ("mlp/eager", "mlp/compiled"))
+    return derived(eager.number - compiled.number, eager, compiled, unit="bytes")
+
+
+@claim("FC44", equals("8192 by 768"), source=digest("Test tensor shaped 8192 by 768"))
+def test_tensor(device: Device) -> Figure:
+    """The input of the MLP's first product is shaped 8192 by 768."""
+    return device["mlp/eager"].per_step(lambda step: "{} by {}".format(*matmul_shapes(step)[0]))
+
+
+@claim(
+    "FC47",
+    equals("3 and 3"),
+    source=deep_dive("separates each linear transform with its own kernel launch", ANYWHERE),
+)
+def launch_for_each_linear(device: Device) -> Figure:
+    """Eager mode gives each linear transform a kernel launch of its own; counted here: calls of aten::linear in the
+    MLP's forward, and kernels below them."""
+
+    def counts(step: Step) -> str:
+        linears = [op for op in step.ops if op.name == LINEAR]
+        below = [kernel for kernel in step.kernels if kernel.op and any(op.name == LINEAR for op in kernel.op.chain)]
+        return f"{len(linears)} and {len(below)}"
+
+    return device["mlp/eager"].per_step(counts)
+
+
+@claim(
+    "FC50",
+    equals("3 and 1"),
+    source=news("Three of these are then stacked with an activation function between them", ANYWHERE),
+)
+def linears_of_the_mlp(device: Device) -> Figure:
+    """Three Linears with an activation between them form the MLP; counted here: calls of aten::linear and aten::gelu
+    in an eager forward."""
+
+    def counts(step: Step) -> str:
+        names = [op.name for op in step.ops]
+        return f"{names.count(LINEAR)} and {names.count('aten::gelu')}"
+
+    return device["mlp/eager"].per_step(counts)
+
+
+@claim(
+    "FC4",
+    equals("5 tensors, then 3"),
+    source=news("fused operations reduce the number of times data moves", ANYWHERE),
+)
 def tensors_moved(device: Device) -> Figure:
     """Fused operations reduce how often data moves between memory and compute units; counted here: tensors of the
     hidden size that the MLP's pointwise part reads or writes, eager and compiled."""
@@ -93,7 +151,7 @@ def error_of_compiled(device: Device) -> Figure:
     return point_ratio(device["mlp/compiled"], device["mlp/eager"], "relative_error")
 
 
-@claim("FC5", equals("2 and 2", "1 and 1"), source=news("the same operation wearing a cleaner coat"))
+@claim("FC5", equals("2 and 2", "1 and 1"), source=news("the same operation wearing a cleaner coat", ANYWHERE))
 def linear_is_matmul_and_add(device: Device) -> Figure:
     """nn.Linear is the same operation as the hand-written matmul and add; counted here: kernels of an eager step.
 
@@ -112,6 +170,18 @@ def kernel_of_the_linear(device: Device) -> Figure:
     PyTorch's table invites the mistake, because it gives an operator the time of the kernels that it launches. Look
     for the kernel's own row before you ask which code is slow."""
     return device["fact_check/article_linear"].per_step(kernel_names)
+
+
+@claim(
+    "FC49",
+    equals("cublas"),
+    scope="this-gpu",
+    source=tutorial("highly optimized by NVIDIA's cuBLAS library", ANYWHERE),
+)
+def library_of_the_linear(device: Device) -> Figure:
+    """The kernel of the tutorial's Linear comes from NVIDIA's cuBLAS library, by its name."""
+    names = device["fact_check/article_linear"].per_step(kernel_names)
+    return derived(decode_kernel_name(str(names.value)).library, names)
 
 
 def _table_rows(device: Device) -> list[Mapping[str, object]]:
@@ -164,7 +234,7 @@ def liger_never_rebuilds(device: Device) -> Figure:
     return Figure(recompiled(device, "liger"), origin="mlp/new_shapes")
 
 
-@claim("FC11", equals(0), source=digest("pre-built, rather than compiled on the user's machine"))
+@claim("FC11", equals(0), source=digest("pre-built package rather than compiled on the user's machine"))
 def compiled_for_liger(device: Device) -> Figure:
     """Liger's kernel comes pre-built and is not compiled on the user's machine.
 
