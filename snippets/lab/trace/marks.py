@@ -1,6 +1,7 @@
 """What marks the steps of a process: the first of these that it has.
 
-1. `ProfilerStep#N`, as `prof.step()` records it, on the thread that has most of them.
+1. `ProfilerStep#N`, as `prof.step()` records it, on the thread that has most of them. A last one without any operator,
+   call or GPU work is not a step: there the loop ended.
 2. An annotation that repeats on one thread without overlapping itself, with more than half of the GPU time launched
    during it (of the CPU time, if there is no GPU work): of several, that with most, then the longest, the outermost.
    Names that differ only in numbers are one: `execute_context_3(...)`. Fetching a batch is a part of a step.

@@ -48,7 +48,8 @@ def find_steps(
             steps_from, marks = find_marks(part)
             marked_by[steps_from] = None
             windows = () if process_of or steps_from != PROFILER_STEP else _gpu_windows(gpu_annotations, marks)
-            steps += _steps(part, marks, windows, reasons, takes_all=steps_from == WHOLE)
+            found = _steps(part, marks, windows, reasons, takes_all=steps_from == WHOLE)
+            steps += _without_unfinished(found) if steps_from == PROFILER_STEP else found
     uncounted = tuple(Uncounted(reason, tuple(reasons[reason])) for reason in REASONS if reasons[reason])
     rest = [activity for group in uncounted for activity in group.activities]
     if len(uncounted) > 1:
@@ -118,6 +119,17 @@ def _steps(
         )
         for mark, here in zip(marks, work, strict=True)
     ]
+
+
+def _without_unfinished(steps: list[Step]) -> list[Step]:
+    """Leave out a last step without any work: `prof.step()` began it, and the loop ended before it did anything."""
+    if len(steps) > 1 and not _has_work(steps[-1]) and any(map(_has_work, steps[:-1])):
+        return steps[:-1]
+    return steps
+
+
+def _has_work(step: Step) -> bool:
+    return bool(step.calls or step.activities) or any(not op.is_annotation for op in step.ops)
 
 
 Window = tuple[float, float, int]  # start, end, index of the step
