@@ -33,6 +33,8 @@ class Rule:
     advice: str
     """What to do, a sentence or two."""
     check: Callable[[Facts], Sequence[Finding] | CannotTell]
+    is_once: bool = False
+    """Whether it costs its time once: mending it does not shorten the steps that follow."""
 
 
 @dataclass(frozen=True)

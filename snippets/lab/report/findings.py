@@ -80,6 +80,8 @@ def _article(index: int, finding: Finding, subject: Subject, anchors: Anchors, d
     )
     saves = format_value(ceiling, "us")
     of_step = "more than the step itself takes" if ceiling > step_us else f"{_share(ceiling, step_us)} of it"
+    if rule.is_once:
+        of_step = "in the mean of this trace's steps; later steps gain nothing"
     terms = {
         "Saves at most": f"<strong>{saves}</strong> per step, {of_step}{bar}",
         "Evidence": f"{format_value(evidence, 'us')} per step",
@@ -92,17 +94,19 @@ def _article(index: int, finding: Finding, subject: Subject, anchors: Anchors, d
     return (
         f'<article class="finding {severity}" id="finding-{index}" aria-labelledby="title-{index}">'
         f'<h3 id="title-{index}">{_badge(severity)} {escape(finding.title)}</h3><dl>{listed}</dl>'
-        f"{events}{_why(finding, subject.book)}</article>"
+        f"{events}{_why(finding, subject)}</article>"
     )
 
 
-def _why(finding: Finding, book: str) -> str:
-    rule = finding.rule
+def _why(finding: Finding, subject: Subject) -> str:
+    rule, book = finding.rule, subject.book
     where, symptom = book_page(rule.name, book), symptom_html(rule.name, book)
+    if not subject.has_gpu:
+        symptom = ""  # the tree begins with what the GPU shows
     lines = [
         f"<p>{with_code(rule.looks_for)}</p>",
         f"<p><strong>What you see</strong> {symptom}</p>" if symptom else "",
-        f"<p><strong>Reported from</strong> {with_code(rule.threshold)}</p>",
+        f"<p><strong>Threshold</strong> {with_code(rule.threshold)}</p>",
         f"<p><strong>Source of the rule</strong> {with_links(rule.source)}</p>",
         f"<p><strong>In the book</strong> {where}</p>" if where else "",
         f"<p><strong>Name</strong> <code>{escape(rule.name)}</code></p>",

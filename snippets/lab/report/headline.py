@@ -77,6 +77,8 @@ def cpu_alone(subject: Subject) -> str:
 
 
 def _largest(finding: Finding, step_us: float) -> str:
+    if finding.rule.is_once:
+        return f"{finding.title}."
     if finding.ceiling_us_per_step <= 0:
         return f"{finding.rule.title}."
     saves = format_value(finding.ceiling_us_per_step, "us")
@@ -93,7 +95,7 @@ def tiles_html(subject: Subject) -> Html:
     marks = f"median of {steps:,}" if steps > 1 else "one step"
     if trace.steps_from == WHOLE:
         marks = "all of it as one step"
-    done = f"; {format_value(parts.step_us, 'us')} in the mean until the GPU is done"
+    done = f"; {format_value(parts.step_us, 'us')} in the mean" + (" until the GPU is done" if subject.has_gpu else "")
     tiles = [("time of a step", format_value(subject.step_us, "us"), marks, done if ends_later(subject) else "")]
     if subject.has_gpu:
         percent = _percent(share(gpu_busy_us(parts), parts)).replace("less than", "<")

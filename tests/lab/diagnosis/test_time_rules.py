@@ -496,6 +496,20 @@ def test_first_step() -> None:
     assert [span.name for span in finding.evidence] == ["ProfilerStep#0", "aten::mm"]
 
 
+def test_a_first_step_that_does_other_work_is_not_called_warm_up() -> None:
+    """A validation pass: the profiler warmed up, and the step runs operators that the others lack."""
+    durations = [9000.0, 1000.0, 1000.0]
+    events: list[Event] = []
+    for number, start in enumerate((0.0, 9010.0, 10_020.0)):
+        events += [step(number, start, durations[number]), *work(number + 1, start, start + 10.0, 500.0)]
+    assert found(BY_NAME["first-step"], written(*events)).advice == ""
+    finding = found(BY_NAME["first-step"], written(*events, op("aten::argmax", 5000.0, 100.0)))
+    assert finding.title == (
+        "The first step takes 9.00 ms, the others 1.00 ms, and it runs 2.0 times as many operators"
+    )
+    assert "A validation pass or a checkpoint is no fault" in finding.advice
+
+
 def test_first_step_mended() -> None:
     assert nothing(BY_NAME["first-step"], several([1900.0, 1000.0, 1000.0, 1200.0]))
 

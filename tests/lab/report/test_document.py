@@ -12,6 +12,7 @@ import pytest
 
 from snippets.lab.diagnosis.pages import PAGES
 from snippets.lab.diagnosis.rule import CannotTell
+from snippets.lab.diagnosis.rules import RULES
 from snippets.lab.drawing.svg import MEMORY_KINDS
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.report.document import report_html
@@ -37,6 +38,18 @@ def test_headline_with_a_finding() -> None:
     assert headline(subject(traced(), SMALL, SYNC)) == (
         "A step takes 100 µs and the GPU works 45 % of it. Waits: mending it saves at most 30.0 µs per step (30 %)."
     )
+
+
+def test_what_costs_time_once_promises_no_saving_per_step() -> None:
+    """A first step of 9 ms before two of 100 us."""
+    events = []
+    for number, (start, lasts) in enumerate(((0, 9000), (9000, 100), (9100, 100))):
+        events += [step(number, start, lasts), op("aten::mm", start + 10, 60), launch(number + 1, start + 20)]
+        events.append(kernel("gemm", number + 1, start + 50, 40))
+    made = subject(read_trace(trace_bytes(*events)), *(rule for rule in RULES if rule.name == "first-step"))
+    assert headline(made).endswith("The first step takes 9.00 ms, the others 100 µs.")
+    text = Page(report_html(made)).text
+    assert "Saves at most 2.97 ms per step, in the mean of this trace's steps; later steps gain nothing" in text
 
 
 def test_headline_of_a_gpu_that_works_on_after_the_step() -> None:

@@ -3,7 +3,7 @@
 allocator_in_step.py      memory is allocated from the driver inside a step
 device_to_host_copies.py  copies from the GPU to the host
 exposed_communication.py  collectives that no other GPU work hides
-first_step.py             the first step is warm-up
+first_step.py             the first step takes much longer than the others
 float64_kernels.py        float64 by accident
 garbage_collection.py     Python collects garbage inside a step
 gpu_slowed.py             the same kernels take much longer in some steps: the GPU is throttled or shared

@@ -1,4 +1,4 @@
-"""The first step is warm-up."""
+"""The first step takes much longer than the others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from snippets.lab.diagnosis.facts import (
 )
 from snippets.lab.diagnosis.rule import CannotTell, Finding, Rule
 from snippets.lab.diagnosis.sources import GPUPROF, STEPS
-from snippets.lab.trace.events import Span
+from snippets.lab.trace.events import Span, Step
+
+OTHER_WORK_RATIO = 2.0
+"""So many times the operators of the others are other work: in this book's recordings, warm-up adds at most half."""
+OTHER_WORK = (
+    "Look at what only the first step does. A validation pass or a checkpoint is no fault: record steps without it, or "
+    "time it on its own. If the step compiles, record later: torch.profiler.schedule(wait=5, warmup=2, active=3)."
+)
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
@@ -32,11 +39,19 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     others_us = median(step.end_us - step.start_us for step in facts.steps)
     extra_us = round((first_us - others_us) / len(facts.all_steps), 3)
     title = f"The first step takes {duration_text(first_us)}, the others {duration_text(others_us)}"
+    more = _operators(first) / max(1, median(map(_operators, facts.steps)))
+    if more >= OTHER_WORK_RATIO:
+        title += f", and it runs {more:.1f} times as many operators"
     step = Span(first.name, first.start_us, round(first_us, 3))
     top = [op for op in first.ops if op.parent is None or op.parent.name == first.name]
     longest = sorted(top, key=lambda op: -op.duration_us)[:10]
     where = facts.sites(longest[:1])[0].text or longest[0].name if longest else ""
-    return [Finding(RULE, title, where, (step, *longest), extra_us, extra_us)]
+    advice = OTHER_WORK if more >= OTHER_WORK_RATIO else ""
+    return [Finding(RULE, title, where, (step, *longest), extra_us, extra_us, advice)]
+
+
+def _operators(step: Step) -> int:
+    return sum(not op.is_annotation for op in step.ops)
 
 
 def _start_up(facts: Facts) -> Finding:
@@ -54,9 +69,9 @@ def _start_up(facts: Facts) -> Finding:
 
 RULE = Rule(
     name="first-step",
-    title="The first step is warm-up",
-    looks_for="A first step much longer than the others: it loads kernels, compiles, tunes and fills the allocator. "
-    "The other findings leave it out. Where a trace has no later step: calls that create contexts and streams or load "
+    title="The first step takes much longer",
+    looks_for="A first step much longer than the others: it loads kernels, compiles, tunes and fills the allocator, or it "
+    "has work that the others lack. The other findings leave it out. Where a trace has no later step: calls that create contexts and streams or load "
     "modules.",
     threshold=f"over {WARM_UP_RATIO:.0f} times the median of the others and {MIN_WARM_UP_US / 1000:.0f} ms longer, of "
     f"at least {MIN_STEPS} steps; of two, over {WARM_UP_RATIO_OF_TWO:.0f} times the other; else, if CUDA calls take "
@@ -65,4 +80,5 @@ RULE = Rule(
     advice="Record later: torch.profiler.schedule(wait=5, warmup=2, active=3). To start faster, cache compiled code "
     "(TORCHINDUCTOR_CACHE_DIR) and tuning results.",
     check=check,
+    is_once=True,
 )
