@@ -104,7 +104,8 @@ def cpu_time_html(facts: Facts) -> Html:
         if rows:
             head = [heading, "own time per step", "share of the step"]
             tables.append(table(f"The longest {heading}s of a step, without what they call", head, rows))
-    text = "On the threads of the steps."
+    count = len(facts.steps)
+    text = "On the threads of the steps" + (f", means over {count:,} steps." if count > 1 else ".")
     if not facts.has_stacks:
         text += f" Record with {STACKS} to see which functions of Python take the rest."
     return Html("".join(tables) + note(text))

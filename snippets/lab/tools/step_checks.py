@@ -12,6 +12,8 @@ from snippets.lab.trace.units import format_value
 
 WARM_UP_FACTOR = 3
 """A first step that takes this many times the median of the others warmed something up (gpuprof: >3x median)."""
+SAME_WORK = 1.5
+"""Up to this many times the operators of another step, a step without GPU work does the same (our limit)."""
 OVERHEAD_SHARE = 0.10
 """Share of the steps' time in the profiler's own work from which times are rather its own (our limit)."""
 SCHEDULE = "schedule(wait=1, warmup=1, active=3) and prof.step() after each iteration"
@@ -31,14 +33,28 @@ def check_steps(trace: Trace) -> Check | None:
 
 def check_same_work(trace: Trace) -> Check | None:
     """Whether the steps run the same kernels in the same order; if not, counts per step are those of one of them."""
-    if len(trace.steps) < 2 or not trace.activities:
+    if len(trace.steps) < 2:
         return None
+    if not trace.activities:
+        return _check_operators(trace)
     if steps_agree(trace):
         return Check("same work", "ok", f"all {len(trace.steps)} steps run the same GPU work")
     counts = sorted(len(step.activities) for step in trace.steps)
     different = len({tuple((a.kind, a.name) for a in step.activities) for step in trace.steps})
     seen = f"{different} different sequences in {len(trace.steps)} steps, of {counts[0]:,} to {counts[-1]:,} activities"
     cure = "warm up longer (compilation, autotuning, the first optimizer step), and record steps of the same shapes"
+    return Check("same work", "warning", seen, cure)
+
+
+def _check_operators(trace: Trace) -> Check | None:
+    """Whether the steps of a trace without GPU work run about as many operators."""
+    counts = sorted(sum(not op.is_annotation for op in step.ops) for step in trace.steps)
+    if not counts[-1]:
+        return None
+    if counts[-1] <= SAME_WORK * counts[0]:
+        return Check("same work", "ok", f"all {len(counts)} steps run about as many operators")
+    seen = f"the steps run {counts[0]:,} to {counts[-1]:,} operators"
+    cure = "record steps of the same work: without a validation pass, and each a whole one of gradient accumulation"
     return Check("same work", "warning", seen, cure)
 
 
@@ -55,6 +71,7 @@ def check_warm_up(trace: Trace) -> Check | None:
     first, typical = format_value(lasted[0], "us"), format_value(median, "us")
     seen = f"the first step takes {first}, the median of the others is {typical}"
     cure = f"run a few iterations before the profile, or let its schedule skip them: {SCHEDULE}"
+    cure += "; if the first step alone validates or saves, record others"
     return Check("warm-up", "warning", seen, cure, sources)
 
 

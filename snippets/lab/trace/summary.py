@@ -40,10 +40,10 @@ def command(arguments: argparse.Namespace) -> int:
 
 def summary_text(summary: Summary) -> str:
     """An aligned table of at most 100 columns, with unprintable characters in names escaped."""
-    agreement = "all steps agree" if summary.steps_agree else "steps DIFFER: counts are the low median of a step"
+    agreement = " (all steps agree)" if summary.steps_agree else " (steps DIFFER: counts are the low median of a step)"
     lines = [
         f"device             {printable(summary.device or 'unknown')}",
-        f"active steps       {summary.steps} ({agreement})",
+        f"active steps       {summary.steps}{'' if summary.operators else agreement}",
         *(
             [f"steps from         {_shortened(summary.steps_from, COLUMNS - 19)}"]
             if summary.steps_from != PROFILER_STEP

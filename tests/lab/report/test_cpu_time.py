@@ -80,8 +80,16 @@ def test_the_report_says_where_the_time_goes_and_why_there_is_no_gpu() -> None:
     assert "from a machine without a GPU, from a PyTorch without CUDA, or only the CPU was recorded" in found.text
     assert "operators PyTorch computes, or calls CUDA 520 µs 52.0 %" in found.text
     assert "aten::mm 500 µs 50.0 %" in found.text
-    assert "Record with with_stack=True to see which functions" in found.text
+    assert "On the threads of the steps, means over 2 steps. Record with with_stack=True to see which" in found.text
     assert found.open_elements == found.wrong == []
+
+
+def test_a_mean_far_from_the_median_says_so_without_a_gpu() -> None:
+    events = []
+    for number, start in enumerate((0, 100, 200)):
+        events += [step(number, start, 250 if number == 2 else 100), op("aten::mm", start + 10, 60)]
+    found = Page(report_html(subject(read_trace(trace_bytes(*events)), SHAPES)))
+    assert "time of a step 100 µs median of 3; 150 µs in the mean findings" in found.text
 
 
 def test_a_ceiling_beyond_the_step_is_not_a_share_of_it() -> None:

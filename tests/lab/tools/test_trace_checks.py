@@ -198,6 +198,17 @@ def test_steps_that_differ() -> None:
     assert "warm up" in check.cure
 
 
+def test_steps_of_a_cpu_that_differ() -> None:
+    def three(first: int) -> Trace:
+        ops = [op("aten::mm", number * 100.0 + 3 * i, 2) for number in range(3) for i in range(2 if number else first)]
+        return read(*(step(number, number * 100.0, 100) for number in range(3)), *ops)
+
+    assert of("same work", three(3)).status == "ok"
+    assert of("same work", three(4)).seen == "the steps run 2 to 4 operators"
+    assert "validation" in of("same work", three(4)).cure
+    assert "same work" not in names(read(step(1, 0, 100), step(2, 100, 100)))
+
+
 def test_warm_up_inside() -> None:
     events = sound(step_us=100.0)
     events[0]["dur"] = 300.0

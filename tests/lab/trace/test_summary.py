@@ -84,7 +84,7 @@ class TestSummary:
         assert found.kernels[-1].op == "ProfilerStep#4"  # nothing else encloses its launch
 
     def test_even_steps_take_the_low_median(self) -> None:
-        events = [*two_steps(), step(4, 200, 80), step(5, 300, 80)]
+        events = [*two_steps(), step(4, 200, 80), step(5, 300, 80), op("aten::t", 310, 5)]
         assert summarized(*events).kernels_per_step == 0
 
     def test_the_op_that_launched_it_most_often(self) -> None:
@@ -117,6 +117,7 @@ class TestSummary:
         ]
         assert max(map(len, lines)) <= COLUMNS
         assert "kernels," not in "".join(lines[:3]), "zeros of a GPU say nothing"
+        assert lines[1] == "active steps       1", "no GPU work agrees"
 
     def test_of_many_operators_the_first(self) -> None:
         ops = [op(f"aten::operator_{index:02}", 10 * index, 9 - index / 10) for index in range(40)]
@@ -224,7 +225,7 @@ class TestOutput:
         assert json.loads(summary_json(summarized(*events)))["overlap_us_per_step"] == 4.0
 
     def test_text_says_when_steps_differ(self) -> None:
-        assert "steps DIFFER" in summary_text(summarized(*two_steps(), step(4, 200, 80)))
+        assert "steps DIFFER" in summary_text(summarized(*two_steps(), step(4, 200, 80), op("aten::t", 210, 5)))
 
     def test_names_cannot_steer_a_terminal(self) -> None:
         found = summarized(
