@@ -89,7 +89,8 @@ def _memory(device: Device) -> Html:
         (int(tokens), variants["variants"]["naive"].get("peak_bytes", 0))
         for tokens, variants in device["attention/lengths_64"].data.items()
     )
-    rows = [(f"{tokens:,}", peak, format_value(peak, "bytes") if peak else "no room") for tokens, peak in peaks[-4:]]
+    texts = [format_value(peak, "bytes") if peak else "no room" for _, peak in peaks]
+    rows = [(f"{tokens:,} tokens", peak, text) for (tokens, peak), text in zip(peaks, texts, strict=True)][-4:]
     return bar_rows(rows, described="Peak memory of attention written out, by the length of the sequence", kind="whole")
 
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-ROOT = "Record one step of your loop. What does the GPU lane show?"
+RECORD = "Record one step of your loop."
+HOW_TO_RECORD = "your_trace/#how-do-you-record-one"
+"""The section that says how: `page/#section` below the site."""
+ROOT = f"{RECORD} What does the GPU lane show?"
 
 
 @dataclass(frozen=True)

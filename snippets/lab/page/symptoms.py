@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-from snippets.lab.diagnosis.symptoms import ROOT, TREE, Branch, Symptom
+from snippets.lab.diagnosis.symptoms import HOW_TO_RECORD, RECORD, ROOT, TREE, Branch, Symptom
 from snippets.lab.html import Html, with_code
 from snippets.lab.page.glossary import section_title
 from snippets.lab.recording.device import PROJECT
@@ -21,7 +21,9 @@ def symptom_cards(pictures: Mapping[str, Html], site_root: str = "") -> Html:
     Raises `ValueError` if a section does not exist.
     """
     branches = "".join(_branch(branch, pictures, site_root) for branch in TREE)
-    return Html(f'<div class="symptoms"><p class="root">{escape(ROOT)}</p>{branches}</div>')
+    record = f'<a href="{escape(site_root + HOW_TO_RECORD)}">{escape(RECORD)}</a>'
+    root = f"{record}{escape(ROOT.removeprefix(RECORD))}"
+    return Html(f'<div class="symptoms"><p class="root">{root}</p>{branches}</div>')
 
 
 def _branch(branch: Branch, pictures: Mapping[str, Html], site_root: str) -> str:
