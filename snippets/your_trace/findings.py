@@ -13,6 +13,7 @@ from snippets.lab.html import Cell, Html, table, with_code
 from snippets.lab.page import show as show
 from snippets.lab.page.glossary import section_title
 from snippets.lab.recording.device import PROJECT
+from snippets.lab.report.comparison import comparison, comparison_parts
 from snippets.lab.report.findings import with_links
 from snippets.lab.report.headline import headline
 from snippets.lab.report.waiting import gpu_busy_us, share
@@ -95,6 +96,13 @@ def ceilings(device: Device) -> Html:
         rows.append([named, figure_cell(most), figure_cell(less)])
     head = ["finding, and how it was mended", "saves at most", "saved"]
     return table("Two ceilings, and what mending saved", head, rows)
+
+
+def compared(device: Device) -> Html:
+    """The eager MLP and the compiled one, kernel by kernel, as `report` compares two traces."""
+    before, after = (device[experiment].trace for experiment in MLP[1:])
+    *_, by_kernel = comparison_parts(comparison(before, after), ("eager", "compiled"))
+    return by_kernel.html
 
 
 def rules(device: Device) -> Html:

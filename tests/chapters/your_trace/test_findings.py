@@ -12,7 +12,7 @@ from snippets.lab.diagnosis.rules import RULES
 from snippets.lab.finding import Device, NotRecorded, TraceError
 from snippets.lab.finding.book import figure
 from snippets.lab.finding.device import all_devices
-from snippets.your_trace.findings import ceilings, examples, finding, rules, traced_busy, traced_step
+from snippets.your_trace.findings import ceilings, compared, examples, finding, rules, traced_busy, traced_step
 from snippets.your_trace.reports import EXAMPLES, write_reports
 from tests.lab.samples import BOOK, Markup, sample, save_all
 
@@ -86,6 +86,13 @@ def test_ceilings_and_what_was_saved() -> None:
     text = Markup(ceilings(BOOK)).text
     assert "Attention writes its scores to memory" in text
     assert "mlp/eager → mlp/compiled" in text
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
+def test_compiling_replaces_two_kernels_by_one(device: Device) -> None:
+    text = " ".join(Markup(compared(device)).text.split())
+    assert "replaced GELU (ATen, vectorized) + mul (ATen, vectorized) → Inductor:" in text
+    assert text.count("same") >= 2
 
 
 def test_every_rule_is_listed_with_its_own_words() -> None:
