@@ -82,6 +82,11 @@ ASKED = {
     "with_stack overhead": "capture_faults/#overhead",
     "chrome tracing crashes": "capture_faults/#huge-traces",
     "torch.compile slower than eager": "regimes_compiling/#break-even",
+    "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES": "trace_rows/#no-gpu-events",
+    "empty trace": "capture_faults/#forgotten-step",
+    "ProfilerStep missing": "capture_faults/#forgotten-step",
+    "compare two traces": "your_trace/#did-a-change-make-it-faster",
+    "performance regression CI": "your_trace/#did-a-change-make-it-faster",
     "NCCL overlap": "your_trace/#which-rank-is-late",
     "prefetch_factor": "#what-do-you-see",
 }
@@ -139,6 +144,17 @@ def test_a_question_in_the_words_of_who_asks_it(opened: Opened, site: Site) -> N
     found = locations(opened, site, ASKED)
     first = {query: places[:FIRST_RESULTS] for query, places in found.items()}
     assert {query: places for query, places in first.items() if ASKED[query] not in places} == {}
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_an_answer_is_at_the_top_of_the_window(opened: Opened, width: int) -> None:
+    """Parts out of sight have typical heights until they come near: a link must not miss its section by them."""
+    tops = {}
+    for answer in sorted({*ASKED.values()}):
+        page = opened(answer, width=width).page
+        page.wait_for_function("() => document.readyState === 'complete'")
+        tops[answer] = page.evaluate("() => document.querySelector(':target').getBoundingClientRect().top")
+    assert {answer: top for answer, top in tops.items() if not 40 <= top <= 200} == {}
 
 
 def test_the_index_has_no_buttons_and_no_answers(index: list[dict[str, Any]]) -> None:
