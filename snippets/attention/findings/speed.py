@@ -275,7 +275,6 @@ def cpu_times(device: Device) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "occupancy_cudnn": lambda device: occupancy(device[CUDNN]),
     "threads_cudnn": lambda device: device[CUDNN].per_step(lambda step: footprint_of(only_kernel(step)).threads),
-    "time_order": lambda device: replace(eight_in_order(device), display=""),
     "time_naive_to_cudnn": lambda device: paired_ratio(device[NAIVE], device[CUDNN]),
     "time_cudnn_gain": lambda device: over_a100(device[CUDNN]),
     "time_flash_gain": lambda device: over_a100(device[FLASH]),

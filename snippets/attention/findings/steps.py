@@ -103,12 +103,6 @@ def layout_copies_of_three(device: Device) -> Figure:
     return derived(", ".join(count.text for count in counts), *counts)
 
 
-def training_memory_order(device: Device) -> Figure:
-    """The variants by peak memory, the lowest first, without in place."""
-    bytes_of = {heading: peak for heading, peak in peaks(device).items() if heading != "in place"}
-    return Figure(", ".join(sorted(bytes_of, key=bytes_of.__getitem__)), origin="peak memory of a step")
-
-
 def training_table(device: Device) -> Html:
     """Forward and backward, eight ways: kernels, time, the CPU's part, peak memory."""
     columns: Columns = {

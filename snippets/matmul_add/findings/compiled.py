@@ -63,14 +63,6 @@ def rate(us: float) -> float:
 
 ARITHMETIC = (*MATMULS, "aten::matmul", "aten::add")
 GRAPH_CALL = "## Call CompiledFxGraph"
-ENTRY = (
-    "TorchDynamo Cache Lookup",
-    "Torch-Compiled Region",
-    "AOTDispatcher Runtime Wrapper Prologue",
-    GRAPH_CALL,
-    "aten::addmm",
-)
-"""Prefixes of the rows that a trace shows on the way into compiled code."""
 
 
 @claim("P29", equals("aten::addmm"), source=Source("Part 1", "one aten::addmm(b, x, w)"))
@@ -161,11 +153,6 @@ def activities(device: Device) -> Figure:
     return across(device, lambda step: len(step.activities), "eager_4096", "compiled_4096")
 
 
-def entry(step: Step) -> str:
-    """The rows on the way into compiled code, in order."""
-    return ", ".join(name for op in step.ops for name in ENTRY if op.name.startswith(name))
-
-
 def clock_reasons(timing: Timing) -> Figure:
     """What NVML named as holding the clock down during a timing."""
     return Figure(", ".join(timing.throttle) or "none")
@@ -187,7 +174,6 @@ FIGURES = {
     "clock_reasons_64": lambda device: clock_reasons(device["matmul_add/eager_64"].timing()),
     "power_limit": power_limit,
     "product_rate_4096": lambda device: Figure(rate(product_4096(device).number), "flop/s"),
-    "entry": lambda device: device["matmul_add/compiled_64_cold"].per_step(entry),
 }
 
 

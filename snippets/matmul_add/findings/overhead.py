@@ -181,15 +181,6 @@ def wait_share_4096(device: Device) -> Figure:
     return of_traces(device, share, *LARGE)
 
 
-def busiest_op(device: Device) -> Figure:
-    """The operator with the most CPU time of its own."""
-    run = device["matmul_add/eager_64_cold"]
-    rows = [row for row in key_averages(run.trace) if row.kind == "operator"]
-    if not rows:
-        raise TraceError("no operator in the trace")
-    return Figure(max(rows, key=lambda row: row.self_cpu_us).name, origin=run.origin)
-
-
 FIGURES = {
     "gpu_share_64": lambda device: replace(idle_at_64(device), display=""),
     "gpu_share_4096": lambda device: replace(totals_meet(device), display=""),

@@ -215,7 +215,6 @@ FIGURES = {
     "gap_after_fifty": gap_after_fifty,
     "first_profile_gap": lambda device: Figure(without_gpu(device)[0][2].samples_us[0], "us"),
     "lead_4096": lambda device: Figure(offset_us(device["matmul_add/eager_4096_cold"].trace.steps[0]), "us"),
-    "steps_kept": lambda device: Figure(len(device["matmul_add/eager_64"].trace.steps)),
 }
 
 

@@ -255,7 +255,6 @@ FIGURES: Mapping[str, Measure] = {
     "gelu_of_gate": lambda device: device["mlp/eager"].per_step(
         lambda step: 100 * pointwise(step)[0].duration_us / gemms(step)[0].duration_us, "%"
     ),
-    "mul_us": lambda device: pointwise_us(device["mlp/eager"], 1),
     "gemm_flops": lambda device: device["mlp/eager"].per_step(lambda step: 2 * prod(matmul_shapes(step)[0]), "flop"),
     "eager_bytes": lambda device: moved_bytes(device["mlp/eager"]),
 }

@@ -181,7 +181,6 @@ def cached_over_memory(device: Device, tokens: int) -> Figure:
 
 FIGURES: Mapping[str, Measure] = {
     "l2_bytes": lambda device: Figure(int(cache_data(device)["l2_bytes"]), "bytes", origin=device.name),
-    "copied_at": copy_rate,
     "gelu_at_1024": lambda device: percent(of_copy(device, "gelu", 1024)),
     "saved_at_64": lambda device: saved_by_epilogue(device, 64),
     "copied_at_64": lambda device: as_copy_us(device, 64),

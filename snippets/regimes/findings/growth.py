@@ -256,11 +256,6 @@ FIGURES = {
     "compiled_overhead_until": lambda device: overhead_until(device[COMPILED]),
     "geglu_overhead_until": lambda device: overhead_until(device[GEGLU]),
     "stack_memory_until": lambda device: memory_until(device[STACK]),
-    "geglu_memory_until": lambda device: memory_until(device[GEGLU]),
     "stack_growth_from": lambda device: growth_from(device[STACK]),
-    "geglu_growth_from": lambda device: growth_from(device[GEGLU]),
     "cpu_varies": lambda device: cpu_varies(device[STACK]),
-    "idle_at_64": lambda device: idle(_at(device, STACK, 64)),
-    "idle_at_1024": lambda device: idle(_at(device, STACK, 1024)),
-    "idle_at_16384": lambda device: idle(_at(device, STACK, 16384)),
 }

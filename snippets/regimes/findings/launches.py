@@ -270,15 +270,7 @@ eager_and_graphed = partial(
 )
 
 FIGURES = {
-    f"{name}_saves_{size}": partial(wall_saved, variant=variant, size=size)
-    for name, variant in (
-        ("compiled", "compiled"),
-        ("fused", "fused"),
-        ("graph", "graphed"),
-        ("reduce_overhead", "reduce_overhead"),
-    )
-    for size in SIZES
-} | {
+    **{f"graph_saves_{size}": partial(wall_saved, variant="graphed", size=size) for size in SIZES},
     "fused_from_python": partial(fused_of_eager, kind="from_python"),
     "fused_on_gpu": partial(fused_of_eager, kind="interleaved"),
     "fused_enqueue": partial(fused_of_eager, kind="enqueue"),
@@ -288,7 +280,6 @@ FIGURES = {
     "graph_launches": partial(launches, variant="graphed", size="small"),
     "graph_copies": partial(copy_of_x, variant="graphed"),
     "reduce_overhead_copies": partial(copy_of_x, variant="reduce_overhead"),
-    "graph_launches_saved": partial(launches_saved, variant="graphed"),
 }
 
 

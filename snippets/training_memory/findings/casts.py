@@ -113,11 +113,6 @@ def casts_of_the_gap(device: Device) -> Figure:
     return Figure(100 * share, "%", origin=f"{spent.origin}; less {kept.origin}")
 
 
-def compiled_cast_kernels(device: Device) -> Figure:
-    """Kernels of a compiled step under autocast that only convert."""
-    return _count(device, "autocast_compiled", lambda cast: True)
-
-
 def compiled_cast_time(device: Device) -> Figure:
     """The GPU's time in these kernels, compiled."""
     return _cast_time(device, "autocast_compiled")

@@ -63,11 +63,6 @@ def _median_us(device: Device, variant: str, compiling: bool) -> Figure:
     return Figure(statistics.median(chosen), "us", origin=f"{device[f'{CHAPTER}/lengths'].origin}, {variant}")
 
 
-def compiling_step(device: Device) -> Figure:
-    """An iteration that compiles a new length."""
-    return _median_us(device, "before", compiling=True)
-
-
 @claim("TS66", between(0.8, 1.25), scope="timing")
 def eager_in_silence(device: Device) -> Figure:
     """After the limit, an iteration takes at most a quarter longer than with mark_dynamic: a clock hardly tells."""

@@ -14,7 +14,7 @@ from snippets.lab.page import kernel_name_html
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
-from snippets.lab.trace.queries import annotation_us, busy_us, step_us
+from snippets.lab.trace.queries import annotation_us, busy_us
 from snippets.lab.trace.units import format_value
 from snippets.training_step.findings.pictures import PHASES, phase_of, phase_spans
 from snippets.training_step.findings.pictures import phases_timeline as phases_timeline
@@ -100,16 +100,6 @@ def optimizer_share(device: Device) -> Figure:
     return _share(device, "clip and optimizer")
 
 
-def attention_share(device: Device) -> Figure:
-    """The share of attention in the GPU's time."""
-    return _share(device, "attention")
-
-
-def copies_share(device: Device) -> Figure:
-    """The share of casts and copies in the GPU's time."""
-    return _share(device, "casts and copies")
-
-
 @claim("TS53", at_least(90), scope="timing")
 def gpu_busy(device: Device) -> Figure:
     """In the healthy loop, the GPU works at least 90 % of the time."""
@@ -132,12 +122,6 @@ def backward_gpu(device: Device) -> Figure:
     return device[HEALTHY].per_step(lambda step: busy_us(by_phase(step)["backward"]), "us")
 
 
-def cpu_done(device: Device) -> Figure:
-    """The share of an iteration after which the CPU has launched all of it, under the profiler."""
-    run = device[HEALTHY]
-    return run.per_step(lambda step: 100 * annotation_us(step, run.label) / step_us(step), "%")
-
-
 def iteration(device: Device) -> Figure:
     """Wall time of an iteration."""
     return device[HEALTHY].time("iteration")
@@ -147,11 +131,6 @@ def peak_memory(device: Device) -> Figure:
     """The most that an iteration holds above what was there before."""
     run = device[HEALTHY]
     return Figure(run.point.peak_memory_bytes, "bytes", origin=run.origin)
-
-
-def kernels(device: Device) -> Figure:
-    """Kernels of a step."""
-    return device[HEALTHY].per_step(lambda step: len(step.kernels))
 
 
 def opening(device: Device) -> Html:

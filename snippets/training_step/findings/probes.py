@@ -89,13 +89,6 @@ def _allocator(device: Device, setting: str) -> dict[str, list[int]]:
     return found
 
 
-def held_over_used(device: Device, setting: str) -> Figure:
-    """The bytes that PyTorch holds at the end, over the most that any iteration used."""
-    found = _allocator(device, setting)
-    origin = f"{device[f'{CHAPTER}/memory'].origin}, {setting}"
-    return Figure(found["held"][-1] / max(found["used"]), "x", origin=origin)
-
-
 @claim("TS68", at_least(1))
 def expandable_holds_less(device: Device) -> Figure:
     """With lengths that vary, PyTorch holds at least as much memory by default as with expandable segments."""

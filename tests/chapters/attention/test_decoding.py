@@ -111,7 +111,6 @@ def test_peaks(altered: AlteredDevice) -> None:
     altered.point(TRAINING["efficient"], peak_memory_bytes=peak // 7)
     altered.point(TRAINING["in place"], peak_memory_bytes=peak - 1)
     assert verdicts(altered, "O-A52", "O-A53") == ["differs", "differs"]
-    assert str(FIGURES["training_memory_order"](altered).value).split(", ")[:2] == ["Flex", "cuDNN"]
 
 
 def test_backward_over_forward_by_hand(altered: AlteredDevice) -> None:
