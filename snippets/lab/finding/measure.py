@@ -6,6 +6,7 @@ A measure is a function from a `Device` to a `Figure`; its body calls these.
 from __future__ import annotations
 
 import itertools
+import operator
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -31,7 +32,12 @@ def ratio_of_pairs(upper: Timing, lower: Timing, origin: str = "") -> Figure:
 
     Raises `ValueError` if the numbers of samples differ.
     """
-    return _of_pairs(lambda a, b: a / b, upper, lower, "x", origin)
+    return _of_pairs(operator.truediv, upper, lower, "x", origin)
+
+
+def difference_of_pairs(upper: Timing, lower: Timing, origin: str = "") -> Figure:
+    """`upper` - `lower`, the median difference of paired samples, with a spread as `ratio_of_pairs` has it."""
+    return _of_pairs(operator.sub, upper, lower, "us", origin)
 
 
 def _of_pairs(of: Callable[[float, float], float], upper: Timing, lower: Timing, unit: str, origin: str) -> Figure:
@@ -52,13 +58,13 @@ def paired_ratio(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
     Raises `NotTimed` if the sessions differ or a run has no such timing.
     """
     _require_one_session(upper, lower)
-    return _compared(lambda a, b: a / b, upper, lower, "x", kind, f"{upper.id} over {lower.id}, {kind}")
+    return _compared(operator.truediv, upper, lower, "x", kind, f"{upper.id} over {lower.id}, {kind}")
 
 
 def paired_difference(upper: Run, lower: Run, kind: str = "interleaved") -> Figure:
     """Time of `upper` - time of `lower`, from paired samples. Raises `NotTimed` as `paired_ratio` does."""
     _require_one_session(upper, lower)
-    return _compared(lambda a, b: a - b, upper, lower, "us", kind, f"{upper.id} less {lower.id}, {kind}")
+    return _compared(operator.sub, upper, lower, "us", kind, f"{upper.id} less {lower.id}, {kind}")
 
 
 def _compared(of: Callable[[float, float], float], upper: Run, lower: Run, unit: str, kind: str, origin: str) -> Figure:
@@ -107,6 +113,13 @@ def percent(ratio: Figure) -> Figure:
     """A ratio in percent."""
     low, high = ratio.bounds
     return replace(ratio, value=100 * ratio.number, unit="%", spread=(100 * low, 100 * high))
+
+
+def percent_saved(ratio: Figure) -> Figure:
+    """What a ratio of new to old saves of the old, in percent; below zero where the new is more."""
+    left = percent(ratio)
+    low, high = left.bounds
+    return replace(left, value=100 - left.number, spread=(100 - high, 100 - low))
 
 
 def point_ratio(upper: Run, lower: Run, field: str) -> Figure:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +17,7 @@ from snippets.lab.finding import (
     claim,
     timing_of_samples,
 )
-from snippets.lab.finding.measure import largest, percent, ratio_of_pairs, unpaired_ratio
+from snippets.lab.finding.measure import difference_of_pairs, largest, percent, ratio_of_pairs, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
@@ -96,10 +95,8 @@ def fused_loses_from(device: Device) -> Figure:
 def saved_by_epilogue(device: Device, tokens: int) -> Figure:
     """Time that cuBLAS's GELU epilogue saves of eager's two kernels."""
     eager, fused = (step_timing(device, tokens, step) for step in ("eager", "epilogue"))
-    pairs = [a - b for a, b in zip(eager.samples_us, fused.samples_us, strict=True)]
-    medians = [statistics.median(part) for part in timing_of_samples(pairs).parts]
     origin = f"{device['regimes/in_cache'].origin}, eager less epilogue, {tokens} tokens"
-    return Figure(statistics.median(pairs), "us", (min(medians), max(medians)), origin)
+    return difference_of_pairs(eager, fused, origin)
 
 
 def as_copy_us(device: Device, tokens: int) -> Figure:

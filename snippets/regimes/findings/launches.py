@@ -17,7 +17,7 @@ from snippets.lab.finding import (
     equals,
     format_value,
     paired_ratio,
-    percent,
+    percent_saved,
     quantity,
     share_of_ceiling,
     unpaired_ratio,
@@ -63,9 +63,7 @@ def launches_saved(device: Device, variant: str, size: str = "small") -> Figure:
 
 def wall_saved(device: Device, variant: str, size: str) -> Figure:
     """The percentage of eager's time from Python that a variant saves; below zero if it is slower."""
-    ratio = percent(paired_ratio(timed(device, variant, size), timed(device, "eager", size), "from_python"))
-    low, high = ratio.bounds
-    return Figure(100 - ratio.number, "%", (100 - high, 100 - low), ratio.origin)
+    return percent_saved(paired_ratio(timed(device, variant, size), timed(device, "eager", size), "from_python"))
 
 
 def fused_of_eager(device: Device, kind: str, size: str = "small") -> Figure:
@@ -203,11 +201,8 @@ def idle_graphed(device: Device) -> Figure:
 @claim("RG26", at_least(2), scope="timing")
 def fusion_within_a_graph(device: Device) -> Figure:
     """With 64 tokens, the fused kernel in a CUDA graph saves at least 2 % of the graph's time from Python."""
-    ratio = percent(
-        paired_ratio(timed(device, "fused_graphed", "small"), timed(device, "graphed", "small"), "from_python")
-    )
-    low, high = ratio.bounds
-    return Figure(100 - ratio.number, "%", (100 - high, 100 - low), ratio.origin)
+    fused, plain = (timed(device, variant, "small") for variant in ("fused_graphed", "graphed"))
+    return percent_saved(paired_ratio(fused, plain, "from_python"))
 
 
 @claim("RG25", at_most(0.1), scope="timing")

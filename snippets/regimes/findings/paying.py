@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -20,7 +19,7 @@ from snippets.lab.finding import (
     timing_of_samples,
 )
 from snippets.lab.finding.band import Band
-from snippets.lab.finding.measure import derived, unpaired_ratio
+from snippets.lab.finding.measure import derived, difference_of_pairs, unpaired_ratio
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
@@ -55,10 +54,7 @@ ADVICE: Mapping[str, str] = {
 def saved(device: Device, subject: str, mode: str) -> Figure:
     """Time that a call from Python saves against eager's, from pairs; below zero where it loses."""
     eager, compiled = (mode_timing(device, subject, variant) for variant in ("eager", mode))
-    pairs = tuple(a - b for a, b in zip(eager.samples_us, compiled.samples_us, strict=True))
-    medians = [statistics.median(part) for part in timing_of_samples(pairs).parts]
-    origin = f"{device[run_id(subject)].origin}, eager less {mode}, from Python"
-    return Figure(statistics.median(pairs), "us", (min(medians), max(medians)), origin)
+    return difference_of_pairs(eager, compiled, f"{device[run_id(subject)].origin}, eager less {mode}, from Python")
 
 
 def break_even(device: Device, subject: str, mode: str, caches: str = "empty") -> Figure:

@@ -8,7 +8,7 @@ from snippets.lab.diagnosis.diagnose import diagnose
 from snippets.lab.diagnosis.rule import Finding
 from snippets.lab.diagnosis.rules import RULES
 from snippets.lab.finding import Device, Figure, Run, TraceError
-from snippets.lab.finding.measure import paired_difference, paired_ratio, percent
+from snippets.lab.finding.measure import paired_difference, paired_ratio, percent_saved
 from snippets.lab.recording.consistency import loop_trace_contradiction
 from snippets.lab.trace.events import Trace
 from snippets.lab.trace.queries import recorded_step_us
@@ -104,9 +104,7 @@ def speedup(device: Device, fault: str) -> Figure:
 def lost(device: Device, fault: str) -> Figure:
     """The share of an iteration that the fault takes."""
     before, after = (device[loop] for loop in FAULTS[fault].loops)
-    kept = percent(paired_ratio(after, before, "iteration"))
-    low, high = kept.bounds
-    return Figure(100 - kept.number, "%", (100 - high, 100 - low), kept.origin)
+    return percent_saved(paired_ratio(after, before, "iteration"))
 
 
 def unused(device: Device, fault: str) -> Figure:

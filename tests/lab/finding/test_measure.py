@@ -11,11 +11,13 @@ from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import (
     derived,
+    difference_of_pairs,
     largest,
     listed,
     paired_difference,
     paired_ratio,
     percent,
+    percent_saved,
     point_difference,
     point_ratio,
     ratio_of_kinds,
@@ -58,6 +60,7 @@ def test_the_spread_of_pairs_is_that_of_their_processes() -> None:
     upper = Timing.from_samples((10.0, 20.0, 90.0, 30.0, 30.0, 40.0, 80.0), (3, 2, 2))
     lower = Timing.from_samples((10.0,) * 7, (3, 2, 2))
     assert ratio_of_pairs(upper, lower) == Figure(3.0, "x", (2.0, 6.0))  # 2, 3 and 6
+    assert difference_of_pairs(upper, lower) == Figure(20.0, "us", (10.0, 50.0))  # 10, 20 and 50
 
 
 def test_ratio_and_difference_of_runs(device: Device) -> None:
@@ -116,6 +119,7 @@ def test_an_unpaired_ratio_has_the_extremes_of_both() -> None:
 def test_a_ratio_in_percent() -> None:
     assert percent(Figure(0.5, "x", (0.25, 0.75), "o")) == Figure(50.0, "%", (25.0, 75.0), "o")
     assert percent(Figure(2, "x")).spread == (200.0, 200.0)
+    assert percent_saved(Figure(0.8, "x", (0.5, 1.25), "o")) == Figure(20.0, "%", (-25.0, 50.0), "o")
 
 
 def test_the_share_of_a_ceiling(device: Device) -> None:
