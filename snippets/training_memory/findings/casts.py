@@ -15,7 +15,15 @@ from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.queries import kernel_time_us
 from snippets.lab.trace.units import format_value
-from snippets.training_memory.findings.steps import COMPILED, EAGER, PHASES, in_phase, is_matmul, run_of
+from snippets.training_memory.findings.steps import (
+    COMPILED,
+    EAGER,
+    PHASES,
+    in_phase,
+    is_matmul,
+    run_of,
+    share_of_gpu_time,
+)
 
 TYPES: Mapping[str, str] = {"c10::BFloat16": "bf16", "float": "float32"}
 VIEWS = {"t", "view", "_unsafe_view", "transpose", "permute", "reshape", "expand"}
@@ -82,11 +90,7 @@ def _cast_time(device: Device, variant: str) -> Figure:
 
 def _cast_share(device: Device, variant: str) -> Figure:
     run = run_of(device, variant)
-
-    def share(step: Step) -> float:
-        return 100 * kernel_time_us([cast.activity for cast in casts(run, step)]) / kernel_time_us(step.activities)
-
-    return run.per_step(share, "%")
+    return share_of_gpu_time(run, lambda step: [cast.activity for cast in casts(run, step)])
 
 
 def cast_kernels(device: Device) -> Figure:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 from snippets.lab.drawing.numbers import figure_cell
 from snippets.lab.finding import Device, Figure, at_least, at_most, between, claim, equals, timing_of_samples
@@ -11,7 +10,6 @@ from snippets.lab.finding.measure import percent, ratio_of_pairs, unpaired_ratio
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import GpuActivity, Step
-from snippets.lab.trace.queries import kernel_time_us
 from snippets.lab.trace.units import format_value
 from snippets.training_memory.findings.held import (
     EAGER,
@@ -28,7 +26,7 @@ from snippets.training_memory.findings.held import (
     variant,
 )
 from snippets.training_memory.findings.kinds import kind_of
-from snippets.training_memory.findings.steps import in_phase, is_matmul, run_of
+from snippets.training_memory.findings.steps import in_phase, is_matmul, run_of, share_of_gpu_time
 
 RECOMPUTE = "training_memory/recompute"
 SMALL, LARGE = "64", "128"
@@ -159,19 +157,12 @@ def recomputing_from_python(device: Device) -> Figure:
 
 def forward_time_share(device: Device) -> Figure:
     """Forward's share of the GPU's time of a step under autocast."""
-    return _share_of_step(device, forward_work)
+    return share_of_gpu_time(run_of(device, "autocast"), forward_work)
 
 
 def recomputed_time_share(device: Device) -> Figure:
     """The share of what recomputing runs again: of forward, all but each block's last product and the sum after it."""
-    return _share_of_step(device, recomputed_work)
-
-
-def _share_of_step(device: Device, part: Callable[[Step], list[GpuActivity]]) -> Figure:
-    def share(step: Step) -> float:
-        return 100 * kernel_time_us(part(step)) / kernel_time_us(step.activities)
-
-    return run_of(device, "autocast").per_step(share, "%")
+    return share_of_gpu_time(run_of(device, "autocast"), recomputed_work)
 
 
 def forward_work(step: Step) -> list[GpuActivity]:

@@ -7,11 +7,11 @@ from snippets.lab.finding import Device, Figure, Source, at_least, at_most, clai
 from snippets.lab.finding.measure import paired_ratio, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import Step
+from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.queries import kernel_time_us
 from snippets.lab.trace.units import format_value
-from snippets.training_memory.findings.steps import COMPILED, EAGER, is_matmul, run_of
+from snippets.training_memory.findings.steps import COMPILED, EAGER, is_matmul, run_of, share_of_gpu_time
 
 ARTICLE = Source(
     "The Profiling Deep-Dive on nn.Linear Fusion", "fusion might not help if the data can't stay in cache", device=""
@@ -114,7 +114,7 @@ def lower_clock(device: Device) -> Figure:
 
 def matmul_time_share(device: Device) -> Figure:
     """The share of matrix products in the GPU's time, under autocast."""
-    return run_of(device, "autocast").per_step(_matmul_share, "%")
+    return share_of_gpu_time(run_of(device, "autocast"), _matmuls)
 
 
 def matmul_types(step: Step) -> str:
@@ -132,17 +132,13 @@ def types_of_products(device: Device) -> Figure:
     return Figure(text, origin=f"{device.short_name}, names of kernels", conclusive=agree)
 
 
-def _matmul_us(step: Step) -> float:
-    return kernel_time_us(filter(is_matmul, step.activities))
-
-
-def _matmul_share(step: Step) -> float:
-    return 100 * _matmul_us(step) / kernel_time_us(step.activities)
+def _matmuls(step: Step) -> list[GpuActivity]:
+    return list(filter(is_matmul, step.activities))
 
 
 def matmul_share_float32(device: Device) -> Figure:
     """The share of matrix products in the GPU's time, in float32."""
-    return run_of(device, "fp32").per_step(_matmul_share, "%")
+    return share_of_gpu_time(run_of(device, "fp32"), _matmuls)
 
 
 def precisions(device: Device) -> Html:
@@ -150,7 +146,7 @@ def precisions(device: Device) -> Html:
     rows: list[list[Cell]] = []
     for name, variant in {**EAGER, **COMPILED}.items():
         run = run_of(device, variant)
-        us = run.per_step(_matmul_us, "us")
+        us = run.per_step(lambda step: kernel_time_us(_matmuls(step)), "us")
         rows.append(
             [
                 name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from snippets.lab.drawing.bar_charts import stacked_bars
 from snippets.lab.drawing.numbers import figure_cell
@@ -44,6 +44,11 @@ def in_phase(step: Step, phase: str) -> list[GpuActivity]:
     """The GPU work that a phase of a step launched, on whichever thread."""
     spans = phase_spans(step)
     return [activity for activity in step.activities if phase_of(spans, activity) == phase]
+
+
+def share_of_gpu_time(run: Run, part: Callable[[Step], Iterable[GpuActivity]]) -> Figure:
+    """The share of the GPU's time of a step that a part of its activities takes."""
+    return run.per_step(lambda step: 100 * kernel_time_us(part(step)) / kernel_time_us(step.activities), "%")
 
 
 def is_matmul(activity: GpuActivity) -> bool:
@@ -131,11 +136,7 @@ def backward_under_autocast(device: Device) -> Figure:
 
 def optimizer_share(device: Device) -> Figure:
     """The optimizer's share of the GPU's time under autocast, fused."""
-
-    def share(step: Step) -> float:
-        return 100 * kernel_time_us(in_phase(step, "optimizer")) / kernel_time_us(step.activities)
-
-    return run_of(device, "autocast").per_step(share, "%")
+    return share_of_gpu_time(run_of(device, "autocast"), lambda step: in_phase(step, "optimizer"))
 
 
 @claim("TM3", at_most(10), scope="timing")
