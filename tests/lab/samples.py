@@ -137,12 +137,11 @@ def trace_json(
     label: str = "mlp_fwd",
     kernels: Iterable[int] = (2, 2, 2),
     operators: Sequence[Operator] = (),
-    steps: int = 3,
 ) -> bytes:
     """A trace of a few steps, each under a label.
 
     Simple: so many `kernels` in each step, of 10 us each and launched by one op, then a fill; a step takes 100 us, 80
-    of them under its label. With `operators`, `steps` equal steps of several:
+    of them under its label. With `operators`, three equal steps of several:
 
         trace_json(operators=[("aten::mm", [[64, 32], [32, 8]], ["gemm"]), ("aten::gelu", [[64, 8]], [("gelu", 5.0)])])
 
@@ -150,7 +149,7 @@ def trace_json(
     """
     found: list[events.Event] = []
     if operators:
-        for place in range(steps):
+        for place in range(3):
             found += _step_events(place, label, operators)
     else:
         for place, count in enumerate(kernels):

@@ -90,7 +90,7 @@
   // A guess in a figure, to scale: a line across the axis of its unit, or a bar in the slice of a timeline that it is
   // about; where there is no axis, words in the caption.
   const mark = (panel, { mark: place }, { value, text }) => {
-    const words = `you: ${text}`, amount = place?.over ? place.over / value : place?.times * value;
+    const words = `you: ${text}`, amount = place?.times * value;
     const drawing = panel.querySelector("svg[data-axis]"), axis = JSON.parse(drawing?.dataset.axis ?? "null");
     if (axis && !place?.at && place?.unit === axis.unit) {
       const { width } = drawing.viewBox.baseVal;

@@ -22,17 +22,16 @@ _CODE = re.compile("`")
 _REPORT = "python -m snippets.lab report trace.json.gz runs these rules on a trace of yours."
 
 
-def sheet_svg(title: str, title_of: Callable[[str], str], site_root: str = "") -> str:
-    """The whole sheet.
+def sheet_svg(title: str, title_of: Callable[[str], str]) -> str:
+    """The whole sheet, whose links are relative to the site's root.
 
     Args:
         title: the name of the book.
         title_of: the heading of a section, as plain text.
-        site_root: the site's root as seen from the file, with a slash at its end.
 
     Raises `ValueError` if the text of a leaf does not fit.
     """
-    columns = "".join(_column(index, branch, title_of, site_root) for index, branch in enumerate(TREE))
+    columns = "".join(_column(index, branch, title_of) for index, branch in enumerate(TREE))
     middle, bar = WIDTH / 2, 86
     ends = [_left(index) + _COLUMN / 2 for index in range(len(TREE))]
     stems = "".join(f'<path d="M{x:g} {bar}V{_TOP}"/>' for x in ends)
@@ -53,12 +52,10 @@ def _left(index: int) -> float:
     return _MARGIN + index * (_COLUMN + _GUTTER)
 
 
-def _column(index: int, branch: Branch, title_of: Callable[[str], str], site_root: str) -> str:
+def _column(index: int, branch: Branch, title_of: Callable[[str], str]) -> str:
     x = _left(index)
     middle = x + _COLUMN / 2
-    cards = "".join(
-        _card(x, _TOP + 52 + row * _CARD, symptom, title_of, site_root) for row, symptom in enumerate(branch.symptoms)
-    )
+    cards = "".join(_card(x, _TOP + 52 + row * _CARD, symptom, title_of) for row, symptom in enumerate(branch.symptoms))
     return (
         f'<g><text x="{middle:g}" y="{_TOP + 18}" text-anchor="middle" font-size="15" font-weight="700">'
         f"{escape(branch.title)}</text>"
@@ -67,7 +64,7 @@ def _column(index: int, branch: Branch, title_of: Callable[[str], str], site_roo
     )
 
 
-def _card(x: float, y: float, symptom: Symptom, title_of: Callable[[str], str], site_root: str) -> str:
+def _card(x: float, y: float, symptom: Symptom, title_of: Callable[[str], str]) -> str:
     sections = [symptom.section, symptom.also] if symptom.also else [symptom.section]
     paragraphs = [
         _lines(symptom.look_for),
@@ -85,7 +82,7 @@ def _card(x: float, y: float, symptom: Symptom, title_of: Callable[[str], str], 
     if at - _LINE - _SPACE + _PADDING / 2 > height:
         raise ValueError(f"the sheet has no room for {len(texts)} lines of {symptom.name}")
     return (
-        f'<a href="{escape(site_root + symptom.section)}"><rect x="{x:g}" y="{y:g}" width="{_COLUMN:g}" '
+        f'<a href="{escape(symptom.section)}"><rect x="{x:g}" y="{y:g}" width="{_COLUMN:g}" '
         f'height="{height}" rx="6" fill="#fff" stroke="#9aa3b0"/>'
         f'<text x="{x + _PADDING:g}" y="{y + 22:g}" font-size="13" font-weight="700">{escape(symptom.title)}</text>'
         f"{''.join(texts)}</a>"

@@ -29,8 +29,8 @@ def crossing(sizes: Sequence[float], falling: Sequence[float], rising: Sequence[
     return math.exp((1 - share) * math.log(sizes[index]) + share * math.log(sizes[index + 1]))
 
 
-def grows_from(sizes: Sequence[float], values: Sequence[float], exponent: float = HALF) -> float | None:
-    """The smallest size from which on each step to the next size makes a value grow by at least this exponent.
+def grows_from(sizes: Sequence[float], values: Sequence[float]) -> float | None:
+    """The smallest size from which on each step to the next size makes a value grow by an exponent of `HALF` at least.
 
     The exponent of a step is log(values' ratio) / log(sizes' ratio): 0 for a value that stays, 1 for one in proportion.
     None if the last step, to the largest size, has less.
@@ -38,7 +38,7 @@ def grows_from(sizes: Sequence[float], values: Sequence[float], exponent: float 
     found = None
     pairs = list(itertools.pairwise(zip(sizes, values, strict=True)))
     for (size, value), (next_size, next_value) in reversed(pairs):
-        if math.log(next_value / value) < exponent * math.log(next_size / size):
+        if math.log(next_value / value) < HALF * math.log(next_size / size):
             break
         found = size
     return found

@@ -43,7 +43,6 @@ def guess_number(
     *,
     veils: Sequence[str] = (),
     of: str = "",
-    faster_than: str = "",
     at: str = "",
 ) -> Html:
     """Ask for a number, which becomes a mark in the figures that answer it.
@@ -57,7 +56,6 @@ def guess_number(
         noun: of what, as in `kernels`.
         veils: the fences that answer it.
         of: the figure that the guess is a share (`%`) or a multiple (`x`) of, such as the other kernel's time.
-        faster_than: the time of what it is so many times (`x`) as fast as.
         at: the short name of a slice, `GELU`: the guess is how long that takes, drawn into veiled timelines.
 
     Raises `ValueError` for a figure that is not a number at or above zero, or that has its own display.
@@ -74,24 +72,21 @@ def guess_number(
         "label": noun or ("times" if unit == "x" else unit),
         "suffix": unit if unit in ("", "x") else f" {unit}",
     }
-    mark = _mark(device, answer.unit, of, faster_than)
+    mark = _mark(device, answer.unit, of)
     if at and mark.get("unit") != "us":
-        raise ValueError(f"a guess of {figure_name} is no time to draw at {at}; give `of` or `faster_than`")
+        raise ValueError(f"a guess of {figure_name} is no time to draw at {at}; give `of`")
     guess |= {"mark": mark | {"at": at}} if at else {"mark": mark} if mark else {}
     spread = f" ({escape(answer.spread_text)})" if answer.spread_text else ""
     return _box(device, guess, Html(f"{_strong(answer)}{spread}"), veils)
 
 
-def _mark(device: Device, unit: str, of: str, faster_than: str) -> dict[str, Any]:
-    """Where a guess is on an axis: the axis's unit, and an amount `times` the guess, or `over` it; empty if nowhere."""
+def _mark(device: Device, unit: str, of: str) -> dict[str, Any]:
+    """Where a guess is on an axis: the axis's unit, and how many `times` the guess; empty if nowhere."""
     if of and unit in ("%", "x"):
         whole = figure(of, device)
         return {"unit": whole.unit, "times": whole.number / (100 if unit == "%" else 1)}
-    if faster_than and unit == "x":
-        slower = figure(faster_than, device)
-        return {"unit": slower.unit, "over": slower.number}
-    if of or faster_than:
-        raise ValueError(f"a guess in {unit or 'counts'} is no share or multiple of {of or faster_than}")
+    if of:
+        raise ValueError(f"a guess in {unit or 'counts'} is no share or multiple of {of}")
     return {"unit": unit, "times": 1.0} if unit and unit not in ("%", "x") else {}
 
 
@@ -128,14 +123,14 @@ def guess_choice(device: Device, figure_or_claim: str, *options: str, veils: Seq
     return _box(device, guess, Html(": ".join(parts)), veils)
 
 
-def guess_order(device: Device, figure_name: str, *, separator: str = ", ", veils: Sequence[str] = ()) -> Html:
+def guess_order(device: Device, figure_name: str, *, veils: Sequence[str] = ()) -> Html:
     """Ask for the order of the items that the figure lists; an item may come more than once. `veils` answer it.
 
     The box offers the items in an order that is the same in every build. Raises `ValueError` for a figure with fewer
     than two different items.
     """
     answer = figure(figure_name, device)
-    items = str(answer.value).split(separator)
+    items = str(answer.value).split(", ")
     offered = sorted(set(items), key=lambda item: sha256(f"{figure_name} {item}".encode()).digest())
     if len(offered) < 2:
         raise ValueError(f"{figure_name} is {answer.value!r} on {device.name}, which has no order to guess")

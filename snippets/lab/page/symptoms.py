@@ -11,44 +11,39 @@ from snippets.lab.page.glossary import section_title
 from snippets.lab.recording.device import PROJECT
 
 
-def symptom_cards(pictures: Mapping[str, Html], site_root: str = "") -> Html:
-    """The tree as HTML.
-
-    Args:
-        pictures: name of a symptom -> its picture; a symptom without one is text only.
-        site_root: the site's root as seen from the page, with a slash at its end; empty on the home page.
+def symptom_cards(pictures: Mapping[str, Html]) -> Html:
+    """The tree as HTML for the home page; a symptom without a picture, by its name, is text only.
 
     Raises `ValueError` if a section does not exist.
     """
-    branches = "".join(_branch(branch, pictures, site_root) for branch in TREE)
-    record = f'<a href="{escape(site_root + HOW_TO_RECORD)}">{escape(RECORD)}</a>'
+    branches = "".join(_branch(branch, pictures) for branch in TREE)
+    record = f'<a href="{escape(HOW_TO_RECORD)}">{escape(RECORD)}</a>'
     root = f"{record}{escape(ROOT.removeprefix(RECORD))}"
     return Html(f'<div class="symptoms"><p class="root">{root}</p>{branches}</div>')
 
 
-def _branch(branch: Branch, pictures: Mapping[str, Html], site_root: str) -> str:
-    cards = "".join(_card(symptom, pictures.get(symptom.name, Html("")), site_root) for symptom in branch.symptoms)
+def _branch(branch: Branch, pictures: Mapping[str, Html]) -> str:
+    cards = "".join(_card(symptom, pictures.get(symptom.name, Html(""))) for symptom in branch.symptoms)
     return (
         f'<div class="branch"><h3>{escape(branch.title)}</h3><p class="question">{escape(branch.question)}</p>'
         f'<ul class="leaves">{cards}</ul></div>'
     )
 
 
-def _card(symptom: Symptom, picture: Html, site_root: str) -> str:
-    address = f"{site_root}{symptom.section}"
+def _card(symptom: Symptom, picture: Html) -> str:
     return (
         f'<li id="see-{symptom.name}">{picture}'
-        f'<h4><a href="{escape(address)}">{escape(symptom.title)}</a></h4>'
+        f'<h4><a href="{escape(symptom.section)}">{escape(symptom.title)}</a></h4>'
         f"<p>{with_code(symptom.look_for)}</p><p><strong>Do:</strong> {with_code(symptom.do)}</p>"
-        f'<p class="section">{escape(title_of_section(symptom.section))}</p>{_second(symptom, site_root)}</li>'
+        f'<p class="section">{escape(title_of_section(symptom.section))}</p>{_second(symptom)}</li>'
     )
 
 
-def _second(symptom: Symptom, site_root: str) -> str:
+def _second(symptom: Symptom) -> str:
     """A link to the second section of a leaf, if it has one."""
     if not symptom.also:
         return ""
-    address, title = escape(site_root + symptom.also), escape(title_of_section(symptom.also))
+    address, title = escape(symptom.also), escape(title_of_section(symptom.also))
     return f'<p class="section"><a href="{address}">{title}</a></p>'
 
 

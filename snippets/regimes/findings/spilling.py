@@ -96,7 +96,7 @@ EXCERPT = 14
 _OF_INTEREST = re.compile(r"\b(STL|LDL|\w*MMA)\b")
 
 
-def excerpt(listing: Sequence[str], lines: int = EXCERPT) -> list[str]:
+def excerpt(listing: Sequence[str]) -> list[str]:
     """A loop's stores, products and loads in order, each run of equal instructions cut to its first two."""
     chosen: list[str] = []
     run, last = 0, ""
@@ -109,7 +109,7 @@ def excerpt(listing: Sequence[str], lines: int = EXCERPT) -> list[str]:
             chosen.append(text)
         elif kind and run == 3:
             chosen.append("…")
-    return chosen[:lines]
+    return chosen[:EXCERPT]
 
 
 def machine_code(device: Device) -> Html:

@@ -162,11 +162,11 @@ def cached_stays_reserved(device: Device) -> Figure:
     return figure(device, cached["allocated"] == 0 and cached["reserved"] == later["reserved"])
 
 
-def segments(device: Device, name: str, kept: str, moment: str = "segments") -> list[Segment]:
+def segments(device: Device, name: str, kept: str) -> list[Segment]:
     """The segments of a setting with their blocks."""
     return [
         Segment("", tuple((size, bool(owner)) for size, owner in zip(each["blocks"], each["owners"], strict=True)))
-        for each in fragmented(device, name, kept)[moment]
+        for each in fragmented(device, name, kept)["segments"]
     ]
 
 

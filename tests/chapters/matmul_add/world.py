@@ -34,11 +34,11 @@ CODE = {
 LONG = {"kept_steps": 20_000, "requests_us": [900.0, 800.0, 700.0], "after_us": [-500.0, 100.0, 9_000.0]}
 
 
-def first_gaps(recorded: float = 30.0, left_out: float = 15.0, after: float = 10.0) -> dict[str, Any]:
+def first_gaps(recorded: float = 30.0, left_out: float = 15.0) -> dict[str, Any]:
     """Gaps in profiles without a GPU, with shapes and without."""
     return {
         "variants": [
-            {"warmup": warmup, "shapes": shapes, "first_us": [us, us + 1, us + 2], "next_us": [after] * 3}
+            {"warmup": warmup, "shapes": shapes, "first_us": [us, us + 1, us + 2], "next_us": [10.0] * 3}
             for warmup in (1, 50)
             for shapes, us in ((True, recorded), (False, left_out))
         ]

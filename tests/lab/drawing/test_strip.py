@@ -150,7 +150,7 @@ def test_bars_are_shares_of_the_largest() -> None:
 
 
 def sheet_of(name: str) -> str:
-    return sheet_svg(name, lambda section: f"Section of {section}?", "../")
+    return sheet_svg(name, lambda section: f"Section of {section}?")
 
 
 def test_the_sheet_has_every_leaf_with_its_section_and_rules() -> None:
@@ -163,7 +163,7 @@ def test_the_sheet_has_every_leaf_with_its_section_and_rules() -> None:
         assert all(f"Section of {section}?" in text for section in (symptom.section, symptom.also) if section)
         assert all(rule in text for rule in symptom.rules)
     links = [element.get("href") for element in root.iter("{http://www.w3.org/2000/svg}a")]
-    assert links == [f"../{symptom.section}" for _, symptom in symptoms()]
+    assert links == [symptom.section for _, symptom in symptoms()]
 
 
 def test_text_stays_within_its_leaf(monkeypatch: pytest.MonkeyPatch) -> None:
