@@ -68,24 +68,9 @@ class Facts:
         return round(self.step.end_us - self.step.start_us, 3)
 
     @cached_property
-    def has_shapes(self) -> bool:
-        """Whether operators have the shapes of their inputs (`record_shapes=True`)."""
-        return any(op.input_shapes for op in self.trace.cpu_ops)
-
-    @cached_property
     def has_stacks(self) -> bool:
         """Whether Python functions were recorded (`with_stack=True`)."""
         return bool(self.trace.functions)
-
-    @cached_property
-    def has_memory(self) -> bool:
-        """Whether allocations were recorded (`profile_memory=True`)."""
-        return bool(self.trace.memory)
-
-    @cached_property
-    def has_cpu(self) -> bool:
-        """Whether the trace has operators or CUDA calls at all."""
-        return bool(self.trace.cpu_ops or self.trace.calls)
 
     @cached_property
     def has_operators(self) -> bool:

@@ -14,8 +14,8 @@ from snippets.lab.trace.work import PRODUCTS, ActivityWork
 _SIMT = re.compile(r"simt_|(?<![a-z])[sh]gemm_|[sh]cudnn_|implicit_convolve_[sh]gemm|_ffma_")
 """Parts of the names of kernels that multiply on the ordinary units; `s16816gemm` and `h884gemm` have an instruction of
 Tensor Cores in the name."""
-TENSOR_CORES_SINCE, TF32_SINCE = 7, 8
-"""Major compute capability: Volta multiplies float16, Ampere also bfloat16 and TF32."""
+TENSOR_CORES_SINCE = 7
+"""Major compute capability: that of Volta."""
 
 
 def is_product(activity: GpuActivity) -> bool:
