@@ -31,15 +31,6 @@ PLAIN = [one for one in LOOPS if one.name not in (*COMPILED, *ON_A_GPU)]
 instruments = TorchInstruments()
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """More wait for each other in loops this small."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @cache
 def checked_and_traced(name: str) -> Trace:
     """The trace of a loop whose losses are those of float32."""

@@ -19,14 +19,6 @@ SMALL = {"batch": 4, "seq": 32, "dim": 64, "hidden": 256, "layers": 2}
 EAGER = [name for name in precision.VARIANTS if not name.endswith("_compiled")]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def test_the_variants_are_those_of_the_model() -> None:
     assert tuple(model.VARIANTS) == precision.VARIANTS
     assert {name for variant in model.VARIANTS.values() for name in [variant.optimizer]} == set(model.OPTIMIZERS)
