@@ -5,7 +5,6 @@ As in test_kernels.py one process interprets all the cases and leaves what they 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +26,7 @@ from snippets.fused_mlp.geglu import (
 )
 from snippets.fused_mlp.geglu.few_tokens import FewTiles
 from snippets.fused_mlp.geglu.work import Sizes
-from tests.chapters.fused_mlp.test_kernels import GUARD
+from tests.chapters.guarded import GUARD, save_written
 
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 ACTIVATIONS = ("gelu_tanh", "gelu", "silu", "relu", "none")
@@ -108,22 +107,7 @@ code of gate and up: of the shapes it has the smallest, one in slices and one wh
 def run_all(path: str) -> None:
     """In the process that interprets: all the cases, and what each of them wrote into a file."""
     assert launch.interpreted()
-    buffers: list[Tensor] = []
-    new_empty = torch.Tensor.new_empty
-
-    def guarded(like: Tensor, *shape: int, dtype: torch.dtype | None = None, **options: object) -> Tensor:
-        if options:  # the interpreter's own copies
-            return new_empty(like, *shape, **options)
-        buffers.append(torch.full((math.prod(shape) + 2 * GUARD,), math.nan, dtype=dtype or like.dtype))
-        return buffers[-1][GUARD:-GUARD].view(shape)
-
-    torch.Tensor.new_empty = guarded
-    written = {}
-    for case in CASES:
-        buffers.clear()
-        case.run()
-        written[str(case)] = list(buffers)
-    torch.save(written, path)
+    save_written(path, CASES, Case.run)
 
 
 @pytest.fixture(scope="module")

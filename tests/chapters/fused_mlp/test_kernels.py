@@ -20,14 +20,13 @@ from torch.nn import functional as F
 from snippets.fused_mlp.geglu import hopper, launch, portable, support
 from snippets.fused_mlp.geglu.portable_tiles import PortableTiles
 from snippets.fused_mlp.geglu.work import Tiles
+from tests.chapters.guarded import GUARD, save_written
 
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 ACTIVATIONS = ("gelu_tanh", "gelu", "silu", "relu", "none")
 PAIRS = tuple(zip((BF16, F16, F32, BF16, F16), ACTIVATIONS, strict=True))
 ROUGH = ("rough_gelu_tanh", "rough_silu")
 PORTABLE = ("portable_linear", "portable_gated")
-GUARD = 512
-"""Elements before and after what a kernel writes, filled with NaN, that must stay so."""
 SMALL_TILES = Tiles(64, 32, 2)
 PORTABLE_TILES = PortableTiles(64, 32, 32, 2, 4)
 GATED = ("stacked", "portable_gated")
@@ -98,8 +97,8 @@ class Case:
             return [support.act(F.linear(x, gate), self.activation) * F.linear(x, up)]
         return [support.act(F.linear(*inputs), self.activation)]
 
-    def run(self, buffers: list[Tensor]) -> None:
-        """Run the kernel; its results lie in `buffers`, in order, behind GUARD elements and before as many."""
+    def run(self) -> None:
+        """Run the kernel, which makes its results, in order, by `new_empty`."""
         inputs = self.inputs()
         if self.kernel == "forward":
             gate, up = (one.contiguous() for one in inputs)
@@ -166,23 +165,8 @@ with products: each dtype and each activation."""
 def run_all(path: str) -> None:
     """In the process that interprets: all the cases, and what each of them wrote into a file."""
     assert launch.interpreted()
-    buffers: list[Tensor] = []
-    new_empty = torch.Tensor.new_empty
-
-    def guarded(like: Tensor, *shape: int, **options: object) -> Tensor:
-        if options:  # the interpreter's own copies
-            return new_empty(like, *shape, **options)
-        buffers.append(torch.full((math.prod(shape) + 2 * GUARD,), math.nan, dtype=like.dtype))
-        return buffers[-1][GUARD:-GUARD].view(shape)
-
-    torch.Tensor.new_empty = guarded
-    torch.empty_like = lambda like: guarded(like, *like.shape)
-    written = {}
-    for case in CASES:
-        buffers.clear()
-        case.run(buffers)
-        written[str(case)] = list(buffers)
-    torch.save(written, path)
+    torch.empty_like = lambda like: like.new_empty(*like.shape)
+    save_written(path, CASES, Case.run)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ interpreter multiplies bf16 wrongly, so the cases are float16 and float32.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +16,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from snippets.regimes.kernels import Tiles, linear_gelu, tiles_for
+from tests.chapters.guarded import GUARD, save_written
 
-GUARD = 512
-"""Elements before and after the result, filled with NaN, that must stay so."""
 SMALL = Tiles(16, 32, 32)
 
 
@@ -57,35 +55,21 @@ CASES = [
 
 def run_all(path: str) -> None:
     """In the process that interprets: all the cases, and what each of them wrote into a file."""
-    new_empty = torch.Tensor.new_empty
-    buffers: list[Tensor] = []
-
-    def guarded(like: Tensor, *shape: int, **options: object) -> Tensor:
-        if options:  # the interpreter's own copies
-            return new_empty(like, *shape, **options)
-        buffers.append(torch.full((math.prod(shape) + 2 * GUARD,), math.nan, dtype=like.dtype))
-        return buffers[-1][GUARD:-GUARD].view(shape)
-
-    torch.Tensor.new_empty = guarded
-    written = {}
-    for case in CASES:
-        linear_gelu(*case.inputs(), case.tiles)
-        written[str(case)] = buffers.pop()
-    torch.save(written, path)
+    save_written(path, CASES, lambda case: linear_gelu(*case.inputs(), case.tiles))
 
 
 @pytest.fixture(scope="module")
-def written(interpreted: Callable[[str], Any]) -> dict[str, Tensor]:
+def written(interpreted: Callable[[str], Any]) -> dict[str, list[Tensor]]:
     return interpreted(__name__)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_as_exact_as_plain_pytorch(case: Case, written: dict[str, Tensor]) -> None:
+def test_as_exact_as_plain_pytorch(case: Case, written: dict[str, list[Tensor]]) -> None:
     """Against float64, and nothing is written outside of the result."""
     inputs = case.inputs()
     exact = F.gelu(F.linear(*(tensor.double() for tensor in inputs)), approximate="tanh")
     plain = F.gelu(F.linear(*inputs), approximate="tanh")
-    buffer = written[str(case)]
+    (buffer,) = written[str(case)]
     assert bool(torch.cat([buffer[:GUARD], buffer[-GUARD:]]).isnan().all())
     found = buffer[GUARD:-GUARD].view(exact.shape)
     error, allowed = ((tensor.double() - exact).abs() for tensor in (found, plain))
