@@ -11,9 +11,9 @@ from snippets.lab.recording.device import PROJECT
 from snippets.lab.recording.loading import load_trace
 from snippets.lab.trace.kineto import read_trace
 from snippets.lab.trace.queries import busy_us
+from tests.lab.trace.public import PUBLIC
 
 RECORDINGS = PROJECT / "docs" / "recordings"
-PUBLIC = PROJECT.parent / "shared" / "traces" / "public"
 DEVICES: Sequence[str] = sorted(folder.name for folder in RECORDINGS.iterdir() if folder.is_dir())
 
 

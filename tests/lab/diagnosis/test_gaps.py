@@ -11,14 +11,12 @@ import pytest
 
 from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.diagnosis.gaps import Waits
-from snippets.lab.recording.device import PROJECT
 from snippets.lab.trace import kineto
 from snippets.lab.trace.events import Step, Trace
 from tests.lab.diagnosis.traces import PAGEABLE_UPLOAD, copied, function, without_cpu, work, written
 from tests.lab.events import Event, annotation, kernel, launch, op, step
+from tests.lab.trace.public import PUBLIC_TRACES, RECORDINGS, needs_public_traces
 
-PUBLIC = sorted((PROJECT / "../shared/traces/public").glob("*.json.gz"))
-RECORDED = sorted(PROJECT.glob("docs/recordings/*/*/*.trace.json.gz"))
 AROUND = [step(1, 0.0, 1000.0), *work(1, 0.0, 10.0, 90.0), *work(2, 500.0, 510.0, 490.0)]
 """The GPU is busy in 10 to 100 and 510 to 1000."""
 
@@ -170,14 +168,14 @@ def assert_sums(trace: Trace) -> None:
         assert round(sum(gap.duration_us for gap in facts.gaps), 3) == waits.gpu_idle_us
 
 
-@pytest.mark.parametrize("path", RECORDED[::8], ids=lambda path: path.name.removesuffix(".trace.json.gz"))
+@pytest.mark.parametrize("path", RECORDINGS[::8], ids=lambda path: path.name.removesuffix(".trace.json.gz"))
 def test_the_parts_add_up_in_our_recordings(path: Path) -> None:
     assert_sums(kineto.read_trace(path))
 
 
-@pytest.mark.skipif(not PUBLIC, reason="../shared/traces/public is not beside this checkout")
+@needs_public_traces
 def test_the_parts_add_up_in_public_traces() -> None:
-    checked = [assert_sums(trace) for path in PUBLIC if (trace := kineto.read_trace(path)).steps]
+    checked = [assert_sums(trace) for path in PUBLIC_TRACES if (trace := kineto.read_trace(path)).steps]
     assert checked
 
 

@@ -11,7 +11,8 @@ import pytest
 from snippets.lab.diagnosis.facts import SLOWDOWN
 from snippets.lab.diagnosis.rules import RULES
 from snippets.lab.recording.loading import load_recording
-from tests.lab.diagnosis.recorded import DEVICES, PUBLIC, RECORDINGS, experiments, found_in
+from tests.lab.diagnosis.recorded import DEVICES, RECORDINGS, experiments, found_in
+from tests.lab.trace.public import needs_public_traces
 
 LAUNCHES, FIRST, WAITS, SLOW_CPU = "launch-bound", "first-step", "sync-in-step", "slow-cpu-code"
 ATTENTION, COPIES, FUSING = "unfused-attention", "needless-copies", "unfused-elementwise"
@@ -240,18 +241,16 @@ slows the CPU until the GPU waits for the wrappers of compiled code.
 """
 
 
+@needs_public_traces
 @pytest.mark.parametrize("name", PUBLIC_FAULTS)
 def test_public_traces(name: str) -> None:
-    if not (PUBLIC / f"{name}.json.gz").exists():
-        pytest.skip("the public traces do not lie beside the checkout")
     found = found_in("public", name)
     assert set(found.ceilings) == PUBLIC_FAULTS[name] | PUBLIC_FALSE.get(name, set())
     assert all(0 < us <= max(found.step_us, found.gpu_us) for us in found.ceilings.values())
 
 
+@needs_public_traces
 def test_a_trace_of_the_cpu_alone_tells_nothing_of_the_gpu() -> None:
-    if not PUBLIC.exists():
-        pytest.skip("the public traces do not lie beside the checkout")
     unknown = found_in("public", "hta_cpu_only_rank34").unknown
     assert {rule.name for rule in RULES} - set(unknown) == {"graph-breaks", "loader-stall", "recompiles"}
 

@@ -12,7 +12,6 @@ from snippets.lab.trace.events import Collective, GpuActivity, Step, Trace
 from snippets.lab.trace.kineto import read_trace
 
 RECORDINGS = Path(__file__).parents[3] / "docs" / "recordings"
-PUBLIC = Path(__file__).parents[4] / "shared" / "traces" / "public"
 GEMM, ADD = "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT", "triton_poi_fused_add_0"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 Kernel = tuple[str, float, float]  # name, start within the step, duration

@@ -15,8 +15,9 @@ from snippets.lab.report.ranks_html import quantile_ns, ranks_report_parts
 from snippets.lab.report.several import is_several, reduce_to_digest, report_several
 from snippets.lab.trace.events import Collective, GpuActivity, TraceError
 from snippets.lab.trace.kineto import read_trace
-from tests.lab.report.runs import ADD, ALL_REDUCE, GEMM, PUBLIC, Kernel, trace_of
+from tests.lab.report.runs import ADD, ALL_REDUCE, GEMM, Kernel, trace_of
 from tests.lab.samples import EVIL
+from tests.lab.trace.public import PUBLIC, needs_public_traces
 
 
 def ranks(late: int, late_us: float, *, count: int = 4, is_slow: bool = True, group: str = "dp") -> list[Digest]:
@@ -192,7 +193,7 @@ def test_files_are_ranks_a_comparison_or_neither(tmp_path: Path) -> None:
         reduce_to_digest(paths, merged, rank=1)
 
 
-@pytest.mark.skipif(not PUBLIC.is_dir(), reason="the public traces are not here")
+@needs_public_traces
 def test_two_ranks_of_a_public_job() -> None:
     """Nothing overlaps communication in this job, and one rank's GPU waits for its CPU for a third of the step."""
     names = "astra_megatron_tp8_rank0", "astra_megatron_tp8_rank1"

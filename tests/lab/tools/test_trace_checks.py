@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,8 +14,7 @@ from snippets.lab.tools.trace_checks import CHECKS, check_trace, trace_verdict
 from snippets.lab.trace.events import CudaCall, PythonFunction, Trace
 from snippets.lab.trace.kineto import read_trace
 from tests.lab.events import Event, kernel, launch, memcpy, op, overhead, step, trace_bytes
-
-PUBLIC = Path(__file__).resolve().parents[3].parent / "shared/traces/public"
+from tests.lab.trace.public import PUBLIC, needs_public_traces
 
 
 def read(*events: Any, **top: Any) -> Trace:
@@ -307,7 +305,7 @@ PUBLIC_TRACES = {
 }
 
 
-@pytest.mark.skipif(not PUBLIC.is_dir(), reason="../shared/traces/public is not beside this checkout")
+@needs_public_traces
 @pytest.mark.parametrize("name", PUBLIC_TRACES)
 def test_public_traces(name: str) -> None:
     check, status, seen = PUBLIC_TRACES[name]

@@ -10,13 +10,12 @@ import msgspec
 import pytest
 
 from snippets.lab.finding import Device
-from snippets.lab.recording.device import PROJECT, recorded_devices
+from snippets.lab.recording.device import recorded_devices
 from snippets.lab.recording.loading import load_recordings
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from tests.lab.samples import BOOK
+from tests.lab.trace.public import PUBLIC_TRACES, needs_public_traces
 
-PUBLIC = PROJECT.parent / "shared" / "traces" / "public"
-"""Traces that nobody here recorded; read in place."""
 NVIDIA_LIMIT = 0.01
 AMD_LIMIT = 0.05
 GPU_WORK = {"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"}
@@ -51,15 +50,9 @@ def unknown_us(time: Counter[str]) -> float:
     return sum(us for name, us in time.items() if decode_kernel_name(name).library == "unknown")
 
 
-@pytest.fixture(scope="module")
-def public() -> dict[str, tuple[bool, Counter[str]]]:
-    paths = sorted(PUBLIC.glob("*.json.gz"))
-    if not paths:
-        pytest.skip(f"no public traces at {PUBLIC}")
-    return {path.name: gpu_time_us(path) for path in paths}
-
-
-def test_the_library_of_almost_all_gpu_time_of_public_traces(public: dict[str, tuple[bool, Counter[str]]]) -> None:
+@needs_public_traces
+def test_the_library_of_almost_all_gpu_time_of_public_traces() -> None:
+    public = {path.name: gpu_time_us(path) for path in PUBLIC_TRACES}
     assert {is_amd for is_amd, _ in public.values()} == {True, False}
     for is_amd, limit in ((False, NVIDIA_LIMIT), (True, AMD_LIMIT)):
         times = {name: time for name, (amd, time) in public.items() if amd is is_amd and time}
