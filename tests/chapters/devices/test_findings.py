@@ -27,14 +27,9 @@ from snippets.lab.finding.claim import Claim
 from snippets.lab.recording.loading import load_recordings
 from snippets.lab.recording.schema import Ceiling, Point, Recording, Timing
 from tests.lab import samples
-from tests.lab.samples import BOOK
+from tests.lab.samples import BOOK, cells
 
 ONE_MS = samples.timing(990.0, 1000.0, 1010.0)
-
-
-def cells(table: str) -> list[list[str]]:
-    rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
-    return [[samples.Markup(cell).text for cell in re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row)] for row in rows]
 
 
 def save_session(root: Path, name: str, session: str, *limits: Ceiling) -> Device:

@@ -26,14 +26,7 @@ from snippets.lab.recording.device import PROJECT
 from snippets.lab.recording.loading import load_recordings
 from snippets.lab.trace.kernel_grammar import GRAMMAR_FILE, Rule, grammar
 from snippets.lab.trace.kernel_names import decode_kernel_name
-from tests.lab.samples import BOOK, DEVICE, Markup, assert_only_text, recordings, sample, save_all, trace_json
-
-
-def cells(content: str) -> list[list[str]]:
-    """The text of each row's cells, the head first, without the raw names behind the short forms."""
-    closed = re.sub(r"<span popover.*?</span></span>", "", content)
-    rows = re.findall(r"<tr>(.*?)</tr>", closed, re.DOTALL)
-    return [[Markup(cell).text for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)] for row in rows]
+from tests.lab.samples import BOOK, DEVICE, Markup, assert_only_text, cells, recordings, sample, save_all, trace_json
 
 
 def test_a_family_as_a_table() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -12,18 +11,12 @@ import pytest
 from snippets.lab.finding import Device, NotRecorded, TraceError
 from snippets.reading_a_trace.findings import first_look, journey
 from tests.lab import events, samples
-from tests.lab.samples import EVIL, Markup, assert_only_text, sample, save_all, trace_json
+from tests.lab.samples import EVIL, assert_only_text, cells, sample, save_all, trace_json
 
 
 @pytest.fixture
 def device(tmp_path: Path) -> Device:
     return save_all(tmp_path, sample())
-
-
-def cells(html: str) -> list[list[str]]:
-    """The text of each row's cells, the head first, without the raw names behind the short forms of kernels."""
-    rows = re.findall(r"<tr>(.*?)</tr>", re.sub(r"<span popover.*?</span></span>", "", html), re.DOTALL)
-    return [[Markup(cell).text for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)] for row in rows]
 
 
 def test_the_journey_of_a_kernel(device: Device) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -13,28 +12,13 @@ from snippets.lab.recording.schema import NotRecorded
 from snippets.lab.trace.events import Trace, TraceError
 from snippets.lab.trace.kineto import read_recorded_trace, read_trace
 from tests.lab import events, samples
-from tests.lab.samples import EVIL, Markup, assert_only_text, sample, save_all
-
-GEMM, OTHER_GEMM = "nvjet_sm90_tst_64x8_64x16_1x4_h_bz_NNT", "nvjet_sm90_tst_64x8_64x16_1x4_h_badd_NNT"
-ADD = (
-    "void at::native::vectorized_elementwise_kernel<8, at::native::CUDAFunctor_add<c10::BFloat16>, "
-    "std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<c10::BFloat16>, std::array<char*, 3ul>)"
-)
-GELU = (
-    "void at::native::vectorized_elementwise_kernel<8, at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, "
-    "at::native::GeluType)::{lambda()#1}, std::array<char*, 2ul> >(int, std::array<char*, 2ul>)"
-)
-MUL = (
-    "void at::native::vectorized_elementwise_kernel<8, at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, "
-    "c10::BFloat16, at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul> >(int)"
-)
-FUSED = "triton_poi_fused__unsafe_view_gelu_mul_0"
+from tests.lab.samples import EVIL, assert_only_text, sample, save_all
+from tests.lab.trace.test_alignment import ADD, FUSED, GELU, GEMM, MUL
 
 
 def cells(table: str) -> list[list[str]]:
     """Text of each row's cells but the head's; of a kernel only the short form."""
-    rows = re.findall(r"<tr>(.*?)</tr>", re.sub(r"<span popover.*?</span></span>", "", table), re.DOTALL)
-    return [[Markup(cell).text for cell in re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL)] for row in rows[1:]]
+    return samples.cells(table)[1:]
 
 
 def steps(*kernels: tuple[str, float], op_us: float = 30.0, dims: object = None, label: str = "fwd") -> Trace:

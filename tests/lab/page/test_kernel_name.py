@@ -11,15 +11,7 @@ import pytest
 from snippets.lab.html import Html
 from snippets.lab.page.kernel_name import kernel_name_html, with_kernel_names
 from tests.lab.samples import EVIL, Markup, assert_only_text
-
-NVJET = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT"
-GELU = (
-    "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, "
-    "at::native::GeluType)::{lambda()#1}::operator()() const::{lambda()#4}::operator()() const::"
-    "{lambda(c10::BFloat16)#1}, std::array<char*, 2ul> >(int, at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, "
-    "at::native::GeluType)::{lambda()#1}::operator()() const::{lambda()#4}::operator()() const::"
-    "{lambda(c10::BFloat16)#1}, std::array<char*, 2ul>)"
-)
+from tests.lab.trace.test_kernel_names import GELU, NVJET
 
 
 def test_a_name_in_place() -> None:
