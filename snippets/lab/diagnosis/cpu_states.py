@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 from snippets.lab.diagnosis.intervals import Interval, intersect, interval, subtract, union, union_of
 from snippets.lab.diagnosis.sites import find_sites
@@ -19,22 +19,12 @@ Cause = Literal[
     "data loading",
     "memory allocation",
     "pageable copy",
-    "synchronization",
     "launching",
+    "synchronization",
     "Python",
     "nothing recorded",
 ]
-CAUSES: tuple[Cause, ...] = (
-    "garbage collection",
-    "compiling",
-    "data loading",
-    "memory allocation",
-    "pageable copy",
-    "launching",
-    "synchronization",
-    "Python",
-    "nothing recorded",
-)
+CAUSES: tuple[Cause, ...] = get_args(Cause)
 """The first that applies to a time is what the CPU does: a launch on one thread comes before a wait on another."""
 _ALLOCATION = re.compile(
     r"(cuda|hip)(Malloc|Free)(Host|Managed|Pitch|3D|Array)?(_\w+)?|cuda(Host|Free)(Alloc|Register|Unregister|Host)"

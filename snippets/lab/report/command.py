@@ -59,7 +59,7 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.rank is not None:
         raise TraceError("--rank goes with --digest-only")
     if not is_several(traces):
-        return report_trace(traces[0], output, as_json=arguments.json)
+        return _report(lambda: _of_one(read_subject(traces[0])), traces[0], output, as_json=arguments.json)
     if output is None and not arguments.json:
         raise TraceError("give -o FILE.html: several traces have no name of their own")
     return _report(lambda: _of_several(report_several(traces)), traces[0], output, as_json=arguments.json)
@@ -73,11 +73,6 @@ class Made:
     data: Callable[[], dict[str, Any]]
     line: Callable[[Path], str]
     """What the command prints of the file."""
-
-
-def report_trace(trace: Path, output: str | None, *, as_json: bool) -> int:
-    """Report on one trace. Raises `TraceError` for a file that is not a trace, `CommandError` if it cannot write."""
-    return _report(lambda: _of_one(read_subject(trace)), trace, output, as_json=as_json)
 
 
 def _of_one(subject: Subject) -> Made:
