@@ -134,15 +134,10 @@ def backward_under_autocast(device: Device) -> Figure:
     return backward_over_forward(device, "autocast")
 
 
-def optimizer_share(device: Device) -> Figure:
-    """The optimizer's share of the GPU's time under autocast, fused."""
-    return share_of_gpu_time(run_of(device, "autocast"), lambda step: in_phase(step, "optimizer"))
-
-
 @claim("TM3", at_most(10), scope="timing")
 def optimizer_is_small(device: Device) -> Figure:
     """Fused, the optimizer takes less than a tenth of the GPU's time of a step under autocast."""
-    return optimizer_share(device)
+    return share_of_gpu_time(run_of(device, "autocast"), lambda step: in_phase(step, "optimizer"))
 
 
 def profiled_cpu(device: Device) -> Figure:

@@ -265,7 +265,7 @@ def test_where_no_arithmetic_reaches_the_time(device: AlteredDevice) -> None:
     data["samples_us"] = {"bfloat16": {"64": data["samples_us"]["bfloat16"]["64"]}}
     device.data("fact_check/block", samples_us=data["samples_us"])
     with pytest.raises(NotTimed, match="no arithmetic"):
-        block.gain_at_plain(device)
+        block.from_2100_to_1500(device)
     assert Markup(tables.h100_table(device)).text.count("bf16") == 0
 
 
