@@ -70,7 +70,7 @@ def writes_removed(device: Device) -> Figure:
 
 
 @claim("FC44", equals("8192 by 768"), source=digest("Test tensor shaped 8192 by 768"))
-def test_tensor(device: Device) -> Figure:
+def shape_of_the_input(device: Device) -> Figure:
     """The input of the MLP's first product is shaped 8192 by 768."""
     return device["mlp/eager"].per_step(lambda step: "{} by {}".format(*matmul_shapes(step)[0]))
 

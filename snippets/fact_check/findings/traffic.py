@@ -10,7 +10,7 @@ from snippets.lab.finding import Device, Figure, Measure, Run, at_least, claim
 from snippets.lab.finding.measure import paired_difference, paired_ratio, smallest
 from snippets.lab.trace.queries import kernel_time_us
 from snippets.mlp.findings.steps import pointwise
-from snippets.training_memory.findings.steps import is_matmul, run_of
+from snippets.training_memory.findings.steps import is_matmul, run_of, share_of_gpu_time
 
 WITH_BF16 = ("autocast", "bfloat16")
 """Training steps that are recorded eager and compiled."""
@@ -50,10 +50,9 @@ def faster_training(device: Device) -> Figure:
 
 def other_than_products(device: Device, variant: str) -> Figure:
     """The share of the GPU's time of a training step in kernels that multiply no matrices."""
-    return run_of(device, variant).per_step(
-        lambda step: 100 - 100 * kernel_time_us(filter(is_matmul, step.activities)) / kernel_time_us(step.activities),
-        "%",
-    )
+    products = share_of_gpu_time(run_of(device, variant), lambda step: filter(is_matmul, step.activities))
+    low, high = products.bounds
+    return Figure(100 - products.number, "%", (100 - high, 100 - low), products.origin)
 
 
 @claim(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from snippets.fact_check.findings.facts import SECTIONS, judged
 from snippets.lab.finding import Device
 from snippets.lab.finding.book import Verdict
 from snippets.lab.recording.device import DEFAULT_DEVICE
-from snippets.lab.recording.schema import Timing
 from tests.lab.samples import BOOK
+from tests.second_device import scale_timings
 
 NAME = "nvidia-h100-80gb-hbm3"
 ROWS = tuple(SECTIONS["h100-table"])
@@ -53,20 +52,10 @@ def scale(folder: Path, factor: float) -> None:
     """Everything takes so many times as long."""
     for path in folder.glob("*/*.json"):
         recording = json.loads(path.read_text("utf-8"))
-        for timing in _timings(recording["points"]):
-            slower = Timing.from_samples([factor * sample for sample in timing["samples_us"]])
-            timing |= {key: getattr(slower, key) for key in ("median_us", "q1_us", "q3_us", "samples_us")}
+        for _ in scale_timings(recording["points"], factor):
+            pass
         _scale_samples(recording["data"], factor)
         path.write_text(json.dumps(recording), encoding="utf-8")
-
-
-def _timings(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        if "samples_us" in value:
-            yield value
-        value = list(value.values())
-    for each in value if isinstance(value, list) else ():
-        yield from _timings(each)
 
 
 def _scale_samples(value: Any, factor: float) -> None:
