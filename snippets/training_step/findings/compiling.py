@@ -90,7 +90,11 @@ def recompiled(device: Device) -> Figure:
 
 @claim("TS67", at_least(0), scope="timing")
 def recompile_unused(device: Device) -> Figure:
-    """The graph in the trace costs no more, without the profiler, than the ceiling of the rule recompiles."""
+    """The graph in the trace costs no more, without the profiler, than the ceiling of the rule recompiles.
+
+    It is compiled once in the trace and once without, in another process: two compilations of one graph differ by more
+    than the profiler adds to one.
+    """
     slow = recompiled(device)
     saved = slow.number - _median_us(device, "after", compiling=False).number
     return Figure(ceiling(device, "recompile").number - saved, "us", origin=slow.origin)

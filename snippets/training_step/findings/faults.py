@@ -25,11 +25,7 @@ def item_found(device: Device) -> Figure:
 
 @claim("TS2", at_least(0), scope="timing")
 def item_unused(device: Device) -> Figure:
-    """Reading three values every hundredth step saves no more than the ceiling of the rule sync-in-step.
-
-    The ceiling ends where the GPU works again after a wait. Here the profiler slows the CPU so far that the GPU then
-    waits for launches: the rule doesn't count these gaps, and without the profiler the mend closes them.
-    """
+    """Reading three values every hundredth step saves no more than the ceiling of the rule sync-in-step."""
     return unused(device, "item")
 
 

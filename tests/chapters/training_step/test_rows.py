@@ -80,7 +80,7 @@ def test_the_table_of_a_fault() -> None:
     html = rows(RECORDED, "item")
     assert "Reading values in every step: the rows that give it away" in html
     assert "<code>cudaStreamSynchronize</code>" in html
-    assert "3 in 341 µs" in html
+    assert "3 in 572 µs" in html
     assert "none" in html
 
 
