@@ -191,12 +191,13 @@ def test_events_of_a_trace_by_name_and_place() -> None:
 
 def test_kernels_with_their_line() -> None:
     places = [row[-2] for row in cells(lines.lines(BOOK))]
-    operators = [re.sub(r"model\.py\(\d+\)", "model.py()", place) for place in places]
+    # Which layer's product took longest differs from recording to recording
+    operators = [re.sub(r"model\.py\(\d+\)", "model.py()", re.sub(r"Linear_\d+", "Linear", place)) for place in places]
     assert operators == [
         "aten::cross_entropy_loss at snippets/training_step/model.py(): next_token_loss",
-        "aten::linear in nn.Module: Linear_16 at snippets/training_step/model.py(): forward",
+        "aten::linear in nn.Module: Linear at snippets/training_step/model.py(): forward",
         "aten::cross_entropy_loss at snippets/training_step/model.py(): next_token_loss",
-        "aten::linear in nn.Module: Linear_2 at snippets/training_step/model.py(): forward",
+        "aten::linear in nn.Module: Linear at snippets/training_step/model.py(): forward",
     ]
 
 
