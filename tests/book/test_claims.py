@@ -25,7 +25,6 @@ WITHOUT_SPREAD = {
     "RG62": "the mean power of a second, one number for each mode",
     "R17": "a process has one first step",
     "TS30": "likewise",
-    "TS67": "one recompilation in one trace",
 }
 """Claims about times that one number decides, and why."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from snippets.lab.finding import TraceError
 from snippets.lab.recording.device import PROJECT
-from snippets.training_step.findings.compiling import recompiled
+from snippets.training_step.findings.compiling import recompile_unused
 from snippets.training_step.findings.healthy import gpu_busy, pointwise_of_iteration, pointwise_share
 from snippets.training_step.findings.loops import FAULTS, ceiling, found_in
 from snippets.training_step.findings.mend import changed_lines, mend_lines
@@ -35,14 +35,19 @@ def test_a_mend_as_it_is_shown() -> None:
     ]
 
 
+def test_what_compiling_again_leaves_of_the_ceiling() -> None:
+    seconds = [6.0, 1.0, 3.0, 0.0, 2.0, 0.0]  # graphs 1 to 3, an iteration that compiles nothing, the fourth
+    device = AlteredDevice()
+    lengths = {"us": [1e6 * second for second in seconds], "graphs": [1, 2, 3, 3, 4, 4]}
+    device.data("training_step/lengths", before=lengths, after={"us": [9e6, 0.5e6], "graphs": [1, 1]})
+    most_us = ceiling(device, "recompile").number + 0.5e6
+    left = recompile_unused(device)
+    assert (left.number, left.spread) == (most_us - 2e6, (most_us - 3e6, most_us - 1e6))
+
+
 def test_two_equal_functions_are_no_mend() -> None:
     with pytest.raises(ValueError, match="equal"):
         mend_lines("attend", "attend")
-
-
-def test_the_recorded_graph_is_the_sixth() -> None:
-    samples = RECORDED["training_step/lengths"].data["before"]["us"]
-    assert recompiled(RECORDED).number == samples[5]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
