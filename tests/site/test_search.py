@@ -146,12 +146,12 @@ def test_a_question_in_the_words_of_who_asks_it(opened: Opened, site: Site) -> N
     assert {query: places for query, places in first.items() if ASKED[query] not in places} == {}
 
 
-@pytest.mark.parametrize("width", [1280, 360])
-def test_an_answer_is_at_the_top_of_the_window(opened: Opened, width: int) -> None:
+@pytest.mark.parametrize(("width", "scripts"), [(1280, True), (360, True), (360, False)])
+def test_an_answer_is_at_the_top_of_the_window(opened: Opened, width: int, scripts: bool) -> None:
     """Parts out of sight have typical heights until they come near: a link must not miss its section by them."""
     tops = {}
     for answer in sorted({*ASKED.values()}):
-        page = opened(answer, width=width).page
+        page = opened(answer, width=width, scripts=scripts).page
         page.wait_for_function("() => document.readyState === 'complete'")
         tops[answer] = page.evaluate("() => document.querySelector(':target').getBoundingClientRect().top")
     assert {answer: top for answer, top in tops.items() if not 40 <= top <= 200} == {}

@@ -1,6 +1,7 @@
-// What the theme leaves undone: names for its search, its notes within code and the buttons of code; and below the results
-// of a search a way on for those who do not find what they seek.
+// What the theme leaves undone: names for its search, its notes within code and the buttons of code; a way on below the
+// results of a search for those who do not find what they seek; no typical heights above a link's section.
 (() => {
+  if (location.hash) document.documentElement.classList.add("jumped");
   addEventListener("load", () => {
     const name = (selector, text) => document.querySelectorAll(selector).forEach((element, index) => {
       element.setAttribute("aria-label", `${text} ${index + 1}`);
