@@ -1,4 +1,4 @@
-"""Twenty thousand damaged traces: no traceback, no hang, no memory above a bound, no wrong sum.
+"""Eight thousand damaged traces: no traceback, no hang, no memory above a bound, no wrong sum.
 
 Two processes read them (fuzzing.py says how, mutants.py what). One mutant again, in a debugger:
 `read_mutant(make_mutant(NUMBER, bases()).content)`.
@@ -21,7 +21,7 @@ from snippets.lab.trace.kineto import read_trace
 from tests.processes.fuzzing import HANG_S, Total, adds_up, is_same, read_mutant, simple_sum
 from tests.processes.mutants import EVENT_MUTATIONS, FILE_MUTATIONS, TEXT_MUTATIONS, bases, make_mutant
 
-MUTANTS, PROCESSES = 20_000, 2
+MUTANTS, PROCESSES = 8_000, 2
 PEAK_BYTES = 150_000_000
 """Of each process, with all that it imports; the largest mutants have 1 MB. Measured: 30 MB."""
 TIMEOUT_S = 200
