@@ -18,6 +18,8 @@ from snippets.lab.trace.events import Trace, TraceError
 SHOWN = 30
 """Differences in the open; the others are folded, up to `MAX_ROWS`."""
 MAX_ROWS = 500
+MIN_STEP_CHANGE = 0.02
+"""Share of a step's time: a smaller one is not told."""
 METHOD = (
     f"Noise: a change this large happens by chance in one of {1 / ALPHA:.0f} comparisons of equal programs, by the "
     "trimmed t test on logarithms (Yuen and Dixon 1973)."
@@ -121,8 +123,26 @@ def percent_texts(changed: Shift | None) -> tuple[str | None, str | None]:
     return f"{changed.percent:+.1f} %", None if noise is None else f"±{noise:.1f} %"
 
 
-def busy_text(result: Comparison) -> str:
-    """How the busy time of the GPU changed, in a sentence."""
+def change_text(result: Comparison) -> str:
+    """How the busy time of the GPU changed; and a step's time, if that changed more, by what the GPU idles."""
+    return f"{_busy_text(result)} {_step_text(result)}".rstrip()
+
+
+def _step_text(result: Comparison) -> str:
+    busy = result.totals["GPU busy"]
+    # a CPU that runs ahead ends a step before the GPU does
+    before, after = map(max, result.totals["step on the CPU"], busy)
+    change, busy_change = after - before, busy[1] - busy[0]
+    if abs(change) < MIN_STEP_CHANGE * before or abs(change - busy_change) <= abs(busy_change):
+        return ""
+    word = "longer" if change > 0 else "less"
+    return (
+        f"A step takes {abs(100 * change / before):.1f} % {word}, {_us(before)} us before and {_us(after)} us after, "
+        f"since the GPU idles {word}. The profiler lengthens such gaps: time both without it."
+    )
+
+
+def _busy_text(result: Comparison) -> str:
     percent, noise = result.busy.percent, result.busy.noise_percent
     counts = f"from {result.samples[0]} and {result.samples[1]} {result.unit}s"
     change = f"{abs(percent):.1f} % {'longer' if percent > 0 else 'less'}"

@@ -14,7 +14,7 @@ from snippets.lab.report.compare import Comparison, compare
 from snippets.lab.report.comparison import (
     CHANGES,
     METHOD,
-    busy_text,
+    change_text,
     comparison_data,
     comparison_notes,
     percent_texts,
@@ -153,7 +153,7 @@ def _lines(result: Comparison, gate: Gate | None) -> Iterator[str]:
     yield ""
     yield from _rows(result)
     yield ""
-    for text in (busy_text(result), *map(printable, comparison_notes(result)), METHOD):
+    for text in (change_text(result), *map(printable, comparison_notes(result)), METHOD):
         yield from wrap(text, COLUMNS)
     if gate is not None:
         yield from _judgment(result, gate)

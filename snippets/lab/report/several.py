@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from snippets.lab.report.comparison import busy_text, comparison, comparison_data, comparison_parts
+from snippets.lab.report.comparison import change_text, comparison, comparison_data, comparison_parts
 from snippets.lab.report.digest import Digest, digest
 from snippets.lab.report.digest_files import is_digest, read_any, read_digest, write_digest
 from snippets.lab.report.merge import are_ranks, merge
@@ -74,7 +74,7 @@ def _report_two(before: Path, after: Path) -> Several:
     if before.name == after.name:
         names = f"{before.parent.name}/{before.name}", f"{after.parent.name}/{after.name}"
     title = f"{names[0]} and {names[1]} compared"
-    return Several(title, busy_text(result), comparison_parts(result, names), comparison_data(result))
+    return Several(title, change_text(result), comparison_parts(result, names), comparison_data(result))
 
 
 def _are_ranks(digests: Sequence[Digest]) -> bool:
