@@ -86,6 +86,14 @@ def this_device() -> str | None:
     return slug(name) if name else None
 
 
+AMD_GPU = Path("/dev/kfd")
+"""How Linux shows AMD's GPUs to ROCm."""
+AMD_ONLY = (
+    "this machine's GPU is AMD's, and the experiments need an NVIDIA GPU; a report reads traces of AMD's GPUs, too: "
+    "python -m snippets.lab report TRACE"
+)
+
+
 def why_no_device() -> str:
     """Why `this_device` finds no GPU where nvidia-smi should list one, and the cure; else empty."""
     listing, fault = _nvidia_smi()
@@ -94,6 +102,8 @@ def why_no_device() -> str:
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None and "GPU " in listing and not visible_gpu(listing, chosen):
         return f"CUDA_VISIBLE_DEVICES={chosen!r} hides this machine's GPU: unset it, or name one of nvidia-smi -L"
+    if not listing and AMD_GPU.exists():
+        return AMD_ONLY
     return ""
 
 

@@ -23,7 +23,7 @@ from snippets.lab.notebooks.files import (
     is_notebook,
     record_notebook,
 )
-from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT, recordings_root, why_no_device
+from snippets.lab.recording.device import AMD_ONLY, DEFAULT_DEVICE, PROJECT, recordings_root, why_no_device
 from snippets.lab.tools.archive import pack_archive
 from snippets.lab.tools.refusals import load_refusals, save_refusals
 
@@ -79,9 +79,12 @@ def this_machine() -> Machine:
 
     def require_gpu() -> str:
         try:
-            return gpu_of_torch()
+            found = gpu_of_torch()
         except NoGpu as error:
             raise NoGpu(why_no_device() or str(error)) from error
+        if found.startswith("amd-"):
+            raise NoGpu(AMD_ONLY)
+        return found
 
     def record_until(
         root: Path, device: str, pending: Sequence[Experiment], cost_s: CostOf, limit_s: float

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from snippets.lab.recording.device import (
+    AMD_ONLY,
     PROJECT,
     default_device,
     recorded_devices,
@@ -125,6 +126,16 @@ def test_a_gpu_that_cannot_be_used_is_no_machine_without_one(
     nvidia_smi(script)
     assert why_no_device().startswith(expected)
     assert bool(why_no_device()) == bool(expected)
+
+
+def test_a_gpu_of_amd_is_named(
+    nvidia_smi: Callable[[str], str | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("snippets.lab.recording.device.AMD_GPU", tmp_path)
+    nvidia_smi("")
+    assert why_no_device() == AMD_ONLY
+    nvidia_smi("echo 'GPU 0: NVIDIA T4 (UUID: GPU-a1)'")
+    assert why_no_device() == ""
 
 
 LISTING = """\

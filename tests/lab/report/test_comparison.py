@@ -1,4 +1,4 @@
-"""The sentence below a comparison: the busy time of the GPU, and a step's time where the busy time doesn't explain it."""
+"""The sentence below a comparison: the busy time of the GPU, and a step's time where that changed more."""
 
 from __future__ import annotations
 

@@ -79,6 +79,13 @@ def test_a_gpu_that_torch_cannot_use_is_refused_with_the_cause(
         this_machine().require_gpu()
 
 
+def test_a_gpu_of_amd_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda index: "AMD Instinct MI300X")
+    with pytest.raises(NoGpu, match=r"^this machine's GPU is AMD's, and the experiments need an NVIDIA GPU"):
+        this_machine().require_gpu()
+
+
 @pytest.mark.parametrize("names", [["labs"], ["labs/mlp"], ["mlp"], []])
 def test_record_runs_notebooks_that_are_not_current(
     root: Path, capsys: pytest.CaptureFixture[str], names: list[str]
