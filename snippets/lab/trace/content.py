@@ -18,6 +18,10 @@ from typing import Protocol
 from snippets.lab.trace.events import TraceError
 from snippets.lab.trace.progress import Progress
 
+NOT_WRITTEN = (
+    ". If the profiler wrote none, its schedule never came to its active steps: call profiler.step() in each of "
+    "wait + warmup + active iterations"
+)
 BLOCK_BYTES = 1 << 20
 PIPE_WAIT_SECONDS = 10
 _BOM = b"\xef\xbb\xbf"
@@ -87,8 +91,9 @@ class Content:
                     yield block
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
+            cure = NOT_WRITTEN if isinstance(error, FileNotFoundError) else ""
             raise TraceError(
-                f"{self.where}: cannot be read ({reason}); give the path of a .json or .json.gz trace"
+                f"{self.where}: cannot be read ({reason}); give the path of a .json or .json.gz trace{cure}"
             ) from error
 
     def _plain(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
