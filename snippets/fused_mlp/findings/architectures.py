@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from snippets.fused_mlp.findings.probes import probe_ratio, probe_timing, probed
-from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, at_most, claim, equals, format_value
+from snippets.lab.finding import Device, Figure, NotTimed, at_least, at_most, claim, equals, format_value
 from snippets.lab.html import Cell, Html, details, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
@@ -150,8 +150,3 @@ def old_code(device: Device) -> Html:
             table("Relative error", ["tokens x dim x hidden", "code for 8.0", "eager"], errors),
         )
     )
-
-
-FIGURES: Mapping[str, Measure] = {
-    "candidates_compiled": lambda device: Figure(len(candidates(device)), origin="fused_mlp/architectures"),
-}

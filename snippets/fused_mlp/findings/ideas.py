@@ -41,9 +41,9 @@ def tuned(device: Device, part: str, shape: str = SERIES) -> dict[str, float]:
     return dict(sorted(times.items(), key=lambda item: item[1]))
 
 
-def taken(device: Device, part: str, shape: str = SERIES) -> str:
+def taken(device: Device, part: str) -> str:
     """The candidate that tuning took: the first that is hardly slower than the fastest."""
-    name: str = probed(device["fused_mlp/chosen"], shape, "taken", part)
+    name: str = probed(device["fused_mlp/chosen"], SERIES, "taken", part)
     return name
 
 

@@ -261,6 +261,5 @@ def _in_rounds(tiles: int | None, programs: int) -> str | None:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "programs_fit": lambda device: replace(programs_that_fit(device), display=""),
     "pingpong_occupancy": lambda device: occupancy(device, "pingpong_kernel"),
 }

@@ -294,7 +294,6 @@ FIGURES: Mapping[str, Measure] = {
     "odd_width_compiled": lambda device: odd_width(device, "compiled"),
     "odd_width_ours": lambda device: odd_width(device, "fused"),
     "odd_width_eager": lambda device: odd_width(device, "eager"),
-    "pauses": lambda device: Figure(len(pauses(device, "fused")), origin="fused_mlp/new_shapes"),
     "new_bucket_us": lambda device: first_call_us(device, "fused", 3),
     "very_first_us": lambda device: first_call_us(device, "fused", 0),
 }

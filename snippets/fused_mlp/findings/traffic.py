@@ -251,8 +251,5 @@ FIGURES: Mapping[str, Measure] = {
     "max_autotune_kernels": lambda device: device["fused_mlp/max_autotune"].per_step(kernel_kinds),
     "compiled_once_more": compiled_once_more,
     "own_products": own_products,
-    "memory_rate": lambda device: Figure(
-        device["fused_mlp/eager"].ceiling(COPY).rate, "bytes/s", origin=f"{COPY}, in the turns of fused_mlp/eager"
-    ),
     "saved_by_two": lambda device: saved_percent(device, fused_bytes(device)),
 }

@@ -275,7 +275,6 @@ def test_rounds_are_those_of_the_launched_programs(device: AlteredDevice, change
 def test_a_kernel_that_takes_less_leaves_room_for_a_second(device: AlteredDevice) -> None:
     smaller = {"registers": 80, "shared_memory_bytes": 100_000}
     device.kernels("fused_mlp/gate_up_fused", lambda kernel: replace(kernel, **smaller))
-    assert FINDINGS.figures["programs_fit"](device).value == 2
     assert statuses(device, "F24", "F26") == ["differs"] * 2
 
 
