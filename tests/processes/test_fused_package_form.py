@@ -180,8 +180,8 @@ def test_an_export_needs_a_folder_that_does_not_exist(tmp_path: Path) -> None:
         "Write the package into a folder of its own: `python export.py FOLDER`.",
     )
     done = subprocess.run([*command, tmp_path], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 1
-    assert "FileExistsError" in done.stderr
+    assert (done.returncode, done.stderr) == (1, f"{tmp_path} exists: name a new folder, or delete it first\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 ALONE = """\

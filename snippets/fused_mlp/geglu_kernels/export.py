@@ -56,4 +56,7 @@ def file_digests(folder: Path) -> dict[str, str]:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    export(Path(sys.argv[1]))
+    try:
+        export(Path(sys.argv[1]))
+    except FileExistsError:
+        sys.exit(f"{sys.argv[1]} exists: name a new folder, or delete it first")
