@@ -65,16 +65,17 @@ FAULTS = {
     "training_step/healthy_stacks": {FUSING},
     "training_step/item_before": {WAITS},
     "training_step/layout_before": {COPIES},
-    "training_step/loader_after": {FUSING},
-    "training_step/loader_before": {LOADER},
+    "training_step/loader_after": {FUSING, PAGEABLE},
+    "training_step/loader_before": {LOADER, PAGEABLE},
     "training_step/optimizer_before": {OPTIMIZER, TINY},
     "training_step/pageable_before": {PAGEABLE},
     "training_step/recompile_after": {PAGEABLE},
-    "training_step/recompile_before": {RECOMPILES},
+    "training_step/recompile_before": {PAGEABLE, RECOMPILES},
     "training_step/tensor_cores_before": {UNITS},
     "training_step/tiny_after": {SLOW_CPU},
     "training_step/tiny_before": {TINY},
     "training_step/tiny_compiled": {TINY},
+    "training_step/vocabulary_after": {PAGEABLE},
     "training_step/vocabulary_before": {PAGEABLE, PRODUCTS},
 }
 """Recording -> the faults in it but slow launching, decided by what it does; no other recording has any."""
@@ -194,7 +195,7 @@ ROWS = {
     COPIES: (14, 14, 0, 0),
     UNITS: (7, 7, 0, 0),
     OPTIMIZER: (2, 2, 0, 0),
-    PAGEABLE: (3, 2, 1, 2),
+    PAGEABLE: (3, 3, 0, 5),
     RECOMPILES: (1, 1, 0, 0),
     SLOW_CPU: (2, 0, 2, 1),
     PRODUCTS: (4, 4, 0, 0),
@@ -207,7 +208,7 @@ ROWS = {
 """Rule -> fired, right, false, missed in our recordings. A rule that is not here never fired, and had no fault to find.
 
 `launch-bound` sees a trace, in which the profiler lengthens launching by a factor that it does not show: taken as 2,
-it was 1.7 to 7.
+it was 1.7 to 7. The copies that `pageable-copies` missed take 4 to 8 us of a step.
 """
 
 FALSE = [
@@ -223,7 +224,6 @@ FALSE = [
     "nvidia-h200/fused_mlp/pointwise_fused",
     "nvidia-h200/training_memory/optimizer_loop",
     "nvidia-h200/training_step/breaks_after",
-    "nvidia-h200/training_step/loader_after",
     "nvidia-h200/training_step/optimizer_after",
     "nvidia-h200/training_step/pageable_after",
     "nvidia-h200/training_step/recompile_after",
