@@ -82,7 +82,7 @@ def short_name(device: str) -> str:
 @lru_cache(maxsize=1)
 def this_device() -> str | None:
     """The slug of the GPU that CUDA would use, from nvidia-smi and CUDA_VISIBLE_DEVICES; None without a GPU."""
-    name = visible_gpu(_nvidia_smi()[0], os.environ.get("CUDA_VISIBLE_DEVICES", "0"))
+    name = visible_gpu(_nvidia_smi("-L")[0], os.environ.get("CUDA_VISIBLE_DEVICES", "0"))
     return slug(name) if name else None
 
 
@@ -92,27 +92,35 @@ AMD_ONLY = (
     "this machine's GPU is AMD's, and the experiments need an NVIDIA GPU; a report reads traces of AMD's GPUs, too: "
     "python -m snippets.lab report TRACE"
 )
+NO_SLICE = (
+    "this machine's GPU is in MIG mode and has no slice, so CUDA cannot use it: make a slice of the whole GPU "
+    "(sudo nvidia-smi mig -cgi 0 -C), or leave the mode (sudo nvidia-smi -mig 0)"
+)
 
 
 def why_no_device() -> str:
-    """Why `this_device` finds no GPU where nvidia-smi should list one, and the cure; else empty."""
-    listing, fault = _nvidia_smi()
+    """Why CUDA has no GPU where nvidia-smi should list one, and the cure; else empty."""
+    listing, fault = _nvidia_smi("-L")
     if fault:
         return f"nvidia-smi fails ({fault}): repair or reload the NVIDIA driver"
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None and "GPU " in listing and not visible_gpu(listing, chosen):
         return f"CUDA_VISIBLE_DEVICES={chosen!r} hides this machine's GPU: unset it, or name one of nvidia-smi -L"
+    if "GPU " in listing and "  MIG " not in listing:
+        modes, _ = _nvidia_smi("--query-gpu=mig.mode.current", "--format=csv,noheader")
+        if "Enabled" in modes:
+            return NO_SLICE
     if not listing and AMD_GPU.exists():
         return AMD_ONLY
     return ""
 
 
-def _nvidia_smi() -> tuple[str, str]:
-    """What `nvidia-smi -L` lists, and its error if it fails; both empty where it is not installed or finds no GPU."""
+def _nvidia_smi(*query: str) -> tuple[str, str]:
+    """What nvidia-smi answers, and its error if it fails; both empty where it is not installed or finds no GPU."""
     if shutil.which("nvidia-smi") is None:
         return "", ""
     try:
-        reply = subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=30, check=False)
+        reply = subprocess.run(["nvidia-smi", *query], capture_output=True, timeout=30, check=False)
     except (OSError, subprocess.SubprocessError) as error:
         return "", type(error).__name__
     listing = reply.stdout.decode(errors="replace")

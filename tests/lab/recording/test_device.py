@@ -11,6 +11,7 @@ import pytest
 
 from snippets.lab.recording.device import (
     AMD_ONLY,
+    NO_SLICE,
     PROJECT,
     default_device,
     recorded_devices,
@@ -136,6 +137,27 @@ def test_a_gpu_of_amd_is_named(
     assert why_no_device() == AMD_ONLY
     nvidia_smi("echo 'GPU 0: NVIDIA T4 (UUID: GPU-a1)'")
     assert why_no_device() == ""
+
+
+A100 = "echo 'GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-a1)'"
+SLICE = "echo '  MIG 7g.40gb     Device  0: (UUID: MIG-c3)'"
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        (f"test $1 = -L && {A100} || echo Enabled", NO_SLICE),
+        (f"test $1 = -L && {{ {A100}; {SLICE}; }} || echo Enabled", ""),
+        (f"test $1 = -L && {A100} || echo Disabled", ""),
+        (f"test $1 = -L && {A100} || echo '[N/A]'", ""),
+        (f"test $1 = -L && {A100} || exit 2", ""),
+    ],
+)
+def test_a_card_in_mig_mode_without_a_slice(
+    nvidia_smi: Callable[[str], str | None], script: str, expected: str
+) -> None:
+    nvidia_smi(script)
+    assert why_no_device() == expected
 
 
 LISTING = """\
