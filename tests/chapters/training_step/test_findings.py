@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from snippets.lab.finding import TraceError
+from snippets.lab.finding import NotTimed, TraceError
 from snippets.lab.recording.device import PROJECT
-from snippets.training_step.findings.compiling import recompile_unused
+from snippets.training_step.findings.compiling import eager_in_silence, first_eager, recompile_unused
 from snippets.training_step.findings.healthy import gpu_busy, pointwise_of_iteration, pointwise_share
 from snippets.training_step.findings.loops import FAULTS, ceiling, found_in
 from snippets.training_step.findings.mend import changed_lines, mend_lines
@@ -43,6 +43,19 @@ def test_what_compiling_again_leaves_of_the_ceiling() -> None:
     most_us = ceiling(device, "recompile").number + 0.5e6
     left = recompile_unused(device)
     assert (left.number, left.spread) == (most_us - 2e6, (most_us - 3e6, most_us - 1e6))
+
+
+def test_eager_iterations_are_compared_with_compiled_ones_of_the_same_length() -> None:
+    device = AlteredDevice()
+    lengths, graphs = [64, 32, 96, 64, 32, 96], [1, 2, 2, 2, 2, 2]  # 96 has no graph
+    before = {"length": lengths, "us": [9e6, 9e6, 1e5, 3000.0, 2000.0, 5000.0], "graphs": graphs}
+    after = {"length": lengths, "us": [9e6, 2000.0, 4000.0, 3000.0, 2000.0, 4000.0], "graphs": [1] * 6}
+    device.data("training_step/lengths", before=before, after=after)
+    assert eager_in_silence(device).value == 5000 / 4000
+    assert first_eager(device).value == 1e5
+    device.data("training_step/lengths", before={**before, "graphs": [1, 2, 3, 3, 3, 3]}, after=after)
+    with pytest.raises(NotTimed, match="Dynamo compiled each length"):
+        eager_in_silence(device)
 
 
 def test_two_equal_functions_are_no_mend() -> None:
