@@ -20,6 +20,8 @@ SERIES = [f"L{i}" for i in range(1, 13)] + [f"M{i}" for i in range(1, 14)] + [f"
 CLAIMS = list(all_claims())
 WITHOUT_SPREAD = {
     "F53": "the tuner's choice, by name",
+    "F118": "the median clock of seconds, one number for each kernel",
+    "F121": "likewise",
     "R5": "one launch waits in the step",
     "R6": "the same launch",
     "RG62": "the mean power of a second, one number for each mode",

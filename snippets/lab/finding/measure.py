@@ -72,8 +72,13 @@ def _compared(of: Callable[[float, float], float], upper: Run, lower: Run, unit:
     timings = upper.timing(kind), lower.timing(kind)
     if kind != "steady":
         return _of_pairs(of, *timings, unit, f"{origin}, in pairs")
-    medians = (map(statistics.median, timing.parts) for timing in timings)
-    value = of(*(timing.median_us for timing in timings))
+    return _by_process(of, *timings, unit, origin)
+
+
+def _by_process(of: Callable[[float, float], float], upper: Timing, lower: Timing, unit: str, origin: str) -> Figure:
+    """Of the medians of all samples; its spread has those of each process, too."""
+    medians = (map(statistics.median, timing.parts) for timing in (upper, lower))
+    value = of(upper.median_us, lower.median_us)
     values = [value, *itertools.starmap(of, zip(*medians, strict=False))]
     return Figure(value, unit, (min(values), max(values)), origin)
 
@@ -85,10 +90,10 @@ def _require_one_session(upper: Run, lower: Run) -> None:
 
 
 def unpaired_ratio(upper: Figure, lower: Figure) -> Figure:
-    """`upper` / `lower`, with a spread from the extremes of both: weaker than a paired ratio."""
+    """`upper` / `lower`, with a spread from the extremes of both, if they have any: weaker than a paired ratio."""
     (a_low, a_high), (b_low, b_high) = upper.bounds, lower.bounds
     conclusive = upper.conclusive and lower.conclusive
-    spread = (a_low / b_high, a_high / b_low)
+    spread = (a_low / b_high, a_high / b_low) if upper.spread or lower.spread else None
     return Figure(upper.number / lower.number, "x", spread, f"{upper.origin}; over {lower.origin}", conclusive)
 
 
@@ -98,14 +103,16 @@ def quantity_ratio(upper: Run, lower: Run, name: str) -> Figure:
 
 
 def ratio_of_kinds(run: Run, upper: str, lower: str = "interleaved") -> Figure:
-    """Ratio of two timings of one run, from paired samples if both have equally many. Raises `NotTimed`."""
+    """Ratio of two timings of one run: in pairs of samples, or process by process. Raises `NotTimed`."""
     return _ratio(run.timing(upper), run.timing(lower), f"{run.origin}, {upper} over {lower}")
 
 
 def _ratio(upper: Timing, lower: Timing, origin: str) -> Figure:
-    """Ratio of paired samples, or of the medians if two kinds of timing have different numbers of samples."""
+    """Ratio of paired samples. Where the numbers of samples differ, process by process, or of one process's medians."""
     if len(upper.samples_us) == len(lower.samples_us):
         return ratio_of_pairs(upper, lower, origin)
+    if len(upper.rounds) == len(lower.rounds) > 1:
+        return _by_process(operator.truediv, upper, lower, "x", origin)
     return replace(unpaired_ratio(Figure.from_timing(upper), Figure.from_timing(lower)), origin=origin)
 
 

@@ -112,6 +112,7 @@ def test_an_unpaired_ratio_has_the_extremes_of_both() -> None:
     upper, lower = Figure(6.0, "us", (4.0, 8.0), "a"), Figure(2, origin="b")
     assert unpaired_ratio(upper, lower) == Figure(3.0, "x", (2.0, 4.0), "a; over b")
     assert unpaired_ratio(lower, upper) == Figure(2 / 6, "x", (2 / 8, 2 / 4), "b; over a")
+    assert unpaired_ratio(lower, lower).spread is None
     assert not unpaired_ratio(Figure(4, conclusive=False), lower).conclusive
     assert not unpaired_ratio(upper, Figure(4, conclusive=False)).conclusive
 
@@ -188,6 +189,15 @@ def test_kinds_of_different_counts_are_no_pairs(tmp_path: Path) -> None:
     uneven = timings(10.0, 20.0, 30.0, 40.0, 50.0)
     ratio = ratio_of_kinds(save_all(tmp_path, sample(points=(point(timed=uneven),)))["mlp/eager"], "enqueue")
     assert ratio == Figure(0.2, "x", (5.5 / 40, 6.5 / 20), "NVIDIA Sample, mlp/eager, enqueue over interleaved")
+
+
+def test_kinds_of_different_counts_are_compared_process_by_process(tmp_path: Path) -> None:
+    """Processes: 30 over 10, 20 over 12.5, 50 over 10."""
+    upper = Timing.from_samples((30.0, 30.0, 20.0, 50.0, 50.0), (2, 1, 2))
+    lower = Timing.from_samples((10.0, 12.5, 12.5, 10.0), (1, 2, 1))
+    timed = msgspec.structs.replace(timings(), enqueue=upper, interleaved=lower)
+    ratio = ratio_of_kinds(save_all(tmp_path, sample(points=(point(timed=timed),)))["mlp/eager"], "enqueue")
+    assert (ratio.value, ratio.spread) == (30 / 11.25, (20 / 12.5, 50 / 10))
 
 
 def test_figures_are_listed_by_name_and_conclusive_when_all_are() -> None:
