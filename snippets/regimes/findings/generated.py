@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, claim, equals, format_value
-from snippets.lab.finding.measure import derived, unpaired_ratio
+from snippets.lab.finding.measure import derived, smallest, unpaired_ratio
 from snippets.lab.html import Cell, Html, code, details, table
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
@@ -137,9 +137,9 @@ def equal_guards(device: Device) -> Figure:
     return derived(len({figure.value for figure in found}) == 1, *found, display=f"{found[0].text} in each mode")
 
 
-def tuned_over_replay(device: Device) -> Figure:
+def tuned_over_replay(device: Device, mode: str = TUNED) -> Figure:
     """cuBLAS's product up by the clock of max-autotune over its time in CUDA graphs, with 64 tokens."""
-    _, us = fastest(tuned(device, STACK)[0], triton=False)
+    _, us = fastest(tuned(device, STACK, mode)[0], triton=False)
     alone = Figure.from_timing(tile_timing(device, FEW, "linear"), device["regimes/spills"].origin)
     return unpaired_ratio(Figure(us, "us", origin=device[run_id(STACK)].origin), alone)
 
@@ -147,8 +147,8 @@ def tuned_over_replay(device: Device) -> Figure:
 @claim("RG41", at_least(1.2), scope="timing")
 def slow_clock(device: Device) -> Figure:
     """By the clock of max-autotune, cuBLAS's first product with 64 tokens takes at least a fifth longer than in a CUDA
-    graph."""
-    return tuned_over_replay(device)
+    graph, in both compilations."""
+    return smallest(*(tuned_over_replay(device, mode) for mode in AUTOTUNED))
 
 
 @claim("RG63", at_least(1), scope="timing")
@@ -192,6 +192,8 @@ FIGURES: Mapping[str, Measure] = {
     "down_chosen_with_graphs": lambda device: down_winner(device, "max-autotune"),
     "tuned_again": lambda device: again_time(device, STACK, "max-autotune"),
     "tuned_from_python": lambda device: over(device, STACK, TUNED, "default"),
+    "tuned_without_graphs_over_replay": tuned_over_replay,
+    "tuned_with_graphs_over_replay": lambda device: tuned_over_replay(device, "max-autotune"),
     "candidates": lambda device: Figure(
         len(tuned(device, STACK)[0]["ms"]), origin=device[run_id(STACK)].origin
     ),
