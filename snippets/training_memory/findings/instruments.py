@@ -65,11 +65,11 @@ def non_releasable(device: Device, state: str) -> float:
 
 @claim("TM53", at_least(90), source=Source(ARTICLE, "profiling helps identify memory fragmentation", device=""))
 def summary_tells(device: Device) -> Figure:
-    """memory_summary() tells a fragmented segment from a free one, as an article says: of the fragmented one, at least
-    90 % is non-releasable.
+    """memory_summary() tells a fragmented segment from free ones, as an article says: at least 90 % of it is
+    non-releasable, and at least 90 % of the others is not.
     """
     fragmented_share, *others = (non_releasable(device, state) for state in (HARMFUL, CACHED, HARMLESS))
-    return figure(device, fragmented_share - max(others), "%")
+    return figure(device, min(fragmented_share, 100 - max(others)), "%")
 
 
 def profiled(device: Device, kept: str) -> dict[str, tuple[int, int]]:

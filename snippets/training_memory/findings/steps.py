@@ -12,6 +12,7 @@ from snippets.lab.finding.measure import derived, paired_ratio, unpaired_ratio
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
 from snippets.lab.page import timing_bars
+from snippets.lab.recording.ceilings import COPY
 from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.queries import annotation_us, kernel_time_us
@@ -271,7 +272,8 @@ def update_rate(device: Device) -> Figure:
 
 
 def update_share(device: Device) -> Figure:
-    """The rate at which the fused optimizer moves its bytes, in percent of a copy's."""
-    rate, copied = update_rate(device), device["mlp/compiled"].ceiling("copy").rate
+    """The rate at which the fused optimizer moves its bytes, in percent of a large copy's (page devices)."""
+    rate, copy = update_rate(device), device["devices/copy"]
+    copied = copy.ceiling(COPY).rate
     low, high = (100 * bound / copied for bound in rate.bounds)
-    return Figure(100 * rate.number / copied, "%", (low, high), rate.origin)
+    return Figure(100 * rate.number / copied, "%", (low, high), f"{rate.origin}; {copy.origin}")
