@@ -234,6 +234,7 @@ def registers_of_fused_linear(device: Device, size: str) -> Figure:
 
 FIGURES: Mapping[str, Measure] = {
     "steady_speedup": lambda device: paired_ratio(device["fused_mlp/eager"], device["fused_mlp/fused"], "steady"),
+    "calls_saved": lambda device: launches_saved(device, "two kernels"),
     "saved_by_a_graph": lambda device: launches_saved(device, "a CUDA graph"),
     "enqueue_of_two_kernels": lambda device: enqueue_over_eager(device, "two kernels"),
     "shapes_on_the_gpu": lambda device: shapes_with_a_fifth(device, "interleaved"),

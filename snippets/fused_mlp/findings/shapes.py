@@ -49,7 +49,8 @@ PEERS_OF = {
 DTYPES = tuple(PEERS_OF)
 PORTABLE = "portable"
 """Ours without the kernels for Hopper: in bf16 only, and no rival of ours."""
-TALL_AND_THIN, WIDEST, ONE_TOKEN = (65536, 256, 1024), (1024, 4096, 14336), (1, 4096, 14336)
+TALL_AND_THIN, WIDEST = (65536, 256, 1024), (1024, 4096, 14336)
+ONE_TOKEN, SIXTEEN_TOKENS = (1, 4096, 14336), (16, 4096, 14336)
 FEW_TOKENS = (1, 128)
 ROOFLINE_TOKENS = (1, 128, 1024)
 SERIES, ODD_WIDTH = (8192, 768, 3072), (8192, 768, 3080)
@@ -291,6 +292,8 @@ FIGURES: Mapping[str, Measure] = {
     "widest_steady": lambda device: over_fastest_other(device, "bfloat16", WIDEST, "steady"),
     "tall_and_thin_steady": lambda device: over_fastest_other(device, "bfloat16", TALL_AND_THIN, "steady"),
     "one_token_of_compiled": lambda device: over(device, "bfloat16", "compiled", ONE_TOKEN, "from_python"),
+    "one_token_energy_in_table": lambda device: energy_over_compiled(device, "bfloat16", ONE_TOKEN),
+    "sixteen_tokens_energy_in_table": lambda device: energy_over_compiled(device, "bfloat16", SIXTEEN_TOKENS),
     "odd_width_compiled": lambda device: odd_width(device, "compiled"),
     "odd_width_ours": lambda device: odd_width(device, "fused"),
     "odd_width_eager": lambda device: odd_width(device, "eager"),

@@ -178,7 +178,7 @@ def not_overhead_bound(device: Device) -> Figure:
     source=Source(ARTICLE, "cut GPU kernel launch overhead by 60–70 %", ""),
 )
 def launches_saved(device: Device) -> Figure:
-    """Fusing the MLP leaves 60 to 70 % less launch overhead; counted here: launches.
+    """Fusing the MLP leaves 60 to 70 % less launch overhead; counted here: kernels.
 
     One launch of five goes, and the CPU does not even get its time back: the layers that choose the fused kernel cost
     more than the launch it saves. Fusion of pointwise operators saves mostly memory traffic."""
