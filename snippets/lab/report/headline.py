@@ -33,7 +33,8 @@ def _step(subject: Subject) -> str:
         return f"{takes}; it shows no work on a GPU." if is_whole else f"{takes}; the trace shows no work on a GPU."
     works = _percent(share(gpu_busy_us(waits), waits))
     if ends_later(subject):
-        return f"{takes}, {format_value(waits.step_us, 'us')} until the GPU is done, and the GPU works {works} of that."
+        mean = f"{format_value(waits.step_us, 'us')} in the mean until the GPU is done"
+        return f"{takes}, {mean}, and the GPU works {works} of that."
     return f"{takes} and the GPU works {works} of it."
 
 

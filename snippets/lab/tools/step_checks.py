@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -64,8 +65,7 @@ def check_warm_up(trace: Trace) -> Check | None:
     sources = ("gpuprof 0.7.1", "nsys-ai")
     if len(lasted) < 2:
         return None
-    others = sorted(lasted[1:])
-    median = others[(len(others) - 1) // 2]
+    median = statistics.median(lasted[1:])
     if lasted[0] < WARM_UP_FACTOR * median or not median:
         return Check("warm-up", "ok", "the first step is like the others", sources=sources)
     first, typical = format_value(lasted[0], "us"), format_value(median, "us")

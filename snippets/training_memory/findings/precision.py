@@ -100,7 +100,7 @@ def reasons_to_lower_the_clock(device: Device) -> Figure:
     """What the GPU named, while steps in any precision were timed, as reasons for a lower clock; `none` without one."""
     runs = [run_of(device, variant) for variant in {**EAGER, **COMPILED}.values()]
     named = sorted({reason for run in runs for reason in run.timing("iteration").throttle})
-    return Figure(", ".join(named) or "none", origin=runs[0].origin)
+    return Figure(", ".join(named) or "none", origin=f"{device.name}, while the loops were timed")
 
 
 def compiled_iteration(device: Device) -> Figure:

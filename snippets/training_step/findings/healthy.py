@@ -183,7 +183,7 @@ def owners(device: Device) -> Html:
                 ]
             )
     head = ["kernel", "phase", "operator, module and line", "time"]
-    return table("The ten longest kernels, and whose they are", head, rows, text_columns=3)
+    return table("The ten longest kernels, one for each place in the code", head, rows, text_columns=3)
 
 
 def memory(device: Device) -> Html:
