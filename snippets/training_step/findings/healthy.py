@@ -43,6 +43,8 @@ def purpose(spans: Sequence[CpuOp], activity: GpuActivity) -> str:
         return "clip and optimizer"
     if activity.kind != "kernel":
         return "casts and copies"
+    if activity.op is not None and "attention" in activity.op.name:
+        return "attention"  # cuDNN's backward has kernels of its own that sum and convert
     return KINDS.get(decode_kernel_name(activity.name).operation, "other")
 
 

@@ -8,11 +8,12 @@ import pytest
 
 from snippets.lab.finding import NotTimed, TraceError
 from snippets.lab.recording.device import PROJECT
+from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.training_step.findings.compiling import eager_in_silence, first_eager, recompile_unused
-from snippets.training_step.findings.healthy import gpu_busy, pointwise_of_iteration, pointwise_share
+from snippets.training_step.findings.healthy import HEALTHY, gpu_busy, pointwise_of_iteration, pointwise_share, purpose
 from snippets.training_step.findings.loops import FAULTS, ceiling, found_in
 from snippets.training_step.findings.mend import changed_lines, mend_lines
-from snippets.training_step.findings.pictures import MIN_RUN_SHARE, reduced
+from snippets.training_step.findings.pictures import MIN_RUN_SHARE, phase_spans, reduced
 from snippets.training_step.findings.probes import printed_rows
 from snippets.training_step.findings.tables import first_steps
 from tests.chapters.altered import RECORDED, AlteredDevice
@@ -95,6 +96,14 @@ def test_a_printed_table_is_read_by_its_headings() -> None:
 def test_what_pointwise_kernels_take_of_an_iteration() -> None:
     share, busy = pointwise_share(RECORDED), gpu_busy(RECORDED)
     assert pointwise_of_iteration(RECORDED).number == pytest.approx(share.number * busy.number / 100)
+
+
+def test_what_attention_launches_is_attention_whatever_its_name() -> None:
+    step = AlteredDevice()[HEALTHY].step
+    launched = [each for each in step.kernels if each.op is not None and "attention" in each.op.name]
+    assert {purpose(phase_spans(step), each) for each in launched} == {"attention"}
+    names = {decode_kernel_name(each.name).operation for each in launched}
+    assert names > {"attention"}, "by their names alone, some would be sums or casts"
 
 
 def test_only_long_runs_are_drawn_as_one() -> None:
