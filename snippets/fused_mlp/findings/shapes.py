@@ -51,8 +51,7 @@ PORTABLE = "portable"
 """Ours without the kernels for Hopper: in bf16 only, and no rival of ours."""
 TALL_AND_THIN, WIDEST = (65536, 256, 1024), (1024, 4096, 14336)
 ONE_TOKEN, SIXTEEN_TOKENS = (1, 4096, 14336), (16, 4096, 14336)
-FEW_TOKENS = (1, 128)
-ROOFLINE_TOKENS = (1, 128, 1024)
+FEW_TOKENS, ROOFLINE_TOKENS = (1, 128), (1, 128, 1024)
 SERIES, ODD_WIDTH = (8192, 768, 3072), (8192, 768, 3080)
 WIDE = (4096, 14336)
 """dim and hidden of the block whose rows go from one token to many."""
@@ -151,9 +150,8 @@ def least_gain(device: Device) -> Figure:
 @claim("F114", at_most(1.0), scope="timing")
 def slowest_steady(device: Device) -> Figure:
     """In bf16, steady, none of the four other forwards in the table is faster than ours at any shape."""
-    return largest(
-        *(over_fastest_other(device, "bfloat16", shape, "steady") for shape in shapes_in(device, "bfloat16"))
-    )
+    shapes = shapes_in(device, "bfloat16")
+    return largest(*(over_fastest_other(device, "bfloat16", shape, "steady") for shape in shapes))
 
 
 def energy_over_compiled(device: Device, dtype: str, shape: Shape) -> Figure:

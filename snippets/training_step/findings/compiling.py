@@ -86,8 +86,8 @@ def _eager(device: Device, variant: str, *, first: bool) -> Timing:
 
 @claim("TS66", between(0.8, 1.25), scope="timing")
 def eager_in_silence(device: Device) -> Figure:
-    """After the limit, an iteration of a length that has run eager before takes as long as with mark_dynamic, within a
-    quarter: a clock hardly tells."""
+    """A length that came after the limit, and so has no graph: from its second iteration on, one takes as long as with
+    mark_dynamic, within a quarter. A clock hardly tells."""
     eager, compiled = (_eager(device, variant, first=False) for variant in ("before", "after"))
     return ratio_of_pairs(eager, compiled, f"{device[f'{CHAPTER}/lengths'].origin}, in pairs")
 
