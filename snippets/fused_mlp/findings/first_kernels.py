@@ -76,7 +76,7 @@ def pointwise_compared(device: Device) -> Html:
     rows: list[Sequence[Cell]] = [
         ["GPU time, interleaved", *(figure_cell(run.time()) for run in runs)],
         ["GPU time, cold cache", *(figure_cell(run.time("cold")) for run in runs)],
-        ["cold, the copy's time of it", *(figure_cell(percent(paired_ratio(copied, run, "cold"))) for run in runs)],
+        ["cold: a copy's time / its own", *(figure_cell(percent(paired_ratio(copied, run, "cold"))) for run in runs)],
     ]
     threads = [thread_costs(run) for run in runs]
     headings = ("registers of a thread", "threads of a block", "elements for each thread")

@@ -164,7 +164,7 @@ def registers_over_fused(device: Device) -> Figure:
     """With few tokens, a thread of a Linear in two kernels takes fewer registers than one of the fused kernel.
 
     cuBLAS's product alone takes more of them than the fused kernel, which spills none, and is faster on the GPU than
-    the two kernels together. What they win with few tokens, they win on the CPU.
+    two kernels together. What the two win with few tokens, they win on the CPU.
     """
     naive, fused = naive_registers(device), fused_registers(device)
     return derived(naive.number / fused.number, naive, fused, unit="x", display=f"{naive.text} against {fused.text}")

@@ -56,11 +56,15 @@ def limit_warnings(device: Device) -> Figure:
     return Figure(sum("recompile_limit" in line for line in lines), origin=device[f"{CHAPTER}/lengths"].origin)
 
 
+def _compiles(found: Mapping[str, list[float]]) -> list[bool]:
+    """Whether each iteration compiles."""
+    return [after > before for before, after in itertools.pairwise([0, *found["graphs"]])]
+
+
 def _times_us(device: Device, variant: str, compiling: bool) -> list[float]:
     """The iterations that compile, or those that don't, in order."""
     found = _lengths(device, variant)
-    new = [after > before for before, after in itertools.pairwise([0, *found["graphs"]])]
-    return [us for us, is_new in zip(found["us"], new, strict=True) if is_new == compiling]
+    return [us for us, compiles in zip(found["us"], _compiles(found), strict=True) if compiles == compiling]
 
 
 def _median_us(device: Device, variant: str, compiling: bool) -> Figure:
@@ -74,11 +78,14 @@ def _eager(device: Device, variant: str, *, first: bool) -> Timing:
 
     Raises `NotTimed` where each length has a graph.
     """
-    before, found = _lengths(device, "before"), _lengths(device, variant)
-    counts, lengths = [0, *before["graphs"]], before["length"]
-    has_graph = {lengths[index] for index in range(len(lengths)) if counts[index + 1] > counts[index]}
-    eager = [index for index, length in enumerate(lengths) if length not in has_graph]
-    chosen = [found["us"][index] for index in eager if (lengths[index] not in lengths[:index]) is first]
+    before, times_us = _lengths(device, "before"), _lengths(device, variant)["us"]
+    lengths = before["length"]
+    with_graph = {length for length, compiles in zip(lengths, _compiles(before), strict=True) if compiles}
+    chosen = [
+        us
+        for index, (length, us) in enumerate(zip(lengths, times_us, strict=True))
+        if length not in with_graph and (length not in lengths[:index]) is first
+    ]
     if not chosen:
         raise NotTimed(f"{device[f'{CHAPTER}/lengths'].id}: Dynamo compiled each length")
     return timing_of_samples(chosen)
