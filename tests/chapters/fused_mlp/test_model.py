@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -173,19 +175,101 @@ def test_tensors_on_different_devices_are_not_supported() -> None:
 # Sizes and layers that do not fit
 
 
+@pytest.mark.parametrize("is_trained", [False, True])
 @pytest.mark.parametrize(
-    ("shapes", "told"),
+    ("function", "shapes", "told"),
     [
-        ([(2, 8), (16, 8), (16, 7), (8, 16)], r"x \(2, 8\), weights \[\(16, 8\), \(16, 7\), \(16, 8\)\]"),
-        ([(2, 7), (16, 8), (16, 8), (8, 16)], r"x \(2, 7\)"),
-        ([(2, 8), (16, 8), (16, 8), (8, 15)], r"\(15, 8\)"),
+        ("gated_mlp", [(2, 8), (16, 8), (16, 7), (8, 16)], "x (2, 8), weights [(16, 8), (16, 7)], down (8, 16)"),
+        ("gated_mlp", [(2, 7), (16, 8), (16, 8), (8, 16)], "x (2, 7), weights [(16, 8), (16, 8)], down (8, 16)"),
+        ("gated_mlp", [(2, 8), (16, 8), (16, 8), (8, 15)], "x (2, 8), weights [(16, 8), (16, 8)], down (8, 15)"),
+        ("gated_mlp", [(2, 8), (16, 8), (16, 8), (16, 8)], "x (2, 8), weights [(16, 8), (16, 8)], down (16, 8)"),
+        ("gated_mlp", [(2, 8), (16, 8), (16, 8), (1, 8, 16)], "x (2, 8), weights [(16, 8), (16, 8)], down (1, 8, 16)"),
+        ("gate_up", [(), (16, 8), (16, 8)], "x (), weights [(16, 8), (16, 8)]"),
+        ("gate_up", [(2, 8), (8,), (8,)], "x (2, 8), weights [(8,), (8,)]"),
+        ("linear", [(2, 8), (8, 16)], "x (2, 8), weights [(8, 16)]"),
+        ("linear", [(2, 8), (16, 8), (1,)], "x (2, 8), weights [(16, 8)], bias (1,)"),
+        ("linear", [(2, 8), (16, 8), (8,)], "x (2, 8), weights [(16, 8)], bias (8,)"),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(shapes: list[tuple[int, ...]], told: str) -> None:
-    tensors = [torch.zeros(shape) for shape in shapes]
-    for is_trained in (False, True):
-        with torch.set_grad_enabled(is_trained), pytest.raises(ValueError, match=told):
-            model.gated_mlp(tensors[0].requires_grad_(is_trained), *tensors[1:])
+def test_sizes_that_do_not_fit_are_refused(
+    function: str, shapes: list[tuple[int, ...]], told: str, is_trained: bool
+) -> None:
+    """As they were passed, and as they should be."""
+    expected = "x (..., dim), weights (outputs, dim)"
+    expected += ", down (dim, outputs)" * ("down" in told) + ", bias (outputs,)" * ("bias" in told)
+    tensors = [torch.zeros(shape, requires_grad=is_trained) for shape in shapes]
+    with pytest.raises(ValueError, match=f"^{re.escape(f'sizes that do not fit: {told}; expected {expected}')}$"):
+        getattr(model, function)(*tensors)
+
+
+@pytest.mark.parametrize("is_trained", [False, True])
+@pytest.mark.parametrize("recompute", ["all", "", None, 2])
+def test_an_unknown_recompute_is_refused(recompute: Any, is_trained: bool) -> None:
+    tensors = [torch.zeros(8, 8, requires_grad=is_trained) for _ in range(4)]
+    told = rf"^recompute is a bool or 'hidden', not {recompute!r}$"
+    with pytest.raises(ValueError, match=told):
+        model.gated_mlp(*tensors, recompute=recompute)
+    with pytest.raises(ValueError, match=told):
+        FusedGeGLU(8, 8, recompute=recompute)
+
+
+@pytest.mark.filterwarnings("ignore:FusedGeGLU runs as plain PyTorch")
+@pytest.mark.parametrize("mode", ["inference", "training", "autocast"])
+@pytest.mark.parametrize("other", [None, torch.zeros(8, 8).numpy(), [1.0]], ids=["None", "NumPy", "list"])
+@pytest.mark.parametrize(
+    ("function", "names"),
+    [
+        ("gated_mlp", ("x", "gate", "up", "down")),
+        ("gate_up", ("x", "gate", "up")),
+        ("linear", ("x", "weight")),
+        ("gated_activation", ("gate", "up")),
+    ],
+)
+def test_what_is_no_tensor_is_refused(function: str, names: tuple[str, ...], other: Any, mode: str) -> None:
+    for name in names:
+        given = {each: torch.zeros(8, 8, requires_grad=mode == "training") for each in names}
+        told = rf"^{function} takes {name} as a torch\.Tensor, not {type(other).__name__}$"
+        with torch.autocast("cpu", BF16, enabled=mode == "autocast"), pytest.raises(TypeError, match=told):
+            getattr(model, function)(**{**given, name: other})
+
+
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_a_bias_that_is_no_tensor_is_refused(is_trained: bool) -> None:
+    tensors = [torch.zeros(8, 8, requires_grad=is_trained) for _ in range(2)]
+    with pytest.raises(TypeError, match=r"^linear takes bias as a torch\.Tensor, not float$"):
+        model.linear(*tensors, 1.0)  # type: ignore[arg-type]
+
+
+def test_an_error_of_pytorch_stays_what_it_is() -> None:
+    with pytest.warns(UserWarning, match=NO_GPU), pytest.raises(RuntimeError, match="same dtype"):
+        model.gated_mlp(torch.zeros(8, 8), *[torch.zeros(8, 8, dtype=BF16)] * 3)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"gate_proj": None}, "gate_proj is missing"),
+        ({"up_proj": None}, "up_proj is missing"),
+        ({"down_proj": nn.ReLU()}, "down_proj is a ReLU"),
+    ],
+)
+def test_a_module_without_the_three_layers_is_refused(changed: dict[str, nn.Module | None], told: str) -> None:
+    foreign = GeGLU(8, 16)
+    for name, layer in changed.items():
+        setattr(foreign, name, layer)
+    takes = "FusedGeGLU.like takes a module with linear layers gate_proj, up_proj and down_proj; "
+    with pytest.raises(TypeError, match=f"^{takes}GeGLU.{told}$"):
+        FusedGeGLU.like(foreign)
+    with pytest.raises(TypeError, match=f"^{takes}Linear.gate_proj is missing$"):
+        FusedGeGLU.like(nn.Linear(8, 8))
+
+
+def test_a_layer_with_a_bias_is_taken() -> None:
+    plain = GeGLU(8, 16)
+    plain.up_proj = nn.Linear(8, 16)
+    fused, x = FusedGeGLU.like(plain), torch.randn(2, 8)
+    with pytest.warns(UserWarning, match="one of its layers is more than a weight$"):
+        assert torch.equal(fused(x), plain(x))
 
 
 def test_factors_of_different_shapes_are_refused() -> None:
