@@ -25,7 +25,7 @@ from torch.nn import functional as F
 PACKAGE = Path(__file__).resolve().parents[2] / "snippets/fused_mlp/geglu_kernels"
 VARIANT = PACKAGE / "build/torch-cuda"
 NAME = "profiling-pytorch/geglu-kernels"
-SAYS = "FusedGeGLU runs as plain PyTorch, without its kernels: "
+SAYS = "this call runs as plain PyTorch, without the fused kernels: "
 DIM, HIDDEN = 32, 48
 Forward = Callable[[torch.Tensor], torch.Tensor]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
@@ -234,14 +235,25 @@ def unsupported_device(device: torch.device) -> str:
 
 
 SAID: set[str] = set()
+INSIDE = tuple(
+    os.path.join(os.path.dirname(each), "")
+    for each in (__file__, torch.__file__)
+)
+"""The folders of this package and of PyTorch."""
 
 
 @torch.compiler.assume_constant_result
 def say_once(reason: str) -> None:
-    """Tell why plain PyTorch does the work instead."""
-    if reason not in SAID:
-        SAID.add(reason)
-        warnings.warn(
-            f"FusedGeGLU runs as plain PyTorch, without its kernels: {reason}",
-            stacklevel=4,
-        )
+    """Tell the caller of the package why plain PyTorch does the work
+    instead."""
+    if reason in SAID:
+        return
+    SAID.add(reason)
+    level, frame = 1, inspect.currentframe()
+    # a thread of autograd has no frames but these
+    while frame and frame.f_code.co_filename.startswith(INSIDE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"this call runs as plain PyTorch, without the fused kernels: {reason}",
+        stacklevel=level,
+    )

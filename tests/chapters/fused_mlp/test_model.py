@@ -18,7 +18,7 @@ from snippets.mlp.model import GeGLU
 
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 ROWS = "they copy rows of whole 16 bytes, and one of the widths"
-NO_GPU = r"^FusedGeGLU runs as plain PyTorch, without its kernels: they need an NVIDIA GPU$"
+NO_GPU = r"^this call runs as plain PyTorch, without the fused kernels: they need an NVIDIA GPU$"
 OPERATORS = {
     name: one
     for module in (operators, gradients, preactivations, training)
@@ -80,7 +80,9 @@ def test_the_reason_is_told_once_in_a_process() -> None:
     assert len(told) == 1
     module(x)  # silent, as is another module: a warning is an error here
     FusedGeGLU(8, 24)(x)
-    with pytest.warns(UserWarning, match=r"^FusedGeGLU runs as plain PyTorch, without its kernels: another reason$"):
+    with pytest.warns(
+        UserWarning, match=r"^this call runs as plain PyTorch, without the fused kernels: another reason$"
+    ):
         support.say_once("another reason")
 
 
@@ -213,7 +215,7 @@ def test_an_unknown_recompute_is_refused(recompute: Any, is_trained: bool) -> No
         FusedGeGLU(8, 8, recompute=recompute)
 
 
-@pytest.mark.filterwarnings("ignore:FusedGeGLU runs as plain PyTorch")
+@pytest.mark.filterwarnings("ignore:this call runs as plain PyTorch")
 @pytest.mark.parametrize("mode", ["inference", "training", "autocast"])
 @pytest.mark.parametrize("other", [None, torch.zeros(8, 8).numpy(), [1.0]], ids=["None", "NumPy", "list"])
 @pytest.mark.parametrize(
@@ -294,6 +296,32 @@ def test_hooks_of_the_projections_run() -> None:
     assert seen == ["gate_proj", "up_proj", "down_proj"]
 
 
+def test_a_warning_points_at_who_called_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight = torch.randn(8, 8), torch.randn(8, 8)
+    trained = torch.randn(8, 8, requires_grad=True)
+    for call in (
+        lambda: FusedGeGLU(8, 8)(x),
+        lambda: model.gated_mlp(x, weight, weight, weight),
+        lambda: model.gated_mlp(trained, weight, weight, weight),
+        lambda: model.gate_up(x, weight, weight),
+        lambda: model.linear(x, weight),
+        lambda: model.linear(trained, weight),
+        lambda: model.gated_activation(x, weight),
+    ):
+        monkeypatch.setattr(support, "SAID", set())
+        monkeypatch.setattr(plans, "PLANS", {})
+        with pytest.warns(UserWarning, match=r"^this call runs as plain PyTorch, without the fused kernels: ") as told:
+            call()
+        assert [(one.filename, one.lineno) for one in told] == [(__file__, call.__code__.co_firstlineno)]
+
+
+def test_where_nobody_called_the_package_it_warns_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the thread in which autograd runs what was called on a GPU."""
+    monkeypatch.setattr(support, "INSIDE", ("",))
+    with pytest.warns(UserWarning, match="a reason$"):
+        support.say_once("a reason")
+
+
 def test_what_is_more_than_a_weight() -> None:
     class Adapted(nn.Linear):
         """A layer with an adapter."""
@@ -320,7 +348,7 @@ def test_autocast_casts_all_tensors(is_trained: bool) -> None:
     assert found.requires_grad == is_trained
 
 
-@pytest.mark.filterwarnings("ignore:FusedGeGLU runs as plain PyTorch")
+@pytest.mark.filterwarnings("ignore:this call runs as plain PyTorch")
 def test_autocast_leaves_float64_and_devices_without_it() -> None:
     tensors = [torch.randn(8, 8, dtype=torch.float64) for _ in range(4)]
     with torch.autocast("cpu", BF16):
@@ -390,7 +418,9 @@ def test_transforms_look_into_what_is_called(
             duals = [torch.autograd.forward_ad.make_dual(one, one) for one in tensors]
             return tuple(torch.autograd.forward_ad.unpack_dual(of(*duals)))
 
-    with pytest.warns(UserWarning, match=f"^FusedGeGLU runs as plain PyTorch, without its kernels: {TRANSFORMED}$"):
+    with pytest.warns(
+        UserWarning, match=f"^this call runs as plain PyTorch, without the fused kernels: {TRANSFORMED}$"
+    ):
         found = results(function)
     for one, other in zip(found, results(plain), strict=True):
         assert torch.allclose(one, other, rtol=1e-12)
@@ -431,7 +461,7 @@ def test_on_a_device_without_cuda_it_is_plain_pytorch(monkeypatch: pytest.Monkey
 # The operators as plain PyTorch, which they are on a CPU
 
 
-@pytest.mark.filterwarnings("ignore:FusedGeGLU runs as plain PyTorch")
+@pytest.mark.filterwarnings("ignore:this call runs as plain PyTorch")
 @pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "silu", "relu", "none"])
 def test_gradients_of_the_fallback(activation: str) -> None:
     leaves = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 8), (16, 8), (16, 8))]
@@ -444,7 +474,7 @@ def test_gradients_of_the_fallback(activation: str) -> None:
     assert all(torch.allclose(one, other, rtol=1e-12, atol=1e-12) for one, other in zip(found, exact, strict=True))
 
 
-@pytest.mark.filterwarnings("ignore:FusedGeGLU runs as plain PyTorch")
+@pytest.mark.filterwarnings("ignore:this call runs as plain PyTorch")
 def test_no_rows_and_no_columns() -> None:
     assert model.gated_mlp(torch.zeros(0, 8), *[torch.zeros(8, 8)] * 3).shape == (0, 8)
     found = model.linear(torch.zeros(3, 0), torch.zeros(5, 0), torch.full((5,), -1.0), "relu")
