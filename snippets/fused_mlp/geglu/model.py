@@ -10,9 +10,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
 from . import gradients, operators, training
+from .activations import ATTRIBUTES, name_function
 from .joined import are_joined, share_storage
 from .support import (
+    ACTIVATIONS,
     act,
+    alike,
     cast,
     fit,
     is_transformed,
@@ -66,11 +69,13 @@ class FusedGeGLU(nn.Module):
     def like(
         cls,
         plain: Any,
-        activation: str = "gelu_tanh",
+        activation: str | None = None,
         recompute: bool | str = False,
     ) -> FusedGeGLU:
         """The module over a plain one's three layers, which both then share.
-        `TypeError` where one of them is missing or no linear layer."""
+        Unless it is given, the activation is the plain one's own, or the tanh
+        form of GELU where that has none. `TypeError` where a layer is missing
+        or not linear, and where the kernels do not have its activation."""
         for name in ("gate_proj", "up_proj", "down_proj"):
             layer = getattr(plain, name, None)
             if not hasattr(layer, "in_features"):
@@ -81,6 +86,16 @@ class FusedGeGLU(nn.Module):
                     "gate_proj, up_proj and down_proj; "
                     f"{type(plain).__name__}.{name} is {found}"
                 )
+        if activation is None:
+            own = [getattr(plain, name, None) for name in ATTRIBUTES]
+            own = [one for one in own if one is not None]
+            activation = name_function(own[0]) if own else "gelu_tanh"
+        if not activation:
+            raise TypeError(
+                "FusedGeGLU.like does not know the activation of "
+                f"{type(plain).__name__}; pass activation=, one of "
+                f"{', '.join(ACTIVATIONS)}"
+            )
         with torch.device("meta"):
             fused = cls(
                 plain.gate_proj.in_features,
@@ -244,6 +259,7 @@ def gated_activation(
     """
     gate, up = cast(gate, up)
     if reason := why_plain(activation):
+        alike(gate, up)
         say_once(reason)
         return act(gate, activation) * up
     return gradients.gated_activation(gate, up, activation)

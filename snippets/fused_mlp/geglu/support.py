@@ -159,6 +159,14 @@ def fit(
         raise ValueError(f"sizes that do not fit: {given}; expected {expected}")
 
 
+def alike(*tensors: Tensor) -> None:
+    """Raise `ValueError` for tensors of different shapes, which PyTorch would
+    broadcast."""
+    if len({one.shape for one in tensors}) > 1:
+        shapes = [tuple(one.shape) for one in tensors]
+        raise ValueError(f"sizes that are not the same: {shapes}")
+
+
 def known(activation: str) -> None:
     """Raise `ValueError` for the name of no activation."""
     if activation not in ACTIVATIONS:

@@ -266,6 +266,48 @@ def test_a_module_without_the_three_layers_is_refused(changed: dict[str, nn.Modu
         FusedGeGLU.like(nn.Linear(8, 8))
 
 
+class Wrapped(nn.Module):
+    """As a compiled module: what it lacks is that of another."""
+
+    def __init__(self, other: nn.Module) -> None:
+        super().__init__()
+        self._modules["other"] = other
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._modules["other"], name)
+
+
+@pytest.mark.parametrize(
+    ("own", "taken"),
+    [
+        (nn.SiLU(), "silu"),
+        (nn.GELU(), "gelu"),
+        (nn.GELU(approximate="tanh"), "gelu_tanh"),
+        (torch.nn.functional.relu, "relu"),
+        ("silu", "silu"),
+        (None, "gelu_tanh"),
+    ],
+)
+@pytest.mark.parametrize("name", ["act_fn", "activation_fn", "activation", "act"])
+def test_the_activation_of_a_plain_module_is_taken(name: str, own: Any, taken: str) -> None:
+    plain = GeGLU(8, 16)
+    setattr(plain, name, own)
+    assert FusedGeGLU.like(plain).activation == taken
+    assert FusedGeGLU.like(plain, "relu").activation == "relu"
+    assert FusedGeGLU.like(Wrapped(plain)).activation == taken
+    assert FusedGeGLU.like(FusedGeGLU.like(plain)).activation == taken
+
+
+@pytest.mark.parametrize("own", [nn.Mish(), torch.tanh, "mish", len, 3])
+def test_an_activation_that_the_kernels_lack_is_refused(own: Any) -> None:
+    plain = GeGLU(8, 16)
+    plain.act_fn = own
+    told = "FusedGeGLU.like does not know the activation of GeGLU; pass activation=, one of none, gelu_tanh, "
+    with pytest.raises(TypeError, match=f"^{told}gelu, silu, relu$"):
+        FusedGeGLU.like(plain)
+    assert FusedGeGLU.like(plain, "silu").activation == "silu"
+
+
 def test_a_layer_with_a_bias_is_taken() -> None:
     plain = GeGLU(8, 16)
     plain.up_proj = nn.Linear(8, 16)
@@ -274,9 +316,11 @@ def test_a_layer_with_a_bias_is_taken() -> None:
         assert torch.equal(fused(x), plain(x))
 
 
-def test_factors_of_different_shapes_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^sizes that are not the same: \[\(4, 8\), \(1, 8\)\]$"):
-        model.gated_activation(torch.zeros(4, 8), torch.zeros(1, 8))
+@pytest.mark.parametrize("transform", [lambda of: of, torch.func.vmap, lambda of: lambda *x: torch.func.vjp(of, *x)])
+def test_factors_of_different_shapes_are_refused(transform: Callable[..., Any]) -> None:
+    told = r"^sizes that are not the same: \[\((3, )?4, 8\), \((3, )?1, 8\)\]$"
+    with pytest.raises(ValueError, match=told):
+        transform(model.gated_activation)(torch.zeros(3, 4, 8), torch.zeros(3, 1, 8))
 
 
 def hooked(module: FusedGeGLU) -> list[str]:
