@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from snippets.lab.experiment import Experiment, UnknownName, chapters, experiments
@@ -104,6 +105,24 @@ def experiment_states(device: Device, chapter: str) -> dict[str, str]:
     """`recorded`, `stale`, `missing`, `missing trace` or `unreadable: ...` for each experiment of a chapter, by id."""
     digest = source_digest(chapter)
     return {experiment.id: _state(device, experiment, digest) for experiment in experiments(chapter)}
+
+
+def stale_beside(device: Device, chosen: Iterable[Experiment]) -> str:
+    """A line on the chapters with recordings that are stale and not chosen, or empty: changed code may have been
+    that of several chapters."""
+    ids = {experiment.id for experiment in chosen}
+    stale = Counter(
+        chapter
+        for chapter in chapters()
+        for name, state in experiment_states(device, chapter).items()
+        if state == "stale" and name not in ids
+    )
+    if not stale:
+        return ""
+    counts = ", ".join(f"{chapter} ({count})" for chapter, count in stale.items())
+    return (
+        f"{device.name}: stale, too, but not chosen: {counts}; make record CHAPTER='{' '.join(stale)}' records them\n"
+    )
 
 
 def _state(device: Device, experiment: Experiment, digest: str) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from snippets.lab.experiment import Experiment, chapters, find
+from snippets.lab.finding.device import Device
 from snippets.lab.notebooks.files import (
     TIME_LIMIT_S,
     Notebook,
@@ -25,6 +26,7 @@ from snippets.lab.notebooks.files import (
 )
 from snippets.lab.recording.device import AMD_ONLY, DEFAULT_DEVICE, PROJECT, recordings_root, why_no_device
 from snippets.lab.tools.archive import pack_archive
+from snippets.lab.tools.listing import stale_beside
 from snippets.lab.tools.refusals import load_refusals, save_refusals
 
 if TYPE_CHECKING:
@@ -200,6 +202,7 @@ def record(
             + _estimate(_costs_s(machine, pending, cost_s, notebooks), len(notebooks)),
             flush=True,
         )
+        print(stale_beside(Device(root, device), chosen), end="", flush=True)
         end = machine.clock() + 60 * minutes
         outcomes = list(machine.record_experiments(root, device, pending, cost_s, 60 * minutes))
         causes = {outcome.experiment.id: outcome.failed for outcome in outcomes if outcome.failed}

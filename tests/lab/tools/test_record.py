@@ -16,7 +16,7 @@ from snippets.lab.experiment import Experiment, NeedsGpu, find
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.tools.record import PATIENCE, record, this_machine
 from tests.lab.notebooks.test_files import write_notebook
-from tests.lab.samples import recordings
+from tests.lab.samples import recordings, sample, save_all
 from tests.lab.tools.machine import FakeMachine
 
 
@@ -55,6 +55,22 @@ def test_record_without_failures(root: Path, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out.splitlines() == [
         f"{DEFAULT_DEVICE}: {len(ids)} to record, {len(ids)} chosen, about 2 min",
         f"{DEFAULT_DEVICE}: {len(ids)} recorded, 0 failed",
+    ]
+
+
+def test_record_names_the_chapters_that_are_stale_beside_what_is_chosen(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("linear/eager", "linear/compiled", "mlp/eager", "attention/naive", "attention/flash"):
+        save_all(root, sample(name, digest="0" * 16), device=DEFAULT_DEVICE)
+    save_all(root, sample("mlp/compiled"), device=DEFAULT_DEVICE)
+    machine = FakeMachine(pending=["linear/eager"])
+    assert record(root, ["linear/eager", "mlp/eager"], machine=machine.build()) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{DEFAULT_DEVICE}: 1 to record, 2 chosen, about 1 min",
+        f"{DEFAULT_DEVICE}: stale, too, but not chosen: attention (2), linear (1); "
+        "make record CHAPTER='attention linear' records them",
+        f"{DEFAULT_DEVICE}: 1 recorded, 0 failed",
     ]
 
 
