@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Mapping
 
-from snippets.fused_mlp.findings.traffic import BF16_BYTES
+from snippets.fused_mlp.findings.traffic import BF16_BYTES, POINTWISE
 from snippets.lab.finding import Device, Figure, Measure, format_value
 from snippets.lab.finding.claim import at_least, at_most, claim, equals
 from snippets.lab.finding.measure import (
@@ -20,6 +20,7 @@ from snippets.lab.page import race_bars as race_bars
 from snippets.lab.page import show as show
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import op_name
+from snippets.mlp.findings.fused_kernels import launch_of
 
 FORWARDS = {
     "eager": "fused_mlp/eager",
@@ -163,6 +164,13 @@ def kernels_work(step: Step) -> dict[int, tuple[int, int]]:
     return work
 
 
+def pointwise_us(device: Device, heading: str) -> Figure:
+    """The time in the trace of the pointwise kernel that Inductor put between the products of a forward."""
+    return device[FORWARDS[heading]].per_step(
+        lambda step: sum(kernel.duration_us for kernel in step.kernels if kernel.name.startswith(POINTWISE)), "us"
+    )
+
+
 def forwards(device: Device) -> Html:
     """Every variant of the whole forward: each kind of time, clock, energy, memory and error."""
     more: Columns = {
@@ -178,6 +186,9 @@ FIGURES: Mapping[str, Measure] = {
     "forward_speedup": lambda device: forward_ratio(device, "eager", "ours"),
     "over_compiled": lambda device: forward_ratio(device, "compiled", "ours"),
     "over_compiled_steady": lambda device: forward_ratio(device, "compiled", "ours", "steady"),
+    "pointwise_compiled_us": lambda device: pointwise_us(device, "compiled"),
+    "pointwise_max_autotune_us": lambda device: pointwise_us(device, "max-autotune"),
+    "pointwise_launch": lambda device: launch_of(device, FORWARDS["compiled"]),
     "max_autotune_over_compiled": lambda device: forward_ratio(device, "max-autotune", "compiled"),
     "of_each_process_max_autotune": lambda device: process_medians(device, "max-autotune"),
     "of_each_process": lambda device: process_medians(device, "ours"),

@@ -144,7 +144,8 @@ def generated_calls(device: Device, mode: str) -> list[str]:
     return [str(call) for call in probed(device["fused_mlp/generated"], mode, "calls")]
 
 
-KERNEL_KINDS = {"triton_tem": "template", "triton_poi": "pointwise"}
+POINTWISE = "triton_poi"
+KERNEL_KINDS = {"triton_tem": "template", POINTWISE: "pointwise"}
 """Start of the name of a kernel that Inductor wrote -> its kind."""
 OWN_MATMUL = "template"
 """Inductor's word for a matmul of its own."""
@@ -186,7 +187,7 @@ def own_products(device: Device) -> Figure:
 
 def compiled_once_more(device: Device) -> Figure:
     """The matmuls of max-autotune's code, compiled in another process with an empty cache, by who computes them."""
-    calls = [call for call in generated_calls(device, "max_autotune") if not call.startswith("triton_poi")]
+    calls = [call for call in generated_calls(device, "max_autotune") if not call.startswith(POINTWISE)]
     kinds = {"extern_kernels.mm": "cuBLAS"}
     names = (kinds.get(call, OWN_MATMUL if call.startswith("triton_tem") else call) for call in calls)
     return Figure(", ".join(names), origin="fused_mlp/generated")

@@ -76,6 +76,23 @@ def test_whose_kernel_does_the_second_matmul(device: AlteredDevice) -> None:
     assert (second(device).value, second(device).conclusive) == ("cuBLAS's", True)
 
 
+def test_the_pointwise_kernel_of_a_compiled_forward(device: AlteredDevice) -> None:
+    def with_slow_kernel(step: Step) -> Step:
+        kernels = [
+            replace(one, duration_us=55.5, grid=(49152, 1, 1), block=(256, 1, 1))
+            if one.name.startswith("triton_poi")
+            else one
+            for one in step.kernels
+        ]
+        return replace(step, activities=tuple(kernels))
+
+    device.steps("fused_mlp/compiled", with_slow_kernel)
+    assert value(device, "pointwise_compiled_us") == 55.5
+    assert value(device, "pointwise_launch") == "512 elements to 256 threads"
+    device.steps("fused_mlp/max_autotune", with_slow_kernel)
+    assert value(device, "pointwise_max_autotune_us") == 55.5
+
+
 @pytest.mark.parametrize(
     ("name", "factor", "flipped"),
     [
