@@ -70,6 +70,6 @@ def test_the_tables_of_a_timeline_come_with_its_details(opened: Opened) -> None:
     figure.locator(".slice.gemm, .slice.pointwise, .slice.other").first.dispatch_event("click")
     expect(figure.locator(".selected dd").first).to_be_visible()
     expect(figure.locator(".selected")).to_contain_text("registers")
-    figure.locator("details.lab-details > summary").first.click()
+    figure.locator("details.lab-details > summary").first.press("Enter")
     expect(figure.locator("details.lab-details tbody tr").first).to_be_visible()
     expect(figure.locator("noscript")).to_have_count(0)
