@@ -46,7 +46,8 @@ def expect_lifted(page: Page, *names: str) -> None:
 
 
 def unfold(page: Page, text: str) -> None:
-    """By a key: a pointer may press one thing and release over another while what lies above is still laid out."""
+    """By a key: two frames after a scroll, what lies above is laid out and moves the question by up to 100 px, so a
+    pointer may press it and release elsewhere."""
     question(page, text).locator("> summary").press("Enter")
 
 
@@ -218,7 +219,7 @@ def test_guesses_and_close_ones_are_counted_and_can_be_forgotten(on_trial: Opene
     expect_veiled(tab.page, *VEILED)
 
 
-def test_claims_that_hold_are_one_line_and_open_by_one_click(on_trial: Opened) -> None:
+def test_claims_that_hold_are_one_line_that_opens(on_trial: Opened) -> None:
     page = on_trial().page
     lab = fence(page, "trial-verdicts")
     expect(lab.locator(".verdict.holds").filter(visible=True)).to_have_count(0)

@@ -111,12 +111,8 @@ def stale_beside(device: Device, chosen: Iterable[Experiment]) -> str:
     """A line on the chapters with recordings that are stale and not chosen, or empty: changed code may have been
     that of several chapters."""
     ids = {experiment.id for experiment in chosen}
-    stale = Counter(
-        chapter
-        for chapter in chapters()
-        for name, state in experiment_states(device, chapter).items()
-        if state == "stale" and name not in ids
-    )
+    others = (one for chapter in chapters() for one in experiments(chapter) if one.id not in ids)
+    stale = Counter(one.chapter for one in others if _state(device, one, source_digest(one.chapter)) == "stale")
     if not stale:
         return ""
     counts = ", ".join(f"{chapter} ({count})" for chapter, count in stale.items())
