@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "snippets/fused_mlp/geglu_kernels"
 VARIANT = PACKAGE / "build/torch-cuda"
 METADATA = json.loads((VARIANT / "metadata.json").read_text(encoding="utf-8"))
-NEEDS_A_GPU = "FusedGeGLU runs as plain PyTorch, without its kernels: they need an NVIDIA GPU"
+NEEDS_A_GPU = "this call runs as plain PyTorch, without the fused kernels: they need an NVIDIA GPU"
 
 NO_NETWORK = f"""\
 import json, os, socket, sys, warnings

@@ -9,7 +9,13 @@ from torch import Tensor
 
 from .operators import fake, operator, with_gradient
 from .plans import is_plain, planned, ready
-from .support import act, act_backward, plain_gate_up, without_autocast
+from .support import (
+    act,
+    act_backward,
+    alike,
+    plain_gate_up,
+    without_autocast,
+)
 from .ways import Way
 from .work import rows_of
 
@@ -20,9 +26,7 @@ def plan_pointwise(
     activation: str, gate: Tensor, up: Tensor, *d_out: Tensor
 ) -> tuple[tuple[Way, ...], bool]:
     tensors = (gate, up, *d_out)
-    if len({one.shape for one in tensors}) > 1:
-        shapes = [tuple(one.shape) for one in tensors]
-        raise ValueError(f"sizes that are not the same: {shapes}")
+    alike(*tensors)
     if is_plain(activation, *tensors, is_pointwise=True):
         return (), True
     from .portable import pointwise_backward_launch, pointwise_launch

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import nn
 
+from .activations import ATTRIBUTES, has_hooks, name_function
 from .model import gated_mlp, only_weight
 from .support import say_once
 
-ACTIVATIONS = {
-    "SiLU": ("torch", "silu"),
-    "silu": ("torch", "silu"),
-    "gelu": ("torch", "gelu"),
-    "ReLU": ("torch", "relu"),
-    "relu": ("torch", "relu"),
-    "SiLUActivation": ("transformers", "silu"),
-    "GELUActivation": ("transformers", "gelu"),
-    "GELUTanh": ("transformers", "gelu_tanh"),
-    "PytorchGELUTanh": ("transformers", "gelu_tanh"),
-    "NewGELUActivation": ("transformers", "gelu_tanh"),
-    "FastGELUActivation": ("transformers", "gelu_tanh"),
-    "AccurateGELUActivation": ("transformers", "gelu_tanh"),
-}
-"""Class or function -> its library, and what the kernels call it. By name,
-since Transformers may be absent."""
-ATTRIBUTES = ("act_fn", "activation_fn", "activation", "act")
-
 
 def name_activation(mlp: nn.Module) -> str:
-    """What the kernels call the activation of `mlp`, or empty. A module without
-    any of `ATTRIBUTES` is a GeGLU."""
+    """What the kernels call the activation of `mlp`, or empty."""
     for name in ATTRIBUTES:
         # a `getattr` of a module takes microseconds to find nothing
         function = mlp._modules.get(name, mlp.__dict__.get(name))
@@ -39,29 +19,6 @@ def name_activation(mlp: nn.Module) -> str:
         if function is not None:
             return name_function(function)
     return "gelu_tanh"
-
-
-def name_function(function: Any) -> str:
-    """What the kernels call a module or a function, or empty."""
-    kind = function
-    if isinstance(function, nn.Module):
-        kind = type(function)
-        if has_hooks(function):
-            return ""
-    if kind is nn.GELU:
-        return "gelu_tanh" if function.approximate == "tanh" else "gelu"
-    library, name = ACTIVATIONS.get(getattr(kind, "__name__", ""), ("", ""))
-    return name if str(kind.__module__).split(".")[0] == library else ""
-
-
-def has_hooks(module: nn.Module) -> bool:
-    """Whether a call of the module runs more than its forward."""
-    return bool(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-    )
 
 
 def describe_other(mlp: nn.Module, names: tuple[str, ...]) -> str:

@@ -10,15 +10,19 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 
 from . import gradients, operators, training
+from .activations import ATTRIBUTES, name_function
 from .joined import are_joined, share_storage
 from .support import (
+    ACTIVATIONS,
     act,
+    alike,
     cast,
     fit,
     is_transformed,
     known,
     plain_gate_up,
     say_once,
+    takes_tensors,
     unsupported,
 )
 
@@ -31,7 +35,8 @@ class FusedGeGLU(nn.Module):
     x is (..., dim), as is the result. Where the kernels cannot run, plain
     PyTorch does the work, and a warning says why, once. Three tensors of the
     hidden size are kept for the gradient; with `recompute="hidden"` two, with
-    `recompute=True` none.
+    `recompute=True` none. `ValueError` for other values, and for the name of no
+    activation; calls raise what `gated_mlp` raises.
     """
 
     def __init__(
@@ -64,10 +69,33 @@ class FusedGeGLU(nn.Module):
     def like(
         cls,
         plain: Any,
-        activation: str = "gelu_tanh",
+        activation: str | None = None,
         recompute: bool | str = False,
     ) -> FusedGeGLU:
-        """The module over a plain one's three layers, which both then share."""
+        """The module over a plain one's three layers, which both then share.
+        Unless it is given, the activation is the plain one's own, or the tanh
+        form of GELU where that has none. `TypeError` where a layer is missing
+        or not linear, and where the kernels do not have its activation."""
+        for name in ("gate_proj", "up_proj", "down_proj"):
+            layer = getattr(plain, name, None)
+            if not hasattr(layer, "in_features"):
+                kind = type(layer).__name__
+                found = "missing" if layer is None else f"a {kind}"
+                raise TypeError(
+                    "FusedGeGLU.like takes a module with linear layers "
+                    "gate_proj, up_proj and down_proj; "
+                    f"{type(plain).__name__}.{name} is {found}"
+                )
+        if activation is None:
+            own = [getattr(plain, name, None) for name in ATTRIBUTES]
+            own = [one for one in own if one is not None]
+            activation = name_function(own[0]) if own else "gelu_tanh"
+        if not activation:
+            raise TypeError(
+                "FusedGeGLU.like does not know the activation of "
+                f"{type(plain).__name__}; pass activation=, one of "
+                f"{', '.join(ACTIVATIONS)}"
+            )
         with torch.device("meta"):
             fused = cls(
                 plain.gate_proj.in_features,
@@ -128,6 +156,7 @@ def why_plain(activation: str) -> str:
 
 
 # --8<-- [start:gated_mlp]
+@takes_tensors
 def gated_mlp(
     x: Tensor,
     gate: Tensor,
@@ -139,9 +168,14 @@ def gated_mlp(
     """(activation(x @ gate.T) * (x @ up.T)) @ down.T, by the kernels where they
     can.
 
-    Under autocast, all tensors are cast to its type. Inside transforms of
-    `torch.func`, plain PyTorch does the work.
+    x is (..., dim), gate and up are (hidden, dim), down is (dim, hidden). Under
+    autocast, all tensors are cast to its type. Inside transforms of
+    `torch.func`, plain PyTorch does the work. `TypeError` for what is no
+    tensor; `ValueError` for sizes that do not fit, the name of no activation,
+    and an unknown `recompute`.
     """
+    if recompute is not False:
+        training.tensors_kept(recompute)
     x, gate, up, down = cast(x, gate, up, down)
     is_compiling = torch.compiler.is_compiling()
     is_trained = torch.is_grad_enabled() and (
@@ -153,7 +187,7 @@ def gated_mlp(
     reason = why_plain(activation)
     # the operator asks for itself; but what it does is hidden from a compiler
     if is_trained or is_compiling or reason:
-        fit(x, gate, up, down.t())
+        fit(x, gate, up, down=down)
         if reason := reason or unsupported(x, gate, up, down):
             say_once(reason)
             return plain_gate_up(x, gate, up, activation) @ down.t()
@@ -166,19 +200,25 @@ def gated_mlp(
 # --8<-- [end:gated_mlp]
 
 
+@takes_tensors
 def gate_up(
     x: Tensor, gate: Tensor, up: Tensor, activation: str = "gelu_tanh"
 ) -> Tensor:
     """activation(x @ gate.T) * (x @ up.T), with gradients; by one kernel where
-    it can. x is (..., dim), gate and up are (hidden, dim)."""
+    it can. x is (..., dim), gate and up are (hidden, dim).
+
+    `TypeError` for what is no tensor; `ValueError` for sizes that do not fit
+    and the name of no activation.
+    """
     x, gate, up = cast(x, gate, up)
     if reason := why_plain(activation):
-        say_once(reason)
         fit(x, gate, up)
+        say_once(reason)
         return plain_gate_up(x, gate, up, activation)
     return operators.gate_up(x, gate, up, activation)
 
 
+@takes_tensors
 def linear(
     x: Tensor,
     weight: Tensor,
@@ -188,7 +228,9 @@ def linear(
     """activation(x @ weight.T + bias), for inference; by one kernel where it
     can. x is (..., dim), weight (outputs, dim), bias (outputs,).
 
-    Where a gradient is needed, plain PyTorch does the work.
+    Where a gradient is needed, plain PyTorch does the work. `TypeError` for
+    what is no tensor; `ValueError` for sizes that do not fit and the name of no
+    activation.
     """
     x, weight, bias = cast(x, weight, bias)
     reason = why_plain(activation)
@@ -199,18 +241,25 @@ def linear(
             reason or "`linear` has no gradient of its own, and one is needed"
         )
     if reason:
+        fit(x, weight, bias=bias)
         say_once(reason)
         return act(F.linear(x, weight, bias), activation)
     return operators.linear(x, weight, bias, activation)
 
 
+@takes_tensors
 def gated_activation(
     gate: Tensor, up: Tensor, activation: str = "gelu_tanh"
 ) -> Tensor:
     """activation(gate) * up, with gradients; in one pass where it can. Two
-    tensors of one shape."""
+    tensors of one shape.
+
+    `TypeError` for what is no tensor; `ValueError` for different shapes and the
+    name of no activation.
+    """
     gate, up = cast(gate, up)
     if reason := why_plain(activation):
+        alike(gate, up)
         say_once(reason)
         return act(gate, activation) * up
     return gradients.gated_activation(gate, up, activation)

@@ -160,7 +160,7 @@ def plan_forward(
 ) -> tuple[tuple[Way, ...], bool]:
     """Two ways: the second is timed together with the first, behind which a
     kernel that is launched early hides its start."""
-    fit(x, gate, up, down.t())
+    fit(x, gate, up, down=down)
     if is_plain(activation, x, gate, up, down):
         return (), True
     firsts, is_first_settled = plan_gate_up(

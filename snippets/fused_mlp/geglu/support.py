@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import os
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 ACTIVATIONS = ("none", "gelu_tanh", "gelu", "silu", "relu")
+P = ParamSpec("P")
+R = TypeVar("R")
 OLDEST = 8, 0
 """Compute capability from which on there are asynchronous copies to shared
 memory and products of bfloat16."""
@@ -97,22 +101,70 @@ def is_batched(tensor: Tensor) -> bool:
     )
 
 
-def fit(x: Tensor, *weights: Tensor, bias: Tensor | None = None) -> None:
-    """Raise `ValueError` when x (..., dim) and weights (outputs, dim) do not
-    fit: zeros would be filled in silently."""
-    shapes = {tuple(weight.shape) for weight in weights}
+def takes_tensors(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, which raises `TypeError` where it fails for an argument
+    that it declares as a tensor and that is none. Types are asked for only
+    then."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except (AttributeError, RuntimeError, TypeError):
+            signature = inspect.signature(function)
+            given = signature.bind(*args, **kwargs).arguments
+            for name, one in given.items():
+                declared = signature.parameters[name]
+                if (
+                    "Tensor" in declared.annotation
+                    and not isinstance(one, Tensor)
+                    and one is not declared.default
+                ):
+                    raise TypeError(
+                        f"{function.__name__} takes {name} as a torch.Tensor, "
+                        f"not {type(one).__name__}"
+                    ) from None
+            raise
+
+    return run
+
+
+def fit(
+    x: Tensor,
+    *weights: Tensor,
+    bias: Tensor | None = None,
+    down: Tensor | None = None,
+) -> None:
+    """Raise `ValueError` when x (..., dim), weights (outputs, dim), bias
+    (outputs,) and down (dim, outputs) do not fit: zeros would be filled in
+    silently."""
+    shape = weights[0].shape
     if (
-        len(shapes) > 1
-        or weights[0].ndim != 2
+        len(shape) != 2
+        or any(weight.shape != shape for weight in weights)
         or not x.ndim
-        or x.shape[-1] != weights[0].shape[1]
-        or (bias is not None and bias.shape != shapes.pop()[:1])
+        or x.shape[-1] != shape[1]
+        or (bias is not None and bias.shape != shape[:1])
+        or (down is not None and down.shape != shape[::-1])
     ):
-        raise ValueError(
-            f"sizes that do not fit: x {tuple(x.shape)}, weights "
-            f"{[tuple(one.shape) for one in weights]}"
-            + ("" if bias is None else f", bias {tuple(bias.shape)}")
-        )
+        shapes = [tuple(weight.shape) for weight in weights]
+        given = f"x {tuple(x.shape)}, weights {shapes}"
+        expected = "x (..., dim), weights (outputs, dim)"
+        if bias is not None:
+            given += f", bias {tuple(bias.shape)}"
+            expected += ", bias (outputs,)"
+        if down is not None:
+            given += f", down {tuple(down.shape)}"
+            expected += ", down (dim, outputs)"
+        raise ValueError(f"sizes that do not fit: {given}; expected {expected}")
+
+
+def alike(*tensors: Tensor) -> None:
+    """Raise `ValueError` for tensors of different shapes, which PyTorch would
+    broadcast."""
+    if len({one.shape for one in tensors}) > 1:
+        shapes = [tuple(one.shape) for one in tensors]
+        raise ValueError(f"sizes that are not the same: {shapes}")
 
 
 def known(activation: str) -> None:
@@ -191,14 +243,25 @@ def unsupported_device(device: torch.device) -> str:
 
 
 SAID: set[str] = set()
+INSIDE = tuple(
+    os.path.join(os.path.dirname(each), "")
+    for each in (__file__, torch.__file__)
+)
+"""The folders of this package and of PyTorch."""
 
 
 @torch.compiler.assume_constant_result
 def say_once(reason: str) -> None:
-    """Tell why plain PyTorch does the work instead."""
-    if reason not in SAID:
-        SAID.add(reason)
-        warnings.warn(
-            f"FusedGeGLU runs as plain PyTorch, without its kernels: {reason}",
-            stacklevel=4,
-        )
+    """Tell the caller of the package why plain PyTorch does the work
+    instead."""
+    if reason in SAID:
+        return
+    SAID.add(reason)
+    level, frame = 1, inspect.currentframe()
+    # a thread of autograd has no frames but these
+    while frame and frame.f_code.co_filename.startswith(INSIDE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"this call runs as plain PyTorch, without the fused kernels: {reason}",
+        stacklevel=level,
+    )

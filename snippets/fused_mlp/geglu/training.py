@@ -62,7 +62,7 @@ def plan_trained(
     activation: str, x: Tensor, gate: Tensor, up: Tensor, down: Tensor
 ) -> tuple[tuple[Way, ...], bool]:
     """The product with `down`, whose way does not depend on what is kept."""
-    fit(x, gate, up, down.t())
+    fit(x, gate, up, down=down)
     if is_plain(activation, x, gate, up, down):
         return (), True
     sizes = sizes_of(x, gate)._replace(dim=gate.shape[0], outputs=x.shape[-1])

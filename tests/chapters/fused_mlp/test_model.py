@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +18,7 @@ from snippets.mlp.model import GeGLU
 
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 ROWS = "they copy rows of whole 16 bytes, and one of the widths"
-NO_GPU = r"^FusedGeGLU runs as plain PyTorch, without its kernels: they need an NVIDIA GPU$"
+NO_GPU = r"^this call runs as plain PyTorch, without the fused kernels: they need an NVIDIA GPU$"
 OPERATORS = {
     name: one
     for module in (operators, gradients, preactivations, training)
@@ -78,7 +80,9 @@ def test_the_reason_is_told_once_in_a_process() -> None:
     assert len(told) == 1
     module(x)  # silent, as is another module: a warning is an error here
     FusedGeGLU(8, 24)(x)
-    with pytest.warns(UserWarning, match=r"^FusedGeGLU runs as plain PyTorch, without its kernels: another reason$"):
+    with pytest.warns(
+        UserWarning, match=r"^this call runs as plain PyTorch, without the fused kernels: another reason$"
+    ):
         support.say_once("another reason")
 
 
@@ -173,24 +177,150 @@ def test_tensors_on_different_devices_are_not_supported() -> None:
 # Sizes and layers that do not fit
 
 
+@pytest.mark.parametrize("is_trained", [False, True])
 @pytest.mark.parametrize(
-    ("shapes", "told"),
+    ("function", "shapes", "told"),
     [
-        ([(2, 8), (16, 8), (16, 7), (8, 16)], r"x \(2, 8\), weights \[\(16, 8\), \(16, 7\), \(16, 8\)\]"),
-        ([(2, 7), (16, 8), (16, 8), (8, 16)], r"x \(2, 7\)"),
-        ([(2, 8), (16, 8), (16, 8), (8, 15)], r"\(15, 8\)"),
+        ("gated_mlp", [(2, 8), (16, 8), (16, 7), (8, 16)], "x (2, 8), weights [(16, 8), (16, 7)], down (8, 16)"),
+        ("gated_mlp", [(2, 7), (16, 8), (16, 8), (8, 16)], "x (2, 7), weights [(16, 8), (16, 8)], down (8, 16)"),
+        ("gated_mlp", [(2, 8), (16, 8), (16, 8), (8, 15)], "x (2, 8), weights [(16, 8), (16, 8)], down (8, 15)"),
+        ("gated_mlp", [(2, 8), (16, 8), (16, 8), (16, 8)], "x (2, 8), weights [(16, 8), (16, 8)], down (16, 8)"),
+        ("gated_mlp", [(2, 8), (16, 8), (16, 8), (1, 8, 16)], "x (2, 8), weights [(16, 8), (16, 8)], down (1, 8, 16)"),
+        ("gate_up", [(), (16, 8), (16, 8)], "x (), weights [(16, 8), (16, 8)]"),
+        ("gate_up", [(2, 8), (8,), (8,)], "x (2, 8), weights [(8,), (8,)]"),
+        ("linear", [(2, 8), (8, 16)], "x (2, 8), weights [(8, 16)]"),
+        ("linear", [(2, 8), (16, 8), (1,)], "x (2, 8), weights [(16, 8)], bias (1,)"),
+        ("linear", [(2, 8), (16, 8), (8,)], "x (2, 8), weights [(16, 8)], bias (8,)"),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(shapes: list[tuple[int, ...]], told: str) -> None:
-    tensors = [torch.zeros(shape) for shape in shapes]
-    for is_trained in (False, True):
-        with torch.set_grad_enabled(is_trained), pytest.raises(ValueError, match=told):
-            model.gated_mlp(tensors[0].requires_grad_(is_trained), *tensors[1:])
+def test_sizes_that_do_not_fit_are_refused(
+    function: str, shapes: list[tuple[int, ...]], told: str, is_trained: bool
+) -> None:
+    """As they were passed, and as they should be."""
+    expected = "x (..., dim), weights (outputs, dim)"
+    expected += ", down (dim, outputs)" * ("down" in told) + ", bias (outputs,)" * ("bias" in told)
+    tensors = [torch.zeros(shape, requires_grad=is_trained) for shape in shapes]
+    with pytest.raises(ValueError, match=f"^{re.escape(f'sizes that do not fit: {told}; expected {expected}')}$"):
+        getattr(model, function)(*tensors)
 
 
-def test_factors_of_different_shapes_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^sizes that are not the same: \[\(4, 8\), \(1, 8\)\]$"):
-        model.gated_activation(torch.zeros(4, 8), torch.zeros(1, 8))
+@pytest.mark.parametrize("is_trained", [False, True])
+@pytest.mark.parametrize("recompute", ["all", "", None, 2])
+def test_an_unknown_recompute_is_refused(recompute: Any, is_trained: bool) -> None:
+    tensors = [torch.zeros(8, 8, requires_grad=is_trained) for _ in range(4)]
+    told = rf"^recompute is a bool or 'hidden', not {recompute!r}$"
+    with pytest.raises(ValueError, match=told):
+        model.gated_mlp(*tensors, recompute=recompute)
+    with pytest.raises(ValueError, match=told):
+        FusedGeGLU(8, 8, recompute=recompute)
+
+
+@pytest.mark.filterwarnings("ignore:this call runs as plain PyTorch")
+@pytest.mark.parametrize("mode", ["inference", "training", "autocast"])
+@pytest.mark.parametrize("other", [None, torch.zeros(8, 8).numpy(), [1.0]], ids=["None", "NumPy", "list"])
+@pytest.mark.parametrize(
+    ("function", "names"),
+    [
+        ("gated_mlp", ("x", "gate", "up", "down")),
+        ("gate_up", ("x", "gate", "up")),
+        ("linear", ("x", "weight")),
+        ("gated_activation", ("gate", "up")),
+    ],
+)
+def test_what_is_no_tensor_is_refused(function: str, names: tuple[str, ...], other: Any, mode: str) -> None:
+    for name in names:
+        given = {each: torch.zeros(8, 8, requires_grad=mode == "training") for each in names}
+        told = rf"^{function} takes {name} as a torch\.Tensor, not {type(other).__name__}$"
+        with torch.autocast("cpu", BF16, enabled=mode == "autocast"), pytest.raises(TypeError, match=told):
+            getattr(model, function)(**{**given, name: other})
+
+
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_a_bias_that_is_no_tensor_is_refused(is_trained: bool) -> None:
+    tensors = [torch.zeros(8, 8, requires_grad=is_trained) for _ in range(2)]
+    with pytest.raises(TypeError, match=r"^linear takes bias as a torch\.Tensor, not float$"):
+        model.linear(*tensors, 1.0)  # type: ignore[arg-type]
+
+
+def test_an_error_of_pytorch_stays_what_it_is() -> None:
+    with pytest.warns(UserWarning, match=NO_GPU), pytest.raises(RuntimeError, match="same dtype"):
+        model.gated_mlp(torch.zeros(8, 8), *[torch.zeros(8, 8, dtype=BF16)] * 3)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"gate_proj": None}, "gate_proj is missing"),
+        ({"up_proj": None}, "up_proj is missing"),
+        ({"down_proj": nn.ReLU()}, "down_proj is a ReLU"),
+    ],
+)
+def test_a_module_without_the_three_layers_is_refused(changed: dict[str, nn.Module | None], told: str) -> None:
+    foreign = GeGLU(8, 16)
+    for name, layer in changed.items():
+        setattr(foreign, name, layer)
+    takes = "FusedGeGLU.like takes a module with linear layers gate_proj, up_proj and down_proj; "
+    with pytest.raises(TypeError, match=f"^{takes}GeGLU.{told}$"):
+        FusedGeGLU.like(foreign)
+    with pytest.raises(TypeError, match=f"^{takes}Linear.gate_proj is missing$"):
+        FusedGeGLU.like(nn.Linear(8, 8))
+
+
+class Wrapped(nn.Module):
+    """As a compiled module: what it lacks is that of another."""
+
+    def __init__(self, other: nn.Module) -> None:
+        super().__init__()
+        self._modules["other"] = other
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._modules["other"], name)
+
+
+@pytest.mark.parametrize(
+    ("own", "taken"),
+    [
+        (nn.SiLU(), "silu"),
+        (nn.GELU(), "gelu"),
+        (nn.GELU(approximate="tanh"), "gelu_tanh"),
+        (torch.nn.functional.relu, "relu"),
+        ("silu", "silu"),
+        (None, "gelu_tanh"),
+    ],
+)
+@pytest.mark.parametrize("name", ["act_fn", "activation_fn", "activation", "act"])
+def test_the_activation_of_a_plain_module_is_taken(name: str, own: Any, taken: str) -> None:
+    plain = GeGLU(8, 16)
+    setattr(plain, name, own)
+    assert FusedGeGLU.like(plain).activation == taken
+    assert FusedGeGLU.like(plain, "relu").activation == "relu"
+    assert FusedGeGLU.like(Wrapped(plain)).activation == taken
+    assert FusedGeGLU.like(FusedGeGLU.like(plain)).activation == taken
+
+
+@pytest.mark.parametrize("own", [nn.Mish(), torch.tanh, "mish", len, 3])
+def test_an_activation_that_the_kernels_lack_is_refused(own: Any) -> None:
+    plain = GeGLU(8, 16)
+    plain.act_fn = own
+    told = "FusedGeGLU.like does not know the activation of GeGLU; pass activation=, one of none, gelu_tanh, "
+    with pytest.raises(TypeError, match=f"^{told}gelu, silu, relu$"):
+        FusedGeGLU.like(plain)
+    assert FusedGeGLU.like(plain, "silu").activation == "silu"
+
+
+def test_a_layer_with_a_bias_is_taken() -> None:
+    plain = GeGLU(8, 16)
+    plain.up_proj = nn.Linear(8, 16)
+    fused, x = FusedGeGLU.like(plain), torch.randn(2, 8)
+    with pytest.warns(UserWarning, match="one of its layers is more than a weight$"):
+        assert torch.equal(fused(x), plain(x))
+
+
+@pytest.mark.parametrize("transform", [lambda of: of, torch.func.vmap, lambda of: lambda *x: torch.func.vjp(of, *x)])
+def test_factors_of_different_shapes_are_refused(transform: Callable[..., Any]) -> None:
+    told = r"^sizes that are not the same: \[\((3, )?4, 8\), \((3, )?1, 8\)\]$"
+    with pytest.raises(ValueError, match=told):
+        transform(model.gated_activation)(torch.zeros(3, 4, 8), torch.zeros(3, 1, 8))
 
 
 def hooked(module: FusedGeGLU) -> list[str]:
@@ -208,6 +338,32 @@ def test_hooks_of_the_projections_run() -> None:
     with pytest.warns(UserWarning, match="one of its layers is more than a weight"):
         assert torch.equal(module(x), expected)
     assert seen == ["gate_proj", "up_proj", "down_proj"]
+
+
+def test_a_warning_points_at_who_called_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, weight = torch.randn(8, 8), torch.randn(8, 8)
+    trained = torch.randn(8, 8, requires_grad=True)
+    for call in (
+        lambda: FusedGeGLU(8, 8)(x),
+        lambda: model.gated_mlp(x, weight, weight, weight),
+        lambda: model.gated_mlp(trained, weight, weight, weight),
+        lambda: model.gate_up(x, weight, weight),
+        lambda: model.linear(x, weight),
+        lambda: model.linear(trained, weight),
+        lambda: model.gated_activation(x, weight),
+    ):
+        monkeypatch.setattr(support, "SAID", set())
+        monkeypatch.setattr(plans, "PLANS", {})
+        with pytest.warns(UserWarning, match=r"^this call runs as plain PyTorch, without the fused kernels: ") as told:
+            call()
+        assert [(one.filename, one.lineno) for one in told] == [(__file__, call.__code__.co_firstlineno)]
+
+
+def test_where_nobody_called_the_package_it_warns_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the thread in which autograd runs what was called on a GPU."""
+    monkeypatch.setattr(support, "INSIDE", ("",))
+    with pytest.warns(UserWarning, match="a reason$"):
+        support.say_once("a reason")
 
 
 def test_what_is_more_than_a_weight() -> None:
@@ -236,7 +392,7 @@ def test_autocast_casts_all_tensors(is_trained: bool) -> None:
     assert found.requires_grad == is_trained
 
 
-@pytest.mark.filterwarnings("ignore:FusedGeGLU runs as plain PyTorch")
+@pytest.mark.filterwarnings("ignore:this call runs as plain PyTorch")
 def test_autocast_leaves_float64_and_devices_without_it() -> None:
     tensors = [torch.randn(8, 8, dtype=torch.float64) for _ in range(4)]
     with torch.autocast("cpu", BF16):
@@ -306,7 +462,9 @@ def test_transforms_look_into_what_is_called(
             duals = [torch.autograd.forward_ad.make_dual(one, one) for one in tensors]
             return tuple(torch.autograd.forward_ad.unpack_dual(of(*duals)))
 
-    with pytest.warns(UserWarning, match=f"^FusedGeGLU runs as plain PyTorch, without its kernels: {TRANSFORMED}$"):
+    with pytest.warns(
+        UserWarning, match=f"^this call runs as plain PyTorch, without the fused kernels: {TRANSFORMED}$"
+    ):
         found = results(function)
     for one, other in zip(found, results(plain), strict=True):
         assert torch.allclose(one, other, rtol=1e-12)
@@ -347,7 +505,7 @@ def test_on_a_device_without_cuda_it_is_plain_pytorch(monkeypatch: pytest.Monkey
 # The operators as plain PyTorch, which they are on a CPU
 
 
-@pytest.mark.filterwarnings("ignore:FusedGeGLU runs as plain PyTorch")
+@pytest.mark.filterwarnings("ignore:this call runs as plain PyTorch")
 @pytest.mark.parametrize("activation", ["gelu_tanh", "gelu", "silu", "relu", "none"])
 def test_gradients_of_the_fallback(activation: str) -> None:
     leaves = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 8), (16, 8), (16, 8))]
@@ -360,7 +518,7 @@ def test_gradients_of_the_fallback(activation: str) -> None:
     assert all(torch.allclose(one, other, rtol=1e-12, atol=1e-12) for one, other in zip(found, exact, strict=True))
 
 
-@pytest.mark.filterwarnings("ignore:FusedGeGLU runs as plain PyTorch")
+@pytest.mark.filterwarnings("ignore:this call runs as plain PyTorch")
 def test_no_rows_and_no_columns() -> None:
     assert model.gated_mlp(torch.zeros(0, 8), *[torch.zeros(8, 8)] * 3).shape == (0, 8)
     found = model.linear(torch.zeros(3, 0), torch.zeros(5, 0), torch.full((5,), -1.0), "relu")
