@@ -156,8 +156,8 @@ def test_how_much_the_profiler_lengthens_launching() -> None:
             if times is not None:
                 ratios.append(found_in(device, experiment).step_us / times.enqueue.median_us)
     low, *_, high = quantiles(ratios, n=20)
-    assert (len(ratios), round(low, 1), round(median(ratios), 1), round(high, 1)) == (131, 1.7, 3.0, 7.4)
-    assert sum(ratio >= SLOWDOWN for ratio in ratios) / len(ratios) == pytest.approx(0.84, abs=0.005)
+    assert (len(ratios), round(low, 1), round(median(ratios), 1), round(high, 1)) == (131, 1.6, 2.9, 6.7)
+    assert sum(ratio >= SLOWDOWN for ratio in ratios) / len(ratios) == pytest.approx(0.80, abs=0.005)
 
 
 def test_the_table() -> None:
@@ -208,7 +208,7 @@ ROWS = {
 """Rule -> fired, right, false, missed in our recordings. A rule that is not here never fired, and had no fault to find.
 
 `launch-bound` sees a trace, in which the profiler lengthens launching by a factor that it does not show: taken as 2,
-it was 1.7 to 7. The copies that `pageable-copies` missed take 4 to 8 us of a step.
+it was 1.6 to 7. The copies that `pageable-copies` missed take 4 to 8 us of a step.
 """
 
 FALSE = [

@@ -53,7 +53,7 @@ RULE = Rule(
     f"the profiler is taken to lengthen launching {SLOWDOWN:.0f} times; not if a step's own GPU work is as long",
     source=f"{TRACELENS} (cpu_idle_analysis.py: GPU idle above 15 %); the profiler's part is measured in this book's "
     "recordings",
-    advice="Measure the step without the profiler first: it lengthens launching 1.5 to 6 times, and this ceiling with "
+    advice="Measure the step without the profiler first: it lengthens launching 1.5 to 7 times, and this ceiling with "
     "it. Then launch less often: larger batches, torch.compile (mode='reduce-overhead' replays CUDA graphs), fused "
     "operators.",
     check=check,
