@@ -11,7 +11,7 @@ from snippets.lab.experiment import experiments
 from snippets.lab.finding.accepted import status_of_text
 from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.claim import Status
-from snippets.lab.finding.device import Device, all_devices
+from snippets.lab.finding.device import Device
 from snippets.lab.finding.mismatch import Mismatch, reading
 from snippets.lab.finding.part import Reads
 from snippets.lab.html import Html, code, hold_back, with_code
@@ -256,9 +256,12 @@ def _other_text(verdict: Verdict) -> str:
 
 
 def claim_anchor(kind: str, claim_id: str, device: Device) -> str:
-    """The id of a claim's box or row: `ledger-m1` on the first recorded device, else `ledger-m1-<device>`."""
-    first, *_ = all_devices(device.root)
-    return f"{kind}-{claim_id.lower()}" + ("" if device == first else f"-{device.name}")
+    """The id of a claim's box or row: `ledger-m1` on the device that pages open with, else `ledger-m1-<device>`.
+
+    Links lead to the first: panels of other devices may be in a file of their own.
+    """
+    is_opened = device.name == default_device(device.root)
+    return f"{kind}-{claim_id.lower()}" + ("" if is_opened else f"-{device.name}")
 
 
 def status_badge(verdict: Verdict) -> Html:
