@@ -40,9 +40,9 @@ WARM_UP_RATIO, MIN_WARM_UP_US, MIN_STEPS = 3.0, 1000.0, 3
 WARM_UP_RATIO_OF_TWO = 20.0
 """The first of two steps is warm-up from here on: below it, either of the two may be the exception."""
 SLOWDOWN = 2.0
-"""How much longer the CPU needs for a step under the profiler, at least in four of five of this book's recordings.
+"""How much longer the CPU needs for a step under the profiler, in about four of five of this book's recordings.
 
-Of 131 on an H100 and an H200, 90 % took 1.6 to 6.7 times as long, the median 2.9 times.
+Of 166 on an H100 and an H200, 90 % took 1.6 to 6.7 times as long, the median 2.9 times.
 """
 
 

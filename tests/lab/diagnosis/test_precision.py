@@ -58,6 +58,7 @@ FAULTS = {
     "training_memory/tf32": {FUSING, PRODUCTS},
     "training_step/allocator_before": {ALLOCATOR},
     "training_step/attention_before": {ATTENTION, COPIES, FUSING, TYPES},
+    "training_step/cold_after": {FUSING},
     "training_step/cold_before": {FIRST},
     "training_step/breaks_after": {TINY},
     "training_step/breaks_before": {BREAKS, TINY},
@@ -130,6 +131,14 @@ PUBLIC_FALSE = {"hta_event_sync_multi_stream": {ALLOCATOR}}
 
 
 LOOPS = {
+    "training_memory/autocast",
+    "training_memory/autocast_compiled",
+    "training_memory/bfloat16",
+    "training_memory/bfloat16_compiled",
+    "training_memory/fp32",
+    "training_memory/optimizer_foreach",
+    "training_memory/optimizer_loop",
+    "training_memory/tf32",
     "training_step/optimizer_after",
     "training_step/optimizer_before",
     "training_step/optimizer_foreach",
@@ -156,7 +165,7 @@ def test_how_much_the_profiler_lengthens_launching() -> None:
             if times is not None:
                 ratios.append(found_in(device, experiment).step_us / times.enqueue.median_us)
     low, *_, high = quantiles(ratios, n=20)
-    assert (len(ratios), round(low, 1), round(median(ratios), 1), round(high, 1)) == (131, 1.6, 2.9, 6.7)
+    assert (len(ratios), round(low, 1), round(median(ratios), 1), round(high, 1)) == (166, 1.6, 2.9, 6.7)
     assert sum(ratio >= SLOWDOWN for ratio in ratios) / len(ratios) == pytest.approx(0.80, abs=0.005)
 
 
@@ -188,27 +197,28 @@ def test_the_table() -> None:
 
 ROWS = {
     ALLOCATOR: (1, 1, 0, 0),
-    FIRST: (6, 6, 0, 0),
+    FIRST: (8, 8, 0, 0),
     BREAKS: (1, 1, 0, 0),
-    LAUNCHES: (70, 58, 12, 4),
-    LOADER: (3, 1, 2, 0),
-    COPIES: (14, 14, 0, 0),
-    UNITS: (7, 7, 0, 0),
-    OPTIMIZER: (2, 2, 0, 0),
-    PAGEABLE: (3, 3, 0, 5),
+    LAUNCHES: (98, 81, 17, 7),
+    LOADER: (4, 1, 3, 0),
+    COPIES: (16, 16, 0, 0),
+    UNITS: (9, 9, 0, 0),
+    OPTIMIZER: (3, 3, 0, 0),
+    PAGEABLE: (4, 4, 0, 5),
     RECOMPILES: (1, 1, 0, 0),
-    SLOW_CPU: (2, 0, 2, 1),
-    PRODUCTS: (4, 4, 0, 0),
-    WAITS: (4, 4, 0, 0),
-    TINY: (6, 6, 0, 0),
+    SLOW_CPU: (3, 0, 3, 1),
+    PRODUCTS: (5, 5, 0, 0),
+    WAITS: (5, 5, 0, 0),
+    TINY: (7, 7, 0, 0),
     TYPES: (1, 1, 0, 0),
     ATTENTION: (21, 21, 0, 0),
-    FUSING: (30, 30, 0, 1),
+    FUSING: (43, 43, 0, 2),
 }
 """Rule -> fired, right, false, missed in our recordings. A rule that is not here never fired, and had no fault to find.
 
 `launch-bound` sees a trace, in which the profiler lengthens launching by a factor that it does not show: taken as 2,
-it was 1.6 to 7. The copies that `pageable-copies` missed take 4 to 8 us of a step.
+it was 1.6 to 7. The copies that `pageable-copies` missed take 4 to 8 us of a step. What `unfused-elementwise` missed is
+below its threshold.
 """
 
 FALSE = [
@@ -216,7 +226,14 @@ FALSE = [
     "nvidia-h100-80gb-hbm3/attention/cudnn",
     "nvidia-h100-80gb-hbm3/attention/decode_flash",
     "nvidia-h100-80gb-hbm3/attention/decode_naive",
+    "nvidia-h100-80gb-hbm3/fused_mlp/fused_compiled",
+    "nvidia-h100-80gb-hbm3/fused_mlp/fused_reduce_overhead",
+    "nvidia-h100-80gb-hbm3/fused_mlp/pointwise_fused",
     "nvidia-h100-80gb-hbm3/mlp/liger",
+    "nvidia-h100-80gb-hbm3/regimes/small_reduce_overhead",
+    "nvidia-h100-80gb-hbm3/training_memory/autocast",
+    "nvidia-h100-80gb-hbm3/training_memory/autocast_compiled",
+    "nvidia-h100-80gb-hbm3/training_step/cold_before",
     "nvidia-h200/attention/cudnn",
     "nvidia-h200/attention/decode_cudnn",
     "nvidia-h200/attention/decode_flash",
@@ -231,10 +248,11 @@ FALSE = [
 ]
 """False alarms.
 
-Of `launch-bound`: the profiler lengthens these launches 2.7 times or more, and nothing in a trace says so. We found no
-other measure that tells them apart: not GPU work over the median, the shortest or the last step, nor over the time from
-first to last launch. Of `loader-stall`: one trace has one step, and not the GPU work of the step before, behind which
-the loader hides, and in the other the profiler slows the loader. Of `slow-cpu-code`: the profiler, stacks most of all,
+Of `launch-bound`: the profiler lengthens these launches 2.7 times or more (in one loop twice: its GPU idles for just
+under `IDLE` of an iteration), and nothing in a trace says so. We found no other measure that tells them apart: not GPU
+work over the median, the shortest or the last step, nor over the time from first to last launch. Of `loader-stall`: one
+trace has one step, and not the GPU work of the step before, behind which the loader hides; in another the profiler
+slows the loader; in the third its workers are still starting. Of `slow-cpu-code`: the profiler, stacks most of all,
 slows the CPU until the GPU waits for the wrappers of compiled code.
 """
 
