@@ -148,3 +148,19 @@ def test_the_ledger_counts_each_device(judged: dict[str, dict[str, Verdict]], bo
     for short, name in (("H200", DEFAULT_DEVICE), ("T100", NAME)):
         counts = Counter(verdict.status for verdict in judged[name].values())
         assert found[short] == (counts.total(), counts["holds"], counts["differs"], counts["inconclusive"])
+
+
+def test_where_pages_open_with_it_the_ledger_leads_to_its_verdicts(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Panels of the other device may be in a file of their own, where no link of the ledger leads."""
+    found = defaultdict[str, list[str]](list)
+    with shown(root):
+        monkeypatch.setenv("DEVICE", NAME)
+        for place, build in pieces():
+            if (page := re.split(r"[.:]", place.removeprefix("docs/"))[0]) in ("claims", "mlp", "attention"):
+                found[page].append(re.sub(r"<noscript>.*?</noscript>", "", build(), flags=re.DOTALL))
+    links = re.findall(r'href="\.\./(mlp|attention)/#(claim-[^"]+)"', "".join(found["claims"]))
+    assert len(links) > 100
+    assert {page for page, _ in links} == {"mlp", "attention"}, "recorded there, and not"
+    for page in ("mlp", "attention"):
+        ids = set(re.findall(r' id="(claim-[^"]+)"', "".join(found[page])))
+        assert {anchor for of, anchor in links if of == page} <= ids

@@ -11,7 +11,7 @@ from snippets.lab.experiment import experiments
 from snippets.lab.finding.accepted import status_of_text
 from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.claim import Status
-from snippets.lab.finding.device import Device
+from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.finding.mismatch import Mismatch, reading
 from snippets.lab.finding.part import Reads
 from snippets.lab.html import Html, code, hold_back, with_code
@@ -260,8 +260,14 @@ def claim_anchor(kind: str, claim_id: str, device: Device) -> str:
 
     Links lead to the first: panels of other devices may be in a file of their own.
     """
-    is_opened = device.name == default_device(device.root)
-    return f"{kind}-{claim_id.lower()}" + ("" if is_opened else f"-{device.name}")
+    return f"{kind}-{claim_id.lower()}" + ("" if device.name == opened_device(device).name else f"-{device.name}")
+
+
+def opened_device(device: Device) -> Device:
+    """Of the devices recorded beside this one, the one that pages open with; the first if that is not recorded."""
+    first, *others = all_devices(device.root)
+    name = default_device(device.root)
+    return next((other for other in others if other.name == name), first)
 
 
 def status_badge(verdict: Verdict) -> Html:

@@ -12,10 +12,9 @@ from snippets.lab.finding.book import Verdict, all_claims, judge, verdicts
 from snippets.lab.finding.claim import STATUSES, Source, Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.html import Cell, Html, table, with_code
-from snippets.lab.page.frame import claim_anchor, measured_html, status_badge, why_text
+from snippets.lab.page.frame import claim_anchor, measured_html, opened_device, status_badge, why_text
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.nav import claim_page
-from snippets.lab.recording.device import default_device
 
 HEAD = ("id", "verdict", "claim", "the source's value", "ours")
 COUNTED: dict[Status, tuple[str, str]] = {
@@ -87,8 +86,8 @@ def _entry(judged: Sequence[Verdict]) -> str:
     said = ""
     if claim.source:
         said = f'<span class="said">{_source_name(claim.source)}: {with_kernel_names(claim.source.value)}</span>'
-    opened = Device(first.device.root, default_device(first.device.root))
-    link = f"../{claim_page(first.chapter, claim.id)}/#{claim_anchor('claim', claim.id, opened)}"
+    anchor = claim_anchor("claim", claim.id, opened_device(first.device))
+    link = f"../{claim_page(first.chapter, claim.id)}/#{anchor}"
     where = f'{escape(claim.scope)} · <a href="{escape(link)}">{escape(first.chapter)}</a>'
     return (
         f'<li data-chapter="{escape(first.chapter)}" data-scope="{escape(claim.scope)}">'

@@ -59,8 +59,6 @@ def recorded_names(root: Path, device: str, chapter: str) -> tuple[str, ...]:
 def default_device(root: Path) -> str:
     """The device that pages open with: the variable `DEVICE`, else this machine's GPU if recorded, else the default.
 
-    Where the default device is not recorded, the first one that is.
-
     Raises `NotRecorded` if `DEVICE` names a device without recordings.
     """
     known = recorded_devices(root)
@@ -68,7 +66,7 @@ def default_device(root: Path) -> str:
     if chosen and chosen not in known:
         raise NotRecorded(f"DEVICE={chosen} is not recorded; recorded are {', '.join(known) or 'none'}")
     device = chosen or this_device()
-    return device if device is not None and device in known else next(iter(known), DEFAULT_DEVICE)
+    return device if device is not None and device in known else DEFAULT_DEVICE
 
 
 def slug(device_name: str) -> str:

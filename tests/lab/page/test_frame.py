@@ -335,7 +335,7 @@ def test_a_verdict_says_where_the_text_was_written_for_another(
 
 
 def test_a_verdict_leads_to_the_ledger(book: Book, device: Device) -> None:
-    """Ids of the first device are short, as links from elsewhere have them."""
+    """Ids of the device that pages open with are short, as links from elsewhere have them."""
     book(mlp=samples.findings(claim()))
     link = '<a class="id" href="../claims/#ledger-m1{}" title="this claim in the ledger">M1</a>'
     assert link.format("") in verdicts(device, "M1")

@@ -14,6 +14,7 @@ from snippets.lab.finding.claim import SERIES, Source
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.page.frame import show
+from snippets.lab.page.frame import verdicts as boxes
 from snippets.lab.page.ledger import claims_table, ledger_list, status_counts, verdict_data
 from snippets.lab.recording.schema import NotRecorded
 from tests.lab import samples
@@ -97,7 +98,7 @@ def test_an_entry_leads_to_the_page_that_shows_its_claim(book: Book, device: Dev
 
 
 def test_an_entry_has_every_device(book: Book, device: Device) -> None:
-    """The first has the short ids, whichever device the list is asked for. One that differs makes a finding."""
+    """The one that pages open with has the short ids. A claim that differs on one makes a finding."""
     other = save_all(device.root, sample(), device=OTHER)
     book(mlp=samples.findings(claim(id="M2"), claim(measure=on_each)))
     content = ledger_list(device)
@@ -109,6 +110,19 @@ def test_an_entry_has_every_device(book: Book, device: Device) -> None:
     ids = [value for name, value in Markup(content).attributes if name == "id"]
     assert ids == ["ledger-m1", f"ledger-m1-{OTHER}", "ledger-m2", f"ledger-m2-{OTHER}"]
     assert ledger_list(other) == content
+
+
+def test_an_entry_leads_to_the_panel_that_is_open(book: Book, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of other devices may be in a file of their own."""
+    other = save_all(device.root, sample(), device=OTHER)
+    book(mlp=samples.findings(claim()))
+    monkeypatch.setenv("DEVICE", OTHER)
+    content = ledger_list(device)
+    assert '<a href="../mlp/#claim-m1">mlp</a>' in content
+    ids = [value for name, value in Markup(content).attributes if name == "id"]
+    assert ids == [f"ledger-m1-{DEVICE}", "ledger-m1"]
+    assert 'id="claim-m1"' in boxes(other, "M1")
+    assert f'id="claim-m1-{DEVICE}"' in boxes(device, "M1")
 
 
 def test_the_part_of_a_chapter(book: Book, device: Device) -> None:
