@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from snippets.lab.drawing.numbers import figure_cell
 from snippets.lab.finding import Device, Figure, at_least, at_most, between, claim, equals, timing_of_samples
@@ -137,6 +138,21 @@ def _recomputing_over_keeping(device: Device, batch: str, kind: str) -> Figure:
     return ratio_of_pairs(above, below, f"{run.origin}, batch {batch}, {kind}")
 
 
+def launching(device: Device) -> Figure:
+    """The CPU's time to launch the step under autocast at the smaller batch."""
+    return _time(device, SMALL, "autocast", "enqueue")
+
+
+def launching_share(device: Device) -> Figure:
+    """The same in percent of the step's time from Python."""
+    return percent(unpaired_ratio(launching(device), _time(device, SMALL, "autocast", "from_python")))
+
+
+def launching_again(device: Device) -> Figure:
+    """The CPU's time to launch the step that recomputes, at the larger batch."""
+    return _time(device, LARGE, "recomputed", "enqueue")
+
+
 @claim("TM40", at_most(1 + 1 / 3), scope="timing")
 def recomputing_takes(device: Device) -> Figure:
     """At the larger batch, the step that recomputes takes at most a third longer than the one that keeps."""
@@ -165,6 +181,14 @@ def recomputed_time_share(device: Device) -> Figure:
     return share_of_gpu_time(run_of(device, "autocast"), recomputed_work)
 
 
+def kernels_with_recomputing(device: Device) -> Figure:
+    """What the kernels of the step that recomputes would take at the larger batch: those of the step that keeps, and
+    the share that runs again."""
+    kept, again = _time(device, LARGE, "autocast", "interleaved"), recomputed_time_share(device)
+    low, high = (us * (1 + share / 100) for us, share in zip(kept.bounds, again.bounds, strict=True))
+    return Figure(kept.number * (1 + again.number / 100), "us", (low, high), f"{kept.origin}; {again.origin}")
+
+
 def forward_work(step: Step) -> list[GpuActivity]:
     """What forward runs on the GPU."""
     return in_phase(step, "forward")
@@ -182,7 +206,10 @@ def recomputed_work(step: Step) -> list[GpuActivity]:
 def added_as_recomputed(device: Device) -> Figure:
     """At the larger batch, recomputing adds the share of a step that forward's kernels take without each block's last
     product and sum, within a tenth."""
-    return unpaired_ratio(recomputing_adds(device), recomputed_time_share(device))
+    added = unpaired_ratio(recomputing_adds(device), recomputed_time_share(device))
+    if launching_again(device).number < kernels_with_recomputing(device).number:
+        return added
+    return replace(added, conclusive=False, doubt="launching takes longer than the kernels would, so the GPU waits")
 
 
 @claim("TM45", at_least(80), scope="timing")

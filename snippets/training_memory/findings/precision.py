@@ -11,7 +11,15 @@ from snippets.lab.trace.events import GpuActivity, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.queries import kernel_time_us
 from snippets.lab.trace.units import format_value
-from snippets.training_memory.findings.steps import COMPILED, EAGER, is_matmul, run_of, share_of_gpu_time
+from snippets.training_memory.findings.steps import (
+    COMPILED,
+    EAGER,
+    busy_share,
+    gpu_us,
+    is_matmul,
+    run_of,
+    share_of_gpu_time,
+)
 
 ARTICLE = Source(
     "The Profiling Deep-Dive on nn.Linear Fusion", "fusion might not help if the data can't stay in cache", device=""
@@ -76,6 +84,21 @@ def compiled_autocast_over_bfloat16(device: Device) -> Figure:
     return _speedup(device, "autocast_compiled", "bfloat16_compiled")
 
 
+def compiled_autocast_gpu(device: Device) -> Figure:
+    """The GPU's time of an eager step under autocast, over that of a compiled one."""
+    return unpaired_ratio(*(gpu_us(device, name) for name in ("autocast", "autocast_compiled")))
+
+
+def compiled_bfloat16_gpu(device: Device) -> Figure:
+    """The same with bf16 weights."""
+    return unpaired_ratio(*(gpu_us(device, name) for name in ("bfloat16", "bfloat16_compiled")))
+
+
+def compiled_gpu_ratio(device: Device) -> Figure:
+    """The GPU's time of a compiled step under autocast, over that of one with bf16 weights."""
+    return unpaired_ratio(*(gpu_us(device, name) for name in ("autocast_compiled", "bfloat16_compiled")))
+
+
 def autocast_speedup(device: Device) -> Figure:
     """How many times as fast as in float32 a step is under autocast."""
     return _speedup(device, "fp32", "autocast")
@@ -96,6 +119,11 @@ def float32_clock(device: Device) -> Figure:
     return _clock(device, "fp32")
 
 
+def tf32_clock(device: Device) -> Figure:
+    """The multiprocessors' clock while steps with TF32 products run."""
+    return _clock(device, "tf32")
+
+
 def reasons_to_lower_the_clock(device: Device) -> Figure:
     """What the GPU named, while steps in any precision were timed, as reasons for a lower clock; `none` without one."""
     runs = [run_of(device, variant) for variant in {**EAGER, **COMPILED}.values()]
@@ -110,7 +138,17 @@ def compiled_iteration(device: Device) -> Figure:
 
 def compiled_gpu_time(device: Device) -> Figure:
     """The GPU's time of a compiled step with bf16 weights, in its trace."""
-    return run_of(device, "bfloat16_compiled").per_step(lambda step: kernel_time_us(step.activities), "us")
+    return gpu_us(device, "bfloat16_compiled")
+
+
+def compiled_busy(device: Device) -> Figure:
+    """The share of a compiled iteration with bf16 weights that its kernels fill."""
+    return busy_share(device, "bfloat16_compiled")
+
+
+def tf32_busy(device: Device) -> Figure:
+    """The share of an iteration with TF32 products that its kernels fill."""
+    return busy_share(device, "tf32")
 
 
 @claim("TM28", at_most(0.95), scope="timing")
@@ -158,6 +196,7 @@ def precisions(device: Device) -> Html:
             [
                 name,
                 figure_cell(run.time("iteration")),
+                format_value(busy_share(device, variant).number, "%"),
                 matmul_types(run.step),
                 figure_cell(us),
                 format_value(1e6 * run.point.flops / us.number, "flop/s"),
@@ -165,5 +204,14 @@ def precisions(device: Device) -> Html:
                 format_value(run.timing("iteration").clock_mhz, "MHz"),
             ]
         )
-    head = ["precision", "iteration", "products of", "their GPU time", "their rate", "memory it adds", "clock"]
+    head = [
+        "precision",
+        "iteration",
+        "its kernels fill",
+        "products of",
+        "their GPU time",
+        "their rate",
+        "memory it adds",
+        "clock",
+    ]
     return table("One training step in four precisions", head, rows)

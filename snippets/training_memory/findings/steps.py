@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from snippets.lab.drawing.bar_charts import stacked_bars
 from snippets.lab.drawing.numbers import figure_cell
-from snippets.lab.finding import Device, Figure, Run, at_least, at_most, between, claim, equals
-from snippets.lab.finding.measure import derived, paired_ratio, unpaired_ratio
+from snippets.lab.finding import Device, Figure, NotTimed, Run, at_least, at_most, between, claim, equals
+from snippets.lab.finding.measure import derived, paired_ratio, percent, unpaired_ratio
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
 from snippets.lab.page import timing_bars
@@ -152,9 +152,22 @@ def iteration(device: Device) -> Figure:
     return run_of(device, "autocast").time("iteration")
 
 
+def gpu_us(device: Device, variant: str) -> Figure:
+    """The GPU's time of a step, in its trace."""
+    return run_of(device, variant).per_step(lambda step: kernel_time_us(step.activities), "us")
+
+
+def busy_share(device: Device, variant: str) -> Figure:
+    """The GPU's time of a step in its trace, in percent of an iteration without the profiler.
+
+    The rest is waiting, or a clock that is lower in the timed loop than in the trace.
+    """
+    return percent(unpaired_ratio(gpu_us(device, variant), run_of(device, variant).time("iteration")))
+
+
 def gpu_time(device: Device) -> Figure:
     """The GPU's time of a step under autocast, in its trace."""
-    return run_of(device, "autocast").per_step(lambda step: kernel_time_us(step.activities), "us")
+    return gpu_us(device, "autocast")
 
 
 def missed_without_update(device: Device) -> Figure:
@@ -233,6 +246,11 @@ def _phase_cpu(device: Device, variant: str) -> Figure:
     return run_of(device, variant).per_step(lambda step: annotation_us(step, "optimizer"), "us")
 
 
+def loop_busy(device: Device) -> Figure:
+    """The share of an iteration with the loop over parameters that its kernels fill."""
+    return busy_share(device, "optimizer_loop")
+
+
 def loop_over_foreach(device: Device) -> Figure:
     """A step with the loop over parameters, over a step with the foreach optimizer."""
     return paired_ratio(run_of(device, "optimizer_loop"), run_of(device, "optimizer_foreach"), "iteration")
@@ -254,26 +272,66 @@ def optimizers(device: Device) -> Html:
     return table("AdamW three ways, under autocast", head, rows)
 
 
+def _numbers(run: Run) -> int:
+    """How many numbers the parameters have."""
+    sizes = {name: int(value) for name, value in run.point.parameters.items()}
+    return sizes["layers"] * (3 * sizes["dim"] * sizes["hidden"] + 2 * sizes["dim"])
+
+
 def updated_bytes(device: Device) -> Figure:
     """Bytes that AdamW must move for its parameters: gradients read, parameters and moments read and written."""
     run = run_of(device, "autocast")
-    sizes = {name: int(value) for name, value in run.point.parameters.items()}
-    numbers = sizes["layers"] * (3 * sizes["dim"] * sizes["hidden"] + 2 * sizes["dim"])
-    return Figure(4 * 7 * numbers, "bytes", origin=run.origin)
+    return Figure(4 * 7 * _numbers(run), "bytes", origin=run.origin)
 
 
 def update_rate(device: Device) -> Figure:
     """The rate at which the fused optimizer moves these bytes."""
     us = run_of(device, "autocast").per_step(_optimizer_us, "us")
+    return _rate(updated_bytes(device).number, us)
+
+
+def _rate(moved: float, us: Figure) -> Figure:
     low, high = us.bounds
-    moved = updated_bytes(device).number
     rates = (1e6 * moved / high, 1e6 * moved / low) if math.isfinite(low) and low > 0 else None
     return Figure(1e6 * moved / us.number, "bytes/s", rates, us.origin)
 
 
 def update_share(device: Device) -> Figure:
     """The rate at which the fused optimizer moves its bytes, in percent of a large copy's (page devices)."""
-    rate, copy = update_rate(device), device["devices/copy"]
+    return _share_of_copy(device, update_rate(device))
+
+
+def _share_of_copy(device: Device, rate: Figure) -> Figure:
+    copy = device["devices/copy"]
     copied = copy.ceiling(COPY).rate
     low, high = (100 * bound / copied for bound in rate.bounds)
     return Figure(100 * rate.number / copied, "%", (low, high), f"{rate.origin}; {copy.origin}")
+
+
+def loop_squares_share(device: Device) -> Figure:
+    """The rate at which the loop's `addcmul_` of a matrix moves its bytes, in percent of a large copy's (page devices).
+
+    It adds a gradient's squares to a second moment: it reads both and writes the moment. Kernels of the norms are too
+    short for a rate.
+    """
+    sizes = {name: int(value) for name, value in run_of(device, "optimizer_loop").point.parameters.items()}
+    matrices = sizes["layers"] * 3 * sizes["dim"] * sizes["hidden"]
+    return _squares_share(device, "optimizer_loop", "aten::addcmul_", matrices)
+
+
+def foreach_squares_share(device: Device) -> Figure:
+    """The rate at which the foreach optimizer's `addcmul_` moves its bytes, in percent of a large copy's."""
+    run = run_of(device, "optimizer_foreach")
+    return _squares_share(device, "optimizer_foreach", "aten::_foreach_addcmul_", _numbers(run))
+
+
+def _squares_share(device: Device, variant: str, operator: str, numbers: int) -> Figure:
+    def is_one(activity: GpuActivity) -> bool:
+        op = activity.op
+        return op is not None and op.name == operator and (variant != "optimizer_loop" or len(op.input_shapes[0]) == 2)
+
+    run = run_of(device, variant)
+    us = run.per_step(lambda step: kernel_time_us(filter(is_one, in_phase(step, "optimizer"))), "us")
+    if not us.number:
+        raise NotTimed(f"{run.id} has no kernel of {operator}")
+    return _share_of_copy(device, _rate(4 * 3 * numbers, us))

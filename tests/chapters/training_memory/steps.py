@@ -19,6 +19,7 @@ MATMULS = {
 }
 POINTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
 SUM = "void at::native::unrolled_elementwise_kernel<at::native::CUDAFunctor_add<float>, 4>"
+SQUARES = "void at::native::elementwise_kernel<128, 2, at::native::addcmul_cuda_scalar>"
 NORM = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float, false>"
 
 
@@ -85,6 +86,8 @@ def operator_of(kernel: str) -> str:
     """The operator that launches a kernel."""
     if kernel == SUM:
         return "aten::add"
+    if kernel == SQUARES:
+        return "aten::addcmul_"
     return "aten::copy_" if "_copy_kernel" in kernel else kernel if "triton" in kernel else "aten::op"
 
 

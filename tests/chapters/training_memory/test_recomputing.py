@@ -34,8 +34,11 @@ STEP: Phases = {
 """4,000 us."""
 
 
-def device(root: Path, adds: float = 0.165) -> Device:
-    """The samples with this step under autocast, and a larger batch at which recomputing adds a share of the step."""
+def device(root: Path, adds: float = 0.165, launching: float = 1.0) -> Device:
+    """The samples with this step under autocast, and a larger batch at which recomputing adds a share of the step.
+
+    There launching the step that recomputes takes `launching` times as long as in the samples.
+    """
     found = []
     for recording, traced in recordings():
         data: Any = msgspec.json.decode(msgspec.json.encode(recording.data))
@@ -43,6 +46,8 @@ def device(root: Path, adds: float = 0.165) -> Device:
             for kind in ("interleaved", "from_python"):
                 kept = data["128"]["autocast"]["times"][kind]
                 data["128"]["recomputed"]["times"][kind] = [(1 + adds) * us for us in kept]
+            launches = data["128"]["recomputed"]["times"]
+            launches["enqueue"] = [launching * us for us in launches["enqueue"]]
         is_step = recording.experiment == "autocast"
         found.append((msgspec.structs.replace(recording, data=data), trace(STEP) if is_step else traced))
     return save_samples(root, found)
@@ -63,6 +68,16 @@ def test_the_kernels_that_run_again_by_hand(tmp_path: Path) -> None:
 def test_a_whole_second_forward_would_add_more(tmp_path: Path, adds: float, expected: str) -> None:
     verdict = judge(keeping.added_as_recomputed, "training_memory", device(tmp_path, adds))
     assert (verdict.status, verdict.reason) == (expected, "")
+
+
+def test_launches_that_take_longer_than_the_kernels_tell_nothing_about_them(tmp_path: Path) -> None:
+    samples = device(tmp_path)
+    kernels = keeping.kernels_with_recomputing(samples)
+    assert kernels.number == pytest.approx(1.165 * 16_004)
+    assert keeping.launching_again(samples).number < kernels.number
+    slow = device(tmp_path / "slow", adds=0.335, launching=4.0)
+    verdict = judge(keeping.added_as_recomputed, "training_memory", slow)
+    assert (verdict.status, "so the GPU waits" in verdict.reason) == ("inconclusive", True)
 
 
 class Counted(TorchDispatchMode):
