@@ -238,9 +238,14 @@ def _verdict(verdict: Verdict) -> str:
 
 
 def why_text(verdict: Verdict) -> str:
-    """Why a claim differs on the default device, which is named where another one is shown; empty where it holds."""
+    """Why a claim differs on the default device, which is named where another one is shown; empty where it holds.
+
+    Of a value that only its own device can test, why it differs there.
+    """
     why = "" if verdict.status == "holds" else verdict.claim.why
-    return f"On the {short_name(DEFAULT_DEVICE)}: {why}" if why and not verdict.device.is_default else why
+    is_of_the_default = not (verdict.claim.source and verdict.claim.source.only_there)
+    named = why and is_of_the_default and not verdict.device.is_default
+    return f"On the {short_name(DEFAULT_DEVICE)}: {why}" if named else why
 
 
 def _other_text(verdict: Verdict) -> str:

@@ -170,6 +170,15 @@ def test_a_status_that_is_rare_is_counted_where_it_occurs(book: Book, device: De
     assert verdict_data(judge(claim(source=source), "mlp", device))["verdict"] == "cannot be tested"
 
 
+def test_why_a_value_differs_on_the_only_device_that_can_test_it(book: Book, device: Device) -> None:
+    """The H200 does not judge it, so the reason is not the H200's."""
+    there = Source("An article", "6", "NVIDIA Z100 8GB", only_there=True)
+    book(mlp=samples.findings(claim(6, source=there, why="Because.")))
+    other = save_all(device.root, sample(), device=OTHER)
+    data = verdict_data(judge(claim(6, source=there, why="Because."), "mlp", other))
+    assert (data["verdict"], data["why"]) == ("differs", "Because.")
+
+
 def test_where_nothing_is_recorded_nothing_is_measured(book: Book, tmp_path: Path) -> None:
     book(mlp=samples.findings(claim(measure=missing)))
     nothing = samples.device(tmp_path)
