@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from snippets.lab.finding import Device, Figure, at_least, at_most, between, cla
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import figure_cell, timeline
 from snippets.lab.page import show as show
+from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import busy_us
 
 OPTIONS = {
@@ -22,6 +24,8 @@ OPTIONS = {
     "all": "shapes, memory, FLOPs and stack",
 }
 """Option of the probe -> how a reader writes it."""
+BACKWARD = "pingpong_backward_kernel"
+"""The kernel that begins our forward's backward."""
 COUNTED = {"operators": "operators", "launches": "launch calls", "gpu": "GPU events"}
 """Count of a capture -> its column."""
 
@@ -183,6 +187,32 @@ def counted_twice(device: Device) -> Figure:
     )
 
 
+def second_starts(device: Device) -> Figure:
+    """When our forward's second kernel starts: how long before or after the end of its first."""
+
+    def late_us(step: Step) -> float:
+        first, second, *_ = step.kernels
+        return second.start_us - first.end_us
+
+    late = device["fused_mlp/fused"].per_step(late_us, "us")
+    length = format_value(abs(late.number), "us")
+    where = f"{length} before the first ends" if late.number < 0 else f"{length} after the first has ended"
+    return replace(late, display=where)
+
+
+def early_when_recomputing(device: Device) -> Figure:
+    """In how many recomputing training steps our backward kernel starts before the kernel ahead of it has ended."""
+
+    def is_early(step: Step) -> bool:
+        kernels = step.kernels
+        place = next(index for index, kernel in enumerate(kernels) if kernel.name == BACKWARD)
+        return kernels[place].start_us < kernels[place - 1].end_us
+
+    run = device["fused_mlp/training_fused_recompute"]
+    early = [is_early(step) for step in run.steps]
+    return Figure(f"{sum(early)} of {len(early)} steps", origin=run.origin)
+
+
 FIGURES = {
     "defaults_factor": lambda device: slowdown(device, "nothing"),
     "all_factor": lambda device: slowdown(device, "all", "nothing"),
@@ -269,7 +299,9 @@ def sizes(device: Device) -> Html:
 
 
 early_launch = partial(
-    timeline, variants={"launched early": "fused_mlp/fused"}, caption="The second kernel starts before the first ends"
+    timeline,
+    variants={"our forward": "fused_mlp/fused"},
+    caption="Our forward's two kernels, and where the second starts",
 )
 replayed = partial(
     timeline, variants={"replayed": "trace_rows/graph"}, caption="One call, and the kernels of a forward"

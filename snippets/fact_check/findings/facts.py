@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-from snippets.fact_check.findings.sources import DOCUMENTS, short_name
+from snippets.fact_check.findings.sources import DOCUMENTS, H100, short_name
+from snippets.fact_check.findings.there import decided, recorded
 from snippets.lab.finding import Device, Figure, Measure
 from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.claim import STATUSES, Source, Status
@@ -157,25 +158,42 @@ def judged(device: Device, claim_ids: Iterable[str] = CLAIMS) -> list[Judged]:
     return found
 
 
+def counted(device: Device) -> list[Judged]:
+    """The claims of others on a device; those that it cannot test on the recorded device that their value is for."""
+    return [Judged(each.source, decided(each.verdict)) for each in judged(device)]
+
+
 def tally(device: Device) -> Html:
-    """How many claims of each source hold, differ, cannot be tested or are not measured on a device."""
-    found = judged(device)
+    """How many claims of each source hold, differ, cannot be tested or are not measured on a device.
+
+    A value for another recorded GPU counts as that GPU judges it.
+    """
+    found = counted(device)
     rows: list[list[Cell]] = [
         [_document(document.who), _counted([each for each in found if each.source.who == document.who])]
         for document in DOCUMENTS
     ]
     head = ["source", "verdicts"]
     rows.append([_document("all"), _counted(found)])
-    return table(f"Verdicts by source on the {device.short_name}", head, rows, text_columns=len(head))
+    others = dict.fromkeys(each.verdict.device for each in found if each.verdict.device.name != device.name)
+    caption = f"Verdicts by source on the {device.short_name}"
+    caption += "".join(f"; of values for an {_model(each)}, on the {each.short_name}" for each in others)
+    return table(caption, head, rows, text_columns=len(head))
 
 
 def _counted(found: Sequence[Judged]) -> str:
     """`9 claims from 6 statements: 3 hold, 6 differ`; as many statements as claims are not named."""
-    counts = Counter(each.verdict.status for each in found)
     statements = {SAME_STATEMENT.get(each.verdict.claim.id, each.verdict.claim.id) for each in found}
-    parts = (f"{counts[status]} {COUNTED[status][counts[status] != 1]}" for status in STATUSES if counts[status])
     of = f" from {len(statements)} statements" if len(statements) < len(found) else ""
-    return f"{len(found)} claims{of}: {', '.join(parts)}"
+    return f"{len(found)} claims{of}: {_statuses(found)}"
+
+
+def _statuses(found: Sequence[Judged]) -> str:
+    """`3 hold, 6 differ`."""
+    counts = Counter(each.verdict.status for each in found)
+    return ", ".join(
+        f"{counts[status]} {COUNTED[status][counts[status] != 1]}" for status in STATUSES if counts[status]
+    )
 
 
 def _document(who: str) -> Cell:
@@ -204,9 +222,10 @@ def fact_table(device: Device) -> Html:
     return table("What was said, and what was measured", head, rows)
 
 
-def _model(source: Source) -> str:
-    """`A100` or `H100`: the GPU that a value is for."""
-    return "H100" if "H100" in source.device else "A100"
+def _model(named: Source | Device) -> str:
+    """`A100` or `H100`: the GPU that a value is for, or that judges it."""
+    name = named.device if isinstance(named, Source) else named.short_name
+    return "H100" if "H100" in name else "A100"
 
 
 def _verdict(verdict: Verdict) -> Html:
@@ -219,18 +238,25 @@ def _verdict(verdict: Verdict) -> Html:
 
 
 def count(device: Device, status: Status) -> Figure:
-    """The claims of others with a status on a device."""
-    number = sum(each.verdict.status == status for each in judged(device))
+    """The claims of others with a status, as the tally counts them."""
+    number = sum(each.verdict.status == status for each in counted(device))
     return Figure(number, origin="the claims of this page", display=f"{number} of {len(CLAIMS)}")
 
 
 def untestable(device: Device) -> Figure:
-    """The claims that this device cannot test, and for which GPUs they are."""
-    sources = [each.source for each in judged(device) if each.verdict.status == "cannot be tested"]
+    """The claims that no recorded device can test, and for which GPUs they are."""
+    sources = [each.source for each in counted(device) if each.verdict.status == "cannot be tested"]
     models = Counter(map(_model, sources))
     parts = [f"{number} for an {model}" for model, number in sorted(models.items())]
-    display = f"{len(sources)}: {' and '.join(parts)}" if parts else "none"
+    display = " and ".join(parts) or "none"
     return Figure(len(sources), origin="the claims of this page", display=display)
+
+
+def h100_verdicts(device: Device) -> Figure:
+    """How the recorded H100 judges the claims that only an H100 can test: `4 hold, 1 differs`."""
+    there = recorded(device, H100)
+    for_it = [each for each in judged(there) if each.source.only_there and each.source.device == H100]
+    return Figure(len(for_it), origin=f"{there.short_name}, {len(for_it)} claims", display=_statuses(for_it))
 
 
 FIGURES: Mapping[str, Measure] = {

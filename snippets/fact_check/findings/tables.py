@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from html import escape
 
 from snippets.fact_check.findings.block import BLOCK_US, FUSED_US, GELU_US, LINEAR_US, table_tokens
+from snippets.fact_check.findings.sources import H100
 from snippets.fact_check.findings.sweep import PRECISIONS, block_timing, gain, gain_at, sizes, time_at
-from snippets.lab.finding import Device, NotTimed, format_value
+from snippets.fact_check.findings.there import recorded
+from snippets.lab.finding import Device, NotRecorded, NotTimed, format_value
+from snippets.lab.finding.mismatch import reading
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import figure_cell, kernel_name_html
 from snippets.lab.page import show as show
@@ -37,7 +40,19 @@ def _kind(name: str, is_kernel: bool) -> str:
 
 
 def h100_table(device: Device) -> Html:
-    """The rows of the article's table, and the same parts here at the size where the Linear takes as long."""
+    """The rows of the article's table, and the same parts on the recorded H100 where the Linear takes as long.
+
+    The same on every tab; without an H100, the parts on this device.
+    """
+    try:
+        there = recorded(device, H100)
+    except NotRecorded:
+        return _h100_table(device)
+    with reading(there) as noted:
+        return _h100_table(noted)
+
+
+def _h100_table(device: Device) -> Html:
     rows: list[Sequence[Cell]] = [
         [
             "the article, on an H100",
@@ -56,7 +71,8 @@ def h100_table(device: Device) -> Html:
         ]
         rows.append([name, f"{round(tokens, -2):,.0f}", *times, figure_cell(gain_at(device, arithmetic, tokens))])
     head = ["", "tokens", "Linear", "GELU", "block", "fused block", "speedup"]
-    return table("The table of the H100, and the size at which the Linear takes as long here", head, rows)
+    caption = f"The table of an H100, and the size at which the Linear takes as long on the {device.short_name}"
+    return table(caption, head, rows)
 
 
 def gains(device: Device) -> Html:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from snippets.fact_check.findings.sources import about, deep_dive, digest
+from snippets.fact_check.findings.sources import H100, about, deep_dive, digest
+from snippets.fact_check.findings.there import on
 from snippets.fused_mlp.findings.shapes import PEERS, row_run, shapes_in
 from snippets.lab.finding import (
     Device,
@@ -18,6 +19,7 @@ from snippets.lab.finding import (
     ratio_of_pairs,
     timing_of_samples,
 )
+from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.measure import derived, largest, paired_ratio, quantity_ratio, smallest
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import count_launches, kernel_time_us
@@ -29,6 +31,8 @@ WAYS = {"compiled": "compiled", "two kernels": "fused", "a CUDA graph": "reduce_
 """A way to launch less -> its experiment in fused_mlp."""
 OF_THE_COMPILER = ("compiled", "a CUDA graph")
 """Those that torch.compile makes, with its guards before every call."""
+EAGER_RACE, FUSED_RACE = "fused_mlp/bfloat16_eager", "fused_mlp/bfloat16_fused"
+"""Two of the race's sweeps over shapes."""
 A_FIFTH = 1.2
 """Eager's time over that of a forward that is 20 % faster, as O-P11 has it."""
 
@@ -77,11 +81,16 @@ def any_size_over_one(device: Device) -> Figure:
     """The compiled kernel is fast because it was generated for one input size: compiled for any number of tokens, the
     MLP's forward takes at least 2 % longer on the GPU.
 
-    It takes as long. One graph for any number of tokens has a kernel with the same fusion and a mask. Fusing makes the
+    It does not. One graph for any number of tokens has a kernel with the same fusion and a mask. Fusing makes the
     kernel fast, not the fixed size. If your batch varies, compile with dynamic=True."""
+    return _mode_over(device, "dynamic", "default")
+
+
+def _mode_over(device: Device, mode: str, other: str) -> Figure:
+    """The forward's time on the GPU, compiled in one mode over another; `eager` is not compiled."""
     samples = device["regimes/modes_geglu"].data["times"]
-    dynamic, fixed = (timing_of_samples(samples[mode]["interleaved"]) for mode in ("dynamic", "default"))
-    return ratio_of_pairs(dynamic, fixed, "regimes/modes_geglu, dynamic over default, interleaved, in pairs")
+    upper, lower = (timing_of_samples(samples[each]["interleaved"]) for each in (mode, other))
+    return ratio_of_pairs(upper, lower, f"regimes/modes_geglu, {mode} over {other}, interleaved, in pairs")
 
 
 @claim("FC38", at_most(0.98), scope="timing", source=digest("lower energy use per pass", ""))
@@ -232,7 +241,17 @@ def registers_of_fused_linear(device: Device, size: str) -> Figure:
     return device[f"regimes/{size}_fused"].per_step(lambda step: step.kernels[0].registers or 0)
 
 
+def raced_on(device: Device) -> Figure:
+    """The recorded devices that ran the race's shapes."""
+    raced = [each for each in all_devices(device.root) if each[EAGER_RACE].is_recorded and each[FUSED_RACE].is_recorded]
+    names = " and ".join(f"the {each.short_name}" for each in raced)
+    return Figure(names or "no device", origin=f"{EAGER_RACE}, {FUSED_RACE}")
+
+
 FIGURES: Mapping[str, Measure] = {
+    "fixed_size_speedup": lambda device: _mode_over(device, "eager", "default"),
+    "h100_any_size_over_one": on(H100, lambda device: _mode_over(device, "dynamic", "default")),
+    "any_size_speedup": lambda device: _mode_over(device, "eager", "dynamic"),
     "steady_speedup": lambda device: paired_ratio(device["fused_mlp/eager"], device["fused_mlp/fused"], "steady"),
     "calls_saved": lambda device: launches_saved(device, "two kernels"),
     "saved_by_a_graph": lambda device: launches_saved(device, "a CUDA graph"),

@@ -8,7 +8,7 @@ from functools import partial
 from snippets.lab.finding import Device, Figure, at_least, at_most, between, claim, equals
 from snippets.lab.page import show as show
 from snippets.lab.page import timeline
-from snippets.lab.trace.events import CudaCall, Span, Step
+from snippets.lab.trace.events import CudaCall, Span, Step, Trace
 
 QUEUE = "trace_rows/full_queue"
 LAUNCHES = "*LaunchKernel*"
@@ -86,10 +86,22 @@ def _launch(call: CudaCall | None) -> str:
     return call.name if call else "none"
 
 
+def _closing(trace: Trace) -> CudaCall:
+    return next(call for call in reversed(trace.calls) if call.name == "cudaDeviceSynchronize")
+
+
+def work_left(device: Device) -> Figure:
+    """How long the GPU still works when the profiler's own `cudaDeviceSynchronize` begins."""
+    trace = device["mlp/eager"].trace
+    left_us = max(0.0, max(each.end_us for each in trace.steps[-1].activities) - _closing(trace).start_us)
+    display = "" if left_us else "nothing"
+    return Figure(left_us, "us", origin="mlp/eager, cudaDeviceSynchronize after the end", display=display)
+
+
 def closing_wait(device: Device) -> Figure:
     """How long after the last step the profiler's own `cudaDeviceSynchronize` begins."""
     trace = device["mlp/eager"].trace
-    wait = next(call for call in reversed(trace.calls) if call.name == "cudaDeviceSynchronize")
+    wait = _closing(trace)
     return Figure(wait.start_us - trace.steps[-1].end_us, "us", origin="mlp/eager, cudaDeviceSynchronize after the end")
 
 

@@ -8,9 +8,11 @@ import pytest
 from snippets.capture_faults.findings.captures import (
     OPTIONS,
     cost_of_options,
+    early_when_recomputing,
     first_steps,
     forgotten,
     quartiles,
+    second_starts,
     sizes,
     slowdown,
     subscribers,
@@ -18,10 +20,11 @@ from snippets.capture_faults.findings.captures import (
 )
 from snippets.capture_faults.findings.doctor import LOST, doctor, doctor_of_lost, without_first_kernels
 from snippets.lab.finding.book import Verdict, findings, judge
-from snippets.lab.trace.events import GpuActivity
+from snippets.lab.trace.events import GpuActivity, Step
 from tests.chapters.altered import AlteredDevice
 from tests.lab.samples import BOOK, Markup
 
+replace = msgspec.structs.replace
 CLAIMS = {claim.id: claim for claim in findings("capture_faults").claims}
 
 
@@ -157,3 +160,18 @@ def test_doctor_counts_what_was_removed() -> None:
     assert "none: all 66 launches have their work" in text
     assert "12 of 66 launches (18.2%) have no kernel in the trace, all at the start" in text
     assert text.count("failed") == 1
+
+
+def test_when_the_second_kernel_starts(device: AlteredDevice) -> None:
+    assert second_starts(device).text.endswith(" before the first ends")
+    assert early_when_recomputing(device).text == "3 of 3 steps"
+
+    def later(step: Step) -> Step:
+        first, *others = step.kernels
+        moved = [replace(each, start_us=each.start_us + 1000 * place) for place, each in enumerate(others, 1)]
+        return replace(step, activities=(first, *moved))
+
+    for name in ("fused", "training_fused_recompute"):
+        device.steps(f"fused_mlp/{name}", later)
+    assert second_starts(device).text.endswith(" after the first has ended")
+    assert early_when_recomputing(device).text == "0 of 3 steps"

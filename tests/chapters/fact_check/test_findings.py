@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,11 @@ def with_samples(kernel: str = KERNEL) -> AlteredDevice:
 @pytest.fixture
 def device() -> AlteredDevice:
     return with_samples()
+
+
+def alone(device: AlteredDevice) -> AlteredDevice:
+    """The same device where no H100 is recorded beside it."""
+    return replace(device, root=device.root / "nowhere")
 
 
 def status(claim_id: str, device: Device) -> Status:
@@ -90,7 +96,7 @@ def test_a_tally_counts_every_claim_once(device: AlteredDevice) -> None:
     assert sum(counts) == len(facts.CLAIMS)
     assert facts.count(device, "holds").text == f"{counts[0]:.0f} of {len(facts.CLAIMS)}"
     assert facts.untestable(device).number == counts[3]
-    assert "for an H100" in facts.untestable(device).text
+    assert facts.untestable(device).text == "3 for an A100", "an H100 has recorded"
 
 
 def test_tests_of_one_statement_are_of_one_source(device: AlteredDevice) -> None:
@@ -199,7 +205,7 @@ def test_what_fusing_saves_next_to_gelu_itself(device: AlteredDevice) -> None:
     samples_us["epilogue"] = [6.0] * 5
     device.data("fact_check/block", **data)
     assert block.most_saved(device).number == pytest.approx(40)
-    assert block.FIGURES["gelu_where_most_is_saved"](device).number == pytest.approx(20)
+    assert block.gelu_where_most_is_saved(device).number == pytest.approx(20)
 
 
 @pytest.mark.parametrize(
@@ -266,11 +272,11 @@ def test_where_no_arithmetic_reaches_the_time(device: AlteredDevice) -> None:
     device.data("fact_check/block", samples_us=data["samples_us"])
     with pytest.raises(NotTimed, match="no arithmetic"):
         block.from_2100_to_1500(device)
-    assert Markup(tables.h100_table(device)).text.count("bf16") == 0
+    assert Markup(tables.h100_table(alone(device))).text.count("bf16") == 0
 
 
 def test_tables(device: AlteredDevice) -> None:
-    text = Markup(tables.h100_table(device)).text
+    text = Markup(tables.h100_table(alone(device))).text
     assert "the article, on an H100" in text
     assert "8,200" in text
     assert "131,072" in Markup(tables.gains(device)).text
@@ -288,3 +294,20 @@ def test_tables(device: AlteredDevice) -> None:
 def test_the_page_on_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device = save_samples(tmp_path, recordings())
     assert "sample" in page_on_samples("fact_check", device, monkeypatch)
+
+
+def test_who_ran_the_race(tmp_path: Path) -> None:
+    assert "the H200" in str(times.raced_on(BOOK).value)
+    assert times.raced_on(Device(tmp_path, BOOK.name)).text == "no device"
+
+
+def test_a_forward_for_one_size_and_for_any(device: AlteredDevice) -> None:
+    recorded = device["regimes/modes_geglu"].data["times"]
+    changed = {
+        mode: {**recorded[mode], "interleaved": [us] * 5}
+        for mode, us in {"eager": 120.0, "default": 100.0, "dynamic": 80.0}.items()
+    }
+    device.data("regimes/modes_geglu", times={**recorded, **changed})
+    assert times.FIGURES["fixed_size_speedup"](device).text == "1.20x"
+    assert times.FIGURES["any_size_speedup"](device).text == "1.50x"
+    assert status("FC40", device) == "differs"

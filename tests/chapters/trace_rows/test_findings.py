@@ -10,7 +10,7 @@ import pytest
 
 from snippets.lab.finding.book import Verdict, findings, judge
 from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Step
-from snippets.trace_rows.findings import events, gpu, lines, rows
+from snippets.trace_rows.findings import events, gpu, launches, lines, rows
 from snippets.trace_rows.findings.averages import average, averages, rows_of
 from tests.chapters.altered import AlteredDevice
 from tests.lab.samples import BOOK, Markup, text_of
@@ -208,3 +208,15 @@ def test_a_step_by_the_clock(device: AlteredDevice) -> None:
         ["under the profiler's defaults", "9.00 µs"],
         ["the profiler is off again", "4.00 µs"],
     ]
+
+
+def test_work_that_is_left_when_the_profiler_waits(device: AlteredDevice) -> None:
+    assert launches.work_left(device).text == "nothing"
+    end_us = next(call for call in device["mlp/eager"].trace.calls if call.name == "cudaDeviceSynchronize").start_us
+
+    def later(step: Step) -> Step:
+        *others, last = step.activities
+        return replace(step, activities=(*others, replace(last, start_us=end_us, duration_us=5.0)))
+
+    device.steps("mlp/eager", later)
+    assert launches.work_left(device).text == "5.00 µs"
