@@ -69,6 +69,29 @@ def of_copy(device: Device, op: str, tokens: int) -> Figure:
     return unpaired_ratio(op_rate(device, op, tokens, "after"), copy_rate(device))
 
 
+def fastest_gelu(device: Device) -> Figure:
+    """GELU's highest rate right after its product, over the numbers of tokens."""
+    return largest(*(op_rate(device, "gelu", tokens, "after") for tokens in cache_sizes(device)))
+
+
+def gelu_of_negation(device: Device) -> Figure:
+    """GELU's rate from memory over that of a negation, with 16,384 tokens."""
+    return unpaired_ratio(*(op_rate(device, op, 16384, "flushed") for op in ("gelu", "negation")))
+
+
+@claim("RG66", at_most(1), scope="timing")
+def slower_than_a_negation(device: Device) -> Figure:
+    """Right after its product or from memory, with 64 to 16,384 tokens, GELU moves its bytes no faster than a
+    negation."""
+    return largest(
+        *(
+            unpaired_ratio(*(op_rate(device, op, tokens, when) for op in ("gelu", "negation")))
+            for tokens in cache_sizes(device)
+            for when in ("after", "flushed")
+        )
+    )
+
+
 def step_timing(device: Device, tokens: int, step: str) -> Timing:
     """Times of a step of the layer: `linear`, `eager`, `epilogue` or `fused`."""
     return timing_of_samples(cache_data(device)["step_us"][str(tokens)][step])
@@ -175,6 +198,7 @@ def cached_over_memory(device: Device, tokens: int) -> Figure:
 
 FIGURES: Mapping[str, Measure] = {
     "l2_bytes": lambda device: Figure(int(cache_data(device)["l2_bytes"]), "bytes", origin=device.name),
+    "large_copy_rate": copy_rate,
     "gelu_at_1024": lambda device: percent(of_copy(device, "gelu", 1024)),
     "saved_at_64": lambda device: saved_by_epilogue(device, 64),
     "copied_at_64": lambda device: as_copy_us(device, 64),

@@ -29,7 +29,7 @@ TITLES: Mapping[str, str] = {STACK: "eight blocks, 64 tokens", GEGLU: "one GeGLU
 MODES = ("default", "dynamic", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 NAMES: Mapping[str, str] = {"dynamic": "dynamic=True"}
 """Mode -> what a page calls it, where that is another name."""
-KINDS: Mapping[str, str] = {"from_python": "from Python", "interleaved": "on the GPU"}
+KINDS: Mapping[str, str] = {"from_python": "from Python", "interleaved": "on the GPU", "enqueue": "on the CPU"}
 REPLAYED = ("reduce-overhead", "max-autotune")
 """Modes that replay a CUDA graph of their own: no time on the GPU alone."""
 TUNED = "max-autotune-no-cudagraphs"

@@ -172,6 +172,15 @@ def down_winner(device: Device, mode: str) -> Figure:
     return Figure(winner(tuned(device, STACK, mode)[1]), origin=f"{device[run_id(STACK)].origin}, {mode}")
 
 
+def geglu_winners(device: Device, mode: str) -> Figure:
+    """Whose kernels a compilation with max-autotune chose for the GeGLU block's products, with 8192 tokens."""
+    chosen = dict(zip(PRODUCTS[GEGLU], map(winner, tuned(device, GEGLU, mode)), strict=True))
+    whose = set(chosen.values())
+    each = ", ".join(f"{kernel} for {product}" for product, kernel in chosen.items())
+    display = f"{whose.pop()} for both" if len(whose) == 1 else each
+    return Figure(display, origin=f"{device[run_id(GEGLU)].origin}, {mode}")
+
+
 def gelus_in_templates(device: Device) -> Figure:
     """How many GELUs of eight blocks max-autotune let a template of a product compute: those with a tanh in them."""
     seen = probed_mode(device, STACK, TUNED)
@@ -179,19 +188,25 @@ def gelus_in_templates(device: Device) -> Figure:
     return Figure(sum(call in joined for call in seen["calls"]), origin=device[run_id(STACK)].origin)
 
 
-def down_by_clock(device: Device, mode: str) -> Figure:
-    """cuBLAS's product down by the clock of a compilation with max-autotune, with 64 tokens."""
-    _, us = fastest(tuned(device, STACK, mode)[1], triton=False)
-    return Figure(us, "us", origin=f"{device[run_id(STACK)].origin}, {mode}")
+def by_clock(device: Device, subject: str, product: int, mode: str) -> Figure:
+    """cuBLAS's time of a subject's product by the clock of a compilation with max-autotune."""
+    _, us = fastest(tuned(device, subject, mode)[product], triton=False)
+    return Figure(us, "us", origin=f"{device[run_id(subject)].origin}, {mode}")
 
 
 FIGURES: Mapping[str, Measure] = {
-    "down_by_one_clock": lambda device: down_by_clock(device, TUNED),
-    "down_by_another_clock": lambda device: down_by_clock(device, "max-autotune"),
+    "down_by_one_clock": lambda device: by_clock(device, STACK, 1, TUNED),
+    "down_by_another_clock": lambda device: by_clock(device, STACK, 1, "max-autotune"),
+    "gate_by_one_clock": lambda device: by_clock(device, GEGLU, 0, TUNED),
+    "gate_by_another_clock": lambda device: by_clock(device, GEGLU, 0, "max-autotune"),
+    "geglu_chosen": lambda device: geglu_winners(device, TUNED),
+    "geglu_chosen_with_graphs": lambda device: geglu_winners(device, "max-autotune"),
     "down_chosen": lambda device: down_winner(device, TUNED),
     "down_chosen_with_graphs": lambda device: down_winner(device, "max-autotune"),
+    "default_again": lambda device: again_time(device, STACK, "default"),
     "tuned_again": lambda device: again_time(device, STACK, "max-autotune"),
     "tuned_from_python": lambda device: over(device, STACK, TUNED, "default"),
+    "tuned_enqueue": lambda device: over(device, STACK, TUNED, "default", "enqueue"),
     "tuned_without_graphs_over_replay": tuned_over_replay,
     "tuned_with_graphs_over_replay": lambda device: tuned_over_replay(device, "max-autotune"),
     "candidates": lambda device: Figure(

@@ -161,6 +161,12 @@ def gelu_flops(device: Device) -> Figure:
     return Figure(100 * gelu.flops / stack.flops, "%", origin=f"{device[STACK].origin}, computed from shapes")
 
 
+def products_share(device: Device) -> Figure:
+    """The rate of the stack at 16,384 tokens, had GELU taken no time, in percent of a large matmul's."""
+    reached, gelu = near_the_matmul(device), gelu_share(device)
+    return derived(100 * reached.number / (100 - gelu.number), reached, gelu, unit="%")
+
+
 @claim("RG12", at_least(10), scope="timing")
 def gelu_in_compute_bound(device: Device) -> Figure:
     """In the compute-bound step, GELU takes at least a tenth of the GPU's time."""

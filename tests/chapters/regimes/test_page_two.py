@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 
 from snippets.lab.finding import Device, NotTimed
+from snippets.lab.recording.loading import load_recording
 from snippets.regimes.findings import caching, compiling, fusing, generated, paying, shapes, spilling
 from snippets.regimes.findings.compiling import GEGLU, STACK, TUNED
 from snippets.regimes.findings.spilling import FITS, MANY, SPILLS
@@ -16,7 +18,7 @@ from tests.chapters.regimes.altering import SAMPLES, Change, Data, alone, alter,
 from tests.chapters.regimes.compiling_samples import around, bias
 from tests.lab.sample_recordings import sample_of, save_samples
 
-NUMBERS = (*range(30, 37), 39, *range(41, 53), *range(54, 66))
+NUMBERS = (*range(30, 37), 39, *range(41, 53), *range(54, 67))
 HOLD = {f"RG{number}": "holds" for number in NUMBERS}
 VERDICTS = HOLD | {"RG53": "differs"}
 
@@ -155,6 +157,7 @@ def with_a_free_kernel(data: Data) -> None:
         ("RG54", "spills", with_small_spills),
         ("RG55", "in_cache", op_us(1024, "after", 1.0)),
         ("RG56", "in_cache", with_slow_negation),
+        ("RG66", "in_cache", op_us(1024, "after", 1.0)),
         ("RG57", "in_cache", op_us(2048, "flushed", 1.0)),
         ("RG58", "in_cache", op_us(8192, "after", 1.0)),
         ("RG59", "in_cache", with_a_free_kernel),
@@ -231,6 +234,29 @@ def test_rates_and_what_an_epilogue_saves(device: Device) -> None:
     assert caching.copy_rate(device).number == pytest.approx((1 << 30) / 250e-6)
     assert caching.as_copy_us(device, 64).number == pytest.approx(1_048_576 / (1 << 30) * 250)
     assert caching.saved_by_epilogue(device, 64).number == pytest.approx(6 + 64 / 60 - 4.2 - 64 / 75, abs=1e-2)
+
+
+def test_gelu_beside_a_negation_of_the_same_bytes(device: Device) -> None:
+    """Its highest rate is that of the largest sample; from memory its time over the negation's is that of the two."""
+    data: Any = load_recording(device.root, device.name, "regimes/in_cache").data
+    times_us = {op: {int(tokens): us for tokens, us in data["op_us"][op].items()} for op in ("gelu", "negation")}
+    rates = [caching.gelu_bytes(tokens) / median(us["after"]) * 1e6 for tokens, us in times_us["gelu"].items()]
+    assert caching.fastest_gelu(device).number == pytest.approx(max(rates))
+    gelu, negation = (median(times_us[op][16384]["flushed"]) for op in ("gelu", "negation"))
+    assert caching.gelu_of_negation(device).number == pytest.approx(negation / gelu)
+
+
+def test_whose_products_won_in_each_compilation(device: Device) -> None:
+    def change(data: Data) -> None:
+        for gate, down in (data["modes"][TUNED]["tuned"], data["modes"]["max-autotune"]["tuned"]):
+            gate["ms"] = {"mm": 0.0622, "triton_mm_97": 0.0745}
+            down["ms"] = {"mm": 0.0558, "triton_mm_58": 0.0717}
+        data["modes"][TUNED]["tuned"][0]["ms"] = {"mm": 0.0763, "triton_mm_37": 0.0747}
+
+    alter(device, "regimes/modes_geglu", change)
+    assert generated.geglu_winners(device, TUNED).text == "Triton for gate, cuBLAS for down"
+    assert generated.geglu_winners(device, "max-autotune").text == "cuBLAS for both"
+    assert generated.by_clock(device, GEGLU, 0, TUNED).number == pytest.approx(76.3)
 
 
 def test_from_which_size_the_fused_kernel_loses(device: Device) -> None:
