@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 
-from snippets.fused_mlp.findings.forward import FORWARDS, forward_ratio
+from snippets.fused_mlp.findings.forward import FORWARDS, forward_ratio, second_product
+from snippets.fused_mlp.findings.ideas import taken
 from snippets.fused_mlp.findings.probes import probe_timing
-from snippets.fused_mlp.findings.shapes import WIDE, over, row_run, shapes_in
-from snippets.lab.finding import Device, Figure, Measure
+from snippets.fused_mlp.findings.shapes import WIDE, over, row_run, shape_name, shapes_in
+from snippets.lab.finding import Device, Figure, Measure, NotTimed
 from snippets.lab.finding.claim import at_most, claim, equals
 from snippets.lab.finding.measure import derived, largest, ratio_of_kinds, ratio_of_pairs, unpaired_ratio
 from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell, race_table
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.queries import kernel_names
+from snippets.lab.trace.events import Step
+from snippets.lab.trace.queries import durations_sum_us, kernel_names
 
 EAGER, EMPTY, BY_TRITON = "eager", "an empty custom operator", "both launches by Triton"
 LAUNCHES, OPERATOR, WHOLE = "both launches", "the operator", "the whole call"
@@ -25,6 +27,12 @@ CALLS = {
     WHOLE: "our module",
 }
 """Case of `enqueued` -> its name on the page."""
+CALLS_WITH_CUBLAS = {
+    BY_TRITON: "our first launch, by Triton, and cuBLAS's product",
+    LAUNCHES: "our first launch, prepared, and cuBLAS's product",
+    OPERATOR: "our operator, with both",
+}
+"""The names that differ where the second product is cuBLAS's."""
 
 
 def call(device: Device, case: str) -> Timing:
@@ -46,7 +54,25 @@ def cpu_over_eager(device: Device) -> Figure:
 @claim("F98", at_most(0.15), scope="timing")
 def prepared_over_triton(device: Device) -> Figure:
     """Prepared, our two launches keep the CPU busy for at most 0.15 of the time that they take by Triton."""
+    require_own_launches(device)
     return call_ratio(device, LAUNCHES, BY_TRITON)
+
+
+def has_cublas(device: Device) -> bool:
+    """Whether the second product of our forward is cuBLAS's, which PyTorch launches."""
+    return second_product(device).value != "ours"
+
+
+def require_own_launches(device: Device) -> None:
+    """Raise `NotTimed` where Triton launches only one of the two kernels: both times contain the call of cuBLAS."""
+    if has_cublas(device):
+        raise NotTimed("tuning took cuBLAS for the second product here, so both times contain a call of torch.mm")
+
+
+def triton_over_prepared(device: Device) -> Figure:
+    """How many times as long both launches take by Triton as prepared."""
+    require_own_launches(device)
+    return call_ratio(device, BY_TRITON, LAUNCHES)
 
 
 @claim("F99", at_most(1.0), scope="timing")
@@ -95,7 +121,8 @@ def compiled_over_alone(device: Device) -> Figure:
 def calls_table(device: Device) -> Html:
     """CPU time of a call of the forward, and of its parts."""
     rows: list[Sequence[Cell]] = []
-    for case, heading in CALLS.items():
+    headings = CALLS | (CALLS_WITH_CUBLAS if has_cublas(device) else {})
+    for case, heading in headings.items():
         over_eager = None if case == EAGER else figure_cell(call_ratio(device, case, EAGER))
         rows.append([heading.replace("`", ""), figure_cell(Figure.from_timing(call(device, case))), over_eager])
     return table("What a call costs the CPU", ["", "CPU time", "over eager"], rows)
@@ -109,6 +136,16 @@ def compiled_table(device: Device) -> Html:
     return race_table(device, variants, "Ours within torch.compile", kinds=kinds)
 
 
+def product_of_operator(device: Device) -> Figure:
+    """The part of our operator's CPU time, in the trace, that `torch.mm` takes inside it."""
+
+    def percent_of(step: Step) -> float:
+        whole = [op for op in step.ops if op.name.endswith("::forward") and not op.is_annotation]
+        return 100 * durations_sum_us(op for op in step.ops if op.name == "aten::mm") / durations_sum_us(whole)
+
+    return device[FORWARDS["ours"]].per_step(percent_of, "%")
+
+
 def cpu_of_128_tokens(device: Device, variant: str) -> Figure:
     """How long a call of a variant keeps the CPU busy with 128 tokens, over the same with 16."""
     rows = (row_run(device, "bfloat16", variant, (tokens, *WIDE)) for tokens in (128, 16))
@@ -119,7 +156,12 @@ FIGURES: Mapping[str, Measure] = {
     "cpu_of_128_tokens": lambda device: cpu_of_128_tokens(device, "fused"),
     "cpu_of_128_tokens_eager": lambda device: cpu_of_128_tokens(device, "eager"),
     "over_compiled_from_python": lambda device: forward_ratio(device, "compiled", "ours", "from_python"),
-    "triton_over_prepared": lambda device: call_ratio(device, BY_TRITON, LAUNCHES),
+    "triton_over_prepared": triton_over_prepared,
+    "eager_call_us": lambda device: Figure.from_timing(call(device, EAGER)),
+    "product_of_operator": product_of_operator,
+    "chosen_for_128_tokens": lambda device: Figure(
+        taken(device, "forward", shape_name((128, *WIDE))), origin="fused_mlp/chosen"
+    ),
     "launches_us": lambda device: Figure.from_timing(call(device, LAUNCHES)),
     "launches_by_triton_us": lambda device: Figure.from_timing(call(device, BY_TRITON)),
 }

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from snippets.fused_mlp.findings.forward import FORWARDS
 from snippets.fused_mlp.findings.probes import probe_timing, probed
-from snippets.fused_mlp.findings.shapes import ONE_TOKEN, WIDE, row_run
+from snippets.fused_mlp.findings.shapes import WIDE
 from snippets.fused_mlp.findings.traffic import BF16_BYTES
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, format_value
 from snippets.lab.finding.claim import at_most, claim
@@ -57,8 +58,8 @@ def over_max_autotune(device: Device, tokens: str) -> Figure:
 
 
 def floor_us(device: Device) -> Figure:
-    """The time of the weights' bytes at the rate of the large copy in the turns of one token's row."""
-    rate = row_run(device, "bfloat16", "fused", ONE_TOKEN).ceiling(COPY).rate
+    """The time of the weights' bytes at the rate of the large copy in the turns of the series' forwards."""
+    rate = device[FORWARDS["ours"]].ceiling(COPY).rate
     return Figure(1e6 * WEIGHTS_BYTES / rate, "us", origin=f"the weights' bytes at the rate of {COPY}")
 
 
@@ -79,6 +80,11 @@ def few_steady(device: Device) -> Figure:
 def sixteen_over_one(device: Device) -> Figure:
     """Interleaved, our forward takes at most 10 % longer for 16 tokens than for a single one."""
     return unpaired_ratio(*(Figure.from_timing(few(device, tokens, "fused")) for tokens in ("16", "1")))
+
+
+def one_token_over_floor(device: Device, variant: str) -> Figure:
+    """The interleaved time of a variant for one token over that of the weights' bytes at the copy's rate."""
+    return unpaired_ratio(Figure.from_timing(few(device, "1", variant)), floor_us(device))
 
 
 def few_bars(device: Device) -> Html:
@@ -124,9 +130,8 @@ def _steady_table(device: Device) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "few_weights_bytes": lambda device: Figure(WEIGHTS_BYTES, "bytes", origin="the shapes: three weights in bf16"),
     "few_floor_us": floor_us,
-    "one_token_over_floor": lambda device: unpaired_ratio(
-        Figure.from_timing(few(device, "1", "fused")), floor_us(device)
-    ),
+    "one_token_over_floor": lambda device: one_token_over_floor(device, "fused"),
+    "max_autotune_over_floor": lambda device: one_token_over_floor(device, "max_autotune"),
     "one_token_energy": lambda device: energy_over_compiled(device, "1"),
     "sixteen_tokens_energy": lambda device: energy_over_compiled(device, "16"),
 }

@@ -31,9 +31,9 @@ def half(device: Device, name: str) -> Run:
     return on_hopper(run) if name in ONLY_HOPPER else run
 
 
-def over_bare(device: Device, name: str) -> Figure:
+def over_bare(device: Device, name: str, kind: str = "interleaved") -> Figure:
     """The time of one variant over that of the bare matmul."""
-    return paired_ratio(half(device, name), half(device, "bare product"))
+    return paired_ratio(half(device, name), half(device, "bare product"), kind)
 
 
 def steady_over_bare(device: Device, name: str) -> Figure:
@@ -107,6 +107,7 @@ FIGURES: Mapping[str, Measure] = {
     "portable_of_bare": lambda device: percent(over_bare(device, "portable")),
     "gate_up_of_bare": lambda device: percent(over_bare(device, "ping-pong")),
     "gate_up_of_bare_steady": lambda device: percent(steady_over_bare(device, "ping-pong")),
+    "gate_up_of_bare_cold": lambda device: percent(over_bare(device, "ping-pong", "cold")),
     "stacked_of_bare_steady": lambda device: percent(steady_over_bare(device, "stacked")),
     "stacked_of_bare": lambda device: percent(over_bare(device, "stacked")),
 }

@@ -1,5 +1,6 @@
 """The gain of each idea behind the kernels, and the choices of tuning."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 
 from snippets.fused_mlp.findings.probes import on_hopper, probe_ratio, probe_timing, probed
@@ -41,10 +42,21 @@ def tuned(device: Device, part: str, shape: str = SERIES) -> dict[str, float]:
     return dict(sorted(times.items(), key=lambda item: item[1]))
 
 
-def taken(device: Device, part: str) -> str:
+def taken(device: Device, part: str, shape: str = SERIES) -> str:
     """The candidate that tuning took: the first that is hardly slower than the fastest."""
-    name: str = probed(device["fused_mlp/chosen"], SERIES, "taken", part)
+    name: str = probed(device["fused_mlp/chosen"], shape, "taken", part)
     return name
+
+
+FIRST_ROUNDS, LAST_ROUNDS = 3, 10
+"""A part of `steps` begins on a GPU that has rested, and ends under load."""
+
+
+def under_load(device: Device, variant: str) -> Figure:
+    """The time of a variant of the first half in the last rounds over that in the first."""
+    samples_us = probe_timing(on_hopper(device["fused_mlp/steps"]), "gate_up", variant).samples_us
+    first, last = (statistics.median(part) for part in (samples_us[:FIRST_ROUNDS], samples_us[-LAST_ROUNDS:]))
+    return Figure(last / first, "x", origin=f"fused_mlp/steps, gate_up: {variant}, last rounds over first")
 
 
 @claim("F30", at_least(1.08), scope="timing")
@@ -119,5 +131,8 @@ def tuned_table(device: Device) -> Html:
 
 FIGURES: Mapping[str, Measure] = {
     "chosen_forward": lambda device: Figure(taken(device, "forward"), origin="fused_mlp/chosen"),
+    "stacked_under_load": lambda device: under_load(device, "stacked"),
+    "four_slots_under_load": lambda device: under_load(device, "four slots"),
+    "six_slots_under_load": lambda device: under_load(device, "hand over early"),
     "long_sums": lambda device: step_ratio(device, LONG_SUMS[1], "group 1", "group 8"),
 }

@@ -75,7 +75,7 @@ def errors_table(device: Device) -> Html:
             rows.append([shape_name(shape), *(bold(f"{error:.2e}", error == min(errors)) for error in errors)])
         return table(f"Relative error against float64, {dtype}", ["tokens x dim x hidden", *PEERS_OF[dtype]], rows)
 
-    return both_types(errors_in)
+    return both_types(device, errors_in)
 
 
 TRAINING = {

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from snippets.fused_mlp.findings import calls, shapes
+from snippets.lab.finding import NotTimed
 from snippets.lab.finding.claim import Status
+from snippets.lab.trace.events import Step
 from tests.chapters.altered import AlteredDevice
 from tests.chapters.fused_mlp.test_shapes import WIDE, constant, point_of, put
 from tests.chapters.fused_mlp.verdicts import measured, status, statuses, text_of, value
@@ -55,6 +57,27 @@ def test_the_table_of_a_call(device: AlteredDevice) -> None:
     assert "eager's module 68.0 µs" in text
     assert "our two launches, prepared 12.0 µs 0.18x" in text
     assert value(device, "triton_over_prepared") == 10
+
+
+def test_where_the_second_product_is_cublas(device: AlteredDevice) -> None:
+    """Then PyTorch launches it, and Triton only the first."""
+    enqueued(device)
+    assert value(device, "product_of_operator") == 0
+
+    def with_cublas(step: Step) -> Step:
+        whole = next(op for op in step.ops if op.name.endswith("::forward") and not op.is_annotation)
+        product = replace(whole, name="aten::mm", duration_us=whole.duration_us / 4, parent=whole)
+        first = step.kernels[0]
+        return replace(step, ops=(whole, product), activities=(first, replace(first, op=product)))
+
+    device.steps("fused_mlp/fused", with_cublas)
+    assert value(device, "product_of_operator") == pytest.approx(25, rel=1e-3)
+    text = text_of(calls.calls_table(device))
+    assert "our first launch, prepared, and cuBLAS's product 12.0 µs" in text
+    assert "our two launches" not in text
+    assert statuses(device, "F98", "F99") == ["not measured", "holds"]
+    with pytest.raises(NotTimed, match="took cuBLAS for the second product"):
+        value(device, "triton_over_prepared")
 
 
 @pytest.mark.parametrize(

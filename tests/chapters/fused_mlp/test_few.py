@@ -58,19 +58,20 @@ def test_one_and_sixteen_tokens(device: AlteredDevice, changed: dict[str, float]
 
 def test_the_floor_and_the_pieces(device: AlteredDevice) -> None:
     few(device)
-    name = "fused_mlp/bfloat16_fused"
+    name = "fused_mlp/fused"
     assert device[name].is_recorded
     floor_us = value(device, "few_floor_us")
-    rate = shapes.row_run(device, "bfloat16", "fused", shapes.ONE_TOKEN).ceiling("copy").rate
+    rate = device[name].ceiling("copy").rate
     assert floor_us == pytest.approx(2 * 3 * 4096 * 14336 / rate * 1e6)
     assert value(device, "one_token_over_floor") == pytest.approx(97 / floor_us)
+    assert value(device, "max_autotune_over_floor") == pytest.approx(100 / floor_us)
     assert value(device, "few_weights_bytes") == 352_321_536
     text = text_of(few_tokens.few_table(device))
     assert "16 0.964x 106 µs 110 µs 110 µs 110 µs" in text
     assert text.index(" 4 1.000x") < text.index(" 16 0.964x") < text.index(" 64 1.000x")
     assert "1, ours 97.0 µs 1,980 MHz 48.5 mJ" in text
     assert "64 tokens" in few_tokens.few_bars(device)
-    put(device, "bfloat16_fused", point_of(shapes.ONE_TOKEN, 100.0))
+    put(device, "fused", point_of(shapes.SERIES, 100.0))
     assert value(device, "few_floor_us") == pytest.approx(352_321_536 / 2_000_000 * 2)
 
 

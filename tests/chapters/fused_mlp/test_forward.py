@@ -142,6 +142,20 @@ def test_an_idea_that_is_worth_something_else_flips_the_verdict(
     assert ideas.steps_table(device).count("<table") == 5
 
 
+def test_how_a_load_changes_a_time(device: AlteredDevice) -> None:
+    """The last ten rounds over the first three, whatever is between."""
+    gate_up = {"stacked": [100.0] * 3 + [500.0] * 20 + [120.0] * 10, "hand over early": [100.0] * 3 + [95.0] * 10}
+    device.data("fused_mlp/steps", gate_up=gate_up)
+    assert value(device, "stacked_under_load") == pytest.approx(1.2)
+    assert value(device, "six_slots_under_load") == pytest.approx(0.95)
+
+
+def test_a_half_with_a_cold_cache(device: AlteredDevice) -> None:
+    device.time("fused_mlp/gate_up_fused", 91.0, "cold")
+    device.time("fused_mlp/gate_up_bare", 100.0, "cold")
+    assert value(device, "gate_up_of_bare_cold") == pytest.approx(91)
+
+
 @pytest.mark.parametrize(
     ("untuned", "tuned", "expected"), [(1.0, 1.0, "holds"), (1.0, 0.99, "differs"), (0.99, 1.0, "differs")]
 )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from snippets.fused_mlp.findings import in_use, shapes
-from snippets.lab.finding import NotTimed
+from snippets.lab.finding import Device, NotTimed
 from snippets.lab.finding.book import judge
 from snippets.lab.finding.claim import Status
+from snippets.lab.html import Html
 from snippets.lab.recording.schema import Point, Timing, Timings
 from tests.chapters.altered import AlteredDevice
 from tests.chapters.fused_mlp.verdicts import CLAIMS, measured, status, statuses, text_of, value
@@ -91,6 +93,25 @@ def test_the_table_marks_the_fastest_and_divides_by_the_fastest_other(device: Al
     assert "8x64x128 66.0 µs 0.333x 5.00 µs 140 µs 200 µs 200 µs 200 µs 198 µs" in text_of(
         shapes.shape_table(device, "from_python")
     )
+
+
+@pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        (("bfloat16_fused", "float16_fused"), "bfloat16 The same in float16 float16 "),
+        (("float16_fused",), "float16 The same in bfloat16 is not recorded yet. "),
+        ((), "bfloat16 The same in float16 float16 "),
+    ],
+)
+def test_where_only_float16_is_recorded_it_stands_alone(
+    recorded: tuple[str, ...], expected: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "nvidia-sample" / "fused_mlp"
+    folder.mkdir(parents=True)
+    for name in recorded:
+        (folder / f"{name}.json").touch()
+    piece = shapes.both_types(Device(tmp_path, "nvidia-sample"), lambda dtype: Html(f"<p>{dtype}</p>"))
+    assert text_of(piece).strip() == expected.strip()
 
 
 def test_steady_rows(device: AlteredDevice) -> None:
