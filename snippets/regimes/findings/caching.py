@@ -175,13 +175,13 @@ def negation_of_copy(device: Device) -> Figure:
 def cached_at_2048(device: Device) -> Figure:
     """With 2048 tokens, GELU is at least a twentieth faster right after its product than once the L2 cache holds other
     data."""
-    return cached_over_memory(device, 2048)
+    return cached_over_memory(device, "gelu", 2048)
 
 
 @claim("RG58", between(0.95, 1.05), scope="timing")
 def cached_at_8192(device: Device) -> Figure:
     """With 8192 tokens it makes no difference to GELU, within a twentieth, whether its product has just run."""
-    return cached_over_memory(device, 8192)
+    return cached_over_memory(device, "gelu", 8192)
 
 
 @claim("RG59", at_least(3), scope="timing")
@@ -191,14 +191,15 @@ def saved_over_copy(device: Device) -> Figure:
     return unpaired_ratio(saved_by_epilogue(device, 64), as_copy_us(device, 64))
 
 
-def cached_over_memory(device: Device, tokens: int) -> Figure:
-    """GELU's rate right after its product over that with other data in the cache."""
-    return unpaired_ratio(*(op_rate(device, "gelu", tokens, when) for when in ("after", "flushed")))
+def cached_over_memory(device: Device, op: str, tokens: int) -> Figure:
+    """The rate of GELU or of a negation right after its product over that with other data in the cache."""
+    return unpaired_ratio(*(op_rate(device, op, tokens, when) for when in ("after", "flushed")))
 
 
 FIGURES: Mapping[str, Measure] = {
     "l2_bytes": lambda device: Figure(int(cache_data(device)["l2_bytes"]), "bytes", origin=device.name),
     "large_copy_rate": copy_rate,
+    "negation_at_4096": lambda device: cached_over_memory(device, "negation", 4096),
     "gelu_at_1024": lambda device: percent(of_copy(device, "gelu", 1024)),
     "saved_at_64": lambda device: saved_by_epilogue(device, 64),
     "copied_at_64": lambda device: as_copy_us(device, 64),

@@ -47,6 +47,12 @@ def overhead_until(run: Run) -> Figure:
     return replace(_size(run, middle, "the GPU overtakes the CPU"), spread=spread)
 
 
+def cpu_median(run: Run) -> Figure:
+    """The CPU's time of a step, its median over the sizes of a sweep; its spread has all sizes."""
+    cpu = medians(run, "enqueue")
+    return Figure(statistics.median(cpu), "us", (min(cpu), max(cpu)), f"{run.origin}, enqueue")
+
+
 def cpu_varies(run: Run) -> Figure:
     """The CPU's highest time of a step over its lowest, among the sizes of a sweep."""
     cpu = medians(run, "enqueue")

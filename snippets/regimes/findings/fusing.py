@@ -19,7 +19,15 @@ from snippets.lab.finding import (
     equals,
     timing_of_samples,
 )
-from snippets.lab.finding.measure import derived, largest, listed, paired_ratio, ratio_of_pairs, smallest
+from snippets.lab.finding.measure import (
+    derived,
+    largest,
+    listed,
+    paired_ratio,
+    ratio_of_kinds,
+    ratio_of_pairs,
+    smallest,
+)
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import figure_cell, timeline, waiting
 from snippets.lab.page import show as show
@@ -215,6 +223,7 @@ def moved_bias(device: Device) -> Figure:
 FIGURES: Mapping[str, Measure] = {
     "layer_clock": lambda device: layer_clock(device, "interleaved"),
     "layer_clock_from_python": lambda device: layer_clock(device, "from_python"),
+    "fused_python_over_gpu": lambda device: ratio_of_kinds(layer(device, "fused", MANY), "from_python"),
     "compiled_at_1024": lambda device: bias_over_eager(device, 1024, "compiled"),
     "compiled_at_8192": lambda device: bias_over_eager(device, MANY, "compiled"),
 }

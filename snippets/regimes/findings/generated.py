@@ -204,6 +204,7 @@ FIGURES: Mapping[str, Measure] = {
     "down_chosen": lambda device: down_winner(device, TUNED),
     "down_chosen_with_graphs": lambda device: down_winner(device, "max-autotune"),
     "default_again": lambda device: again_time(device, STACK, "default"),
+    "geglu_tuned_again": lambda device: again_time(device, GEGLU, TUNED),
     "tuned_again": lambda device: again_time(device, STACK, "max-autotune"),
     "tuned_from_python": lambda device: over(device, STACK, TUNED, "default"),
     "tuned_enqueue": lambda device: over(device, STACK, TUNED, "default", "enqueue"),

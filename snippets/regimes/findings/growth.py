@@ -26,6 +26,7 @@ from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import kernel_time_us
 from snippets.regimes.findings.crossovers import (
     LAUNCHES,
+    cpu_median,
     cpu_varies,
     growth_from,
     idle,
@@ -263,5 +264,6 @@ FIGURES = {
     "geglu_overhead_until": lambda device: overhead_until(device[GEGLU]),
     "stack_memory_until": lambda device: memory_until(device[STACK]),
     "stack_growth_from": lambda device: growth_from(device[STACK]),
+    "cpu_median": lambda device: cpu_median(device[STACK]),
     "cpu_varies": lambda device: cpu_varies(device[STACK]),
 }

@@ -58,6 +58,8 @@ def test_the_cpus_time_is_its_median_over_the_sizes(device: Device) -> None:
     assert until.number == pytest.approx(1152)
     assert until.bounds == pytest.approx((512, 2048))
     assert crossovers.cpu_varies(device[growth.STACK]).number == pytest.approx(4)
+    assert crossovers.cpu_median(device[growth.STACK]).number == pytest.approx(45)
+    assert crossovers.cpu_median(device[growth.STACK]).bounds == pytest.approx((20, 80))
 
 
 def test_a_crossing_without_ends_has_no_spread(device: Device) -> None:
