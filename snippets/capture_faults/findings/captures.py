@@ -1,9 +1,7 @@
 """What captures got wrong: counts, prices and sizes."""
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,8 +9,6 @@ from snippets.lab.finding import Device, Figure, at_least, at_most, between, cla
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import figure_cell, timeline
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import busy_us
 
 OPTIONS = {
     "nothing": "the defaults",
@@ -24,8 +20,6 @@ OPTIONS = {
     "all": "shapes, memory, FLOPs and stack",
 }
 """Option of the probe -> how a reader writes it."""
-BACKWARD = "pingpong_backward_kernel"
-"""The kernel that begins our forward's backward."""
 COUNTED = {"operators": "operators", "launches": "launch calls", "gpu": "GPU events"}
 """Count of a capture -> its column."""
 
@@ -179,40 +173,6 @@ def kernels_by_operator(device: Device) -> Figure:
     )
 
 
-@claim("C16", at_least(1.02), scope="this-gpu")
-def counted_twice(device: Device) -> Figure:
-    """Traced, the durations of our forward's two kernels add up to at least 2 % more than the time of both together."""
-    return device["fused_mlp/fused"].per_step(
-        lambda step: math.fsum(kernel.duration_us for kernel in step.kernels) / busy_us(step.activities), "x"
-    )
-
-
-def second_starts(device: Device) -> Figure:
-    """When our forward's second kernel starts: how long before or after the end of its first."""
-
-    def late_us(step: Step) -> float:
-        first, second, *_ = step.kernels
-        return second.start_us - first.end_us
-
-    late = device["fused_mlp/fused"].per_step(late_us, "us")
-    length = format_value(abs(late.number), "us")
-    where = f"{length} before the first ends" if late.number < 0 else f"{length} after the first has ended"
-    return replace(late, display=where)
-
-
-def early_when_recomputing(device: Device) -> Figure:
-    """In how many recomputing training steps our backward kernel starts before the kernel ahead of it has ended."""
-
-    def is_early(step: Step) -> bool:
-        kernels = step.kernels
-        place = next(index for index, kernel in enumerate(kernels) if kernel.name == BACKWARD)
-        return kernels[place].start_us < kernels[place - 1].end_us
-
-    run = device["fused_mlp/training_fused_recompute"]
-    early = [is_early(step) for step in run.steps]
-    return Figure(f"{sum(early)} of {len(early)} steps", origin=run.origin)
-
-
 FIGURES = {
     "defaults_factor": lambda device: slowdown(device, "nothing"),
     "all_factor": lambda device: slowdown(device, "all", "nothing"),
@@ -298,11 +258,6 @@ def sizes(device: Device) -> Html:
     return table("A step of short operators, with shapes and stacks", ["steps", "events", "file", "export"], rows)
 
 
-early_launch = partial(
-    timeline,
-    variants={"our forward": "fused_mlp/fused"},
-    caption="Our forward's two kernels, and where the second starts",
-)
 replayed = partial(
     timeline, variants={"replayed": "trace_rows/graph"}, caption="One call, and the kernels of a forward"
 )

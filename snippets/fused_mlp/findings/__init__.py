@@ -11,7 +11,8 @@ ideas.py           the gain of each idea, the choices of tuning
 forward.py         the whole forward
 quack.py           the same beside QuACK's
 launching.py       dependent launch in traces
-shapes.py          other shapes, and the first call at a new one
+shapes.py          other shapes
+new_shapes.py      the first call at a new one
 calls.py           the forward from Python, and within compiled code
 few_tokens.py      one token to sixty-four
 in_use.py          errors, training, the package, and the exercises
@@ -28,6 +29,7 @@ from snippets.fused_mlp.findings import (
     ideas,
     in_use,
     launching,
+    new_shapes,
     quack,
     residency,
     shapes,
@@ -46,6 +48,7 @@ PARTS = (
     quack,
     launching,
     shapes,
+    new_shapes,
     calls,
     few_tokens,
     in_use,

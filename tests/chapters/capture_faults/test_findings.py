@@ -8,16 +8,15 @@ import pytest
 from snippets.capture_faults.findings.captures import (
     OPTIONS,
     cost_of_options,
-    early_when_recomputing,
     first_steps,
     forgotten,
     quartiles,
-    second_starts,
     sizes,
     slowdown,
     subscribers,
     threads,
 )
+from snippets.capture_faults.findings.dependent import early_when_recomputing, second_starts
 from snippets.capture_faults.findings.doctor import LOST, doctor, doctor_of_lost, without_first_kernels
 from snippets.lab.finding.book import Verdict, findings, judge
 from snippets.lab.trace.events import GpuActivity, Step

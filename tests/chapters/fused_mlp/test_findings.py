@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from snippets.fused_mlp.findings import first_kernels, forward, halves, ideas, in_use, residency, shapes, traffic
+from snippets.fused_mlp.findings import (
+    first_kernels,
+    forward,
+    halves,
+    ideas,
+    in_use,
+    new_shapes,
+    residency,
+    shapes,
+    traffic,
+)
 from snippets.lab.finding import Device, NotRecorded, NotTimed
 from snippets.lab.finding.book import judge
 from snippets.lab.html import Html
@@ -71,7 +81,7 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
         ("from Python, until the GPU is done", "ours, CPU", "8192x768x3080"),
     ),
     "roofline": (shapes.shape_roofline, ("1 token", "1,024 tokens", "copy")),
-    "first calls": (shapes.first_calls, ("dynamic=False, first call", "8184", "3996")),
+    "first calls": (new_shapes.first_calls, ("dynamic=False, first call", "8184", "3996")),
     "errors": (in_use.errors_table, ("Relative error against float64, float16", "8192x768x3072")),
     "training": (
         in_use.training_table,

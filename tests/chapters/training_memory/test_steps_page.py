@@ -11,12 +11,17 @@ import pytest
 
 from snippets.lab.finding import Claim, NotTimed
 from snippets.lab.finding.book import judge
-from snippets.training_memory.findings import casts, kinds, learning, precision, steps
+from snippets.training_memory.findings import casts, kinds, learning, optimizers, precision, steps
 from tests.chapters.training_memory.samples import LAYERS, accuracy, precision_recordings, recordings
 from tests.chapters.training_memory.steps import F32, SQUARES, WEIGHT, Phases, cast, phases
 from tests.lab.sample_recordings import page_on_samples, sample_of, save_samples
 
-CLAIMS = [one for part in (steps, casts, precision, learning) for one in vars(part).values() if isinstance(one, Claim)]
+CLAIMS = [
+    one
+    for part in (steps, optimizers, casts, precision, learning)
+    for one in vars(part).values()
+    if isinstance(one, Claim)
+]
 WIDE = [64, 128, 3072]
 
 
@@ -97,13 +102,13 @@ def test_every_claim_is_tested() -> None:
 def test_the_cpu_launches_the_loop_op_by_op(tmp_path: Path) -> None:
     """12 operators of 5 us in the phase of foreach, 60 in that of the loop."""
     device = save_samples(tmp_path, precision_recordings())
-    assert steps.foreach_over_loop_cpu(device).number == pytest.approx(12 * 5 / (60 * 5))
+    assert optimizers.foreach_over_loop_cpu(device).number == pytest.approx(12 * 5 / (60 * 5))
 
 
 def test_what_the_kernels_of_an_iteration_fill(tmp_path: Path) -> None:
     device = save_samples(tmp_path, precision_recordings(iterations={"optimizer_loop": 5_000.0}))
     gpu_us = sum(us for ops in phases(layers=LAYERS, casts="eager", optimizer=[5.0] * 60).values() for *_, us in ops)
-    assert steps.loop_busy(device).number == pytest.approx(100 * gpu_us / 5_000)
+    assert optimizers.loop_busy(device).number == pytest.approx(100 * gpu_us / 5_000)
 
 
 def test_the_rate_of_the_squares_counts_their_kernels_alone(tmp_path: Path) -> None:
@@ -114,9 +119,9 @@ def test_the_rate_of_the_squares_counts_their_kernels_alone(tmp_path: Path) -> N
     device = save_samples(tmp_path, [*precision_recordings(changed=changed), sample_of("devices/copy", 100.0)])
     moved = 12 * LAYERS * 3 * 768 * 3072
     copied = device["devices/copy"].ceiling("copy").rate
-    assert steps.loop_squares_share(device).number == pytest.approx(100 * moved / 40e-6 / copied)
+    assert optimizers.loop_squares_share(device).number == pytest.approx(100 * moved / 40e-6 / copied)
     with pytest.raises(NotTimed, match="addcmul_"):
-        steps.foreach_squares_share(device)
+        optimizers.foreach_squares_share(device)
 
 
 def test_casts_by_subject_and_type(tmp_path: Path) -> None:

@@ -1,0 +1,55 @@
+"""Kernels that start before the one ahead of them has ended: what their durations count twice."""
+
+import math
+from dataclasses import replace
+from functools import partial
+
+from snippets.lab.finding import Device, Figure, at_least, claim, format_value
+from snippets.lab.page import show as show
+from snippets.lab.page import timeline
+from snippets.lab.trace.events import Step
+from snippets.lab.trace.queries import busy_us
+
+BACKWARD = "pingpong_backward_kernel"
+"""The kernel that begins our forward's backward."""
+
+
+@claim("C16", at_least(1.02), scope="this-gpu")
+def counted_twice(device: Device) -> Figure:
+    """Traced, the durations of our forward's two kernels add up to at least 2 % more than the time of both together."""
+    return device["fused_mlp/fused"].per_step(
+        lambda step: math.fsum(kernel.duration_us for kernel in step.kernels) / busy_us(step.activities), "x"
+    )
+
+
+def second_starts(device: Device) -> Figure:
+    """When our forward's second kernel starts: how long before or after the end of its first."""
+
+    def late_us(step: Step) -> float:
+        first, second, *_ = step.kernels
+        return second.start_us - first.end_us
+
+    late = device["fused_mlp/fused"].per_step(late_us, "us")
+    length = format_value(abs(late.number), "us")
+    where = f"{length} before the first ends" if late.number < 0 else f"{length} after the first has ended"
+    return replace(late, display=where)
+
+
+def early_when_recomputing(device: Device) -> Figure:
+    """In how many recomputing training steps our backward kernel starts before the kernel ahead of it has ended."""
+
+    def is_early(step: Step) -> bool:
+        kernels = step.kernels
+        place = next(index for index, kernel in enumerate(kernels) if kernel.name == BACKWARD)
+        return kernels[place].start_us < kernels[place - 1].end_us
+
+    run = device["fused_mlp/training_fused_recompute"]
+    early = [is_early(step) for step in run.steps]
+    return Figure(f"{sum(early)} of {len(early)} steps", origin=run.origin)
+
+
+early_launch = partial(
+    timeline,
+    variants={"our forward": "fused_mlp/fused"},
+    caption="Our forward's two kernels, and where the second starts",
+)
