@@ -54,6 +54,7 @@ NAMES_PAGES = ("snippets/lab/diagnosis/pages.py", "snippets/lab/diagnosis/sympto
 SHARED_FINDINGS = {
     ("fact_check", "mlp"): "it holds what others said of mlp's traces against the same measures",
     ("fact_check", "fused_mlp"): "it counts the shapes at which a forward of fused_mlp's race gains what others said",
+    ("fact_check", "regimes"): "it compares the compile modes of regimes as that chapter does",
     ("fact_check", "training_memory"): "it counts matrix products in the steps of training_memory as that chapter does",
     ("fused_mlp", "mlp"): "its kernel takes the place of the one that mlp compiles, and moves the same bytes",
     ("training_memory", "training_step"): "its steps have the same phases, and the same picture of them",

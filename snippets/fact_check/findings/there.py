@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from html import escape
-
-from snippets.fact_check.findings.sources import H100, short_name
+from snippets.fact_check.findings.sources import H100
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Source
 from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.mismatch import reading
-from snippets.lab.html import Html, with_code
+from snippets.lab.html import Html
 from snippets.lab.page import show as show
 from snippets.lab.page import verdicts
-from snippets.lab.page.frame import claim_anchor, measured_html, opened_device, status_badge
+from snippets.lab.page.frame import opened_device, verdict_box
 
 H200 = "NVIDIA H200"
 
@@ -22,13 +20,16 @@ def recorded(device: Device, model: str) -> Device:
 
     Raises `NotRecorded` if there is none.
     """
-    source = Source("", "", model, only_there=True)
-    if device.is_sample or source.can_be_tested_on(device.name):
-        return device
-    for each in all_devices(device.root):
-        if source.can_be_tested_on(each.name):
-            return Device(each.root, each.name, device.index)
-    raise NotRecorded(f"no {model} is recorded; on a machine with one run make record CHAPTER=fact_check")
+    found = device if device.is_sample else _tester(device, Source("", "", model, only_there=True))
+    if found is None:
+        raise NotRecorded(f"no {model} is recorded; on a machine with one run make record CHAPTER=fact_check")
+    return found
+
+
+def _tester(device: Device, source: Source) -> Device | None:
+    """The device itself if it can test the source's value, else the first one beside it that can, in the same part."""
+    beside = (Device(each.root, each.name, device.index) for each in all_devices(device.root))
+    return next((each for each in (device, *beside) if source.can_be_tested_on(each.name)), None)
 
 
 def on(model: str, of: Measure) -> Measure:
@@ -44,11 +45,10 @@ def on(model: str, of: Measure) -> Measure:
 def decided(verdict: Verdict) -> Verdict:
     """The verdict of the recorded device that the source's value is for; where none is, the verdict as it is."""
     source = verdict.claim.source
-    if verdict.status == "cannot be tested" and source is not None:
-        for each in all_devices(verdict.device.root):
-            if source.can_be_tested_on(each.name):
-                return judge(verdict.claim, verdict.chapter, each)
-    return verdict
+    if source is None or verdict.status != "cannot be tested":
+        return verdict
+    tester = _tester(verdict.device, source)
+    return judge(verdict.claim, verdict.chapter, tester) if tester else verdict
 
 
 def verdicts_of_the_h100(device: Device, *claim_ids: str) -> Html:
@@ -60,20 +60,6 @@ def verdicts_of_the_h100(device: Device, *claim_ids: str) -> Html:
         there = recorded(device, H100)
     except NotRecorded:
         return verdicts(device, *claim_ids)
-    boxes = (_box(judge(claim, of, Device(there.root, there.name))) for of, claim in map(find_claim, claim_ids))
+    judged = (judge(claim, of, Device(there.root, there.name)) for of, claim in map(find_claim, claim_ids))
+    boxes = (verdict_box(verdict, opened_device(there), verdict.claim.why) for verdict in judged)
     return Html(f'<div class="verdicts" data-search-exclude>{"".join(boxes)}</div>')
-
-
-def _box(verdict: Verdict) -> str:
-    """A verdict as in the other sections, and why, whatever it is."""
-    claim, device = verdict.claim, verdict.device
-    said = f"{short_name(claim.source.who)}: {claim.source.value}" if claim.source else "ours"
-    ident, row = claim_anchor("claim", claim.id, opened_device(device)), claim_anchor("ledger", claim.id, device)
-    return (
-        f'<div class="verdict {verdict.status.replace(" ", "-")}" id="{escape(ident)}">'
-        f'<p><span class="mark">{status_badge(verdict)}</span> {with_code(claim.sentence)} '
-        f'<a class="id" href="../claims/#{escape(row)}" title="this claim in the ledger">{escape(claim.id)}</a></p>'
-        f'<p class="values" data-search-exclude><span class="said">{escape(said)}</span> · '
-        f'<span class="ours">{escape(device.short_name)}: {measured_html(verdict)}</span></p>'
-        f'<p class="why">{with_code(claim.why)}</p></div>'
-    )

@@ -16,8 +16,6 @@ from snippets.lab.finding import (
     between,
     claim,
     matches,
-    ratio_of_pairs,
-    timing_of_samples,
 )
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.measure import derived, largest, paired_ratio, quantity_ratio, smallest
@@ -26,6 +24,7 @@ from snippets.lab.trace.queries import count_launches, kernel_time_us
 from snippets.mlp.findings.costs import ONE_TOKEN, SIZES, SWEEPS, at_size
 from snippets.mlp.findings.eager import pointwise_us
 from snippets.mlp.findings.steps import gate_bytes, matmul_shapes, pointwise
+from snippets.regimes.findings.compiling import GEGLU, over
 
 WAYS = {"compiled": "compiled", "two kernels": "fused", "a CUDA graph": "reduce_overhead"}
 """A way to launch less -> its experiment in fused_mlp."""
@@ -83,14 +82,7 @@ def any_size_over_one(device: Device) -> Figure:
 
     It does not. One graph for any number of tokens has a kernel with the same fusion and a mask. Fusing makes the
     kernel fast, not the fixed size. If your batch varies, compile with dynamic=True."""
-    return _mode_over(device, "dynamic", "default")
-
-
-def _mode_over(device: Device, mode: str, other: str) -> Figure:
-    """The forward's time on the GPU, compiled in one mode over another; `eager` is not compiled."""
-    samples = device["regimes/modes_geglu"].data["times"]
-    upper, lower = (timing_of_samples(samples[each]["interleaved"]) for each in (mode, other))
-    return ratio_of_pairs(upper, lower, f"regimes/modes_geglu, {mode} over {other}, interleaved, in pairs")
+    return over(device, GEGLU, "dynamic", "default", "interleaved")
 
 
 @claim("FC38", at_most(0.98), scope="timing", source=digest("lower energy use per pass", ""))
@@ -249,9 +241,9 @@ def raced_on(device: Device) -> Figure:
 
 
 FIGURES: Mapping[str, Measure] = {
-    "fixed_size_speedup": lambda device: _mode_over(device, "eager", "default"),
-    "h100_any_size_over_one": on(H100, lambda device: _mode_over(device, "dynamic", "default")),
-    "any_size_speedup": lambda device: _mode_over(device, "eager", "dynamic"),
+    "fixed_size_speedup": lambda device: over(device, GEGLU, "eager", "default", "interleaved"),
+    "h100_any_size_over_one": on(H100, any_size_over_one),
+    "any_size_speedup": lambda device: over(device, GEGLU, "eager", "dynamic", "interleaved"),
     "steady_speedup": lambda device: paired_ratio(device["fused_mlp/eager"], device["fused_mlp/fused"], "steady"),
     "calls_saved": lambda device: launches_saved(device, "two kernels"),
     "saved_by_a_graph": lambda device: launches_saved(device, "a CUDA graph"),

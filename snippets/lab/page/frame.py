@@ -217,6 +217,11 @@ def _run(judged: Sequence[Verdict], folded: Status | None) -> str:
 
 
 def _verdict(verdict: Verdict) -> str:
+    return verdict_box(verdict, verdict.device, why_text(verdict), _other_text(verdict))
+
+
+def verdict_box(verdict: Verdict, panel: Device, why: str, other: str = "") -> str:
+    """A claim with its verdict, in the panel of a device: the source's value beside ours, and why."""
     claim, device = verdict.claim, verdict.device
     source = (
         f'<span class="said">{escape(claim.source.who)}: {with_kernel_names(claim.source.value)}</span>'
@@ -224,16 +229,15 @@ def _verdict(verdict: Verdict) -> str:
         else '<span class="said">ours</span>'
     )
     where = f"{escape(device.short_name)}: " if verdict.measured else ""
-    why = why_text(verdict)
-    why = f'<p class="why">{with_code(why)}</p>' if why else ""
-    ident, row = claim_anchor("claim", claim.id, device), claim_anchor("ledger", claim.id, device)
+    reason = f'<p class="why">{with_code(why)}</p>' if why else ""
+    ident, row = claim_anchor("claim", claim.id, panel), claim_anchor("ledger", claim.id, device)
     return (
         f'<div class="verdict {verdict.status.replace(" ", "-")}" id="{escape(ident)}">'
         f'<p><span class="mark">{status_badge(verdict)}</span> {with_code(claim.sentence)} '
         f'<a class="id" href="../claims/#{escape(row)}" title="this claim in the ledger">{escape(claim.id)}</a></p>'
         f'<p class="values" data-search-exclude>{source} · '
         f'<span class="ours">{where}{measured_html(verdict)}</span></p>'
-        f"{_other_text(verdict)}{why}</div>"
+        f"{other}{reason}</div>"
     )
 
 

@@ -113,10 +113,11 @@ def optimizers(device: Device) -> Html:
     return table("AdamW three ways, under autocast", head, rows)
 
 
-def _numbers(run: Run) -> int:
-    """How many numbers the parameters have."""
+def _numbers(run: Run, *, with_norms: bool = True) -> int:
+    """How many numbers the parameters have: three matrices in each layer, and the two vectors of its norm."""
     sizes = {name: int(value) for name, value in run.point.parameters.items()}
-    return sizes["layers"] * (3 * sizes["dim"] * sizes["hidden"] + 2 * sizes["dim"])
+    norms = 2 * sizes["dim"] if with_norms else 0
+    return sizes["layers"] * (3 * sizes["dim"] * sizes["hidden"] + norms)
 
 
 def updated_bytes(device: Device) -> Figure:
@@ -155,8 +156,7 @@ def loop_squares_share(device: Device) -> Figure:
     It adds a gradient's squares to a second moment: it reads both and writes the moment. Kernels of the norms are too
     short for a rate.
     """
-    sizes = {name: int(value) for name, value in run_of(device, "optimizer_loop").point.parameters.items()}
-    matrices = sizes["layers"] * 3 * sizes["dim"] * sizes["hidden"]
+    matrices = _numbers(run_of(device, "optimizer_loop"), with_norms=False)
     return _squares_share(device, "optimizer_loop", "aten::addcmul_", matrices)
 
 

@@ -141,11 +141,6 @@ def compiled_gpu_time(device: Device) -> Figure:
     return gpu_us(device, "bfloat16_compiled")
 
 
-def compiled_busy(device: Device) -> Figure:
-    """The share of a compiled iteration with bf16 weights that its kernels fill."""
-    return busy_share(device, "bfloat16_compiled")
-
-
 def tf32_busy(device: Device) -> Figure:
     """The share of an iteration with TF32 products that its kernels fill."""
     return busy_share(device, "tf32")

@@ -152,6 +152,8 @@ def test_a_gelu_that_takes_no_time(device: Device) -> None:
     quick = (samples.BLOCK[0], ("aten::gelu", [[64, 4096]], [("gelu", 0.5)]), samples.BLOCK[2])
     save_samples(device.root, [sample_of("regimes/compute_bound", 11.0, quick)])
     assert growth.gelu_share(device).number == pytest.approx(100 * 0.5 / 9.5)
+    reached = growth.near_the_matmul(device).number
+    assert growth.products_share(device).number == pytest.approx(reached * 9.5 / 9.0)
     assert status(device, "RG12") == "differs"
 
 
