@@ -136,7 +136,7 @@ def _row(verdict: Verdict) -> list[Cell]:
         Html(f'<span id="{ident}" class="id">{escape(claim.id)}</span>'),
         status_badge(verdict),
         Html(f"{with_code(claim.sentence)}<small>{escape(claim.scope)}</small>"),
-        _source(claim.source) if claim.source else "a claim of ours",
+        _source(claim.source) if claim.source else "none, the claim is ours",
         measured_html(verdict),
     ]
 

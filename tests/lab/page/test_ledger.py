@@ -134,8 +134,8 @@ def test_the_part_of_a_chapter(book: Book, device: Device) -> None:
     assert rows(claims_table(device, "linear")) == []
     assert "<caption>Claims of mlp on SAMPLE</caption>" in claims_table(device, "mlp")
     assert rows(claims_table(device, "mlp", statuses=["differs"])) == [
-        ["M2", "≠ differs", "Five kernels.every-gpu", "a claim of ours", "4"],
-        ["M3", "≠ differs", "Five kernels.every-gpu", "a claim of ours", "3"],
+        ["M2", "≠ differs", "Five kernels.every-gpu", "none, the claim is ours", "4"],
+        ["M3", "≠ differs", "Five kernels.every-gpu", "none, the claim is ours", "3"],
     ]
 
 
@@ -144,7 +144,7 @@ def test_the_part_of_a_chapter_on_another_device(book: Book, device: Device) -> 
     book(mlp=samples.findings(claim(measure=on_each)))
     content = claims_table(other, "mlp")
     assert f'id="ledger-m1-{OTHER}"' in content
-    assert rows(content) == [["M1", "≠ differs", "Five kernels.every-gpu", "a claim of ours", "4"]]
+    assert rows(content) == [["M1", "≠ differs", "Five kernels.every-gpu", "none, the claim is ours", "4"]]
 
 
 def test_the_counts(book: Book, device: Device) -> None:
