@@ -92,6 +92,15 @@ def test_slow_cpu_code() -> None:
     assert (in_op.where, in_op.ceiling_us_per_step) == ("aten::unique", 3010.0)
 
 
+def test_slow_cpu_code_says_of_what_is_all_outside_that_nothing_is_in_operators() -> None:
+    """In floating point, the two gaps of 1,900.1 and 2,100.2 us do not add up to 4,000.3 us."""
+    ends = 200.0 + 1900.1
+    kernels = [*work(1, 0.0, 10.0, 190.0), *work(2, ends - 10.0, ends, 100.0)]
+    kernels += work(3, ends + 2190.2, ends + 2200.2, 800.0)
+    finding = found(BY_NAME["slow-cpu-code"], written(step(1, 0.0, ends + 3000.2), *kernels))
+    assert finding.title.endswith("in 2 long gaps: 0 µs in operators and calls, 4.00 ms outside")
+
+
 def test_slow_cpu_code_mended() -> None:
     assert nothing(BY_NAME["slow-cpu-code"], written(*slow_code(500.0)))
 

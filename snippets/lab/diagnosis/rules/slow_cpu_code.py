@@ -27,10 +27,10 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     if not gaps or ceiling_us < MIN_SHARE * facts.step_us:
         return []
     gaps.sort(key=lambda gap: -gap.duration_us)
-    python_us = sum(gap.duration_us for gap in gaps if gap.cause == "Python")
+    python_us = round(sum(gap.duration_us for gap in gaps if gap.cause == "Python"), 3)
     title = (
         f"The GPU waits {duration_text(total_us)} ({share_text(total_us, facts.step_us)} of the step) in "
-        f"{count_text(len(gaps), 'long gap')}: {duration_text(total_us - python_us)} in operators and calls, "
+        f"{count_text(len(gaps), 'long gap')}: {duration_text(round(total_us - python_us, 3))} in operators and calls, "
         f"{duration_text(python_us)} outside"
     )
     running = [_running(facts, gap) for gap in gaps[:MAX_EVIDENCE]]
