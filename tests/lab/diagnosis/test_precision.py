@@ -65,6 +65,7 @@ FAULTS = {
     "training_step/healthy": {FUSING},
     "training_step/healthy_stacks": {FUSING},
     "training_step/item_before": {WAITS},
+    "training_step/layout_after": {FUSING},
     "training_step/layout_before": {COPIES},
     "training_step/loader_after": {FUSING, PAGEABLE},
     "training_step/loader_before": {LOADER, PAGEABLE},
@@ -196,23 +197,23 @@ def test_the_table() -> None:
 
 
 ROWS = {
-    ALLOCATOR: (1, 1, 0, 0),
+    ALLOCATOR: (2, 2, 0, 0),
     FIRST: (8, 8, 0, 0),
-    BREAKS: (1, 1, 0, 0),
-    LAUNCHES: (98, 81, 17, 7),
-    LOADER: (4, 1, 3, 0),
-    COPIES: (16, 16, 0, 0),
-    UNITS: (9, 9, 0, 0),
-    OPTIMIZER: (3, 3, 0, 0),
-    PAGEABLE: (4, 4, 0, 5),
-    RECOMPILES: (1, 1, 0, 0),
-    SLOW_CPU: (3, 0, 3, 1),
-    PRODUCTS: (5, 5, 0, 0),
-    WAITS: (5, 5, 0, 0),
-    TINY: (7, 7, 0, 0),
-    TYPES: (1, 1, 0, 0),
-    ATTENTION: (21, 21, 0, 0),
-    FUSING: (43, 43, 0, 2),
+    BREAKS: (2, 2, 0, 0),
+    LAUNCHES: (105, 87, 18, 9),
+    LOADER: (8, 2, 6, 0),
+    COPIES: (18, 18, 0, 0),
+    UNITS: (10, 10, 0, 0),
+    OPTIMIZER: (4, 4, 0, 0),
+    PAGEABLE: (6, 6, 0, 10),
+    RECOMPILES: (2, 2, 0, 0),
+    SLOW_CPU: (8, 0, 8, 2),
+    PRODUCTS: (6, 6, 0, 0),
+    WAITS: (6, 6, 0, 0),
+    TINY: (12, 12, 0, 0),
+    TYPES: (2, 2, 0, 0),
+    ATTENTION: (22, 22, 0, 0),
+    FUSING: (47, 47, 0, 3),
 }
 """Rule -> fired, right, false, missed in our recordings. A rule that is not here never fired, and had no fault to find.
 
@@ -233,7 +234,16 @@ FALSE = [
     "nvidia-h100-80gb-hbm3/regimes/small_reduce_overhead",
     "nvidia-h100-80gb-hbm3/training_memory/autocast",
     "nvidia-h100-80gb-hbm3/training_memory/autocast_compiled",
+    "nvidia-h100-80gb-hbm3/training_step/breaks_after",
+    "nvidia-h100-80gb-hbm3/training_step/breaks_before",
     "nvidia-h100-80gb-hbm3/training_step/cold_before",
+    "nvidia-h100-80gb-hbm3/training_step/pageable_after",
+    "nvidia-h100-80gb-hbm3/training_step/pageable_after",
+    "nvidia-h100-80gb-hbm3/training_step/pageable_pinned",
+    "nvidia-h100-80gb-hbm3/training_step/pageable_pinned",
+    "nvidia-h100-80gb-hbm3/training_step/recompile_after",
+    "nvidia-h100-80gb-hbm3/training_step/recompile_after",
+    "nvidia-h100-80gb-hbm3/training_step/tiny_compiled",
     "nvidia-h200/attention/cudnn",
     "nvidia-h200/attention/decode_cudnn",
     "nvidia-h200/attention/decode_flash",
@@ -249,11 +259,12 @@ FALSE = [
 """False alarms.
 
 Of `launch-bound`: the profiler lengthens these launches 2.7 times or more (in one loop twice: its GPU idles for just
-under `IDLE` of an iteration), and nothing in a trace says so. We found no other measure that tells them apart: not GPU
-work over the median, the shortest or the last step, nor over the time from first to last launch. Of `loader-stall`: one
-trace has one step, and not the GPU work of the step before, behind which the loader hides; in another the profiler
-slows the loader; in the third its workers are still starting. Of `slow-cpu-code`: the profiler, stacks most of all,
-slows the CPU until the GPU waits for the wrappers of compiled code.
+under `IDLE` of an iteration; one loop, with lengths that vary, was not timed without it), and nothing in a trace says
+so. We found no other measure that tells them apart: not GPU work over the median, the shortest or the last step, nor
+over the time from first to last launch. Of `loader-stall`: two traces have one step, and not the GPU work of the step
+before, behind which the loader hides; in three the profiler slows the loader; in one its workers are still starting. Of
+`slow-cpu-code`: the profiler, stacks most of all, slows the CPU until the GPU waits for the wrappers of compiled code,
+for clipping, or for the start of the backward pass.
 """
 
 
