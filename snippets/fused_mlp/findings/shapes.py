@@ -153,6 +153,22 @@ def slowest_steady(device: Device) -> Figure:
     return largest(*(over_fastest_other(device, "bfloat16", shape, "steady") for shape in shapes))
 
 
+def ahead_steady(device: Device) -> Figure:
+    """The other forwards in bf16 that are faster than ours, steady, by the medians, with their shapes; or "none"."""
+    ahead = list[str]()
+    for shape in shapes_in(device, "bfloat16"):
+        medians = medians_us(device, "bfloat16", shape, "steady")
+        faster = [heading for heading, name in PEERS.items() if medians[name] < medians["fused"]]
+        ahead += [f"{heading} at {shape_name(shape)}" for heading in faster]
+    return Figure("; ".join(ahead) or "none", origin="medians, steady")
+
+
+def clock_over_compiled(device: Device, dtype: str, shape: Shape) -> Figure:
+    """The clock at which our forward in a row runs steady, over that of the compiled one."""
+    ours, compiled = (row_run(device, dtype, name, shape) for name in ("fused", "compiled"))
+    return quantity_ratio(ours, compiled, "steady_clock_mhz")
+
+
 def energy_over_compiled(device: Device, dtype: str, shape: Shape) -> Figure:
     """The energy of our steady forward in a row over that of the compiled one."""
     ours, compiled = (row_run(device, dtype, name, shape) for name in ("fused", "compiled"))
@@ -238,10 +254,13 @@ FIGURES: Mapping[str, Measure] = {
     "least_gain_percent": lambda device: percent(slowest_in_bfloat16(device)),
     "tall_and_thin": lambda device: over_fastest_other(device, "bfloat16", TALL_AND_THIN),
     "one_token_from_python": lambda device: over(device, "bfloat16", "eager", ONE_TOKEN, "from_python"),
+    "one_token": lambda device: over_fastest_other(device, "bfloat16", ONE_TOKEN),
     "one_token_cold": lambda device: over_fastest_other(device, "bfloat16", ONE_TOKEN, "cold"),
     "widest": lambda device: over_fastest_other(device, "bfloat16", WIDEST),
     "widest_steady": lambda device: over_fastest_other(device, "bfloat16", WIDEST, "steady"),
+    "widest_clock": lambda device: clock_over_compiled(device, "bfloat16", WIDEST),
     "tall_and_thin_steady": lambda device: over_fastest_other(device, "bfloat16", TALL_AND_THIN, "steady"),
+    "ahead_steady": ahead_steady,
     "one_token_of_compiled": lambda device: over(device, "bfloat16", "compiled", ONE_TOKEN, "from_python"),
     "one_token_energy_in_table": lambda device: energy_over_compiled(device, "bfloat16", ONE_TOKEN),
     "sixteen_tokens_energy_in_table": lambda device: energy_over_compiled(device, "bfloat16", SIXTEEN_TOKENS),

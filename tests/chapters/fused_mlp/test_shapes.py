@@ -49,10 +49,10 @@ def put_rows(device: AlteredDevice, ours_us: Mapping[shapes.Shape, float], dtype
     put(device, "bfloat16_portable", *(point_of(shape, 70.0) for shape in ours_us))
 
 
-def put_steady_rows(device: AlteredDevice, ours_joules: float) -> None:
+def put_steady_rows(device: AlteredDevice, ours_joules: float, thin_us: float = 98.0) -> None:
     """A table in which each step takes a hundredth longer steady, and a joule, ours as many as given."""
     for dtype in shapes.DTYPES:
-        put_rows(device, {WIDE: 33.0, THIN: 98.0}, dtype)
+        put_rows(device, {WIDE: 33.0, THIN: thin_us}, dtype)
     names = [f"{dtype}_{name}" for dtype in shapes.DTYPES for name in shapes.PEERS_OF[dtype].values()]
     for name in (*names, "bfloat16_portable"):
         points = []
@@ -119,6 +119,33 @@ def test_steady_rows(device: AlteredDevice) -> None:
     text = text_of(shapes.shape_table(device, "steady"))
     assert "8x64x128 33.3 µs 0.333x 0.75x 70.7 µs 101 µs 101 µs 101 µs 100 µs" in text
     assert (measured(device, "F114").value, status(device, "F114")) == (pytest.approx(98 / 99), "holds")
+
+
+@pytest.mark.parametrize(
+    ("thin_us", "expected"),
+    [
+        (98.0, "none"),
+        (99.5, "Liger at 512x16x32"),
+        (100.5, "eager at 512x16x32; compiled at 512x16x32; max-autotune at 512x16x32; Liger at 512x16x32"),
+    ],
+)
+def test_which_others_are_ahead_steady(thin_us: float, expected: str, device: AlteredDevice) -> None:
+    put_steady_rows(device, ours_joules=1.0, thin_us=thin_us)
+    assert value(device, "ahead_steady") == expected
+
+
+def test_the_clock_over_that_of_the_compiled_forward(device: AlteredDevice) -> None:
+    for name, mhz in (("fused", 1350.0), ("compiled", 1500.0)):
+        point = point_of(shapes.WIDEST, 100.0)
+        assert point.timings
+        steady = replace(constant(101.0), clock_mhz=mhz)
+        put(device, f"bfloat16_{name}", replace(point, timings=replace(point.timings, steady=steady)))
+    assert value(device, "widest_clock") == 0.9
+
+
+def test_one_token_over_the_fastest_other(device: AlteredDevice) -> None:
+    put_rows(device, {WIDE: 50.0, shapes.ONE_TOKEN: 49.5})
+    assert value(device, "one_token") == 0.5
 
 
 def test_the_cpu_time_of_128_tokens(device: AlteredDevice) -> None:
