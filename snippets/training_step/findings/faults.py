@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from snippets.lab.finding import Device, Figure, Measure, at_least, claim, equals
-from snippets.lab.finding.measure import largest, paired_ratio, smallest
+from snippets.lab.finding.measure import paired_ratio
 from snippets.lab.trace.queries import step_us
 from snippets.training_step.findings.loops import (
-    TIMED,
     ceiling,
     found_in,
     saved,
@@ -264,13 +263,3 @@ FIGURES: Mapping[str, Measure] = {
     "tensor_cores_saved": lambda device: saved(device, "tensor_cores"),
     "tensor_cores_ceiling": lambda device: ceiling(device, "tensor_cores"),
 }
-
-
-def largest_speedup(device: Device) -> Figure:
-    """The largest gain of a mend."""
-    return largest(*(speedup(device, name) for name in TIMED))
-
-
-def smallest_speedup(device: Device) -> Figure:
-    """The smallest gain of a mend."""
-    return smallest(*(speedup(device, name) for name in TIMED))

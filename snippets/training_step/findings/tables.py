@@ -40,7 +40,7 @@ def all_faults(device: Device) -> Html:
 
 
 OPENING = ("item", "loader", "tiny", "tensor_cores")
-"""From the smallest gains to the largest."""
+"""From the smallest gain to the largest, on the H200."""
 
 
 def opening(device: Device) -> Html:
