@@ -258,8 +258,11 @@ def compiled_over_eager(device: Device) -> Figure:
 
 FIGURES: Mapping[str, Measure] = {
     "item_saved": lambda device: saved(device, "item"),
-    "loader_saved": lambda device: saved(device, "loader"),
-    "loader_ceiling": lambda device: ceiling(device, "loader"),
+    "item_ceiling": lambda device: ceiling(device, "item"),
+    "allocator_saved": lambda device: saved(device, "allocator"),
+    "allocator_ceiling": lambda device: ceiling(device, "allocator"),
     "tensor_cores_saved": lambda device: saved(device, "tensor_cores"),
     "tensor_cores_ceiling": lambda device: ceiling(device, "tensor_cores"),
+    "tiny_saved": lambda device: saved(device, "tiny"),
+    "tiny_ceiling": lambda device: ceiling(device, "tiny"),
 }

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from snippets.lab.diagnosis.facts import Facts
 from snippets.lab.drawing.bar_charts import stacked_bars
 from snippets.lab.finding import Device, Figure, TraceError, at_least, at_most, between, claim
-from snippets.lab.finding.measure import percent, unpaired_ratio
 from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import kernel_name_html
 from snippets.lab.page import show as show
@@ -16,6 +15,7 @@ from snippets.lab.trace.events import CpuOp, GpuActivity, Step
 from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.lab.trace.queries import annotation_us, busy_us
 from snippets.lab.trace.units import format_value
+from snippets.training_step.findings.loops import busy_share
 from snippets.training_step.findings.pictures import PHASES, phase_of, phase_spans
 from snippets.training_step.findings.pictures import phases_timeline as phases_timeline
 
@@ -105,9 +105,7 @@ def optimizer_share(device: Device) -> Figure:
 @claim("TS53", at_least(90), scope="timing")
 def gpu_busy(device: Device) -> Figure:
     """In the healthy loop, the GPU works at least 90 % of the time."""
-    run = device[HEALTHY]
-    gpu_us = run.per_step(lambda step: busy_us(step.activities), "us")
-    return percent(unpaired_ratio(gpu_us, run.time("iteration")))
+    return busy_share(device[HEALTHY])
 
 
 def by_phase(step: Step) -> dict[str, list[GpuActivity]]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import statistics
 
+from snippets.lab.diagnosis.waste import MAX_LAUNCH_GAP_US
 from snippets.lab.finding import Device, Figure, TraceError
 from snippets.lab.finding.measure import percent
 from snippets.lab.trace.events import Step
 from snippets.lab.trace.queries import busy_us, recorded_step_us, step_us
-from snippets.training_step.findings.loops import FAULTS, ceiling
+from snippets.training_step.findings.loops import FAULTS, busy_share, ceiling
 from snippets.training_step.findings.probes import printed_rows
 
 HEALTHY = "training_step/healthy"
 TINY = "training_step/tiny_before"
+ITEM_BEFORE, ITEM_AFTER = FAULTS["item"].loops
 
 
 def ceiling_share(device: Device, fault: str) -> Figure:
@@ -48,6 +51,21 @@ def backward_annotation(device: Device) -> Figure:
     return Figure(statistics.median(lengths), "us", origin=f"{run.origin}, in its trace")
 
 
+def item_recorded_before(device: Device) -> Figure:
+    """How long a recorded step is that reads three values."""
+    return device[ITEM_BEFORE].per_step(step_us, "us")
+
+
+def item_recorded_after(device: Device) -> Figure:
+    """How long a recorded step is once it is mended."""
+    return device[ITEM_AFTER].per_step(step_us, "us")
+
+
+def item_mended_busy(device: Device) -> Figure:
+    """The share of an iteration without the profiler that the mended loop's kernels fill."""
+    return busy_share(device[ITEM_AFTER])
+
+
 def tiny_kernels(device: Device) -> Figure:
     """Kernels of a step of the loop of tiny kernels."""
     return device[TINY].per_step(lambda step: len(step.kernels))
@@ -66,6 +84,17 @@ def launch_us(step: Step) -> float:
 def tiny_launch(device: Device) -> Figure:
     """What the call that launches a kernel takes in the loop of tiny kernels, under the profiler."""
     return device[TINY].per_step(launch_us, "us")
+
+
+def long_gaps_percent(step: Step) -> float:
+    """Of the time between a step's activities, the part in gaps too long for the rules that count launches."""
+    gaps_us = [max(0.0, after.start_us - before.end_us) for before, after in itertools.pairwise(step.activities)]
+    return 100 * math.fsum(us for us in gaps_us if us > MAX_LAUNCH_GAP_US) / math.fsum(gaps_us)
+
+
+def tiny_long_gaps(device: Device) -> Figure:
+    """The part of such gaps in the loop of tiny kernels."""
+    return device[TINY].per_step(long_gaps_percent, "%")
 
 
 def _calls(device: Device, pattern: str) -> Figure:

@@ -8,10 +8,10 @@ from snippets.lab.diagnosis.diagnose import diagnose
 from snippets.lab.diagnosis.rule import Finding
 from snippets.lab.diagnosis.rules import RULES
 from snippets.lab.finding import Device, Figure, Run, TraceError
-from snippets.lab.finding.measure import paired_difference, paired_ratio, percent_saved
+from snippets.lab.finding.measure import paired_difference, paired_ratio, percent, percent_saved, unpaired_ratio
 from snippets.lab.recording.consistency import loop_trace_contradiction
 from snippets.lab.trace.events import Trace
-from snippets.lab.trace.queries import recorded_step_us
+from snippets.lab.trace.queries import busy_us, recorded_step_us
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,12 @@ def ceiling(device: Device, fault: str) -> Figure:
         raise TraceError(f"{FAULTS[fault].rule} finds nothing in {run.id} on {device.name}")
     most = sum(finding.ceiling_us_per_step for finding in findings)
     return Figure(most, "us", origin=f"{run.origin}, {FAULTS[fault].rule} on its trace")
+
+
+def busy_share(run: Run) -> Figure:
+    """The time in which the GPU works on a recorded step, in percent of an iteration without the profiler."""
+    gpu_us = run.per_step(lambda step: busy_us(step.activities), "us")
+    return percent(unpaired_ratio(gpu_us, run.time("iteration")))
 
 
 def saved(device: Device, fault: str) -> Figure:

@@ -14,7 +14,7 @@ from snippets.lab.recording.device import PROJECT
 from snippets.lab.trace.events import Span
 from snippets.lab.trace.queries import recorded_step_us
 from snippets.training_step.findings import hints, tables, texts
-from tests.chapters.altered import RECORDED, AlteredDevice, replace
+from tests.chapters.altered import RECORDED, AlteredDevice, constant, replace
 
 HEALTHY, TINY, TEN = "training_step/healthy", "training_step/tiny_before", "training_step/ten_lines"
 PAGE = (PROJECT / "docs/training_step.md").read_text(encoding="utf-8")
@@ -51,6 +51,43 @@ def test_backward_in_the_gpu_lane() -> None:
     device.trace(HEALTHY, gpu_annotations=())
     with pytest.raises(TraceError, match="no annotation 'backward'"):
         hints.backward_annotation(device)
+
+
+def test_recorded_steps_before_and_after_a_mend() -> None:
+    device = AlteredDevice()
+    device.steps("training_step/item_before", lambda step: replace(step, start_us=10.0, end_us=22.0))
+    device.steps("training_step/item_after", lambda step: replace(step, start_us=10.0, end_us=17.0))
+    assert hints.item_recorded_before(device).number == 12
+    assert hints.item_recorded_after(device).number == 7
+
+
+def test_what_kernels_fill_of_a_mended_iteration() -> None:
+    device = AlteredDevice()
+    loop = "training_step/item_after"
+    device.steps(
+        loop,
+        lambda step: replace(step, activities=(replace(step.kernels[0], start_us=100.0, duration_us=6.0),)),
+    )
+    device.point(loop, iteration=constant(8))
+    busy = hints.item_mended_busy(device)
+    assert (busy.number, busy.unit) == (75, "%")
+
+
+def test_long_gaps_between_kernels() -> None:
+    device = AlteredDevice()
+    spans = ((0.0, 10.0), (60.0, 10.0), (65.0, 5.0), (220.0, 5.0))  # gaps of 50 and 150, and two kernels at once
+    device.steps(
+        TINY,
+        lambda step: replace(
+            step,
+            activities=tuple(
+                replace(kernel, start_us=start, duration_us=us)
+                for kernel, (start, us) in zip(step.kernels, spans, strict=False)
+            ),
+        ),
+    )
+    gaps = hints.tiny_long_gaps(device)
+    assert (gaps.number, gaps.unit) == (75, "%")
 
 
 def test_tiny_kernels() -> None:
