@@ -8,7 +8,7 @@ and its times.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from itertools import accumulate
 
@@ -105,6 +105,7 @@ class Canvas:
         self.height = _AXIS_PX
         self.steps: list[str] = []
         self.names: list[str] = []
+        self.kinds: set[Kind] = set()
 
     def x(self, time_us: float) -> str:
         """The position of a time on the scale."""
@@ -143,6 +144,7 @@ class Canvas:
             self.names.append(f'<text y="{self.height + _NAME_PX - 5}">{escape(lane.name)}</text>')
             self.height += _NAME_PX
             drawn.append('<g class="gpu">' if lane.is_gpu else "<g>")
+            self.kinds |= {piece.kind for piece in lane.slices}
             for piece in lane.slices:
                 y = self.height + piece.row * row_px
                 pair = "" if piece.pair is None else f' data-pair="{index}.{piece.pair}"'
@@ -216,16 +218,10 @@ class Canvas:
 
     def svg(self, described: str) -> str:
         """The whole drawing; `described` is HTML."""
-        marker = f'<marker id="{self.ident}-arrow" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="5" orient="auto">'
-        patterns = "".join(
-            f'<pattern id="{self.ident}-{kind}" class="{kind}" width="6" height="6" patternUnits="userSpaceOnUse">'
-            f'<rect width="6" height="6"/>{strokes}</pattern>'
-            for kind, strokes in PATTERNS.items()
-        )
         return (
             f'<svg class="drawing" width="100%" height="{self.height}" role="img" aria-label="{described}" '
             f'data-begin="{round(self.begin_us, 3)}" data-span="{round(self.span_us, 3)}">'
-            f'<defs>{marker}<path d="M0 0 6 3 0 6z"/></marker>{patterns}</defs>'
+            f"{definitions(self.ident, self.kinds)}"
             f'<rect class="ruler" width="100%" height="{_AXIS_PX - 2}"/><g class="axis">{self._axis()}</g>'
             f'{"".join(self.steps)}<g class="names">{"".join(self.names)}</g></svg>'
         )
@@ -238,6 +234,18 @@ class Canvas:
             line = f'<line x1="{x}" x2="{x}" y2="100%"/>'
             ticks.append(f'{line}<text x="{x}" dx="4" y="15">{time / unit:g} {name}</text>')
         return "".join(ticks)
+
+
+def definitions(ident: str, kinds: Collection[Kind]) -> str:
+    """The head of the arrows, and the patterns of these kinds of slices, under ids that begin with `ident`."""
+    patterns = "".join(
+        f'<pattern id="{ident}-{kind}" class="{kind}" width="6" height="6" patternUnits="userSpaceOnUse">'
+        f'<rect width="6" height="6"/>{strokes}</pattern>'
+        for kind, strokes in PATTERNS.items()
+        if kind in kinds
+    )
+    marker = f'<marker id="{ident}-arrow" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="5" orient="auto">'
+    return f'<defs>{marker}<path d="M0 0 6 3 0 6z"/></marker>{patterns}</defs>'
 
 
 def ticks_us(begin_us: float, span_us: float) -> list[float]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
-from snippets.lab.drawing.canvas import PATTERNS, SLICE_KINDS, ticks_us
+from snippets.lab.drawing.canvas import PATTERNS, SLICE_KINDS, definitions, ticks_us
 from snippets.lab.html import Html
 from snippets.lab.trace.events import CpuOp, GpuActivity, Step
 from snippets.lab.trace.lanes import Kind, Slice, lanes
@@ -80,7 +80,7 @@ def strip(step: Step, scale: Scale, *, ident: str, described: str, rows: Rows = 
     kinds: set[Kind] = {"idle", *(each.kind for each in (*ops, *calls, *work))}
     return Html(
         f'<svg class="strip" width="100%" height="{rows.height}" role="img" aria-label="{escape(described)}">'
-        f"{_defs(ident, kinds)}{frame}{''.join(parts)}{_arrows(calls, work, scale, rows, ident)}</svg>"
+        f"{definitions(ident, kinds)}{frame}{''.join(parts)}{_arrows(calls, work, scale, rows, ident)}</svg>"
     )
 
 
@@ -196,17 +196,6 @@ def _text(name: str, share: float, height: int) -> str:
 
 def _fill(kind: Kind, ident: str) -> str:
     return f' fill="url(#{ident}-{kind})"' if kind in PATTERNS else ""
-
-
-def _defs(ident: str, kinds: set[Kind]) -> str:
-    patterns = "".join(
-        f'<pattern id="{ident}-{kind}" class="{kind}" width="6" height="6" patternUnits="userSpaceOnUse">'
-        f'<rect width="6" height="6"/>{strokes}</pattern>'
-        for kind, strokes in PATTERNS.items()
-        if kind in kinds
-    )
-    marker = f'<marker id="{ident}-arrow" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="5" orient="auto">'
-    return f'<defs>{marker}<path d="M0 0 6 3 0 6z"/></marker>{patterns}</defs>'
 
 
 def _axis(scale: Scale) -> str:

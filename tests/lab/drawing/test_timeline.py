@@ -527,6 +527,14 @@ def test_ids_are_the_drawings_own_and_all_that_is_referred_to() -> None:
     assert used <= set(ids)
 
 
+def test_a_pattern_is_defined_where_its_kind_is_drawn() -> None:
+    """A GEMM needs none; before the first kernel, the GPU is idle."""
+    alone = (step(1, 0, 200), launch(1, 10, 10), kernel(GEMM, 1, 30, 100))
+    two = draw_steps({"first": traced(*alone), "second": traced(*STEP)}, "Two", ident="ident")
+    patterns = [[one.get("class") for one in svg(each).iter("pattern")] for each in (drawn(*alone, label=""), two)]
+    assert patterns == [["idle"], ["pointwise", "idle"]]
+
+
 @pytest.fixture
 def device(tmp_path: Path) -> Device:
     return save_all(tmp_path, sample(), sample("mlp/compiled"))
