@@ -1,8 +1,8 @@
-"""The style sheet in the page of a notebook, without what styles nothing there: `make docs` runs
-`python -m snippets.lab.tools.trim_styles site`.
+"""Style sheets without what styles nothing: `make docs` runs `python -m snippets.lab.tools.trim_styles site`.
 
-Each such page has all of JupyterLab's style, half a megabyte. Rules about classes that the page does not have go, and
-custom properties that nothing reads.
+Each page of a notebook has all of JupyterLab's style, half a megabyte. Rules about classes that the page does not have
+go, and custom properties that nothing reads. Our own sheets, which every page loads, lose their comments: a quarter of
+their compressed size.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ LEAST_LETTERS = 100_000
 """What is shorter is a page's own."""
 _STYLE = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_COMMENT_OR_STRING = re.compile(r"""(/\*.*?\*/)|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""", re.DOTALL)
 _CLASS = re.compile(r"\.((?:jp|lm|cm|bp\d?|CodeMirror|mod)-[\w-]+)")
 """Classes of JupyterLab and its editors: scripts of the page may set others later."""
 _NOT = re.compile(r":not\([^)]*\)")
@@ -101,9 +102,16 @@ def rules_of(css: str) -> Iterator[Rule]:
             start = at + 1
 
 
+def without_comments(css: str) -> str:
+    """A style sheet without its comments."""
+    return _COMMENT_OR_STRING.sub(lambda match: "" if match[1] else match[0], css)
+
+
 def main(arguments: list[str]) -> int:
-    """Trim the pages of a site, and print how much that saved."""
+    """Trim the pages of a site and our own style sheets, and print how much the first saved."""
     site = Path(arguments[0])
+    for path in (site / "assets" / "css").glob("*.css"):
+        path.write_text(without_comments(path.read_text(encoding="utf-8")), encoding="utf-8")
     styles = "".join(path.read_text(encoding="utf-8") for path in sorted(site.rglob("*.css")))
     saved = [trim_page(page, styles) for page in sorted(site.rglob("*.html"))]
     print(f"trim_styles: {sum(saved):,} letters of {sum(map(bool, saved))} pages")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab.tools.trim_styles import LEAST_LETTERS, Rule, main, rules_of, trim_css, trim_page
+from snippets.lab.tools.trim_styles import LEAST_LETTERS, Rule, main, rules_of, trim_css, trim_page, without_comments
 
 NAMES = {"jp-Cell", "md-grid", "wide"}
 
@@ -51,3 +51,23 @@ def test_a_page(tmp_path: Path) -> None:
     rest = '<style>.jp-Other{a:b}</style><style>.jp-Cell{c:d}</style><p class="jp-Cell">x</p>'
     assert path.read_text() == rest, "a short style sheet is a page's own"
     assert trim_page(path) == 0
+
+
+@pytest.mark.parametrize(
+    ("css", "trimmed"),
+    [
+        ('/* why\nso */ a { b: c } /* "d */e{}', " a { b: c } e{}"),
+        ("""a::after { content: "/* \\" */"; b: '/* */' }""", """a::after { content: "/* \\" */"; b: '/* */' }"""),
+    ],
+)
+def test_comments(css: str, trimmed: str) -> None:
+    assert without_comments(css) == trimmed
+
+
+def test_our_own_style_sheets_lose_their_comments(tmp_path: Path) -> None:
+    own, theme = tmp_path / "assets" / "css" / "book.css", tmp_path / "assets" / "stylesheets" / "main.css"
+    for path in (own, theme):
+        path.parent.mkdir(parents=True)
+        path.write_text("a{b:c}/* why */")
+    assert main([str(tmp_path)]) == 0
+    assert (own.read_text(), theme.read_text()) == ("a{b:c}", "a{b:c}/* why */")
