@@ -83,6 +83,7 @@ RULE = Rule(
     f"needs less time for a step than it, the profiler being taken to lengthen launching {SLOWDOWN:.0f} times",
     source=f"{TENSORBOARD} (DataLoader above 5 % of a step)",
     advice="Use more num_workers with persistent_workers=True, a larger prefetch_factor, pin_memory=True; decode and "
-    "augment ahead of time or on the GPU.",
+    "augment ahead of time or on the GPU. Time the step without the profiler, too: there the GPU's work may hide the "
+    "loader.",
     check=check,
 )
