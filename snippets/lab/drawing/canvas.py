@@ -238,14 +238,15 @@ class Canvas:
 
 def definitions(ident: str, kinds: Collection[Kind]) -> str:
     """The head of the arrows, and the patterns of these kinds of slices, under ids that begin with `ident`."""
-    patterns = "".join(
-        f'<pattern id="{ident}-{kind}" class="{kind}" width="6" height="6" patternUnits="userSpaceOnUse">'
-        f'<rect width="6" height="6"/>{strokes}</pattern>'
-        for kind, strokes in PATTERNS.items()
-        if kind in kinds
-    )
+    patterns = "".join(pattern(ident, kind, strokes) for kind, strokes in PATTERNS.items() if kind in kinds)
     marker = f'<marker id="{ident}-arrow" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="5" orient="auto">'
     return f'<defs>{marker}<path d="M0 0 6 3 0 6z"/></marker>{patterns}</defs>'
+
+
+def pattern(ident: str, kind: str, strokes: str) -> str:
+    """The fill of a kind: its color, and the strokes over it."""
+    tile = f'id="{ident}-{kind}" class="{kind}" width="6" height="6" patternUnits="userSpaceOnUse"'
+    return f'<pattern {tile}><rect width="6" height="6"/>{strokes}</pattern>'
 
 
 def ticks_us(begin_us: float, span_us: float) -> list[float]:

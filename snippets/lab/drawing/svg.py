@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from snippets.lab.cache import cached, code_key
-from snippets.lab.drawing.canvas import PATTERNS
+from snippets.lab.drawing.canvas import PATTERNS, pattern
 from snippets.lab.html import Html
 from snippets.lab.trace.text import shortened
 from snippets.lab.trace.units import format_value
@@ -190,8 +190,7 @@ def _patterned(drawing: str, ident: str) -> Html:
         plain = f"fill:var(--{kind}-kind)"
         if plain in drawing:
             drawing = drawing.replace(plain, f"fill:url(#{ident}-{kind})")
-            tile = f'id="{ident}-{kind}" class="{kind}" width="6" height="6" patternUnits="userSpaceOnUse"'
-            defs += f'<pattern {tile}><rect width="6" height="6"/>{strokes}</pattern>'
+            defs += pattern(ident, kind, strokes)
     return Html(drawing.replace("</desc>", f"</desc><defs>{defs}</defs>", 1) if defs else drawing)
 
 

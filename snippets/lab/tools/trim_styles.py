@@ -16,7 +16,6 @@ from typing import NamedTuple
 LEAST_LETTERS = 100_000
 """What is shorter is a page's own."""
 _STYLE = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _COMMENT_OR_STRING = re.compile(r"""(/\*.*?\*/)|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""", re.DOTALL)
 _CLASS = re.compile(r"\.((?:jp|lm|cm|bp\d?|CodeMirror|mod)-[\w-]+)")
 """Classes of JupyterLab and its editors: scripts of the page may set others later."""
@@ -58,7 +57,7 @@ def trim_page(page: Path, other_styles: str = "") -> int:
 
 def trim_css(css: str, names: set[str], read: set[str]) -> str:
     """Drop rules about classes that are not in `names`, and properties that neither `read` nor the rest reads."""
-    kept = "".join(map(str, _kept(_COMMENT.sub("", css), lambda selector: _applies(selector, names))))
+    kept = "".join(map(str, _kept(without_comments(css), lambda selector: _applies(selector, names))))
     while (fewer := _without_unread(kept, read)) != kept:
         kept = fewer
     return kept
