@@ -121,7 +121,7 @@ def regimes(
     *,
     size: Callable[[Parameters], float],
     unit: str,
-    turn: Callable[[Run], float | None] = lambda run: None,
+    turn: Callable[[Run], float | None] | None = None,
 ) -> Html:
     """What limits a step as it grows: a panel for each sweep with the times of GPU, CPU and a Python loop.
 
@@ -158,7 +158,7 @@ def _sweep(
     experiment: str,
     caption: str,
     size: Callable[[Parameters], float],
-    turn: Callable[[Run], float | None],
+    turn: Callable[[Run], float | None] | None,
 ) -> Sweep:
     run = device[experiment]
     points = sorted(run.points, key=lambda point: size(point.parameters))
@@ -168,7 +168,7 @@ def _sweep(
         raise ValueError(f"{caption}: {experiment} has the sizes {sizes}, not two or more, each once")
     timings = [run.at(**point.parameters).timings for point in points]
     interleaved, enqueue, from_python = (tuple(getattr(each, kind) for each in timings) for kind, _ in LINES)
-    return Sweep(sizes, interleaved, enqueue, from_python, turn(run))
+    return Sweep(sizes, interleaved, enqueue, from_python, turn(run) if turn else None)
 
 
 def _ends(sweep: Sweep, unit: str) -> str:

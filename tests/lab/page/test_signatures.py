@@ -32,6 +32,12 @@ def test_arguments_are_written_as_a_fence_gives_them(tmp_path: Path) -> None:
     assert arguments["show"] == "fence, piece, *args, **options"
 
 
+def test_no_argument_is_an_address(tmp_path: Path) -> None:
+    """Of a function, a default would show where it lies in memory, elsewhere in each build."""
+    for listed in (page_functions, finding_functions):
+        assert " at 0x" not in listed(Device(tmp_path, "nvidia-h200"))
+
+
 def test_every_function_is_described_by_a_sentence(tmp_path: Path) -> None:
     assert [name for name, _, text in rows(tmp_path) if len(text) < 20 or not text.endswith(".")] == []
 
