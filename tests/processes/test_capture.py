@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from snippets.devices.experiments import neighbor
+from snippets.lab.capture.gpu import open_gpu, others
 from snippets.lab.capture.recorder import record_experiments
 from snippets.lab.capture.supervisor import Event, Group, run_worker
 from snippets.lab.experiment import find
@@ -221,6 +222,8 @@ def timed_part(folder: Path) -> Recording:
 @pytest.mark.gpu
 def test_a_second_job_on_the_gpu_is_noticed(tmp_path: Path) -> None:
     """By its name, or by times that contradict each other; the same step alone has neither."""
+    if holders := others(open_gpu(), ()):
+        pytest.skip(f"{', '.join(holders)} holds the GPU; after other GPU tests, run this file by itself")
     alone = timed_part(tmp_path / "alone")
     with neighbor():
         shared = timed_part(tmp_path / "shared")
