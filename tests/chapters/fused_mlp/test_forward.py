@@ -220,11 +220,13 @@ def test_a_peer_that_rejects_all_shapes_is_not_compared(device: AlteredDevice) -
     assert text_of(quack.quack_shape_table(device)).count("ValueError: no") == len(SHAPES)
 
 
-def put_tiles(device: AlteredDevice, fused_us: float, wider_us: float, shared_mhz: float | None = 1420.0) -> None:
-    """With 128x128 and nothing shared, QuACK's takes 100 us; sharing takes a hundredth less. Interleaved, 5 us less.
+def put_tiles(
+    device: AlteredDevice, fused_us: float, wider_us: float, shared_mhz: float | None = 1420.0, sharing: float = 0.99
+) -> None:
+    """With 128x128 and nothing shared, QuACK's takes 100 us, shared `sharing` of that. Interleaved, all take 5 us less.
     All run at 1400 MHz, or at `shared_mhz` if they share."""
     alone_us = {"128x192": wider_us, "128x128": 100.0, "fused": fused_us}
-    shared_us = {f"{name}, shared": 0.99 * us for name, us in alone_us.items() if name != "fused"}
+    shared_us = {f"{name}, shared": sharing * us for name, us in alone_us.items() if name != "fused"}
     times_us = alone_us | shared_us
     clocks_mhz = {name: shared_mhz if name in shared_us else 1400.0 for name in times_us}
     steady = {name: {"samples_us": [us] * 3, "clock_mhz": clocks_mhz[name]} for name, us in times_us.items()}
@@ -264,6 +266,12 @@ def test_cycles_are_time_at_its_clock(device: AlteredDevice) -> None:
 def test_with_wider_tiles(device: AlteredDevice, wider_us: float, expected: Status) -> None:
     put_tiles(device, fused_us=100.0, wider_us=wider_us)
     assert (measured(device, "F120").value, status(device, "F120")) == (pytest.approx(wider_us / 100), expected)
+
+
+@pytest.mark.parametrize(("sharing", "expected"), [(0.89, "holds"), (1.01, "differs")])
+def test_with_shared_loads(device: AlteredDevice, sharing: float, expected: Status) -> None:
+    put_tiles(device, fused_us=100.0, wider_us=98.0, sharing=sharing)
+    assert (measured(device, "F123").value, status(device, "F123")) == (pytest.approx(sharing), expected)
 
 
 @pytest.mark.parametrize(("mhz", "expected"), [(1430.0, "holds"), (1425.0, "differs")])
