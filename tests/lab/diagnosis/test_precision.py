@@ -205,7 +205,7 @@ ROWS = {
     COPIES: (18, 18, 0, 0),
     UNITS: (10, 10, 0, 0),
     OPTIMIZER: (4, 4, 0, 0),
-    PAGEABLE: (6, 6, 0, 10),
+    PAGEABLE: (7, 7, 0, 9),
     RECOMPILES: (2, 2, 0, 0),
     SLOW_CPU: (8, 0, 8, 2),
     PRODUCTS: (6, 6, 0, 0),
