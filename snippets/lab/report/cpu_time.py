@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from html import escape
@@ -16,10 +15,10 @@ from snippets.lab.diagnosis.sources import STACKS
 from snippets.lab.html import Cell, Html, code, note, table
 from snippets.lab.report.work_tables import share_cell
 from snippets.lab.trace.events import CpuOp, PythonFunction
+from snippets.lab.trace.text import without_address
 from snippets.lab.trace.units import format_value
 
 MOST_NAMES = 10
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _DOES: dict[Cause, tuple[str, str]] = {
     "garbage collection": ("garbage collection", "Python frees objects"),
     "compiling": ("compiling", "Dynamo, Inductor or Triton compile"),
@@ -51,7 +50,7 @@ def operator_times(facts: Facts) -> dict[str, float]:
 def function_times(facts: Facts) -> dict[str, float]:
     """Python functions by their own time, the longest first; an operator counts for the function that calls it."""
     functions = facts.in_steps(facts.cpu.functions)
-    return _own_times((structs.replace(each, name=_ADDRESS.sub("", each.name)) for each in functions), len(facts.steps))
+    return _own_times((structs.replace(each, name=without_address(each.name)) for each in functions), len(facts.steps))
 
 
 def _own_times(spans: Iterable[CpuOp | PythonFunction], steps: int) -> dict[str, float]:

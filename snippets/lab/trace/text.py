@@ -11,6 +11,14 @@ _INVISIBLE = re.compile(
 around it."""
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+def without_address(name: str) -> str:
+    """A function's name without where its object lies in memory, elsewhere in each run."""
+    return _ADDRESS.sub("", name)
+
+
 def shortened(text: str, width: int = 60) -> str:
     """At most `width` characters, cut in the middle."""
     return text if len(text) <= width else f"{text[: width * 2 // 3]}…{text[-(width - width * 2 // 3 - 1) :]}"

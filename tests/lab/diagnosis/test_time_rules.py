@@ -88,6 +88,10 @@ def test_slow_cpu_code() -> None:
     assert finding.advice.startswith("with_stack=True shows which functions run.")
     named = found(rule, written(*slow_code(3000.0), functions=[function("log.py(7): write", 120.0, 2900.0)]))
     assert (named.where, named.evidence[0].name, named.advice) == ("log.py(7): write", "log.py(7): write", "")
+    built_in = function("<built-in method __exit__ of Guard object at 0x7f87ff2f3690>", 120.0, 2900.0)
+    assert found(rule, written(*slow_code(3000.0), functions=[built_in])).where == (
+        "<built-in method __exit__ of Guard object>"
+    )
     in_op = found(rule, written(*slow_code(3000.0), op("aten::unique", 105.0, 2990.0)))
     assert (in_op.where, in_op.ceiling_us_per_step) == ("aten::unique", 3010.0)
 

@@ -13,6 +13,7 @@ from snippets.lab.diagnosis.sources import NSYS_AI, STACKS
 from snippets.lab.trace.events import CpuOp, CudaCall, PythonFunction, Span, starting_in
 from snippets.lab.trace.marks import WHOLE
 from snippets.lab.trace.queries import is_sync
+from snippets.lab.trace.text import without_address
 
 MIN_SHARE = 0.05
 
@@ -62,7 +63,7 @@ def _running(facts: Facts, gap: Gap) -> Span:
 def _where(facts: Facts, gap: Gap) -> str:
     running = _running(facts, gap)
     if running is not gap.blame:
-        return running.name if isinstance(running, PythonFunction) else ""
+        return without_address(running.name) if isinstance(running, PythonFunction) else ""
     if gap.cause == "launching" and isinstance(running, CpuOp | CudaCall):
         return facts.sites([running])[0].text or running.name
     return f"before {running.name}"
