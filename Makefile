@@ -31,7 +31,7 @@ halves = mkdir -p .cache; $(PY) -m pytest $(1) > .cache/tests.txt 2>&1 & other=$
 
 # The quick tests. This part of tests/lab goes to the other half. That each claim can fail (tests/mutations) is left to
 # `make check`.
-MOVED = tests/lab/capture tests/lab/drawing
+MOVED = tests/lab/capture tests/lab/charts
 
 # Lint and docs at once, but not where docs may measure a GPU: then nothing else runs.
 TOGETHER = $(if $(shell command -v nvidia-smi 2>/dev/null),,--jobs=2 --output-sync=target)

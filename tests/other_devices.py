@@ -31,6 +31,8 @@ from unittest.mock import patch
 
 import msgspec
 
+from kinetoscope.trace.events import Trace
+from kinetoscope.trace.kineto import read_recorded_trace
 from snippets.lab.finding.book import all_claims, judge
 from snippets.lab.finding.device import Device
 from snippets.lab.page.inline import fig_formatter
@@ -40,8 +42,6 @@ from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
 from snippets.lab.recording.loading import Stamp
 from snippets.lab.recording.schema import Recording, RecordingError, parse_recording
 from snippets.lab.tools.page_text import executed_fences, pages
-from snippets.lab.trace.events import Trace
-from snippets.lab.trace.kineto import read_recorded_trace
 
 NAME = "nvidia-t100"
 SOURCE = PROJECT / "docs" / "recordings" / DEFAULT_DEVICE

@@ -10,9 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from snippets.lab.experiment import ExperimentError, NeedsGpu, UnknownName, WrongAnswer
-from snippets.lab.recording.schema import RecordingError
-from snippets.lab.terminal import (
+from kinetoscope.terminal import (
     DEBUG,
     DEBUG_HELP,
     CommandError,
@@ -24,7 +22,9 @@ from snippets.lab.terminal import (
     require_outputs,
     split_debug,
 )
-from snippets.lab.trace.events import TraceError
+from kinetoscope.trace.events import TraceError
+from snippets.lab.experiment import ExperimentError, NeedsGpu, UnknownName, WrongAnswer
+from snippets.lab.recording.schema import RecordingError
 
 DESCRIPTION = """\
 The instrument behind the book. It reads any trace of the PyTorch profiler, without a GPU and without torch:
@@ -49,12 +49,12 @@ COMMANDS = {
     "record": "snippets.lab.tools.record",
     "import": "snippets.lab.tools.archive",
     "run": "snippets.lab.tools.run",
-    "summary": "snippets.lab.trace.summary",
-    "report": "snippets.lab.report.command",
-    "diff": "snippets.lab.report.diff",
-    "doctor": "snippets.lab.tools.doctor",
-    "open": "snippets.lab.tools.viewer",
-    "decode": "snippets.lab.trace.kernel_names",
+    "summary": "kinetoscope.trace.summary",
+    "report": "kinetoscope.report.command",
+    "diff": "kinetoscope.compare.diff",
+    "doctor": "kinetoscope.doctor.command",
+    "open": "kinetoscope.viewer",
+    "decode": "kinetoscope.trace.kernel_names",
     "claims": "snippets.lab.tools.claims",
     "chapter": "snippets.lab.tools.scaffold",
     "serve": "snippets.lab.tools.serve",

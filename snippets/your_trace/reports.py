@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from kinetoscope.report.document import report_html
+from kinetoscope.report.subject import Subject, read_subject
+from kinetoscope.trace.queries import require_kernels
 from snippets.lab.finding import Device, NotRecorded
 from snippets.lab.finding.device import all_devices
 from snippets.lab.recording.device import recordings_root
-from snippets.lab.report.document import report_html
-from snippets.lab.report.subject import Subject, read_subject
-from snippets.lab.trace.queries import require_kernels
 
 EXAMPLES: Mapping[str, str] = {
     "A product with .item()": "matmul_add/item_4096",

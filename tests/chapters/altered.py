@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Step, Trace
 from snippets.lab.finding.device import Device, Run
 from snippets.lab.recording.schema import Point, Recording, Timing
-from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Step, Trace
 from tests.lab.samples import BOOK, with_ceilings
 
 replace = msgspec.structs.replace

@@ -48,7 +48,7 @@ WORDS = {
     ("snippets/lab/tools/set_aside.py", "index.html"): "the file of any built page",
     ("snippets/lab/page/__init__.py", "regimes"): "a chart of what limits a step as it grows",
 }
-NAMES_PAGES = ("snippets/lab/diagnosis/pages.py", "snippets/lab/diagnosis/symptoms.py")
+NAMES_PAGES = ("kinetoscope/diagnosis/pages.py", "kinetoscope/diagnosis/symptoms.py")
 """A rule sends its reader to the page that shows what it found: a test follows each."""
 """Path and string that is a chapter's name by chance -> what it means there."""
 SHARED_FINDINGS = {
@@ -154,7 +154,7 @@ def trace_imports_no_other_room(texts: Sources) -> list[str]:
     """The ground of the lab stands on nothing."""
     return [
         f"{path}:{each.line}: trace imports {each.module}"
-        for path, each in _each(texts, "snippets/lab/trace/")
+        for path, each in _each(texts, "kinetoscope/trace/")
         if each.module.startswith("snippets") and room(each.module) != "trace"
     ]
 

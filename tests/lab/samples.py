@@ -25,7 +25,7 @@ from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
 from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.saving import save_recording
 from snippets.lab.recording.schema import SCHEMA, Ceiling, Environment, Point, Recording, Timing, Timings
-from tests.lab import events
+from tests.tool import events
 
 DEVICE = "nvidia-sample"
 EVIL = ("</title><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "'onmouseover='alert(1)'&<b>")

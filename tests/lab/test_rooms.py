@@ -35,8 +35,8 @@ from tests.lab.rooms import (
     what_shows_never_imports_what_measures,
 )
 
-TRACE, FRAME, BOOK = "snippets/lab/trace/queries.py", "snippets/lab/page/frame.py", "snippets/lab/finding/book.py"
-CANVAS, FINDINGS = "snippets/lab/drawing/canvas.py", "snippets/kernel_names/findings.py"
+TRACE, FRAME, BOOK = "kinetoscope/trace/queries.py", "snippets/lab/page/frame.py", "snippets/lab/finding/book.py"
+CANVAS, FINDINGS = "kinetoscope/timeline/canvas.py", "snippets/kernel_names/findings.py"
 IN_A_FUNCTION = "\n\ndef planted():\n    {}\n"
 
 
@@ -54,7 +54,7 @@ def test_a_rule_holds(rule: Rule) -> None:
             "from snippets.lab.recording.schema import Timing",
             "trace imports snippets.lab.recording.schema",
         ),
-        (trace_imports_no_other_room, TRACE, "from snippets.lab.html import Html", "trace imports snippets.lab.html"),
+        (trace_imports_no_other_room, TRACE, "from kinetoscope.html import Html", "trace imports kinetoscope.html"),
         (
             imports_go_downwards,
             CANVAS,
@@ -70,8 +70,8 @@ def test_a_rule_holds(rule: Rule) -> None:
         (
             imports_go_downwards,
             "snippets/lab/cache.py",
-            "from snippets.lab.trace.text import shortened",
-            "cache imports snippets.lab.trace.text",
+            "from kinetoscope.trace.text import shortened",
+            "cache imports kinetoscope.trace.text",
         ),
         (
             what_shows_never_imports_what_measures,
@@ -83,7 +83,7 @@ def test_a_rule_holds(rule: Rule) -> None:
             what_shows_never_imports_what_measures,
             CANVAS,
             "import snippets.lab.notebook",
-            "snippets.lab.drawing.canvas imports snippets.lab.notebook imports snippets.lab.capture",
+            "kinetoscope.timeline.canvas imports snippets.lab.notebook imports snippets.lab.capture",
         ),
         (
             what_shows_never_imports_what_measures,
@@ -139,8 +139,8 @@ def test_a_rule_holds(rule: Rule) -> None:
         (
             no_circles,
             TRACE,
-            "from snippets.lab.trace.totals import summarize",
-            "snippets.lab.trace.queries imports snippets.lab.trace.totals imports snippets.lab.trace.queries",
+            "from kinetoscope.trace.totals import summarize",
+            "kinetoscope.trace.queries imports kinetoscope.trace.totals imports kinetoscope.trace.queries",
         ),
         (no_import_takes_a_good_name, FRAME, "from snippets.lab import recording", "an import binds 'recording'"),
         (no_import_takes_a_good_name, FINDINGS, "import snippets.lab.page as page", "an import binds 'page'"),
@@ -227,7 +227,7 @@ def test_only_what_measures_imports_torch() -> None:
         "snippets/lab/experiment.py",
         "snippets/lab/notebook.py",
         "snippets/lab/tools/run.py",
-        "snippets/lab/tools/torch_probe.py",
+        "kinetoscope/doctor/torch_probe.py",
     }
 
 

@@ -24,13 +24,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from snippets.lab.diagnosis.diagnose import diagnose
-from snippets.lab.tools.checks import checks_text
-from snippets.lab.tools.trace_checks import check_trace
-from snippets.lab.trace.events import Trace, TraceError
-from snippets.lab.trace.kineto import read_trace
-from snippets.lab.trace.summary import summary_text
-from snippets.lab.trace.totals import summarize, summary_json
+from kinetoscope.diagnosis.diagnose import diagnose
+from kinetoscope.doctor.checks import checks_text
+from kinetoscope.doctor.trace_checks import check_trace
+from kinetoscope.trace.events import Trace, TraceError
+from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.summary import summary_text
+from kinetoscope.trace.totals import summarize, summary_json
 from tests.processes.mutants import CATEGORIES, GPU_CATEGORIES, bases, make_mutant
 
 HANG_S = 10

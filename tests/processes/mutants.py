@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.lab.events import (
+from tests.tool.events import (
     HOST,
     Event,
     annotation,

@@ -15,6 +15,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.queries import steps_agree
 from snippets.devices.experiments import neighbor
 from snippets.lab.capture.gpu import open_gpu, others
 from snippets.lab.capture.recorder import record_experiments
@@ -25,8 +27,6 @@ from snippets.lab.recording.device import PROJECT
 from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.loading import load_recording, load_trace, trace_path
 from snippets.lab.recording.schema import Recording, Timings
-from snippets.lab.trace.kineto import read_trace
-from snippets.lab.trace.queries import steps_agree
 from tests.lab.capture.faults import FAULTS, PACKAGE, SOURCES
 from tests.lab.samples import DEVICE, files, sample, save_all
 

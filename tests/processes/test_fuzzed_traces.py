@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kinetoscope.trace.kineto import read_trace
 from snippets.lab.recording.device import PROJECT
-from snippets.lab.trace.kineto import read_trace
 from tests.processes.fuzzing import HANG_S, Total, adds_up, is_same, read_mutant, simple_sum
 from tests.processes.mutants import EVENT_MUTATIONS, FILE_MUTATIONS, TEXT_MUTATIONS, bases, make_mutant
 

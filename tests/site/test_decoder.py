@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from snippets.lab.trace.kernel_names import decode_kernel_name, kernel_name_data
+from kinetoscope.trace.kernel_names import decode_kernel_name, kernel_name_data
 from tests.lab.samples import EVIL
 from tests.site.conftest import Opened
 from tests.site.serving import ROOT

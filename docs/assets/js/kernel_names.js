@@ -1,4 +1,4 @@
-// Decodes kernel names in the browser, by the grammar that the page carries: the twin of snippets/lab/trace/kernel_grammar.py.
+// Decodes kernel names in the browser, by the grammar that the page carries: the twin of kinetoscope/trace/kernel_grammar.py.
 (() => {
   "use strict";
 

@@ -3,6 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.events import GpuActivity, Step, TraceError
+from kinetoscope.trace.occupancy import estimate_percent, fits_by, footprint_of, kernel_percent, stocks_of
+from kinetoscope.trace.units import format_value
 from snippets.attention.findings.variants import EIGHT, ONE_KERNEL, VARIANTS, first_of
 from snippets.lab.finding import (
     Device,
@@ -18,13 +22,9 @@ from snippets.lab.finding import (
     matches,
 )
 from snippets.lab.finding.measure import paired_ratio, point_ratio
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import Columns, figure_cell, variants_table
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.events import GpuActivity, Step, TraceError
-from snippets.lab.trace.occupancy import estimate_percent, fits_by, footprint_of, kernel_percent, stocks_of
-from snippets.lab.trace.units import format_value
 
 NAIVE, FLASH, CUDNN = VARIANTS["naive"], VARIANTS["flash"], VARIANTS["cuDNN"]
 

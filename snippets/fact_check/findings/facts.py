@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.text import shortened
 from snippets.fact_check.findings.sources import DOCUMENTS, H100, short_name
 from snippets.fact_check.findings.there import decided, recorded
 from snippets.lab.finding import Device, Figure, Measure
 from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.claim import STATUSES, Source, Status
 from snippets.lab.finding.device import all_devices
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
 from snippets.lab.page.frame import status_badge
 from snippets.lab.page.ledger import COUNTED
-from snippets.lab.trace.text import shortened
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "five-to-four": {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from kinetoscope.html import Html
 from snippets.fact_check.findings.sources import H100
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Source
 from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.mismatch import reading
-from snippets.lab.html import Html
 from snippets.lab.page import show as show
 from snippets.lab.page import verdicts
 from snippets.lab.page.frame import opened_device, verdict_box

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.queries import count_launches, kernel_time_us
 from snippets.fact_check.findings.sources import H100, about, deep_dive, digest
 from snippets.fact_check.findings.there import on
 from snippets.fused_mlp.findings.shapes import PEERS, row_run, shapes_in
@@ -19,8 +21,6 @@ from snippets.lab.finding import (
 )
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.measure import derived, largest, paired_ratio, quantity_ratio, smallest
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import count_launches, kernel_time_us
 from snippets.mlp.findings.costs import ONE_TOKEN, SIZES, SWEEPS, at_size
 from snippets.mlp.findings.eager import pointwise_us
 from snippets.mlp.findings.steps import gate_bytes, matmul_shapes, pointwise

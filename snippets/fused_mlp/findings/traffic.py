@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.queries import op_name
+from kinetoscope.trace.work import ActivityWork, step_work
 from snippets.fused_mlp.findings.probes import probed
 from snippets.lab.finding import Device, Figure, Measure, TraceError, at_least, at_most, claim, equals, matches
 from snippets.lab.finding.measure import derived, listed, share_of_ceiling, unpaired_ratio
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import bytes_moved, figure_cell
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
-from snippets.lab.trace.events import GpuActivity, Step
-from snippets.lab.trace.queries import op_name
-from snippets.lab.trace.work import ActivityWork, step_work
 from snippets.mlp.findings.steps import fused_work
 
 BF16_BYTES = 2

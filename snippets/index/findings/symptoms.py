@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from snippets.lab.drawing.bar_rows import bar_rows
-from snippets.lab.drawing.strip import GPU_ALONE, SMALL, Rows, Scale, strip
+from kinetoscope.html import Html
+from kinetoscope.timeline.strip import GPU_ALONE, SMALL, Rows, Scale, strip
+from kinetoscope.trace.queries import find_op, step_us
+from snippets.lab.charts.bar_rows import bar_rows
 from snippets.lab.finding import Device, NotRecorded, TraceError, format_value
 from snippets.lab.finding.device import all_devices
-from snippets.lab.html import Html
 from snippets.lab.page import show as show
 from snippets.lab.page.symptoms import symptom_cards
-from snippets.lab.trace.queries import find_op, step_us
 
 _MARGIN = 1.02
 Picture = Callable[[Device], Html]

@@ -16,6 +16,8 @@ book.py        all chapters' figures and claims; only this module imports the ch
 Imports recording, trace and experiment; never capture, drawing or page.
 """
 
+from kinetoscope.trace.events import TraceError
+from kinetoscope.trace.units import format_value
 from snippets.lab.finding.claim import Claim, Source, at_least, at_most, between, claim, equals, matches
 from snippets.lab.finding.crossing import crossing, grows_from
 from snippets.lab.finding.device import Device, Run
@@ -42,8 +44,6 @@ from snippets.lab.finding.measure import (
 from snippets.lab.finding.part import timing_of_samples
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.recording.schema import NotRecorded, NotTimed
-from snippets.lab.trace.events import TraceError
-from snippets.lab.trace.units import format_value
 
 __all__ = [
     "Claim",

@@ -18,6 +18,8 @@ from types import ModuleType
 from typing import TypeGuard
 
 import snippets
+from kinetoscope.trace.events import TraceError
+from kinetoscope.trace.text import visible
 from snippets.lab.experiment import UnknownName, chapters, nearest
 from snippets.lab.finding.claim import Claim, Status
 from snippets.lab.finding.device import Device
@@ -28,8 +30,6 @@ from snippets.lab.finding.part import Reads
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.finding.spread import measure_spread
 from snippets.lab.recording.schema import NotRecorded, RecordingError
-from snippets.lab.trace.events import TraceError
-from snippets.lab.trace.text import visible
 
 STEPS_DISAGREE = "the active steps of its trace disagree"
 

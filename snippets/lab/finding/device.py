@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from kinetoscope.trace.events import Step, Trace
+from kinetoscope.trace.queries import require_steps
 from snippets.lab.experiment import Parameters, UnknownName, find, nearest
 from snippets.lab.finding.figure import Figure, per_step
 from snippets.lab.finding.part import Reads, part_of, part_of_timing, thirds, timing_of_samples
@@ -31,8 +33,6 @@ from snippets.lab.recording.schema import (
     Timing,
     Timings,
 )
-from snippets.lab.trace.events import Step, Trace
-from snippets.lab.trace.queries import require_steps
 
 KINDS = ("interleaved", "cold", "from_python", "enqueue", "steady")
 """The fields of `Timings` that are timings."""

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from kinetoscope.trace.events import TraceError
+from kinetoscope.trace.text import shortened
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.part import Reads
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError
-from snippets.lab.trace.events import TraceError
-from snippets.lab.trace.text import shortened
 
 REASONS: tuple[tuple[type[Exception], str], ...] = (
     (MemoryError, "it is too large"),

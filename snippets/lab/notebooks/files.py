@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from kinetoscope.files import write_whole
+from kinetoscope.html import Html, code, table
 from snippets.lab.experiment import nearest
-from snippets.lab.files import write_whole
 from snippets.lab.finding.device import Device
-from snippets.lab.html import Html, code, table
 from snippets.lab.notebooks.cells import CellFailed, NotebookRuns, code_cells
 from snippets.lab.notebooks.outputs import OutputError, clean_outputs, dumped, output_problems, without_outputs
 from snippets.lab.page.frame import show as show  # for the fence of docs/labs/index.md

@@ -23,11 +23,10 @@ last.py         a Markdown extension for the last changes to a page's HTML
 Imports drawing, finding, recording, trace and html; never notebooks, tools or capture.
 """
 
-from snippets.lab.drawing.bar_charts import bytes_moved, cpu_gpu_bars, kernel_bars, stacked_bars, timing_bars
-from snippets.lab.drawing.curve_charts import regimes, roofline, roofline_of
-from snippets.lab.drawing.curves import RooflinePoint
-from snippets.lab.drawing.numbers import figure_cell
-from snippets.lab.drawing.timeline import timeline
+from snippets.lab.charts.bar_charts import bytes_moved, cpu_gpu_bars, kernel_bars, stacked_bars, timing_bars
+from snippets.lab.charts.curve_charts import regimes, roofline, roofline_of
+from snippets.lab.charts.curves import RooflinePoint
+from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.page.across import devices_table
 from snippets.lab.page.diff import diff_table
 from snippets.lab.page.frame import provenance, show, verdicts, warning
@@ -47,6 +46,7 @@ from snippets.lab.page.tables import (
     sweep_table,
     variants_table,
 )
+from snippets.lab.page.timeline import timeline
 from snippets.lab.page.waiting import waiting
 
 __all__ = [

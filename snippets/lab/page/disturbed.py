@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from html import escape
 
+from kinetoscope.html import Html, code
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.part import Reads
-from snippets.lab.html import Html, code
 from snippets.lab.recording.schema import Recording
 
 UNTIMED = ("", "bytes", "flop")

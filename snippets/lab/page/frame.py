@@ -7,6 +7,8 @@ from html import escape
 from itertools import groupby
 from typing import Concatenate, ParamSpec
 
+from kinetoscope.html import Html, code, hold_back, with_code
+from kinetoscope.trace.text import visible
 from snippets.lab.experiment import experiments
 from snippets.lab.finding.accepted import status_of_text
 from snippets.lab.finding.book import Verdict, find_claim, judge
@@ -14,7 +16,6 @@ from snippets.lab.finding.claim import Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.finding.mismatch import Mismatch, reading
 from snippets.lab.finding.part import Reads
-from snippets.lab.html import Html, code, hold_back, with_code
 from snippets.lab.page.disturbed import disturbed_banner, disturbed_line
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.machine import machine_table
@@ -31,7 +32,6 @@ from snippets.lab.recording.device import (
 from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.loading import load_recording
 from snippets.lab.recording.schema import Environment, NotRecorded, NotTimed, Recording
-from snippets.lab.trace.text import visible
 
 SIGNS = {"holds": "✓", "differs": "≠", "inconclusive": "?", "cannot be tested": "⊘", "not measured": "–"}
 Options = ParamSpec("Options")

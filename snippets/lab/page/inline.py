@@ -9,6 +9,7 @@ from html import escape
 
 from pymdownx.inlinehilite import InlineHiliteException
 
+from kinetoscope.trace.text import visible
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.book import doubt, figure, find_claim
 from snippets.lab.finding.device import Device
@@ -20,7 +21,6 @@ from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.sample import SAMPLE_TEXT, shown_devices
 from snippets.lab.recording.device import default_device, recordings_root, sample_chapter
 from snippets.lab.recording.schema import NotRecorded, NotTimed
-from snippets.lab.trace.text import visible
 
 LONG = 24
 """Characters above which a figure may break into lines; on a phone a line has about 40."""

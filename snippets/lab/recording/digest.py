@@ -22,7 +22,7 @@ PROTOCOL = 2
 """Part of every source digest: increase it when a change in snippets/lab/capture changes the measured values."""
 HASHED_FILES = ("model.py", "kernels.py", "experiments.py")
 SOURCES = Path(__file__).resolve().parents[2]
-LAB = "snippets.lab"
+LAB = ("snippets.lab.", "kinetoscope.")
 
 
 def is_stale(recording: Recording, sources: Path = SOURCES) -> bool:
@@ -150,4 +150,4 @@ def _is_bare_constant(node: object) -> bool:
 def _imports_lab(node: object) -> bool:
     if not isinstance(node, ast.Import | ast.ImportFrom):
         return False
-    return all(f"{name}.".startswith(f"{LAB}.") for name in _imported(node))
+    return all(f"{name}.".startswith(LAB) for name in _imported(node))

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from kinetoscope.trace.events import Trace, TraceError
+from kinetoscope.trace.kineto import read_recorded_trace
 from snippets.lab.recording.device import chapter_folder
 from snippets.lab.recording.replacing import recover
 from snippets.lab.recording.saving import trace_digest
@@ -18,8 +20,6 @@ from snippets.lab.recording.schema import (
     RecordingError,
     parse_recording,
 )
-from snippets.lab.trace.events import Trace, TraceError
-from snippets.lab.trace.kineto import read_recorded_trace
 
 Stamp = tuple[int, int]
 """Time and inode of a file: what was read is cached until another file is in its place."""

@@ -14,6 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
+from kinetoscope.trace.events import TraceError
+from kinetoscope.trace.kineto import read_recorded_trace
 from snippets.lab.notebooks.files import PREFIX, adopt, load_notebook, notebooks
 from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root, slug
@@ -22,8 +24,6 @@ from snippets.lab.recording.replacing import hold_root, replace_files, signals_h
 from snippets.lab.recording.saving import recording_files, trace_digest
 from snippets.lab.recording.schema import RecordingError, parse_recording
 from snippets.lab.tools.archive_members import LIMITS, MEMBER, ArchiveError, Limits, read_members
-from snippets.lab.trace.events import TraceError
-from snippets.lab.trace.kineto import read_recorded_trace
 
 _DATE = "%Y-%m-%dT%H:%M:%SZ"
 HELP = "unpack an archive of recordings after checking it"

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from kinetoscope.trace.text import printable
 from snippets.lab.finding.accepted import accept_statuses, accepted_statuses
 from snippets.lab.finding.book import Verdict, verdicts
 from snippets.lab.finding.claim import STATUSES, Status
@@ -16,7 +17,6 @@ from snippets.lab.page.ledger import verdict_data
 from snippets.lab.recording.device import recordings_root
 from snippets.lab.recording.schema import RecordingError
 from snippets.lab.tools.listing import known_device
-from snippets.lab.trace.text import printable
 
 HELP = "the ledger: every claim with its verdict"
 DESCRIPTION = """\

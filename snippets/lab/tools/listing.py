@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from kinetoscope.trace.events import TraceError
+from kinetoscope.trace.text import printable
 from snippets.lab.experiment import Experiment, UnknownName, chapters, experiments
 from snippets.lab.finding.accepted import NAME, accepted_statuses
 from snippets.lab.finding.device import Device, all_devices
@@ -17,8 +19,6 @@ from snippets.lab.recording.digest import source_digest
 from snippets.lab.recording.loading import load_recording, load_trace
 from snippets.lab.recording.schema import NotRecorded, RecordingError
 from snippets.lab.recording.unexpected import unexpected_files
-from snippets.lab.trace.events import TraceError
-from snippets.lab.trace.text import printable
 
 HELP = "experiments by device: recorded, stale, missing"
 DESCRIPTION = """\

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from kinetoscope.trace.text import printable
 from snippets.lab.experiment import chapters
 from snippets.lab.finding.device import Device
 from snippets.lab.notebooks.files import notebooks, set_aside
@@ -21,7 +22,6 @@ from snippets.lab.recording.device import (
 from snippets.lab.recording.unexpected import unexpected_files
 from snippets.lab.tools.listing import experiment_states
 from snippets.lab.tools.record import Machine, record, this_machine
-from snippets.lab.trace.text import printable
 
 HELP = "the first step of make docs: record if there is a GPU"
 DESCRIPTION = """\

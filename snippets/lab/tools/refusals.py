@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from kinetoscope.files import write_whole
 from snippets.lab.experiment import chapters
-from snippets.lab.files import write_whole
 from snippets.lab.recording.digest import source_digest
 
 KINDS = ("NeedsGpu: ", "OutOfMemoryError: ")

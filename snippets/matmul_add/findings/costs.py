@@ -5,6 +5,10 @@ from dataclasses import replace
 from functools import partial
 from html import escape
 
+from kinetoscope.html import Html
+from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.queries import gpu_names
+from kinetoscope.trace.work import step_work
 from snippets.lab.finding import (
     Device,
     Figure,
@@ -18,13 +22,9 @@ from snippets.lab.finding import (
     format_value,
 )
 from snippets.lab.finding.measure import paired_ratio, ratio_of_kinds, same, share_of_ceiling
-from snippets.lab.html import Html
 from snippets.lab.page import kernel_bars, race_table, sweep_table, waiting
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
-from snippets.lab.trace.events import GpuActivity, Step
-from snippets.lab.trace.queries import gpu_names
-from snippets.lab.trace.work import step_work
 from snippets.matmul_add.findings.overhead import PRODUCT_4096, SWEEPS, across, is_unchanged
 
 WAYS = {"Eager": "eager", "Compiled": "compiled", "addmm, b a matrix": "matrix_bias", "addmm, b a row": "row_bias"}

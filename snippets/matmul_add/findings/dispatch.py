@@ -7,13 +7,13 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from kinetoscope.html import Cell, Html, code, details, table
+from kinetoscope.trace.events import CudaCall, Span, Step, Trace
+from kinetoscope.trace.queries import busy_us, find_op
 from snippets.lab.finding import Device, Figure, Run, Source, at_least, between, claim, equals, format_value, matches
 from snippets.lab.finding.measure import unpaired_ratio
-from snippets.lab.html import Cell, Html, code, details, table
 from snippets.lab.page import comparison_table, dispatch_tree, timeline
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import CudaCall, Span, Step, Trace
-from snippets.lab.trace.queries import busy_us, find_op
 from snippets.matmul_add.findings.overhead import (
     COLD,
     LABEL,

@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.averages import key_averages
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace
+from kinetoscope.trace.queries import kernel_time_us
 from snippets.lab.finding import Device, Figure, Run, TraceError, format_value
 from snippets.lab.finding.claim import Source, at_least, at_most, between, claim, equals
 from snippets.lab.finding.measure import derived, ratio_of_kinds, share_of_ceiling
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import regimes, roofline, timeline
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import LARGE_MATMUL, matmul_name
-from snippets.lab.trace.averages import key_averages
-from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace
-from snippets.lab.trace.queries import kernel_time_us
 
 LABEL = "matmul_add"
 MATMULS = ("aten::mm", "aten::bmm", "aten::addmm")

@@ -4,17 +4,17 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
-from snippets.lab.drawing.numbers import chart_id
-from snippets.lab.drawing.timeline import TracedStep, draw_steps
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.timeline.draw import TracedStep, draw_steps
+from kinetoscope.trace.events import CudaCall, Span, Step, Trace
+from kinetoscope.trace.queries import find_op, require_steps
+from snippets.lab.charts.numbers import chart_id
 from snippets.lab.finding import Device, Figure, Run, Source, TraceError, at_least, at_most, claim, equals, format_value
 from snippets.lab.finding.measure import ratio_of_pairs, smallest
 from snippets.lab.finding.part import timing_of_samples
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import figure_cell, guess_choice
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.events import CudaCall, Span, Step, Trace
-from snippets.lab.trace.queries import find_op, require_steps
 from snippets.matmul_add.findings.overhead import LABEL, LARGE, SMALL, of_traces
 
 FURTHER = ("unscheduled", "unscheduled_20", "stacked", "stacked_input", "compiled_4096", "row_bias_4096")

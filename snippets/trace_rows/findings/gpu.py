@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.events import CpuOp, Step
+from kinetoscope.trace.queries import busy_us
 from snippets.lab.finding import Device, Figure, Run, at_least, claim, equals, format_value
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
 from snippets.lab.page import timeline
-from snippets.lab.trace.events import CpuOp, Step
-from snippets.lab.trace.queries import busy_us
 from snippets.trace_rows.findings.averages import rows_of
 
 

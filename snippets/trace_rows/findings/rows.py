@@ -4,11 +4,11 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.averages import key_averages
+from kinetoscope.trace.events import Step
 from snippets.lab.finding import Device, Figure, at_least, claim, equals, format_value
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
-from snippets.lab.trace.averages import key_averages
-from snippets.lab.trace.events import Step
 from snippets.trace_rows.findings.averages import rows_of
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kinetoscope.trace.queries import step_us
 from snippets.lab.finding import Device, Figure, Measure, at_least, claim, equals
 from snippets.lab.finding.measure import paired_ratio
-from snippets.lab.trace.queries import step_us
 from snippets.training_step.findings.loops import (
     ceiling,
     found_in,

@@ -7,11 +7,11 @@ import math
 import re
 import statistics
 
-from snippets.lab.diagnosis.waste import MAX_LAUNCH_GAP_US
+from kinetoscope.diagnosis.waste import MAX_LAUNCH_GAP_US
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.queries import busy_us, recorded_step_us, step_us
 from snippets.lab.finding import Device, Figure, TraceError
 from snippets.lab.finding.measure import percent
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import busy_us, recorded_step_us, step_us
 from snippets.training_step.findings.loops import FAULTS, busy_share, ceiling
 from snippets.training_step.findings.probes import printed_rows
 

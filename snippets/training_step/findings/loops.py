@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from snippets.lab.diagnosis.diagnose import diagnose
-from snippets.lab.diagnosis.rule import Finding
-from snippets.lab.diagnosis.rules import RULES
+from kinetoscope.diagnosis.diagnose import diagnose
+from kinetoscope.diagnosis.rule import Finding
+from kinetoscope.diagnosis.rules import RULES
+from kinetoscope.trace.events import Trace
+from kinetoscope.trace.queries import busy_us, recorded_step_us
 from snippets.lab.finding import Device, Figure, Run, TraceError
 from snippets.lab.finding.measure import paired_difference, paired_ratio, percent, percent_saved, unpaired_ratio
 from snippets.lab.recording.consistency import loop_trace_contradiction
-from snippets.lab.trace.events import Trace
-from snippets.lab.trace.queries import busy_us, recorded_step_us
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ import re
 import msgspec
 import pytest
 
+from kinetoscope.trace.events import GpuActivity
 from snippets.attention.findings import decoding, live, steps
 from snippets.attention.findings.decoding import DECODE
 from snippets.attention.findings.steps import TRAINING
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.trace.events import GpuActivity
 from tests.chapters.altered import RECORDED, AlteredDevice
 from tests.chapters.attention.bench import FIGURES, judged, measured, verdict, verdicts
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kinetoscope.trace.events import TraceError
 from snippets.attention.findings import speed, traffic
 from snippets.attention.findings.variants import VARIANTS
 from snippets.lab.finding.device import Device
 from snippets.lab.recording.schema import NotRecorded
-from snippets.lab.trace.events import TraceError
 from tests.chapters.altered import RECORDED, AlteredDevice, constant
 from tests.chapters.attention.bench import CLAIMS, judged, measured, text_of, verdict, verdicts
 

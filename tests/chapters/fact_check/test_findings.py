@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.kineto import read_recorded_trace
 from snippets.fact_check.findings import block, facts, sweep, tables, times
 from snippets.fact_check.findings.sources import ARTICLES, DOCUMENTS, short_name
 from snippets.lab.finding import Device, Figure, NotTimed
@@ -17,8 +19,6 @@ from snippets.lab.finding.book import all_claims, find_claim, findings, judge
 from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.page.ledger import verdict_data
 from snippets.lab.recording.device import PROJECT
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.kineto import read_recorded_trace
 from tests.chapters.altered import AlteredDevice
 from tests.chapters.fact_check.samples import KERNEL, block_data, recordings, table_data
 from tests.lab.sample_recordings import page_on_samples, save_samples

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kinetoscope.trace.events import CpuOp, GpuActivity, Step
 from snippets.lab.finding.book import find_claim, judge
 from snippets.lab.finding.claim import Status
 from snippets.lab.finding.device import Device
-from snippets.lab.trace.events import CpuOp, GpuActivity, Step
 from snippets.mlp.findings.steps import pointwise
 from snippets.training_memory.findings.steps import is_matmul
 from tests.chapters.altered import AlteredDevice, replace, scaled_timing

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope.html import Html
 from snippets.fused_mlp.findings import (
     first_kernels,
     forward,
@@ -21,7 +22,6 @@ from snippets.fused_mlp.findings import (
 )
 from snippets.lab.finding import Device, NotRecorded, NotTimed
 from snippets.lab.finding.book import judge
-from snippets.lab.html import Html
 from snippets.lab.recording.digest import source_digest
 from tests.chapters.fused_mlp.verdicts import CLAIMS, FINDINGS, statuses, text_of
 from tests.lab.samples import BOOK

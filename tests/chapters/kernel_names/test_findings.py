@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope.trace.kernel_grammar import GRAMMAR_FILE, Rule, grammar
+from kinetoscope.trace.kernel_names import decode_kernel_name
 from snippets.kernel_names.findings import (
     FOLDED_FROM,
     SIDE_BY_SIDE,
@@ -24,8 +26,6 @@ from snippets.kernel_names.findings import (
 from snippets.lab.finding import Device, NotRecorded
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.recording.loading import load_recordings
-from snippets.lab.trace.kernel_grammar import GRAMMAR_FILE, Rule, grammar
-from snippets.lab.trace.kernel_names import decode_kernel_name
 from tests.lab.samples import BOOK, DEVICE, Markup, assert_only_text, cells, recordings, sample, save_all, trace_json
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
+from kinetoscope.trace.events import GpuActivity
 from snippets.lab.finding.book import Verdict, findings, judge
 from snippets.lab.finding.claim import Status
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.events import GpuActivity
 from tests.chapters.altered import AlteredDevice
 
 FINDINGS = findings("mlp")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope.html import Html
 from snippets.lab.finding.book import judge
 from snippets.lab.finding.device import Device
-from snippets.lab.html import Html
 from snippets.lab.page import kernel_table, profiler_table, show, timeline
 from snippets.lab.page.frame import measured_html
 from snippets.lab.recording.device import DEFAULT_DEVICE

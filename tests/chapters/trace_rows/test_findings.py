@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Step
 from snippets.lab.finding.book import Verdict, findings, judge
-from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Step
 from snippets.trace_rows.findings import events, gpu, launches, lines, rows
 from snippets.trace_rows.findings.averages import average, averages, rows_of
 from tests.chapters.altered import AlteredDevice

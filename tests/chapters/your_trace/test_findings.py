@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab.diagnosis.pages import PAGES
-from snippets.lab.diagnosis.rules import RULES
+from kinetoscope.diagnosis.pages import PAGES
+from kinetoscope.diagnosis.rules import RULES
 from snippets.lab.finding import Device, NotRecorded, TraceError
 from snippets.lab.finding.book import figure
 from snippets.lab.finding.device import all_devices

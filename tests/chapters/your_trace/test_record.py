@@ -9,9 +9,9 @@ from textwrap import dedent
 
 import pytest
 
+from kinetoscope.trace.kineto import read_trace
 from snippets.lab.__main__ import main
 from snippets.lab.recording.device import PROJECT
-from snippets.lab.trace.kineto import read_trace
 from snippets.your_trace.record import record
 
 BEFORE_TRACE, KEPT = 4, 3

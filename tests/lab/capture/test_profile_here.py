@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope.trace.kineto import read_trace
 from snippets.lab.capture.profile_here import profile_here
 from snippets.lab.experiment import ExperimentError, Subject, WrongAnswer, find
-from snippets.lab.trace.kineto import read_trace
 from tests.lab.capture.faults import PACKAGE
 
 (RIGHT,) = find("faults/right", PACKAGE)

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from kinetoscope.trace.events import TraceError
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.book import (
     all_claims,
@@ -25,7 +26,6 @@ from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError
-from snippets.lab.trace.events import TraceError
 from tests.lab import samples
 from tests.lab.conftest import Book
 from tests.lab.samples import claim, sample, save_all

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope.trace.events import TraceError
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.device import Device, Run, all_devices, select_point
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.part import timing_of_samples
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError, Timing
-from snippets.lab.trace.events import TraceError
-from tests.lab import events, samples
+from tests.lab import samples
 from tests.lab.samples import DEVICE, point, sample, save_all, timings
+from tests.tool import events
 
 SMALL, LARGE = {"batch": 1, "seq": 1}, {"batch": 64, "seq": 1}
 

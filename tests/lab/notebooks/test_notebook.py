@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 
+from kinetoscope.trace.kineto import read_trace
 from snippets.lab.experiment import NeedsGpu, Subject, UnknownName, WrongAnswer
 from snippets.lab.notebook import Profile, check, here, profile, profile_of, race, race_subjects
 from snippets.lab.notebooks.outputs import clean_outputs, output_problems
-from snippets.lab.trace.kineto import read_trace
-from tests.lab import events, samples
+from tests.lab import samples
+from tests.tool import events
 
 TINY = {"batch": 4, "in_dim": 8, "out_dim": 16}
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from msgspec import to_builtins
 
+from kinetoscope.trace.kineto import read_trace
 from snippets.lab.recording.device import PROJECT, chapter_folder
 from snippets.lab.recording.loading import load_recording, load_trace
 from snippets.lab.recording.schema import RecordingError
-from snippets.lab.trace.kineto import read_trace
 from tests.lab import samples
 from tests.lab.samples import DEVICE, files, sample, save_all
 

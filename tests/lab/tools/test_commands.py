@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from kinetoscope.trace.kineto import read_trace
 from snippets.lab.__main__ import COMMANDS, main
 from snippets.lab.experiment import chapters, find
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.recording.loading import load_recording
 from snippets.lab.tools.archive import pack_archive
-from snippets.lab.trace.kineto import read_trace
 from tests.lab.samples import DEVICE, recordings, sample, save_all, untied
 
 TRACE = PROJECT / "tests/traces/mlp_eager.json.gz"

@@ -205,7 +205,7 @@ def test_whatever_a_command_raises(
     def fail(*arguments: object) -> None:
         raise error
 
-    monkeypatch.setattr("snippets.lab.trace.kernel_names.print_kernel_name", fail)
+    monkeypatch.setattr("kinetoscope.trace.kernel_names.print_kernel_name", fail)
     assert main(["decode", "x"]) == 1
     err = capsys.readouterr().err
     assert err.startswith(f"error: {line}")

@@ -1,0 +1,7 @@
+"""Reads a trace of the PyTorch profiler, and says what is slow in it, why, and what fixing it can save at most.
+
+trace -> diagnosis, ranks, timeline -> compare, report, doctor -> __main__
+
+cells, html, part, files, output and terminal serve every room; viewer is the command `open`. The package needs msgspec
+alone, and imports nothing of the book.
+"""

@@ -1,0 +1,1 @@
+"""The command `doctor`: what is wrong in a trace, or in this machine."""

@@ -1,0 +1,1 @@
+../../docs/assets/js/timeline.js

@@ -1,0 +1,1 @@
+"""Steps of a trace as inline SVG, with a table of their slices."""

@@ -1,0 +1,51 @@
+"""What all rules find in our recordings and in the public traces, each diagnosed once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+from kinetoscope.diagnosis.diagnose import diagnose
+from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.queries import busy_us
+from snippets.lab.recording.device import PROJECT
+from snippets.lab.recording.loading import load_trace
+from tests.tool.trace.public import PUBLIC
+
+RECORDINGS = PROJECT / "docs" / "recordings"
+DEVICES: Sequence[str] = sorted(folder.name for folder in RECORDINGS.iterdir() if folder.is_dir())
+
+
+class Found(NamedTuple):
+    """A diagnosis in brief."""
+
+    step_us: float
+    gpu_us: float
+    """GPU work of a step."""
+    ceilings: dict[str, float]
+    """Rule -> its largest ceiling per step."""
+    unknown: dict[str, str]
+    """Rule that cannot tell -> the option that records what it lacks."""
+
+
+def experiments(device: str) -> list[str]:
+    """`mlp/eager` of each trace of a device."""
+    paths = sorted((RECORDINGS / device).glob("*/*.trace.json.gz"))
+    return [f"{path.parent.name}/{path.name.removesuffix('.trace.json.gz')}" for path in paths]
+
+
+@cache
+def found_in(device: str, experiment: str) -> Found:
+    """What is found in a recording; `device` is `public` for a public trace."""
+    is_public = device == "public"
+    diagnosis = diagnose(
+        read_trace(PUBLIC / f"{experiment}.json.gz") if is_public else load_trace(RECORDINGS, device, experiment)
+    )
+    facts = diagnosis.facts
+    ceilings: dict[str, float] = {}
+    for each in diagnosis.findings:
+        ceilings[each.rule.name] = max(each.ceiling_us_per_step, ceilings.get(each.rule.name, 0.0))
+    gpu_us = sum(busy_us(step.activities) for step in facts.steps) / len(facts.steps)
+    unknown = {each.rule.name: each.option for each in diagnosis.cannot_tell}
+    return Found(facts.step_us, gpu_us, ceilings, unknown)
