@@ -9,7 +9,7 @@ from snippets.lab.finding.band import Band, Interval, agreed, contains_spread
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
-from snippets.lab.finding.part import Reads
+from snippets.lab.finding.views import Parts, part
 
 PARTS = range(3)
 """Processes of an experiment, thirds of a sweep's samples, active steps of a trace."""
@@ -46,12 +46,12 @@ def measure_spread(measure: Measure, device: Device) -> Spread:
     The whole has a figure, so a part without one is left out, for whatever reason: a measure that compares two steps of
     a trace finds only one there.
     """
-    reads, parts = Reads(), []
+    read, parts = Parts(), []
     figure = measure(device)
     for index in PARTS:
         with suppress(Exception):
-            parts.append(measure(replace(device.part(index), reads=reads)))
-    is_known = (reads.has_parts and bool(parts)) or figure.spread is not None
+            parts.append(measure(part(device, index, read)))
+    is_known = (read.were_read and bool(parts)) or figure.spread is not None
     if is_number(figure) and is_known:
         values = (each.value for each in (figure, *parts))
         ends = [*(figure.spread or ()), *(value for value in values if isinstance(value, int | float))]
