@@ -10,7 +10,7 @@ A view (views.py) is a device, too: it notes what is read, or reads a part of ea
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ import msgspec
 
 from kinetoscope.trace.events import Step, Trace
 from kinetoscope.trace.queries import require_steps
-from snippets.lab.experiment import Parameters, UnknownName, find, nearest
+from snippets.lab.experiment import UnknownName, find, nearest
 from snippets.lab.finding.figure import Figure, per_step
 from snippets.lab.finding.part import timing_of_samples
+from snippets.lab.finding.points import select_point
 from snippets.lab.recording.ceilings import CeilingRates
 from snippets.lab.recording.device import DEFAULT_DEVICE, SAMPLE_DEVICE, recorded_devices, recorded_names, short_name
 from snippets.lab.recording.loading import load_recording, load_trace, trace_path
@@ -293,17 +294,3 @@ class Run:
             if ceiling.name == name:
                 return msgspec.structs.replace(ceiling, timing=self.device.samples_of(ceiling.timing))
         raise NotTimed(f"{self.id} has no ceiling {name!r}; make record CHAPTER={self.recording.chapter}")
-
-
-def select_point(experiment: str, points: Sequence[Parameters], selector: str) -> int:
-    """The index of the point that `batch=1,seq=1` selects; an only point needs no selector. Raises `UnknownName`."""
-    chosen = dict(pair.split("=", 1) for pair in selector.split(",")) if selector else {}
-    indices: list[int] = [*range(len(points))]
-    for key, text in chosen.items():
-        indices = [index for index in indices if str(points[index].get(key)) == text]
-    if len(indices) == 1:
-        return indices[0]
-    known = [",".join(f"{key}={value}" for key, value in point.items()) for point in points]
-    if selector and not indices:
-        raise UnknownName(f"{experiment} has no point {selector!r}{nearest(selector, known)}")
-    raise UnknownName(f"{experiment} has {len(points)} points; pick one, such as [{known[0] if known else ''}]")

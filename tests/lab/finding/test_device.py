@@ -8,9 +8,10 @@ import pytest
 
 from kinetoscope.trace.events import TraceError
 from snippets.lab.experiment import UnknownName
-from snippets.lab.finding.device import Device, Run, all_devices, select_point
+from snippets.lab.finding.device import Device, Run, all_devices
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.part import timing_of_samples
+from snippets.lab.finding.points import select_point
 from snippets.lab.finding.views import part
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError, Timing
