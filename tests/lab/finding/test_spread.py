@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kinetoscope.trace.events import TraceError
 from snippets.lab.finding.band import Band, at_least, at_most, between, equals
 from snippets.lab.finding.book import Verdict, doubt, figure, judge
 from snippets.lab.finding.device import Device
@@ -134,20 +135,48 @@ def test_a_constant_has_no_spread(device: Device) -> None:
     assert not from_probe.is_known
 
 
-def test_a_part_that_lacks_what_a_measure_needs_is_left_out(device: Device) -> None:
-    def difference(device: Device) -> Figure:
-        first, second, _ = device["mlp/eager"].steps
-        return Figure(second.start_us - first.start_us, "us")
+def test_a_part_without_a_value_sets_a_doubt(device: Device) -> None:
+    """The part that is left out could be the one that disagrees: without the doubt, `at_most(45)` holds."""
 
-    spread = measure_spread(difference, device)
-    assert (spread.figure, spread.parts, spread.is_known) == (Figure(1000.0, "us"), (), False)
+    def lacking(error: Exception) -> Measure:
+        def not_below(device: Device) -> Figure:
+            if device["mlp/eager"].time().number < 25:
+                raise error
+            return time_us(device)
 
-    def not_below(device: Device) -> Figure:
-        if device["mlp/eager"].time().number < 25:
+        return not_below
+
+    for error in (NotTimed("too short"), TraceError("no kernel")):
+        doubted = f"only 2 of 3 parts have a value: {error}"
+        spread = measure_spread(lacking(error), device)
+        assert [part.value for part in spread.parts] == [32.0, 42.0]
+        assert (spread.figure.spread, spread.figure.conclusive, spread.figure.doubt) == ((22.0, 42.0), False, doubted)
+        judged = verdict(device, at_most(45), lacking(error))
+        assert (judged.status, judged.reason) == ("inconclusive", doubted)
+    assert verdict(device, at_most(45)).status == "holds"
+
+
+def test_a_figure_that_is_in_doubt_keeps_its_reason(device: Device) -> None:
+    def cold(device: Device) -> Figure:
+        if device["mlp/eager"].time().number != 32:
             raise NotTimed("too short")
-        return time_us(device)
+        return Figure(32.0, "us", conclusive=False, doubt="the clock fell")
 
-    assert [part.value for part in measure_spread(not_below, device).parts] == [32.0, 42.0]
+    assert verdict(device, at_least(1), cold).reason == "the clock fell"
+
+
+def test_a_mistake_in_a_part_is_no_missing_value(device: Device) -> None:
+    """A `KeyError` in one part made *holds* of *inconclusive*. On another GPU than the default it is a mismatch."""
+
+    def by_key(device: Device) -> Figure:
+        us = device["mlp/eager"].time().number
+        return Figure({22.0: 22.0, 32.0: 32.0}[us], "us")
+
+    with pytest.raises(KeyError, match=r"^42\.0\n"):
+        verdict(device, at_most(35), by_key)
+    other = save_all(device.root, sample("mlp/eager", points=(point(timed=timed(SLOW)),)), device="nvidia-t4")
+    judged = verdict(other, at_most(35), by_key)
+    assert (judged.status, judged.measured) == ("not measured", None)
 
 
 def verdict(device: Device, band: Band, measure: Measure = time_us) -> Verdict:
