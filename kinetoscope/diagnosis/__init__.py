@@ -6,7 +6,6 @@ missing.py      what a trace lacks for whole rules, in the same words
 gaps.py         the gaps of the GPU in a step by cause
 cpu_states.py   what the CPU does at each time: waiting, loading, compiling, launching, ...
 sites.py        where an event is: operators, annotation, module and line of Python around it
-intervals.py    sets of times, exact in nanoseconds
 waste.py        what a rule finds avoidable in each step, and the finding that it adds up to
 fusing.py       elementwise kernels that one kernel could replace
 products.py     kernels of matrix products, their units and the least time they need

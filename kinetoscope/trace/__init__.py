@@ -9,6 +9,7 @@ decoding.py        decodes events one by one
 metadata.py        the trace's GPUs and rank
 assembly.py        builds a trace: nesting, launches with linking.py, merged ranks with processes.py
 steps.py           finds the steps by what marks.py says, and what belongs to none
+intervals.py       sets of times, exact in nanoseconds
 queries.py         busy and idle time, waits, copies, collectives, whether steps agree, which step to show
 missing_gpu.py     why a trace has no kernels
 averages.py        what `key_averages()` computes

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from kinetoscope.doctor.checks import Check, is_ok
-from kinetoscope.doctor.step_checks import common_us, union
 from kinetoscope.doctor.trace_checks import CHECKS, check_trace, trace_verdict
 from kinetoscope.trace.events import CudaCall, PythonFunction, Trace
 from kinetoscope.trace.kineto import read_trace
@@ -268,13 +267,6 @@ def test_every_warning_has_a_cure() -> None:
     assert sum(check.status != "ok" for check in checks) >= 6
     assert all(check.cure for check in checks if check.status != "ok")
     assert len({check.name for check in checks}) == len(checks) <= len(CHECKS)
-
-
-def test_unions() -> None:
-    assert union([(5, 6), (0, 2), (1, 3), (3, 4)]) == [(0, 4), (5, 6)]
-    assert common_us([(0, 4), (5, 9)], [(-1, 1), (3, 6), (8, 20)]) == 1 + 1 + 1 + 1
-    assert common_us([(0, 10)], [(1, 2), (3, 4)]) == common_us([(1, 2), (3, 4)], [(0, 10)]) == 2
-    assert common_us([], [(0, 1)]) == 0
 
 
 def test_a_hostile_trace_takes_no_quadratic_time() -> None:
