@@ -10,7 +10,7 @@ import pytest
 
 from kinetoscope.doctor.checks import Check, is_ok
 from kinetoscope.doctor.trace_checks import CHECKS, check_trace, trace_verdict
-from kinetoscope.trace.events import CudaCall, PythonFunction, Trace
+from kinetoscope.trace.events import CudaCall, PythonFunction, Span, Trace
 from kinetoscope.trace.kineto import read_trace
 from tests.tool.events import Event, kernel, launch, memcpy, op, overhead, step, trace_bytes
 from tests.tool.trace.public import PUBLIC, needs_public_traces
@@ -218,6 +218,15 @@ def test_warm_up_inside() -> None:
     events[0]["dur"] = 299.9
     assert of("warm-up", read(*events)).status == "ok"
     assert "warm-up" not in names(read(*sound(steps=1)))
+
+
+def test_a_tenth_is_a_tenth_where_floats_are_not_exact() -> None:
+    """In floats, 0.7 - 0.6 is less than a tenth of 1.6 - 0.6."""
+    trace = read(*sound(steps=1))
+    (only,) = trace.steps
+    short = replaced(trace, steps=(msgspec.structs.replace(only, start_us=0.6, end_us=1.6),))
+    check = of("overhead", replaced(short, overheads=(Span("Buffer Flush", 0.6, 0.1),)))
+    assert (check.status, check.seen.split(",")[0]) == ("warning", "10.0% of the steps' time is the profiler's own")
 
 
 def test_overhead() -> None:
