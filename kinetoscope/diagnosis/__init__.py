@@ -18,5 +18,5 @@ pages.py        which page of the book shows what a rule finds
 symptoms.py     the tree from what a trace shows to its cause, over the same rules
 diagnose.py     runs all rules: findings, worst first, and what the trace cannot tell
 
-Imports trace, and no other package of the lab.
+Imports trace, and no other room.
 """

@@ -4,7 +4,7 @@ events.py          the types: trace, step, op, CUDA call, GPU activity
 kineto.py          reads a profiler file, showing how far it is with progress.py
 content.py         the text of a file: plain, gzip, UTF-16, from a pipe
 json_events.py     splits the text into events, without holding it
-kineto_events.py   the event fields that the lab uses
+kineto_events.py   the event fields that are read
 decoding.py        decodes events one by one
 metadata.py        the trace's GPUs and rank
 assembly.py        builds a trace: nesting, launches with linking.py, merged ranks with processes.py
@@ -22,5 +22,5 @@ summary.py         the command `summary`: prints them as one table
 text.py            makes names printable and short
 units.py           values with their units as text
 
-Imports no other package of the lab.
+Imports no other room.
 """
