@@ -225,13 +225,16 @@ def graphs_and_calls(
     a call outside of a graph is eager.
 
     Args:
-        module: what to compile, with a backend that only counts. batches: the
-        batch sizes in turn. seq: tokens of a sequence. dim: numbers of a token.
-        device: `cuda` or `cpu`. dynamic: as `torch.compile` takes it. mark:
-        whether `mark_dynamic` says at every call that the batch size varies.
+        module: what to compile, with a backend that only counts.
+        batches: the batch sizes in turn.
+        seq: tokens of a sequence.
+        dim: numbers of a token.
+        device: `cuda` or `cpu`.
+        dynamic: as `torch.compile` takes it.
+        mark: whether `mark_dynamic` says at every call that the batch size
+            varies.
 
-    Returns the batch sizes, the graphs and the calls so far, and the warnings
-    in all.
+    Returns the batch sizes, the graphs and the calls so far, and all warnings.
     """
     import torch
 
