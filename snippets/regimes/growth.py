@@ -39,10 +39,10 @@ Make = Callable[..., Subject]
 
 
 def launched(instruments: Instruments, device: str) -> dict[str, Any]:
-    """What each size puts on the GPU.
+    """The GPU activities of each size.
 
-    Returns {"stack", "geglu": {"tokens": [...], "names": [names of a step's
-    GPU activities, ...]}}; no names where the steps of a profile differ.
+    Returns {"stack", "geglu": {"tokens": [...], "names": [names of a step's GPU
+    activities, ...]}}; no names if the steps of a profile differ.
     """
     if device != "cuda":
         raise NeedsGpu("a CPU launches nothing: regimes/growth_stack runs here")
@@ -66,7 +66,8 @@ def launched(instruments: Instruments, device: str) -> dict[str, Any]:
 
 
 def _step_names(instruments: Instruments, subject: Subject) -> list[str]:
-    """The GPU activities of one step, in order; none unless three agree."""
+    """The names of the GPU activities of one step, in order; empty unless three
+    steps agree."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 

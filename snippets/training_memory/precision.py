@@ -121,13 +121,13 @@ def _trained(
 ) -> dict[str, Any]:
     """Train a variant and return its data.
 
-        losses        of each step
-        evaluated     the float32 loss of the trained weights on unseen batches
-        at            steps whose update is examined
-        matrices      share of the matrices' elements that these updates leave
-                      unchanged
-        norms         share of the norms' scales that they leave unchanged
-        norms_moved   share of the norms' scales that differ from 1 in the end
+    losses        of each step
+    evaluated     the float32 loss of the trained weights on unseen batches
+    at            steps whose update is examined
+    matrices      share of the matrices' elements that these updates leave
+                  unchanged
+    norms         share of the norms' scales that they leave unchanged
+    norms_moved   share of the norms' scales that differ from 1 in the end
     """
     import torch
 
