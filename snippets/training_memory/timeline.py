@@ -30,7 +30,7 @@ def timeline(
 ) -> dict[str, Any]:
     """Each allocation (bytes above zero) and release (below) of one step.
 
-    Returns columns `block` (an address as a number), `bytes` and `at_us`; `marks`, how many events there are at the end
+    Returns columns `block` (an address as a number), `bytes` and `at_us`; `marks`, the number of events until the end
     of each phase; `gradients`, the blocks that hold the parameters' gradients at the end of backward.
     """
     import torch

@@ -1,4 +1,4 @@
-"""What the chapter training_step measures: a healthy loop, faults before and after their mends, and probes."""
+"""What the chapter training_step measures: a healthy loop, faults before and after their fixes, and probes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def sizes_of(fault: str) -> dict[str, int]:
 def step_work(
     vocab: int, dim: int, heads: int, layers: int, seq: int, batch: int
 ) -> Work:
-    """The products of forward, and each twice again in backward; half of the scores are masked.
+    """The products of forward, each with two more in backward; half of the scores are masked.
 
     Bytes: each parameter, its gradient and AdamW's two moments are read and written once, in float32.
     """
@@ -118,7 +118,7 @@ def loop_of(
     seq: int,
     batch: int,
 ) -> Loop:
-    """A loop of faults.py by name, or the healthy one."""
+    """A loop of faults.py by name, or the healthy loop."""
     from snippets.training_step import faults
     from snippets.training_step.data import batches_of
 

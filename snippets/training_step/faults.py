@@ -1,6 +1,7 @@
-"""Faults of training loops, each as a function before and after its mend: their difference is the mend.
+"""Faults of training loops, each as a function before and after its fix: the difference of the two is the fix.
 
-Each takes the device and the sizes of `make_parts`, and yields the loss of each iteration, as `model.train` does.
+Each function takes the device and the sizes of `make_parts`, and yields the loss of each iteration, as `model.train`
+does.
 """
 
 import time
@@ -104,7 +105,7 @@ def pageable_pinned(device, **sizes):
 
 # --8<-- [start:own_stream]
 def on_its_own_stream(loader, device):
-    """The next batch is copied while the GPU computes with this one."""
+    """Copy the next batch while the GPU computes on this batch."""
     stream = torch.cuda.Stream()
     waiting = None
     for batch in loader:
