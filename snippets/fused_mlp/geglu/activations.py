@@ -1,4 +1,4 @@
-"""Which of the kernels' activations a model's own module or function is."""
+"""Find the kernels' activation that equals a model's own module or function."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ ATTRIBUTES = ("act_fn", "activation_fn", "activation", "act")
 
 
 def name_function(function: Any) -> str:
-    """What the kernels call a module or a function, or empty. A string is
-    taken where it is one of their names."""
+    """The kernels' name of a module or a function, or empty. A string is
+    returned as it is if it is one of their names."""
     if isinstance(function, str):
         return function if function in ACTIVATIONS else ""
     kind = function
@@ -46,7 +46,7 @@ def name_function(function: Any) -> str:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether a call of the module runs more than its forward."""
+    """Whether a call of the module runs code besides its forward."""
     return bool(
         module._forward_hooks
         or module._forward_pre_hooks

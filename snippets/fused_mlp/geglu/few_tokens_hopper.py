@@ -47,7 +47,7 @@ WIDEST = 64
 def hopper_tiles(
     rows: int, dim: int, gated: bool, itemsize: int = 2
 ) -> tuple[FewTiles, ...]:
-    """The candidates for so many tokens, 64 at most."""
+    """The candidates for `rows` tokens, 64 at most."""
     found = []
     for block_n, block_k, slices, parts, programs in (
         GATE_UP if gated else LINEAR
@@ -73,16 +73,17 @@ def hopper_tiles(
 
 
 def hopper_shared_bytes(tiles: FewTiles, gated: bool, itemsize: int = 2) -> int:
-    """What a program takes of shared memory, as the compiler counts: slots, and
-    a barrier of 8 bytes for each."""
+    """A program's bytes of shared memory, as the compiler counts: slots, and a
+    barrier of 8 bytes for each."""
     rows = (2 if gated else 1) * tiles.block_n + tiles.block_m
     block = rows * tiles.parts * tiles.block_k * itemsize
     return tiles.slots * (block + 8)
 
 
 def waits_first(way: object) -> bool:
-    """Whether the way ends with a kernel that waits for the one before it, and
-    only then lets the next one start: that one finds all weights written."""
+    """Whether the way ends with a kernel that waits for the preceding kernel
+    before it lets the next kernel start. The next kernel then finds all weights
+    written."""
     return isinstance(way, Launch) and way.kernel in (
         few_tokens_hopper_kernel,
         few_tokens_kernel,
@@ -100,12 +101,12 @@ def few_tokens_hopper_way(
     has_bias: bool = False,
     weights_first: bool = False,
 ) -> Launch:
-    """Called with x, the weight, the second weight if `gated`, the bias if
-    there is one, and the result.
+    """A launch to be called with x, the weight, the second weight if `gated`,
+    the bias if there is one, and the result.
 
-    `weights_first` reads weights before the kernel before has ended: only
-    behind a kernel of `few_tokens_kernels` or this one, which wait for the
-    kernel before them and only then let the next one start.
+    `weights_first` reads weights before the preceding kernel has ended. This is
+    safe only after a kernel of `few_tokens_kernels` or this kernel, which wait
+    for their preceding kernel before they let the next one start.
     """
     require_few(sizes, tiles)
     rows, dim, outputs, *_ = sizes

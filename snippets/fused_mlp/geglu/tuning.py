@@ -1,9 +1,8 @@
-"""Which of several ways is taken for a kind of work: the same one in every
-process.
+"""Choose one of several ways for a kind of work: the same way in every process.
 
-A choice is looked for in three places: among those made on this machine, which
-are kept in a file for each GPU and version; in the table `tuned.json` beside
-this module; and, where neither knows the work, by timing.
+A choice is looked up in two places: among the choices made on this machine,
+kept in a file for each GPU and version; and in the table `tuned.json` next to
+this module. If neither has the work, the ways are timed.
 """
 
 from __future__ import annotations
@@ -43,7 +42,8 @@ why."""
 
 
 class NoWay(RuntimeError):
-    """None of the ways runs on this GPU; the message is the first one's."""
+    """None of the ways runs on this GPU; the message is the first way's
+    error."""
 
 
 LOCK = threading.RLock()
@@ -53,8 +53,8 @@ LOCK = threading.RLock()
 def choose(
     work: str, ways: Ways, compile_all: Callable[[], object]
 ) -> str | None:
-    """The name of the way to take on the current GPU; None where none is known
-    and nothing can be timed, because a CUDA graph is being captured."""
+    """The name of the way to take on the current GPU; None if it is unknown and
+    nothing can be timed, because a CUDA graph is being captured."""
     gpu = torch.cuda.get_device_name()
     with LOCK:
         chosen = choices(gpu).get(work)
@@ -72,8 +72,8 @@ def choose(
 
 
 def those_that_run(work: str, ways: Ways) -> Ways:
-    """The ways without those that this GPU or this version of Triton does not
-    take; `NoWay` where none is left."""
+    """The ways that this GPU and this version of Triton can run. Raises `NoWay`
+    if there are none."""
     from .launch import FAILURES
 
     failed = {}
@@ -100,11 +100,11 @@ def first_of_the_fastest(times_us: Mapping[str, float]) -> str:
 
 # --8<-- [start:timed]
 def timed(ways: Ways) -> dict[str, float]:
-    """Median microseconds of each way, in turns, on a GPU that is busy with
+    """Median microseconds of each way, interleaved, on a GPU kept busy with
     them.
 
-    What is timed first must not profit from a cool GPU: an H200 lowers its
-    clock after some 20 ms of products.
+    The first way must not profit from a cool GPU: an H200 lowers its clock
+    after some 20 ms of products.
     """
     graphs = {name: repeated(run) for name, run in ways.items()}
     samples_us: dict[str, list[float]] = {name: [] for name in graphs}
@@ -122,8 +122,8 @@ def timed(ways: Ways) -> dict[str, float]:
 
 
 def repeated(run: Callable[[], object]) -> tuple[torch.cuda.CUDAGraph, int]:
-    """A CUDA graph of so many calls that a replay takes about `TURN_MS`, and
-    their number."""
+    """A CUDA graph of several calls whose replay takes about `TURN_MS`, and the
+    number of calls."""
     graph = captured(run, 3)
     replayed_us(graph, 3)
     calls = max(3, min(200, round(TURN_MS * 1e3 / replayed_us(graph, 3))))
@@ -146,13 +146,14 @@ def captured(run: Callable[[], object], calls: int) -> torch.cuda.CUDAGraph:
 
 @functools.cache
 def stream_of(device: int) -> torch.cuda.Stream:
-    """For captures on this GPU: PyTorch's own is of the GPU that captured
-    first, and cuBLAS keeps memory for each stream that it has seen."""
+    """A stream for captures on this GPU. PyTorch's own belongs to the GPU that
+    captured first, and cuBLAS keeps memory for every stream that it has
+    seen."""
     return torch.cuda.Stream(device)
 
 
 def replayed_us(graph: torch.cuda.CUDAGraph, calls: int) -> float:
-    """Microseconds of a call in one replay."""
+    """Microseconds per call in one replay."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     graph.replay()
@@ -166,16 +167,16 @@ def replayed_us(graph: torch.cuda.CUDAGraph, calls: int) -> float:
 
 @functools.cache
 def choices(gpu: str) -> dict[str, str]:
-    """Work -> way: what is shipped, and over it what was tuned on this
+    """Work -> way: the shipped choices, overridden by the choices of this
     machine."""
     return _names(_read(SHIPPED).get(gpu)) | _names(_read(file_of(gpu)))
 
 
 def file_of(gpu: str) -> Path | None:
-    """Where this GPU's choices are kept; None where none are.
+    """The file of this GPU's choices; None if choices are not kept.
 
-    The name holds PyTorch's and Triton's versions and a hash of the kernels: a
-    choice made for others is not taken.
+    Its name contains PyTorch's and Triton's versions and a hash of the kernels,
+    so choices made for others are ignored.
     """
     folder = os.environ.get(FOLDER) or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or "~/.cache", "geglu_kernels"
@@ -202,11 +203,11 @@ def _code() -> str:
 
 
 def keep(gpu: str, work: str, way: str, ways: Collection[str]) -> str:
-    """Add a choice to the file of this GPU, and return the one that stands
-    there: another process may have been first. One that is none of `ways` is
-    replaced.
+    """Store a choice in the file of this GPU; return the stored choice. A
+    choice that another process stored first wins, unless it is not one of
+    `ways`.
 
-    Where the file cannot be written, the choice is this process's alone.
+    If the file cannot be written, only this process uses the choice.
     """
     path = file_of(gpu)
     if path is None:
@@ -227,8 +228,8 @@ def keep(gpu: str, work: str, way: str, ways: Collection[str]) -> str:
 
 
 def ship() -> None:
-    """Add what was tuned on this machine for its GPU to the table that travels
-    with the package."""
+    """Add this machine's choices for its GPU to the table that the package
+    ships."""
     gpu = torch.cuda.get_device_name()
     shipped = _read(SHIPPED)
     shipped[gpu] = _names(shipped.get(gpu)) | _names(_read(file_of(gpu)))
@@ -237,8 +238,7 @@ def ship() -> None:
 
 
 def _read(path: Path | None) -> dict:
-    """The object in a file; empty where there is none, or none that can be
-    read."""
+    """The object in a file; empty if the file is missing or unreadable."""
     try:
         found = json.loads(path.read_text("utf-8")) if path else {}
     except (OSError, ValueError):
@@ -247,6 +247,6 @@ def _read(path: Path | None) -> dict:
 
 
 def _names(found: object) -> dict[str, str]:
-    """Work -> way, without whatever else a broken file holds."""
+    """Work -> way, without invalid entries of a broken file."""
     pairs = found.items() if isinstance(found, dict) else ()
     return {work: way for work, way in pairs if isinstance(way, str)}
