@@ -36,7 +36,7 @@ HUB_KERNELS = "kernels-community/flash-attn2"
 HUB_VERSION = 1
 
 
-# Work: the least that has to be done
+# The least work of each step
 
 
 def _product(rows: int, keys: int, head_dim: int) -> int:
@@ -257,7 +257,7 @@ def decode(
     )
 
 
-# What a profile cannot say: as sequences grow
+# Probes: growing sequences
 
 SWEPT = (
     "naive",
@@ -457,7 +457,7 @@ def _free_memory() -> None:
     torch.cuda.empty_cache()
 
 
-# What a profile cannot say: a kernel from the Hub, and the compiler's code
+# Probes: a kernel from the Hub, and the compiler's code
 
 
 def hub_flash(

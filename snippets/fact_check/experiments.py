@@ -29,8 +29,8 @@ TOKENS: Mapping[str, tuple[int, ...]] = {
 """Arithmetic of the products -> numbers of tokens. tf32 is float32 tensors with
 their products rounded for tensor cores."""
 BYTES_PER_HIDDEN = 40
-"""Room for all variants of a size at once, in bytes for each byte of a tensor
-of the hidden size."""
+"""Memory for all variants of a size together, in bytes for each byte of a
+tensor of the hidden size."""
 ROUNDS = 11
 
 

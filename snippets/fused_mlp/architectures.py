@@ -43,7 +43,7 @@ SHARED_LIMITS = {
 
 
 OLDEST_PTX = 80
-"""PTX 8.0, which drivers know since CUDA 12.0."""
+"""PTX 8.0, which drivers have supported since CUDA 12.0."""
 
 
 class Built(NamedTuple):
@@ -54,12 +54,12 @@ class Built(NamedTuple):
     """`gate_up` or `linear`."""
     tiles: str
     instruction: str
-    """With which it multiplies: HMMA, HGMMA or UTCHMMA."""
+    """The matrix instruction: HMMA, HGMMA or UTCHMMA."""
     copies: int
-    """Instructions that copy from memory to shared memory behind the program's back: LDGSTS."""
+    """Instructions that copy asynchronously from memory to shared memory: LDGSTS."""
     registers: int
     spills: int
-    """Instructions that write registers to memory, or read them back, because there are too few."""
+    """Instructions that write registers to memory, or read them back."""
     shared_bytes: int
 
 

@@ -33,9 +33,9 @@ class Code:
     lines: tuple[str, ...]
     """Labels and instructions in order, without predicates: `.L_x_6:`, `HGMMA.64x128x16.F32.BF16 R24, gdesc[UR8]`."""
     registers: int
-    """Of a thread when the kernel starts."""
+    """Registers of a thread when the kernel starts."""
     threads: int
-    """Of a program, those of all its roles."""
+    """Threads of a program, including all its roles."""
     stack_bytes: int
     shared_bytes: int
 

@@ -64,8 +64,8 @@ COMPILED = {
     "reduce_overhead": "reduce-overhead",
     "max_autotune": "max-autotune-no-cudagraphs",
 }
-"""Modes of `torch.compile`. Timing replays CUDA graphs of its own, so the last
-one is asked not to make any."""
+"""Modes of `torch.compile`. Timing replays its own CUDA graphs, so the last
+mode makes none."""
 
 
 OURS = (
@@ -143,7 +143,8 @@ RECOMPUTED: dict[str, bool | str] = {
     "fused_recompute_hidden": "hidden",
     "fused_recompute": True,
 }
-"""What each of our variants computes again in the backward pass."""
+"""The tensors that each variant of the package recomputes in the backward
+pass."""
 TRAINING = ("eager", "compiled", "liger", *RECOMPUTED)
 
 

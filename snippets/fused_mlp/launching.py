@@ -21,8 +21,8 @@ from snippets.fused_mlp.subjects import (
 from snippets.lab.experiment import Instruments, Subject
 
 ORDERED = ((8192, 768, 3072), (4096, 2048, 8192), (1024, 4096, 14336))
-"""Where `steps` times two orders of the tiles: the longer the sum, the more an
-order matters."""
+"""Shapes at which `steps` times two orders of the tiles: the longer the sum,
+the more an order matters."""
 
 
 def steps(

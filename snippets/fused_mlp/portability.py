@@ -77,7 +77,8 @@ def architectures(
 
 OLD = 80
 ODD = ((100, 776, 3080), (1, 768, 3072), (129, 72, 136))
-"""Tokens, dim, hidden, of which no tile divides one or all."""
+"""Tokens, dim, hidden: in each, at least one size is not a multiple of any
+tile."""
 
 
 def ampere_code(

@@ -20,7 +20,7 @@ from snippets.fused_mlp.subjects import (
 from snippets.lab.experiment import Instruments
 
 TUNED = ((8192, 768, 3072), (128, 4096, 14336), (1, 4096, 14336))
-"""Where `chosen` tunes."""
+"""Shapes at which `chosen` tunes."""
 
 
 def chosen(

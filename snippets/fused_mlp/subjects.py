@@ -23,7 +23,7 @@ SHAPES = (
 """(tokens, dim, hidden): the series', two wide, one tall and thin, two of few
 tokens, a width that no tile divides."""
 
-# Work: the least that has to be done
+# The least work of each step
 
 
 def pointwise_work(tokens: int, hidden: int) -> Work:

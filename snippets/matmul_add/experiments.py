@@ -148,7 +148,7 @@ def generated_code(
 
     subject = compiled(device, size)
     torch._dynamo.reset()
-    # or the code comes out of the cache and is not shown
+    # otherwise the code comes from the cache and is not logged
     with config.patch(force_disable_caches=True):
         _, sources = run_and_get_code(subject.step, *subject.inputs())
     subject.step(*subject.inputs())

@@ -180,7 +180,7 @@ def new_shapes(
     for name, dynamic in (("static", False), ("automatic", None)):
         torch._dynamo.reset()
         counters.clear()
-        # or an earlier run's compilation would be found on the disk
+        # otherwise it would find an earlier compilation on the disk
         with fresh_cache():
             step = torch.compile(_module(device, dim, hidden), dynamic=dynamic)
             found[name] = _first_calls(
@@ -478,7 +478,7 @@ def compiled_afresh(
         return kept[-1]
 
     torch._dynamo.reset()
-    with fresh_cache():  # what was measured before lies in the cache
+    with fresh_cache():  # the old cache has its measurements
         yield torch.compile(module, backend=backend)
 
 

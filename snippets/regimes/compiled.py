@@ -14,7 +14,7 @@ from typing import Any
 FIRST_CALLS = 5
 """A mode that records CUDA graphs is ready only after a few calls."""
 LONGEST_SOURCE = 12_000
-"""Characters of a generated kernel that are kept."""
+"""The most characters kept of a generated kernel."""
 
 
 def first_compilation(device: str) -> float:

@@ -37,7 +37,8 @@ MODES: Mapping[str, Mapping[str, Any]] = {
 }
 # --8<-- [end:modes]
 REPLAYED = ("reduce-overhead", "max-autotune")
-"""Modes that replay CUDA graphs of their own, which no other graph can hold."""
+"""Modes that replay CUDA graphs of their own, which another graph cannot
+contain."""
 
 
 def stack_of(

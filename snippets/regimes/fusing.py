@@ -25,7 +25,7 @@ FEW_TO_MANY = tuple(
     {"tokens": tokens} for tokens in (1, 16, 64, 256, 1024, 8192)
 )
 COPIED_BYTES = 1 << 29
-"""Of the copy whose rate is the ceiling of memory: half a GiB."""
+"""Bytes of the copy that measures the memory's ceiling: half a GiB."""
 
 
 def layer(
@@ -215,7 +215,7 @@ def op_times(
     from torch.profiler import ProfilerActivity, profile
 
     other = torch.randn(l2_bytes, device="cuda")  # four times the cache
-    # drawn before the profile, in which random numbers would be kernels, too
+    # before the profile: random numbers would add kernels to it
     steps = {
         count: partial(product.step, *product.inputs())
         for count, product in products.items()

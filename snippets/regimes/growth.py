@@ -25,13 +25,13 @@ STACK: Mapping[str, int] = {"tokens": 64, "dim": 1024, "hidden": 4096}
 GEGLU: Mapping[str, int] = {"tokens": 64, "dim": 768, "hidden": 3072}
 GELU: Mapping[str, int] = {"tokens": 64, "hidden": 4096}
 TOKENS = (1, 16, *(1 << power for power in range(6, 17)))
-"""Below 64 hardly anything changes, and few tokens take long to time."""
+"""Below 64 tokens times barely change and take long to measure."""
 TRACED: Mapping[str, int] = {
     "overhead_bound": 64,
     "memory_bound": 32768,
     "compute_bound": 16384,
 }
-"""Regime -> the tokens at which it is traced."""
+"""Regime -> number of tokens of its trace."""
 
 
 PROFILED_STEPS = 3

@@ -37,7 +37,8 @@ class Instruction(NamedTuple):
 
     address: int
     text: str
-    """Without its end; `STL.64 [R1+0x8], R24` writes registers to memory."""
+    """Without the semicolon; `STL.64 [R1+0x8], R24` writes registers to
+    memory."""
 
 
 def spills(

@@ -21,7 +21,7 @@ SETTINGS: Mapping[str, str] = {
 }
 """Heading -> PYTORCH_ALLOC_CONF."""
 VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-"""The new name and the old one, which PyTorch reads as well."""
+"""The new name and the old one; PyTorch reads both."""
 HERE = "import sys; from snippets.training_memory.allocator import here; here(*sys.argv[1:])"
 REQUESTS = (
     1,
@@ -39,9 +39,9 @@ REQUESTS = (
 )
 """Bytes that are requested from an empty cache."""
 LENT = tuple(range(16, 68, 4))
-"""MiB of the blocks that are released again: 16, 20, ... 64."""
+"""MiB of the blocks that are released later: 16, 20, ... 64."""
 KEPT = {"2 MiB": 2, "1 MiB": 1}
-"""What is kept between them -> its MiB."""
+"""The block kept after each released block -> its MiB."""
 LARGE = 128
 """MiB of the request at the end."""
 SPARE = 40

@@ -31,9 +31,9 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "loss written out": {"autocast": True, "writes_loss": True},
     "compiled": {"autocast": True, "compiles": True},
 }
-"""What differs from fp32 throughout with a fused optimizer; the compiled one last, as it leaves most behind."""
+"""Differences from fp32 with a fused optimizer; the compiled variant is last, as it leaves the most memory behind."""
 WARM_UP, MEASURED = 3, 3
-"""Steps before the measured ones, and how many of these there are."""
+"""Steps before the measured steps, and measured steps."""
 STATISTICS = (
     "allocated_bytes.all.current",
     "allocated_bytes.all.peak",

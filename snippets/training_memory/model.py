@@ -125,9 +125,9 @@ class Variant:
     """Options that differ between the compared steps."""
 
     dtype: torch.dtype = torch.float32
-    """Of weights, inputs, gradients and the optimizer's moments."""
+    """Type of weights, inputs, gradients and the optimizer's moments."""
     matmul: str = "highest"
-    """Of float32 matmuls; "high" may round their factors to TF32."""
+    """Precision of float32 matmuls; "high" may round their factors to TF32."""
     autocast: bool = False
     """Whether forward multiplies bf16 copies of float32 weights."""
     compiled: bool = False

@@ -30,7 +30,8 @@ VARIANTS = (
     "optimizer_foreach",
     "optimizer_loop",
 )
-"""Those of model.py, whose import needs torch; a test compares the two."""
+"""The variants of model.py, whose import needs torch; a test compares the
+two."""
 TRAINED = ("fp32", "tf32", "autocast", "bfloat16")
 """Variants whose accuracy is compared."""
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 Phases = Mapping[str, Callable[[], Any]]
-"""Name of a phase -> what runs it."""
+"""Name of a phase -> the function that runs it."""
 MOST_EVENTS = 100_000
 
 

@@ -32,7 +32,7 @@ HEALTHY: Mapping[str, int] = {
     "seq": 1024,
     "batch": 16,
 }
-"""The sizes of the healthy step; a fault that says nothing else has them."""
+"""The sizes of the healthy step, which are the defaults for faults."""
 SIZES: Mapping[str, Mapping[str, int]] = {
     "item": {"batch": 8, "layers": 2},
     "loader": {"dim": 512, "heads": 8, "batch": 32, "layers": 2, "vocab": 8192},
@@ -61,7 +61,7 @@ SIZES: Mapping[str, Mapping[str, int]] = {
     "cold": {"layers": 2},
 }
 SIZES = {**SIZES, "breaks": SIZES["tiny"], "tuning": SIZES["recompile"]}
-"""Fault -> sizes in which it can be seen."""
+"""Fault -> sizes that show it."""
 
 
 def sizes_of(fault: str) -> dict[str, int]:

@@ -22,10 +22,11 @@ NAMES = {
     "FastGELUActivation": ("transformers", "gelu_tanh"),
     "AccurateGELUActivation": ("transformers", "gelu_tanh"),
 }
-"""Class or function -> its library, and what the kernels call it. By name,
-since Transformers may be absent."""
+"""Class or function -> its library, and the kernels' name. By name, since
+Transformers may be absent."""
 ATTRIBUTES = ("act_fn", "activation_fn", "activation", "act")
-"""Where a gated MLP keeps its activation. One without any is a GeGLU."""
+"""Attributes in which a gated MLP keeps its activation. An MLP without any is a
+GeGLU."""
 
 
 def name_function(function: Any) -> str:

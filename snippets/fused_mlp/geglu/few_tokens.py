@@ -34,15 +34,16 @@ class FewTiles(NamedTuple):
     """Rows of each weight that a program multiplies."""
     block_k: int
     slots: int
-    """Blocks of `block_k` under way; in Triton, the stages of the loop."""
+    """Blocks of `block_k` in flight; in Triton, the stages of the loop."""
     slices: int = 1
-    """Of K: so many times as many programs, and their sums added after them."""
+    """Slices of K: this multiplies the number of programs, whose sums are then
+    added."""
     warps: int = 4
     parts: int = 4
-    """Of a block of K: one for each warp; 1, and the warps share rows. On
-    Hopper: of each row, multiplied as rows of their own."""
+    """Parts of a block of K, one for each warp; with 1, the warps share rows.
+    On Hopper: parts of each row, multiplied as separate rows."""
     ahead: int = 512
-    """Elements of each row fetched ahead while the kernel before still runs."""
+    """Elements of each row prefetched while the preceding kernel still runs."""
     lead: int = 2
     """Blocks before its end at which a program lets the next kernel start."""
 
@@ -67,7 +68,7 @@ FEW_GATE_UP = (
     FewTiles(32, 32, 128, 3),
     FewTiles(64, 64, 64, 4, parts=1, lead=0),
 )
-"""For as many tokens as there are in a tile, or half of them."""
+"""For a number of tokens that fills a tile at least half."""
 FEW_LINEAR = (
     FewTiles(16, 16, 256, 6),
     FewTiles(16, 32, 256, 3, slices=2),

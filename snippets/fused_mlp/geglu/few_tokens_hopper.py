@@ -20,15 +20,16 @@ from .launch import Launch
 from .work import Sizes, sizes_of
 
 SHARED_BYTES = 233_472
-"""Of a multiprocessor, of which each program takes 1 KiB for itself."""
+"""Bytes of a multiprocessor's shared memory, of which every program reserves 1
+KiB."""
 GATE_UP = (
     (64, 128, 1, 1, 2),
     (128, 128, 1, 1, 1),
     (32, 128, 1, 1, 3),
 )
 """block_n, block_k, slices, parts, and how many programs share a
-multiprocessor: all its shared memory is under way, whatever tokens take of
-it."""
+multiprocessor. Loads are in flight for all its shared memory, apart from the
+tokens."""
 LINEAR = (
     (16, 128, 1, 4, 2),
     (16, 256, 1, 4, 2),
@@ -41,7 +42,7 @@ LEAD = 512
 """Elements of K before its end at which a program lets the next kernel
 start."""
 WIDEST = 64
-"""Columns that a product may have: parts of the tokens."""
+"""The most columns of a product: parts times tokens."""
 
 
 def hopper_tiles(

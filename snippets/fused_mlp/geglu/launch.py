@@ -24,10 +24,10 @@ from torch import Tensor
 FAILURES = (
     RuntimeError, ValueError, TypeError, AssertionError, triton.TritonError,
 )  # fmt: skip
-"""What compiling or launching a kernel raises where a GPU, its driver or a
-version of Triton does not take it."""
+"""Errors from compiling or launching a kernel that a GPU, its driver or a
+version of Triton does not support."""
 ADDRESSES_KEPT = 256
-"""Sets of addresses that a launch remembers before it begins anew."""
+"""Sets of addresses that a launch remembers before it forgets all of them."""
 
 
 # --8<-- [start:launch]
@@ -100,8 +100,8 @@ def compile_together(launches: Iterable[object], *tensors: Tensor) -> None:
                     with contextlib.suppress(*FAILURES):
                         launch.compile(*tensors)
 
-    # What cannot be compiled says so when it is launched. In a context of its
-    # own: Triton's mode would outlive an error.
+    # A kernel that does not compile raises when it is launched. A separate
+    # context, since Triton's mode would outlive an error.
     with uncollected(), contextlib.suppress(*FAILURES):
         contextvars.copy_context().run(compile_all)
 
@@ -162,7 +162,7 @@ class Launcher:
                 found += make_tensordesc_arg(argument, description)
             else:
                 found.append(argument)
-        # integers, so that no memory is held by what is kept here
+        # integers, so that the kept arguments hold no memory
         return self.form(
             self.kernel,
             [
@@ -196,8 +196,8 @@ FORMS: dict[tuple[str, ...], Callable[[Any, list[object]], tuple]] = {
         "launch_exit_hook", "args",
     ): _as_in_triton_3_7,
 }  # fmt: skip
-"""What a launcher takes after the kernel's function -> what to hand to the part
-of it that is written in C. With any other, every launch is an ordinary one."""
+"""A launcher's parameters after the kernel's function -> the arguments for its
+part written in C. With any other form, every launch is an ordinary one."""
 
 
 def interpreted() -> bool:

@@ -186,7 +186,7 @@ def gated_mlp(
         or down.requires_grad
     )
     reason = why_plain(activation)
-    # the operator asks for itself; but what it does is hidden from a compiler
+    # the operator checks this itself, but a compiler does not see inside it
     if is_trained or is_compiling or reason:
         fit(x, gate, up, down=down)
         if reason := reason or unsupported(x, gate, up, down):

@@ -21,7 +21,8 @@ from .ways import Way, gate_up_ways, linear_ways
 from .work import sizes_of
 
 NAMESPACE = __name__.split(".")[-2]
-"""From the package: two copies in one process would take each other's place."""
+"""From the package's name, since two copies in one process would replace each
+other's operators."""
 LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
 
 
@@ -229,7 +230,7 @@ def _(
 # --8<-- [end:forward]
 
 
-# What runs where Hopper's kernels do not, to be compared with them
+# The portable operators, to be compared with Hopper's
 
 
 plan_portable_gate_up = functools.partial(plan_gate_up, only_portable=True)

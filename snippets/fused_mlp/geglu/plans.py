@@ -16,7 +16,7 @@ from .work import Sizes
 # --8<-- [start:plan]
 PLANS: dict[tuple, tuple[Way, ...]] = {}
 """Work and the shapes, types and devices of its tensors -> the ways to do it,
-none where plain PyTorch does it."""
+empty if plain PyTorch does it."""
 PLANS_KEPT = 1024
 
 

@@ -17,8 +17,8 @@ ACTIVATIONS = ("none", "gelu_tanh", "gelu", "silu", "relu")
 P = ParamSpec("P")
 R = TypeVar("R")
 OLDEST = 8, 0
-"""Compute capability from which on there are asynchronous copies to shared
-memory and products of bfloat16."""
+"""The first compute capability with asynchronous copies to shared memory and
+bfloat16 products."""
 
 
 def act(z: Tensor, activation: str) -> Tensor:
@@ -256,7 +256,7 @@ def say_once(reason: str) -> None:
         return
     SAID.add(reason)
     level, frame = 1, inspect.currentframe()
-    # a thread of autograd has no frames but these
+    # a thread of autograd has only frames inside the folders
     while frame and frame.f_code.co_filename.startswith(INSIDE):
         level, frame = level + 1, frame.f_back
     warnings.warn(

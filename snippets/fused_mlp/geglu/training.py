@@ -27,8 +27,7 @@ _AUTOGRAD = torch._C._autograd
 
 
 KEPT = {False: 3, "hidden": 2, True: 0}
-"""What is computed again in the backward pass -> tensors of the hidden size
-that are kept for it."""
+"""`recompute` -> number of tensors of the hidden size kept for backward."""
 
 
 def tensors_kept(recompute: bool | str) -> int:
@@ -144,7 +143,7 @@ def _keep(ctx, inputs, output) -> None:
 def _keep_results(ctx, inputs, output) -> None:
     _keep(ctx, inputs, output)
     ctx.mark_non_differentiable(*output[1:])
-    # or gradients of zeros are made for them, which nobody asks for
+    # otherwise PyTorch makes zero gradients for them, which are not needed
     ctx.set_materialize_grads(False)
 
 
@@ -152,7 +151,7 @@ def _keep_results(ctx, inputs, output) -> None:
 def _backward(
     ctx, d_out: Tensor | None, *_: Tensor
 ) -> tuple[Tensor | None, ...]:
-    if d_out is None:  # nobody has a gradient for the result
+    if d_out is None:  # the result has no gradient
         return (None,) * 6
     x, gate, up, down, *saved = ctx.saved_tensors
     needs = ctx.needs_input_grad
@@ -166,14 +165,14 @@ def _backward(
         return *differentiable(plain, inputs, d_out, ctx), None, None
     shape = x.shape
     x, d_out = rows_of(x), rows_of(d_out)
-    # who traces operators does not see memory that is used twice
+    # tracing operators does not show that memory is reused
     traced = is_traced(d_out)
     if not traced and hasattr(ctx, "maybe_clear_saved_tensors"):
-        # so that the hidden tensor is gone before the last gradients are made
+        # frees the hidden tensor before the last gradients are made
         ctx.maybe_clear_saved_tensors()
     if ctx.kept:
         pre, hidden = saved[0], saved[1] if len(saved) > 1 else None
-        if not traced:  # another tensor tells whether the saved one is held
+        if not traced:  # so that `is_ours` sees other holders
             pre = pre.detach()
         saved.clear()
     else:
@@ -189,7 +188,7 @@ def _backward(
         d_pre, again = gradients_of_pre(*what, pre if is_free else None)
     hidden = again if hidden is None else hidden
     d_down = d_out.t() @ hidden if needs[3] else None
-    # before more is made
+    # free memory before allocating more
     del hidden, again, pre, what
     d_x, d_gate, d_up = products(d_pre, x, gate, up, needs, traced)
     if d_x is not None:
@@ -204,7 +203,7 @@ def is_ours(pre: Tensor) -> bool:
     uses = getattr(torch._C, "_storage_Use_Count", None)
     if is_kept is None or uses is None or is_kept():
         return False
-    # this tensor's and the one of the object that is asked here
+    # one use by this tensor, one by the storage object made for this call
     return uses(pre.untyped_storage()._cdata) == 2
 
 

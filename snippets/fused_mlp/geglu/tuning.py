@@ -20,25 +20,24 @@ from statistics import median
 import torch
 
 FOLDER = "GEGLU_KERNELS_CACHE"
-"""Environment variable: the folder for what is tuned, or `off` to keep
-nothing."""
+"""Environment variable: the folder for choices, or `off` to keep none."""
 SHIPPED = Path(__file__).with_name("tuned.json")
 LOAD_MS, TURN_MS, TURNS = 100.0, 2.0, 6
 MARGIN = 1.02
-"""How much slower than the fastest a way may be that comes before it in the
-list: two processes agree although their times do not."""
+"""The first way in the list that is at most this many times as slow as the
+fastest wins, so that two processes agree although their times differ."""
 
 Ways = Mapping[str, Callable[[], object]]
 
 
 # --8<-- [start:choice]
 TIMES_US: dict[str, dict[str, dict[str, float]]] = {}
-"""What was timed in this process: GPU -> work -> way -> median microseconds."""
+"""Times measured in this process: GPU -> work -> way -> median microseconds."""
 
 
 FAILED: dict[str, dict[str, str]] = {}
-"""What did not run when it was to be timed in this process: work -> way ->
-why."""
+"""Ways that failed when this process wanted to time them: work -> way ->
+error."""
 
 
 class NoWay(RuntimeError):
@@ -47,7 +46,7 @@ class NoWay(RuntimeError):
 
 
 LOCK = threading.RLock()
-"""Held while ways are timed, one after the other, in whatever thread."""
+"""Held while ways are timed, so that threads time one after the other."""
 
 
 def choose(
@@ -79,7 +78,7 @@ def those_that_run(work: str, ways: Ways) -> Ways:
     failed = {}
     for name, run in ways.items():
         try:
-            run()  # compiles, and chooses inside what there is to choose
+            run()  # compiles, and makes the choices inside
         except FAILURES as error:
             failed[name] = f"{type(error).__name__}: {error}"
     if failed:
@@ -132,8 +131,8 @@ def repeated(run: Callable[[], object]) -> tuple[torch.cuda.CUDAGraph, int]:
 
 def captured(run: Callable[[], object], calls: int) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
-    # What other threads do meanwhile, such as pinning memory, shall not break
-    # the capture.
+    # The work of other threads, such as pinning memory, must not break the
+    # capture.
     with torch.cuda.graph(
         graph,
         stream=stream_of(torch.cuda.current_device()),

@@ -14,8 +14,8 @@ from .portable_tiles import PORTABLE, PORTABLE_GATED
 from .work import Sizes
 
 FEW_ROWS = 128
-"""Tokens up to which cuBLAS's two products are worth a trial on Hopper: it
-splits a long sum among multiprocessors that would be idle."""
+"""Up to this many tokens cuBLAS's two products are tried on Hopper: it splits a
+long sum among multiprocessors that would be idle."""
 
 Way = Callable[..., object]
 
@@ -171,7 +171,7 @@ def few_ways(
     if not few_tokens.are_known(sizes):
         return {}
     found: dict[str, Way] = {}
-    # first what is expected to be the fastest: taken where nothing is timed
+    # the fastest expected way comes first: it is taken if nothing is timed
     if is_hopper(sizes.device) and not only_portable:
         from . import few_tokens_hopper
 

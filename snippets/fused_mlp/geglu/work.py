@@ -41,13 +41,13 @@ class Tiles(NamedTuple):
     slots: int
     group: int = 8
     warps: int = 4
-    """Of a whole program; the ping-pong kernel has its own roles and ignores
-    it."""
+    """Warps of a whole program; the ping-pong kernel has its own roles and
+    ignores this."""
     lead: int = 2
     """Blocks before the end of a tile at which the other consumer of the
-    ping-pong kernel may begin, 1 at least."""
+    ping-pong kernel may begin, at least 1."""
     dependent: bool = True
-    """Whether the ping-pong kernel is launched before the kernel before it has
+    """Whether the ping-pong kernel is launched before the preceding kernel has
     ended."""
 
     @property
