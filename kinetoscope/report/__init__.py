@@ -1,7 +1,7 @@
 """The command `report`: any trace as one HTML file with a diagnosis; several as a comparison.
 
 command.py    the command: reads, writes the file or JSON
-subject.py    a trace read, summarized and diagnosed; its JSON
+diagnosed.py    a trace read, summarized and diagnosed; its JSON
 document.py   the HTML file: head, sections in order, style.css and timeline.js inside
 headline.py   the first screen: a sentence and four measures
 findings.py   the diagnosis: findings, and what the trace cannot tell

@@ -10,8 +10,8 @@ from kinetoscope.diagnosis.pages import PAGES
 from kinetoscope.diagnosis.rule import Finding, Severity
 from kinetoscope.diagnosis.symptoms import symptom_of
 from kinetoscope.html import Cell, Html, code, details, table, with_code
+from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.headline import cpu_alone, unexplained_idle
-from kinetoscope.report.subject import Subject
 from kinetoscope.report.timeline import span_key
 from kinetoscope.report.work_tables import name_cell
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step
@@ -33,15 +33,15 @@ def evidence_anchors(findings: Sequence[Finding]) -> dict[tuple[str, str, float,
     return {key: f"event-{index}" for index, key in enumerate(keys, 1)}
 
 
-def findings_html(subject: Subject, anchors: Anchors, drawn: frozenset[str]) -> Html:
+def findings_html(diagnosed: DiagnosedTrace, anchors: Anchors, drawn: frozenset[str]) -> Html:
     """All findings; `drawn` has the ids that the timeline shows."""
-    found = subject.diagnosis.findings
+    found = diagnosed.diagnosis.findings
     if not found:
-        text = unexplained_idle(subject) or cpu_alone(subject) or _NO_FAULT
-        text += " What this trace cannot show is listed below." if subject.diagnosis.cannot_tell else ""
+        text = unexplained_idle(diagnosed) or cpu_alone(diagnosed) or _NO_FAULT
+        text += " What this trace cannot show is listed below." if diagnosed.diagnosis.cannot_tell else ""
         return Html(f'<p class="nothing"><strong>No finding.</strong> {escape(text)}</p>')
-    step_us = subject.step_us
-    articles = [_article(index, finding, subject, anchors, drawn) for index, finding in enumerate(found, 1)]
+    step_us = diagnosed.step_us
+    articles = [_article(index, finding, diagnosed, anchors, drawn) for index, finding in enumerate(found, 1)]
     rows: list[list[Cell]] = [
         [
             _badge(finding.severity(step_us)),
@@ -71,8 +71,8 @@ def _badge(severity: Severity) -> Html:
     )
 
 
-def _article(index: int, finding: Finding, subject: Subject, anchors: Anchors, drawn: frozenset[str]) -> str:
-    rule, step_us = finding.rule, subject.step_us
+def _article(index: int, finding: Finding, diagnosed: DiagnosedTrace, anchors: Anchors, drawn: frozenset[str]) -> str:
+    rule, step_us = finding.rule, diagnosed.step_us
     ceiling, evidence = finding.ceiling_us_per_step, finding.evidence_us_per_step
     width = min(100.0, 100 * ceiling / step_us) if step_us else 0.0
     bar = (
@@ -89,19 +89,19 @@ def _article(index: int, finding: Finding, subject: Subject, anchors: Anchors, d
         "What to do": with_code(finding.advice or rule.advice),
     }
     listed = "".join(f"<dt>{term}</dt><dd>{value}</dd>" for term, value in terms.items() if value)
-    events = _evidence(index, finding, subject.facts.step, anchors, drawn)
+    events = _evidence(index, finding, diagnosed.facts.step, anchors, drawn)
     severity = finding.severity(step_us)
     return (
         f'<article class="finding {severity}" id="finding-{index}" aria-labelledby="title-{index}">'
         f'<h3 id="title-{index}">{_badge(severity)} {escape(finding.title)}</h3><dl>{listed}</dl>'
-        f"{events}{_why(finding, subject)}</article>"
+        f"{events}{_why(finding, diagnosed)}</article>"
     )
 
 
-def _why(finding: Finding, subject: Subject) -> str:
-    rule, book = finding.rule, subject.book
+def _why(finding: Finding, diagnosed: DiagnosedTrace) -> str:
+    rule, book = finding.rule, diagnosed.book
     where, symptom = book_page(rule.name, book), symptom_html(rule.name, book)
-    if not subject.has_gpu:
+    if not diagnosed.has_gpu:
         symptom = ""  # the tree begins with what the GPU shows
     lines = [
         f"<p>{with_code(rule.looks_for)}</p>",
@@ -167,9 +167,9 @@ def _time(us: float) -> str:
     return f"{us / 1000:,.3f} ms"
 
 
-def unknown_html(subject: Subject) -> Html:
+def unknown_html(diagnosed: DiagnosedTrace) -> Html:
     """What the trace cannot tell, once for each reason, and the option that records it; empty if it can tell all."""
-    unknown = subject.diagnosis.cannot_tell
+    unknown = diagnosed.diagnosis.cannot_tell
     if not unknown:
         return Html("")
     titles: dict[tuple[str, str], list[str]] = {}

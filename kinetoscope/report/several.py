@@ -23,7 +23,7 @@ from kinetoscope.trace.kineto import read_trace
 
 
 @dataclass(frozen=True)
-class Several:
+class MultiReport:
     """What a report on several traces says; texts are plain, from traces, and must be escaped."""
 
     title: str
@@ -37,7 +37,7 @@ def is_several(paths: Sequence[Path]) -> bool:
     return len(paths) > 1 or is_digest(paths[0])
 
 
-def report_several(paths: Sequence[Path]) -> Several:
+def report_several(paths: Sequence[Path]) -> MultiReport:
     """Report on ranks or compare two. Raises `TraceError` if the files are neither, or cannot be read."""
     if len(paths) == 2:
         return _report_two(paths[0], paths[1])
@@ -64,7 +64,7 @@ def reduce_to_digest(paths: Sequence[Path], output: Path, rank: int | None = Non
     return merged
 
 
-def _report_two(before: Path, after: Path) -> Several:
+def _report_two(before: Path, after: Path) -> MultiReport:
     sides = [read_digest(path) if is_digest(path) else read_trace(path) for path in (before, after)]
     digests = [digest(side) if isinstance(side, Trace) else side for side in sides]
     if _are_ranks(digests):
@@ -74,15 +74,15 @@ def _report_two(before: Path, after: Path) -> Several:
     if before.name == after.name:
         names = f"{before.parent.name}/{before.name}", f"{after.parent.name}/{after.name}"
     title = f"{names[0]} and {names[1]} compared"
-    return Several(title, change_text(result), comparison_parts(result, names), comparison_data(result))
+    return MultiReport(title, change_text(result), comparison_parts(result, names), comparison_data(result))
 
 
 def _are_ranks(digests: Sequence[Digest]) -> bool:
     return are_ranks([rank for each in digests for rank in each.ranks])
 
 
-def _ranks(digests: Sequence[Digest]) -> Several:
+def _ranks(digests: Sequence[Digest]) -> MultiReport:
     report = ranks_report(digests)
     count = len(report.ranks)
     title = f"{count} rank{'' if count == 1 else 's'} of one job"
-    return Several(title, ranks_headline(report), ranks_report_parts(report), ranks_data(report))
+    return MultiReport(title, ranks_headline(report), ranks_report_parts(report), ranks_data(report))

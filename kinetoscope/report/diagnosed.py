@@ -23,7 +23,7 @@ from kinetoscope.trace.totals import Summary, summarize
 
 
 @dataclass(frozen=True)
-class Subject:
+class DiagnosedTrace:
     """A trace and what was computed from it."""
 
     name: str
@@ -59,12 +59,12 @@ class Subject:
         return bool(self.trace.activities)
 
 
-def read_subject(path: Path, rules: Sequence[Rule] = RULES) -> Subject:
+def read_diagnosed(path: Path, rules: Sequence[Rule] = RULES) -> DiagnosedTrace:
     """Read, summarize and diagnose the trace at `path`. Raises `TraceError`."""
     with no_collection():
         trace = read_trace(path)
         diagnosis = diagnose(trace, rules)
-        return Subject(path.name, diagnosis, summarize(trace))
+        return DiagnosedTrace(path.name, diagnosis, summarize(trace))
 
 
 def finding_data(finding: Finding, step_us: float) -> dict[str, Any]:
@@ -87,10 +87,10 @@ def unknown_data(unknown: CannotTell) -> dict[str, Any]:
     return {"rule": unknown.rule.name, "reason": unknown.reason, "option": unknown.option}
 
 
-def report_data(subject: Subject) -> dict[str, Any]:
+def report_data(diagnosed: DiagnosedTrace) -> dict[str, Any]:
     """The summary's keys, then `findings` and `cannot_tell`."""
-    data: dict[str, Any] = msgspec.to_builtins(subject.summary)
-    step_us = subject.step_us
-    data["findings"] = [finding_data(finding, step_us) for finding in subject.diagnosis.findings]
-    data["cannot_tell"] = [unknown_data(unknown) for unknown in subject.diagnosis.cannot_tell]
+    data: dict[str, Any] = msgspec.to_builtins(diagnosed.summary)
+    step_us = diagnosed.step_us
+    data["findings"] = [finding_data(finding, step_us) for finding in diagnosed.diagnosis.findings]
+    data["cannot_tell"] = [unknown_data(unknown) for unknown in diagnosed.diagnosis.cannot_tell]
     return data
