@@ -192,7 +192,7 @@ def _matched_by_name(sides: tuple[Sequence[Trace], Sequence[Trace]], noise: _Noi
             fmean(sum(map(len, of_run.values())) / len(trace.steps) for of_run, trace in zip(runs, side, strict=True))
             for runs, side in zip(of_sides, sides, strict=True)
         ]
-        kind: ChangeKind = "same" if all(counts) else "vanished" if counts[0] else "new"
+        kind: ChangeKind = "same" if all(counts) else "removed" if counts[0] else "added"
         timed = next((activities for of_run in of_sides[0] for activities in of_run.values()), [])
         names = (name,) if counts[0] else (), (name,) if counts[1] else ()
         rounded = round(counts[0]), round(counts[1])

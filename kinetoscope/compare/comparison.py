@@ -72,7 +72,7 @@ def _differences(before: Digest, after: Digest) -> list[Difference]:
             times[kernel.name][index] = us + kernel.total_ns / 1000 / steps, calls + kernel.calls / steps
     found = []
     for name, ((old_us, old_calls), (new_us, new_calls)) in times.items():
-        kind: ChangeKind = "same" if old_calls and new_calls else "vanished" if old_calls else "new"
+        kind: ChangeKind = "same" if old_calls and new_calls else "removed" if old_calls else "added"
         names = (name,) if old_calls else (), (name,) if new_calls else ()
         counts = round(old_calls), round(new_calls)
         found.append(Difference(kind, *names, counts, round(old_us, 3), round(new_us, 3), None))
@@ -108,11 +108,7 @@ def _kernels_html(result: Comparison, names: tuple[str, str]) -> Html:
 def _cells(each: Difference) -> list[Cell]:
     before, after = each.before_us if each.before else None, each.after_us if each.after else None
     times = [None if us is None else _us(us) for us in (before, after)]
-    return [CHANGES[each.kind], each.name, *times, _us(each.change_us, "+"), *percent_texts(each.shift)]
-
-
-CHANGES = {"same": "same", "replaced": "replaced", "vanished": "removed", "new": "added"}
-"""Kind of a change -> its word in tables."""
+    return [each.kind, each.name, *times, _us(each.change_us, "+"), *percent_texts(each.shift)]
 
 
 def percent_texts(changed: Shift | None) -> tuple[str | None, str | None]:
@@ -182,7 +178,7 @@ def comparison_data(result: Comparison) -> dict[str, Any]:
 
 
 def _difference_data(each: Difference) -> dict[str, Any]:
-    data = asdict(each) | {"name": each.name, "change": CHANGES[each.kind], "change_us": each.change_us}
+    data = asdict(each) | {"name": each.name, "change": each.kind, "change_us": each.change_us}
     del data["kind"]
     return data | {"shift": _shift_data(each.shift)}
 

@@ -12,7 +12,6 @@ from textwrap import wrap
 
 from kinetoscope.compare.compare import Comparison, compare
 from kinetoscope.compare.comparison import (
-    CHANGES,
     METHOD,
     change_text,
     comparison_data,
@@ -165,7 +164,7 @@ def _rows(result: Comparison) -> Iterator[str]:
         percent, noise = (text or "-" for text in percent_texts(each.shift))
         name = shortened(printable(each.name), _NAME_COLUMNS)
         times = f"{each.before_us:12,.3f}{each.after_us:12,.3f}{each.change_us:+11,.3f}"
-        yield f"{CHANGES[each.kind]:9}{times}{percent:>10}{noise:>9}  {name}"
+        yield f"{each.kind:9}{times}{percent:>10}{noise:>9}  {name}"
     if len(result.differences) > SHOWN:
         yield f"... and {len(result.differences) - SHOWN} smaller changes (--json has all)"
 
