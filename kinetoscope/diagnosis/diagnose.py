@@ -33,5 +33,5 @@ def diagnose(trace: Trace, rules: Sequence[Rule] = RULES) -> Diagnosis:
             unknown.append(result)
         else:
             found.extend(result)
-    found.sort(key=lambda finding: (-finding.ceiling_us_per_step, -finding.evidence_us_per_step, finding.rule.name))
+    found.sort(key=lambda finding: (-finding.saving_us_per_step, -finding.evidence_us_per_step, finding.rule.name))
     return Diagnosis(facts, tuple(found), tuple(unknown))

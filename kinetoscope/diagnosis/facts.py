@@ -31,7 +31,7 @@ from kinetoscope.trace.queries import busy_us, is_sync, require_steps
 S = TypeVar("S", bound=Span)
 MAX_EVIDENCE = 100
 MIN_SHARE = 0.01
-"""Least ceiling of a finding, as a share of a step: less is noise."""
+"""Least saving of a finding, as a share of a step: less is noise."""
 START_UP_US = 100_000.0
 """No call of a warm CUDA takes so long, unless it waits for GPU work."""
 _MAY_WAIT = re.compile(r"Malloc|Free|Memcpy|Memset|Launch")
@@ -193,7 +193,7 @@ class Facts:
         times = (max(step.end_us - step.start_us, busy_us(step.activities)) for step in self.steps)
         return round(math.fsum(times) / len(self.steps), 3)
 
-    def ceiling_us(self, cpu: Iterable[Span], gpu: Iterable[Span] = (), unclaimed: Sequence[Interval] = ()) -> float:
+    def saving_us(self, cpu: Iterable[Span], gpu: Iterable[Span] = (), unclaimed: Sequence[Interval] = ()) -> float:
         """The most that a step gets shorter without these CPU events and this GPU work of theirs.
 
         Without the CPU events their time is saved at most, and only while the GPU waits or does that work. A mean, but

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Severity = Literal["high", "medium", "low"]
 HIGH, MEDIUM = 0.20, 0.05
-"""Shares of the step's time from which a finding is high or medium: its ceiling decides."""
+"""Shares of the step's time from which the saving of a finding makes it high or medium."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ class Finding:
     """The events that show it, in the median step where it has them; the longest first, at most 100."""
     evidence_us_per_step: float
     """Time that these events take in a step."""
-    ceiling_us_per_step: float
-    """The most that a step can get shorter by mending it; never a promise."""
+    saving_us_per_step: float
+    """The most that a step can get shorter by mending it, never a promise: the `ceiling` in reports and JSON."""
     advice: str = ""
     """What to do here; the rule's own advice if empty."""
 
     def severity(self, step_us: float) -> Severity:
         """How much of a step is at stake."""
-        share = self.ceiling_us_per_step / step_us if step_us else 0.0
+        share = self.saving_us_per_step / step_us if step_us else 0.0
         return "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"
 
 

@@ -44,8 +44,8 @@ def findings(rule: Rule, facts: Facts, look: Look, describe: Describe) -> list[F
     spent = [_spent_us(each) for each in waste]
     avoidable = [math.fsum(found.avoidable_us for found in each) for each in waste]
     evidence_us = round(math.fsum(spent) / len(steps), 3)
-    ceiling_us = round(math.fsum(map(min, avoidable, spent)) / len(steps), 3)
-    if ceiling_us <= 0 or ceiling_us < MIN_SHARE * facts.long_run_us:
+    saving_us = round(math.fsum(map(min, avoidable, spent)) / len(steps), 3)
+    if saving_us <= 0 or saving_us < MIN_SHARE * facts.long_run_us:
         return []
     median = next((index for index, step in enumerate(steps) if step is facts.step), 0)
     shown = waste[median] or max(waste, key=lambda each: sum(found.avoidable_us for found in each))
@@ -58,7 +58,7 @@ def findings(rule: Rule, facts: Facts, look: Look, describe: Describe) -> list[F
             facts.place(longest),
             _evidence(shown),
             evidence_us,
-            ceiling_us,
+            saving_us,
         )
     ]
 

@@ -74,7 +74,7 @@ def finding_data(finding: Finding, step_us: float) -> dict[str, Any]:
         "severity": finding.severity(step_us),
         "title": finding.title,
         "evidence_us_per_step": round(finding.evidence_us_per_step, 3),
-        "ceiling_us_per_step": round(finding.ceiling_us_per_step, 3),
+        "ceiling_us_per_step": round(finding.saving_us_per_step, 3),
         "where": finding.where,
         "advice": finding.advice or finding.rule.advice,
         "source": finding.rule.source,

@@ -46,8 +46,8 @@ def findings_html(diagnosed: DiagnosedTrace, anchors: Anchors, drawn: frozenset[
         [
             _badge(finding.severity(step_us)),
             Html(f'<a href="#finding-{index}">{escape(finding.title)}</a>'),
-            format_value(finding.ceiling_us_per_step, "us"),
-            _share(finding.ceiling_us_per_step, step_us),
+            format_value(finding.saving_us_per_step, "us"),
+            _share(finding.saving_us_per_step, step_us),
         ]
         for index, finding in enumerate(found, 1)
     ]
@@ -73,13 +73,13 @@ def _badge(severity: Severity) -> Html:
 
 def _article(index: int, finding: Finding, diagnosed: DiagnosedTrace, anchors: Anchors, drawn: frozenset[str]) -> str:
     rule, step_us = finding.rule, diagnosed.step_us
-    ceiling, evidence = finding.ceiling_us_per_step, finding.evidence_us_per_step
-    width = min(100.0, 100 * ceiling / step_us) if step_us else 0.0
+    saving, evidence = finding.saving_us_per_step, finding.evidence_us_per_step
+    width = min(100.0, 100 * saving / step_us) if step_us else 0.0
     bar = (
         f'<svg class="ceiling" width="100%" height="8" aria-hidden="true"><rect width="{width:.2f}%" height="8"/></svg>'
     )
-    saves = format_value(ceiling, "us")
-    of_step = "more than the step itself takes" if ceiling > step_us else f"{_share(ceiling, step_us)} of it"
+    saves = format_value(saving, "us")
+    of_step = "more than the step itself takes" if saving > step_us else f"{_share(saving, step_us)} of it"
     if rule.is_once:
         of_step = "in the mean of this trace's steps; later steps gain nothing"
     terms = {

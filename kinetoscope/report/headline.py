@@ -80,10 +80,10 @@ def cpu_alone(diagnosed: DiagnosedTrace) -> str:
 def _largest(finding: Finding, step_us: float) -> str:
     if finding.rule.is_once:
         return f"{finding.title}."
-    if finding.ceiling_us_per_step <= 0:
+    if finding.saving_us_per_step <= 0:
         return f"{finding.rule.title}."
-    saves = format_value(finding.ceiling_us_per_step, "us")
-    title, part = finding.rule.title, finding.ceiling_us_per_step / step_us if step_us else 0.0
+    saves = format_value(finding.saving_us_per_step, "us")
+    title, part = finding.rule.title, finding.saving_us_per_step / step_us if step_us else 0.0
     if part > 1:
         return f"{title}: mending it saves at most {saves} per step, more than the step itself takes."
     return f"{title}: mending it saves at most {saves} per step ({_percent(part)})."

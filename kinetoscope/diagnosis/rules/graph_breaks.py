@@ -30,11 +30,11 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         reason = "several compiled regions run in a step, as functions of their own or after a graph break"
         return CannotTell(RULE, reason, STACKS) if several else []
     inside, calls = union_of(regions), sorted(interval(function) for function in resumed)
-    total_us = ceiling_us = _per_step_us(facts, _between(inside, calls))
+    total_us = saving_us = _per_step_us(facts, _between(inside, calls))
     if facts.has_gpu:
         generated = union_of(op for op in facts.in_steps(facts.cpu.ops) if op.name.startswith(_GENERATED))
         around = subtract(union([*_broken(inside, calls), *_backward(facts)]), generated)
-        ceiling_us = min(_per_step_us(facts, intersect(around, facts.idle)), facts.reclaimable_us)
+        saving_us = min(_per_step_us(facts, intersect(around, facts.idle)), facts.reclaimable_us)
     places = sorted({function.name for function in resumed})
     match = _RESUMED.fullmatch(places[0])
     where = f"{places[0].partition(': ')[0]}: {match['function']}, line {match['line']}" if match else ""
@@ -42,7 +42,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         f"{count_text(len(resumed) / len(facts.steps), 'graph break')} per step in {count_text(len(places), 'place')}; "
         f"{duration_text(total_us)} between the graphs"
     )
-    return [Finding(RULE, title, where, facts.evidence(resumed), total_us, ceiling_us)]
+    return [Finding(RULE, title, where, facts.evidence(resumed), total_us, saving_us)]
 
 
 def _between(inside: Sequence[Interval], resumed: Sequence[Interval]) -> list[Interval]:

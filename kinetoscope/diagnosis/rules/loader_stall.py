@@ -24,11 +24,11 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     fetches = facts.in_steps(loading)
     if not fetches:
         return no_operators(RULE, facts) or _between_steps(facts, loading)
-    loading_us, ceiling_us = facts.length_us(fetches), facts.ceiling_us(fetches)
-    if ceiling_us < MIN_SHARE * facts.step_us or _is_hidden(facts):
+    loading_us, saving_us = facts.length_us(fetches), facts.saving_us(fetches)
+    if saving_us < MIN_SHARE * facts.step_us or _is_hidden(facts):
         return []
     title = f"Fetching a batch takes {duration_text(loading_us)} per step ({share_text(loading_us, facts.step_us)})"
-    return [_finding(facts, title, fetches, loading_us, ceiling_us)]
+    return [_finding(facts, title, fetches, loading_us, saving_us)]
 
 
 def _between_steps(facts: Facts, loading: Sequence[CpuSpan]) -> list[Finding]:
@@ -42,11 +42,11 @@ def _between_steps(facts: Facts, loading: Sequence[CpuSpan]) -> list[Finding]:
     pauses = len(facts.steps) - 1
     fetching = intersect(between, union_of(fetches))
     loading_us = round(length_us(fetching) / pauses, 3)
-    ceiling_us = round(length_us(subtract(fetching, facts.busy)) / pauses, 3)
-    if ceiling_us < MIN_SHARE * (facts.step_us + length_us(between) / pauses) or _is_hidden(facts, loading_us):
+    saving_us = round(length_us(subtract(fetching, facts.busy)) / pauses, 3)
+    if saving_us < MIN_SHARE * (facts.step_us + length_us(between) / pauses) or _is_hidden(facts, loading_us):
         return []
     title = f"Fetching a batch takes {duration_text(loading_us)} between steps of {duration_text(facts.step_us)}"
-    return [_finding(facts, title, fetches, loading_us, ceiling_us)]
+    return [_finding(facts, title, fetches, loading_us, saving_us)]
 
 
 def _is_hidden(facts: Facts, more_us: float = 0.0) -> bool:
@@ -64,13 +64,13 @@ def _is_hidden(facts: Facts, more_us: float = 0.0) -> bool:
     return cpu_us + more_us <= sum(busy_us(step.activities) for step in facts.steps) / len(facts.steps)
 
 
-def _finding(facts: Facts, title: str, fetches: Sequence[CpuSpan], loading_us: float, ceiling_us: float) -> Finding:
+def _finding(facts: Facts, title: str, fetches: Sequence[CpuSpan], loading_us: float, saving_us: float) -> Finding:
     longest = max(fetches, key=lambda fetch: fetch.duration_us)
     site = facts.sites([longest])[0]
     where = f"{longest.name} at {site.line}" if site.line else longest.name
     is_single = "_SingleProcess" in longest.name
     advice = "The main process loads the data itself: set num_workers. " + RULE.advice if is_single else ""
-    return Finding(RULE, title, where, facts.evidence(fetches), loading_us, ceiling_us, advice)
+    return Finding(RULE, title, where, facts.evidence(fetches), loading_us, saving_us, advice)
 
 
 RULE = Rule(

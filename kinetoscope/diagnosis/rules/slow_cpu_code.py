@@ -24,8 +24,8 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         return unable
     gaps = [gap for gap in _counted(facts) if gap.cause in ("launching", "Python") and gap.duration_us >= LONG_US]
     total_us = round(sum(gap.duration_us for gap in gaps), 3)
-    ceiling_us = round(min(sum(gap.working_us for gap in gaps), spare_us(facts.step)), 3)
-    if not gaps or ceiling_us < MIN_SHARE * facts.step_us:
+    saving_us = round(min(sum(gap.working_us for gap in gaps), spare_us(facts.step)), 3)
+    if not gaps or saving_us < MIN_SHARE * facts.step_us:
         return []
     gaps.sort(key=lambda gap: -gap.duration_us)
     python_us = round(sum(gap.duration_us for gap in gaps if gap.cause == "Python"), 3)
@@ -37,7 +37,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     running = [_running(facts, gap) for gap in gaps[:MAX_EVIDENCE]]
     where = _where(facts, gaps[0])
     advice = "" if facts.has_stacks or not python_us else f"{STACKS} shows which functions run. {RULE.advice}"
-    return [Finding(RULE, title, where, facts.evidence(running), total_us, ceiling_us, advice)]
+    return [Finding(RULE, title, where, facts.evidence(running), total_us, saving_us, advice)]
 
 
 def _counted(facts: Facts) -> Sequence[Gap]:

@@ -40,7 +40,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     if not found and unseen_us >= MIN_UNSEEN * facts.step_us:
         reason = f"in {duration_text(unseen_us)} of the waits of a step no GPU work was recorded: it may be older"
         return CannotTell(RULE, reason, STEPS)
-    return sorted(found, key=lambda each: -each.ceiling_us_per_step)[:MAX_PLACES]
+    return sorted(found, key=lambda each: -each.saving_us_per_step)[:MAX_PLACES]
 
 
 def _waits(facts: Facts) -> list[tuple[CudaCall, Site]]:
@@ -93,15 +93,15 @@ def _findings(
     calls = [call for call, _ in members]
     whole: list[Span] = [site.op or call for call, site in members]
     copied = [copy for _, site in members if site.op is not None for copy in copies.get(id(site.op), ())]
-    if facts.ceiling_us(whole, copied, unclaimed) < MIN_SHARE * facts.step_us:
+    if facts.saving_us(whole, copied, unclaimed) < MIN_SHARE * facts.step_us:
         return []
     waiting_us = facts.length_us(calls)
     waits = {id(site.op or call) for call, site in members}  # a copy may wait in two calls
     count = count_text(len(waits) / len(facts.steps), "time")
     longest = max(calls, key=lambda call: call.duration_us)
     title = f"The CPU waits for the GPU {count} per step, {duration_text(waiting_us)}, in {longest.name}"
-    ceiling_us = facts.ceiling_us([_until_work(facts, site.outer or call) for call, site in members], copied, unclaimed)
-    return [Finding(RULE, title, place, facts.evidence(calls), waiting_us, ceiling_us)]
+    saving_us = facts.saving_us([_until_work(facts, site.outer or call) for call, site in members], copied, unclaimed)
+    return [Finding(RULE, title, place, facts.evidence(calls), waiting_us, saving_us)]
 
 
 RULE = Rule(

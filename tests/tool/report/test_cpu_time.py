@@ -92,7 +92,7 @@ def test_a_mean_far_from_the_median_says_so_without_a_gpu() -> None:
     assert "time of a step 100 µs median of 3; 150 µs in the mean findings" in found.text
 
 
-def test_a_ceiling_beyond_the_step_is_not_a_share_of_it() -> None:
+def test_a_saving_beyond_the_step_is_not_a_share_of_it() -> None:
     """A loader works for 500 us between steps of 200 us."""
     events = []
     for number in range(3):
