@@ -37,7 +37,7 @@ Name = Annotated[str, Meta(max_length=200)]
 Bin = Annotated[int, Meta(ge=0, le=1000)]
 
 
-class StepTimes(Struct, frozen=True, array_like=True):
+class RankStep(Struct, frozen=True, array_like=True):
     """One step of one rank, in ns."""
 
     number: int
@@ -62,7 +62,7 @@ class RankDigest(Struct, frozen=True):
     device: Name
     steps_from: Name
     step_count: Annotated[int, Meta(ge=1)]  # `steps` has the first 64
-    steps: Annotated[tuple[StepTimes, ...], Meta(min_length=1, max_length=MAX_STEPS)]
+    steps: Annotated[tuple[RankStep, ...], Meta(min_length=1, max_length=MAX_STEPS)]
     operations_ns: dict[Name, Count]  # gemm, attention, ... -> over all steps, summed; memcpy and memset, too
     collectives: Count  # kernels that communicate
     uncounted: Count  # GPU activities in no step
@@ -164,9 +164,9 @@ def operation(activity: GpuActivity) -> str:
     return decode_kernel_name(activity.name).operation if activity.kind == "kernel" else activity.kind
 
 
-def step_times(step: Step) -> StepTimes:
+def step_times(step: Step) -> RankStep:
     """The times of a step. A copy beside a collective does not hide it; a kernel does."""
-    return StepTimes(
+    return RankStep(
         number=step.number,
         wall_ns=nanoseconds(step.end_us - step.start_us),
         extent_ns=nanoseconds(extent_us(step.activities)),

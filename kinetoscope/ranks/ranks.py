@@ -21,7 +21,7 @@ from kinetoscope.ranks.digest import (
     CollectiveDigest,
     Digest,
     RankDigest,
-    StepTimes,
+    RankStep,
 )
 from kinetoscope.ranks.merge import merge
 from kinetoscope.trace.units import format_value
@@ -106,7 +106,7 @@ def _is_comparable(collective: CollectiveDigest, ranks: int) -> bool:
 
 
 def _rank_times(rank: RankDigest, last_at: Mapping[int, int], delays: Mapping[int, float]) -> RankTimes:
-    def mean_us(of: Callable[[StepTimes], int]) -> float:
+    def mean_us(of: Callable[[RankStep], int]) -> float:
         return round(fmean(map(of, rank.steps)) / 1000, 3)
 
     number = -1 if rank.rank is None else rank.rank
