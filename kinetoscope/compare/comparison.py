@@ -63,7 +63,7 @@ def _totals(side: Digest) -> list[float]:
 
 
 def _differences(before: Digest, after: Digest) -> list[Difference]:
-    """By decoded name, all launch shapes of it together."""
+    """Differences by decoded name, over all launch shapes of a name."""
     times: dict[str, list[tuple[float, float]]] = defaultdict(lambda: [(0.0, 0.0), (0.0, 0.0)])
     for index, side in enumerate((before, after)):
         steps = float(sum(rank.step_count for rank in side.ranks))
@@ -112,7 +112,7 @@ def _cells(each: Difference) -> list[Cell]:
 
 
 def percent_texts(changed: Shift | None) -> tuple[str | None, str | None]:
-    """`+3.0 %` and `±0.4 %`; None where unknown."""
+    """`+3.0 %` and `±0.4 %`; None if unknown."""
     if changed is None:
         return None, None
     noise = changed.noise_percent
@@ -120,7 +120,7 @@ def percent_texts(changed: Shift | None) -> tuple[str | None, str | None]:
 
 
 def change_text(result: Comparison) -> str:
-    """How the busy time of the GPU changed; and a step's time, if that changed more, by what the GPU idles."""
+    """The change of the GPU's busy time. If the step's time changed more, also the idle time that explains it."""
     return f"{_busy_text(result)} {_step_text(result)}".rstrip()
 
 
@@ -151,7 +151,7 @@ def _busy_text(result: Comparison) -> str:
 
 
 def comparison_notes(result: Comparison) -> list[str]:
-    """What limits the comparison."""
+    """Limits of the comparison, a sentence each."""
     notes = []
     if result.devices[0] != result.devices[1]:
         notes.append(f"Different GPUs: {result.devices[0]} before, {result.devices[1]} after.")

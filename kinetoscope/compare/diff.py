@@ -1,4 +1,5 @@
-"""The command `diff`: two traces, or two groups of runs, kernel by kernel; with a gate, for continuous integration."""
+"""The command `diff`: compare two traces, or two groups of runs, kernel by kernel, with a gate for continuous
+integration."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ def _read(path: Path) -> Trace:
 
 @dataclass(frozen=True)
 class Regression:
-    """What got slower beyond the noise."""
+    """A slowdown beyond the noise."""
 
     name: str
     shift: Shift
@@ -106,7 +107,7 @@ class Gate:
 
 
 def judge(result: Comparison, percent: float) -> Gate:
-    """Find what got slower by `percent` and beyond the noise. Raises `TraceError` if the noise is unknown.
+    """Find slowdowns of at least `percent` beyond the noise. Raises `TraceError` if the noise is unknown.
 
     The busy time is tested at `ALPHA`; the kernels share another `ALPHA` (Bonferroni).
     """

@@ -14,7 +14,8 @@ from kinetoscope.trace.queries import require_steps
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the rules found, the largest ceiling first, and what they could not tell, in the order of the rules."""
+    """The rules' findings, the largest saving first, and the questions that the trace cannot answer, in the order of
+    the rules."""
 
     facts: Facts
     findings: tuple[Finding, ...]

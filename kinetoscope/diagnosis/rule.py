@@ -1,4 +1,4 @@
-"""The types of a diagnosis: a rule, what it finds, and what a trace cannot tell it."""
+"""The types of a diagnosis: a rule, its findings, and a question that a trace cannot answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HIGH, MEDIUM = 0.20, 0.05
 
 @dataclass(frozen=True)
 class Rule:
-    """Looks for one fault. `check` returns findings, none if the fault is not there, or why the trace cannot tell."""
+    """Looks for one fault. `check` returns its findings (none without the fault), or why the trace cannot tell."""
 
     name: str
     """`sync-in-step`: in JSON, in links and on the page that explains the rules."""
@@ -56,14 +56,14 @@ class Finding:
     """What to do here; the rule's own advice if empty."""
 
     def severity(self, step_us: float) -> Severity:
-        """How much of a step is at stake."""
+        """The severity by the share of a step that the finding may save."""
         share = self.saving_us_per_step / step_us if step_us else 0.0
         return "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"
 
 
 @dataclass(frozen=True)
 class CannotTell:
-    """What a trace does not show, and the option of `torch.profiler.profile` that records it."""
+    """A question that a trace cannot answer, and the option of `torch.profiler.profile` that records the answer."""
 
     rule: Rule
     reason: str

@@ -1,1 +1,1 @@
-"""The command `doctor`: what is wrong in a trace, or in this machine."""
+"""The command `doctor`: find what is wrong with a trace, or with this machine."""

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Report on a trace, or on several."""
+    """Report on one trace or several."""
     traces, output = arguments.traces, arguments.output
     if arguments.digest_only:
         return _write_digest(traces, output, arguments.rank)
@@ -67,7 +67,7 @@ def command(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class PendingReport:
-    """A report before it is written."""
+    """A report whose HTML and JSON are not rendered yet."""
 
     html: Callable[[], str]
     data: Callable[[], dict[str, Any]]
@@ -96,7 +96,7 @@ def _write_digest(traces: Sequence[Path], output: str | None, rank: int | None) 
 
 
 def _report(make: Callable[[], PendingReport], trace: Path, output: str | None, *, as_json: bool) -> int:
-    """Make a report once the output is known to be possible, and write or print it."""
+    """Make a report after checking that its output is possible, then write or print it."""
     if as_json and output == "-":
         raise TraceError("--json and -o - both print; give -o a file")
     path = None if output == "-" or (as_json and output is None) else output_path(trace, output)
@@ -114,9 +114,9 @@ def _report(make: Callable[[], PendingReport], trace: Path, output: str | None, 
 
 
 def output_path(trace: Path, output: str | None) -> Path:
-    """Where the report goes: `output`, or `NAME.report.html` beside `NAME.json.gz`.
+    """The file for the report: `output`, or `NAME.report.html` next to `NAME.json.gz`.
 
-    Raises `TraceError` if that would replace the trace or another one.
+    Raises `TraceError` if it would replace the trace or another trace.
     """
     name = trace.name.removesuffix(".gz").removesuffix(".json")
     path = trace.with_name(f"{name}.report.html") if output is None else Path(output)
@@ -129,14 +129,14 @@ def output_path(trace: Path, output: str | None) -> Path:
 
 
 def report_line(diagnosed: DiagnosedTrace, path: Path) -> str:
-    """The line that the command prints: headline, number of findings, file."""
+    """The command's output line: headline, number of findings, file."""
     count = len(diagnosed.diagnosis.findings)
     findings = f"{count} finding{'' if count == 1 else 's'}"
     return printable(f"{headline(diagnosed)} {findings}: {path}")
 
 
 def _print(html: str) -> None:
-    """Print UTF-8 bytes, whatever the terminal's encoding."""
+    """Print UTF-8 bytes in any terminal encoding."""
     sys.stdout.flush()
     sys.stdout.buffer.write(html.encode("utf-8"))
     sys.stdout.buffer.flush()

@@ -1,4 +1,4 @@
-"""What was counted and what was not, and how the report was made."""
+"""What the report counted and omitted, and how it was made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kinetoscope.trace.units import format_value
 
 
 def counted_html(diagnosed: DiagnosedTrace) -> Html:
-    """What marks the steps, and the GPU work that belongs to none, by reason."""
+    """What marks the steps, and the GPU work outside all steps, by reason."""
     trace = diagnosed.trace
     steps = f"{len(trace.steps):,} step{'s' if len(trace.steps) > 1 else ''}"
     inside = sum(len(step.activities) for step in trace.steps)
@@ -52,7 +52,7 @@ def _counted(names: list[str]) -> str:
 
 
 def package_version() -> str:
-    """The installed version; `from a checkout` where nothing is installed."""
+    """The installed version; `from a checkout` if the package is not installed."""
     try:
         return version("profiling-pytorch")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""A trace read, summarized and diagnosed: what every part of a report shows."""
+"""A trace read, summarized and diagnosed: the data of every section of a report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kinetoscope.trace.totals import Summary, summarize
 
 @dataclass(frozen=True)
 class DiagnosedTrace:
-    """A trace and what was computed from it."""
+    """A trace, its summary and its diagnosis."""
 
     name: str
     """The file's name, without its folder."""
@@ -35,7 +35,7 @@ class DiagnosedTrace:
 
     @property
     def facts(self) -> Facts:
-        """What the rules know."""
+        """The facts that the rules used."""
         return self.diagnosis.facts
 
     @property
@@ -50,12 +50,12 @@ class DiagnosedTrace:
 
     @property
     def step_us(self) -> float:
-        """What a step takes in the long run: the median on the CPU, but no less than the GPU's work for it."""
+        """The time of a step in the long run: the median on the CPU, but at least its GPU work."""
         return max(self.facts.step_us, self.summary.gpu_busy_us_per_step)
 
     @property
     def has_gpu(self) -> bool:
-        """Whether anything ran on a GPU."""
+        """Whether the trace has GPU work."""
         return bool(self.trace.activities)
 
 
@@ -83,7 +83,7 @@ def finding_data(finding: Finding, step_us: float) -> dict[str, Any]:
 
 
 def unknown_data(unknown: CannotTell) -> dict[str, Any]:
-    """What a trace cannot tell, as JSON data."""
+    """A question that a trace cannot answer, as JSON data."""
     return {"rule": unknown.rule.name, "reason": unknown.reason, "option": unknown.option}
 
 

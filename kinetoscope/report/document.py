@@ -1,4 +1,4 @@
-"""The report as one HTML file that makes no request and can be read without script."""
+"""The report as one HTML file that makes no request and can be read without scripts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def several_html(report: MultiReport) -> str:
 
 
 def document(title: str, kicker: str, head: str, tiles: Html, parts: Iterable[tuple[str, str, str]]) -> str:
-    """The whole file; text in it has only characters that can be seen. `parts`: id, title and HTML of each section."""
+    """The whole file; its text has visible characters only. `parts`: id, title and HTML of each section."""
     style, script = _asset("style.css"), _asset("timeline.js")
     sections = [(ident, heading, html) for ident, heading, html in parts if html]
     links = "".join(f'<li><a href="#{ident}">{heading}</a></li>' for ident, heading, _ in sections)
@@ -80,7 +80,7 @@ def document(title: str, kicker: str, head: str, tiles: Html, parts: Iterable[tu
 
 
 def _sections(diagnosed: DiagnosedTrace) -> Iterator[tuple[str, str, str]]:
-    """Id, title and content of each section, in the order in which a reader needs them; empty content is left out."""
+    """Id, title and content of each section, in reading order, without empty sections."""
     trace, facts = diagnosed.trace, diagnosed.facts
     anchors = evidence_anchors(diagnosed.diagnosis.findings)
     drawing, drawn = step_timeline(facts.step, trace.activities, anchors, is_one_of_several=len(trace.steps) > 1)
@@ -111,13 +111,13 @@ def _perfetto(diagnosed: DiagnosedTrace) -> str:
 
 
 def _notes(diagnosed: DiagnosedTrace) -> str:
-    """What a reader of the numbers must know, such as that the file is cut off."""
+    """Notes for a reader of the numbers, such as that the file is cut off."""
     items = "".join(f"<li>{escape(shortened(text, 600))}</li>" for text in diagnosed.summary.notes)
     return f'<ul class="notes">{items}</ul>' if items else ""
 
 
 def _policy(script: str) -> str:
-    """Nothing is loaded; the one script that runs is ours, by its hash."""
+    """A policy that loads nothing and runs only this script, by its hash."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = ["default-src 'none'", "style-src 'unsafe-inline'", f"script-src 'sha256-{digest}'"]
     return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])

@@ -1,4 +1,4 @@
-"""The diagnosis: findings, the largest ceiling first, with their evidence; what the trace cannot tell."""
+"""The diagnosis: findings, the largest saving first, with their evidence; questions that the trace cannot answer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def evidence_anchors(findings: Sequence[Finding]) -> dict[tuple[str, str, float,
 
 
 def findings_html(diagnosed: DiagnosedTrace, anchors: Anchors, drawn: frozenset[str]) -> Html:
-    """All findings; `drawn` has the ids that the timeline shows."""
+    """All findings; `drawn` has the ids in the timeline."""
     found = diagnosed.diagnosis.findings
     if not found:
         text = unexplained_idle(diagnosed) or cpu_alone(diagnosed) or _NO_FAULT
@@ -115,7 +115,7 @@ def _why(finding: Finding, diagnosed: DiagnosedTrace) -> str:
 
 
 def symptom_html(rule_name: str, book: str) -> str:
-    """The leaf of the book's tree that a rule belongs to, a link if `book` says where the book lies; empty if none."""
+    """The leaf of the symptom tree for a rule, a link if `book` is the book's address; empty if there is no leaf."""
     found = symptom_of(rule_name)
     if found is None:
         return ""
@@ -125,14 +125,14 @@ def symptom_html(rule_name: str, book: str) -> str:
 
 
 def book_page(rule_name: str, book: str) -> str:
-    """The page that shows what a rule finds, a link if `book` says where the book lies; empty if there is none."""
+    """The page that shows the fault of a rule, a link if `book` is the book's address; empty if there is no page."""
     address = escape(PAGES.get(rule_name, ""))
     name = f"<code>{address}</code>" if address else ""
     return f'<a href="{escape(book)}{address}">{name}</a>' if name and book else name
 
 
 def with_links(text: str) -> str:
-    """Text as HTML in which addresses are links."""
+    """Text as HTML, with addresses as links."""
     parts, at = [], 0
     for match in _ADDRESS.finditer(text):
         address = escape(match[0])
@@ -168,7 +168,8 @@ def _time(us: float) -> str:
 
 
 def unknown_html(diagnosed: DiagnosedTrace) -> Html:
-    """What the trace cannot tell, once for each reason, and the option that records it; empty if it can tell all."""
+    """Questions that the trace cannot answer, once for each reason, with the option that records it; empty without
+    any."""
     unknown = diagnosed.diagnosis.cannot_tell
     if not unknown:
         return Html("")

@@ -1,4 +1,4 @@
-"""The first screen: what a step takes, how much of it the GPU works, and what costs most."""
+"""The first screen: the time of a step, the GPU's share of it, and the largest cost."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _step(diagnosed: DiagnosedTrace) -> str:
 
 
 def ends_later(diagnosed: DiagnosedTrace) -> bool:
-    """Whether a step lasts clearly longer, in the mean, until the GPU is done with it."""
+    """Whether the mean step, until the GPU is done, is clearly longer than the median step."""
     return diagnosed.waits.step_us > 1.02 * diagnosed.step_us
 
 
@@ -63,7 +63,7 @@ def _cost(diagnosed: DiagnosedTrace) -> str:
 
 
 def unexplained_idle(diagnosed: DiagnosedTrace) -> str:
-    """What most of the time is where no rule found a fault and the GPU is mostly idle; else empty."""
+    """The main idle cause if no rule fired and the GPU is mostly idle; else empty."""
     waits, causes = diagnosed.waits, diagnosed.facts.gaps_us
     if not diagnosed.has_gpu or share(gpu_busy_us(waits), waits) >= MOSTLY_IDLE or not any(causes.values()):
         return ""
@@ -72,7 +72,7 @@ def unexplained_idle(diagnosed: DiagnosedTrace) -> str:
 
 
 def cpu_alone(diagnosed: DiagnosedTrace) -> str:
-    """What takes most of a step where no rule found a fault and there is no GPU work; else empty."""
+    """The largest part of a step if no rule fired and there is no GPU work; else empty."""
     most = "" if diagnosed.has_gpu else dominant(diagnosed.facts)
     return f"No rule found a fault: {most}." if most else ""
 
@@ -90,7 +90,7 @@ def _largest(finding: Finding, step_us: float) -> str:
 
 
 def tiles_html(diagnosed: DiagnosedTrace) -> Html:
-    """Four measures with a line of explanation each."""
+    """Four measures, each with a line of explanation."""
     parts, trace, found = diagnosed.waits, diagnosed.trace, diagnosed.diagnosis.findings
     steps = len(trace.steps)
     marks = f"median of {steps:,}" if steps > 1 else "one step"

@@ -1,7 +1,7 @@
-"""Several traces or digests: ranks of one job side by side, or two compared.
+"""Several traces or digests: the ranks of one job side by side, or two traces compared.
 
-They are ranks of one job if all ranks are known and different, and their world sizes equal and not 1. Otherwise two are
-a comparison, and more are an error.
+They are ranks of one job if all ranks are known and different, and their world sizes equal and not 1. Otherwise two
+files are a comparison, and more are an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kinetoscope.trace.kineto import read_trace
 
 @dataclass(frozen=True)
 class MultiReport:
-    """What a report on several traces says; texts are plain, from traces, and must be escaped."""
+    """The content of a report on several traces. Its texts are plain text from traces and must be escaped."""
 
     title: str
     headline: str
@@ -33,12 +33,12 @@ class MultiReport:
 
 
 def is_several(paths: Sequence[Path]) -> bool:
-    """Whether this is not one trace: several files, or a digest, which may hold many ranks."""
+    """Whether the report is about more than one trace: several files, or a digest, which may hold many ranks."""
     return len(paths) > 1 or is_digest(paths[0])
 
 
 def report_several(paths: Sequence[Path]) -> MultiReport:
-    """Report on ranks or compare two. Raises `TraceError` if the files are neither, or cannot be read."""
+    """Report on ranks or compare two traces. Raises `TraceError` if the files are neither, or cannot be read."""
     if len(paths) == 2:
         return _report_two(paths[0], paths[1])
     digests = [read_any(path) for path in paths]
@@ -51,9 +51,9 @@ def report_several(paths: Sequence[Path]) -> MultiReport:
 
 
 def reduce_to_digest(paths: Sequence[Path], output: Path, rank: int | None = None) -> Digest:
-    """Write the digest of a trace, or of the ranks of a job merged, and return it. Raises `TraceError`.
+    """Write the digest of a trace, or the merged digest of a job's ranks, and return it. Raises `TraceError`.
 
-    `rank` counts where a single trace does not say.
+    `rank` applies if a single trace does not tell its rank.
     """
     if rank is not None and len(paths) > 1:
         raise TraceError("--rank is for a single trace")

@@ -1,4 +1,4 @@
-"""Two steps aligned, kernel by kernel: what stayed, what replaced it, what was removed, what was added."""
+"""Align two steps kernel by kernel: the same, replaced, removed and added work."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ def _placed(template: str, values: Values, grammar: Grammar) -> str | None:
 def operators(text: str, grammar: Grammar) -> list[str]:
     """`_unsafe_view_gelu_mul` -> [`_unsafe_view`, `gelu`, `mul`]; empty if part of the text is not an operator.
 
-    Inductor sorts the operators, so each must come after the previous one; the longest name that fits wins.
+    Inductor sorts the operators, so each must come after the previous one; the longest matching name wins.
     """
     known, words = grammar.known_operators, text.split("_")
     rest: list[list[str] | None] = [*[None] * len(words), []]

@@ -32,7 +32,8 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
 
 
 def _has_settled(facts: Facts, calls: Sequence[Span]) -> bool:
-    """Whether the trace begins cold and only its next steps allocate, the last no more: the allocator fills."""
+    """Whether the trace begins cold and only its next steps allocate, but not the last: the allocator is filling its
+    cache."""
     allocates = [any(step.start_us <= call.start_us < step.end_us for call in calls) for step in facts.steps]
     return facts.warm_up is not None and not allocates[-1] and allocates == sorted(allocates, reverse=True)
 

@@ -16,7 +16,7 @@ MIN_SHARE = 0.05
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Copies to the host of all steps, by the time that they take on the GPU."""
+    """Copies to the host in all steps, by their time on the GPU."""
     if unable := no_gpu_work(RULE, facts):
         return unable
     copies = [a for step in facts.steps for a in step.activities if is_download(a)]

@@ -20,7 +20,8 @@ _GENERATED = "## Call CompiledFxGraph"
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Functions of Python that Dynamo made to go on after a break, and the gaps of the GPU from first graph to last."""
+    """Python functions that Dynamo made to continue after a break, and the GPU's gaps from the first graph to the
+    last."""
     if unable := no_operators(RULE, facts):
         return unable
     regions = [op for op in facts.in_steps(facts.cpu.ops) if _REGION.fullmatch(op.name)]
@@ -46,7 +47,8 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
 
 
 def _between(inside: Sequence[Interval], resumed: Sequence[Interval]) -> list[Interval]:
-    """From the end of the region before each resumed function, in order, to the start of the first region in it."""
+    """Times from the end of the region before each resumed function, in order, to the start of the first region in
+    it."""
     spans: list[Interval] = []
     index = 0
     for start, end in resumed:
@@ -59,14 +61,14 @@ def _between(inside: Sequence[Interval], resumed: Sequence[Interval]) -> list[In
 
 
 def _broken(inside: Sequence[Interval], resumed: Sequence[Interval]) -> Iterator[Interval]:
-    """From the start of the region before each resumed function to the function's end."""
+    """Times from the start of the region before each resumed function to the function's end."""
     for start, end in resumed:
         index = bisect_right(inside, start, key=lambda region: region[0]) - 1
         yield (inside[index][0] if index >= 0 else start), end
 
 
 def _backward(facts: Facts) -> Iterator[Interval]:
-    """From the first graph of each step's backward to the last, where there are several."""
+    """Times from the first graph of each step's backward to the last, if there are several."""
     for step in facts.steps:
         graphs = [interval(op) for op in step.ops if op.name == _BACKWARD]
         if len(graphs) > 1:
@@ -74,7 +76,7 @@ def _backward(facts: Facts) -> Iterator[Interval]:
 
 
 def _per_step_us(facts: Facts, spans: Sequence[Interval]) -> float:
-    """The length of these times in the steps, less what compiles."""
+    """The length of these times per step, without compilation."""
     within = subtract(intersect(spans, facts.windows), union_of(facts.cpu.spans["compiling"]))
     return round(length_us(within) / len(facts.steps), 3)
 

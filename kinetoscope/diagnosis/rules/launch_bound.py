@@ -18,7 +18,7 @@ MIN_WAITING = 1 - (1 - MIN_SHARE) / SLOWDOWN
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Gaps of the GPU in which the CPU is in operators, launches or Python between them."""
+    """Gaps of the GPU while the CPU is in operators, in launches or in Python between them."""
     if unable := no_gpu_work(RULE, facts) or no_operators(RULE, facts):
         return unable
     waits = [gap for gap in facts.inner_gaps if gap.cause in ("launching", "Python")]

@@ -19,7 +19,7 @@ _WORKING: tuple[Cause, ...] = ("garbage collection", "compiling", "data loading"
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Time in the iterator of `DataLoader` that is not hidden behind GPU work."""
+    """Time in the iterator of `DataLoader` that GPU work does not hide."""
     loading = facts.cpu.spans["data loading"]
     fetches = facts.in_steps(loading)
     if not fetches:
@@ -32,7 +32,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
 
 
 def _between_steps(facts: Facts, loading: Sequence[CpuSpan]) -> list[Finding]:
-    """Fetches after one step and before the next, where an annotation marks steps without them."""
+    """Fetches between two steps, if an annotation marks steps without them."""
     if not facts.windows:  # of a damaged trace, whose steps take no time
         return []
     between = subtract([(facts.windows[0][0], facts.windows[-1][1])], facts.windows)
@@ -50,9 +50,10 @@ def _between_steps(facts: Facts, loading: Sequence[CpuSpan]) -> list[Finding]:
 
 
 def _is_hidden(facts: Facts, more_us: float = 0.0) -> bool:
-    """Whether the GPU would outlast the CPU without the profiler, which lengthens launching: then it never waits.
+    """Whether the GPU would work longer than the CPU without the profiler, which lengthens launching: then it never
+    waits.
 
-    The usual step counts, with `more_us` outside of it. Where the CPU waits for the GPU, it does not run ahead.
+    Compares the usual step, plus `more_us` outside of it. A CPU that waits for the GPU does not run ahead.
     """
     parts = facts.cpu.partition(facts.windows)
     if parts["synchronization"] or parts["pageable copy"]:

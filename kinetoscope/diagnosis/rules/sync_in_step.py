@@ -44,7 +44,8 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
 
 
 def _waits(facts: Facts) -> list[tuple[CudaCall, Site]]:
-    """Waits in steps, without one outside operators after the last launch: it ends the program or the recording."""
+    """Waits in steps, except a wait outside operators after the last launch: that wait ends the program or the
+    recording."""
     launches = (activity.launch.start_us for activity in facts.activities if activity.launch is not None)
     last = max(launches, default=0.0)
     pageable = {ns(span.start_us) for span in facts.cpu.spans["pageable copy"]}
@@ -57,10 +58,10 @@ def _waits(facts: Facts) -> list[tuple[CudaCall, Site]]:
 
 
 def _unclaimed(facts: Facts) -> tuple[list[Interval], list[Interval]]:
-    """Times in waits in which the GPU is idle, but not for want of launches; and those in which nothing explains it.
+    """Times in waits in which the GPU is idle but has launched work, and times without any explanation.
 
-    Between two activities during a wait, the work is launched already. After the last, the GPU is idle until the CPU
-    knows: beyond `RELAUNCH_US`, and if no work came before, the wait is for something that the trace does not show.
+    Between two activities during a wait, the work is already launched. After the last activity, the GPU is idle until
+    the CPU learns of it. Idle time beyond `RELAUNCH_US`, or after no work, has a reason that the trace does not show.
     """
     waits = union_of(facts.cpu.syncs)
     starts, ends = {start for start, _ in waits}, {end for _, end in (*waits, *facts.windows)}
@@ -71,9 +72,9 @@ def _unclaimed(facts: Facts) -> tuple[list[Interval], list[Interval]]:
 
 
 def _until_work(facts: Facts, span: Span) -> Span:
-    """A wait in which the GPU ends its work, and what follows until it works again, at most `RELAUNCH_US`.
+    """A wait in which the GPU ends its work, extended until the GPU works again, by at most `RELAUNCH_US`.
 
-    Without the wait, the CPU is ahead and the GPU goes on at once. If the GPU had no work, the CPU was not ahead.
+    Without the wait, the CPU is ahead and the GPU continues immediately. If the GPU had no work, the CPU was not ahead.
     """
     start, end = interval(span)
     index = bisect_right(facts.busy, end, key=lambda busy: busy[0])
