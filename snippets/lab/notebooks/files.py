@@ -239,10 +239,10 @@ def record_notebook(root: Path, notebook: Notebook, device: str, run: RunNoteboo
     return ""
 
 
-def set_aside(notebook: Notebook, folder: Path) -> str:
-    """Move a notebook whose outputs a page cannot show into `folder`; its cells stay, without outputs.
+def move_unshowable(notebook: Notebook, folder: Path) -> str:
+    """Move a notebook into `folder` if a page cannot show its outputs; its cells stay, without outputs.
 
-    Return what was wrong with it, and where it is now; empty if a page can show it.
+    Return the problem and the new place; empty if a page can show it.
     """
     problem = next(output_problems(notebook.content), "")
     if not problem:

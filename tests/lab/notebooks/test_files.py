@@ -16,10 +16,10 @@ from snippets.lab.notebooks.files import (
     NotebookError,
     RunInfo,
     load_notebook,
+    move_unshowable,
     notebook_list,
     notebooks,
     record_notebook,
-    set_aside,
 )
 from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.page.frame import show
@@ -261,20 +261,20 @@ def test_a_hostile_notebook_stays_out_and_stops_no_build(root: Path, tmp_path: P
     assert files(home.parent) == before
     assert lies_here.state.startswith("unreadable: an output ")
     written = lies_here.path.read_bytes()
-    assert set_aside(lies_here, tmp_path / "aside").startswith("labs/mlp: an output ")
+    assert move_unshowable(lies_here, tmp_path / "aside").startswith("labs/mlp: an output ")
     assert (tmp_path / "aside/mlp.ipynb").read_bytes() == written
     (shown,) = notebooks(root)
     assert [cell.get("outputs") for cell in shown.content["cells"]] == [None, [], []]
     assert shown.state == "unreadable: its outputs are missing; run make record CHAPTER=labs/mlp"
-    assert set_aside(shown, tmp_path / "again") == ""
+    assert move_unshowable(shown, tmp_path / "again") == ""
 
 
-def test_a_notebook_set_aside_is_built(root: Path, tmp_path: Path) -> None:
+def test_a_moved_notebook_is_built(root: Path, tmp_path: Path) -> None:
     convert = pytest.importorskip("mkdocs_jupyter.nbconvert2", reason="it builds the pages of labs")
     notebook = hostile_notebook(root, NOT_OUTPUTS["stream without text"])
     with pytest.raises(Exception, match="'text' is a required property"):
         convert.nb2html(str(notebook.path), custom_mathjax_url="")
-    set_aside(notebook, tmp_path)
+    move_unshowable(notebook, tmp_path)
     assert "A lab &amp; more" in convert.nb2html(str(notebook.path), custom_mathjax_url="")
 
 
@@ -302,7 +302,7 @@ def test_a_notebook_with_more_than_cells_stops_no_build(root: Path, place: str, 
     (notebook,) = notebooks(root)
     assert notebook.state != "recorded"
     if "recording" not in str(value):
-        assert "mlp: it has more than cells and outputs" in set_aside(notebook, tmp_path)
+        assert "mlp: it has more than cells and outputs" in move_unshowable(notebook, tmp_path)
     valid(load_notebook(path).content)
 
 
