@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from kinetoscope.html import Cell, Html, code, table
 from kinetoscope.trace.text import shortened
+from snippets.fact_check.findings.other_device import recorded, source_verdict
 from snippets.fact_check.findings.sources import DOCUMENTS, H100, short_name
-from snippets.fact_check.findings.there import decided, recorded
 from snippets.lab.finding import Device, Figure, Measure
 from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.claim import STATUSES, Source, Status
@@ -159,7 +159,7 @@ def judged(device: Device, claim_ids: Iterable[str] = CLAIMS) -> list[Judged]:
 
 def counted(device: Device) -> list[Judged]:
     """The claims of others on a device; those that it cannot test on the recorded device that their value is for."""
-    return [Judged(each.source, decided(each.verdict)) for each in judged(device)]
+    return [Judged(each.source, source_verdict(each.verdict)) for each in judged(device)]
 
 
 def tally(device: Device) -> Html:

@@ -203,6 +203,6 @@ def _judge_timing(claim: Claim, chapter: str, device: Noted) -> Verdict:
     return Verdict(claim, chapter, device, status, checked(spread.figure), reason, has_spread=spread.is_known)
 
 
-def verdicts(device: Device) -> Iterator[Verdict]:
-    """The verdict of every claim on one device."""
+def judge_all(device: Device) -> Iterator[Verdict]:
+    """Judge every claim on one device."""
     return (judge(claim, chapter, device) for chapter, claim in all_claims().values())

@@ -28,7 +28,7 @@ from snippets.lab.recording.device import (
     short_name,
     this_device,
 )
-from snippets.lab.recording.digest import source_digest
+from snippets.lab.recording.fingerprint import measured_code
 from snippets.lab.recording.loading import load_recording
 from snippets.lab.recording.schema import Environment, NotRecorded, NotTimed, Recording
 
@@ -127,8 +127,10 @@ def provenance(device: Device, chapter: str) -> Html:
         return missing
     recordings = [load_recording(device.root, device.name, f"{chapter}/{name}") for name in names]
     newest = max(recordings, key=lambda recording: recording.environment.date).environment
-    digest = source_digest(chapter)
-    stale = [recording for recording in recordings if recording.digest != digest]
+    code = measured_code()
+    now = {experiment.name: experiment for experiment in experiments(chapter)}
+    current = {name: code.fingerprint(each) for name, each in now.items()}
+    stale = [one for one in recordings if current.get(one.experiment, one.fingerprint) != one.fingerprint]
     mode = "stale" if stale else "live" if device.name == this_device() else "replayed"
     article = "an" if newest.device[:1] in "AEIONaeio" else "a"  # an NVIDIA H200, a Tesla T4
     summary = (

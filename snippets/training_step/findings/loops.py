@@ -85,7 +85,7 @@ def ceiling(device: Device, fault: str) -> Figure:
     findings = rule_findings(run, FAULTS[fault].rule)
     if not findings:
         raise TraceError(f"{FAULTS[fault].rule} finds nothing in {run.id} on {device.name}")
-    most = sum(finding.ceiling_us_per_step for finding in findings)
+    most = sum(finding.saving_us_per_step for finding in findings)
     return Figure(most, "us", origin=f"{run.origin}, {FAULTS[fault].rule} on its trace")
 
 
