@@ -2,7 +2,7 @@
 
 listing.py      list: experiments and the state of their recordings
 record.py       record: measures on this machine's GPU; refusals.py keeps what it refused
-archive.py      import: packs, checks and unpacks recordings; archive_members.py reads an archive within limits
+archive.py      import: packs, checks and unpacks recordings
 run.py          run: profiles one experiment here
 viewer.py       open: opens a trace in Perfetto
 doctor.py       doctor: checks this machine, or a trace; checks.py has what a check is
