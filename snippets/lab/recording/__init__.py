@@ -3,7 +3,6 @@
 schema.py     the fields of a recording
 device.py     device names and the paths of their recordings
 loading.py    reads and checks recordings and traces
-unexpected.py  files among the recordings that are none: links, pipes, other names
 saving.py     writes a recording: its JSON, then its trace
 digest.py     whether a recording is stale: a hash of the measured code
 scrub.py      removes paths and host names
