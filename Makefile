@@ -75,9 +75,8 @@ setup: $(READY)  ## install the locked versions into .venv (every target does it
 docs: $(READY)  ## build the site into site/; with a GPU, record what is stale or missing first (FRESH=1: everything)
 	$(need) docs
 	@failed=0; \
-	$(PY) -m snippets.lab prepare $(if $(FRESH),--fresh) || failed=1; \
+	$(PY) -m snippets.lab prepare $(if $(FRESH),--fresh) || { failed=$$?; test $$failed = 1 || exit $$failed; }; \
 	mkdir -p .cache; $(PY) -m snippets.lab claims --json > .cache/claims.json & claims=$$!; \
-	UNEXPECTED="$$($(PY) -m snippets.lab list --unexpected)" && export UNEXPECTED && \
 	$(PY) -m mkdocs build --strict --clean --site-dir $(SITE) && $(PY) -m snippets.lab.tools.search $(SITE) && \
 	$(PY) -m snippets.your_trace.reports $(SITE) && $(PY) -m snippets.index.findings.publish $(SITE) && \
 	$(PY) -m snippets.lab.tools.set_aside $(SITE) && $(PY) -m snippets.lab.tools.trim_styles $(SITE) && \

@@ -24,7 +24,6 @@ from snippets.lab.notebooks.outputs import OutputError, clean_outputs, dumped, o
 from snippets.lab.page.frame import show as show  # for the fence of docs/labs/index.md
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT, short_name, slug
 from snippets.lab.recording.fingerprint import text_fingerprint
-from snippets.lab.recording.replacing import write_file
 from snippets.lab.recording.schema import Environment, RecordingError
 
 RunNotebooks = Callable[[list[Path], float], NotebookRuns]
@@ -233,7 +232,7 @@ def record_notebook(root: Path, notebook: Notebook, device: str, run: RunNoteboo
         if slug(results.environment.device) != device:
             return f"the notebook ran on {results.environment.device}, not on {device}"
         content = fill(notebook, own.outputs, RunInfo(notebook.fingerprint, own.seconds, results.environment))
-        write_file(root, notebook.path, dumped(content))
+        write_whole(notebook.path, dumped(content))
     except (CellFailed, RecordingError, OSError) as error:
         return str(error)
     return ""
