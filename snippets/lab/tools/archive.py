@@ -26,7 +26,6 @@ from snippets.lab.recording.schema import RecordingError, parse_recording
 from snippets.lab.tools.archive_members import LIMITS, MEMBER, ArchiveError, Limits, read_members
 
 _DATE = "%Y-%m-%dT%H:%M:%SZ"
-HELP = "unpack an archive of recordings after checking it"
 DESCRIPTION = """\
 Check every file of an archive that `record --archive` wrote, then unpack it. A newer recording in this checkout is
 kept; if any file fails a check, nothing is unpacked. All recordings are replaced together: an import that is
