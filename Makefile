@@ -132,7 +132,7 @@ lock:  ## resolve the ranges of pyproject.toml anew into the locks (KEEP="torch=
 	printf '%s\n' $(KEEP) > .venv-lock/keep.txt; \
 	resolve() { .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-build \
 		--no-annotate --no-header --upgrade --fork-strategy fewest --constraint .venv-lock/keep.txt "$$@" > /dev/null; }; \
-	resolve pyproject.toml --extra docs --extra test --extra lint --output-file .venv-lock/all.lock; \
+	resolve pyproject.toml --group book --group docs --group test --group lint --output-file .venv-lock/all.lock; \
 	resolve --group release --output-file .venv-lock/tools.lock; \
 	"$$python" -m tests.environment --lock .venv-lock/all.lock .venv-lock/tools.lock; \
 	rm -rf .venv-lock

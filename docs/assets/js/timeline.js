@@ -1,0 +1,1 @@
+../../../kinetoscope/report/timeline.js
