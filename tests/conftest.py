@@ -10,11 +10,16 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from filelock import FileLock  # comes with torch
 
 FIRST = "tests/site/test_pages.py"
 """What begins first of the browser tests: another site is built meanwhile for the rest."""
 WEIGHTS = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """The tests of the tool run without pytest-timeout, too, whose setting pyproject.toml has."""
+    if not pluginmanager.hasplugin("timeout"):
+        parser.addini("timeout", "seconds of a test; needs pytest-timeout")
 
 
 def pytest_configure() -> None:
@@ -40,6 +45,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if nextitem is not None and nextitem.path != item.path:
         gc.freeze()
     if item.get_closest_marker("gpu"):
+        from filelock import FileLock  # comes with torch
+
         with FileLock(Path(tempfile.gettempdir()) / "profiling-pytorch-gpu-tests.lock"):
             return (yield)
     return (yield)

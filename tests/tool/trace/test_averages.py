@@ -9,12 +9,9 @@ import pytest
 from kinetoscope.trace.averages import STEPS, Average, key_averages
 from kinetoscope.trace.events import CpuOp, Trace
 from kinetoscope.trace.kineto import read_trace
-from snippets.lab.recording.loading import load_recordings
-from tests.lab.samples import BOOK
 from tests.tool import events
 from tests.tool.events import HOST
-
-WITH_TRACE = [recording.id for recording in load_recordings(BOOK.root, BOOK.name) if recording.has_trace]
+from tests.tool.recorded import experiments, recorded
 
 
 def rows(*given: events.Event) -> dict[str, Average]:
@@ -135,7 +132,7 @@ def torchs(trace: Trace) -> dict[str, tuple[float, float, float, float, int]]:
 
 def different() -> Iterator[tuple[str, Trace]]:
     """Recorded traces, the smallest first, each with an operator or a call that no smaller one has."""
-    traces = {each: BOOK[each].trace for each in WITH_TRACE}
+    traces = {each: recorded(each) for each in experiments()}
     seen: set[str] = set()
     for each, trace in sorted(traces.items(), key=lambda item: len(item[1].cpu_ops)):
         names = {span.name for span in (*trace.cpu_ops, *trace.calls)}
@@ -146,6 +143,7 @@ def different() -> Iterator[tuple[str, Trace]]:
 
 def test_torch_computes_the_same() -> None:
     """Its own code takes a second for a large trace, so only those that differ are given to it."""
+    pytest.importorskip("torch")
     compared = 0
     for experiment, trace in different():
         ours = {row.name: times(row) for row in key_averages(trace)}
