@@ -94,9 +94,9 @@ chapter: $(READY)  ## lay out a new chapter with a working example: make chapter
 	$(need) docs
 	@$(PY) -m snippets.lab chapter $(if $(findstring command,$(origin NAME)),"$$NAME")
 
-test: $(READY)  ## the quick tests: of the lab, the chapters and the book (no GPU, no browser)
+test: $(READY)  ## the quick tests: of the tool, the lab, the chapters and the book (no GPU, no browser)
 	$(need) docs test
-	@$(call halves,tests/chapters tests/book $(MOVED),tests/lab $(addprefix --ignore=,$(MOVED)))
+	@$(call halves,tests/chapters tests/book $(MOVED),tests/tool tests/lab $(addprefix --ignore=,$(MOVED)))
 
 lint: $(READY)  ## style, types, GitHub workflows
 	$(need) lint
@@ -123,7 +123,7 @@ check:  ## what a change must pass: lint, docs, no stale recording, no flipped v
 	$(PY) -m snippets.lab list --check
 	$(PY) -m snippets.lab claims --check
 	@export BUILT_SITE=$(CHECKED); \
-	$(call halves,tests/processes tests/chapters tests/book tests/mutations,tests/site tests/lab)
+	$(call halves,tests/processes tests/chapters tests/book tests/mutations,tests/site tests/tool tests/lab)
 
 lock:  ## resolve the ranges of pyproject.toml anew into the locks (KEEP="torch==X.Y.Z" holds one back)
 	@set -e; python="$(SYSTEM_PYTHON)"; \

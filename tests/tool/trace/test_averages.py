@@ -105,13 +105,13 @@ def test_nothing() -> None:
 
 def torchs(trace: Trace) -> dict[str, tuple[float, float, float, float, int]]:
     """`key_averages()` of torch, fed the spans of a trace as its parser feeds them."""
-    from torch.autograd.profiler_util import EventList, FunctionEvent
+    profiler_util = pytest.importorskip("torch.autograd.profiler_util")
 
-    spans, by_op = EventList(use_device="cuda"), {}
+    spans, by_op = profiler_util.EventList(use_device="cuda"), {}
     for span in (*trace.cpu_ops, *trace.calls):
         name = STEPS if span.name.startswith("ProfilerStep#") else span.name
         is_annotation = isinstance(span, CpuOp) and span.is_annotation
-        event = FunctionEvent(
+        event = profiler_util.FunctionEvent(
             len(spans), name, span.thread, span.start_us, span.end_us, use_device="cuda", stack=[],
             is_user_annotation=is_annotation,
         )  # fmt: skip
@@ -143,7 +143,6 @@ def different() -> Iterator[tuple[str, Trace]]:
 
 def test_torch_computes_the_same() -> None:
     """Its own code takes a second for a large trace, so only those that differ are given to it."""
-    pytest.importorskip("torch")
     compared = 0
     for experiment, trace in different():
         ours = {row.name: times(row) for row in key_averages(trace)}
