@@ -77,7 +77,7 @@ def test_messages_name_the_command_as_it_was_called(
     monkeypatch.delenv("UV", raising=False)
     for variable, value in environment.items():
         monkeypatch.setenv(variable, value)
-    assert call("sumary")[2].splitlines()[1].startswith(f"{name}: error: argument COMMAND: invalid choice: 'sumary'")
+    assert call("lst")[2].splitlines()[1].startswith(f"{name}: error: argument COMMAND: invalid choice: 'lst'")
     assert f"\n  {name} diff before.json.gz after.json.gz\n" in call("diff", "--help")[1]
     (tmp_path / "a.json").write_bytes(trace_json())
     assert call("report", str(tmp_path / "a.json"))[0] == 0
