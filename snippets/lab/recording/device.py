@@ -104,7 +104,7 @@ AMD_GPU = Path("/dev/kfd")
 """How Linux shows AMD's GPUs to ROCm."""
 AMD_ONLY = (
     "this machine's GPU is AMD's, and the experiments need an NVIDIA GPU; a report reads traces of AMD's GPUs, too: "
-    "python -m snippets.lab report TRACE"
+    "python -m kinetoscope report TRACE"
 )
 NO_SLICE = (
     "this machine's GPU is in MIG mode and has no slice, so CUDA cannot use it: make a slice of the whole GPU "

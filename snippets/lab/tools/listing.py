@@ -18,7 +18,6 @@ from snippets.lab.recording.fingerprint import MeasuredCode, measured_code
 from snippets.lab.recording.loading import load_recording, load_trace
 from snippets.lab.recording.schema import NotRecorded, RecordingError
 
-HELP = "experiments by device: recorded, stale, missing"
 DESCRIPTION = """\
 Print the state of every experiment on every recorded device, one line each: recorded, stale (its code has changed
 since), missing or unreadable. A recording without an experiment or chapter is an orphan.

@@ -22,7 +22,6 @@ from snippets.lab.recording.device import (
 from snippets.lab.tools.listing import experiment_states
 from snippets.lab.tools.record import Machine, record, this_machine
 
-HELP = "the first step of make docs: record if there is a GPU"
 DESCRIPTION = """\
 On a machine with a GPU, record stale or missing experiments for it. Then print the state of every experiment on the
 pages: live (recorded on this machine), replayed, stale or missing.
