@@ -1,4 +1,4 @@
-"""The command `doctor`: what is wrong in a trace, or in this machine.
+"""The command `doctor`: find what is wrong with a trace, or with this machine.
 
 command.py         the command
 checks.py          a result of a check, and how results are printed

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from kinetoscope.diagnosis.diagnose import diagnose
 from kinetoscope.doctor.checks import checks_text
 from kinetoscope.doctor.trace_checks import check_trace
+from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.document import report_html
-from kinetoscope.report.subject import Subject
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.summary import summary_text
@@ -120,7 +120,7 @@ def use(trace: Trace) -> None:
     texts = [checks_text(check_trace(trace), "")]
     if trace.steps:
         summary = summarize(trace)
-        html = report_html(Subject("it", diagnose(trace), summary))
+        html = report_html(DiagnosedTrace("it", diagnose(trace), summary))
         texts += [summary_text(summary), summary_json(summary), html]
         assert "<b>evil" not in html
     assert not any("\x1b" in text for text in texts)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kinetoscope.trace.text import printable
 from snippets.lab.finding.accepted import accept_statuses, accepted_statuses
-from snippets.lab.finding.book import Verdict, verdicts
+from snippets.lab.finding.book import Verdict, judge_all
 from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.page.ledger import verdict_data
@@ -47,7 +47,7 @@ def command(arguments: argparse.Namespace) -> int:
     """Print the ledger or accept it; with `--check`, return 1 if a verdict is not the accepted one."""
     root = recordings_root()
     devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
-    ledger = {device: list(verdicts(device)) for device in devices}
+    ledger = {device: list(judge_all(device)) for device in devices}
     judged = [verdict for device in devices for verdict in ledger[device]]
     if arguments.accept:
         for device in devices:
