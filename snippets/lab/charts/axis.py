@@ -30,6 +30,6 @@ class LinearAxis:
         return self.length / self.amount
 
     def written_into(self, drawing: Html) -> Html:
-        """The drawing with the axis in `data-axis`, to a tenth of a unit and a hundredth of an amount."""
+        """The drawing with the axis in `data-axis`, lengths to 0.1 unit and amounts to 0.01."""
         numbers = {**asdict(self), "amount": round(self.amount, 2), "length": round(self.length, 1)}
         return Html(drawing.replace("<svg ", f'<svg data-axis="{escape(json.dumps(numbers))}" ', 1))

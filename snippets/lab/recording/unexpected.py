@@ -1,4 +1,4 @@
-"""Files among the recordings that are none: links, pipes, other names. Nothing follows or opens them."""
+"""Files that are not recordings: links, pipes, other names. Nothing follows or opens them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ FILE = re.compile(r"[a-z0-9_]+\.(json|trace\.json\.gz)")
 
 
 def unexpected_files(root: Path) -> Iterator[tuple[str, str]]:
-    """Path below the folder of all recordings, and why it is unexpected; of a folder, not what is in it.
+    """Path below the folder of all recordings, and why it is unexpected; a folder stands for its content.
 
-    Hidden files are left out: a recorder may be writing one.
+    Omits hidden files: a recorder may be writing one.
     """
     for device in _entries(root) if root.is_dir() else ():
         if reason := _reason(device) or _not_a_folder(device, FOLDER, "a device"):
@@ -49,7 +49,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _reason(path: Path) -> str:
-    """Why nobody reads it; empty for a folder or a regular file."""
+    """Why the file is not read; empty for a folder or a regular file."""
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
         return "a link"

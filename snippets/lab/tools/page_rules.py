@@ -212,7 +212,7 @@ def _marks(path: str, text: str, marked: dict[tuple[str, str], int]) -> list[str
 
 
 def stray_problems(page: str, text: str, allowed: Iterable[str] = ()) -> list[str]:
-    """Numbers with a unit typed into prose. `allowed`: fragments of lines that may have them."""
+    """Numbers with a unit typed into prose. `allowed`: exempt fragments of lines."""
     problems = []
     originals = text.splitlines()
     for number, line in enumerate(prose(page, text).splitlines(), start=1):
@@ -240,7 +240,8 @@ def guess_problems(page: str, text: str) -> list[str]:
 
 
 def veil_problems(page: str, text: str) -> list[str]:
-    """Veils of no fence of this page, of a fence above the guess, of a guess, or of a fence that is veiled already."""
+    """Veils of a fence that is not on this page, of a fence above the guess, of a guess, or of a fence that is already
+    veiled."""
     problems, veiled_at, all_fences = list[str](), dict[str, str](), executed_fences(page, text)
     places = {name: fence for fence in all_fences for name in _ids(fence)}
     for fence in all_fences:
