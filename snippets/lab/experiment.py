@@ -80,7 +80,7 @@ class Subject:
     in_graph: bool = True
     """Whether interleaved and cold times are taken from CUDA graphs; a long step may be timed in the stream as well."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """What a reader must know of how it was made, kept in the recording."""
+    """Notes for readers on how it was made, kept in the recording."""
 
 
 def copy_subject(device: str, bytes_copied: int, in_graph: bool = False) -> Subject:
@@ -264,7 +264,7 @@ class Experiment:
     first_steps: int = 3
     """Steps run before the profiler starts; 0 profiles a cold process."""
     profiler_options: tuple[str, ...] = ("record_shapes",)
-    """Of a loop: what `torch.profiler.profile` is told to record, such as `with_stack`."""
+    """Further events that `torch.profiler.profile` records for a loop, such as `with_stack`."""
     sweep: tuple[Parameters, ...] = ()
     """Timed at each of these parameter sets instead of being profiled at one."""
     steady_sweep: bool = False

@@ -38,7 +38,7 @@ class Reading:
     """One reading of NVML; 0 or empty if the card does not answer."""
 
     clock_mhz: float = 0.0
-    """Of the multiprocessors."""
+    """The multiprocessors' clock."""
     watts: float = 0.0
     joules: float = 0.0
     """Energy counter since the driver was loaded: subtract two readings. 0 if the reading left it out."""

@@ -26,7 +26,7 @@ ROUNDS = 7
 BLOCK_S = 0.15
 MIN_ITERATIONS = 4
 CHECKED = 3
-"""Iterations whose losses are compared; the first allocates gradients and the optimizer's state."""
+"""Iterations with compared losses; the first allocates gradients and the optimizer's state."""
 
 
 @dataclass(frozen=True)

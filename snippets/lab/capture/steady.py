@@ -25,7 +25,7 @@ CHUNK_US = 20_000.0
 """Replays between two events; long enough that NVML answers while they run."""
 LEAST_READINGS = 10
 """With fewer, a tick of NVML's energy counter at either end of a block changes
-the power by a tenth: then none is told."""
+the power by a tenth, so power stays unknown."""
 AHEAD = 2
 """Chunks that wait in the GPU's queue, so that it never idles."""
 

@@ -14,7 +14,7 @@ class LinearAxis:
     """An axis from left to right that begins at zero; lengths are units of the drawing."""
 
     unit: str
-    """Of the amounts, a key of `UNITS`."""
+    """The unit of the amounts, a key of `UNITS`."""
     zero: float
     """Distance of the amount zero from the left edge."""
     amount: float
@@ -22,7 +22,7 @@ class LinearAxis:
     length: float
     """The longest bar's."""
     height: float
-    """Of the bars, from the top edge of the drawing."""
+    """The height of the bars, from the top edge of the drawing."""
 
     @property
     def scale(self) -> float:

@@ -18,7 +18,7 @@ from snippets.lab.charts.curves import Roof, RooflinePoint, Scale
 from snippets.lab.charts.svg import label
 
 WIDTHS = (530, 310)
-"""Of the drawing for a page, and for a phone."""
+"""Widths of the drawing for a page and for a phone."""
 LETTER = 7.2
 """Approximate width of a letter at 13 px in a wide font."""
 LEFT, RIGHT, TOP, TALL = 46, 14, 40, 220

@@ -22,7 +22,7 @@ from snippets.lab.recording.schema import (
 )
 
 Stamp = tuple[int, int]
-"""Time and inode of a file: what was read is cached until another file is in its place."""
+"""Time and inode of a file. Content stays cached until another file is in its place."""
 
 
 def load_recording(root: Path, device: str, experiment_id: str) -> Recording:

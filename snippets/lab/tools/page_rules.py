@@ -42,7 +42,7 @@ from snippets.lab.tools.page_text import (
 
 MAX_FENCE_LINES = 2
 MAX_COLUMNS = 80
-"""Of shown code: what fits beside the menu and the contents of a page, and most printed paper."""
+"""Columns of shown code that fit next to the menu and the contents of a page, and most printed paper."""
 EXEC_HEADER = 'python exec="on" html="on"'
 SHOWN = re.compile(r'^[> \t]*-+8<-+[ \t]+"(?P<path>[^":]+)(?::(?P<section>[^"]*))?"', re.MULTILINE)
 MARKED = re.compile(r"-+8<-+[ \t]+\[[ \t]*(?P<end>start|end)[ \t]*:[ \t]*(?P<name>[\w-]+)[ \t]*\]")

@@ -67,7 +67,7 @@ class Machine:
     batch_costs_s: Callable[[Sequence[Experiment], CostOf], Sequence[float]]
     """How long each thing takes that is started on its own, the shortest first."""
     refusals: Path
-    """The folder of what its GPUs refused."""
+    """The folder of the GPUs' refusals."""
     clock: Callable[[], float] = time.monotonic
 
 

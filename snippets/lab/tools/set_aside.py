@@ -13,7 +13,7 @@ from pathlib import Path
 
 FILE = "set_aside.html"
 LEAST_LETTERS = 1000
-"""What is shorter stays: a link to it would save nothing."""
+"""Shorter content stays: a link to it would save nothing."""
 _HELD = re.compile(r"<noscript>(.*?)</noscript>", re.DOTALL)
 _HEAD = re.compile(r'<meta charset[^>]*>|<meta http-equiv="Content-Security-Policy"[^>]*>|<link rel="stylesheet"[^>]*>')
 _TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
