@@ -34,7 +34,7 @@ def test_no_recording_of_another_gpu_stops_a_page(device: Device, seed: int) -> 
         assert [fault for name, build in some if (fault := attempt(device, name, build)[1])] == []
 
 
-def test_nor_what_machines_read_of_its_claims(device: Device) -> None:
+def test_claims_json_of_foreign_device(device: Device) -> None:
     with in_place(device, Maker(5)):
         assert len(json.loads(claims_of(device))) > 300
 

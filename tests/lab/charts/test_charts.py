@@ -106,7 +106,7 @@ def test_two_builds_draw_the_same_and_matplotlib_waits_for_the_first_chart(tmp_p
     assert done.stdout.rstrip("\n") == stacked_bars(ANY, STACKS, "c")
 
 
-def test_a_drawing_is_kept_for_the_next_build_and_made_anew_for_other_data(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drawing_is_cached_and_made_again_for_other_data(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     real = stacked_bars.__globals__["draw_stacks"]
 

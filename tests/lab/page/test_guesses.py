@@ -230,7 +230,7 @@ def test_the_items_of_an_order_are_shuffled_alike_at_every_build(
     assert sorted(offered) == items
 
 
-def test_an_order_of_one_thing_is_none(device: Device, measured: Callable[[Figure], None]) -> None:
+def test_an_order_needs_two_items(device: Device, measured: Callable[[Figure], None]) -> None:
     for value in ("mm, mm", "", 5):
         measured(Figure(value))
         with pytest.raises(ValueError, match="which has no order to guess"):

@@ -115,7 +115,7 @@ def test_this_device_is_the_one_that_cuda_would_use(
         ("exit 9", "0", "nvidia-smi fails (exit code 9): repair or reload the NVIDIA driver"),
     ],
 )
-def test_a_gpu_that_cannot_be_used_is_no_machine_without_one(
+def test_an_unusable_gpu_is_not_a_missing_gpu(
     nvidia_smi: Callable[[str], str | None],
     monkeypatch: pytest.MonkeyPatch,
     script: str,
