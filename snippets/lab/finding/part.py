@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 
 @dataclass
 class Reads:
-    """What a measure has read of a device."""
+    """The recordings that a measure has read of a device."""
 
     runs: dict[str, None] = field(default_factory=dict)
     """Experiments and points, `mlp/sweep_eager[batch=1,seq=1]`, in the order of reading."""
@@ -31,7 +31,7 @@ def thirds(items: tuple[Item, ...]) -> tuple[tuple[Item, ...], ...]:
 
 
 def part_of(parts: Sequence[tuple[Item, ...]], index: int | None, reads: Reads | None) -> tuple[Item, ...]:
-    """One of several parts, noted in `reads`; empty if all of them are wanted or there is no such part."""
+    """One of several parts, noted in `reads`; empty if all parts are requested or there is no such part."""
     if index is None or not 1 < len(parts) > index:
         return ()
     if reads is not None:

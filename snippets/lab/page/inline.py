@@ -80,7 +80,7 @@ def _inline(name: str, device: Device, attributes: str = "") -> str:
 
 
 def _measured(name: str, device: Device, attributes: str) -> str:
-    """The figure on a device that notes what is read."""
+    """The figure on a device that records its reads."""
     found = figure(name, device)
     reads = device.reads or Reads()
     disturbed = disturbed_text(disturbed_runs(device, reads) if found.unit not in UNTIMED else {})
