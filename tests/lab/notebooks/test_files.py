@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +101,7 @@ def test_a_recorded_notebook_holds_outputs_and_environment(root: Path) -> None:
         "A lab & more",
         "labs/mlp",
     )
-    assert after.run_info == RunInfo(before.digest, 2.5, environment(device=DEVICE_NAME))
+    assert after.run_info == RunInfo(before.fingerprint, 2.5, environment(device=DEVICE_NAME))
     assert [cell.get("execution_count") for cell in after.content["cells"]] == [None, 1, 2]
     assert after.content["cells"][2]["outputs"] == OUTPUTS[1]
     assert [path.name for path in after.path.parent.iterdir()] == ["mlp.ipynb"]
@@ -138,12 +137,16 @@ def test_the_state_of_a_notebook(root: Path, change: tuple[str, str], state: str
     assert load_notebook(path).state.startswith(state)
 
 
-def test_the_digest_is_of_the_cells_and_of_the_chapter(root: Path) -> None:
+def test_the_fingerprint_is_of_the_cells_and_of_what_they_reach(root: Path) -> None:
     notebook = write_notebook(root)
-    digests = {notebook.digest, write_notebook(root, SETUP, "1 + 2").digest}
-    digests |= {replace(notebook, path=notebook.path.with_stem("linear")).digest}
-    assert len(digests) == 3
-    assert write_notebook(root, "import sys", "1 + 1").digest == notebook.digest, "less the set-up cell"
+    cells = (
+        "1 + 2",
+        "from snippets.mlp.model import GeGLU\nGeGLU(1, 2)",
+        "from snippets.linear.model import linear\nlinear(1, 2)",
+    )
+    found = {notebook.fingerprint, *(write_notebook(root, SETUP, cell).fingerprint for cell in cells)}
+    assert len(found) == 4
+    assert write_notebook(root, "import sys", "1 + 1").fingerprint == notebook.fingerprint, "less the set-up cell"
 
 
 @pytest.mark.parametrize(
