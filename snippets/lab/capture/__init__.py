@@ -18,6 +18,7 @@ cpu.py           model, cores, governor, virtual or not
 environment.py   machine, versions, clocks
 profile_here.py  one experiment profiled and checked in this process
 
-Imports recording, trace and experiment. The code of this room is what a recording measured: whoever changes it raises
-PROTOCOL in recording/fingerprint.py or states that what is measured is the same (tests/lab/capture/test_protocol.py).
+Imports recording, trace and experiment. Recordings are measured by the code of this room: a change must
+raise PROTOCOL in recording/fingerprint.py, or state that the measurement is the same
+(tests/lab/capture/test_protocol.py).
 """

@@ -167,7 +167,7 @@ def find_claim(claim_id: str) -> tuple[str, Claim]:
 
 
 def judge(claim: Claim, chapter: str, device: Device) -> Verdict:
-    """Measure a claim on a device and return the verdict, which itself says what was disturbed."""
+    """Measure a claim on a device and return the verdict, including its disturbances."""
     device = device.unnoted
     try:
         with reading(device, f"claim {claim.id}") as noted:

@@ -70,7 +70,7 @@ def reading(device: Device, place: str = "") -> Iterator[Noted]:
 
 
 def _sentence(device: Noted, error: Exception) -> str:
-    """What does not fit, and on which recording: the last one read."""
+    """The mismatch, and its recording: the last one read."""
     names = list(device.runs)
     if not names:
         which = f"What is recorded for the {device.short_name}"

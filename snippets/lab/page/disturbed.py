@@ -14,12 +14,12 @@ UNTIMED = ("", "bytes", "flop")
 
 
 def disturbed_runs(device: Noted) -> dict[str, str]:
-    """The experiments and points among those read whose times cannot be trusted, and why."""
+    """The experiments and points among those read whose times are unreliable, and why."""
     return {name: reason for name in device.runs if (reason := device.unnoted[name].disturbed)}
 
 
 def disturbed_line(device: Noted) -> str:
-    """A line below a table or a chart; empty if nothing that it read was disturbed."""
+    """A line below a table or a chart; empty if it read nothing disturbed."""
     runs = disturbed_runs(device)
     return f'<p class="lab-disturbed"><strong>Disturbed</strong>: don\'t trust {_listed(runs)}.</p>' if runs else ""
 

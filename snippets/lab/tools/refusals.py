@@ -50,7 +50,7 @@ def _file(folder: Path, device: str) -> Path:
 
 
 def _state(experiment: str) -> str:
-    """What a refusal depends on, besides the GPU."""
+    """The inputs that a refusal depends on, besides the GPU."""
     try:
         code = " ".join(fingerprint(each) for each in find(experiment))
     except UnknownName:

@@ -163,7 +163,7 @@ def down_is_faster(device: Device) -> Figure:
 
 
 def chain_over_mm(device: Device) -> Figure:
-    """Own CPU time of the operators that launch nothing themselves, in percent of that of `aten::mm`."""
+    """Own CPU time of the operators that launch nothing themselves, in percent of `aten::mm`'s."""
     rows = [row for row in key_averages(device["mlp/eager"].whole.trace) if row.name.startswith("aten::")]
     idle = fsum(row.self_cpu_us for row in rows if not row.self_gpu_us)
     mm = fsum(row.self_cpu_us for row in rows if row.name == "aten::mm")
