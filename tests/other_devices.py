@@ -227,13 +227,13 @@ def shown_alone(device: Device, name: str, build: Callable[[], str]) -> str:
 
 
 def claims_of(device: Device) -> str:
-    """What `claims --json` prints of the device."""
+    """The output of `claims --json` for the device."""
     verdicts = (judge(claim, chapter, device) for chapter, claim in all_claims().values())
     return json.dumps([verdict_data(verdict) for verdict in verdicts], ensure_ascii=False, allow_nan=False)
 
 
 def faults_of(content: str) -> str:
-    """What is wrong in a built piece; empty if nothing is."""
+    """The faults of a built piece; empty without any."""
     match = INVISIBLE.search(content)
     return f"{match[0]!r} in it" if match else ""
 

@@ -19,7 +19,7 @@ PATHS = {pattern: sorted(ROOT.glob(pattern)) for pattern in SOURCES}
 
 
 def misspelled(*paths: Path) -> list[str]:
-    """What codespell objects to, one line each: `PATH:LINE: WORD ==> CORRECTION`."""
+    """Codespell's objections, one line each: `PATH:LINE: WORD ==> CORRECTION`."""
     command = [sys.executable, "-m", "codespell_lib", *map(str, paths)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stderr == ""

@@ -1,4 +1,4 @@
-"""Python without torch and Triton, to show what does not need them."""
+"""Python without torch and Triton, to show which modules need neither."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings written by hand and saved where a test wants them; what of a page is markup and what is text."""
+"""Recordings written by hand and saved into a test's folder; the markup and the text of a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A page without fault, and one with a fault of every kind: what is not found here would not be found in the book."""
+"""A page without fault, and a page with a fault of every kind: a fault that is not found here would not be found in the
+book."""
 
 from __future__ import annotations
 

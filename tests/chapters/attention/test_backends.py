@@ -1,4 +1,4 @@
-"""What attention launches, by backend and compiled: claims and tables on recordings, some of them altered."""
+"""Attention's launches, by backend and compiled: claims and tables on recordings, some of them altered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured, how much work that is by hand, and what a sweep does with a variant that stops."""
+"""The experiments, their work counted by hand, and a sweep whose variant stops."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def device() -> AlteredDevice:
 
 
 def alone(device: AlteredDevice) -> AlteredDevice:
-    """The same device where no H100 is recorded beside it."""
+    """The same device without a recorded H100."""
     return replace(device, root=device.root / "nowhere")
 
 

@@ -67,7 +67,7 @@ class Case:
         return x, weight, up if self.gated else bias if self.has_bias else None
 
     def plain(self, x: Tensor, weight: Tensor, other: Tensor | None) -> Tensor:
-        """What plain PyTorch makes of the inputs, in their dtype."""
+        """Plain PyTorch's result for the inputs, in their dtype."""
         if self.gated:
             assert other is not None
             return support.act(F.linear(x, weight), self.activation) * F.linear(x, other)

@@ -1,4 +1,4 @@
-"""One recorder per GPU, and nobody else on it; the holders here are real processes."""
+"""One recorder per GPU, and no other program on it; the holders here are real processes."""
 
 from __future__ import annotations
 

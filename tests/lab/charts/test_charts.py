@@ -209,7 +209,7 @@ def test_what_is_written_into_a_part_fits() -> None:
 
 
 def letters(content: str) -> list[tuple[str, str]]:
-    """What the letters in the bars stand for."""
+    """The meaning of the letters in the bars."""
     return [(letter, unescape(name)) for letter, name in re.findall(r"<span>(.)</span> (.*?)</li>", content, re.DOTALL)]
 
 

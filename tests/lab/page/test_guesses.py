@@ -39,7 +39,7 @@ def claimed(book: Book) -> Callable[[Claim], None]:
 
 
 def data(box: str) -> dict[str, Any]:
-    """What the form is made of."""
+    """The data of the form."""
     decoded: dict[str, Any] = json.loads(dict(Markup(box).attributes)["data-guess"] or "")
     return decoded
 

@@ -56,7 +56,7 @@ def test_slug(name: str, expected: str) -> None:
 
 @pytest.fixture
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str | None]:
-    """What `this_device` returns where nvidia-smi is this shell script."""
+    """The result of `this_device` with this shell script as nvidia-smi."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     (tmp_path / "bin").mkdir()

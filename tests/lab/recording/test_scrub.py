@@ -1,4 +1,4 @@
-"""What is recorded has no directories and host names of the machine, and loses nothing else."""
+"""Recorded data has no directories and host names of the machine, and loses nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files among the recordings that are none: listed with a reason, never opened, and left out of pages."""
+"""Files that are not recordings: listed with a reason, never opened, and omitted from pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Device:
 
 
 def plant(device: Device) -> dict[str, str]:
-    """Put everything odd into the folders; return what is expected to be said of it."""
+    """Put all kinds of odd files into the folders; return the expected reasons."""
     folder = device.root / OTHER
     (folder / "mlp/linked.json").symlink_to(folder / "mlp/eager.json")
     (folder / "mlp/dangling.trace.json.gz").symlink_to("nowhere")

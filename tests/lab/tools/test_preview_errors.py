@@ -1,4 +1,4 @@
-"""What a preview prints of a mistake: where it is, and one short traceback."""
+"""A preview's report of a mistake: its place, and one short traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the preview answers, to requests as they come over a socket; no page is built."""
+"""The preview's replies to requests over a socket; no page is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a GPU refused: `make docs` does not try it again, `make record` does."""
+"""A GPU's refusals: `make docs` does not try them again, `make record` does."""
 
 from __future__ import annotations
 
