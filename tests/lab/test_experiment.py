@@ -1,4 +1,4 @@
-"""What an experiment may be, and how it is found."""
+"""Valid experiments, and how they are found."""
 
 from __future__ import annotations
 
