@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
+from snippets.lab.finding.book import findings
 from snippets.lab.finding.device import Device, Run
-from snippets.lab.recording.schema import Point, Recording, Timing
+from snippets.lab.recording.schema import NotRecorded, NotTimed, Point, Recording, Timing
 from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Step, Trace
 from tests.lab.samples import BOOK, with_ceilings
 
@@ -33,6 +34,22 @@ def _is_recorded(experiment: str) -> bool:
 @cache
 def _trace(experiment: str) -> Trace:
     return RECORDED[experiment].trace
+
+
+def poor_figures(chapter: str, device: Device) -> list[str]:
+    """The figures of a chapter that are not conclusive or have no text, each with the reason."""
+    found = []
+    for name, measure in findings(chapter).figures.items():
+        try:
+            figure = measure(device)
+        except (NotRecorded, NotTimed) as error:
+            found.append(f"{name}: {error}")
+            continue
+        if not figure.text:
+            found.append(f"{name}: has no text")
+        elif not figure.conclusive:
+            found.append(f"{name}: {figure.text} is not conclusive {figure.doubt}".rstrip())
+    return found
 
 
 class AlteredRun(Run):
