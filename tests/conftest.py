@@ -17,12 +17,13 @@ FIRST = "tests/site/test_pages.py"
 WEIGHTS = pytest.StashKey[list[str]]()
 
 
-def pytest_configure() -> None:
-    """A thread for each process: two share the cores, and idle threads of torch spin.
+# A thread for each process: two share the cores, and idle threads of torch spin. Torch reads it when it is imported,
+# which another conftest.py may do before any hook of this one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-    A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
-    """
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+def pytest_configure() -> None:
+    """A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
