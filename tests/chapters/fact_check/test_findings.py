@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from snippets.fact_check.findings.sources import ARTICLES, DOCUMENTS, short_name
 from snippets.lab.finding import Device, Figure, NotTimed
 from snippets.lab.finding.book import all_claims, find_claim, findings, judge
 from snippets.lab.finding.claim import STATUSES, Status
-from snippets.lab.page.ledger import verdict_data
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.trace.kineto import read_recorded_trace
 from tests.chapters.altered import AlteredDevice
@@ -56,11 +54,10 @@ def status(claim_id: str, device: Device) -> Status:
 
 
 def test_every_article_has_its_row_on_the_page_and_in_the_ledger(device: AlteredDevice) -> None:
-    ledger = [verdict_data(judge(claim, chapter, BOOK)) for chapter, claim in all_claims().values()]
-    said = json.dumps([data["source"] and data["source"]["who"] for data in ledger])
+    said = {claim.source.who for _, claim in all_claims().values() if claim.source}
     rows = Markup(facts.tally(device)).text
     for document in DOCUMENTS:
-        assert json.dumps(document.who)[1:-1] in said, document.short
+        assert document.who in said, document.short
         assert document.who in rows
         assert any(each.source.who == document.who for each in facts.judged(device)), document.short
     for document in ARTICLES:
