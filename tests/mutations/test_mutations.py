@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from snippets.lab.finding.book import all_claims, judge
-from snippets.lab.finding.claim import Band, Claim, Scope, at_least, between, equals
+from snippets.lab.finding.claim import Band, Claim, Scope, Status, at_least, between, equals
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
@@ -26,6 +26,12 @@ def anywhere(claim: Claim) -> Claim:
 CLAIMS = {claim_id: (chapter, anywhere(claim)) for claim_id, (chapter, claim) in all_claims().items()}
 IMMUNE: dict[str, str] = {}
 """Claim that no mutant flips -> why it cannot fail."""
+DOUBTED = {
+    **dict.fromkeys(("P3", "P25", "O-M6"), "both recordings have to change: tests/chapters/matmul_add/test_claims.py"),
+    "O-P18": "the slower configuration is slower by definition, and a mutant alters the samples of both",
+    "F106": "its spread begins at 1, which holds",
+}
+"""Claim that mutants only make inconclusive -> why."""
 SEVERAL_CHANGES: Mapping[str, Mutant] = {
     "M2": Mutant("mlp/eager", "the products have the names of an A100's", "structure", trace_changes.as_on_a100),
 }
@@ -45,10 +51,10 @@ def candidates(claim: Claim, chapter: str) -> Iterator[Mutant]:
     yield from (mutant for mutant in directed(claim, experiments) if mutant.fits(claim))
 
 
-def flipping(claim: Claim, chapter: str) -> Mutant | None:
+def flipping(claim: Claim, chapter: str, to: Sequence[Status] = ("holds", "differs")) -> Mutant | None:
     """The first mutant that flips a claim."""
     before = status(claim, chapter, AlteredDevice())
-    return next((mutant for mutant in candidates(claim, chapter) if flips(claim, chapter, mutant, before)), None)
+    return next((mutant for mutant in candidates(claim, chapter) if flips(claim, chapter, mutant, before, to)), None)
 
 
 @pytest.mark.parametrize("chapter", sorted({chapter for chapter, _ in CLAIMS.values()}))
@@ -57,7 +63,9 @@ def test_each_measured_claim_can_fail(chapter: str) -> None:
     own = [claim for of, claim in CLAIMS.values() if of == chapter]
     measured = [claim for claim in own if judge(claim, chapter, AlteredDevice()).status != "not measured"]
     stuck = {claim.id: claim.sentence for claim in measured if flipping(claim, chapter) is None}
-    assert stuck == {claim.id: claim.sentence for claim in measured if claim.id in IMMUNE}
+    assert stuck == {claim.id: claim.sentence for claim in measured if claim.id in {*IMMUNE, *DOUBTED}}
+    doubted = [claim for claim in measured if claim.id in DOUBTED]
+    assert [claim.id for claim in doubted if flipping(claim, chapter, ("inconclusive",)) is None] == []
 
 
 @pytest.mark.parametrize("claim_id", SEVERAL_CHANGES)
@@ -70,7 +78,7 @@ def test_a_composed_mutant_is_needed_and_flips(claim_id: str) -> None:
 
 
 def test_tables_name_claims() -> None:
-    assert {*IMMUNE, *SEVERAL_CHANGES} <= CLAIMS.keys()
+    assert {*IMMUNE, *DOUBTED, *SEVERAL_CHANGES} <= CLAIMS.keys()
     assert [claim_id for claim_id, why in IMMUNE.items() if len(why) <= 20] == []
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from snippets.lab.finding.book import Verdict, findings, judge
+from snippets.matmul_add.findings.overhead import LARGE, SMALL
 from tests.chapters.matmul_add.world import (
     CODE,
     QUERY,
@@ -31,6 +33,20 @@ POST |= {"P27": "inconclusive", "P36": "differs"}
 def test_in_the_world_of_the_post_its_claims_hold(world: World) -> None:
     found = {name: verdict(world, name) for name in POST}
     assert [f"{name}: {each.status}; {each.reason}" for name, each in found.items() if each.status != POST[name]] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "experiments", "gemm_us", "wait_us"),
+    [("P3", SMALL, 100.0, 100.0), ("P25", SMALL, 5.0, 17.0), ("O-M6", LARGE, 5.0, 10.0)],
+)
+def test_another_wait_in_both_recordings_refutes_a_claim(
+    world: World, name: str, experiments: tuple[str, ...], gemm_us: float, wait_us: float
+) -> None:
+    """Which tests/mutations cannot show: it alters one recording at a time."""
+    before = verdict(world, name).status
+    for experiment in experiments:
+        world.trace(experiment, eager(gemm_us=(gemm_us,) * 3, wait_us=wait_us))
+    assert (before, verdict(world, name).status) == ("holds", "differs")
 
 
 def test_queries_count_where_only_the_first_step_has_them(world: World) -> None:
