@@ -18,14 +18,14 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kinetoscope.html import Cell, Html, code, details, table
+from kinetoscope.trace.averages import Average, key_averages
+from kinetoscope.trace.events import Step, Trace
+from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.queries import middle_step
+from kinetoscope.trace.units import format_value
 from snippets.lab.experiment import Experiment, Subject, UnknownName, Value, Work, find
-from snippets.lab.html import Cell, Html, code, details, table
-from snippets.lab.trace.averages import Average, key_averages
-from snippets.lab.trace.events import Step, Trace
-from snippets.lab.trace.kernel_names import decode_kernel_name
-from snippets.lab.trace.kineto import read_trace
-from snippets.lab.trace.queries import middle_step
-from snippets.lab.trace.units import format_value
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -122,7 +122,7 @@ class Profile:
     def save(self, path: str | Path) -> Line:
         """Write the Chrome trace to a file for Perfetto."""
         Path(path).write_bytes(self.content)
-        command = f"python -m snippets.lab open {path}"
+        command = f"python -m kinetoscope open {path}"
         return Line(f"in Perfetto: {command}", f"<p>In Perfetto: {code(command, 200)}</p>")
 
     @cached_property

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.events import Span, Step
+from kinetoscope.trace.queries import require_kernels
 from snippets.lab.finding import Device, TraceError, format_value
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import comparison_table, kernel_name_html
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import Span, Step
-from snippets.lab.trace.queries import require_kernels
 
 FIRST_STEPS = {"linear, eager": "linear/eager", "MLP, eager": "mlp/eager", "MLP, compiled": "mlp/compiled"}
 FIRST_QUANTITIES = {

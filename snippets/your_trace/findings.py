@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from html import escape
 
-from snippets.lab.diagnosis.pages import PAGES
-from snippets.lab.diagnosis.rule import HIGH, MEDIUM, Finding, Rule
-from snippets.lab.diagnosis.rules import RULES
-from snippets.lab.drawing.numbers import figure_cell
+from kinetoscope.compare.comparison import comparison, comparison_parts
+from kinetoscope.diagnosis.pages import PAGES
+from kinetoscope.diagnosis.rule import HIGH, MEDIUM, Finding, Rule
+from kinetoscope.diagnosis.rules import RULES
+from kinetoscope.html import Cell, Html, table, with_code
+from kinetoscope.report.findings import with_links
+from kinetoscope.report.headline import headline
+from kinetoscope.report.waiting import gpu_busy_us, share
+from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import Device, Figure, TraceError, paired_difference, percent
-from snippets.lab.html import Cell, Html, table, with_code
 from snippets.lab.page import show as show
 from snippets.lab.page.glossary import section_title
 from snippets.lab.recording.device import PROJECT
-from snippets.lab.report.comparison import comparison, comparison_parts
-from snippets.lab.report.findings import with_links
-from snippets.lab.report.headline import headline
-from snippets.lab.report.waiting import gpu_busy_us, share
 from snippets.your_trace.reports import EXAMPLES, report_address, report_of
 
 ATTENTION = ("unfused-attention", "attention/naive", "attention/flash")
@@ -49,7 +49,7 @@ def finding(device: Device, experiment: str, rule: str) -> Finding:
 def ceiling(device: Device, rule: str, experiment: str) -> Figure:
     """The most that mending a finding can save, by the report."""
     origin = f"{device[experiment].origin}, {rule} in the report on its trace"
-    return Figure(finding(device, experiment, rule).ceiling_us_per_step, "us", origin=origin)
+    return Figure(finding(device, experiment, rule).saving_us_per_step, "us", origin=origin)
 
 
 def saved(device: Device, experiment: str, mended: str) -> Figure:

@@ -1,6 +1,6 @@
 """The reports that are published with the site: `make docs` runs `python -m snippets.your_trace.reports site`.
 
-A report is made from a recording's trace by `python -m snippets.lab report`; here its addresses in the book are links.
+A report is made from a recording's trace by `kinetoscope report`; here its addresses in the book are links.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed
+from kinetoscope.report.document import report_html
+from kinetoscope.trace.queries import require_kernels
 from snippets.lab.finding import Device, NotRecorded
 from snippets.lab.finding.device import all_devices
 from snippets.lab.recording.device import recordings_root
-from snippets.lab.report.document import report_html
-from snippets.lab.report.subject import Subject, read_subject
-from snippets.lab.trace.queries import require_kernels
 
 EXAMPLES: Mapping[str, str] = {
     "A product with .item()": "matmul_add/item_4096",
@@ -25,14 +25,16 @@ EXAMPLES: Mapping[str, str] = {
 """What it is -> the recording whose report is published."""
 
 
-def report_of(device: Device, experiment: str) -> Subject:
+def report_of(device: Device, experiment: str) -> DiagnosedTrace:
     """What the report on a recording's trace shows; its name is the path in a clone, for the commands in the report.
 
     Raises `NotRecorded`, `TraceError`.
     """
     run = device[experiment]
     require_kernels(run.trace)
-    return replace(read_subject(device.root / run.trace_path), name=f"docs/recordings/{run.trace_path}", book="../../")
+    return replace(
+        read_diagnosed(device.root / run.trace_path), name=f"docs/recordings/{run.trace_path}", book="../../"
+    )
 
 
 def report_address(device: Device, experiment: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from snippets.lab.finding.accepted import accepted_statuses
-from snippets.lab.finding.book import Verdict, all_claims, chapters_with_findings, verdicts
+from snippets.lab.finding.book import Verdict, all_claims, chapters_with_findings, judge_all
 from snippets.lab.finding.device import Device
 from snippets.lab.page.ledger import verdict_data
 from tests.chapters.altered import poor_figures
@@ -33,7 +33,7 @@ WITHOUT_SPREAD = {
 @pytest.fixture(scope="module")
 def ledger() -> list[Verdict]:
     """Each claim, judged once."""
-    return list(verdicts(BOOK))
+    return list(judge_all(BOOK))
 
 
 def test_every_claim_of_the_series_is_there_with_its_source() -> None:
@@ -75,7 +75,7 @@ def test_every_figure_is_conclusive_and_has_a_text() -> None:
 
 
 def test_without_recordings_nothing_is_measured(tmp_path: Path) -> None:
-    judged = verdicts(Device(tmp_path, BOOK.name))
+    judged = judge_all(Device(tmp_path, BOOK.name))
     assert [each.claim.id for each in judged if (each.status, each.is_pending) != ("not measured", True)] == []
 
 

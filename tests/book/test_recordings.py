@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from kinetoscope.trace.queries import steps_agree
 from snippets.lab.experiment import Experiment, chapters, experiments
 from snippets.lab.finding.device import all_devices
 from snippets.lab.recording.device import PROJECT
 from snippets.lab.recording.loading import load_recordings
 from snippets.lab.recording.schema import TRACE_LIMIT_BYTES
-from snippets.lab.trace.queries import steps_agree
 from tests.lab.samples import BOOK
 
 ALL = [experiment for chapter in chapters() for experiment in experiments(chapter)]

@@ -8,10 +8,10 @@ from functools import cache
 import markdown
 import pytest
 
-from snippets.lab.diagnosis.diagnose import diagnose
-from snippets.lab.diagnosis.pages import PAGES
-from snippets.lab.diagnosis.rules import RULES
-from snippets.lab.diagnosis.symptoms import symptoms
+from kinetoscope.diagnosis.diagnose import diagnose
+from kinetoscope.diagnosis.pages import PAGES
+from kinetoscope.diagnosis.rules import RULES
+from kinetoscope.diagnosis.symptoms import symptoms
 from snippets.lab.finding.book import chapters_with_findings, figure
 from snippets.lab.page.glossary import section_title
 from snippets.lab.page.nav import chapter_pages

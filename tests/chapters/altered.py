@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Step, Trace
 from snippets.lab.finding.book import findings
 from snippets.lab.finding.device import Device, Run
 from snippets.lab.recording.schema import NotRecorded, NotTimed, Point, Recording, Timing
-from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Step, Trace
 from tests.lab.samples import BOOK, with_ceilings
 
 replace = msgspec.structs.replace
@@ -53,28 +53,11 @@ def poor_figures(chapter: str, device: Device, *, may_be_missing: bool = False) 
     return found
 
 
-class AlteredRun(Run):
-    """A run whose recording and trace may have been replaced. What was not is read once: no test changes the files."""
-
-    device: AlteredDevice
-
-    def _load(self) -> Recording:
-        return self.device.recordings.get(self.id) or _recording(self.id)
-
-    @property
-    def trace(self) -> Trace:
-        return self.device.traces.get(self.id) or _trace(self.id)
-
-    def at(self, **parameters: int | str) -> Run:
-        run = super().at(**parameters)
-        return AlteredRun(self.device, run.id, run.selector)
-
-
 @dataclass(frozen=True, eq=False)
 class AlteredDevice(Device):
     """The default device; what is put into `recordings` or `traces` takes the place of its namesake.
 
-    Each method alters what an earlier one has left.
+    What is not replaced is read once: no test changes the files. Each method alters what an earlier one has left.
     """
 
     root: Path = RECORDED.root
@@ -84,10 +67,16 @@ class AlteredDevice(Device):
 
     def __getitem__(self, experiment: str) -> Run:
         path, _, selector = experiment.partition("[")
-        run = AlteredRun(self, path, selector.removesuffix("]"))
+        run = Run(self, path, selector.removesuffix("]"))
         if not _is_recorded(path):
             run.require_existence()
         return run
+
+    def recording_of(self, run: Run) -> Recording:
+        return self.recordings.get(run.id) or _recording(run.id)
+
+    def trace_of(self, run: Run) -> Trace:
+        return self.traces.get(run.id) or _trace(run.id)
 
     def record(self, experiment: str, **changed: Any) -> None:
         """Change fields of a recording; `ceilings` are those of every point."""

@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
+from kinetoscope.trace.events import Trace
 from snippets.lab.finding.book import judge
 from snippets.lab.finding.claim import Claim, Status
 from snippets.lab.recording.schema import Recording
-from snippets.lab.trace.events import Trace
 from tests.chapters.altered import RECORDED, AlteredDevice
 from tests.mutations import recording_changes, trace_changes
 from tests.mutations.trace_changes import Kind

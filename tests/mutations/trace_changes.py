@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace, by_start
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace, by_start
 
 replace = msgspec.structs.replace
 FACTORS = (2.0, 0.5, 10.0, 0.1)

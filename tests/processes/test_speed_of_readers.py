@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pytest
 
 from snippets.lab.recording.device import PROJECT
-from tests.lab.events import synthetic_trace
+from tests.tool.events import synthetic_trace
 
 MEGABYTES = 55
 PEERS_PYTHON = os.environ.get("PEERS_PYTHON", sys.executable)

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch._dynamo.backends.registry import lookup_backend
 
+from kinetoscope.trace.events import Trace
+from kinetoscope.trace.kineto import read_trace
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.capture.loops import check_loop, open_loop, profile_loop
 from snippets.lab.capture.profiling import chrome_trace
 from snippets.lab.experiment import Experiment, find
-from snippets.lab.trace.events import Trace
-from snippets.lab.trace.kineto import read_trace
 from snippets.training_step.compiling import graph_breaks, lengths, tuning
 from snippets.training_step.probes import profiler_costs
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from snippets.lab.drawing.svg import WIDTH
+from snippets.lab.charts.svg import WIDTH
 from snippets.lab.finding.book import figure
 from tests.lab.samples import BOOK
 from tests.site.conftest import Opened

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from snippets.lab.trace.kernel_names import decode_kernel_name, kernel_name_data
+from kinetoscope.trace.kernel_names import decode_kernel_name, kernel_name_data
 from tests.lab.samples import EVIL
 from tests.site.conftest import Opened
 from tests.site.serving import ROOT
@@ -91,4 +91,4 @@ def test_the_raw_name_is_one_step_away(opened: Opened) -> None:
 def test_without_scripts_the_page_says_where_to_ask(opened: Opened) -> None:
     page = opened("kernel_names/", scripts=False).page
     expect(page.get_by_role("textbox", name="A kernel's name")).to_have_count(0)
-    expect(page.get_by_text("python -m snippets.lab decode NAME").first).to_be_visible()
+    expect(page.get_by_text("kinetoscope decode NAME").first).to_be_visible()

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from snippets.lab.diagnosis.symptoms import symptoms
+from kinetoscope.diagnosis.symptoms import symptoms
 from snippets.lab.finding.claim import SERIES
 from tests.site.conftest import Opened
 

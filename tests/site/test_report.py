@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from snippets.lab.report.document import report_html
-from tests.lab.report.samples import SHAPES, SMALL, SYNC, subject, traced
+from kinetoscope.report.document import report_html
 from tests.site.looking import AXE, Scheme
+from tests.tool.report.samples import SHAPES, SMALL, SYNC, subject, traced
 
 
 @pytest.fixture(scope="module")

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from snippets.lab.drawing.timeline import TracedStep, draw_steps
+from kinetoscope.timeline.draw import TracedStep, draw_steps
+from kinetoscope.trace.kineto import read_trace
 from snippets.lab.recording.device import DEFAULT_DEVICE, short_name
-from snippets.lab.trace.kineto import read_trace
-from tests.lab.events import kernel as kernel_event
-from tests.lab.events import launch, op, step, trace_bytes
 from tests.lab.samples import BOOK
 from tests.second_device import NAME as OTHER
 from tests.site.conftest import Opened
 from tests.site.serving import ROOT, Site
+from tests.tool.events import kernel as kernel_event
+from tests.tool.events import launch, op, step, trace_bytes
 
 ON_GPU = ("gemm", "pointwise", "fill")
 TOO_LONG = """(drawing) => [...drawing.querySelectorAll("rect[data-said]")].flatMap((slice) => {

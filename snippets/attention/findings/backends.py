@@ -5,15 +5,15 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.events import GpuActivity, Step, TraceError
+from kinetoscope.trace.queries import durations_us, kernel_names, kernel_time_us, longest_kernel, op_name
+from kinetoscope.trace.units import format_value
 from snippets.attention.findings.variants import VARIANTS, count_and_names, first_of, first_us, per_variant
 from snippets.lab.finding import Device, Figure, Measure, Run, Source, at_least, at_most, claim, equals, matches
 from snippets.lab.finding.measure import derived, unpaired_ratio
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import Columns, kernel_name_html, variants_table
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import GpuActivity, Step, TraceError
-from snippets.lab.trace.queries import durations_us, kernel_names, kernel_time_us, longest_kernel, op_name
-from snippets.lab.trace.units import format_value
 
 MATH, NAIVE = "attention/math", "attention/naive"
 EFFICIENT_KERNEL = "1 kernel: fmha_cutlassF_bf16_aligned_64x64_rf_sm80"

@@ -4,6 +4,9 @@ import math
 import re
 from collections.abc import Mapping
 
+from kinetoscope.html import Html
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.queries import kernel_names, longest_kernel
 from snippets.attention.findings.speed import STEADY
 from snippets.attention.findings.variants import EIGHT
 from snippets.lab.finding import (
@@ -18,12 +21,9 @@ from snippets.lab.finding import (
     matches,
 )
 from snippets.lab.finding.measure import derived, paired_ratio, share_of_ceiling, smallest
-from snippets.lab.html import Html
 from snippets.lab.page import Columns, devices_table, variants_table
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import kernel_names, longest_kernel
 
 DECODE = {heading: name.replace("/", "/decode_") for heading, name in EIGHT.items() if heading != "in place"}
 """Decoding has no mask, so it has no variant in place."""

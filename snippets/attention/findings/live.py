@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from kinetoscope.html import Html, code, table
 from snippets.lab.cache import cached, code_key
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device
-from snippets.lab.html import Html, code, table
 from snippets.lab.page import show as show
 
 CHAPTER = Path(__file__).parents[1]

@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.queries import kernel_time_us, op_name
 from snippets.attention.findings.decoding import DECODE
 from snippets.attention.findings.growing import Lengths
 from snippets.attention.findings.speed import STEADY, fastest_first
@@ -19,12 +22,9 @@ from snippets.lab.finding import (
 )
 from snippets.lab.finding.measure import derived, listed, paired_ratio, point_ratio
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import Columns, figure_cell, kernel_bars, variants_table
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.events import GpuActivity, Step
-from snippets.lab.trace.queries import kernel_time_us, op_name
 
 TRAINING = {heading: experiment.replace("/", "/training_") for heading, experiment in EIGHT.items()}
 

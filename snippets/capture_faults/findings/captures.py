@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from kinetoscope.html import Cell, Html, code, table
 from snippets.lab.finding import Device, Figure, at_least, at_most, between, claim, equals, format_value
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import figure_cell, timeline
 from snippets.lab.page import show as show
 

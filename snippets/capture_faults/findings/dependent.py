@@ -4,11 +4,11 @@ import math
 from dataclasses import replace
 from functools import partial
 
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.queries import busy_us
 from snippets.lab.finding import Device, Figure, at_least, claim, format_value
 from snippets.lab.page import show as show
 from snippets.lab.page import timeline
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import busy_us
 
 BACKWARD = "pingpong_backward_kernel"
 """The kernel that begins our forward's backward."""

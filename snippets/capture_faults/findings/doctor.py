@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from kinetoscope.doctor.trace_checks import check_dropped, check_trace
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.events import Trace
 from snippets.lab.finding import Device
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
-from snippets.lab.tools.trace_checks import check_dropped, check_trace
-from snippets.lab.trace.events import Trace
 
 HEAD = ["trace", "warning", "what it saw", "cure"]
 LOST = 12

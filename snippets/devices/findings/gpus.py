@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from kinetoscope.html import Cell, Html, note, table
 from snippets.lab.finding import Device, Figure, NotRecorded, format_value
 from snippets.lab.finding.book import chapters_with_findings, findings
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.mismatch import NOT_SHOWN, reading
-from snippets.lab.html import Cell, Html, note, table
 from snippets.lab.page import devices_table
 from snippets.lab.page import show as show
 from snippets.lab.page.machine import FIELDS

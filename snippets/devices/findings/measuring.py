@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from kinetoscope.html import Cell, Html, table
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, at_most, claim, equals
 from snippets.lab.finding.measure import largest, paired_ratio, ratio_of_pairs, smallest, unpaired_ratio
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import cpu_gpu_bars, figure_cell, roofline
 from snippets.lab.page import race_table as race_table
 from snippets.lab.page import show as show
@@ -185,7 +185,7 @@ def apart(device: Device, step: str, kind: str) -> tuple[Figure, Figure]:
 
     Raises `NotTimed` for a timing of one process.
     """
-    run = device[step]
+    run = device[step].whole
     timing = run.timing(kind)
     if len(timing.rounds) < 2:
         raise NotTimed(f"{run.id} was timed in one process; make record CHAPTER={run.recording.chapter}")

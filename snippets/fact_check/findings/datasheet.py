@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kinetoscope.diagnosis.peaks import Peaks, find_peaks
+from kinetoscope.html import Cell, Html, table
 from snippets.fact_check.findings.block import AFTER_US, PLAIN_US, rounded_tokens
 from snippets.fact_check.findings.sources import A100
 from snippets.fact_check.findings.sweep import EXPERIMENT, PRECISIONS, time_at, tokens_taking
-from snippets.lab.diagnosis.peaks import Peaks, find_peaks
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, claim, format_value
 from snippets.lab.finding.measure import smallest
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.queries import kernel_names
+from kinetoscope.trace.work import step_work
 from snippets.fact_check.findings.sources import deep_dive, digest, news, tutorial
 from snippets.lab.finding import Device, Figure, Measure, Run, at_least, at_most, between, claim, equals, matches
 from snippets.lab.finding.measure import derived, point_ratio
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.kernel_names import decode_kernel_name
-from snippets.lab.trace.queries import kernel_names
-from snippets.lab.trace.work import step_work
 from snippets.mlp.findings.eager import moved_bytes
 from snippets.mlp.findings.fusion import compilations, recompiled, saved_bytes
 from snippets.mlp.findings.steps import BF16_BYTES, gate_bytes, gemms, matmul_shapes, pointwise

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kinetoscope.trace.queries import kernel_time_us
 from snippets.fact_check.findings.sources import deep_dive, digest, news
 from snippets.fact_check.findings.structure import ANYWHERE
 from snippets.lab.finding import Device, Figure, Measure, Run, at_least, claim
 from snippets.lab.finding.measure import paired_difference, paired_ratio, smallest
-from snippets.lab.trace.queries import kernel_time_us
 from snippets.mlp.findings.steps import pointwise
 from snippets.training_memory.findings.steps import is_matmul, run_of, share_of_gpu_time
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kinetoscope.html import Html, note, table
 from snippets.fused_mlp.findings.ideas import step_ratio
 from snippets.fused_mlp.findings.probes import probed
 from snippets.lab.cache import code_key
-from snippets.lab.drawing.curves import Scale
-from snippets.lab.drawing.numbers import chart_id, framed, numbers_caption
-from snippets.lab.drawing.svg import EDGES, TEXT, WIDTH, canvas, columns, draw, plot, rows
+from snippets.lab.charts.curves import Scale
+from snippets.lab.charts.numbers import chart_id, framed, numbers_caption
+from snippets.lab.charts.svg import EDGES, TEXT, WIDTH, canvas, columns, draw, plot, rows
 from snippets.lab.finding import Device, Figure, at_least, at_most, claim, largest
-from snippets.lab.html import Html, note, table
 from snippets.lab.page import show as show
 
 if TYPE_CHECKING:

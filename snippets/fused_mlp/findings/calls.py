@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.queries import durations_sum_us, kernel_names
 from snippets.fused_mlp.findings.forward import FORWARDS, forward_ratio, second_product
 from snippets.fused_mlp.findings.ideas import taken
 from snippets.fused_mlp.findings.probes import probe_timing
@@ -9,12 +12,9 @@ from snippets.fused_mlp.findings.shapes import WIDE, over, row_run, shape_name, 
 from snippets.lab.finding import Device, Figure, Measure, NotTimed
 from snippets.lab.finding.claim import at_most, claim, equals
 from snippets.lab.finding.measure import derived, largest, ratio_of_kinds, ratio_of_pairs, unpaired_ratio
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell, race_table
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import durations_sum_us, kernel_names
 
 EAGER, EMPTY, BY_TRITON = "eager", "an empty custom operator", "both launches by Triton"
 LAUNCHES, OPERATOR, WHOLE = "both launches", "the operator", "the whole call"

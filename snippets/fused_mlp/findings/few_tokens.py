@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from kinetoscope.html import Cell, Html, bold, details, table
 from snippets.fused_mlp.findings.forward import FORWARDS
 from snippets.fused_mlp.findings.probes import probe_timing, probed
 from snippets.fused_mlp.findings.shapes import WIDE
@@ -10,7 +11,6 @@ from snippets.fused_mlp.findings.traffic import BF16_BYTES
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, format_value
 from snippets.lab.finding.claim import at_most, claim
 from snippets.lab.finding.measure import largest, ratio_of_pairs, unpaired_ratio
-from snippets.lab.html import Cell, Html, bold, details, table
 from snippets.lab.page import figure_cell, timing_bars
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY

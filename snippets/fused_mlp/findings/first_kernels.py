@@ -3,6 +3,9 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.events import GpuActivity
+from kinetoscope.trace.queries import kernel_names
 from snippets.lab.finding import Device, Figure, Measure, Run, format_value, share_of_ceiling, unpaired_ratio
 from snippets.lab.finding.claim import at_least, at_most, claim, equals
 from snippets.lab.finding.measure import (
@@ -17,12 +20,9 @@ from snippets.lab.finding.measure import (
     smallest,
 )
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import Columns, figure_cell, race_table
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
-from snippets.lab.trace.events import GpuActivity
-from snippets.lab.trace.queries import kernel_names
 
 OURS = "fused_mlp/pointwise_fused"
 POINTWISE = {

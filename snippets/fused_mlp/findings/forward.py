@@ -3,6 +3,9 @@
 import statistics
 from collections.abc import Mapping
 
+from kinetoscope.html import Html
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.queries import op_name
 from snippets.fused_mlp.findings.traffic import BF16_BYTES, POINTWISE
 from snippets.lab.finding import Device, Figure, Measure, format_value
 from snippets.lab.finding.claim import at_least, at_most, claim, equals
@@ -14,12 +17,9 @@ from snippets.lab.finding.measure import (
     unpaired_ratio,
 )
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.html import Html
 from snippets.lab.page import Columns, kernel_table, race_table, timeline
 from snippets.lab.page import race_bars as race_bars
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import op_name
 from snippets.mlp.findings.fused_kernels import launch_of
 
 FORWARDS = {

@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 
+from kinetoscope.html import Html, bold, table
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.queries import kernel_names, op_name
 from snippets.fused_mlp.findings.ideas import step_ratio
 from snippets.fused_mlp.findings.probes import on_hopper, probe_timing, probed
 from snippets.fused_mlp.findings.shapes import DTYPES, PEERS_OF, SERIES, both_types, row_run, shape_name, shapes_in
@@ -15,11 +18,8 @@ from snippets.lab.finding.measure import (
     ratio_of_kinds,
     unpaired_ratio,
 )
-from snippets.lab.html import Html, bold, table
 from snippets.lab.page import Columns, figure_cell, race_table
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import kernel_names, op_name
 
 
 def error_ratio(device: Device, upper: str, lower: str) -> Figure:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from kinetoscope.html import Html, table
 from snippets.fused_mlp.findings.probes import probed
 from snippets.lab.finding import Device, Figure, Measure, claim, equals, format_value
-from snippets.lab.html import Html, table
 from snippets.lab.page import show as show
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from kinetoscope.html import Cell, Html, bold, note, table
 from snippets.fused_mlp.findings.probes import on_hopper, probe_ratio, probe_timing, probed, require_packages
 from snippets.fused_mlp.findings.shapes import ONE_TOKEN, SERIES, TALL_AND_THIN, WIDE, Shape, shape_name, shapes_in
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, Run, at_least, at_most, between, claim, format_value
 from snippets.lab.finding.measure import largest, percent, smallest, unpaired_ratio
-from snippets.lab.html import Cell, Html, bold, note, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
 

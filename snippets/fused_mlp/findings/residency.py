@@ -7,15 +7,15 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.occupancy import Footprint, Stocks, fits_by, footprint_of, occupancy_percent
 from snippets.fused_mlp.findings.ideas import tuned
 from snippets.fused_mlp.findings.probes import on_hopper
 from snippets.lab.cache import code_key
-from snippets.lab.drawing.svg import EDGES, FILLS, PAPER, TEXT, WIDTH, canvas, draw
+from snippets.lab.charts.svg import EDGES, FILLS, PAPER, TEXT, WIDTH, canvas, draw
 from snippets.lab.finding import Device, Figure, Measure, TraceError, claim, equals, format_value
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import GpuActivity, Step
-from snippets.lab.trace.occupancy import Footprint, Stocks, fits_by, footprint_of, occupancy_percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

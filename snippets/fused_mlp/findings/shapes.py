@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from kinetoscope.html import Html, bold, details, note, table
 from snippets.fused_mlp.findings.ideas import tuned
 from snippets.lab.finding import (
     Device,
@@ -27,7 +28,6 @@ from snippets.lab.finding.measure import (
     share_of_ceiling,
     unpaired_ratio,
 )
-from snippets.lab.html import Html, bold, details, note, table
 from snippets.lab.page import figure_cell, roofline
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY

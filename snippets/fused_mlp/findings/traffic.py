@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.queries import op_name
+from kinetoscope.trace.work import ActivityWork, step_work
 from snippets.fused_mlp.findings.probes import probed
 from snippets.lab.finding import Device, Figure, Measure, TraceError, at_least, at_most, claim, equals, matches
 from snippets.lab.finding.measure import derived, listed, share_of_ceiling, unpaired_ratio
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import bytes_moved, figure_cell
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
-from snippets.lab.trace.events import GpuActivity, Step
-from snippets.lab.trace.queries import op_name
-from snippets.lab.trace.work import ActivityWork, step_work
 from snippets.mlp.findings.steps import fused_work
 
 BF16_BYTES = 2
@@ -93,7 +93,7 @@ def floor_us(device: Device, work: Figure) -> Figure:
 
 def best_arithmetic_us(device: Device) -> Figure:
     """The time of the arithmetic at the highest rate of a bare product at any shape of the table."""
-    ceilings = (ceiling for point in device["fused_mlp/bfloat16_eager"].points for ceiling in point.ceilings)
+    ceilings = (ceiling for point in device["fused_mlp/bfloat16_eager"].whole.points for ceiling in point.ceilings)
     best = max((ceiling for ceiling in ceilings if ceiling.name != COPY), key=lambda ceiling: ceiling.rate)
     flops = quantity(device["fused_mlp/eager"], "flops").number
     return Figure(1e6 * flops / best.rate, "us", origin=f"at the rate of {best.name}")

@@ -6,10 +6,10 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kinetoscope.timeline.strip import Scale, selected
+from kinetoscope.trace.lanes import Slice
 from snippets.index.findings.waits import passes
-from snippets.lab.drawing.strip import Scale, selected
 from snippets.lab.finding import Device
-from snippets.lab.trace.lanes import Slice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from snippets.index.findings.card import card_png
-from snippets.lab.drawing.sheet import sheet_svg
+from snippets.lab.charts.sheet import sheet_svg
 from snippets.lab.finding import NotRecorded
 from snippets.lab.finding.device import Device
 from snippets.lab.page.symptoms import title_of_section

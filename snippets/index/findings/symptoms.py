@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from snippets.lab.drawing.bar_rows import bar_rows
-from snippets.lab.drawing.strip import GPU_ALONE, SMALL, Rows, Scale, strip
+from kinetoscope.html import Html
+from kinetoscope.timeline.strip import GPU_ALONE, SMALL, Rows, Scale, strip
+from kinetoscope.trace.queries import find_op, step_us
+from snippets.lab.charts.bar_rows import bar_rows
 from snippets.lab.finding import Device, NotRecorded, TraceError, format_value
 from snippets.lab.finding.device import all_devices
-from snippets.lab.html import Html
 from snippets.lab.page import show as show
 from snippets.lab.page.symptoms import symptom_cards
-from snippets.lab.trace.queries import find_op, step_us
 
 _MARGIN = 1.02
 Picture = Callable[[Device], Html]
@@ -85,10 +85,9 @@ def _compiling(device: Device) -> Html:
 
 def _memory(device: Device) -> Html:
     """The peak of attention that stores its scores, at the four longest sequences tried."""
-    peaks = sorted(
-        (int(tokens), variants["variants"]["naive"].get("peak_bytes", 0))
-        for tokens, variants in device["attention/lengths_64"].data.items()
-    )
+    lengths = device["attention/lengths_64"].data.items()
+    naive = {int(tokens): variants["variants"]["naive"] for tokens, variants in lengths}
+    peaks = sorted((tokens, 0 if "stopped" in each else each["peak_bytes"]) for tokens, each in naive.items())
     texts = [format_value(peak, "bytes") if peak else "no room" for _, peak in peaks]
     rows = [(f"{tokens:,} tokens", peak, text) for (tokens, peak), text in zip(peaks, texts, strict=True)][-4:]
     return bar_rows(rows, described="Peak memory of attention written out, by the length of the sequence", kind="whole")

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from snippets.lab.drawing.numbers import chart_id
-from snippets.lab.drawing.strip import Scale, strip, strip_kinds, strip_legend
+from kinetoscope.html import Html
+from kinetoscope.timeline.strip import Scale, strip, strip_kinds, strip_legend
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.queries import find_op
+from snippets.lab.charts.numbers import chart_id
 from snippets.lab.finding import Device, NotRecorded, Run, format_value
-from snippets.lab.html import Html
 from snippets.lab.page import show as show
 from snippets.lab.page import warning
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import find_op
 
 ONE, MANY = "index/one_token", "mlp/eager"
 ONE_TIMED = "mlp/sweep_eager[batch=1,seq=1]"

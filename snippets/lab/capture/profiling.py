@@ -11,12 +11,12 @@ import msgspec
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
+from kinetoscope.trace.events import GpuActivity
+from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.queries import steps_agree
 from snippets.lab.capture.environment import host_names
 from snippets.lab.experiment import Experiment, Subject
 from snippets.lab.recording.scrub import scrub
-from snippets.lab.trace.events import GpuActivity
-from snippets.lab.trace.kineto import read_trace
-from snippets.lab.trace.queries import steps_agree
 
 PROFILES = 3
 """Tries until all active steps agree: the profiler is known to drop kernels at

@@ -18,15 +18,15 @@ from pathlib import Path
 
 import msgspec
 
+from kinetoscope.trace.events import TraceError
+from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.queries import busy_us, recorded_step_us
 from snippets.lab.capture.merging import merge
 from snippets.lab.capture.supervisor import Event, Group, run_worker
 from snippets.lab.experiment import Experiment
 from snippets.lab.recording.consistency import loop_trace_contradiction, trace_contradiction
 from snippets.lab.recording.saving import save_recording
 from snippets.lab.recording.schema import Recording, RecordingError
-from snippets.lab.trace.events import TraceError
-from snippets.lab.trace.kineto import read_trace
-from snippets.lab.trace.queries import busy_us, recorded_step_us
 
 RunWorker = Callable[[list[Group], Path, int], Iterator[Event]]
 """Groups, a folder for their parts and the number of the process -> its events."""

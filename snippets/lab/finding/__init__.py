@@ -2,7 +2,9 @@
 
 figure.py      a value with unit and spread, and its formatting
 device.py      the recordings of one GPU, and a run: one experiment on it
-part.py        one process's samples, or one active step
+points.py      the point of a sweep that a selector names
+views.py       a device that notes what is read, and a part of a device
+part.py        one process's samples, or one third of the steps
 measure.py     ratios, shares and extremes that chapters share
 quantities.py  the quantities that every run has, by name
 crossing.py    the size at which one limit of a growing step gives way to another
@@ -16,6 +18,8 @@ book.py        all chapters' figures and claims; only this module imports the ch
 Imports recording, trace and experiment; never capture, drawing or page.
 """
 
+from kinetoscope.trace.events import TraceError
+from kinetoscope.trace.units import format_value
 from snippets.lab.finding.claim import Claim, Source, at_least, at_most, between, claim, equals, matches
 from snippets.lab.finding.crossing import crossing, grows_from
 from snippets.lab.finding.device import Device, Run
@@ -42,8 +46,6 @@ from snippets.lab.finding.measure import (
 from snippets.lab.finding.part import timing_of_samples
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.recording.schema import NotRecorded, NotTimed
-from snippets.lab.trace.events import TraceError
-from snippets.lab.trace.units import format_value
 
 __all__ = [
     "Claim",

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from kinetoscope.trace.units import format_value
 from snippets.lab.finding.figure import Figure
-from snippets.lab.trace.units import format_value
 
 Band = Callable[[Figure], bool]
 """Whether a claim holds for a figure."""

@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.text import visible
+from kinetoscope.trace.units import format_value
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.text import visible
-from snippets.lab.trace.units import format_value
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 import msgspec
 
+from kinetoscope.trace.units import format_value
 from snippets.lab.finding.device import Device, Run
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.recording.schema import NotTimed, Timing
-from snippets.lab.trace.units import format_value
 
 Measure = Callable[[Device], Figure]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.queries import annotation_us, busy_us, count_launches, extent_us, kernel_time_us, overlaps_us
 from snippets.lab.experiment import UnknownName, nearest
 from snippets.lab.finding.device import KINDS, Run
 from snippets.lab.finding.figure import Figure
 from snippets.lab.recording.schema import NotTimed
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import annotation_us, busy_us, count_launches, extent_us, kernel_time_us, overlaps_us
 
 COUNTS: Mapping[str, Callable[[Step], int]] = {
     "kernels_per_step": lambda step: len(step.kernels),

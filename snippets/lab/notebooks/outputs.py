@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import nh3
 
-from snippets.lab.cells import FRAMES_REM
+from kinetoscope.cells import FRAMES_REM
 
 LIMIT_BYTES = 200_000
 TAGS = {"br", "caption", "code", "details", "div", "p", "small", "span", "strong", "summary"}

@@ -4,6 +4,7 @@ frame.py        show, provenance, verdicts
 machine.py      CPU, settings of the GPU, throttling, other programs, what was disturbed
 waiting.py      the opening figure of a chapter: how long one step keeps you waiting, and for whom
 tables.py       kernels of a step, the profiler's table, variants, sweeps, the dispatch tree
+timeline.py     steps of recordings on one time scale, with buttons for the whole traces
 across.py       the same figures on every recorded device
 race.py         a race of variants: interleaved, steady and from Python side by side
 rates.py        FLOP/s and bytes/s in a cell, as percentages of the ceilings
@@ -20,14 +21,13 @@ symptoms.py     the tree from what a trace shows to its cause, as cards
 nav.py          the chapters in the order of mkdocs.yml
 last.py         a Markdown extension for the last changes to a page's HTML
 
-Imports drawing, finding, recording, trace and html; never notebooks, tools or capture.
+Imports charts, finding and recording, and kinetoscope; never notebooks, tools or capture.
 """
 
-from snippets.lab.drawing.bar_charts import bytes_moved, cpu_gpu_bars, kernel_bars, stacked_bars, timing_bars
-from snippets.lab.drawing.curve_charts import regimes, roofline, roofline_of
-from snippets.lab.drawing.curves import RooflinePoint
-from snippets.lab.drawing.numbers import figure_cell
-from snippets.lab.drawing.timeline import timeline
+from snippets.lab.charts.bar_charts import bytes_moved, cpu_gpu_bars, kernel_bars, stacked_bars, timing_bars
+from snippets.lab.charts.curve_charts import regimes, roofline, roofline_of
+from snippets.lab.charts.curves import RooflinePoint
+from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.page.across import devices_table
 from snippets.lab.page.diff import diff_table
 from snippets.lab.page.frame import provenance, show, verdicts, warning
@@ -47,6 +47,7 @@ from snippets.lab.page.tables import (
     sweep_table,
     variants_table,
 )
+from snippets.lab.page.timeline import timeline
 from snippets.lab.page.waiting import waiting
 
 __all__ = [

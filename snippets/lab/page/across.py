@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from snippets.lab.drawing.numbers import figure_cell
+from kinetoscope.html import Cell, Html, table
+from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding.book import figure
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.finding.mismatch import NOT_SHOWN, reading
-from snippets.lab.html import Cell, Html, table
 
 
 def devices_table(device: Device, figures: Mapping[str, str], caption: str) -> Html:

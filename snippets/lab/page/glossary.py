@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from kinetoscope.html import Html
 from snippets.lab.finding.device import Device
-from snippets.lab.html import Html
 from snippets.lab.recording.device import PROJECT
 
 TERMS = "assets/terms.txt"

@@ -23,14 +23,14 @@ from hashlib import sha256
 from html import escape
 from typing import Any
 
+from kinetoscope.html import Html
+from kinetoscope.trace.units import UNITS
 from snippets.lab.finding.book import figure, find_claim, judge
 from snippets.lab.finding.claim import STATUSES
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
-from snippets.lab.html import Html
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.recording.schema import NotRecorded, NotTimed
-from snippets.lab.trace.units import UNITS
 
 CLAIM = "claim:"
 CLAIM_OPTIONS = ("holds=It is so", "differs=It is not")

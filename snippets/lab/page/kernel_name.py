@@ -6,8 +6,8 @@ import re
 from hashlib import sha256
 from html import escape
 
-from snippets.lab.html import Html
-from snippets.lab.trace.kernel_names import decode_kernel_name
+from kinetoscope.html import Html
+from kinetoscope.trace.kernel_names import decode_kernel_name
 
 
 def kernel_name_html(name: str) -> Html:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from snippets.lab.html import Html, table
+from kinetoscope.html import Html, table
 from snippets.lab.recording.schema import Environment, Recording, timings_of
 
 

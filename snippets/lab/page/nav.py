@@ -9,9 +9,9 @@ import re
 from html import escape
 from pathlib import Path
 
+from kinetoscope.html import Cell, Html, table
 from snippets.lab.finding.book import findings
 from snippets.lab.finding.device import Device
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page.sample import chapter_of
 from snippets.lab.recording.device import PROJECT
 

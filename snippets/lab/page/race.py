@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from snippets.lab.drawing.bar_charts import timing_bars
-from snippets.lab.drawing.numbers import figure_cell, spread_name
+from kinetoscope.html import Cell, Html, note, table
+from kinetoscope.trace.units import format_value
+from snippets.lab.charts.bar_charts import timing_bars
+from snippets.lab.charts.numbers import figure_cell, spread_name
 from snippets.lab.experiment import UnknownName, nearest
 from snippets.lab.finding.device import Device, Run
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import paired_ratio
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.html import Cell, Html, note, table
 from snippets.lab.page.tables import Columns
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.units import format_value
 
 KINDS: Mapping[str, tuple[str, str]] = {
     "interleaved": ("GPU, interleaved", "the variants take turns, so each runs at the clock that the mix leaves it"),

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from snippets.lab.drawing.numbers import percent_text
+from kinetoscope.html import Html, note
+from kinetoscope.trace.units import format_value
+from kinetoscope.trace.work import ActivityWork
+from snippets.lab.charts.numbers import percent_text
 from snippets.lab.finding.device import Run
 from snippets.lab.finding.measure import LEAST_US
-from snippets.lab.html import Html, note
 from snippets.lab.recording.ceilings import (
     COPY,
     LARGE_MATMUL,
@@ -20,8 +22,6 @@ from snippets.lab.recording.ceilings import (
     with_layout,
 )
 from snippets.lab.recording.schema import Ceiling
-from snippets.lab.trace.units import format_value
-from snippets.lab.trace.work import ActivityWork
 
 TOO_SHORT, IN_L2, ABOVE = "too short", "in L2", "above a ceiling"
 WHY = {

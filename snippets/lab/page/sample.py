@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kinetoscope.html import Html
 from snippets.lab.experiment import chapters
 from snippets.lab.finding.device import Device, all_devices
-from snippets.lab.html import Html
 from snippets.lab.recording.device import DEFAULT_DEVICE, SAMPLE_DEVICE
 
 SAMPLE_TEXT = "Sample numbers, made up for a preview"

@@ -6,8 +6,8 @@ import importlib
 import inspect
 from types import FunctionType
 
+from kinetoscope.html import Cell, Html, code, table
 from snippets.lab.finding.device import Device
-from snippets.lab.html import Cell, Html, code, table
 
 DEVICE = "device"
 """The first parameter of a piece; `show` fills it in, so a fence leaves it out."""

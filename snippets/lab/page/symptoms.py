@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-from snippets.lab.diagnosis.symptoms import HOW_TO_RECORD, RECORD, ROOT, TREE, Branch, Symptom
-from snippets.lab.html import Html, with_code
+from kinetoscope.diagnosis.symptoms import HOW_TO_RECORD, RECORD, ROOT, TREE, Branch, Symptom
+from kinetoscope.html import Html, with_code
 from snippets.lab.page.glossary import section_title
 from snippets.lab.recording.device import PROJECT
 

@@ -8,18 +8,19 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from snippets.lab.drawing.numbers import duration_cell, figure_cell, overlap_text, spread_sentence
+from kinetoscope.html import Cell, Html, cell_html, code, details, note, table
+from kinetoscope.timeline.canvas import overlap_text
+from kinetoscope.trace.averages import Average, key_averages
+from kinetoscope.trace.events import CpuOp, Step
+from kinetoscope.trace.queries import durations_us, overlaps_us, require_kernels, step_overlaps_us
+from kinetoscope.trace.units import format_value
+from kinetoscope.trace.work import KnownWork, step_work
+from snippets.lab.charts.numbers import duration_cell, figure_cell, spread_sentence
 from snippets.lab.experiment import Parameters
 from snippets.lab.finding.device import KINDS, Device, Run
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.html import Cell, Html, cell_html, code, details, note, table
 from snippets.lab.page.kernel_name import kernel_name_html
 from snippets.lab.page.rates import Rates
-from snippets.lab.trace.averages import Average, key_averages
-from snippets.lab.trace.events import CpuOp, Step
-from snippets.lab.trace.queries import durations_us, overlaps_us, require_kernels, step_overlaps_us
-from snippets.lab.trace.units import format_value
-from snippets.lab.trace.work import KnownWork, step_work
 
 RATES = ("FLOP/s", "bytes/s")
 """Columns of a kernel table that are omitted if no rate is known."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
+from kinetoscope.html import Html
+from kinetoscope.trace.units import format_value
 from snippets.lab.finding.device import Device
-from snippets.lab.html import Html
 from snippets.lab.recording.schema import Timings
-from snippets.lab.trace.units import format_value
 
 CAPTION = "How long you wait for one step, and for whom"
 PARTS: Mapping[str, str] = {

@@ -8,17 +8,16 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from kinetoscope.trace.text import printable
 from snippets.lab.finding.accepted import accept_statuses, accepted_statuses
-from snippets.lab.finding.book import Verdict, verdicts
+from snippets.lab.finding.book import Verdict, judge_all
 from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.page.ledger import verdict_data
 from snippets.lab.recording.device import recordings_root
 from snippets.lab.recording.schema import RecordingError
 from snippets.lab.tools.listing import known_device
-from snippets.lab.trace.text import printable
 
-HELP = "the ledger: every claim with its verdict"
 DESCRIPTION = """\
 Print every claim of the book with its verdict on every recorded device: holds, differs, is inconclusive,
 cannot be tested or is not measured.
@@ -47,7 +46,7 @@ def command(arguments: argparse.Namespace) -> int:
     """Print the ledger or accept it; with `--check`, return 1 if a verdict is not the accepted one."""
     root = recordings_root()
     devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
-    ledger = {device: list(verdicts(device)) for device in devices}
+    ledger = {device: list(judge_all(device)) for device in devices}
     judged = [verdict for device in devices for verdict in ledger[device]]
     if arguments.accept:
         for device in devices:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from kinetoscope.trace.events import TraceError
+from kinetoscope.trace.text import printable
 from snippets.lab.experiment import Experiment, UnknownName, chapters, experiments
 from snippets.lab.finding.accepted import NAME, accepted_statuses
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.notebooks.files import notebooks
 from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root
-from snippets.lab.recording.digest import source_digest
+from snippets.lab.recording.fingerprint import MeasuredCode, measured_code
 from snippets.lab.recording.loading import load_recording, load_trace
 from snippets.lab.recording.schema import NotRecorded, RecordingError
-from snippets.lab.recording.unexpected import unexpected_files
-from snippets.lab.trace.events import TraceError
-from snippets.lab.trace.text import printable
 
-HELP = "experiments by device: recorded, stale, missing"
 DESCRIPTION = """\
 Print the state of every experiment on every recorded device, one line each: recorded, stale (its code has changed
-since), missing or unreadable. A recording without an experiment or chapter is an orphan; a link, a pipe or a file of
-another name is unexpected, and pages leave it out.
+since), missing or unreadable. A recording without an experiment or chapter is an orphan.
 
   python -m snippets.lab list --device nvidia-h200
 """
@@ -34,11 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `list`."""
     parser.add_argument("--device", help="only this device, for example nvidia-h200")
     parser.add_argument(
-        "--unexpected",
-        action="store_true",
-        help="print only unexpected files, as patterns of mkdocs.yml",
-    )
-    parser.add_argument(
         "--check", action="store_true", help=f"exit with 1 if a recording for {DEFAULT_DEVICE} is stale or unreadable"
     )
 
@@ -46,9 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Print the state of every experiment by device."""
     root = recordings_root()
-    if arguments.unexpected:
-        print("".join(f"/{root.name}/{re.sub(r'[^a-zA-Z0-9_./-]', '?', name)}\n" for name, _ in unexpected_files(root)))
-        return 0
     devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
     is_red = False
     for device in devices:
@@ -65,10 +53,6 @@ def command(arguments: argparse.Namespace) -> int:
         if faults:
             print(f"{faults} not current {cure}")
         is_red = is_red or (device.is_default and faults > 0)
-    names = {device.name for device in devices}
-    for name, reason in () if arguments.device else unexpected_files(root):
-        if name.partition("/")[0] not in names:
-            print(f"unexpected: {printable(name)}: {reason}; delete it")
     return 1 if is_red and arguments.check else 0
 
 
@@ -94,17 +78,14 @@ def states(device: Device) -> Iterator[tuple[str, str]]:
         accepted_statuses(device)
     except RecordingError as error:
         yield NAME, f"unreadable: {error}"
-    for name, reason in unexpected_files(device.root):
-        if name.startswith(f"{device.name}/"):
-            yield printable(name.removeprefix(f"{device.name}/")), f"unexpected: {reason}; delete it"
     if device.is_default:
         yield from ((notebook.id, notebook.state) for notebook in notebooks(device.root))
 
 
 def experiment_states(device: Device, chapter: str) -> dict[str, str]:
     """`recorded`, `stale`, `missing`, `missing trace` or `unreadable: ...` for each experiment of a chapter, by id."""
-    digest = source_digest(chapter)
-    return {experiment.id: _state(device, experiment, digest) for experiment in experiments(chapter)}
+    code = measured_code()
+    return {experiment.id: _state(device, experiment, code) for experiment in experiments(chapter)}
 
 
 def stale_beside(device: Device, chosen: Iterable[Experiment]) -> str:
@@ -112,7 +93,8 @@ def stale_beside(device: Device, chosen: Iterable[Experiment]) -> str:
     that of several chapters."""
     ids = {experiment.id for experiment in chosen}
     others = (one for chapter in chapters() for one in experiments(chapter) if one.id not in ids)
-    stale = Counter(one.chapter for one in others if _state(device, one, source_digest(one.chapter)) == "stale")
+    code = measured_code()
+    stale = Counter(one.chapter for one in others if _state(device, one, code) == "stale")
     if not stale:
         return ""
     counts = ", ".join(f"{chapter} ({count})" for chapter, count in stale.items())
@@ -121,7 +103,7 @@ def stale_beside(device: Device, chosen: Iterable[Experiment]) -> str:
     )
 
 
-def _state(device: Device, experiment: Experiment, digest: str) -> str:
+def _state(device: Device, experiment: Experiment, code: MeasuredCode) -> str:
     recording = None
     try:
         recording = load_recording(device.root, device.name, experiment.id)
@@ -131,4 +113,4 @@ def _state(device: Device, experiment: Experiment, digest: str) -> str:
         return "missing trace" if recording else "missing"
     except (RecordingError, TraceError) as error:
         return f"unreadable: {error}"
-    return "recorded" if recording.digest == digest else "stale"
+    return "recorded" if recording.fingerprint == code.fingerprint(experiment) else "stale"

@@ -32,14 +32,14 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
 
+from kinetoscope.terminal import CommandError
+from kinetoscope.trace.text import printable
 from snippets.lab.page.nav import chapters_in_nav
 from snippets.lab.recording.device import PROJECT, SAMPLE_DEVICE, recordings_root
-from snippets.lab.terminal import CommandError
 from snippets.lab.tools.page_text import pages
 from snippets.lab.tools.preview_errors import FenceErrors, describe_error, shorten
 from snippets.lab.tools.preview_server import PreviewServer, PrintableFormatter, is_plain
 from snippets.lab.tools.search import INDEX, improve_index
-from snippets.lab.trace.text import printable
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment

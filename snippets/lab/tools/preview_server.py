@@ -8,8 +8,8 @@ import sys
 
 from mkdocs.livereload import LiveReloadServer
 
-from snippets.lab.terminal import print_error
-from snippets.lab.trace.text import printable
+from kinetoscope.terminal import print_error
+from kinetoscope.trace.text import printable
 
 MAX_PATH_BYTES = 1000
 _THIS_MACHINE = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)

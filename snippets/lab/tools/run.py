@@ -8,13 +8,12 @@ from os.path import relpath
 from pathlib import Path, PosixPath
 from typing import Any
 
+from kinetoscope.files import write_whole
+from kinetoscope.terminal import Parser
 from snippets.lab.experiment import Experiment, UnknownName, Value, chapters, find
-from snippets.lab.files import write_whole
 from snippets.lab.notebooks.files import PREFIX, find_notebook
 from snippets.lab.recording.device import recordings_root
-from snippets.lab.terminal import Parser
 
-HELP = "profile one experiment on this machine, print the profiler's table, write its trace"
 DESCRIPTION = """\
 Profile one experiment on this machine, GPU or CPU, and print the profiler's table; with --trace-dir, write its Chrome
 trace. The experiment's parameters are options: run mlp/eager --help lists them.

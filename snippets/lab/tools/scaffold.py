@@ -14,13 +14,13 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from snippets.lab.files import write_whole
+from kinetoscope.files import write_whole
+from kinetoscope.terminal import CommandError
 from snippets.lab.notebooks.cells import code_cells
 from snippets.lab.notebooks.files import SETUP, load_notebook
 from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.page.nav import chapters_in_nav
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
-from snippets.lab.terminal import CommandError
 
 FILES = Path(__file__).with_suffix(".txt")
 FORM = "make chapter NAME=rmsnorm: lower-case letters, digits and underscores, a letter first, at most 24 in all"
@@ -28,7 +28,6 @@ RESERVED = {"assets", "lab", "labs", "recordings", "search"}
 """Folders of the project or of the site."""
 YAML_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 """Words that YAML reads as truth values."""
-HELP = "lay out a new chapter with a working example: make chapter"
 DESCRIPTION = """\
 Write the files of a new chapter, a working example to replace piece by piece, and its lines in mkdocs.yml.
 

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from functools import partial
 
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.events import Step
 from snippets.lab.finding import Claim, Device, Figure, Run, Source, at_least, between, claim, equals, format_value
 from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import diff_table, timeline
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import NotTimed, Timing
-from snippets.lab.trace.events import Step
 from snippets.matmul_add.findings.overhead import (
     LARGE,
     MATMULS,
@@ -49,7 +49,7 @@ def longest_to_shortest(device: Device) -> Figure:
     over before that."""
 
     def longest_to_shortest_of(run: Run) -> Figure:
-        times = sorted(matmul(step)[0].duration_us for step in run.trace.steps)
+        times = sorted(matmul(step)[0].duration_us for step in run.whole.steps)
         display = f"{format_value(times[0], 'us')} to {format_value(times[-1], 'us')}"
         return Figure(times[-1] / times[0], "x", origin=run.origin, display=display)
 

@@ -5,6 +5,10 @@ from dataclasses import replace
 from functools import partial
 from html import escape
 
+from kinetoscope.html import Html
+from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.queries import gpu_names
+from kinetoscope.trace.work import step_work
 from snippets.lab.finding import (
     Device,
     Figure,
@@ -18,13 +22,9 @@ from snippets.lab.finding import (
     format_value,
 )
 from snippets.lab.finding.measure import paired_ratio, ratio_of_kinds, same, share_of_ceiling
-from snippets.lab.html import Html
 from snippets.lab.page import kernel_bars, race_table, sweep_table, waiting
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
-from snippets.lab.trace.events import GpuActivity, Step
-from snippets.lab.trace.queries import gpu_names
-from snippets.lab.trace.work import step_work
 from snippets.matmul_add.findings.overhead import PRODUCT_4096, SWEEPS, across, is_unchanged
 
 WAYS = {"Eager": "eager", "Compiled": "compiled", "addmm, b a matrix": "matrix_bias", "addmm, b a row": "row_bias"}
@@ -101,7 +101,7 @@ def copies_in_code(device: Device) -> Figure:
     The generated code allocates the output and calls addmm, nothing else. It is aten::addmm that copies, compiled or
     called by hand, so the copy is not a decision of the compiler."""
     run = device["matmul_add/generated_code"]
-    lines = [str(line) for line in run.data.get("calls", ())]
+    lines = [str(line) for line in run.data["calls"]]
     called = [line.split("(")[0].split(" = ")[-1] for line in lines]
     return Figure(sum(".copy_" in line for line in lines), origin=run.origin, display=", ".join(called))
 

@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.averages import key_averages
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace
+from kinetoscope.trace.queries import kernel_time_us
 from snippets.lab.finding import Device, Figure, Run, TraceError, format_value
 from snippets.lab.finding.claim import Source, at_least, at_most, between, claim, equals
 from snippets.lab.finding.measure import derived, ratio_of_kinds, share_of_ceiling
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import regimes, roofline, timeline
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import LARGE_MATMUL, matmul_name
-from snippets.lab.trace.averages import key_averages
-from snippets.lab.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace
-from snippets.lab.trace.queries import kernel_time_us
 
 LABEL = "matmul_add"
 MATMULS = ("aten::mm", "aten::bmm", "aten::addmm")
@@ -81,7 +81,8 @@ def is_unchanged(figure: Figure) -> bool:
 
 def busy_share(run: Run) -> Figure:
     """The profiler's GPU total in percent of its CPU total."""
-    gpu, cpu = self_gpu_us(run.trace), self_cpu_us(run.trace)
+    trace = run.whole.trace
+    gpu, cpu = self_gpu_us(trace), self_cpu_us(trace)
     share = 100 * gpu / cpu
     display = f"{format_value(share, '%')}: {format_value(gpu, 'us')} of {format_value(cpu, 'us')}"
     return Figure(share, "%", origin=run.origin, display=display)
@@ -176,7 +177,8 @@ def wait_share_4096(device: Device) -> Figure:
     """At 4096, at least a tenth of the profiler's CPU total is the closing wait for the GPU."""
 
     def share(run: Run) -> Figure:
-        return Figure(100 * closing_wait(run.trace).duration_us / self_cpu_us(run.trace), "%", origin=run.origin)
+        trace = run.whole.trace
+        return Figure(100 * closing_wait(trace).duration_us / self_cpu_us(trace), "%", origin=run.origin)
 
     return of_traces(device, share, *LARGE)
 

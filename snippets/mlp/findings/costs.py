@@ -5,7 +5,10 @@ import statistics
 from collections.abc import Mapping
 from functools import partial
 
-from snippets.lab.drawing.bar_charts import kernel_bars, timing_bars
+from kinetoscope.html import Html
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.queries import kernel_time_us
+from snippets.lab.charts.bar_charts import kernel_bars, timing_bars
 from snippets.lab.experiment import Parameters
 from snippets.lab.finding import Device, Figure, Measure, Source, format_value, timing_of_samples
 from snippets.lab.finding.claim import at_least, at_most, between, claim, equals, matches
@@ -19,13 +22,10 @@ from snippets.lab.finding.measure import (
     smallest,
     unpaired_ratio,
 )
-from snippets.lab.html import Html
 from snippets.lab.page import race_table, regimes, roofline, timeline, waiting
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import LARGE_MATMUL
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import kernel_time_us
 from snippets.mlp.findings.eager import gemm_kernels
 from snippets.mlp.findings.fusion import compilations, recompiled
 from snippets.mlp.findings.steps import BF16_BYTES, VARIANTS, gate_bytes, gemms, launch_size, matmul_shapes, pointwise

@@ -6,6 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import fsum, prod
 
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.averages import key_averages
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.queries import op_name
 from snippets.lab.finding import (
     Device,
     Figure,
@@ -20,13 +24,9 @@ from snippets.lab.finding import (
 )
 from snippets.lab.finding.claim import at_least, at_most
 from snippets.lab.finding.measure import largest, ratio_of_pairs
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.averages import key_averages
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import op_name
 from snippets.mlp.findings.steps import gemms, kernel_ops, matmul_shapes, part_2, pointwise, pointwise_bytes
 
 METADATA_OPS = {"aten::t", "aten::transpose", "aten::as_strided", "aten::reshape", "aten::view", "aten::_unsafe_view"}
@@ -164,7 +164,7 @@ def down_is_faster(device: Device) -> Figure:
 
 def chain_over_mm(device: Device) -> Figure:
     """Own CPU time of the operators that launch nothing themselves, in percent of that of `aten::mm`."""
-    rows = [row for row in key_averages(device["mlp/eager"].trace) if row.name.startswith("aten::")]
+    rows = [row for row in key_averages(device["mlp/eager"].whole.trace) if row.name.startswith("aten::")]
     idle = fsum(row.self_cpu_us for row in rows if not row.self_gpu_us)
     mm = fsum(row.self_cpu_us for row in rows if row.name == "aten::mm")
     return Figure(100 * idle / mm, "%", origin="mlp/eager, sums over its trace")

@@ -4,17 +4,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.queries import kernel_time_us
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, format_value, timing_of_samples
 from snippets.lab.finding.claim import at_least, between, claim
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.measure import derived, paired_ratio, percent, ratio_of_pairs, smallest, unpaired_ratio
 from snippets.lab.finding.mismatch import NOT_SHOWN, reading
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
 from snippets.lab.page import timing_bars
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import kernel_time_us
 from snippets.mlp.findings.choices import Launch, config_name, drawn_us, fast_and_slow, in_trace
 from snippets.mlp.findings.eager import copy_share, moved_bytes, pointwise_us
 from snippets.mlp.findings.steps import launch_size, pointwise

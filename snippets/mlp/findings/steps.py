@@ -3,10 +3,10 @@
 import math
 from functools import partial
 
+from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.queries import op_name
+from kinetoscope.trace.work import step_work
 from snippets.lab.finding import Source, TraceError
-from snippets.lab.trace.events import GpuActivity, Step
-from snippets.lab.trace.queries import op_name
-from snippets.lab.trace.work import step_work
 
 VARIANTS = {"eager": "mlp/eager", "compiled": "mlp/compiled", "Liger": "mlp/liger"}
 BF16_BYTES = 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kinetoscope.html import Cell, Html, table
 from snippets.lab.finding import (
     Device,
     Figure,
@@ -18,7 +19,6 @@ from snippets.lab.finding import (
     timing_of_samples,
 )
 from snippets.lab.finding.measure import difference_of_pairs, largest, percent, ratio_of_pairs, unpaired_ratio
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import Timing

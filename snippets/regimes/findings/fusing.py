@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.events import Step
 from snippets.lab.finding import (
     Device,
     Figure,
@@ -28,11 +30,9 @@ from snippets.lab.finding.measure import (
     ratio_of_pairs,
     smallest,
 )
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import figure_cell, timeline, waiting
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.events import Step
 
 TOKENS = (1, 16, 64, 256, 1024, 8192)
 """Of the sweep."""

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from kinetoscope.html import Cell, Html, code, details, table
+from kinetoscope.trace.events import Step
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_least, claim, equals, format_value
 from snippets.lab.finding.measure import derived, smallest, unpaired_ratio
-from snippets.lab.html import Cell, Html, code, details, table
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import Step
 from snippets.regimes.findings.compiling import (
     GEGLU,
     NAMES,

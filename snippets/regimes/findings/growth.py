@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.queries import kernel_time_us
 from snippets.lab.finding import (
     Device,
     Figure,
@@ -18,12 +21,9 @@ from snippets.lab.finding import (
     share_of_ceiling,
     unpaired_ratio,
 )
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell, regimes, timeline, waiting
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY, LARGE_MATMUL
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import kernel_time_us
 from snippets.regimes.findings.crossovers import (
     LAUNCHES,
     cpu_median,

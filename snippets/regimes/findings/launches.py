@@ -4,6 +4,9 @@ import math
 from collections.abc import Mapping
 from functools import partial
 
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.queries import busy_us, extent_us, kernel_time_us
 from snippets.lab.finding import (
     Device,
     Figure,
@@ -22,12 +25,9 @@ from snippets.lab.finding import (
     share_of_ceiling,
     unpaired_ratio,
 )
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import figure_cell, race_bars, timeline
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.queries import busy_us, extent_us, kernel_time_us
 from snippets.regimes.findings.crossovers import idle
 
 ARTICLE = "The Profiling Deep-Dive on nn.Linear Fusion"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from kinetoscope.html import Cell, Html, code, table
 from snippets.lab.finding import (
     Device,
     Figure,
@@ -20,7 +21,6 @@ from snippets.lab.finding import (
 )
 from snippets.lab.finding.band import Band
 from snippets.lab.finding.measure import derived, difference_of_pairs, unpaired_ratio
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
 from snippets.regimes.findings.compiling import (

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from kinetoscope.html import Cell, Html, details, table
+from kinetoscope.trace.units import format_value
 from snippets.lab.finding import Device, Figure, Measure, Source, at_least, at_most, claim, equals, timing_of_samples
 from snippets.lab.finding.measure import derived, ratio_of_pairs
-from snippets.lab.html import Cell, Html, details, table
 from snippets.lab.page import figure_cell
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.units import format_value
 from snippets.regimes.findings.launches import ARTICLE
 
 FEW, MANY = 64, 8192

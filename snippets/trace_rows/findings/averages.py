@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from kinetoscope.html import Html, code, table
+from kinetoscope.trace.averages import Average, key_averages
 from snippets.lab.finding import Device, format_value
-from snippets.lab.html import Html, code, table
-from snippets.lab.trace.averages import Average, key_averages
 
 ROW_HEAD = ["row", "self CPU", "CPU total", "self GPU", "GPU total", "calls"]
 

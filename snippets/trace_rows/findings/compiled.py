@@ -2,9 +2,9 @@
 
 from functools import partial
 
+from kinetoscope.trace.events import CpuOp, Step
 from snippets.lab.finding import Device, Figure, claim, equals
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import CpuOp, Step
 from snippets.trace_rows.findings.averages import rows_of
 
 GRAPH = "## Call CompiledFxGraph"

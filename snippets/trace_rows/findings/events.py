@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.events import Span, Trace
 from snippets.lab.finding import Device, format_value
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import Span, Trace
 
 HEAD = ["row", "where", "events", "shortest", "longest"]
 _NUMBER = re.compile(r"(?<=^ProfilerStep)#\d+$")

@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.events import CpuOp, Step
+from kinetoscope.trace.queries import busy_us
 from snippets.lab.finding import Device, Figure, Run, at_least, claim, equals, format_value
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
 from snippets.lab.page import timeline
-from snippets.lab.trace.events import CpuOp, Step
-from snippets.lab.trace.queries import busy_us
 from snippets.trace_rows.findings.averages import rows_of
 
 
@@ -30,8 +30,8 @@ def overlapping(device: Device) -> Figure:
 def streams_annotated(device: Device) -> Figure:
     """An annotation around work on two streams appears twice a step on the GPU, once for each stream."""
     run = device["trace_rows/two_streams"]
-    spans = [span for span in run.trace.gpu_annotations if span.name == run.label]
-    return Figure(len(spans) // len(run.trace.steps), origin=f"{run.origin}, annotations on the GPU a step")
+    spans = [span for span in run.whole.trace.gpu_annotations if span.name == run.label]
+    return Figure(len(spans) // len(run.whole.steps), origin=f"{run.origin}, annotations on the GPU a step")
 
 
 @claim("R8", equals(5))

@@ -3,12 +3,12 @@
 import statistics
 from collections.abc import Sequence
 
-from snippets.lab.diagnosis.facts import Facts
+from kinetoscope.diagnosis.facts import Facts
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.events import GpuActivity
 from snippets.lab.finding import Device, format_value
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import kernel_name_html
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import GpuActivity
 
 SHOWN = 4
 

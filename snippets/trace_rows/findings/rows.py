@@ -4,11 +4,11 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.averages import key_averages
+from kinetoscope.trace.events import Step
 from snippets.lab.finding import Device, Figure, at_least, claim, equals, format_value
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
-from snippets.lab.trace.averages import key_averages
-from snippets.lab.trace.events import Step
 from snippets.trace_rows.findings.averages import rows_of
 
 
@@ -47,7 +47,7 @@ def freed(device: Device) -> Figure:
 @claim("R14", at_least(4))
 def without_gpu(device: Device) -> Figure:
     """In an eager MLP, at least four of the operators that appear as rows put nothing on the GPU."""
-    idle = [row.name for row in key_averages(device["mlp/eager"].trace) if row.is_idle]
+    idle = [row.name for row in key_averages(device["mlp/eager"].whole.trace) if row.is_idle]
     return Figure(len(idle), origin="mlp/eager, operators without GPU time", display=", ".join(sorted(idle)))
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
-from snippets.lab.drawing.memory import Segment
-from snippets.lab.drawing.memory_charts import memory_map
+from kinetoscope.html import Cell, Html, code, table
+from snippets.lab.charts.memory import Segment
+from snippets.lab.charts.memory_charts import memory_map
 from snippets.lab.finding import Device, Figure, Run, at_least, claim, equals
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
 
 ARTICLE = "Profiling in PyTorch: From nn.Linear to Fused MLP Optimization"

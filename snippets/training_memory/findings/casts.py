@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from snippets.lab.diagnosis.fusing import is_conversion
-from snippets.lab.drawing.bar_charts import stacked_bars
+from kinetoscope.diagnosis.fusing import is_conversion
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.queries import kernel_time_us
+from kinetoscope.trace.units import format_value
+from snippets.lab.charts.bar_charts import stacked_bars
 from snippets.lab.finding import Device, Figure, Run, at_least, between, claim, equals
 from snippets.lab.finding.measure import unpaired_ratio
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import GpuActivity, Step
-from snippets.lab.trace.kernel_names import decode_kernel_name
-from snippets.lab.trace.queries import kernel_time_us
-from snippets.lab.trace.units import format_value
 from snippets.training_memory.findings.steps import (
     COMPILED,
     EAGER,

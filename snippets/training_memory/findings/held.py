@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from snippets.lab.drawing.memory import HeldStep
+from snippets.lab.charts.memory import HeldStep
 from snippets.lab.finding import Device, Figure, Run
 from snippets.training_memory.shapes import SIZE, kept_bytes
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kinetoscope.html import Cell, Html, code, details, table
 from snippets.lab.finding import Device, Figure, Source, at_least, claim, equals
-from snippets.lab.html import Cell, Html, code, details, table
 from snippets.lab.page import show as show
 from snippets.training_memory.findings.allocator import (
     ARTICLE,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from snippets.lab.drawing.numbers import figure_cell
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.units import format_value
+from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import Device, Figure, at_least, at_most, between, claim, equals, timing_of_samples
 from snippets.lab.finding.measure import percent, ratio_of_pairs, unpaired_ratio
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import GpuActivity, Step
-from snippets.lab.trace.units import format_value
 from snippets.training_memory.findings.held import (
     EAGER,
     NAMES,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.units import format_value
 from snippets.lab.finding import Device, Figure, at_least, between, claim, equals, largest
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
-from snippets.lab.trace.units import format_value
 from snippets.training_memory.findings.steps import EAGER
 
 FAST, SLOW = "1e-3", "1e-4"

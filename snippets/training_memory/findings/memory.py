@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from snippets.lab.drawing.bar_charts import stacked_bars
-from snippets.lab.drawing.memory import HELD
-from snippets.lab.drawing.memory import NAMES as KINDS
-from snippets.lab.drawing.memory_charts import memory_timeline
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.units import format_value
+from snippets.lab.charts.bar_charts import stacked_bars
+from snippets.lab.charts.memory import HELD
+from snippets.lab.charts.memory import NAMES as KINDS
+from snippets.lab.charts.memory_charts import memory_timeline
 from snippets.lab.finding import Device, Figure, NotTimed, Source, at_least, at_most, between, claim, equals
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
-from snippets.lab.trace.units import format_value
 from snippets.training_memory.findings.allocator import ARTICLE
 from snippets.training_memory.findings.held import (
     NAMES,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from snippets.lab.drawing.numbers import figure_cell
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.queries import annotation_us, kernel_time_us
+from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import Device, Figure, NotTimed, Run, at_least, between, claim, equals
 from snippets.lab.finding.measure import derived, paired_ratio, unpaired_ratio
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
 from snippets.lab.recording.ceilings import COPY
-from snippets.lab.trace.events import GpuActivity, Step
-from snippets.lab.trace.queries import annotation_us, kernel_time_us
 from snippets.training_memory.findings.steps import busy_share, in_phase, run_of
 
 OPTIMIZERS: Mapping[str, str] = {"loop": "optimizer_loop", "foreach": "optimizer_foreach", "fused": "autocast"}

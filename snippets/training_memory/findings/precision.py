@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from snippets.lab.drawing.numbers import figure_cell
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.queries import kernel_time_us
+from kinetoscope.trace.units import format_value
+from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import Device, Figure, Source, at_least, at_most, claim, equals
 from snippets.lab.finding.measure import paired_ratio, unpaired_ratio
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import GpuActivity, Step
-from snippets.lab.trace.kernel_names import decode_kernel_name
-from snippets.lab.trace.queries import kernel_time_us
-from snippets.lab.trace.units import format_value
 from snippets.training_memory.findings.steps import (
     COMPILED,
     EAGER,

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from snippets.lab.drawing.bar_charts import stacked_bars
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.queries import annotation_us, kernel_time_us
+from kinetoscope.trace.units import format_value
+from snippets.lab.charts.bar_charts import stacked_bars
 from snippets.lab.finding import Device, Figure, Run, at_most, between, claim, equals
 from snippets.lab.finding.measure import percent, unpaired_ratio
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
 from snippets.lab.page import timing_bars
-from snippets.lab.trace.events import GpuActivity, Step
-from snippets.lab.trace.kernel_names import decode_kernel_name
-from snippets.lab.trace.queries import annotation_us, kernel_time_us
-from snippets.lab.trace.units import format_value
 from snippets.training_step.findings.pictures import phase_of, phase_spans
 from snippets.training_step.findings.pictures import phases_timeline as phases_timeline
 

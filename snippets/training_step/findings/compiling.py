@@ -8,6 +8,8 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
+from kinetoscope.html import Cell, Html, table
+from kinetoscope.trace.units import format_value
 from snippets.lab.finding import (
     Device,
     Figure,
@@ -20,10 +22,8 @@ from snippets.lab.finding import (
     ratio_of_pairs,
     timing_of_samples,
 )
-from snippets.lab.html import Cell, Html, table
 from snippets.lab.page import show as show
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.units import format_value
 from snippets.training_step.findings.loops import ceiling
 
 CHAPTER = "training_step"

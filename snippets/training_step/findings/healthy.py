@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from snippets.lab.diagnosis.facts import Facts
-from snippets.lab.drawing.bar_charts import stacked_bars
+from kinetoscope.diagnosis.facts import Facts
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.events import CpuOp, GpuActivity, Step
+from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.queries import annotation_us, busy_us
+from kinetoscope.trace.units import format_value
+from snippets.lab.charts.bar_charts import stacked_bars
 from snippets.lab.finding import Device, Figure, TraceError, at_least, at_most, between, claim
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import kernel_name_html
 from snippets.lab.page import show as show
-from snippets.lab.trace.events import CpuOp, GpuActivity, Step
-from snippets.lab.trace.kernel_names import decode_kernel_name
-from snippets.lab.trace.queries import annotation_us, busy_us
-from snippets.lab.trace.units import format_value
 from snippets.training_step.findings.loops import busy_share
 from snippets.training_step.findings.pictures import PHASES, phase_of, phase_spans
 from snippets.training_step.findings.pictures import phases_timeline as phases_timeline

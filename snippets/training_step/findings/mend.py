@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from html import escape
 
+from kinetoscope.html import Html
 from snippets.lab.finding import Device
-from snippets.lab.html import Html
 from snippets.lab.recording.device import PROJECT
 
 _FOLDER = PROJECT / "snippets" / "training_step"

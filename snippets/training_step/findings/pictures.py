@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from kinetoscope.html import Html
+from kinetoscope.trace.events import CpuOp, GpuActivity, Step
 from snippets.lab.finding import Device
-from snippets.lab.html import Html
 from snippets.lab.page import timeline
-from snippets.lab.trace.events import CpuOp, GpuActivity, Step
 
 PHASES = ("to the GPU", "forward", "loss", "backward", "clip", "optimizer")
 """The annotations of the loop, in order."""

@@ -7,7 +7,9 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from snippets.lab.drawing.numbers import figure_cell
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.units import format_value
+from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import (
     Device,
     Figure,
@@ -17,9 +19,7 @@ from snippets.lab.finding import (
     timing_of_samples,
 )
 from snippets.lab.finding.measure import percent, unpaired_ratio
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
-from snippets.lab.trace.units import format_value
 
 CHAPTER = "training_step"
 PHASES = ("forward", "backward", "optimizer", "item")

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from kinetoscope.html import Cell, Html, table, with_code
+from kinetoscope.trace.events import CpuOp, Span, Step
+from kinetoscope.trace.units import format_value
 from snippets.lab.finding import Device
-from snippets.lab.html import Cell, Html, table, with_code
-from snippets.lab.trace.events import CpuOp, Span, Step
-from snippets.lab.trace.units import format_value
 from snippets.training_step.findings.loops import FAULTS
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from snippets.lab.drawing.numbers import figure_cell
+from kinetoscope.html import Cell, Html, code, table
+from kinetoscope.trace.events import CpuOp
+from kinetoscope.trace.queries import step_us
+from kinetoscope.trace.units import format_value
+from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device
-from snippets.lab.html import Cell, Html, code, table
 from snippets.lab.page import show as show
 from snippets.lab.page import timing_bars
-from snippets.lab.trace.events import CpuOp
-from snippets.lab.trace.queries import step_us
-from snippets.lab.trace.units import format_value
 from snippets.training_step.findings.hints import ceiling_share
 from snippets.training_step.findings.loops import FAULTS, TIMED, ceiling, lost
 from snippets.training_step.findings.mend import mend as mend

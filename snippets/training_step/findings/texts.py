@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+from kinetoscope.html import Html, details
 from snippets.lab.finding import Device, TraceError
-from snippets.lab.html import Html, details
 from snippets.lab.page import show as show
 from snippets.training_step.findings.compiling import breaks, lengths
 from snippets.training_step.findings.probes import printed

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from html import unescape
 
+from kinetoscope.html import Html
 from snippets.lab.finding.book import Verdict, findings, judge
 from snippets.lab.finding.claim import Claim, Status
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
-from snippets.lab.html import Html
 
 FIGURES: dict[str, Measure] = dict(findings("attention").figures)
 CLAIMS: dict[str, Claim] = {claim.id: claim for claim in findings("attention").claims}

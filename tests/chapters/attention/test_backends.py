@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kinetoscope.trace.events import CpuOp, TraceError
 from snippets.attention.findings import backends, live, traffic, variants
 from snippets.attention.findings.variants import VARIANTS
 from snippets.lab import cache
 from snippets.lab.finding.figure import Figure
-from snippets.lab.trace.events import CpuOp, TraceError
 from tests.chapters.altered import RECORDED, AlteredDevice
 from tests.chapters.attention.bench import CLAIMS, text_of
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch.profiler import profile
 
+from kinetoscope.doctor.trace_checks import check_trace
+from kinetoscope.trace.events import Trace
+from kinetoscope.trace.kineto import read_trace
 from snippets.capture_faults import experiments, model
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.experiment import NeedsGpu
-from snippets.lab.tools.trace_checks import check_trace
-from snippets.lab.trace.events import Trace
-from snippets.lab.trace.kineto import read_trace
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from kinetoscope.trace.events import Step
 from snippets.capture_faults.findings.captures import (
     OPTIONS,
     cost_of_options,
@@ -19,7 +20,6 @@ from snippets.capture_faults.findings.captures import (
 from snippets.capture_faults.findings.dependent import early_when_recomputing, second_starts
 from snippets.capture_faults.findings.doctor import LOST, doctor, doctor_of_lost, without_first_kernels
 from snippets.lab.finding.book import Verdict, findings, judge
-from snippets.lab.trace.events import Step
 from tests.chapters.altered import AlteredDevice
 from tests.lab.samples import BOOK, Markup
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope.trace.kineto import read_recorded_trace
 from snippets.fact_check.findings import block, facts, sweep, tables, times
 from snippets.fact_check.findings.sources import ARTICLES, DOCUMENTS, short_name
 from snippets.lab.finding import Device, Figure, NotTimed
 from snippets.lab.finding.book import all_claims, find_claim, findings, judge
 from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.recording.device import PROJECT
-from snippets.lab.trace.kineto import read_recorded_trace
 from tests.chapters.altered import AlteredDevice
 from tests.chapters.fact_check.samples import KERNEL, block_data, recordings
 from tests.lab.sample_recordings import page_on_samples, save_samples

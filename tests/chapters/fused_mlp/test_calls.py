@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from kinetoscope.trace.events import Step
 from snippets.fused_mlp.findings import calls, shapes
 from snippets.lab.finding import NotTimed
 from snippets.lab.finding.claim import Status
-from snippets.lab.trace.events import Step
 from tests.chapters.altered import AlteredDevice
 from tests.chapters.fused_mlp.test_shapes import WIDE, point_of, put
 from tests.chapters.fused_mlp.verdicts import measured, status, statuses, text_of, value

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from kinetoscope.html import Html
 from snippets.fused_mlp.findings import (
     first_kernels,
     forward,
@@ -18,7 +19,6 @@ from snippets.fused_mlp.findings import (
     traffic,
 )
 from snippets.lab.finding import Device
-from snippets.lab.html import Html
 from tests.chapters.fused_mlp.verdicts import text_of
 from tests.lab.samples import BOOK
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from kinetoscope.trace.events import Step, TraceError
+from kinetoscope.trace.kineto import read_trace
 from snippets.fused_mlp.findings import first_kernels, traffic
 from snippets.lab.finding import NotTimed
 from snippets.lab.finding.claim import Status
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.events import Step, TraceError
-from snippets.lab.trace.kineto import read_trace
 from tests.chapters.altered import AlteredDevice
 from tests.chapters.fused_mlp.verdicts import FINDINGS, measured, status, value
-from tests.lab import events
 from tests.lab.samples import BOOK, without_headings
+from tests.tool import events
 
 HIDDEN_BYTES = 2 * 8192 * 3072
 X_BYTES = 2 * 8192 * 768

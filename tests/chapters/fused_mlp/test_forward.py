@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kinetoscope.trace.events import CpuOp, GpuActivity, Step
 from snippets.fused_mlp.findings import forward, ideas, quack, residency
 from snippets.fused_mlp.findings.shapes import shape_name
 from snippets.fused_mlp.geglu import hopper
@@ -14,7 +15,6 @@ from snippets.fused_mlp.subjects import SHAPES
 from snippets.lab.finding import NotRecorded, NotTimed
 from snippets.lab.finding.claim import Status
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.events import CpuOp, GpuActivity, Step
 from tests.chapters.altered import AlteredDevice
 from tests.chapters.fused_mlp.verdicts import FINDINGS, measured, status, statuses, text_of, value
 from tests.lab.samples import BOOK

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from kinetoscope.html import Html
 from snippets.fused_mlp.findings import in_use, shapes
 from snippets.lab.finding import Device, NotTimed
 from snippets.lab.finding.claim import Status
-from snippets.lab.html import Html
 from snippets.lab.recording.schema import Point, Timing, Timings
 from tests.chapters.altered import AlteredDevice
 from tests.chapters.fused_mlp.verdicts import measured, status, statuses, text_of, value

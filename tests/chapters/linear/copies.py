@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from kinetoscope.trace.queries import gpu_names
 from snippets.lab.finding import Device
 from snippets.lab.recording.schema import Point, Timing
-from snippets.lab.trace.queries import gpu_names
 from tests.lab import samples
 
 Event = dict[str, Any]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from kinetoscope.trace.kineto import read_trace
 from snippets.lab.capture.instruments import TorchInstruments
 from snippets.lab.experiment import Experiment, NeedsGpu, Schedule
-from snippets.lab.trace.kineto import read_trace
 from snippets.matmul_add import experiments, model
 from snippets.matmul_add.record import record
 

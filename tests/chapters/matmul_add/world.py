@@ -13,11 +13,12 @@ from typing import Any
 
 import msgspec
 
+from kinetoscope.trace.events import Trace
+from kinetoscope.trace.kineto import read_trace
 from snippets.lab.finding import Device
 from snippets.lab.recording.schema import Ceiling, Point, Recording, Timing, Timings
-from snippets.lab.trace.events import Trace
-from snippets.lab.trace.kineto import read_trace
-from tests.lab import events, samples
+from tests.lab import samples
+from tests.tool import events
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_nn"
 QUERY = "cudaOccupancyMaxActiveBlocksPerMultiprocessor"

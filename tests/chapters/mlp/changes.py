@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from kinetoscope.trace.events import GpuActivity
 from snippets.lab.finding.book import Verdict, findings, judge
 from snippets.lab.finding.claim import Status
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
-from snippets.lab.trace.events import GpuActivity
 
 FINDINGS = findings("mlp")
 CLAIMS = {claim.id: claim for claim in FINDINGS.claims}

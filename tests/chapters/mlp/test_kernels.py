@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kinetoscope.trace.averages import key_averages
+from kinetoscope.trace.events import CudaCall, Step
 from snippets.lab.finding.claim import Status
 from snippets.lab.finding.figure import Figure
-from snippets.lab.trace.averages import key_averages
-from snippets.lab.trace.events import CudaCall, Step
 from snippets.mlp.findings.steps import fused_work
 from tests.chapters.altered import AlteredDevice
 from tests.chapters.mlp.changes import (

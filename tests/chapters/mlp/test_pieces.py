@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope.html import Html
 from snippets.lab.finding.device import Device
-from snippets.lab.html import Html
 from snippets.lab.page import kernel_table, profiler_table, show, timeline
 from snippets.lab.page.frame import measured_html
 from snippets.mlp.findings import choices, costs, eager, fused_kernels, fusion

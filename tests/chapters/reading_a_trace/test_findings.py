@@ -10,8 +10,9 @@ import pytest
 
 from snippets.lab.finding import Device, NotRecorded, TraceError
 from snippets.reading_a_trace.findings import first_look, journey
-from tests.lab import events, samples
+from tests.lab import samples
 from tests.lab.samples import EVIL, assert_only_text, cells, sample, save_all, trace_json
+from tests.tool import events
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import re
 import msgspec
 import pytest
 
+from kinetoscope.trace.events import Step
 from snippets.lab.finding.book import Verdict, findings, judge
-from snippets.lab.trace.events import Step
 from snippets.trace_rows.findings import events, gpu, launches, lines, rows
 from snippets.trace_rows.findings.averages import average, averages, rows_of
 from tests.chapters.altered import AlteredDevice

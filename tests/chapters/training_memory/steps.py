@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tests.lab import events
+from tests.tool import events
 
 Op = tuple[str, Sequence[Sequence[int]], Sequence[str], float]
 """Its kernel, the shapes and the types of its tensors, and the kernel's microseconds."""

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from kinetoscope.trace.queries import recorded_step_us
 from snippets.lab.finding import TraceError
 from snippets.lab.finding.book import find_claim, judge
 from snippets.lab.recording.consistency import SLOWER
-from snippets.lab.trace.queries import recorded_step_us
 from snippets.training_step.findings import compiling, healthy, probes
 from snippets.training_step.findings.loops import FAULTS, unused
 from tests.chapters.altered import RECORDED, AlteredDevice, constant

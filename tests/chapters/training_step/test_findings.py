@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from kinetoscope.trace.kernel_names import decode_kernel_name
 from snippets.lab.finding import NotTimed, TraceError
 from snippets.lab.recording.device import PROJECT
-from snippets.lab.trace.kernel_names import decode_kernel_name
 from snippets.training_step.findings.compiling import eager_in_silence, first_eager, recompile_unused
 from snippets.training_step.findings.healthy import HEALTHY, gpu_busy, pointwise_of_iteration, pointwise_share, purpose
 from snippets.training_step.findings.loops import FAULTS, ceiling, found_in

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from snippets.lab.diagnosis.diagnose import diagnose
+from kinetoscope.diagnosis.diagnose import diagnose
+from kinetoscope.trace.events import Span
+from kinetoscope.trace.queries import recorded_step_us
 from snippets.lab.finding import TraceError
 from snippets.lab.recording.device import PROJECT
-from snippets.lab.trace.events import Span
-from snippets.lab.trace.queries import recorded_step_us
 from snippets.training_step.findings import hints, tables, texts
 from tests.chapters.altered import RECORDED, AlteredDevice, constant, replace
 

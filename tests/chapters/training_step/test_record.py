@@ -7,8 +7,8 @@ from textwrap import dedent
 
 import pytest
 
+from kinetoscope.trace.kineto import read_trace
 from snippets.lab.recording.device import PROJECT
-from snippets.lab.trace.kineto import read_trace
 from snippets.training_step.model import make_parts, train
 
 SMALL = {"vocab": 64, "dim": 32, "heads": 2, "layers": 1, "seq": 16, "batch": 2}

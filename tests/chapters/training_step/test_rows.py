@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.kineto import read_trace
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.kineto import read_trace
 from snippets.training_step.findings.rows import ROWS, Row, found_rows, row_of, rows
 from tests.chapters.altered import RECORDED
-from tests.lab.events import kernel, launch, memcpy, op, step, trace_bytes
+from tests.tool.events import kernel, launch, memcpy, op, step, trace_bytes
 
 
 def written_step(*events: Any) -> Step:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab.diagnosis.pages import PAGES
-from snippets.lab.diagnosis.rules import RULES
+from kinetoscope.diagnosis.pages import PAGES
+from kinetoscope.diagnosis.rules import RULES
 from snippets.lab.finding import Device, NotRecorded, TraceError
 from snippets.lab.finding.book import figure
 from snippets.lab.finding.device import all_devices
@@ -27,7 +27,7 @@ DEVICES = all_devices(BOOK.root)
 def test_the_examples_teach_three_faults() -> None:
     assert list(EXAMPLES.values()) == list(FAULTS)
     for experiment, rule in FAULTS.items():
-        assert finding(BOOK, experiment, rule).ceiling_us_per_step > 0
+        assert finding(BOOK, experiment, rule).saving_us_per_step > 0
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
@@ -44,7 +44,7 @@ def test_a_report_names_its_trace_and_links_to_the_book(tmp_path: Path) -> None:
     html = (tmp_path / f"reports/{BOOK.name}/matmul_add-item_4096.html").read_text(encoding="utf-8")
     name = f"docs/recordings/{BOOK.name}/matmul_add/item_4096.trace.json.gz"
     assert f"<h1>{name}</h1>" in html
-    assert f"python -m snippets.lab open {name}" in html
+    assert f"kinetoscope open {name}" in html
     assert f'<a href="../../{PAGES["sync-in-step"]}"><code>' in html
     assert '<a href="../../#see-gap-in-a-wait">The GPU lane has gaps: It waits for the GPU</a>' in html
 

@@ -9,9 +9,9 @@ from textwrap import dedent
 
 import pytest
 
-from snippets.lab.__main__ import main
+from kinetoscope.__main__ import main
+from kinetoscope.trace.kineto import read_trace
 from snippets.lab.recording.device import PROJECT
-from snippets.lab.trace.kineto import read_trace
 from snippets.your_trace.record import record
 
 BEFORE_TRACE, KEPT = 4, 3

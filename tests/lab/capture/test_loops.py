@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import torch
 
+from kinetoscope.trace.kineto import read_trace
 from snippets.lab.capture import loops
 from snippets.lab.capture.gpu import Gpu
 from snippets.lab.capture.loops import check_loop, open_loop, profile_loop, time_loops
@@ -19,7 +20,6 @@ from snippets.lab.capture.recorder import group_experiments, make_batches, proce
 from snippets.lab.capture.worker import Process
 from snippets.lab.experiment import ExperimentError, Loop, WrongAnswer, find, package_folder
 from snippets.lab.recording.schema import Recording, RecordingError, Timing, parse_recording
-from snippets.lab.trace.kineto import read_trace
 from tests.lab.broken.loops.experiments import STOPPED
 from tests.lab.samples import point, sample, timing
 

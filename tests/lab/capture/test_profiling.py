@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from kinetoscope.trace.kineto import read_trace
 from snippets.lab.capture.checking import build_subject
 from snippets.lab.capture.profiling import read_activities, trace_of
 from snippets.lab.experiment import Experiment, Schedule, Subject, find
-from snippets.lab.trace.kineto import read_trace
 from tests.lab import samples
 from tests.lab.capture.faults import PACKAGE
 

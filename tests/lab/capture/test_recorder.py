@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kinetoscope.trace.kineto import read_trace
 from snippets.lab.capture.merging import merge
 from snippets.lab.capture.recorder import (
     Outcome,
@@ -26,7 +27,6 @@ from snippets.lab.capture.supervisor import Event, Group
 from snippets.lab.experiment import find
 from snippets.lab.recording.loading import load_recording
 from snippets.lab.recording.schema import Recording, Timing
-from snippets.lab.trace.kineto import read_trace
 from tests.lab import samples
 from tests.lab.capture.faults import FAULTS, PACKAGE, RIGHT
 from tests.lab.samples import DEVICE, as_dict, files, point, sample, save_all, timings, untied

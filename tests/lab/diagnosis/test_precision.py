@@ -8,11 +8,12 @@ from statistics import median, quantiles
 
 import pytest
 
-from snippets.lab.diagnosis.facts import SLOWDOWN
-from snippets.lab.diagnosis.rules import RULES
+from kinetoscope.diagnosis.facts import SLOWDOWN
+from kinetoscope.diagnosis.rules import RULES
 from snippets.lab.recording.loading import load_recording
-from tests.lab.diagnosis.recorded import DEVICES, RECORDINGS, experiments, found_in
-from tests.lab.trace.public import needs_public_traces
+from tests.tool.diagnosis.recorded import DEVICES, found_in
+from tests.tool.recorded import RECORDINGS, experiments
+from tests.tool.trace.public import needs_public_traces
 
 LAUNCHES, FIRST, WAITS, SLOW_CPU = "launch-bound", "first-step", "sync-in-step", "slow-cpu-code"
 ATTENTION, COPIES, FUSING = "unfused-attention", "needless-copies", "unfused-elementwise"
@@ -181,7 +182,7 @@ def test_the_table() -> None:
             faults = set(FAULTS.get(experiment, ()))
             slow = _waits_for_launches(device, experiment)
             faults |= {LAUNCHES} if slow or (slow is None and experiment in UNTIMED) else set()
-            fired = set(found_in(device, experiment).ceilings)
+            fired = set(found_in(device, experiment).savings)
             right.update(fired & faults)
             false.update(fired - faults)
             alarms += [f"{device}/{experiment}" for _ in fired - faults]
@@ -272,8 +273,8 @@ for clipping, or for the start of the backward pass.
 @pytest.mark.parametrize("name", PUBLIC_FAULTS)
 def test_public_traces(name: str) -> None:
     found = found_in("public", name)
-    assert set(found.ceilings) == PUBLIC_FAULTS[name] | PUBLIC_FALSE.get(name, set())
-    assert all(0 < us <= max(found.step_us, found.gpu_us) for us in found.ceilings.values())
+    assert set(found.savings) == PUBLIC_FAULTS[name] | PUBLIC_FALSE.get(name, set())
+    assert all(0 < us <= max(found.step_us, found.gpu_us) for us in found.savings.values())
 
 
 @needs_public_traces

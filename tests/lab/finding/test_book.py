@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from kinetoscope.trace.events import TraceError
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.book import (
     all_claims,
@@ -17,7 +18,7 @@ from snippets.lab.finding.book import (
     find_claim,
     findings,
     judge,
-    verdicts,
+    judge_all,
 )
 from snippets.lab.finding.claim import Source, equals
 from snippets.lab.finding.device import Device
@@ -25,7 +26,6 @@ from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError
-from snippets.lab.trace.events import TraceError
 from tests.lab import samples
 from tests.lab.conftest import Book
 from tests.lab.samples import claim, sample, save_all
@@ -158,7 +158,7 @@ def claim_of(name: str) -> object:
 
 def test_every_claim_on_one_device(book: Book, device: Device) -> None:
     book(mlp=samples.findings(claim()), linear=samples.findings(claim(4, id="L1")))
-    assert [(each.claim.id, each.status, each.device) for each in verdicts(device)] == [
+    assert [(each.claim.id, each.status, each.device) for each in judge_all(device)] == [
         ("M1", "holds", device),
         ("L1", "differs", device),
     ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kinetoscope.trace.events import Step
+from kinetoscope.trace.kineto import read_trace
+from kinetoscope.trace.units import format_value
 from snippets.lab.finding.figure import Figure, per_step
 from snippets.lab.recording.schema import Timing
-from snippets.lab.trace.events import Step
-from snippets.lab.trace.kineto import read_trace
-from snippets.lab.trace.units import format_value
 from tests.lab import samples
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope.trace.events import TraceError
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.mismatch import NOT_SHOWN, Mismatch, reading
 from snippets.lab.recording.device import DEFAULT_DEVICE, SAMPLE_DEVICE
 from snippets.lab.recording.schema import NotRecorded, RecordingError
-from snippets.lab.trace.events import TraceError
 from tests.lab import samples
 from tests.lab.samples import point, sample, save_all
 

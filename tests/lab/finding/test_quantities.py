@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kinetoscope.trace.events import TraceError
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.book import figure
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.quantities import QUANTITIES
 from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError, Timing
-from snippets.lab.trace.events import TraceError
 from tests.lab import samples
 from tests.lab.conftest import Book
 from tests.lab.samples import DEVICE, EVIL, sample, save_all

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 
+from kinetoscope.trace.kineto import read_trace
 from snippets.lab.experiment import NeedsGpu, Subject, UnknownName, WrongAnswer
 from snippets.lab.notebook import Profile, check, here, profile, profile_of, race, race_subjects
 from snippets.lab.notebooks.outputs import clean_outputs, output_problems
-from snippets.lab.trace.kineto import read_trace
-from tests.lab import events, samples
+from tests.lab import samples
+from tests.tool import events
 
 TINY = {"batch": 4, "in_dim": 8, "out_dim": 16}
 
@@ -109,7 +110,7 @@ def test_a_profile_here() -> None:
 def test_a_profile_of_a_function_of_ones_own(tmp_path: Path) -> None:
     result = profile_of("mine", torch.add, torch.ones(3), torch.ones(3))
     assert (result.name, result.operators) == ("mine", ("aten::add",))
-    assert repr(result.save(tmp_path / "t.json")) == f"in Perfetto: python -m snippets.lab open {tmp_path / 't.json'}"
+    assert repr(result.save(tmp_path / "t.json")) == f"in Perfetto: python -m kinetoscope open {tmp_path / 't.json'}"
     assert (tmp_path / "t.json").read_bytes() == result.content
 
 

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope.trace.events import Trace, TraceError
+from kinetoscope.trace.kineto import read_recorded_trace, read_trace
 from snippets.lab.finding.device import Device
 from snippets.lab.page.diff import StepWork, diff_of, diff_table
 from snippets.lab.recording.schema import NotRecorded
-from snippets.lab.trace.events import Trace, TraceError
-from snippets.lab.trace.kineto import read_recorded_trace, read_trace
-from tests.lab import events, samples
+from tests.lab import samples
 from tests.lab.samples import EVIL, assert_only_text, sample, save_all
-from tests.lab.trace.test_alignment import ADD, FUSED, GELU, GEMM, MUL
+from tests.tool import events
+from tests.tool.trace.test_alignment import ADD, FUSED, GELU, GEMM, MUL
 
 
 def cells(table: str) -> list[list[str]]:

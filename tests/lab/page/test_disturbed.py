@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope.html import Html
 from snippets.lab.finding.claim import at_least, equals
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
-from snippets.lab.html import Html
 from snippets.lab.page.frame import provenance, show, verdicts
 from snippets.lab.page.inline import fig_formatter
 from snippets.lab.page.ledger import ledger_list

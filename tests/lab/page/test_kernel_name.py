@@ -8,10 +8,10 @@ from html import unescape
 
 import pytest
 
-from snippets.lab.html import Html
+from kinetoscope.html import Html
 from snippets.lab.page.kernel_name import kernel_name_html, with_kernel_names
 from tests.lab.samples import EVIL, Markup, assert_only_text
-from tests.lab.trace.test_kernel_names import GELU, NVJET
+from tests.tool.trace.test_kernel_names import GELU, NVJET
 
 
 def test_a_name_in_place() -> None:

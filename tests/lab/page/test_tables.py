@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from snippets.lab.drawing.numbers import figure_cell
+from kinetoscope.html import Html
+from kinetoscope.trace.events import TraceError
+from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
-from snippets.lab.html import Html
 from snippets.lab.page.tables import (
     Columns,
     comparison_table,
@@ -22,9 +23,9 @@ from snippets.lab.page.tables import (
     variants_table,
 )
 from snippets.lab.recording.schema import Ceiling, NotRecorded
-from snippets.lab.trace.events import TraceError
-from tests.lab import events, samples
+from tests.lab import samples
 from tests.lab.samples import EVIL, Markup, assert_only_text, cells, closed, folds, sample, save_all
+from tests.tool import events
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope.trace.events import TraceError
 from snippets.lab.__main__ import main
 from snippets.lab.finding.claim import Claim
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
-from snippets.lab.trace.events import TraceError
 from tests.lab.conftest import Book
 from tests.lab.samples import DEVICE, EVIL, claim, findings, recordings, sample, save_all
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from kinetoscope.files import write_whole
 from snippets.lab.__main__ import main
-from snippets.lab.files import write_whole
 from snippets.lab.notebooks.files import SETUP, load_notebook
 from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.recording.device import PROJECT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from snippets.lab.html import hold_back
+from kinetoscope.html import hold_back
 from snippets.lab.tools.set_aside import FILE, LEAST_LETTERS, main, set_aside
 
 POLICY = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'">"""

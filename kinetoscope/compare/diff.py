@@ -1,0 +1,182 @@
+"""The command `diff`: compare two traces, or two groups of runs, kernel by kernel, with a gate for continuous
+integration."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from json import dumps
+from pathlib import Path
+from textwrap import wrap
+
+from kinetoscope.compare.compare import Comparison, compare
+from kinetoscope.compare.comparison import (
+    METHOD,
+    change_text,
+    comparison_data,
+    comparison_notes,
+    percent_texts,
+)
+from kinetoscope.compare.noise import ALPHA, Shift
+from kinetoscope.ranks.digest_files import is_digest
+from kinetoscope.trace.events import Trace, TraceError
+from kinetoscope.trace.kineto import no_collection, read_trace
+from kinetoscope.trace.text import printable, shortened
+
+DESCRIPTION = """\
+Compare two traces, or several runs before and after a change, kernel by kernel. With --gate, exit with 1 if a step's
+GPU busy time, or a kernel with at least 5 %% of it, got slower: by PERCENT or more, give or take a standard error, and
+beyond the noise. With runs in groups the noise is that between runs; with one trace each, that between its steps, which
+are not independent. Wall time is shown and not judged: the profiler itself lengthens it.
+
+  %(prog)s before.json.gz after.json.gz
+  %(prog)s --before a1.json a2.json a3.json --after b1.json b2.json b3.json --gate 3
+
+Exit codes: 0 no regression, 1 regression, 2 usage error or an unusable file.
+"""
+MIN_SHARE = 0.05
+"""Kernels with a smaller share of the GPU busy time are listed and not judged."""
+SHOWN = 20
+COLUMNS = 100
+_NAME_COLUMNS = 48
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `diff`."""
+    parser.add_argument("traces", type=Path, nargs="*", metavar="TRACE", help="before and after, .json or .json.gz")
+    parser.add_argument("--before", type=Path, nargs="+", metavar="TRACE", default=[], help="runs before the change")
+    parser.add_argument("--after", type=Path, nargs="+", metavar="TRACE", default=[], help="runs after the change")
+    parser.add_argument("--gate", type=_percent, metavar="PERCENT", help="exit with 1 if slower by this or more")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Print the differences; 1 on a regression."""
+    before, after = _sides(arguments)
+    with no_collection():
+        result = compare(*([_read(path) for path in side] for side in (before, after)))
+    gate = None if arguments.gate is None else judge(result, arguments.gate)
+    print(_json(result, gate) if arguments.json else "\n".join(_lines(result, gate)))
+    return int(gate is not None and bool(gate.regressions))
+
+
+def _percent(text: str) -> float:
+    try:
+        percent = float(text)
+    except ValueError:
+        percent = math.nan
+    if not 0 < percent < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a positive number of percent, not {text!r}")
+    return percent
+
+
+def _sides(arguments: argparse.Namespace) -> tuple[list[Path], list[Path]]:
+    traces, before, after = arguments.traces, arguments.before, arguments.after
+    if len(traces) == 2 and not before and not after:
+        return traces[:1], traces[1:]
+    if traces or not before or not after:
+        raise TraceError("give two traces, or --before TRACE... --after TRACE...")
+    return before, after
+
+
+def _read(path: Path) -> Trace:
+    if is_digest(path):
+        raise TraceError(f"{path}: a digest; diff aligns kernels one by one and needs the trace")
+    return read_trace(path)
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A slowdown beyond the noise."""
+
+    name: str
+    shift: Shift
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The judgment."""
+
+    percent: float
+    regressions: tuple[Regression, ...]
+    judged: int
+    """Quantities: the busy time and the kernels with a share of it."""
+
+
+def judge(result: Comparison, percent: float) -> Gate:
+    """Find slowdowns of at least `percent` beyond the noise. Raises `TraceError` if the noise is unknown.
+
+    The busy time is tested at `ALPHA`; the kernels share another `ALPHA` (Bonferroni).
+    """
+    if not result.busy.freedom:
+        raise TraceError(
+            f"the noise is unknown with one {result.unit} on each side; record three or more active steps, or give "
+            "several runs: diff --before A1 A2 A3 --after B1 B2 B3"
+        )
+    busy_us = result.totals["GPU busy"][0]
+    kernels = [
+        (each.name, each.shift)
+        for each in result.differences
+        if each.shift is not None and each.shift.freedom and max(each.before_us, each.after_us) >= MIN_SHARE * busy_us
+    ]
+    judged = [("GPU busy", result.busy, ALPHA), *((name, changed, ALPHA / len(kernels)) for name, changed in kernels)]
+    slower = [
+        Regression(name, changed)
+        for name, changed, alpha in judged
+        if changed.p < alpha and changed.percent + changed.error_percent >= percent
+    ]
+    return Gate(percent, tuple(slower), len(judged))
+
+
+def _json(result: Comparison, gate: Gate | None) -> str:
+    """In ASCII: a name cannot contain terminal control sequences."""
+    data = comparison_data(result)
+    if gate is not None:
+        data["gate"] = {
+            "percent": gate.percent,
+            "judged": gate.judged,
+            "regressions": [
+                {"name": each.name, "percent": round(each.shift.percent, 3), "p": round(each.shift.p, 6)}
+                for each in gate.regressions
+            ],
+        }
+    return dumps(data, indent=2)
+
+
+def _lines(result: Comparison, gate: Gate | None) -> Iterator[str]:
+    yield f"{'us per step':32}{'before':>14}{'after':>14}{'difference':>14}"
+    for name, (before, after) in result.totals.items():
+        yield f"{name:32}{before:14,.3f}{after:14,.3f}{after - before:+14,.3f}"
+    yield ""
+    yield from _rows(result)
+    yield ""
+    for text in (change_text(result), *map(printable, comparison_notes(result)), METHOD):
+        yield from wrap(text, COLUMNS)
+    if gate is not None:
+        yield from _judgment(result, gate)
+
+
+def _rows(result: Comparison) -> Iterator[str]:
+    yield f"{'change':9}{'before':>12}{'after':>12}{'diff us':>11}{'percent':>10}{'noise':>9}  GPU work"
+    for each in result.differences[:SHOWN]:
+        percent, noise = (text or "-" for text in percent_texts(each.shift))
+        name = shortened(printable(each.name), _NAME_COLUMNS)
+        times = f"{each.before_us:12,.3f}{each.after_us:12,.3f}{each.change_us:+11,.3f}"
+        yield f"{each.kind:9}{times}{percent:>10}{noise:>9}  {name}"
+    if len(result.differences) > SHOWN:
+        yield f"... and {len(result.differences) - SHOWN} smaller changes (--json has all)"
+
+
+def _judgment(result: Comparison, gate: Gate) -> Sequence[str]:
+    lines = [
+        f"REGRESSION: {shortened(printable(each.name), _NAME_COLUMNS)} {each.shift.percent:+.1f} %"
+        for each in gate.regressions
+    ]
+    noise = result.busy.noise_percent or 0.0
+    if noise > gate.percent and not lines:
+        lines.append(
+            f"The noise of {noise:.1f} % hides changes of the gate's size; record more steps, or give more runs."
+        )
+    return lines or [f"No regression of {gate.percent:g} % or more, in {gate.judged} quantities."]

@@ -1,0 +1,183 @@
+"""The state of the CPU at each time, as far as a trace shows it: the calls, operators and functions of each cause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeVar, get_args
+
+from kinetoscope.diagnosis.sites import find_sites
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Trace, by_start
+from kinetoscope.trace.intervals import Interval, intersect, interval, subtract, union, union_of
+from kinetoscope.trace.queries import copy_direction, is_sync
+
+Cause = Literal[
+    "garbage collection",
+    "compiling",
+    "data loading",
+    "memory allocation",
+    "pageable copy",
+    "launching",
+    "synchronization",
+    "Python",
+    "nothing recorded",
+]
+CAUSES: tuple[Cause, ...] = get_args(Cause)
+"""The first that applies to a time is what the CPU does: a launch on one thread comes before a wait on another."""
+_ALLOCATION = re.compile(
+    r"(cuda|hip)(Malloc|Free)(Host|Managed|Pitch|3D|Array)?(_\w+)?|cuda(Host|Free)(Alloc|Register|Unregister|Host)"
+    r"|hipHost(Malloc|Free|Alloc)|hipExtMallocWithFlags|cuMem(Alloc|Free|AllocHost|FreeHost|HostAlloc)(_v2)?"
+    r"|(cu|hip)Mem(Create|Release|Map|Unmap|SetAccess|AddressReserve|AddressFree)"
+)
+_QUERY = re.compile(r"(cuda|hip|cu)(Event|Stream)Query(_\w+)?")
+_COMPILING_OP = re.compile(r".* \(dynamo_timed\)|entire_frame_compile|compile_fx|dynamo")
+_COMPILING_FUNCTION = re.compile(
+    r"(.*/)?torch/_dynamo/convert_frame\.py\(\d+\): (_compile|compile_inner)"
+    r"|(.*/)?triton/compiler/compiler\.py\(\d+\): compile"
+)
+_COLLECTING = re.compile(r"Python GC|<built-in function collect>|gc \(dynamo_timed\)")
+_LOADING = re.compile(r"enumerate\(DataLoader\)#.*")
+_LOADING_FUNCTION = re.compile(r"(.*/)?torch/utils/data/dataloader\.py\(\d+\): __next__")
+_LOADED_BY_WORKERS = re.compile(r"enumerate\(DataLoader\)#_MultiProcessing.*")
+E = TypeVar("E", bound=Span)
+CpuSpan = CpuOp | CudaCall | PythonFunction
+
+
+def named(spans: Sequence[E], pattern: re.Pattern[str]) -> list[E]:
+    """The spans whose whole name matches the pattern, which is matched once per name."""
+    names = {name for name in {span.name for span in spans} if pattern.fullmatch(name)}
+    return [span for span in spans if span.name in names]
+
+
+def is_pageable_upload(activity: GpuActivity) -> bool:
+    """Whether an activity copies from pageable memory of the host to the GPU."""
+    return activity.kind == "memcpy" and copy_direction(activity.name) == "HtoD" and "Pageable" in activity.name
+
+
+def is_download(activity: GpuActivity) -> bool:
+    """Whether an activity copies from the GPU to the host."""
+    return activity.kind == "memcpy" and copy_direction(activity.name) == "DtoH"
+
+
+def launcher(activity: GpuActivity) -> CpuOp | CudaCall | None:
+    """The operator that launched an activity, else the launch: ids of old traces lead to unrelated operators."""
+    op, call = activity.op, activity.launch
+    if call is None or op is None or op.is_annotation or op.thread != call.thread:
+        return call
+    return op if op.start_us <= call.start_us < op.end_us else call
+
+
+def outermost(spans: Iterable[E]) -> list[E]:
+    """The spans, in start order, that start outside all earlier spans of the list."""
+    chosen: list[E] = []
+    reached = float("-inf")
+    for span in spans:
+        if span.start_us >= reached:
+            chosen.append(span)
+            reached = span.end_us
+    return chosen
+
+
+@dataclass(frozen=True)
+class CpuStates:
+    """The states of the threads that launch GPU work."""
+
+    trace: Trace
+    threads: frozenset[str]
+    activities: Sequence[GpuActivity]
+    has_own_steps: bool
+    """Whether an annotation marks the steps, so that Python runs wherever nothing else is recorded in a step."""
+
+    @cached_property
+    def ops(self) -> list[CpuOp]:
+        """Operators and annotations on these threads."""
+        return [op for op in self.trace.cpu_ops if op.thread in self.threads]
+
+    @cached_property
+    def calls(self) -> list[CudaCall]:
+        """CUDA calls on these threads."""
+        return [call for call in self.trace.calls if call.thread in self.threads]
+
+    @cached_property
+    def functions(self) -> list[PythonFunction]:
+        """Python functions on these threads."""
+        return [function for function in self.trace.functions if function.thread in self.threads]
+
+    @cached_property
+    def syncs(self) -> list[CudaCall]:
+        """Calls that wait for the GPU. A copy to pageable memory waits inside its own call."""
+        downloads = {id(a.launch) for a in self.activities if is_download(a) and "Pageable" in a.name}
+        return [call for call in self.calls if is_sync(call.name) or id(call) in downloads]
+
+    @cached_property
+    def spans(self) -> dict[Cause, list[CpuSpan]]:
+        """The spans of each cause that occurs, in start order; spans of a cause may nest."""
+        copying = [a.launch for a in self.activities if a.launch is not None and is_pageable_upload(a)]
+        sites = find_sites(self.trace, [(call.thread, call.start_us) for call in copying]) if copying else []
+        collecting: list[CpuSpan] = [*named(self.functions, _COLLECTING), *named(self.ops, _COLLECTING)]
+        compiling: list[CpuSpan] = [*named(self.functions, _COMPILING_FUNCTION), *named(self.ops, _COMPILING_OP)]
+        spans: dict[Cause, Iterable[CpuSpan]] = {
+            "garbage collection": collecting,
+            "compiling": (span for span in compiling if not _COLLECTING.fullmatch(span.name)),
+            "data loading": named(self.ops, _LOADING) or named(self.functions, _LOADING_FUNCTION),
+            "memory allocation": named(self.calls, _ALLOCATION),
+            "pageable copy": (site.op or call for call, site in zip(copying, sites, strict=True)),
+            "synchronization": self.syncs,
+            "launching": (op for op in self.ops if not op.is_annotation),
+        }
+        return {cause: sorted(each, key=by_start) for cause, each in spans.items()}
+
+    @cached_property
+    def _times(self) -> dict[Cause, list[Interval]]:
+        times = {cause: union_of(spans) for cause, spans in self.spans.items()}
+        times["launching"] = self._launching()
+        return times
+
+    def _launching(self) -> list[Interval]:
+        """Times inside an operator or call, not waiting, on any thread: one thread may launch while another waits."""
+        work: dict[str, list[Interval]] = {thread: [] for thread in self.threads}
+        waits: dict[str, list[Interval]] = {thread: [] for thread in self.threads}
+        for op in self.ops:
+            if not op.is_annotation:
+                work[op.thread].append(interval(op))
+        queries = {id(call) for call in named(self.calls, _QUERY)}
+        for call in self.calls:
+            if id(call) not in queries:
+                work[call.thread].append(interval(call))
+        for call in self.syncs:
+            waits[call.thread].append(interval(call))
+        return union(time for thread in work for time in subtract(union(work[thread]), union(waits[thread])))
+
+    @cached_property
+    def recorded(self) -> list[Interval]:
+        """The time from the first to the last recorded CPU event."""
+        spans = [*self.ops[:1], *self.calls[:1], *self.functions[:1]]
+        start = min((interval(span)[0] for span in spans), default=0)
+        end = max((interval(span)[1] for span in (*self.ops, *self.calls, *self.functions)), default=0)
+        return [(start, end)] if start < end else []
+
+    def partition(self, windows: Sequence[Interval]) -> dict[Cause, list[Interval]]:
+        """Divide `windows`, sorted and disjoint, among the causes."""
+        rest = list(windows)
+        parts: dict[Cause, list[Interval]] = {}
+        for cause in CAUSES:
+            if cause == "Python":
+                times = list(windows) if self.has_own_steps and self.recorded else self.recorded
+            elif cause == "nothing recorded":
+                times = rest
+            else:
+                times = self._times[cause]
+            parts[cause] = intersect(rest, times)
+            rest = subtract(rest, times)
+        return parts
+
+    def idle(self, windows: Sequence[Interval]) -> list[Interval]:
+        """Times in which the CPU waits for the GPU or for a loader's workers, or has no recorded event."""
+        parts = self.partition(windows)
+        works: tuple[Cause, ...] = ("garbage collection", "compiling", "memory allocation", "launching")
+        busy = union(time for cause in works for time in parts[cause])
+        workers = named(self.spans["data loading"], _LOADED_BY_WORKERS)
+        waits = subtract(intersect(windows, union_of([*self.syncs, *workers])), busy)
+        return union([*waits, *parts["nothing recorded"]])

@@ -1,0 +1,157 @@
+"""The gaps of the GPU in a step, each with its cause, and who waits for whom."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuStates, launcher, outermost
+from kinetoscope.trace.events import GpuActivity, Span
+from kinetoscope.trace.intervals import Interval, contains, intersect, length_us, ns, subtract, union_of
+
+LONG_US = 1000.0
+"""A gap that a slow operator or Python makes; what fills shorter ones is launching."""
+RELAUNCH_US = 100.0
+"""After a wait, the CPU launches again: up to this much of a gap that begins in a wait counts as the wait's."""
+_SPECIAL: tuple[Cause, ...] = (
+    "garbage collection",
+    "compiling",
+    "data loading",
+    "memory allocation",
+    "pageable copy",
+)
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Who waits for whom: the four parts of a step's time, which add up to it exactly."""
+
+    both_busy_us: float
+    only_cpu_us: float
+    """The GPU is idle while the CPU works."""
+    only_gpu_us: float
+    """The CPU waits while the GPU works, or nothing of it is recorded."""
+    neither_us: float
+
+    @property
+    def gpu_idle_us(self) -> float:
+        """Time in which the GPU is idle."""
+        return round(self.only_cpu_us + self.neither_us, 3)
+
+    @property
+    def step_us(self) -> float:
+        """All four parts."""
+        return round(self.both_busy_us + self.only_cpu_us + self.only_gpu_us + self.neither_us, 3)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A time in a step in which the GPU is idle."""
+
+    start_us: float
+    duration_us: float
+    cause: Cause
+    blame: Span | None
+    """The call, operator or function that the GPU waits for; None if the trace shows none."""
+    working_us: float = 0.0
+    """Time of the gap in which the CPU launches, or runs Python."""
+
+    @property
+    def end_us(self) -> float:
+        """The end, on the clock of `start_us`."""
+        return round(self.start_us + self.duration_us, 3)
+
+
+def waits_in(window: Interval, busy: Sequence[Interval], cpu: CpuStates) -> Waits:
+    """Divide a step's time by who is busy; `busy` are the times in which the GPU works."""
+    step = [window]
+    gpu = intersect(step, busy)
+    idle_cpu = cpu.idle(step)
+    only_gpu = intersect(gpu, idle_cpu)
+    neither = subtract(idle_cpu, gpu)
+    only_cpu = subtract(subtract(step, gpu), idle_cpu)
+    return Waits(*map(length_us, (subtract(gpu, idle_cpu), only_cpu, only_gpu, neither)))
+
+
+def gaps_in(
+    window: Interval, busy: Sequence[Interval], cpu: CpuStates, activities: Sequence[GpuActivity]
+) -> tuple[Gap, ...]:
+    """The gaps of the GPU in a step, in start order. The next of `activities`, in start order, ends a gap."""
+    idle = subtract([window], busy)
+    if not idle:
+        return ()
+    parts = cpu.partition([window])
+    shares = _shares(idle, parts)
+    blames = {cause: _Blames(outermost(spans)) for cause, spans in cpu.spans.items()}
+    waiting = union_of(cpu.syncs)
+    before = bisect_left(busy, idle[0])
+    gaps = []
+    for (start, end), share in zip(idle, shares, strict=True):
+        # A gap at the start of a step began when the GPU ended its work of the step before.
+        began = start if start > window[0] or not before else busy[before - 1][1]
+        cause = _cause(share, contains(waiting, began))
+        is_launch = cause == "launching" and end - start < ns(LONG_US)
+        blame = blames[cause].during(start, end, began) if cause in blames and not is_launch else None
+        if blame is None:
+            blame = _launcher(activities, end)
+        working = share.get("launching", 0) + share.get("Python", 0)
+        gaps.append(Gap(start / 1000, (end - start) / 1000, cause, blame, working / 1000))
+    return tuple(gaps)
+
+
+def _shares(idle: Sequence[Interval], parts: Mapping[Cause, Sequence[Interval]]) -> list[dict[Cause, int]]:
+    """The time of each cause in each gap, in ns."""
+    shares: list[dict[Cause, int]] = [{} for _ in idle]
+    for cause, times in parts.items():
+        index = 0
+        for start, end in intersect(idle, times):
+            while idle[index][1] <= start:
+                index += 1
+            shares[index][cause] = shares[index].get(cause, 0) + end - start
+    return shares
+
+
+def _cause(share: dict[Cause, int], began_in_wait: bool) -> Cause:
+    """A special cause of half the gap, else a wait that with its relaunch is half the gap, else the longest cause."""
+    whole = sum(share.values())
+    special = max(_SPECIAL, key=lambda cause: share.get(cause, 0))
+    if 2 * share.get(special, 0) >= whole:
+        return special
+    if began_in_wait:
+        relaunch = min(ns(RELAUNCH_US), share.get("launching", 0) + share.get("Python", 0))
+        if 2 * (share.get("synchronization", 0) + relaunch) >= whole:
+            return "synchronization"
+    return max(CAUSES, key=lambda cause: share.get(cause, 0))
+
+
+class _Blames:
+    """Finds the span that fills most of a gap, among spans that do not overlap."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self.spans = spans
+        self.ends = [ns(span.end_us) for span in spans]
+
+    def during(self, start: int, end: int, began: int) -> Span | None:
+        """The span with the longest time in the gap. If the gap is the step's first, the gap `began` before the
+        step."""
+        longest: tuple[int, Span | None] = (0, None)
+        for index in range(bisect_left(self.ends, min(start, began)), len(self.spans)):
+            span = self.spans[index]
+            if ns(span.start_us) >= end:
+                break
+            longest = max(longest, (min(end, self.ends[index]) - max(began, ns(span.start_us)), span), key=_first)
+        return longest[1]
+
+
+def _first(pair: tuple[int, Span | None]) -> int:
+    return pair[0]
+
+
+def _launcher(activities: Sequence[GpuActivity], end: int) -> Span | None:
+    """The operator, else the call, that launched the activity at the end of a gap; else the activity."""
+    index = bisect_left(activities, end / 1000, key=attrgetter("start_us"))
+    if index == len(activities):
+        return None
+    return launcher(activities[index]) or activities[index]

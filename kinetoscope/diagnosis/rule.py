@@ -1,0 +1,71 @@
+"""The types of a diagnosis: a rule, its findings, and a question that a trace cannot answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from kinetoscope.trace.events import Span
+
+if TYPE_CHECKING:
+    from kinetoscope.diagnosis.facts import Facts
+
+Severity = Literal["high", "medium", "low"]
+HIGH, MEDIUM = 0.20, 0.05
+"""Shares of the step's time from which the saving of a finding makes it high or medium."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Looks for one fault. `check` returns its findings (none without the fault), or why the trace cannot tell."""
+
+    name: str
+    """`sync-in-step`: in JSON, in links and on the page that explains the rules."""
+    title: str
+    """What is wrong, in a phrase: `The CPU waits for the GPU inside a step`."""
+    looks_for: str
+    """A sentence or two: which events, and what they mean."""
+    threshold: str
+    """From when on it is reported, in words, with the constants of the rule's file."""
+    source: str
+    """Whose rule it is: name and, where there is one, address; a rule of our own says so."""
+    advice: str
+    """What to do, a sentence or two."""
+    check: Callable[[Facts], Sequence[Finding] | CannotTell]
+    is_once: bool = False
+    """Whether it costs its time once: mending it does not shorten the steps that follow."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fault in a trace."""
+
+    rule: Rule
+    title: str
+    """What was found, with its measured values, in plain text."""
+    where: str
+    """The operator, module or source line that it comes from; empty if the trace does not say."""
+    evidence: tuple[Span, ...]
+    """The events that show it, in the median step where it has them; the longest first, at most 100."""
+    evidence_us_per_step: float
+    """Time that these events take in a step."""
+    saving_us_per_step: float
+    """The most that a step can get shorter by mending it, never a promise: the `ceiling` in reports and JSON."""
+    advice: str = ""
+    """What to do here; the rule's own advice if empty."""
+
+    def severity(self, step_us: float) -> Severity:
+        """The severity by the share of a step that the finding may save."""
+        share = self.saving_us_per_step / step_us if step_us else 0.0
+        return "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"
+
+
+@dataclass(frozen=True)
+class CannotTell:
+    """A question that a trace cannot answer, and the option of `torch.profiler.profile` that records the answer."""
+
+    rule: Rule
+    reason: str
+    option: str
+    """`record_shapes=True`; empty if no option records it."""

@@ -1,0 +1,90 @@
+"""The rules, a file each; `RULES` has them in the order of their names, and each is in a leaf of symptoms.py.
+
+allocator_in_step.py      memory is allocated from the driver inside a step
+device_to_host_copies.py  copies from the GPU to the host
+exposed_communication.py  collectives that no other GPU work hides
+first_step.py             the first step takes much longer than the others
+float64_kernels.py        float64 by accident
+garbage_collection.py     Python collects garbage inside a step
+gpu_slowed.py             the same kernels take much longer in some steps: the GPU is throttled or shared
+graph_breaks.py           torch.compile splits a function
+launch_bound.py           the GPU waits for launches
+layout_conversions.py     convolutions that convert the layout of their tensors
+loader_stall.py           the step waits for data
+needless_copies.py        copies that change neither values nor type
+no_tensor_cores.py        products on the ordinary units
+optimizer_loop.py         an optimizer that updates one parameter after the other
+pageable_copies.py        copies from pageable memory to the GPU
+profiler_overhead.py      the profiler itself takes much of the step
+recompiles.py             torch.compile or Triton compiles inside a step
+slow_cpu_code.py          the GPU waits for slow code on the CPU
+slow_products.py          products far below the roof of their shape
+small_copies.py           many small copies
+stragglers.py             one rank is late and the others wait for it
+sync_in_step.py           the CPU waits for the GPU inside a step
+tiny_kernels.py           many tiny kernels
+type_round_trips.py       tensors converted to another type and back
+unfused_attention.py      attention that writes its scores to memory
+unfused_elementwise.py    elementwise kernels in a row
+"""
+
+from __future__ import annotations
+
+from kinetoscope.diagnosis.rule import Rule
+from kinetoscope.diagnosis.rules import (
+    allocator_in_step,
+    device_to_host_copies,
+    exposed_communication,
+    first_step,
+    float64_kernels,
+    garbage_collection,
+    gpu_slowed,
+    graph_breaks,
+    launch_bound,
+    layout_conversions,
+    loader_stall,
+    needless_copies,
+    no_tensor_cores,
+    optimizer_loop,
+    pageable_copies,
+    profiler_overhead,
+    recompiles,
+    slow_cpu_code,
+    slow_products,
+    small_copies,
+    stragglers,
+    sync_in_step,
+    tiny_kernels,
+    type_round_trips,
+    unfused_attention,
+    unfused_elementwise,
+)
+
+RULES: tuple[Rule, ...] = (
+    allocator_in_step.RULE,
+    device_to_host_copies.RULE,
+    exposed_communication.RULE,
+    first_step.RULE,
+    float64_kernels.RULE,
+    garbage_collection.RULE,
+    gpu_slowed.RULE,
+    graph_breaks.RULE,
+    launch_bound.RULE,
+    layout_conversions.RULE,
+    loader_stall.RULE,
+    needless_copies.RULE,
+    no_tensor_cores.RULE,
+    optimizer_loop.RULE,
+    pageable_copies.RULE,
+    profiler_overhead.RULE,
+    recompiles.RULE,
+    slow_cpu_code.RULE,
+    slow_products.RULE,
+    small_copies.RULE,
+    stragglers.RULE,
+    sync_in_step.RULE,
+    tiny_kernels.RULE,
+    type_round_trips.RULE,
+    unfused_attention.RULE,
+    unfused_elementwise.RULE,
+)

@@ -1,0 +1,52 @@
+"""Memory is allocated from the driver inside a step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from kinetoscope.diagnosis.amounts import count_text, duration_text
+from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
+from kinetoscope.diagnosis.missing import no_calls, no_warm_step
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.sources import MSPROF
+from kinetoscope.trace.events import Span
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Calls that allocate or free memory of the GPU or page-locked memory."""
+    if unable := no_calls(RULE, facts) or no_warm_step(RULE, facts):
+        return unable
+    calls = facts.in_steps(facts.cpu.spans["memory allocation"])
+    if not calls or _has_settled(facts, calls):
+        return []
+    saving_us = facts.saving_us(calls)
+    if saving_us < MIN_SHARE * facts.step_us:
+        return []
+    calls_us = facts.length_us(calls)
+    counts = Counter(call.name for call in calls).most_common(3)
+    names = ", ".join(count_text(count / len(facts.steps), name, name) for name, count in counts)
+    title = f"Allocating from the driver takes {duration_text(calls_us)} per step: {names}"
+    where = facts.sites([max(calls, key=lambda call: call.duration_us)])[0].text
+    return [Finding(RULE, title, where, facts.evidence(calls), calls_us, saving_us)]
+
+
+def _has_settled(facts: Facts, calls: Sequence[Span]) -> bool:
+    """Whether the trace begins cold and only its next steps allocate, but not the last: the allocator is filling its
+    cache."""
+    allocates = [any(step.start_us <= call.start_us < step.end_us for call in calls) for step in facts.steps]
+    return facts.warm_up is not None and not allocates[-1] and allocates == sorted(allocates, reverse=True)
+
+
+RULE = Rule(
+    name="allocator-in-step",
+    title="Memory is allocated from the driver inside a step",
+    looks_for="cudaMalloc, cudaFree, cudaHostAlloc and their like: PyTorch's allocator keeps memory and needs none of "
+    "them once warm. cudaFree also waits for the GPU. Steps right after a cold one may fill the allocator.",
+    threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
+    source=f"{MSPROF} (memory.yaml: 10 ms); the share is this book's",
+    advice="In the first steps this is warm-up: record later ones. Else sizes change from step to step, or memory is "
+    "short: pad to a few sizes, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, do not call "
+    "torch.cuda.empty_cache() in the loop.",
+    check=check,
+)

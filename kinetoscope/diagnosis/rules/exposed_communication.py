@@ -1,0 +1,60 @@
+"""Collectives that no other GPU work hides."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from kinetoscope.diagnosis.amounts import duration_text, share_text
+from kinetoscope.diagnosis.facts import Facts
+from kinetoscope.diagnosis.missing import no_gpu_work
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.sources import TENSORBOARD
+from kinetoscope.trace.events import GpuActivity
+from kinetoscope.trace.intervals import length_us, union_of
+from kinetoscope.trace.queries import collectives, exposed_collectives_us
+
+MIN_SHARE = 0.10
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Time in which a GPU runs only collectives, a mean over GPUs and steps."""
+    if unable := no_gpu_work(RULE, facts):
+        return unable
+    found = [kernel for step in facts.steps for kernel in collectives(step)]
+    if not found:
+        return []
+    devices = len({kernel.device for kernel in found})
+    exposed_us = round(math.fsum(map(exposed_collectives_us, facts.steps)) / len(facts.steps) / devices, 3)
+    if exposed_us < MIN_SHARE * facts.step_us:
+        return []
+    sums: Counter[str] = Counter()
+    for kernel in found:
+        sums[_name(kernel)] += round(1000 * kernel.duration_us)
+    [(longest, _)] = sums.most_common(1)
+    total_us = round(length_us(union_of(found)) / len(facts.steps), 3)
+    title = (
+        f"Collectives that no other work hides take {duration_text(exposed_us)} per step "
+        f"({share_text(exposed_us, facts.step_us)}), of {duration_text(total_us)} in all; the longest are {longest}"
+    )
+    where = facts.place(next(kernel for kernel in found if _name(kernel) == longest))
+    return [Finding(RULE, title, where or longest, facts.evidence(found), total_us, exposed_us)]
+
+
+def _name(kernel: GpuActivity) -> str:
+    """`allreduce` if the profiler recorded it, else the kernel's name."""
+    return kernel.collective.name if kernel.collective is not None else kernel.name
+
+
+RULE = Rule(
+    name="exposed-communication",
+    title="Collectives that no other work hides",
+    looks_for="Kernels of NCCL, RCCL or an engine's all-reduce while no other kernel of the step runs on their GPU. "
+    "A collective also waits for the slowest rank: part of its time may be waiting.",
+    threshold=f"from {MIN_SHARE:.0%} of the median step on, a mean over the GPUs",
+    source=f"{TENSORBOARD} (communication above 10 % of a step)",
+    advice="Overlap: DDP with larger or smaller buckets (bucket_cap_mb), FSDP prefetching, async_op=True and wait() "
+    "later. Send less: bf16 gradients, accumulate over several steps.",
+    check=check,
+)

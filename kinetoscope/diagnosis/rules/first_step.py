@@ -1,0 +1,82 @@
+"""The first step takes much longer than the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from kinetoscope.diagnosis.amounts import count_text, duration_text
+from kinetoscope.diagnosis.facts import (
+    MIN_STEPS,
+    MIN_WARM_UP_US,
+    START_UP_US,
+    WARM_UP_RATIO,
+    WARM_UP_RATIO_OF_TWO,
+    Facts,
+)
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.sources import GPUPROF, STEPS
+from kinetoscope.trace.events import Span, Step
+
+OTHER_WORK_RATIO = 2.0
+"""So many times the operators of the others are other work: in this book's recordings, warm-up adds at most half."""
+OTHER_WORK = (
+    "Look at what only the first step does. A validation pass or a checkpoint is no fault: record steps without it, or "
+    "time it on its own. If the step compiles, record later: torch.profiler.schedule(wait=5, warmup=2, active=3)."
+)
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Compare the first step with the median of the others; without others, look for the start of CUDA."""
+    if facts.start_up:
+        return [_start_up(facts)]
+    first = facts.warm_up
+    if first is None and len(facts.all_steps) < MIN_STEPS:
+        return CannotTell(RULE, f"the trace has fewer than {MIN_STEPS} steps", STEPS)
+    if first is None:
+        return []
+    first_us = first.end_us - first.start_us
+    others_us = median(step.end_us - step.start_us for step in facts.steps)
+    extra_us = round((first_us - others_us) / len(facts.all_steps), 3)
+    title = f"The first step takes {duration_text(first_us)}, the others {duration_text(others_us)}"
+    more = _operators(first) / max(1, median(map(_operators, facts.steps)))
+    if more >= OTHER_WORK_RATIO:
+        title += f", and it runs {more:.1f} times as many operators"
+    step = Span(first.name, first.start_us, round(first_us, 3))
+    top = [op for op in first.ops if op.parent is None or op.parent.name == first.name]
+    longest = sorted(top, key=lambda op: -op.duration_us)[:10]
+    where = facts.sites(longest[:1])[0].text or longest[0].name if longest else ""
+    advice = OTHER_WORK if more >= OTHER_WORK_RATIO else ""
+    return [Finding(RULE, title, where, (step, *longest), extra_us, extra_us, advice)]
+
+
+def _operators(step: Step) -> int:
+    return sum(not op.is_annotation for op in step.ops)
+
+
+def _start_up(facts: Facts) -> Finding:
+    calls = facts.start_up
+    longest = max(calls, key=lambda call: call.duration_us)
+    calls_us = facts.length_us(calls)
+    title = (
+        f"The trace starts CUDA: {count_text(len(calls), 'call')} of {duration_text(calls_us)}, the longest "
+        f"{longest.name} with {duration_text(longest.duration_us)}"
+    )
+    return Finding(RULE, title, facts.sites([longest])[0].text, facts.evidence(calls), calls_us, facts.saving_us(calls))
+
+
+RULE = Rule(
+    name="first-step",
+    title="The first step takes much longer",
+    looks_for="A first step much longer than the others: it loads kernels, compiles, tunes and fills the allocator, or "
+    "has work that the others lack. The other findings leave it out. Where a trace has no later step: calls that "
+    "create contexts and streams or load modules.",
+    threshold=f"over {WARM_UP_RATIO:.0f} times the median of the others and {MIN_WARM_UP_US / 1000:.0f} ms longer, of "
+    f"at least {MIN_STEPS} steps; of two, over {WARM_UP_RATIO_OF_TWO:.0f} times the other; else, if CUDA calls take "
+    f"{START_UP_US / 1000:.0f} ms each and do not only wait",
+    source=f"{GPUPROF} (warm-up: above 3 times the median); the start of CUDA is this book's",
+    advice="Record later: torch.profiler.schedule(wait=5, warmup=2, active=3). To start faster, cache compiled code "
+    "(TORCHINDUCTOR_CACHE_DIR) and tuning results.",
+    check=check,
+    is_once=True,
+)

@@ -1,0 +1,66 @@
+"""The same kernels take much longer in some steps: the GPU is throttled or shared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from kinetoscope.diagnosis.amounts import duration_text
+from kinetoscope.diagnosis.facts import MIN_STEPS, Facts
+from kinetoscope.diagnosis.missing import no_gpu_work
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.sources import GPUPROF, STEPS
+from kinetoscope.trace.events import GpuActivity
+from kinetoscope.trace.queries import is_collective
+
+MIN_RATIO = 1.5
+MIN_KERNEL_US = 5.0
+MIN_SHARE = 0.05
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Compare each kernel with the same kernel of the other steps, if all steps run the same kernels."""
+    if unable := no_gpu_work(RULE, facts):
+        return unable
+    kernels = [[a for a in step.kernels if not is_collective(a)] for step in facts.steps]
+    if len(kernels) < MIN_STEPS or not kernels[0] or any(_shape(each) != _shape(kernels[0]) for each in kernels):
+        reason = f"the trace lacks {MIN_STEPS} steps that run the same kernels with the same grids"
+        return CannotTell(RULE, reason, STEPS)
+    typical = [median(kernel.duration_us for kernel in same) for same in zip(*kernels, strict=True)]
+    slow: list[GpuActivity] = []
+    extra_us = 0.0
+    worst: tuple[float, str] = (0.0, "")
+    for step, each in zip(facts.steps, kernels, strict=True):
+        pairs = [(kernel, usual) for kernel, usual in zip(each, typical, strict=True) if usual >= MIN_KERNEL_US]
+        ratio = median(kernel.duration_us / usual for kernel, usual in pairs) if pairs else 0.0
+        if ratio >= MIN_RATIO:
+            slow += [kernel for kernel, usual in pairs if kernel.duration_us >= MIN_RATIO * usual]
+            extra_us += sum(max(0.0, kernel.duration_us - usual) for kernel, usual in pairs)
+            worst = max(worst, (ratio, step.name))
+    extra_us = round(extra_us / len(facts.steps), 3)
+    if extra_us < MIN_SHARE * facts.step_us:
+        return []
+    title = (
+        f"In {worst[1]} the same kernels take {worst[0]:.1f} times as long as in most steps; "
+        f"{duration_text(extra_us)} per step in all"
+    )
+    return [Finding(RULE, title, worst[1], facts.evidence(slow), extra_us, extra_us)]
+
+
+def _shape(kernels: Sequence[GpuActivity]) -> list[object]:
+    return [(kernel.name, kernel.grid) for kernel in kernels]
+
+
+RULE = Rule(
+    name="gpu-slowed",
+    title="The GPU is throttled or shared",
+    looks_for="Steps that run the same kernels with the same grids in the same order, and in some of which most "
+    f"kernels of at least {MIN_KERNEL_US:.0f} µs take much longer. Data cannot explain that; clocks, or "
+    "another program, can.",
+    threshold=f"half of a step's kernels take {MIN_RATIO} times their median over the steps, together "
+    f"{MIN_SHARE:.0%} of the median step",
+    source=f"after {GPUPROF} (p99 of the steps above twice p50); to compare kernels is this book's",
+    advice="nvidia-smi -q -d PERFORMANCE names what lowers the clocks, nvidia-smi pmon the programs on the GPU. Give "
+    "the job a GPU of its own; lock the clocks to compare.",
+    check=check,
+)

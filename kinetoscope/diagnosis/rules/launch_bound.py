@@ -1,0 +1,60 @@
+"""The GPU waits for launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kinetoscope.diagnosis.amounts import count_text, duration_text, share_text
+from kinetoscope.diagnosis.facts import SLOWDOWN, Facts, spare_us
+from kinetoscope.diagnosis.gaps import LONG_US
+from kinetoscope.diagnosis.missing import no_gpu_work, no_operators
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.sources import TRACELENS
+from kinetoscope.trace.events import CpuOp, CudaCall
+
+MIN_SHARE = 0.15
+MIN_WAITING = 1 - (1 - MIN_SHARE) / SLOWDOWN
+"""If the GPU waits less than this, then launching faster by `SLOWDOWN` leaves it waiting less than `MIN_SHARE`."""
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Gaps of the GPU while the CPU is in operators, in launches or in Python between them."""
+    if unable := no_gpu_work(RULE, facts) or no_operators(RULE, facts):
+        return unable
+    waits = [gap for gap in facts.inner_gaps if gap.cause in ("launching", "Python")]
+    short = [gap for gap in waits if gap.duration_us < LONG_US]
+    launching = [gap for gap in short if gap.cause == "launching"]
+    python = [gap for gap in short if gap.cause == "Python"]
+    launching_us, python_us = sum(gap.duration_us for gap in launching), sum(gap.duration_us for gap in python)
+    saving_us = round(min(sum(gap.working_us for gap in short), spare_us(facts.step)), 3)
+    waiting_us = min(sum(gap.duration_us for gap in waits), spare_us(facts.step))
+    if saving_us < MIN_SHARE * facts.step_us or waiting_us < MIN_WAITING * facts.step_us:
+        return []
+    gaps = [*launching, *python]
+    blames = list(dict.fromkeys(gap.blame for gap in sorted(gaps, key=lambda gap: -gap.duration_us) if gap.blame))
+    site = facts.sites([blame for blame in blames[:1] if isinstance(blame, CpuOp | CudaCall)])
+    title = (
+        f"The GPU waits {duration_text(launching_us + python_us)} of {duration_text(facts.step_us)} for launches "
+        f"({share_text(launching_us + python_us, facts.step_us)}): {duration_text(launching_us)} in operators and "
+        f"calls, {duration_text(python_us)} in Python between them, in {count_text(len(gaps), 'gap')}"
+    )
+    where = site[0].text if site else ""
+    evidence = facts.evidence(blames)
+    return [Finding(RULE, title, where, evidence, round(launching_us + python_us, 3), saving_us)]
+
+
+RULE = Rule(
+    name="launch-bound",
+    title="The GPU waits for launches",
+    looks_for="Gaps in which no GPU works while the CPU runs operators, launches or Python between them: the CPU needs "
+    "longer to launch a kernel than the GPU to run the one before. Gaps with another cause, long ones, which "
+    "slow-cpu-code reports, and the time before the first GPU work and after the last do not count.",
+    threshold=f"from {MIN_SHARE:.0%} of the median step on, if all waits for the CPU are {MIN_WAITING:.1%} of it: "
+    f"the profiler is taken to lengthen launching {SLOWDOWN:.0f} times; not if a step's own GPU work is as long",
+    source=f"{TRACELENS} (cpu_idle_analysis.py: GPU idle above 15 %); the profiler's part is measured in this book's "
+    "recordings",
+    advice="Measure the step without the profiler first: it lengthens launching 1.5 to 7 times, and this ceiling with "
+    "it. Then launch less often: larger batches, torch.compile (mode='reduce-overhead' replays CUDA graphs), fused "
+    "operators.",
+    check=check,
+)

@@ -1,0 +1,90 @@
+"""The step waits for data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from kinetoscope.diagnosis.amounts import duration_text, share_text
+from kinetoscope.diagnosis.cpu_states import Cause, CpuSpan
+from kinetoscope.diagnosis.facts import SLOWDOWN, Facts
+from kinetoscope.diagnosis.missing import no_operators
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.sources import TENSORBOARD
+from kinetoscope.trace.intervals import contains, intersect, length_us, lengths_in, ns, subtract, union, union_of
+from kinetoscope.trace.queries import busy_us
+
+MIN_SHARE = 0.05
+_WORKING: tuple[Cause, ...] = ("garbage collection", "compiling", "data loading", "memory allocation", "Python")
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Time in the iterator of `DataLoader` that GPU work does not hide."""
+    loading = facts.cpu.spans["data loading"]
+    fetches = facts.in_steps(loading)
+    if not fetches:
+        return no_operators(RULE, facts) or _between_steps(facts, loading)
+    loading_us, saving_us = facts.length_us(fetches), facts.saving_us(fetches)
+    if saving_us < MIN_SHARE * facts.step_us or _is_hidden(facts):
+        return []
+    title = f"Fetching a batch takes {duration_text(loading_us)} per step ({share_text(loading_us, facts.step_us)})"
+    return [_finding(facts, title, fetches, loading_us, saving_us)]
+
+
+def _between_steps(facts: Facts, loading: Sequence[CpuSpan]) -> list[Finding]:
+    """Fetches between two steps, if an annotation marks steps without them."""
+    if not facts.windows:  # of a damaged trace, whose steps take no time
+        return []
+    between = subtract([(facts.windows[0][0], facts.windows[-1][1])], facts.windows)
+    fetches = [fetch for fetch in loading if contains(between, ns(fetch.start_us))]
+    if not fetches:
+        return []
+    pauses = len(facts.steps) - 1
+    fetching = intersect(between, union_of(fetches))
+    loading_us = round(length_us(fetching) / pauses, 3)
+    saving_us = round(length_us(subtract(fetching, facts.busy)) / pauses, 3)
+    if saving_us < MIN_SHARE * (facts.step_us + length_us(between) / pauses) or _is_hidden(facts, loading_us):
+        return []
+    title = f"Fetching a batch takes {duration_text(loading_us)} between steps of {duration_text(facts.step_us)}"
+    return [_finding(facts, title, fetches, loading_us, saving_us)]
+
+
+def _is_hidden(facts: Facts, more_us: float = 0.0) -> bool:
+    """Whether the GPU would work longer than the CPU without the profiler, which lengthens launching: then it never
+    waits.
+
+    Compares the usual step, plus `more_us` outside of it. A CPU that waits for the GPU does not run ahead.
+    """
+    parts = facts.cpu.partition(facts.windows)
+    if parts["synchronization"] or parts["pageable copy"]:
+        return False
+    windows = [(ns(step.start_us), ns(step.end_us)) for step in facts.steps]
+    working = lengths_in(windows, union(time for cause in _WORKING for time in parts[cause]))
+    launching = lengths_in(windows, parts["launching"])
+    cpu_us = median(rest + launches / SLOWDOWN for rest, launches in zip(working, launching, strict=True)) / 1000
+    return cpu_us + more_us <= sum(busy_us(step.activities) for step in facts.steps) / len(facts.steps)
+
+
+def _finding(facts: Facts, title: str, fetches: Sequence[CpuSpan], loading_us: float, saving_us: float) -> Finding:
+    longest = max(fetches, key=lambda fetch: fetch.duration_us)
+    site = facts.sites([longest])[0]
+    where = f"{longest.name} at {site.line}" if site.line else longest.name
+    is_single = "_SingleProcess" in longest.name
+    advice = "The main process loads the data itself: set num_workers. " + RULE.advice if is_single else ""
+    return Finding(RULE, title, where, facts.evidence(fetches), loading_us, saving_us, advice)
+
+
+RULE = Rule(
+    name="loader-stall",
+    title="The step waits for data",
+    looks_for="enumerate(DataLoader)#...__next__, PyTorch's annotation around fetching a batch, or the function "
+    "__next__ of its DataLoader, while the GPU has no work: in a step, or between steps that an annotation marks. "
+    "Loading without a DataLoader is not seen.",
+    threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on; not where the CPU never waits for the GPU and "
+    f"needs less time for a step than it, the profiler being taken to lengthen launching {SLOWDOWN:.0f} times",
+    source=f"{TENSORBOARD} (DataLoader above 5 % of a step)",
+    advice="Use more num_workers with persistent_workers=True, a larger prefetch_factor, pin_memory=True; decode and "
+    "augment ahead of time or on the GPU. Time the step without the profiler, too: there the GPU's work may hide the "
+    "loader.",
+    check=check,
+)

@@ -1,0 +1,67 @@
+"""Copies that change neither values nor type, only the layout in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kinetoscope.diagnosis.amounts import count_text, duration_text
+from kinetoscope.diagnosis.facts import Facts
+from kinetoscope.diagnosis.missing import no_gpu_work, unseen
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.sites import is_inside
+from kinetoscope.diagnosis.sources import OWN, PERFESSOR
+from kinetoscope.diagnosis.waste import Waste, findings
+from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.kernel_names import decode_kernel_name
+from kinetoscope.trace.queries import copy_direction
+
+_COPIERS = "aten::clone", "aten::contiguous"
+_OTHER_RULES = ("aten::_scaled_dot_product_attention_math",)
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Check the operators around each copy."""
+    if unable := no_gpu_work(RULE, facts) or unseen(RULE, facts, _is_copy, needs_shapes=False):
+        return unable
+    return findings(RULE, facts, _look, _describe)
+
+
+def _is_copy(activity: GpuActivity) -> bool:
+    if activity.kind == "memcpy":
+        return copy_direction(activity.name) == "DtoD"
+    return activity.kind == "kernel" and decode_kernel_name(activity.name).operation == "copy"
+
+
+def _is_needless(activity: GpuActivity) -> bool:
+    types = activity.op.input_types[:2] if activity.op else ()
+    if not _is_copy(activity) or len(set(types)) > 1:
+        return False
+    return is_inside(activity, *_COPIERS) and not is_inside(activity, *_OTHER_RULES)
+
+
+def _look(step: Step) -> list[Waste]:
+    return [Waste((activity,), activity.duration_us) for activity in step.activities if _is_needless(activity)]
+
+
+def _describe(waste: Sequence[Waste], time_us: float) -> str:
+    return f"{count_text(len(waste), 'copy')} for contiguous or clone: {duration_text(time_us)} per step"
+
+
+RULE = Rule(
+    name="needless-copies",
+    title="Tensors are copied without need",
+    looks_for=(
+        "Copies within the GPU that `aten::contiguous` or `aten::clone` made: of a view that the next operator wants "
+        "contiguous (`reshape` and `repeat` do it too), or for an operator that is not in place, such as "
+        "`masked_fill`. "
+        "A clone that your code needs looks the same."
+    ),
+    threshold="They take at least 1 % of a step.",
+    source=f"{OWN}; {PERFESSOR} warns of memcpys above 10 %",
+    advice=(
+        "Let the producer write the layout that its consumer reads, use operators that take views (`expand` in "
+        "place of "
+        "`repeat`, grouped-query attention in place of repeated heads), and in-place operators where autograd allows."
+    ),
+    check=check,
+)

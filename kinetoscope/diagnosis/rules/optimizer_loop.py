@@ -1,0 +1,81 @@
+"""An optimizer that updates one parameter after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kinetoscope.diagnosis.amounts import count_text, duration_text
+from kinetoscope.diagnosis.facts import Facts
+from kinetoscope.diagnosis.fusing import in_optimizer
+from kinetoscope.diagnosis.missing import no_gpu_work, no_operators
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.sites import around
+from kinetoscope.diagnosis.waste import Launched, Waste, findings, launched, runs, streams
+from kinetoscope.trace.events import GpuActivity, Step
+
+MIN_KERNELS = 50
+_ALREADY = ("aten::_foreach_", "aten::_fused_")
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Check the work under the annotation `Optimizer.step#...` that torch.optim records."""
+    if unable := no_gpu_work(RULE, facts):
+        return unable
+    if unable := no_operators(RULE, facts):
+        return unable
+    return findings(RULE, facts, _look, _describe)
+
+
+def _is_single(activity: GpuActivity) -> bool:
+    """Whether it is an optimizer's kernel for a single tensor."""
+    if activity.kind != "kernel" or not in_optimizer(activity):
+        return False
+    is_multi = "multi_tensor_apply" in activity.name or "ultiTensorApply" in activity.name
+    return not is_multi and not any(op.name.startswith(_ALREADY) for op in around(activity))
+
+
+def _look(step: Step) -> list[Waste]:
+    if sum(map(_is_single, step.activities)) < MIN_KERNELS:
+        return []
+    return [_with_longest(run) for stream in streams(step) for run in runs(stream, _is_single)]
+
+
+def _with_longest(run: Sequence[GpuActivity]) -> Launched:
+    """The waste of a run, without the longest kernel of each parameter: a fused optimizer reads and writes each too."""
+    whole = launched(run)
+    longest: list[float] = []
+    shape: object = None
+    for activity in run:
+        own = activity.op.input_shapes[:1] if activity.op else ()
+        if own and own == shape:
+            longest[-1] = max(longest[-1], activity.duration_us)
+        elif own:
+            longest.append(activity.duration_us)
+            shape = own
+    kept = max(sum(longest) - max(longest, default=0.0), 0.0)
+    return Launched(whole.activities, max(0.0, whole.avoidable_us - kept), whole.gaps_us)
+
+
+def _describe(waste: Sequence[Waste], time_us: float) -> str:
+    kernels = count_text(sum(len(found.activities) for found in waste), "kernel")
+    takes = f"{duration_text(time_us)} per step with the gaps between them"
+    return f"The optimizer runs {kernels}, each for one tensor: {takes}"
+
+
+RULE = Rule(
+    name="optimizer-loop",
+    title="The optimizer loops over parameters",
+    looks_for=(
+        "Kernels under `Optimizer.step#...` that work on one tensor each, neither foreach nor fused. The ceiling "
+        "includes "
+        "the short gaps between them, and leaves one kernel for each parameter where the trace has shapes."
+    ),
+    threshold=f"At least {MIN_KERNELS} such kernels in a step; the ceiling is at least 1 % of it.",
+    source=(
+        "PyTorch, torch.optim, for-loop, foreach and fused implementations: "
+        "https://docs.pytorch.org/docs/stable/optim.html; "
+        "the threshold is this book's"
+    ),
+    advice="Construct the optimizer with `fused=True`, or with `foreach=True` where it has no fused implementation.",
+    check=check,
+)

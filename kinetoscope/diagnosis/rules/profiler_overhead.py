@@ -1,0 +1,47 @@
+"""The profiler itself takes much of the step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from kinetoscope.diagnosis.amounts import duration_text, share_text
+from kinetoscope.diagnosis.facts import Facts
+from kinetoscope.diagnosis.missing import no_gpu_work
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.sources import OWN
+
+MIN_SHARE = 0.10
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Overheads that CUPTI reports, in steps, while the GPU has no work."""
+    if unable := no_gpu_work(RULE, facts):
+        return unable
+    spans = facts.in_steps(facts.trace.overheads)
+    saving_us = facts.saving_us(spans)
+    if not spans or saving_us < MIN_SHARE * facts.step_us:
+        return []
+    sums: dict[str, float] = defaultdict(float)
+    for span in spans:
+        sums[span.name] += span.duration_us
+    longest = max(sums, key=lambda name: sums[name])
+    total_us = facts.length_us(spans)
+    title = (
+        f"Overheads of CUPTI take {duration_text(total_us)} per step ({share_text(total_us, facts.step_us)}), most of "
+        f"it {longest}"
+    )
+    return [Finding(RULE, title, longest, facts.evidence(spans), total_us, saving_us)]
+
+
+RULE = Rule(
+    name="profiler-overhead",
+    title="The profiler takes much of the step",
+    looks_for="Events of the category overhead (Activity Buffer Request, Buffer Flush, Instrumentation, Lazy Function "
+    "Loading) while the GPU has no work. Traces of AMD GPUs and old traces have none.",
+    threshold=f"from a ceiling of {MIN_SHARE:.0%} of the median step on",
+    source=f"{OWN}; CUPTI's kinds of overhead: https://docs.nvidia.com/cupti/api/group__CUPTI__ACTIVITY__API.html",
+    advice="Without the profiler this time is gone: warm up in the schedule (wait=1, warmup=1), record fewer steps, "
+    "leave out with_stack, record_shapes and profile_memory. Lazy Function Loading is a kernel's first launch.",
+    check=check,
+)

@@ -1,0 +1,85 @@
+"""The GPU waits for slow code on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kinetoscope.diagnosis.amounts import count_text, duration_text, share_text
+from kinetoscope.diagnosis.facts import MAX_EVIDENCE, Facts, spare_us
+from kinetoscope.diagnosis.gaps import LONG_US, Gap
+from kinetoscope.diagnosis.missing import no_gpu_work, no_operators, no_warm_step
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.sources import NSYS_AI, STACKS
+from kinetoscope.trace.events import CpuOp, CudaCall, PythonFunction, Span, starting_in
+from kinetoscope.trace.marks import WHOLE
+from kinetoscope.trace.queries import is_sync
+from kinetoscope.trace.text import without_address
+
+MIN_SHARE = 0.05
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Long gaps of the GPU while the CPU runs an operator, or Python outside operators."""
+    if unable := no_gpu_work(RULE, facts) or no_operators(RULE, facts) or no_warm_step(RULE, facts):
+        return unable
+    gaps = [gap for gap in _counted(facts) if gap.cause in ("launching", "Python") and gap.duration_us >= LONG_US]
+    total_us = round(sum(gap.duration_us for gap in gaps), 3)
+    saving_us = round(min(sum(gap.working_us for gap in gaps), spare_us(facts.step)), 3)
+    if not gaps or saving_us < MIN_SHARE * facts.step_us:
+        return []
+    gaps.sort(key=lambda gap: -gap.duration_us)
+    python_us = round(sum(gap.duration_us for gap in gaps if gap.cause == "Python"), 3)
+    title = (
+        f"The GPU waits {duration_text(total_us)} ({share_text(total_us, facts.step_us)} of the step) in "
+        f"{count_text(len(gaps), 'long gap')}: {duration_text(round(total_us - python_us, 3))} in operators and calls, "
+        f"{duration_text(python_us)} outside"
+    )
+    running = [_running(facts, gap) for gap in gaps[:MAX_EVIDENCE]]
+    where = _where(facts, gaps[0])
+    advice = "" if facts.has_stacks or not python_us else f"{STACKS} shows which functions run. {RULE.advice}"
+    return [Finding(RULE, title, where, facts.evidence(running), total_us, saving_us, advice)]
+
+
+def _counted(facts: Facts) -> Sequence[Gap]:
+    """The gaps between GPU work. If steps are marked, also the gaps before and after, unless the recording ends there.
+
+    An annotation that is open when the profiler stops may last until the profiler has written the trace.
+    """
+    if facts.trace.steps_from == WHOLE:
+        return facts.inner_gaps
+    launched = (call for call in facts.cpu.calls if not is_sync(call.name))
+    ops = (op for op in facts.cpu.ops if not op.is_annotation)
+    last = max((span.start_us for span in (*ops, *launched, *facts.cpu.functions)), default=0.0)
+    return [gap for gap in facts.gaps if gap.start_us < last]
+
+
+def _running(facts: Facts, gap: Gap) -> Span:
+    """The longest Python function that starts in a gap of Python; else the span that the gap is blamed on; else the
+    gap."""
+    functions = starting_in(facts.cpu.functions, gap.start_us, gap.end_us) if gap.cause == "Python" else ()
+    blame = gap.blame or Span("GPU idle", gap.start_us, gap.duration_us)
+    return max(functions, key=lambda function: function.duration_us, default=blame)
+
+
+def _where(facts: Facts, gap: Gap) -> str:
+    running = _running(facts, gap)
+    if running is not gap.blame:
+        return without_address(running.name) if isinstance(running, PythonFunction) else ""
+    if gap.cause == "launching" and isinstance(running, CpuOp | CudaCall):
+        return facts.sites([running])[0].text or running.name
+    return f"before {running.name}"
+
+
+RULE = Rule(
+    name="slow-cpu-code",
+    title="The GPU waits for slow code on the CPU",
+    looks_for=f"Gaps of at least {LONG_US / 1000:.0f} ms in which no GPU works and the CPU runs one slow operator, or "
+    "code outside operators: Python, NumPy, files, the network, or compiling that an old PyTorch does not annotate. "
+    "Where nothing marks steps, the time before the first GPU work and after the last does not count, nor anywhere "
+    "what follows the last operator and launch of the trace.",
+    threshold=f"from {MIN_SHARE:.0%} of the median step on",
+    source=f"{NSYS_AI} (gaps above 1 ms); the share is this book's",
+    advice="Measure the step without the profiler first: it slows the CPU, most of all with stacks. Then move logging, "
+    "metrics and preprocessing out of the loop or to another process; record after warm-up.",
+    check=check,
+)

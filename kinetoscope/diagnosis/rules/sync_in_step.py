@@ -1,0 +1,121 @@
+"""The CPU waits for the GPU inside a step."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+
+from kinetoscope.diagnosis.amounts import count_text, duration_text
+from kinetoscope.diagnosis.cpu_states import is_download
+from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
+from kinetoscope.diagnosis.gaps import RELAUNCH_US
+from kinetoscope.diagnosis.missing import no_calls, no_gpu_work
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.sites import Site
+from kinetoscope.diagnosis.sources import NSIGHT, STEPS
+from kinetoscope.trace.events import CudaCall, GpuActivity, Span
+from kinetoscope.trace.intervals import Interval, intersect, interval, length_us, ns, union, union_of
+
+MAX_PLACES = 5
+MIN_UNSEEN = 0.05
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Group the waits by operator and line."""
+    if unable := no_gpu_work(RULE, facts) or no_calls(RULE, facts):
+        return unable
+    copies: dict[int, list[GpuActivity]] = defaultdict(list)
+    downloads = [(a, a.launch) for a in facts.activities if is_download(a) and a.launch is not None]
+    for (activity, _), site in zip(downloads, facts.sites([call for _, call in downloads]), strict=True):
+        copies[id(site.op)].append(activity)
+    unclaimed, unseen = _unclaimed(facts)
+    places: dict[str, list[tuple[CudaCall, Site]]] = defaultdict(list)
+    for call, site in _waits(facts):
+        places[site.text if site.op else f"{call.name} {site.text}".rstrip()].append((call, site))
+    found = [
+        finding for place, members in places.items() for finding in _findings(facts, place, members, copies, unclaimed)
+    ]
+    unseen_us = length_us(unseen) / len(facts.steps)
+    if not found and unseen_us >= MIN_UNSEEN * facts.step_us:
+        reason = f"in {duration_text(unseen_us)} of the waits of a step no GPU work was recorded: it may be older"
+        return CannotTell(RULE, reason, STEPS)
+    return sorted(found, key=lambda each: -each.saving_us_per_step)[:MAX_PLACES]
+
+
+def _waits(facts: Facts) -> list[tuple[CudaCall, Site]]:
+    """Waits in steps, except a wait outside operators after the last launch: that wait ends the program or the
+    recording."""
+    launches = (activity.launch.start_us for activity in facts.activities if activity.launch is not None)
+    last = max(launches, default=0.0)
+    pageable = {ns(span.start_us) for span in facts.cpu.spans["pageable copy"]}
+    waits = facts.in_steps(facts.cpu.syncs)
+    return [
+        (call, site)
+        for call, site in zip(waits, facts.sites(waits), strict=True)
+        if (call.start_us <= last if site.op is None else ns(site.op.start_us) not in pageable)
+    ]
+
+
+def _unclaimed(facts: Facts) -> tuple[list[Interval], list[Interval]]:
+    """Times in waits in which the GPU is idle but has launched work, and times without any explanation.
+
+    Between two activities during a wait, the work is already launched. After the last activity, the GPU is idle until
+    the CPU learns of it. Idle time beyond `RELAUNCH_US`, or after no work, has a reason that the trace does not show.
+    """
+    waits = union_of(facts.cpu.syncs)
+    starts, ends = {start for start, _ in waits}, {end for _, end in (*waits, *facts.windows)}
+    idle = intersect(waits, facts.idle)
+    long = [(start, end) for start, end in idle if end - start > ns(RELAUNCH_US)]
+    unseen = [(start if start in starts else start + ns(RELAUNCH_US), end) for start, end in long]
+    return union([*unseen, *(each for each in idle if each[1] not in ends)]), unseen
+
+
+def _until_work(facts: Facts, span: Span) -> Span:
+    """A wait in which the GPU ends its work, extended until the GPU works again, by at most `RELAUNCH_US`.
+
+    Without the wait, the CPU is ahead and the GPU continues immediately. If the GPU had no work, the CPU was not ahead.
+    """
+    start, end = interval(span)
+    index = bisect_right(facts.busy, end, key=lambda busy: busy[0])
+    if index in (0, len(facts.busy)) or not start <= facts.busy[index - 1][1] <= end:
+        return span
+    after_us = min(facts.busy[index][0] / 1000 - span.end_us, RELAUNCH_US)
+    return Span(span.name, span.start_us, round(span.duration_us + after_us, 3))
+
+
+def _findings(
+    facts: Facts,
+    place: str,
+    members: Sequence[tuple[CudaCall, Site]],
+    copies: dict[int, list[GpuActivity]],
+    unclaimed: Sequence[Interval],
+) -> list[Finding]:
+    calls = [call for call, _ in members]
+    whole: list[Span] = [site.op or call for call, site in members]
+    copied = [copy for _, site in members if site.op is not None for copy in copies.get(id(site.op), ())]
+    if facts.saving_us(whole, copied, unclaimed) < MIN_SHARE * facts.step_us:
+        return []
+    waiting_us = facts.length_us(calls)
+    waits = {id(site.op or call) for call, site in members}  # a copy may wait in two calls
+    count = count_text(len(waits) / len(facts.steps), "time")
+    longest = max(calls, key=lambda call: call.duration_us)
+    title = f"The CPU waits for the GPU {count} per step, {duration_text(waiting_us)}, in {longest.name}"
+    saving_us = facts.saving_us([_until_work(facts, site.outer or call) for call, site in members], copied, unclaimed)
+    return [Finding(RULE, title, place, facts.evidence(calls), waiting_us, saving_us)]
+
+
+RULE = Rule(
+    name="sync-in-step",
+    title="The CPU waits for the GPU inside a step",
+    looks_for="Calls that wait for the GPU (cudaStreamSynchronize, cudaDeviceSynchronize, cudaEventSynchronize, "
+    "blocking copies), as .item(), .cpu(), nonzero() or print() make them. The GPU then runs out of work, and waits "
+    "until the CPU has launched again. Waits of pageable copies, a last wait after all launches, and time in a "
+    "wait in which the trace shows no GPU work do not count.",
+    threshold=f"each place whose operators could save {MIN_SHARE:.0%} of the median step, the {MAX_PLACES} largest",
+    source=f"{NSIGHT} (cuda_api_sync); the share is this book's",
+    advice="Keep the value on the GPU, read it every hundredth step, or copy it with non_blocking=True to pinned "
+    "memory and read it a step later. Use torch.where instead of indexing by a mask or nonzero(). "
+    "torch.cuda.set_sync_debug_mode('warn') names further places.",
+    check=check,
+)

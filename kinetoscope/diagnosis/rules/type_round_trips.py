@@ -1,0 +1,88 @@
+"""Tensors that are converted to another type and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kinetoscope.diagnosis.amounts import count_text, duration_text
+from kinetoscope.diagnosis.facts import Facts
+from kinetoscope.diagnosis.fusing import is_conversion
+from kinetoscope.diagnosis.missing import no_gpu_work, unseen
+from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
+from kinetoscope.diagnosis.sites import around
+from kinetoscope.diagnosis.sources import OWN
+from kinetoscope.diagnosis.waste import Waste, findings, streams
+from kinetoscope.trace.events import GpuActivity, Step
+from kinetoscope.trace.kernel_names import decode_kernel_name
+
+MAX_BETWEEN = 16
+_FLOATS = {"c10::Half", "c10::BFloat16", "float", "double"}
+_BETWEEN = {"elementwise", "reduction", "softmax", "normalization", "copy", "other"}
+"""Operations between two conversions; any other, such as a product, wants the type that the first one made."""
+_OTHER_RULES = {"aten::_scaled_dot_product_attention_math"}
+
+Conversion = tuple[tuple[int, ...], str, str]  # shape, type before, type after
+
+
+def check(facts: Facts) -> Sequence[Finding] | CannotTell:
+    """Check the types and shapes of `aten::copy_`."""
+    if unable := no_gpu_work(RULE, facts) or unseen(RULE, facts, _may_convert, needs_shapes=True):
+        return unable
+    return findings(RULE, facts, _look, _describe)
+
+
+def _may_convert(activity: GpuActivity) -> bool:
+    if activity.kind != "kernel":
+        return False
+    decoded = decode_kernel_name(activity.name)
+    return decoded.library == "aten" and decoded.operation == "copy"
+
+
+def _conversion(activity: GpuActivity) -> Conversion | None:
+    op = activity.op
+    if op is None or not is_conversion(op) or not set(op.input_types[:2]) <= _FLOATS:
+        return None
+    if any("ToCopyBackward" in op.name or op.name in _OTHER_RULES for op in around(activity)):
+        return None
+    return op.input_shapes[0], op.input_types[1], op.input_types[0]
+
+
+def _look(step: Step) -> list[Waste]:
+    return [Waste(pair, sum(a.duration_us for a in pair)) for stream in streams(step) for pair in _round_trips(stream)]
+
+
+def _round_trips(stream: Sequence[GpuActivity]) -> Iterator[tuple[GpuActivity, GpuActivity]]:
+    """A conversion and its reverse of the same shape, with at most `MAX_BETWEEN` kernels and no product between."""
+    waiting: dict[Conversion, tuple[int, GpuActivity]] = {}
+    for index, activity in enumerate(stream):
+        if activity.kind == "kernel" and decode_kernel_name(activity.name).operation not in _BETWEEN:
+            waiting.clear()
+        elif (conversion := _conversion(activity)) is not None:
+            shape, before, after = conversion
+            first = waiting.pop((shape, after, before), None)
+            if first is not None and index - first[0] <= MAX_BETWEEN + 1:
+                yield first[1], activity
+            else:
+                waiting[conversion] = index, activity
+
+
+def _describe(waste: Sequence[Waste], time_us: float) -> str:
+    return f"{count_text(len(waste), 'tensor')} converted to another type and back: {duration_text(time_us)} per step"
+
+
+RULE = Rule(
+    name="type-round-trips",
+    title="Tensors are converted to another type and back",
+    looks_for=(
+        "`aten::copy_` from one floating-point type to another and, after a few kernels and no product, back for the "
+        "same shape: a normalization or softmax written in float32 between 16-bit layers. Autograd's own conversions "
+        "of gradients do not count."
+    ),
+    threshold=f"At most {MAX_BETWEEN} kernels lie between the two; the conversions take at least 1 % of a step.",
+    source=OWN,
+    advice=(
+        "Let one kernel convert on the fly: `torch.compile`, or the fused operators (`F.rms_norm`, `F.layer_norm`, "
+        "`F.softmax(x, dtype=...)`), which sum in float32 by themselves."
+    ),
+    check=check,
+)

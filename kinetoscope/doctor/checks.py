@@ -1,0 +1,57 @@
+"""The result of a check of `doctor`, and how results are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from json import dumps
+from textwrap import wrap
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from kinetoscope.trace.text import printable
+
+Status = Literal["ok", "warning", "failed"]
+MISSING_EVENTS = ("pytorch#192021", "pytorch#124547", "kineto#996", "kineto#859", "kineto#762")
+"""Threads about what is asked most: why are GPU events missing, or zero?"""
+COLUMNS = 100
+_STATUS_COLUMNS, _NAME_COLUMNS = 9, 20
+
+
+class Check(Struct, frozen=True):
+    """The result of one check. `failed`: no useful recording or reading is possible until it is fixed."""
+
+    name: str
+    status: Status
+    seen: str
+    """What was found, with its values."""
+    cure: str = ""
+    """What to do; empty if there is nothing to do."""
+    sources: tuple[str, ...] = ()
+    """Threads in which people asked about this fault, as `repository#number`, or whose rule it is."""
+
+
+def is_ok(checks: Sequence[Check]) -> bool:
+    """Whether no check failed; warnings do not count."""
+    return all(check.status != "failed" for check in checks)
+
+
+def checks_json(checks: Sequence[Check], **more: object) -> str:
+    """The checks as JSON in ASCII, under `checks`; `ok` is whether none failed."""
+    return dumps({**more, "ok": is_ok(checks), "checks": msgspec.to_builtins(list(checks))}, indent=2)
+
+
+def checks_text(checks: Sequence[Check], verdict: str) -> str:
+    """A line for each check with its cure below, at most 100 columns, unprintable characters escaped."""
+    lines = [line for check in checks for line in _lines(check)]
+    return "\n".join([*lines, "", *wrap(printable(verdict), COLUMNS)])
+
+
+def _lines(check: Check) -> Iterator[str]:
+    texts = [check.seen, *([f"cure: {check.cure}"] if check.cure else [])]
+    margin = f"{check.status:<{_STATUS_COLUMNS}}{check.name:<{_NAME_COLUMNS}}"
+    for text in texts:
+        for line in wrap(printable(text), COLUMNS - len(margin)):
+            yield f"{margin}{line}"
+            margin = " " * len(margin)

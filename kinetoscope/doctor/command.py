@@ -1,0 +1,47 @@
+"""The command `doctor`: check whether this machine can record, or what is missing or wrong in a trace."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from kinetoscope.doctor.checks import Check, checks_json, checks_text, is_ok
+from kinetoscope.doctor.machine_checks import check_machine, machine_verdict
+from kinetoscope.doctor.machine_facts import MachineFacts, probe_machine
+from kinetoscope.doctor.trace_checks import check_trace, trace_verdict
+from kinetoscope.trace.kineto import read_trace
+
+DESCRIPTION = """\
+Without a trace: is this machine able to record? Checks torch, driver, permissions, CUPTI and other profilers, and
+records a tiny profile where there is a GPU. With a trace: what is missing or wrong in it. Each line is ok, a warning or
+failed, with its cure. Exits with 1 if a line failed.
+
+  %(prog)s
+  %(prog)s trace.json.gz --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `doctor`."""
+    parser.add_argument("trace", nargs="?", type=Path, metavar="TRACE", help="a trace; without, this machine")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Check this machine, or a trace."""
+    if arguments.trace is None:
+        return print_machine(probe_machine(), arguments.json)
+    trace = read_trace(arguments.trace)
+    checks = check_trace(trace)
+    return _print(checks, trace_verdict(checks), arguments.json, str(arguments.trace))
+
+
+def print_machine(facts: MachineFacts, as_json: bool = False) -> int:
+    """Print the checks of a machine; return 0 if it can record, else 1."""
+    checks = check_machine(facts)
+    return _print(checks, machine_verdict(checks, facts), as_json, "this machine")
+
+
+def _print(checks: list[Check], verdict: str, as_json: bool, subject: str) -> int:
+    print(checks_json(checks, subject=subject, verdict=verdict) if as_json else checks_text(checks, verdict))
+    return 0 if is_ok(checks) else 1

@@ -1,0 +1,19 @@
+"""The command `report`: any trace as one HTML file with a diagnosis; several traces as a comparison.
+
+command.py      the command: reads, writes the file or JSON
+diagnosed.py    a trace read, summarized and diagnosed; its JSON
+document.py     the HTML file: head, sections in order, style.css and timeline.js inside
+headline.py     the first screen: a sentence and four measures
+findings.py     the diagnosis: findings, and questions that the trace cannot answer
+waiting.py      who waits for whom: when CPU and GPU work
+cpu_time.py     the CPU's time, if there is no GPU work
+timeline.py     the median step as a drawing
+work_tables.py  tables of kernels, operators and collectives
+places.py       GPU time by module and by source line
+memory.py       allocated memory over time
+counted.py      what was counted, and how the report was made
+several.py      several files: the ranks of a job, or two traces to compare; writes digests
+ranks_html.py   ranks as sections of a report
+
+Imports compare, diagnosis, ranks, timeline and trace; never doctor.
+"""

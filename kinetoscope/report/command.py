@@ -1,0 +1,141 @@
+"""The command `report`: write a trace's report, or print it as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kinetoscope.output import write_output
+from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed, report_data
+from kinetoscope.report.document import report_html, several_html
+from kinetoscope.report.headline import headline
+from kinetoscope.report.several import MultiReport, is_several, reduce_to_digest, report_several
+from kinetoscope.trace.events import TraceError
+from kinetoscope.trace.text import printable
+
+DESCRIPTION = """\
+Write a report of a PyTorch trace: a diagnosis with its evidence, who waits for whom, the median step as a timeline,
+kernels, operators and, where recorded, source lines, memory and collectives. One HTML file that makes no request.
+
+  %(prog)s trace.json.gz
+  %(prog)s trace.json.gz -o slow.html
+  %(prog)s trace.json.gz --json
+
+Of several traces: the ranks of one job side by side, with who arrives last at collectives, if all ranks are known and
+different, and their world sizes equal and not 1; otherwise two traces compared. A digest holds what that needs of a
+trace, about 200 KB, and takes its place; digests of ranks merge, in any order and any tree.
+
+  %(prog)s before.json.gz after.json.gz -o compared.html
+  %(prog)s rank3.json.gz --digest-only -o 3.digest.json
+  %(prog)s *.digest.json --digest-only -o all.digest.json
+  %(prog)s *.digest.json -o ranks.html
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `report`."""
+    parser.add_argument(
+        "traces", type=Path, nargs="+", metavar="TRACE", help="a .json or .json.gz of the PyTorch profiler, or a digest"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE.html", help="where to write; - prints it (default: TRACE's name.report.html)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON; writes a file only with -o")
+    parser.add_argument("--digest-only", action="store_true", help="write only a digest, to -o FILE")
+    parser.add_argument("--rank", type=int, metavar="N", help="with --digest-only: the rank, if the trace has none")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Report on one trace or several."""
+    traces, output = arguments.traces, arguments.output
+    if arguments.digest_only:
+        return _write_digest(traces, output, arguments.rank)
+    if arguments.rank is not None:
+        raise TraceError("--rank goes with --digest-only")
+    if not is_several(traces):
+        return _report(lambda: _of_one(read_diagnosed(traces[0])), traces[0], output, as_json=arguments.json)
+    if output is None and not arguments.json:
+        raise TraceError("give -o FILE.html: several traces have no name of their own")
+    return _report(lambda: _of_several(report_several(traces)), traces[0], output, as_json=arguments.json)
+
+
+@dataclass(frozen=True)
+class PendingReport:
+    """A report whose HTML and JSON are not rendered yet."""
+
+    html: Callable[[], str]
+    data: Callable[[], dict[str, Any]]
+    line: Callable[[Path], str]
+    """What the command prints of the file."""
+
+
+def _of_one(diagnosed: DiagnosedTrace) -> PendingReport:
+    return PendingReport(
+        lambda: report_html(diagnosed), lambda: report_data(diagnosed), lambda path: report_line(diagnosed, path)
+    )
+
+
+def _of_several(report: MultiReport) -> PendingReport:
+    return PendingReport(
+        lambda: several_html(report), lambda: report.data, lambda path: printable(f"{report.headline} {path}")
+    )
+
+
+def _write_digest(traces: Sequence[Path], output: str | None, rank: int | None) -> int:
+    if output is None or output == "-":
+        raise TraceError("--digest-only needs -o FILE")
+    ranks = reduce_to_digest(traces, Path(output), rank).ranks
+    print(printable(f"digest of {len(ranks)} rank{'' if len(ranks) == 1 else 's'}: {output}"))
+    return 0
+
+
+def _report(make: Callable[[], PendingReport], trace: Path, output: str | None, *, as_json: bool) -> int:
+    """Make a report after checking that its output is possible, then write or print it."""
+    if as_json and output == "-":
+        raise TraceError("--json and -o - both print; give -o a file")
+    path = None if output == "-" or (as_json and output is None) else output_path(trace, output)
+    report = make()
+    if as_json:
+        print(json.dumps(report.data(), indent=2))
+    if output == "-":
+        _print(report.html())
+    if path is None:
+        return 0
+    write_output(path, report.html().encode("utf-8"))
+    if not as_json:
+        print(report.line(path))
+    return 0
+
+
+def output_path(trace: Path, output: str | None) -> Path:
+    """The file for the report: `output`, or `NAME.report.html` next to `NAME.json.gz`.
+
+    Raises `TraceError` if it would replace the trace or another trace.
+    """
+    name = trace.name.removesuffix(".gz").removesuffix(".json")
+    path = trace.with_name(f"{name}.report.html") if output is None else Path(output)
+    is_same = path.exists() and trace.exists() and path.samefile(trace)
+    if is_same or path.suffix.lower() in (".json", ".gz"):
+        raise TraceError(f"{path}: a report would replace a trace; give -o a name that ends in .html")
+    if path.is_dir():
+        raise TraceError(f"{path}: is a folder; give -o a file in it, such as {path / 'report.html'}")
+    return path
+
+
+def report_line(diagnosed: DiagnosedTrace, path: Path) -> str:
+    """The command's output line: headline, number of findings, file."""
+    count = len(diagnosed.diagnosis.findings)
+    findings = f"{count} finding{'' if count == 1 else 's'}"
+    return printable(f"{headline(diagnosed)} {findings}: {path}")
+
+
+def _print(html: str) -> None:
+    """Print UTF-8 bytes in any terminal encoding."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(html.encode("utf-8"))
+    sys.stdout.buffer.flush()

@@ -1,0 +1,88 @@
+"""Several traces or digests: the ranks of one job side by side, or two traces compared.
+
+They are ranks of one job if all ranks are known and different, and their world sizes equal and not 1. Otherwise two
+files are a comparison, and more are an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kinetoscope.compare.comparison import change_text, comparison, comparison_data, comparison_parts
+from kinetoscope.part import Part
+from kinetoscope.ranks.digest import Digest, digest
+from kinetoscope.ranks.digest_files import is_digest, read_any, read_digest, write_digest
+from kinetoscope.ranks.merge import are_ranks, merge
+from kinetoscope.ranks.ranks import ranks_data, ranks_headline, ranks_report
+from kinetoscope.report.ranks_html import ranks_report_parts
+from kinetoscope.trace.events import Trace, TraceError
+from kinetoscope.trace.kineto import read_trace
+
+
+@dataclass(frozen=True)
+class MultiReport:
+    """The content of a report on several traces. Its texts are plain text from traces and must be escaped."""
+
+    title: str
+    headline: str
+    parts: tuple[Part, ...]
+    data: dict[str, Any]
+
+
+def is_several(paths: Sequence[Path]) -> bool:
+    """Whether the report is about more than one trace: several files, or a digest, which may hold many ranks."""
+    return len(paths) > 1 or is_digest(paths[0])
+
+
+def report_several(paths: Sequence[Path]) -> MultiReport:
+    """Report on ranks or compare two traces. Raises `TraceError` if the files are neither, or cannot be read."""
+    if len(paths) == 2:
+        return _report_two(paths[0], paths[1])
+    digests = [read_any(path) for path in paths]
+    if len(paths) == 1 or _are_ranks(digests):
+        return _ranks(digests)
+    raise TraceError(
+        f"{len(paths)} files that are not ranks of one job, with one world size and different ranks; give the ranks of "
+        "one job, or two traces to compare, or groups of runs to diff --before ... --after ..."
+    )
+
+
+def reduce_to_digest(paths: Sequence[Path], output: Path, rank: int | None = None) -> Digest:
+    """Write the digest of a trace, or the merged digest of a job's ranks, and return it. Raises `TraceError`.
+
+    `rank` applies if a single trace does not tell its rank.
+    """
+    if rank is not None and len(paths) > 1:
+        raise TraceError("--rank is for a single trace")
+    if output.exists() and any(path.exists() and path.samefile(output) for path in paths):
+        raise TraceError(f"{output}: would replace what it is made from; give -o another name")
+    merged = merge(read_any(path, rank) for path in paths)
+    write_digest(merged, output)
+    return merged
+
+
+def _report_two(before: Path, after: Path) -> MultiReport:
+    sides = [read_digest(path) if is_digest(path) else read_trace(path) for path in (before, after)]
+    digests = [digest(side) if isinstance(side, Trace) else side for side in sides]
+    if _are_ranks(digests):
+        return _ranks(digests)
+    result = comparison(sides[0], sides[1])
+    names = before.name, after.name
+    if before.name == after.name:
+        names = f"{before.parent.name}/{before.name}", f"{after.parent.name}/{after.name}"
+    title = f"{names[0]} and {names[1]} compared"
+    return MultiReport(title, change_text(result), comparison_parts(result, names), comparison_data(result))
+
+
+def _are_ranks(digests: Sequence[Digest]) -> bool:
+    return are_ranks([rank for each in digests for rank in each.ranks])
+
+
+def _ranks(digests: Sequence[Digest]) -> MultiReport:
+    report = ranks_report(digests)
+    count = len(report.ranks)
+    title = f"{count} rank{'' if count == 1 else 's'} of one job"
+    return MultiReport(title, ranks_headline(report), ranks_report_parts(report), ranks_data(report))

@@ -1,0 +1,147 @@
+"""Fewer slices for a large step: invisibly short slices become a block, deep rows are omitted."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kinetoscope.trace.lanes import Kind, Lane, Slice
+from kinetoscope.trace.units import format_value
+
+MOST_LANES = 14
+"""CPU threads and GPU streams drawn; of more, those with the most time."""
+MOST_OP_ROWS, MOST_CALL_ROWS, MOST_GPU_ROWS = 4, 2, 4
+_FIRST_SHARE = 1 / 20_000
+"""Of the time scale: shorter slices are merged even where there are few."""
+_BLOCK = 30
+"""Longest block, as a multiple of the shortest slice that is drawn: longer ones would hide when the step is busy."""
+_PLURAL = {
+    "op": "operators",
+    "call": "CUDA calls",
+    "annotation": "annotations",
+    "copy": "copies",
+    "fill": "fills",
+}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The drawn and the omitted parts of a step."""
+
+    lanes: tuple[Lane, ...]
+    merged: int
+    """Slices that stand in blocks."""
+    deep: int
+    """Slices in rows that are left out."""
+    lanes_left_out: int
+
+    def with_lanes(self, lanes: Sequence[Lane]) -> Drawn:
+        """The same with other lanes."""
+        return replace(self, lanes=tuple(lanes))
+
+
+def left_out(drawn: Drawn) -> str:
+    """The merged and omitted parts of a drawing, in a sentence; empty if there are none."""
+    parts = []
+    if drawn.merged:
+        count = sum(each.merged > 1 for lane in drawn.lanes for each in lane.slices)
+        blocks = "one block" if count == 1 else f"{count:,} blocks"
+        parts.append(f"{drawn.merged:,} slices too short to see are drawn as {blocks} with their count and time")
+    if drawn.deep:
+        parts.append(f"{drawn.deep:,} operators and calls in deeper rows are not drawn")
+    if drawn.lanes_left_out:
+        parts.append(f"{drawn.lanes_left_out:,} threads and streams with less work are not drawn")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}. Perfetto shows them all." if text else ""
+
+
+def reduce_lanes(lanes: Sequence[Lane], span_us: float, budget: int) -> Drawn:
+    """Reduce lanes to about `budget` slices; slices with an anchor stay unchanged."""
+    shown = _largest(lanes)
+    cut = [_cut(lane) for lane in shown]
+    deep = sum(len(lane.slices) for lane in shown) - sum(len(lane.slices) for lane in cut)
+    least_us = span_us * _FIRST_SHARE
+    drawn = [_merge(lane, least_us) for lane in cut]
+    while sum(len(lane.slices) for lane in drawn) > budget and least_us < span_us:
+        least_us *= 1.6
+        drawn = [_merge(lane, least_us) for lane in cut]
+    merged = sum(each.merged for lane in drawn for each in lane.slices if each.merged > 1)
+    return Drawn(tuple(drawn), merged, deep, len(lanes) - len(shown))
+
+
+def _largest(lanes: Sequence[Lane]) -> list[Lane]:
+    """The lanes to draw, in their order: GPU streams before CPU threads, and long lanes before short ones."""
+    times = [(lane.is_gpu, sum(each.duration_us for each in lane.slices)) for lane in lanes]
+    anchored = [any(each.anchor for each in lane.slices) for lane in lanes]
+    ranked = sorted(range(len(lanes)), key=lambda index: (anchored[index], times[index][1]), reverse=True)
+    gpu = [index for index in ranked if times[index][0]][: MOST_LANES // 2]
+    cpu = [index for index in ranked if not times[index][0]][: MOST_LANES - len(gpu)]
+    return [lanes[index] for index in sorted([*cpu, *gpu])]
+
+
+def _cut(lane: Lane) -> Lane:
+    """Omit deep rows of operators of a CPU lane; anchored slices move into the last drawn row."""
+    if lane.is_gpu:
+        return replace(lane, slices=tuple(_limited(lane.slices, 0, MOST_GPU_ROWS)))
+    ops = [each for each in lane.slices if each.kind != "call"]
+    calls = [each for each in lane.slices if each.kind == "call"]
+    kept = list(_limited(ops, 0, MOST_OP_ROWS))
+    top = min((call.row for call in calls), default=0)
+    below = max((op.row for op in kept), default=-1) + 1
+    moved = _limited([replace(call, row=call.row - top) for call in calls], below, MOST_CALL_ROWS)
+    return replace(lane, slices=(*kept, *moved))
+
+
+def _limited(slices: Sequence[Slice], first: int, rows: int) -> Iterator[Slice]:
+    for each in slices:
+        if each.row < rows or each.anchor:
+            yield replace(each, row=first + min(each.row, rows - 1))
+
+
+def _merge(lane: Lane, least_us: float) -> Lane:
+    """Merge runs of slices in a row that are shorter than `least_us`, with gaps shorter than that."""
+    rows: dict[int, list[Slice]] = defaultdict(list)
+    for each in lane.slices:
+        rows[each.row].append(each)
+    slices: list[Slice] = []
+    for row in sorted(rows):
+        run: list[Slice] = []
+        for each in sorted(rows[row], key=lambda each: each.start_us):
+            is_short = each.duration_us < least_us and not each.anchor
+            fits = run and each.end_us - run[0].start_us < _BLOCK * least_us and each.is_ghost == run[0].is_ghost
+            if run and not (is_short and fits and each.start_us - run[-1].end_us < least_us):
+                slices.append(_block(run))
+                run = []
+            if is_short:
+                run.append(each)
+            else:
+                slices.append(each)
+        if run:
+            slices.append(_block(run))
+    return replace(lane, slices=tuple(slices))
+
+
+def _block(run: Sequence[Slice]) -> Slice:
+    """One slice for a whole run, with the kind that takes most of its time."""
+    if len(run) == 1:
+        return run[0]
+    times: Counter[Kind] = Counter()
+    for each in run:
+        times[each.kind] += each.duration_us  # type: ignore[assignment]
+    start, end = run[0].start_us, max(each.end_us for each in run)
+    plural = next(iter({_PLURAL.get(each.kind, "kernels") for each in run}))
+    if len({_PLURAL.get(each.kind, "kernels") for each in run}) > 1:
+        plural = "activities"
+    busy = format_value(sum(each.duration_us for each in run), "us")
+    return Slice(
+        f"{len(run):,} {plural}, {busy} together",
+        times.most_common(1)[0][0],
+        run[0].row,
+        start,
+        round(end - start, 3),
+        None,
+        run[0].source,
+        merged=len(run),
+        is_ghost=run[0].is_ghost,
+    )

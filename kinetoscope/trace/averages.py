@@ -1,0 +1,99 @@
+"""`prof.key_averages()`, computed from a trace: CPU and GPU time by name, self and total.
+
+As in torch's `profiler_util.py`: a span's self CPU time is its duration minus the spans directly inside it, CUDA calls
+included. Its self GPU time is that of the work it launched directly; the total adds the work of all spans inside it. A
+span whose only child has the same name, such as `aten::sum` within `aten::sum`, counts as one call with that child.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import Literal
+
+from kinetoscope.trace.events import CpuOp, CudaCall, Trace
+
+STEPS = "ProfilerStep*"
+"""Torch gives all steps this one name."""
+_CLOCK_NOISE_US = 0.002  # as in assembly.py: rounding may end a span this much after its parent
+
+
+@dataclass
+class Average:
+    """Sums over all spans of one name, in microseconds. A name nested in itself counts twice in its totals."""
+
+    name: str
+    kind: Literal["operator", "annotation", "CUDA call"]
+    self_cpu_us: float = 0.0
+    cpu_us: float = 0.0
+    self_gpu_us: float = 0.0
+    gpu_us: float = 0.0
+    calls: int = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether this is an operator that launched no GPU work, directly or through its callees."""
+        return self.kind == "operator" and self.gpu_us == 0
+
+
+def key_averages(trace: Trace) -> tuple[Average, ...]:
+    """Return the rows of the profiler's table for a whole trace, sorted by self GPU time, then self CPU time, down.
+
+    Omits the rows that repeat GPU work under kernel names, and the profiler's overhead.
+    """
+    launched_us: dict[CpuOp, float] = defaultdict(float)
+    for activity in trace.activities:
+        if activity.op is not None:
+            launched_us[activity.op] += activity.duration_us
+    rows: dict[tuple[str, str], Average] = {}
+    spans: list[CpuOp | CudaCall] = [*trace.cpu_ops, *trace.calls]
+    spans.sort(key=lambda span: (span.thread, span.start_us, -span.duration_us))
+    for _, of_thread in groupby(spans, key=attrgetter("thread")):
+        _add(rows, list(of_thread), launched_us)
+    return tuple(sorted(rows.values(), key=lambda row: (-row.self_gpu_us, -row.self_cpu_us, row.name)))
+
+
+def _add(
+    rows: dict[tuple[str, str], Average], spans: Sequence[CpuOp | CudaCall], launched_us: dict[CpuOp, float]
+) -> None:
+    """Add the spans of one thread, in start order, to the rows of their names."""
+    parents = _parents(spans)
+    children = Counter(parents)
+    inside_cpu, inside_gpu = [0.0] * len(spans), [0.0] * len(spans)
+    for index in reversed(range(len(spans))):  # children follow their parent, so this adds them first
+        span, parent = spans[index], parents[index]
+        gpu = launched_us.get(span, 0.0) if isinstance(span, CpuOp) else 0.0
+        row = _row(rows, span)
+        row.self_cpu_us += round(span.duration_us - inside_cpu[index], 3)
+        row.self_gpu_us += gpu
+        if parent is None or children[parent] > 1 or _row(rows, spans[parent]) is not row:
+            row.cpu_us += span.duration_us
+            row.gpu_us += gpu + inside_gpu[index]
+            row.calls += 1
+        if parent is not None:
+            inside_cpu[parent] += span.duration_us
+            inside_gpu[parent] += gpu + inside_gpu[index]
+
+
+def _row(rows: dict[tuple[str, str], Average], span: CpuOp | CudaCall) -> Average:
+    if isinstance(span, CudaCall):
+        return rows.setdefault(("CUDA call", span.name), Average(span.name, "CUDA call"))
+    name = STEPS if span.name.startswith("ProfilerStep#") else span.name
+    kind: Literal["annotation", "operator"] = "annotation" if span.is_annotation else "operator"
+    return rows.setdefault((kind, name), Average(name, kind))
+
+
+def _parents(spans: Sequence[CpuOp | CudaCall]) -> list[int | None]:
+    """Return for each span the index of its parent: the innermost span around it that ends no earlier."""
+    parents: list[int | None] = []
+    around: list[int] = []
+    for index, span in enumerate(spans):
+        reach = max(span.start_us + _CLOCK_NOISE_US, span.end_us - _CLOCK_NOISE_US)
+        while around and spans[around[-1]].end_us < reach:
+            around.pop()
+        parents.append(around[-1] if around else None)
+        around.append(index)
+    return parents

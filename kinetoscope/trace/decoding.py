@@ -1,0 +1,209 @@
+"""Decode the events of a Kineto file, each separately: a malformed event does not affect others."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from kinetoscope.trace.json_events import JSON_ERRORS
+from kinetoscope.trace.kineto_events import (
+    DECODER,
+    KEPT,
+    NAMED,
+    Annotation,
+    DriverCall,
+    Event,
+    Function,
+    GpuAnnotation,
+    Instant,
+    Kernel,
+    Memcpy,
+    Memset,
+    Op,
+    OpArgs,
+    Overhead,
+    RuntimeCall,
+)
+
+
+class _Head(Struct, gc=False):
+    """The fields that tell whether an event is decoded further."""
+
+    ph: Any = None
+    cat: Any = None
+    name: Any = None
+    pid: Any = None
+    args: Raw = Raw(b"")
+
+
+_HEAD: msgspec.json.Decoder[_Head] = msgspec.json.Decoder(_Head)
+_NO_NUMBER = re.compile(rb"(?<=[:,\[])\s*-?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
+MAX_RUNS = 1000
+_LATEST = 1e19
+
+
+@dataclass
+class KeptEvents:
+    """The events of a file that kinetoscope uses, in the order of the file."""
+
+    ops: list[Op] = field(default_factory=list)
+    calls: list[RuntimeCall] = field(default_factory=list)
+    activities: list[Kernel] = field(default_factory=list)
+    functions: list[Event] = field(default_factory=list)
+    memory: list[Instant] = field(default_factory=list)
+    overheads: list[Event] = field(default_factory=list)
+    gpu_annotations: list[Event] = field(default_factory=list)
+    labels: dict[object, str] = field(default_factory=dict)
+    """Process -> its names and labels, from the file's metadata."""
+    runs: list[tuple[object, int]] = field(default_factory=list)
+    """Host process of each run of CPU events in the file, and how many GPU activities came before."""
+    unread: Counter[str] = field(default_factory=Counter)
+    """Complete events of categories that are not read."""
+    unreadable: int = 0
+    """Events that are damaged or lack a time."""
+    seen: int = 0
+
+    def first_us(self) -> float | int:
+        """The earliest time; 0 without an event."""
+        lists: tuple[list[Any], ...] = (
+            self.ops, self.calls, self.activities, self.functions, self.memory, self.overheads, self.gpu_annotations,
+        )  # fmt: skip
+        return min((event.ts for events in lists for event in events), default=0)
+
+
+class EventDecoder:
+    """Decodes events and sorts them into `kept`."""
+
+    def __init__(self) -> None:
+        self.kept = kept = KeptEvents()
+        self._names: dict[str, str] = {}  # many events share few names: keep one string of each
+        self._texts: dict[bytes, Raw] = {b"": Raw(b"")}
+        lists: dict[type, list[Any]] = {
+            Op: kept.ops, Annotation: kept.ops, RuntimeCall: kept.calls, DriverCall: kept.calls,
+            Kernel: kept.activities, Memcpy: kept.activities, Memset: kept.activities, Function: kept.functions,
+            Instant: kept.memory, Overhead: kept.overheads, GpuAnnotation: kept.gpu_annotations,
+        }  # fmt: skip
+        self._list_of = {
+            kind: next(lists[base] for base in kind.__mro__ if base in lists) for kind in (*KEPT.values(), *NAMED)
+        }
+
+    def decode(self, texts: Iterable[Raw | bytes]) -> None:
+        """Keep the complete events of `texts`, each the JSON of one event."""
+        decode, list_of, names, kept = DECODER.decode, self._list_of, self._names, self.kept
+        process = kept.runs[-1][0] if kept.runs else None
+        for text in texts:
+            kept.seen += 1
+            try:
+                event = decode(text)
+            except JSON_ERRORS:
+                event = self._lenient(text)
+            events = list_of.get(type(event))
+            if events is None:
+                continue
+            if events is kept.memory and (event.name != "[memory]" or event.args.bytes is None):
+                continue
+            if not -_LATEST < event.ts < _LATEST:  # NaN: no timestamp
+                kept.unreadable += 1
+                continue
+            event.name = names.setdefault(event.name, event.name)
+            events.append(event)
+            if events is kept.ops:
+                self._detach(event.args)
+            if event.pid != process and (events is kept.ops or events is kept.calls) and len(kept.runs) < MAX_RUNS:
+                process = event.pid
+                kept.runs.append((process, len(kept.activities)))
+
+    def _detach(self, args: OpArgs) -> None:
+        """Keep one copy of each text of shapes; the decoder's is a view, which keeps a whole window of the file."""
+        texts = self._texts
+        dims, strides, types = bytes(args.input_dims), bytes(args.input_strides), bytes(args.input_types)
+        args.input_dims = texts.get(dims) or texts.setdefault(dims, Raw(dims))
+        args.input_strides = texts.get(strides) or texts.setdefault(strides, Raw(strides))
+        args.input_types = texts.get(types) or texts.setdefault(types, Raw(types))
+
+    def _lenient(self, text: Raw | bytes, *, is_repaired: bool = False) -> Any:
+        """Decode an event whose field types differ from the declared types, as between versions of torch; None if that
+        fails."""
+        try:
+            bytes(text).decode()  # values that a decoder skips are not checked
+            head = _HEAD.decode(text)
+        except JSON_ERRORS:
+            if not bytes(text).startswith(b"{"):
+                return None
+            repaired = None if is_repaired else _repaired(bytes(text))
+            if repaired is None:
+                self.kept.unreadable += 1
+                return None
+            return self._lenient(repaired, is_repaired=True)
+        if head.ph == "M" and head.name in ("process_name", "process_labels"):
+            self._label(head)
+        category = "cpu_instant_event" if head.cat is None and head.name == "[memory]" else head.cat
+        kind = KEPT.get(category) if isinstance(category, str) else None
+        if kind is None:
+            if head.ph == "X" and isinstance(category, str):
+                self.kept.unread[category] += 1
+            return None
+        if head.ph != kind.phase:
+            return None
+        return kind(**_readable(text, kind))
+
+    def _label(self, head: _Head) -> None:
+        with suppress(*JSON_ERRORS):
+            given = msgspec.json.decode(head.args, type=dict[str, str])
+            text = given.get("name") or given.get("labels") or ""
+            if isinstance(head.pid, (int, float, str)):
+                self.kept.labels[head.pid] = f"{self.kept.labels.get(head.pid, '')} {text}"[:200]
+
+
+def _repaired(text: bytes) -> bytes | None:
+    """The event as JSON despite NaN, 1e999, lone surrogates, control characters, or bytes that are not UTF-8."""
+    for candidate in (text, _NO_NUMBER.sub(b"null", text)):
+        with suppress(ValueError, RecursionError):
+            event = json.loads(
+                candidate.decode("utf-8", "replace"), strict=False, parse_float=_finite, parse_constant=lambda _: None
+            )
+            written = json.dumps(event, ensure_ascii=False)
+            return written.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+    return None
+
+
+def _finite(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+_RAW_OBJECT: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[str, Raw])
+
+
+def _readable(text: Raw | bytes, kind: type[Struct]) -> dict[str, Any]:
+    """The decodable fields of `kind`, also from strings: "7" is a stream."""
+    readable: dict[str, Any] = {}
+    given = _RAW_OBJECT.decode(text)
+    for name, key, decode in _fields(kind):
+        if key in given:
+            with suppress(msgspec.ValidationError):
+                readable[name] = decode(given[key])
+    return readable
+
+
+@lru_cache(maxsize=64)
+def _fields(kind: type[Struct]) -> tuple[tuple[str, str, Callable[[Raw], Any]], ...]:
+    """Name, key in the file and decoder of each field; cached, because inspecting a type takes longer than an event."""
+    return tuple((item.name, item.encode_name, _decoder(item)) for item in msgspec.structs.fields(kind))
+
+
+def _decoder(item: msgspec.structs.FieldInfo) -> Callable[[Raw], Any]:
+    if item.name != "args":
+        return msgspec.json.Decoder(item.type, strict=False).decode
+    kind: type[Struct] = item.type
+    return lambda text: kind(**_readable(text, kind))

@@ -1,0 +1,197 @@
+"""The types of a profiler trace. `kineto.read_trace` reads one from a file; `queries` analyzes it.
+
+Times are microseconds since the first kept event, with three decimals. Names are the profiler's, unchanged: untrusted
+text, which the caller must escape before showing it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, Literal, TypeVar
+
+from msgspec import Struct
+
+from kinetoscope.trace.errors import TraceError as TraceError
+
+S = TypeVar("S", bound="Span")
+Triple = tuple[int, int, int]
+Shapes = tuple[tuple[int, ...], ...]
+Kind = Literal["kernel", "memcpy", "memset"]
+
+
+class Span(Struct, frozen=True, gc=False):
+    """A named stretch of time: profiler overhead, or an annotation mirrored on the GPU."""
+
+    name: str
+    start_us: float
+    duration_us: float
+
+    @property
+    def end_us(self) -> float:
+        """The end, on the clock of `start_us`."""
+        return round(self.start_us + self.duration_us, 3)
+
+
+class CpuOp(Span, frozen=True, gc=False, eq=False):
+    """An operator or an annotation on a CPU thread."""
+
+    thread: str  # "pid/tid"
+    external_id: int | None = None
+    is_annotation: bool = False
+    input_shapes: Shapes = ()  # one per input, () for a scalar; a list of tensors is replaced by its tensors
+    input_strides: Shapes = ()  # same layout as input_shapes
+    input_types: tuple[str, ...] = ()  # one per input: c10::BFloat16, Scalar, or empty; a list has one type
+    parent: CpuOp | None = None  # the innermost op around it on its thread
+
+    @property
+    def chain(self) -> tuple[CpuOp, ...]:
+        """The call chain, from the outermost op (usually the step's own span) to this op."""
+        chain = [self]
+        while chain[-1].parent is not None:
+            chain.append(chain[-1].parent)
+        return tuple(reversed(chain))
+
+
+class CudaCall(Span, frozen=True, gc=False):
+    """A call of the CUDA runtime or driver: a launch, a copy, a query or a wait."""
+
+    thread: str
+    correlation: int  # 0 if the trace has none
+    external_id: int | None = None
+    is_driver: bool = False
+
+
+class Collective(Struct, frozen=True, gc=False):
+    """The data of a collective, from the profiler's arguments."""
+
+    name: str  # allreduce, _allgather_base, ...
+    elements_in: int | None = None
+    elements_out: int | None = None
+    type: str = ""
+    group_size: int | None = None
+    group: str = ""  # the process group's name or description
+
+
+class GpuActivity(Span, frozen=True, gc=False):
+    """A kernel, memcpy or memset on a stream of a GPU."""
+
+    kind: Kind
+    device: int
+    stream: int
+    correlation: int | None = None
+    external_id: int | None = None
+    grid: Triple | None = None
+    block: Triple | None = None
+    registers: int | None = None  # per thread
+    shared_memory_bytes: int | None = None
+    moved_bytes: int | None = None
+    occupancy_percent: float | None = None
+    launch: CudaCall | None = None  # the call that put it on the GPU; one cudaGraphLaunch may launch many
+    op: CpuOp | None = None  # the op with its external id, else the innermost op around its launch
+    collective: Collective | None = None  # what a kernel of NCCL or RCCL communicates, where the trace has it
+
+    @property
+    def launch_delay_us(self) -> float | None:
+        """From the start of the launching call to the start on the GPU."""
+        return None if self.launch is None else round(self.start_us - self.launch.start_us, 3)
+
+
+class PythonFunction(Span, frozen=True, gc=False):
+    """A Python function on the stack, recorded with `with_stack`: `train.py(12): step`, or `nn.Module: Linear_0`."""
+
+    thread: str
+
+
+class MemoryEvent(Struct, frozen=True, gc=False):
+    """An allocation or a release, recorded with `profile_memory`."""
+
+    at_us: float
+    bytes: int  # negative: released
+    total_allocated: int | None
+    total_reserved: int | None
+    device: int  # -1: the CPU
+
+
+class Uncounted(Struct, frozen=True):
+    """GPU activities that belong to no step, for one reason."""
+
+    reason: str
+    activities: tuple[GpuActivity, ...]
+
+
+class Step(Struct, frozen=True, gc=False):
+    """A step: ops and CUDA calls that start in it, on any CPU thread, and the GPU work it launched.
+
+    `Trace.steps_from` tells what marks steps in a trace.
+    """
+
+    number: int
+    name: str
+    start_us: float
+    end_us: float
+    ops: tuple[CpuOp, ...]
+    calls: tuple[CudaCall, ...]
+    activities: tuple[GpuActivity, ...]
+    process: str = ""  # which of `Trace.processes`, where several ranks were merged into the file
+
+    @property
+    def kernels(self) -> tuple[GpuActivity, ...]:
+        """The kernels, in GPU start order."""
+        return tuple(a for a in self.activities if a.kind == "kernel")
+
+    @property
+    def memcpys(self) -> tuple[GpuActivity, ...]:
+        """The memcpys, in GPU start order."""
+        return tuple(a for a in self.activities if a.kind == "memcpy")
+
+    @property
+    def memsets(self) -> tuple[GpuActivity, ...]:
+        """The memsets, in GPU start order."""
+        return tuple(a for a in self.activities if a.kind == "memset")
+
+    def children(self, op: CpuOp) -> tuple[CpuOp, ...]:
+        """The ops directly inside `op`."""
+        return tuple(child for child in self.ops if child.parent is op)
+
+    def calls_in(self, op: CpuOp) -> tuple[CudaCall, ...]:
+        """The CUDA calls that began inside `op` on its thread."""
+        return tuple(call for call in starting_in(self.calls, op.start_us, op.end_us) if call.thread == op.thread)
+
+    def find_annotation(self, label: str) -> CpuOp | None:
+        """The first annotation named `label`, as `record_function(label)` records it."""
+        return next((op for op in self.ops if op.is_annotation and op.name == label), None)
+
+
+class Trace(Struct, frozen=True):
+    """A whole trace, every tuple in start order. `unattributed` is the GPU work outside all steps, in start order."""
+
+    device: str | None
+    device_properties: dict[str, Any]
+    cpu_ops: tuple[CpuOp, ...]
+    calls: tuple[CudaCall, ...]
+    activities: tuple[GpuActivity, ...]
+    steps: tuple[Step, ...]
+    overheads: tuple[Span, ...]
+    gpu_annotations: tuple[Span, ...]
+    unattributed: tuple[GpuActivity, ...]
+    steps_from: str = "ProfilerStep"  # or what else marks steps: see marks.py
+    uncounted: tuple[Uncounted, ...] = ()  # the activities of `unattributed`, by reason
+    devices: tuple[dict[str, Any], ...] = ()  # `deviceProperties`, one for each GPU
+    functions: tuple[PythonFunction, ...] = ()
+    memory: tuple[MemoryEvent, ...] = ()
+    rank: int | None = None
+    world_size: int | None = None
+    processes: tuple[str, ...] = ()  # "rank 0", "rank 1" where several ranks were merged into the file
+    is_cut: bool = False  # the file ends in the middle; what was complete is here
+    unreadable: int = 0  # events that are damaged or lack a time, and are left out
+    unread: tuple[tuple[str, int], ...] = ()  # categories of complete events that are not read, with their number
+
+
+def starting_in(spans: Sequence[S], start_us: float, end_us: float) -> Sequence[S]:
+    """The spans that start at `start_us` or later and before `end_us`; `spans` must be sorted by start."""
+    return spans[bisect_left(spans, start_us, key=by_start) : bisect_left(spans, end_us, key=by_start)]
+
+
+by_start = attrgetter("start_us")

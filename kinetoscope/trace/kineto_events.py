@@ -1,0 +1,171 @@
+"""The events and fields of a Kineto file that kinetoscope uses; decoding.py decodes them."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar, Literal, Union, cast
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+from msgspec import field as key
+
+from kinetoscope.trace.events import Kind, Triple
+
+
+class _IdArgs(Struct, gc=False):
+    external_id: int | None = key(name="External id", default=None)
+    old_external_id: int | None = key(name="external id", default=None)  # of calls and GPU activities until 2022
+
+    @property
+    def external(self) -> int | None:
+        """The external id, under its new or its old name."""
+        return self.old_external_id if self.external_id is None else self.external_id
+
+
+class OpArgs(_IdArgs, gc=False):
+    """Arguments of an operator: the texts of its shapes, which assembly.py parses once each."""
+
+    input_dims: Raw = key(name="Input Dims", default=Raw(b""))
+    input_strides: Raw = key(name="Input Strides", default=Raw(b""))
+    input_types: Raw = key(name="Input type", default=Raw(b""))
+
+
+class _CallArgs(_IdArgs, gc=False):
+    correlation: int = 0
+
+
+class _GpuArgs(_IdArgs, gc=False):
+    device: int | None = None
+    stream: int | None = None
+    correlation: int | None = None
+    registers: int | None = key(name="registers per thread", default=None)
+    shared_memory_bytes: int | None = key(name="shared memory", default=None)
+    grid: Triple | None = None
+    block: Triple | None = None
+    occupancy_percent: float | None = key(name="est. achieved occupancy %", default=None)
+    moved_bytes: int | None = key(name="bytes", default=None)
+    collective: str | None = key(name="Collective name", default=None)
+    elements_in: int | None = key(name="In msg nelems", default=None)
+    elements_out: int | None = key(name="Out msg nelems", default=None)
+    type: str | None = key(name="dtype", default=None)
+    group_size: int | None = key(name="Group size", default=None)
+    group: str | None = key(name="Process Group Name", default=None)
+    group_description: str | None = key(name="Process Group Description", default=None)
+
+
+class _MemoryArgs(Struct, frozen=True, gc=False):
+    bytes: int | None = key(name="Bytes", default=None)
+    total_allocated: int | None = key(name="Total Allocated", default=None)
+    total_reserved: int | None = key(name="Total Reserved", default=None)
+    device_type: int = key(name="Device Type", default=0)  # 0: the CPU
+    device: int = key(name="Device Id", default=-1)
+
+
+class Event(Struct, gc=False, tag_field="cat", tag=""):
+    """A complete event; its category determines the arguments to decode."""
+
+    phase: ClassVar[str] = "X"
+    ph: Literal["X"]
+    name: str = ""
+    pid: int | float | str | None = None
+    tid: int | float | str | None = None
+    ts: int | float = math.nan  # an integer stays one: nanoseconds since 1970 do not fit into a float
+    dur: Annotated[float, Meta(le=1e15)] = 0.0
+
+
+class Op(Event, gc=False, tag="cpu_op"):
+    """An operator."""
+
+    args: OpArgs = key(default_factory=OpArgs)
+
+
+class Annotation(Op, gc=False, tag="user_annotation"):
+    """A `record_function` span."""
+
+
+class RuntimeCall(Event, gc=False, tag="cuda_runtime"):
+    """A call of the CUDA runtime, or of another accelerator's."""
+
+    is_driver: ClassVar[bool] = False
+    args: _CallArgs = key(default_factory=_CallArgs)
+
+
+class DriverCall(RuntimeCall, gc=False, tag="cuda_driver"):
+    """A call of the CUDA driver, or of another accelerator's."""
+
+    is_driver: ClassVar[bool] = True
+
+
+class Kernel(Event, gc=False, tag="kernel"):
+    """A kernel."""
+
+    kind: ClassVar[Kind] = "kernel"
+    args: _GpuArgs = key(default_factory=_GpuArgs)
+
+
+class Memcpy(Kernel, gc=False, tag="gpu_memcpy"):
+    """A memcpy."""
+
+    kind: ClassVar[Kind] = "memcpy"
+
+
+class Memset(Kernel, gc=False, tag="gpu_memset"):
+    """A memset."""
+
+    kind: ClassVar[Kind] = "memset"
+
+
+class GpuAnnotation(Event, gc=False, tag="gpu_user_annotation"):
+    """An annotation mirrored on the GPU."""
+
+
+class Overhead(Event, gc=False, tag="overhead"):
+    """The profiler's own time."""
+
+
+class Function(Event, gc=False, tag="python_function"):
+    """A Python function, recorded with `with_stack`."""
+
+
+class Instant(Struct, gc=False, tag_field="cat", tag="cpu_instant_event"):
+    """An allocation or a release, recorded with `profile_memory`, and other instants, which are not kept."""
+
+    phase: ClassVar[str] = "i"
+    ph: Literal["i"]
+    name: str = ""
+    pid: int | float | str | None = None
+    ts: int | float = math.nan
+    args: _MemoryArgs = _MemoryArgs()
+
+
+AnyEvent = Event | Instant
+
+
+def _alias(kind: type[Event], category: str) -> type[Event]:
+    """The same event under another category."""
+    alias: Any = msgspec.defstruct(kind.__name__, [], bases=(kind,), tag=category, gc=False)
+    return cast(type[Event], alias)
+
+
+def _ignored(category: str) -> type[Struct]:
+    """An ignored event. Such events are often half of a trace, and without a type each would raise, as unknown
+    categories do."""
+    return msgspec.defstruct("Ignored", [], tag_field="cat", tag=category, gc=False)
+
+
+_OTHER_CATEGORIES: dict[type[Event], tuple[str, ...]] = {
+    Op: ("Operator",),  # until PyTorch 1.9
+    RuntimeCall: ("Runtime", "hip_runtime", "xpu_runtime", "privateuse1_runtime", "mtia_runtime"),
+    DriverCall: ("hip_driver", "xpu_driver", "privateuse1_driver"),
+    Kernel: ("Kernel",),
+    Memcpy: ("Memcpy",),
+    Memset: ("Memset",),
+}
+NAMED: tuple[type[Any], ...] = (
+    Op, Annotation, RuntimeCall, DriverCall, Kernel, Memcpy, Memset, GpuAnnotation, Overhead, Function, Instant,
+)  # fmt: skip
+KEPT: dict[str, type[Any]] = {kind.__struct_config__.tag: kind for kind in NAMED} | {
+    category: _alias(kind, category) for kind, categories in _OTHER_CATEGORIES.items() for category in categories
+}
+_IGNORED = ("ac2g", "async", "fwdbwd", "cuda_sync", "cuda_event", "Trace")
+DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Union[*map(_ignored, _IGNORED), *KEPT.values()])

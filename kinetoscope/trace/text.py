@@ -1,0 +1,36 @@
+"""Make text from a trace, which is untrusted, printable and short."""
+
+from __future__ import annotations
+
+import re
+
+_INVISIBLE = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufff9-\uffff]"
+)
+"""Control characters except the newline, marks of direction and lone surrogates: a name could hide or reorder the text
+around it."""
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+def without_address(name: str) -> str:
+    """A function's name without its object's memory address, which differs between runs."""
+    return _ADDRESS.sub("", name)
+
+
+def shortened(text: str, width: int = 60) -> str:
+    """The text with at most `width` characters, cut in the middle."""
+    return text if len(text) <= width else f"{text[: width * 2 // 3]}…{text[-(width - width * 2 // 3 - 1) :]}"
+
+
+def printable(name: str) -> str:
+    """Escape control characters, direction marks and lone surrogates, since they could be terminal commands."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in name
+    )
+
+
+def visible(text: str) -> str:
+    """Escape characters that would hide or reorder the text around them, in plain text or in HTML; newlines stay."""
+    return _INVISIBLE.sub(lambda match: printable(match[0]), text)

@@ -1,0 +1,239 @@
+"""One step of a trace in numbers: the data of the command `summary`."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from json import dumps
+from operator import attrgetter
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from kinetoscope.trace.averages import key_averages
+from kinetoscope.trace.events import GpuActivity, Step, Trace, Triple
+from kinetoscope.trace.metadata import Metadata, device_name
+from kinetoscope.trace.missing_gpu import why_no_kernels
+from kinetoscope.trace.queries import (
+    busy_us,
+    by_device,
+    collectives,
+    copies,
+    count_launches,
+    durations_sum_us,
+    exposed_collectives_us,
+    extent_us,
+    kernel_time_us,
+    overlaps_us,
+    require_steps,
+    step_us,
+    steps_agree,
+    syncs,
+)
+
+N = TypeVar("N", int, float)
+
+
+class KernelSummary(Struct, frozen=True):
+    """All launches of one kernel with one shape, over the active steps."""
+
+    name: str
+    calls: int
+    total_us: float
+    mean_us: float
+    op: str | None  # the op that launched it most often
+    grid: Triple | None
+    block: Triple | None
+    registers: int | None  # per thread
+    shared_memory_bytes: int | None
+    overlap_us: float = 0.0  # of the total, while the kernel before on its stream was still running
+
+
+class OperatorSummary(Struct, frozen=True):
+    """An operator, an annotation or a CUDA call; `ProfilerStep*` is code between them."""
+
+    name: str
+    calls: int
+    self_cpu_us: float  # without the operators inside, over the whole trace
+    cpu_us: float
+
+
+class DeviceSummary(Struct, frozen=True):
+    """One of several GPUs; means over the steps that have work on it."""
+
+    device: int
+    name: str | None
+    kernels_per_step: int
+    kernel_time_us_per_step: float
+    gpu_busy_us_per_step: float
+
+
+class UncountedSummary(Struct, frozen=True):
+    """GPU activities outside all steps, for one reason."""
+
+    reason: str
+    activities: int
+    kernel_time_us: float
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """Counts are per step (the low median if steps differ); times are means over the active steps."""
+
+    device: str | None
+    steps: int
+    steps_agree: bool
+    kernels_per_step: int
+    memcpy_per_step: int
+    memset_per_step: int
+    launches_per_step: int  # calls that start GPU work; no queries or waits
+    kernel_time_us_per_step: float  # a sum: overlapping kernels count twice
+    overlap_us_per_step: float  # of that sum, while the kernel before on the same stream was still running
+    gpu_busy_us_per_step: float
+    gpu_idle_us_per_step: float
+    unattributed: int  # GPU activities outside all steps
+    steps_from: str  # what marks steps: see `Trace`
+    uncounted: tuple[UncountedSummary, ...]  # the activities of `unattributed`, by reason
+    step_us: float  # a step on the CPU: the low median
+    syncs_per_step: int  # calls that make the CPU wait for the GPU
+    h2d_us_per_step: float  # sums, like kernel_time_us_per_step
+    d2h_us_per_step: float
+    collectives_us_per_step: float
+    exposed_collectives_us_per_step: float  # while no other kernel ran on that GPU
+    devices: tuple[DeviceSummary, ...]  # empty where all work is on one GPU
+    processes: tuple[str, ...]  # empty where the file is of one process
+    is_cut: bool
+    notes: tuple[str, ...]  # what a reader of these numbers must know
+    kernels: tuple[KernelSummary, ...]
+    operators: tuple[OperatorSummary, ...] = ()  # by their own CPU time, where the trace has no GPU work
+
+
+def summarize(trace: Trace) -> Summary:
+    """Summarize a trace. Raises `TraceError` if it has no CPU or GPU event."""
+    require_steps(trace)
+    by_step = [step.activities for step in trace.steps]
+    kinds = [Counter(map(attrgetter("kind"), activities)) for activities in by_step]
+    busy = _mean(map(busy_us, by_step))
+
+    def mean(of: Callable[[Step], float]) -> float:
+        return round(_mean(map(of, trace.steps)), 3)
+
+    return Summary(
+        device=trace.device,
+        steps=len(by_step),
+        steps_agree=steps_agree(trace),
+        kernels_per_step=low_median(kind["kernel"] for kind in kinds),
+        memcpy_per_step=low_median(kind["memcpy"] for kind in kinds),
+        memset_per_step=low_median(kind["memset"] for kind in kinds),
+        launches_per_step=low_median(map(count_launches, trace.steps)),
+        kernel_time_us_per_step=round(_mean(map(kernel_time_us, by_step)), 3),
+        overlap_us_per_step=mean(lambda step: math.fsum(overlaps_us(step))),
+        gpu_busy_us_per_step=round(busy, 3),
+        gpu_idle_us_per_step=round(max(0.0, _mean(map(extent_us, by_step)) - busy), 3),
+        unattributed=len(trace.unattributed),
+        steps_from=trace.steps_from,
+        uncounted=tuple(
+            UncountedSummary(group.reason, len(group.activities), kernel_time_us(group.activities))
+            for group in trace.uncounted
+        ),
+        step_us=low_median(map(step_us, trace.steps)),
+        syncs_per_step=low_median(len(syncs(step)) for step in trace.steps),
+        h2d_us_per_step=mean(lambda step: durations_sum_us(copies(step, "HtoD"))),
+        d2h_us_per_step=mean(lambda step: durations_sum_us(copies(step, "DtoH"))),
+        collectives_us_per_step=mean(lambda step: durations_sum_us(collectives(step))),
+        exposed_collectives_us_per_step=mean(exposed_collectives_us),
+        devices=_devices(trace),
+        processes=trace.processes,
+        is_cut=trace.is_cut,
+        notes=tuple(_notes(trace)),
+        kernels=_kernels(trace),
+        operators=() if trace.activities else _operators(trace),
+    )
+
+
+def _devices(trace: Trace) -> tuple[DeviceSummary, ...]:
+    by_step = [by_device(step.activities) for step in trace.steps]
+    indices = sorted({index for devices in by_step for index in devices})
+    if len(indices) < 2:
+        return ()
+    known = Metadata(trace.devices)
+    found = []
+    for index in indices:
+        works = [devices[index] for devices in by_step if index in devices]
+        kernels = low_median(sum(activity.kind == "kernel" for activity in work) for work in works)
+        time, busy = _mean(map(kernel_time_us, works)), _mean(map(busy_us, works))
+        found.append(DeviceSummary(index, device_name(known.device(index)), kernels, round(time, 3), round(busy, 3)))
+    return tuple(found)
+
+
+def _notes(trace: Trace) -> Iterator[str]:
+    if trace.is_cut:
+        yield "the file is cut off or damaged; the numbers are of the events before that"
+    if trace.unreadable:
+        yield f"{trace.unreadable:,} events are damaged or have no time and are left out"
+    if trace.processes:
+        shown = ", ".join(trace.processes[:8]) + (", ..." if len(trace.processes) > 8 else "")
+        yield f"{len(trace.processes)} processes are merged in this file ({shown}): each has steps of its own"
+    if not any(activity.kind == "kernel" for activity in trace.activities):
+        yield why_no_kernels(trace)
+    if not trace.activities:
+        for category, count in trace.unread:
+            yield f"{count:,} {category[:80]} events are of a kind that is not read"
+
+
+def _operators(trace: Trace) -> tuple[OperatorSummary, ...]:
+    rows = sorted(key_averages(trace), key=lambda row: (-row.self_cpu_us, row.name))
+    return tuple(OperatorSummary(row.name, row.calls, round(row.self_cpu_us, 3), round(row.cpu_us, 3)) for row in rows)
+
+
+def _kernels(trace: Trace) -> tuple[KernelSummary, ...]:
+    groups: dict[tuple[object, ...], list[GpuActivity]] = defaultdict(list)
+    overlaps: dict[tuple[object, ...], list[float]] = defaultdict(list)
+    for step in trace.steps:
+        for activity, us in zip(step.activities, overlaps_us(step), strict=True):
+            if activity.kind == "kernel":
+                groups[_shape(activity)].append(activity)
+                overlaps[_shape(activity)].append(us)
+    return tuple(sorted((_kernel(calls, overlaps[shape]) for shape, calls in groups.items()), key=_order))
+
+
+def _kernel(calls: list[GpuActivity], overlaps: list[float]) -> KernelSummary:
+    ops = Counter(None if call.op is None else call.op.name for call in calls)
+    total_us = kernel_time_us(calls)
+    first = calls[0]
+    return KernelSummary(
+        name=first.name,
+        calls=len(calls),
+        total_us=total_us,
+        mean_us=round(total_us / len(calls), 3),
+        op=min(ops, key=lambda name: (-ops[name], name or "")),
+        grid=first.grid,
+        block=first.block,
+        registers=first.registers,
+        shared_memory_bytes=first.shared_memory_bytes,
+        overlap_us=round(math.fsum(overlaps), 3),
+    )
+
+
+_shape = attrgetter("name", "grid", "block", "registers", "shared_memory_bytes")
+
+
+def _order(kernel: KernelSummary) -> tuple[float, str, str]:
+    return -kernel.total_us, kernel.name, repr(_shape(kernel))
+
+
+def low_median(values: Iterable[N]) -> N:
+    """The low median, the value of a real step. Importing `statistics` would add a tenth to the start-up."""
+    ordered = sorted(values)
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def _mean(times: Iterable[float]) -> float:
+    listed = list(times)
+    return sum(listed) / len(listed)
+
+
+def summary_json(summary: Summary) -> str:
+    """A summary as JSON in ASCII: a name cannot contain terminal control sequences."""
+    return dumps(msgspec.to_builtins(summary), indent=2)

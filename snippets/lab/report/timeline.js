@@ -1,1 +1,0 @@
-../../../docs/assets/js/timeline.js

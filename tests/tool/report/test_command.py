@@ -1,0 +1,114 @@
+"""The command `report`: files, JSON, errors."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kinetoscope.__main__ import main
+from kinetoscope.report.diagnosed import report_data
+from tests.tool.report.samples import SHAPES, SMALL, SYNC, diagnosed, traced, write
+
+
+def test_the_file_lies_beside_the_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = write(tmp_path)
+    before = trace.read_bytes()
+    assert main(["report", str(trace)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.json", "train.report.html"]
+    assert trace.read_bytes() == before
+    out = capsys.readouterr().out
+    assert out.startswith("A step takes 100 µs and the GPU works 45 % of it. ")
+    assert out.endswith(f": {tmp_path / 'train.report.html'}\n")
+    assert out.count("\n") == 1
+
+
+def test_a_file_by_name_replaces_the_old_one(tmp_path: Path) -> None:
+    trace, out = write(tmp_path), tmp_path / "slow.html"
+    out.write_text("old")
+    assert main(["report", str(trace), "-o", str(out)]) == 0
+    assert out.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_to_standard_output(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["report", str(write(tmp_path)), "-o", "-"]) == 0
+    out = capfdbinary.readouterr().out
+    assert out.startswith(b"<!doctype html>")
+    assert out.endswith(b"</html>\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["train.json"]
+
+
+def test_json_writes_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = write(tmp_path)
+    assert main(["report", str(trace), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["kernels_per_step"] == 1
+    assert isinstance(data["findings"], list)
+    assert [path.name for path in tmp_path.iterdir()] == ["train.json"]
+
+
+def test_json_of_findings() -> None:
+    data = report_data(diagnosed(traced(), SMALL, SYNC, SHAPES))
+    assert data["findings"] == [
+        {
+            "rule": "sync",
+            "severity": "high",
+            "title": "The CPU waits <50 us>",
+            "evidence_us_per_step": 50.0,
+            "ceiling_us_per_step": 30.0,
+            "where": "train.py:3",
+            "advice": "Wait later.",
+            "source": "a list, https://example.org/rules.",
+            "page": "",
+        },
+        {
+            "rule": "small",
+            "severity": "low",
+            "title": "One small copy",
+            "evidence_us_per_step": 5.0,
+            "ceiling_us_per_step": 2.0,
+            "where": "",
+            "advice": "Leave it.",
+            "source": "our own",
+            "page": "",
+        },
+    ]
+    assert data["cannot_tell"] == [{"rule": "shapes", "reason": "no shapes", "option": "record_shapes=True"}]
+
+
+@pytest.mark.parametrize("name", ["train.json", "other.json.gz", "link.html"])
+def test_a_trace_is_never_replaced(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = write(tmp_path)
+    before = trace.read_bytes()
+    os.link(trace, tmp_path / "link.html")
+    assert main(["report", str(trace), "-o", str(tmp_path / name)]) == 2
+    assert "would replace a trace; give -o a name that ends in .html" in capsys.readouterr().err
+    assert trace.read_bytes() == before
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "missing" / "a.html"
+    assert main(["report", str(write(tmp_path)), "-o", str(out)]) == 1
+    assert capsys.readouterr().err == (
+        f"error: cannot write {out} (No such file or directory); choose another file with -o\n"
+    )
+
+
+def test_a_folder_as_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(write(tmp_path)), "-o", str(tmp_path)]) == 2
+    assert "is a folder; give -o a file in it" in capsys.readouterr().err
+
+
+def test_json_and_standard_output_exclude_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(write(tmp_path)), "--json", "-o", "-"]) == 2
+    assert "both print" in capsys.readouterr().err
+
+
+def test_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.json"
+    path.write_text("no")
+    assert main(["report", str(path)]) == 2
+    assert "is not a .json or .json.gz trace" in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["x.json"]

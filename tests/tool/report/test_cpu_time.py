@@ -1,0 +1,137 @@
+"""A trace without GPU work: what takes the CPU's time, in the report and in its headline."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kinetoscope.diagnosis.facts import Facts
+from kinetoscope.diagnosis.rules import RULES
+from kinetoscope.report.cpu_time import cpu_causes, dominant, function_times, operator_times
+from kinetoscope.report.diagnosed import read_diagnosed
+from kinetoscope.report.document import report_html
+from kinetoscope.report.headline import headline
+from kinetoscope.trace.events import PythonFunction, Trace
+from kinetoscope.trace.kineto import read_trace
+from tests.tool.events import HOST, annotation, kernel, launch, op, step, trace_bytes
+from tests.tool.report.samples import SHAPES, Page, diagnosed
+
+FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+
+def two_steps(fetch_us: float, product_us: float) -> Trace:
+    """Two steps of 1 ms: a fetch with an operator inside, a layer around a product, and another thread."""
+    events = []
+    for number in range(2):
+        at = 1000.0 * number
+        events += [step(number, at, 1000.0), annotation(FETCH, at, fetch_us), op("aten::stack", at + 1, 10.0)]
+        events += [op("aten::linear", at + 450, product_us + 20), op("aten::mm", at + 460, product_us)]
+        events += [op("aten::other", at + 500, 20, tid=HOST + 1)]
+    return read_trace(trace_bytes(*events))
+
+
+def test_what_the_cpu_does_adds_up_to_a_step() -> None:
+    facts = Facts(two_steps(200.0, 400.0))
+    assert cpu_causes(facts) == {"launching": 420.0, "Python": 380.0, "data loading": 200.0}
+    assert operator_times(facts) == {"aten::mm": 400.0, "aten::linear": 20.0}, "a batch is not stacked by the model"
+
+
+def test_python_functions_by_their_own_time() -> None:
+    functions = tuple(
+        PythonFunction(name, at + start, us, f"{HOST}/{HOST}")
+        for at in (0.0, 1000.0)
+        for name, start, us in (
+            ("train.py(3): step", 1.0, 990.0),
+            ("<built-in function sleep>", 50.0, 700.0),
+            (f"<built-in method mean of Tensor object at 0x7f{at:.0f}>", 800.0, 50.0),
+        )
+    )
+    facts = Facts(msgspec.structs.replace(two_steps(1.0, 20.0), functions=functions))
+    assert function_times(facts) == {
+        "<built-in function sleep>": 700.0,
+        "train.py(3): step": 240.0,
+        "<built-in method mean of Tensor object>": 50.0,
+    }
+    assert dominant(facts) == (
+        "most of a step goes to code outside operators (95 %), the longest <built-in function sleep> (70 %)"
+    )
+
+
+def test_the_headline_names_what_dominates() -> None:
+    no_gpu = "A step takes 1.00 ms; the trace shows no work on a GPU. "
+    operators = "most of a step goes to operators (52 %), the longest aten::mm (50 %)"
+    assert headline(diagnosed(two_steps(20.0, 500.0), SHAPES)) == f"{no_gpu}No rule found a fault: {operators}."
+    assert headline(diagnosed(two_steps(20.0, 250.0))) == (
+        f"{no_gpu}No rule found a fault: most of a step goes to code outside operators (71 %)."
+    )
+    assert headline(diagnosed(two_steps(400.0, 250.0), *RULES)) == (
+        f"{no_gpu}The step waits for data: mending it saves at most 400 µs per step (40 %)."
+    )
+
+
+def test_the_report_says_where_the_time_goes_and_why_there_is_no_gpu() -> None:
+    found = Page(report_html(diagnosed(two_steps(20.0, 500.0), SHAPES)))
+    assert "cpu-time" in found.of("id")
+    assert not {"waiting", "kernels"} & set(found.of("id"))
+    assert "No finding. No rule found a fault: most of a step goes to operators (52 %)" in found.text
+    assert "kernels with the most time" not in found.text
+    assert "from a machine without a GPU, from a PyTorch without CUDA, or only the CPU was recorded" in found.text
+    assert "operators PyTorch computes, or calls CUDA 520 µs 52.0 %" in found.text
+    assert "aten::mm 500 µs 50.0 %" in found.text
+    assert "On the threads of the steps, means over 2 steps. Record with with_stack=True to see which" in found.text
+    assert found.open_elements == found.wrong == []
+
+
+def test_a_mean_far_from_the_median_says_so_without_a_gpu() -> None:
+    events = []
+    for number, start in enumerate((0, 100, 200)):
+        events += [step(number, start, 250 if number == 2 else 100), op("aten::mm", start + 10, 60)]
+    found = Page(report_html(diagnosed(read_trace(trace_bytes(*events)), SHAPES)))
+    assert "time of a step 100 µs median of 3; 150 µs in the mean findings" in found.text
+
+
+def test_a_saving_beyond_the_step_is_not_a_share_of_it() -> None:
+    """A loader works for 500 us between steps of 200 us."""
+    events = []
+    for number in range(3):
+        at = 700.0 * number
+        events += [annotation("train", at, 200), op("aten::mm", at + 5, 50), launch(number + 1, at + 10)]
+        events += [kernel("k", number + 1, at + 20, 150), annotation(FETCH, at + 200, 500)]
+    made = diagnosed(read_trace(trace_bytes(*events)), *(rule for rule in RULES if rule.name == "loader-stall"))
+    assert headline(made).endswith(
+        "The step waits for data: mending it saves at most 500 µs per step, more than the step itself takes."
+    )
+    assert "Saves at most 500 µs per step, more than the step itself takes" in Page(report_html(made)).text
+
+
+def test_a_real_trace_of_this_machine(tmp_path: Path) -> None:
+    """A loader of 20 ms per batch before a layer of microseconds, profiled with ProfilerActivity.CPU alone."""
+    torch = pytest.importorskip("torch")
+    from torch.profiler import ProfilerActivity, profile, schedule
+    from torch.utils.data import DataLoader, Dataset
+
+    class Slow(Dataset[torch.Tensor]):
+        def __len__(self) -> int:
+            return 64
+
+        def __getitem__(self, index: int) -> torch.Tensor:
+            time.sleep(0.005)
+            return torch.ones(8)
+
+    layer = torch.nn.Linear(8, 8)
+    plan = schedule(wait=1, warmup=1, active=3, repeat=1)
+    with profile(activities=[ProfilerActivity.CPU], schedule=plan) as profiler:
+        for _, batch in zip(range(6), DataLoader(Slow(), batch_size=4), strict=False):
+            layer(batch)
+            profiler.step()
+    path = tmp_path / "trace.json"
+    profiler.export_chrome_trace(str(path))
+    made = read_diagnosed(path)
+    assert "The step waits for data: mending it saves at most" in headline(made)
+    assert made.diagnosis.findings[0].severity(made.step_us) == "high"
+    assert next(iter(cpu_causes(made.facts))) == "data loading"
+    assert "no GPU kernels" in made.summary.notes[0]
+    assert "_SingleProcessDataLoaderIter" in made.summary.operators[0].name
