@@ -16,6 +16,11 @@ FIRST = "tests/site/test_pages.py"
 WEIGHTS = pytest.StashKey[list[str]]()
 
 
+# A thread for each process: two share the cores, and idle threads of torch spin. Torch reads it when it is imported,
+# which another conftest.py may do before any hook of this one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """The tests of the tool run without pytest-timeout, too, whose setting pyproject.toml has."""
     if not pluginmanager.hasplugin("timeout"):
@@ -23,13 +28,9 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A thread for each process: two share the cores, and idle threads of torch spin.
-
-    A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
-    """
+    """A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts."""
     if not config.pluginmanager.hasplugin("timeout"):
         config.addinivalue_line("markers", "timeout: needs pytest-timeout")
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Step, Trace
+from snippets.lab.finding.book import findings
 from snippets.lab.finding.device import Device, Run
-from snippets.lab.recording.schema import Point, Recording, Timing
+from snippets.lab.recording.schema import NotRecorded, NotTimed, Point, Recording, Timing
 from tests.lab.samples import BOOK, with_ceilings
 
 replace = msgspec.structs.replace
@@ -33,6 +34,23 @@ def _is_recorded(experiment: str) -> bool:
 @cache
 def _trace(experiment: str) -> Trace:
     return RECORDED[experiment].trace
+
+
+def poor_figures(chapter: str, device: Device, *, may_be_missing: bool = False) -> list[str]:
+    """The figures of a chapter that are not conclusive or have no text, each with the reason."""
+    found = []
+    for name, measure in findings(chapter).figures.items():
+        try:
+            figure = measure(device)
+        except (NotRecorded, NotTimed) as error:
+            if not may_be_missing:
+                found.append(f"{name}: {error}")
+            continue
+        if not figure.text:
+            found.append(f"{name}: has no text")
+        elif not figure.conclusive:
+            found.append(f"{name}: {figure.text} is not conclusive {figure.doubt}".rstrip())
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,10 +24,6 @@ def verdict(device: Device, claim_id: str) -> Status:
     return judged(device, claim_id).status
 
 
-def verdicts(device: Device, *claim_ids: str) -> list[Status]:
-    return [verdict(device, claim_id) for claim_id in claim_ids]
-
-
 def measured(device: Device, claim_id: str) -> Figure:
     figure = judged(device, claim_id).measured
     assert figure is not None

@@ -80,13 +80,6 @@ def test_the_share_of_the_transpose_is_that_of_the_middle_step(copies: Copies) -
         transpose_share(copies.device)
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_is_conclusive_and_has_a_text(name: str) -> None:
-    figure = FIGURES[name](BOOK)
-    assert figure.text
-    assert figure.conclusive
-
-
 def test_tables_hold_what_they_show(copies: Copies) -> None:
     eager, wide = copies.kernels("linear/eager"), copies.kernels("linear/eager_wide")
     tree = chains(copies.device)
