@@ -1,6 +1,7 @@
-"""Cache slow text in .cache/lab, keyed by its inputs. Imports nothing from the lab.
+"""Compute once: what a build reads and judges, and slow text in .cache/lab, keyed by its inputs.
 
-The key must include every input, also the code (`code_key`). Deleting the folder only costs time.
+The key must include every input, also the code (`code_key`). Deleting the folder only costs time. Imports nothing from
+the lab.
 """
 
 from __future__ import annotations
@@ -8,8 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 PROJECT = Path(__file__).resolve().parents[2]
 MAX_FILES = 400
@@ -55,3 +60,36 @@ def code_key(*paths: Path) -> str:
 
 def _files(path: Path) -> Iterable[Path]:
     return sorted(path.glob("*.py")) if path.is_dir() else (path,)
+
+
+_results: dict[object, object] | None = None
+"""Of the present build: a function with its arguments -> its result. None outside of builds."""
+
+
+def start_build() -> None:
+    """From now on `once` calls each function once: what it reads stays the same until the next start."""
+    global _results
+    _results = {}
+
+
+def end_build() -> None:
+    """From now on `once` calls each function each time."""
+    global _results
+    _results = None
+
+
+def once(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Within a build, call a function once for the same arguments, which must be hashable; else each time."""
+
+    @wraps(function)
+    def remembered(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
+        if _results is None:
+            return function(*args, **options)
+        key = (function, args, *sorted(options.items())) if options else (function, args)
+        try:
+            return _results[key]  # type: ignore[return-value]
+        except KeyError:
+            result = _results[key] = function(*args, **options)
+            return result
+
+    return remembered

@@ -20,6 +20,7 @@ from typing import TypeGuard
 import snippets
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.text import visible
+from snippets.lab.cache import once
 from snippets.lab.experiment import UnknownName, chapters, nearest
 from snippets.lab.finding.claim import Claim, Status
 from snippets.lab.finding.device import Device
@@ -165,6 +166,7 @@ def find_claim(claim_id: str) -> tuple[str, Claim]:
     return all_claims()[claim_id]
 
 
+@once
 def judge(claim: Claim, chapter: str, device: Device) -> Verdict:
     """Measure a claim on a device and return the verdict, which itself says what was disturbed."""
     device = replace(device, reads=None)

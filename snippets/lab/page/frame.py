@@ -9,6 +9,7 @@ from typing import Concatenate, ParamSpec
 
 from kinetoscope.html import Html, code, hold_back, with_code
 from kinetoscope.trace.text import visible
+from snippets.lab.cache import once
 from snippets.lab.experiment import experiments
 from snippets.lab.finding.accepted import status_of_text
 from snippets.lab.finding.book import Verdict, find_claim, judge
@@ -272,6 +273,7 @@ def claim_anchor(kind: str, claim_id: str, device: Device) -> str:
     return f"{kind}-{claim_id.lower()}" + ("" if device.name == opened_device(device).name else f"-{device.name}")
 
 
+@once
 def opened_device(device: Device) -> Device:
     """Of the devices recorded beside this one, the one that pages open with; the first if that is not recorded."""
     first, *others = all_devices(device.root)

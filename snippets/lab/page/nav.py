@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 
 from kinetoscope.html import Cell, Html, table
+from snippets.lab.cache import once
 from snippets.lab.finding.book import findings
 from snippets.lab.finding.device import Device
 from snippets.lab.page.sample import chapter_of
@@ -27,6 +28,7 @@ def chapters_in_nav(config: str) -> dict[str, str]:
     return {match["page"]: match["title"] for match in _PAGE.finditer(section["pages"])} if section else {}
 
 
+@once
 def chapter_pages(chapter: str, project: Path = PROJECT) -> tuple[str, ...]:
     """The pages that may show a chapter's claims: that of its findings, then those in nav named after the chapter."""
     in_nav = chapters_in_nav((project / "mkdocs.yml").read_text(encoding="utf-8"))
@@ -40,6 +42,7 @@ def claim_page(chapter: str, claim_id: str, project: Path = PROJECT) -> str:
     return next((page for page in others if f'"{claim_id}"' in _text(project, page)), first)
 
 
+@once
 def _text(project: Path, page: str) -> str:
     return (project / "docs" / f"{page}.md").read_text(encoding="utf-8")
 

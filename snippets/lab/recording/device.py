@@ -9,6 +9,7 @@ import subprocess
 from functools import lru_cache
 from pathlib import Path
 
+from snippets.lab.cache import once
 from snippets.lab.recording.schema import NotRecorded
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -41,6 +42,7 @@ def chapter_folder(root: Path, device: str, chapter: str) -> Path:
     return root / device / chapter
 
 
+@once
 def recorded_devices(root: Path) -> tuple[str, ...]:
     """Recorded devices, the default one first."""
     if not root.is_dir():
@@ -50,6 +52,7 @@ def recorded_devices(root: Path) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: (name != DEFAULT_DEVICE, name)))
 
 
+@once
 def recorded_names(root: Path, device: str, chapter: str) -> tuple[str, ...]:
     """Names of a chapter's experiments that are recorded on a device."""
     names = (path.name.removesuffix(".json") for path in chapter_folder(root, device, chapter).glob("*.json"))
