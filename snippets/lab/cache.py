@@ -7,6 +7,7 @@ the lab.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Callable, Iterable
 from functools import lru_cache, wraps
@@ -17,33 +18,53 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 PROJECT = Path(__file__).resolve().parents[2]
-MAX_FILES = 400
-"""Above this number, the least recently used files are deleted."""
+MAX_FILES = 8000
+"""Above this number, the least recently used files are deleted: four builds of the book."""
+PRUNE_EVERY = 500
+"""A process prunes at its first new file, and after so many more."""
+_stored = itertools.count()
 
 
 def cached(key: object, make: Callable[[], str]) -> str:
     """Return the text of a key, whose `repr` must cover all inputs; call `make` once, or each time on a full disk."""
-    folder = PROJECT / ".cache" / "lab"
-    path = folder / hashlib.sha256(repr(key).encode()).hexdigest()[:32]
-    try:
-        text = path.read_bytes().decode("utf-8", "surrogatepass")
-        os.utime(path)
-        return text
-    except OSError:
+    text = load(key)
+    if text is None:
         text = make()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(f".{os.getpid()}.new")
-        new.write_bytes(text.encode("utf-8", "surrogatepass"))
-        os.replace(new, path)
-        _prune(folder)
-    except OSError:
-        pass  # on a full or read-only disk the next build is slower
+        store(key, text)
     return text
 
 
+def load(key: object) -> str | None:
+    """The text stored under a key; None if there is none."""
+    path = _path(key)
+    try:
+        text = path.read_bytes().decode("utf-8", "surrogatepass")
+        os.utime(path)
+    except OSError:
+        return None
+    return text
+
+
+def store(key: object, text: str) -> None:
+    """Store a text under a key. On a full or read-only disk nothing is stored, and the next build is slower."""
+    path = _path(key)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(f".{os.getpid()}.new")
+        new.write_bytes(text.encode("utf-8", "surrogatepass"))
+        os.replace(new, path)
+        if next(_stored) % PRUNE_EVERY == 0:
+            _prune(path.parent)
+    except OSError:
+        pass
+
+
+def _path(key: object) -> Path:
+    return PROJECT / ".cache" / "lab" / hashlib.sha256(repr(key).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
 def _prune(folder: Path) -> None:
-    paths = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
+    paths = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
     for path in paths[: max(0, len(paths) - MAX_FILES)]:
         path.unlink(missing_ok=True)
 

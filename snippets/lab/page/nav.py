@@ -13,6 +13,7 @@ from kinetoscope.html import Cell, Html, table
 from snippets.lab.cache import once
 from snippets.lab.finding.book import findings
 from snippets.lab.finding.device import Device
+from snippets.lab.page.kept import outline
 from snippets.lab.page.sample import chapter_of
 from snippets.lab.recording.device import PROJECT
 
@@ -42,9 +43,8 @@ def claim_page(chapter: str, claim_id: str, project: Path = PROJECT) -> str:
     return next((page for page in others if f'"{claim_id}"' in _text(project, page)), first)
 
 
-@once
 def _text(project: Path, page: str) -> str:
-    return (project / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    return outline(project / "docs" / f"{page}.md")
 
 
 def chapter_list(device: Device) -> Html:

@@ -1,0 +1,164 @@
+"""HTML kept from one build to the next, as long as nothing changes that a page may show.
+
+The key of a kept text is the content of all code, recordings, labs and terms, of mkdocs.yml and of what one page may
+show of another (`outline`), with the installed packages and the variables that choose recordings; the prose of pages
+is not in it. At the start of each page `look` compares the time stamps of all that, and makes a new key after a change.
+A process that runs older code than what is on the disk keeps nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from snippets.lab import cache
+from snippets.lab.recording.device import PROJECT, recordings_root, this_device
+
+CODE = ("snippets", "kinetoscope")
+OTHERS = ("mkdocs.yml", "docs/assets/terms.txt")
+VARIABLES = ("DEVICE", "RECORDINGS", "SAMPLE")
+_OUTLINE = re.compile(r"^(?:#|---|description: |.*\bshow\()")
+"""Lines of a page that another page may show: headings, its description, the fences with its claims."""
+
+Stamps = tuple[tuple[str, int, int, int], ...]
+"""Of each file: path, time, bytes and inode."""
+
+
+def outline(path: Path) -> str:
+    """What other pages may read of a page: its headings, its description and its fences; empty if there is no page."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    return _outline(path, status.st_mtime_ns, status.st_ino)
+
+
+@lru_cache(maxsize=256)
+def _outline(path: Path, mtime_ns: int, inode: int) -> str:
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if _OUTLINE.match(line))
+
+
+def _stamps(*tops: Path) -> Stamps:
+    return tuple(stamp for top in tops for stamp in _files(str(top)))
+
+
+def _files(top: str) -> Iterator[tuple[str, int, int, int]]:
+    """The stamps of a file, or of all in a folder; a link counts as itself."""
+    try:
+        with os.scandir(top) as entries:
+            inside = sorted(entries, key=lambda entry: entry.name)
+    except NotADirectoryError:
+        status = os.lstat(top)
+        yield top, status.st_mtime_ns, status.st_size, status.st_ino
+        return
+    except FileNotFoundError:
+        return
+    for entry in inside:
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name != "__pycache__":
+                yield from _files(entry.path)
+        else:
+            status = entry.stat(follow_symlinks=False)
+            yield entry.path, status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _code() -> Stamps:
+    return _stamps(*(PROJECT / name for name in CODE))
+
+
+def _data() -> Stamps:
+    root = recordings_root()
+    devices = sorted(path.resolve() for path in root.iterdir()) if root.is_dir() else ()  # a preview links to folders
+    return _stamps(*devices, root.parent / "labs", *(PROJECT / name for name in OTHERS))
+
+
+_imported = _code()
+"""The code that this process runs: what was on the disk when it imported this module, or since `imported_again`."""
+_seen: tuple[Stamps, Stamps] | None = None
+"""Code and data at the last look."""
+_content = ""
+"""Hash of them; empty while the code on the disk is not the code that runs."""
+_key: object = None
+"""The key of what is kept now; None if nothing is."""
+_new: list[tuple[object, str]] = []
+"""Keys and texts made since the last look, to be stored if everything is still the same."""
+
+
+def look() -> None:
+    """Start a page: renew the key and what the build remembers if something that pages show has changed."""
+    global _seen, _content, _key
+    seen = (_code(), _data())
+    if seen != _seen:
+        cache.start_build()
+        _seen, _content = seen, _hash(*seen) if seen[0] == _imported else ""
+    _new.clear()
+    _key = (_content, _outlines()) if _content else None
+
+
+def imported_again() -> None:
+    """Say that the process will import the code anew that is on the disk now."""
+    global _imported
+    _imported = _code()
+
+
+def kept(name: tuple[str, ...], make: Callable[[], str], *, never: str = "") -> str:
+    """The text that has this name and was kept for the present key, else what `make` returns.
+
+    A text that contains `never` is not kept. Without a `look` before, nothing is.
+    """
+    if _key is None:
+        return make()
+    key = (_key, *name)
+    text = cache.load(key)
+    if text is None:
+        text = make()
+        if not never or never not in text:
+            _new.append((key, text))
+    return text
+
+
+def keep() -> None:
+    """End a page: store its new texts, unless something has changed since the look."""
+    if _new and _seen == (_code(), _data()) and _key == (_content, _outlines()):
+        for key, text in _new:
+            cache.store(key, text)
+    _new.clear()
+
+
+def _outlines() -> str:
+    paths = sorted((PROJECT / "docs").rglob("*.md"))
+    return hashlib.sha256("\0".join(f"{path}\0{outline(path)}" for path in paths).encode()).hexdigest()
+
+
+def _hash(*groups: Stamps) -> str:
+    digest = hashlib.sha256()
+    variables = [os.environ.get(name, "") for name in VARIABLES]
+    digest.update(repr((sys.version, sys.platform, this_device(), _packages(), variables)).encode())
+    for path, _, size, _ in (stamp for group in groups for stamp in group):
+        digest.update(f"\0{path}\0{size}\0".encode("utf-8", "surrogateescape"))
+        digest.update(_bytes(path))
+    return digest.hexdigest()
+
+
+def _bytes(path: str) -> bytes:
+    """The content of a file; of a link, where it leads. A pipe or what cannot be read has none."""
+    try:
+        if os.path.islink(path):
+            return os.fsencode(os.readlink(path))
+        return Path(path).read_bytes() if os.path.isfile(path) else b""
+    except OSError:
+        return b""
+
+
+def _packages() -> list[str]:
+    """The installed packages with their versions: the names of their folders of metadata."""
+    folders = [folder for folder in sys.path if os.path.isdir(folder)]
+    return sorted(
+        {name for folder in folders for name in os.listdir(folder) if name.endswith((".dist-info", ".egg-info"))}
+    )
