@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from kinetoscope.report.document import report_html
@@ -15,6 +16,7 @@ from kinetoscope.report.subject import Subject, read_subject
 from kinetoscope.trace.queries import require_kernels
 from snippets.lab.finding import Device, NotRecorded
 from snippets.lab.finding.device import all_devices
+from snippets.lab.page.kept import keep, kept, look
 from snippets.lab.recording.device import recordings_root
 
 EXAMPLES: Mapping[str, str] = {
@@ -43,17 +45,23 @@ def report_address(device: Device, experiment: str) -> str:
 def write_reports(site: Path, root: Path) -> list[Path]:
     """Write the examples of every recorded device below the site; what is not recorded has no report."""
     written = []
+    look(root)
     for device in all_devices(root):
         for experiment in EXAMPLES.values():
             try:
-                html = report_html(report_of(device, experiment))
+                html = kept(("report", device.name, experiment), partial(_report, device, experiment))
             except NotRecorded:
                 continue
             path = site / report_address(device, experiment)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(html, encoding="utf-8")
             written.append(path)
+    keep()
     return written
+
+
+def _report(device: Device, experiment: str) -> str:
+    return report_html(report_of(device, experiment))
 
 
 if __name__ == "__main__":

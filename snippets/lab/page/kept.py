@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from snippets.lab import cache
-from snippets.lab.recording.device import PROJECT, recordings_root, this_device
+from snippets.lab.recording.device import PROJECT, this_device
 
 CODE = ("snippets", "kinetoscope")
 OTHERS = ("mkdocs.yml", "docs/assets/terms.txt")
@@ -72,14 +72,15 @@ def _code() -> Stamps:
     return _stamps(*(PROJECT / name for name in CODE))
 
 
-def _data() -> Stamps:
-    root = recordings_root()
+def _data(root: Path) -> Stamps:
     devices = sorted(path.resolve() for path in root.iterdir()) if root.is_dir() else ()  # a preview links to folders
     return _stamps(*devices, root.parent / "labs", *(PROJECT / name for name in OTHERS))
 
 
 _imported = _code()
 """The code that this process runs: what was on the disk when it imported this module, or since `imported_again`."""
+_root = Path()
+"""The recordings that the last look found."""
 _seen: tuple[Stamps, Stamps] | None = None
 """Code and data at the last look."""
 _content = ""
@@ -90,10 +91,13 @@ _new: list[tuple[object, str]] = []
 """Keys and texts made since the last look, to be stored if everything is still the same."""
 
 
-def look() -> None:
-    """Start a page: renew the key and what the build remembers if something that pages show has changed."""
-    global _seen, _content, _key
-    seen = (_code(), _data())
+def look(root: Path) -> None:
+    """Start a page: renew the key and what the build remembers if something that pages show has changed.
+
+    `root` is the folder of all recordings.
+    """
+    global _root, _seen, _content, _key
+    _root, seen = root, (_code(), _data(root))
     if seen != _seen:
         cache.start_build()
         _seen, _content = seen, _hash(*seen) if seen[0] == _imported else ""
@@ -125,7 +129,7 @@ def kept(name: tuple[str, ...], make: Callable[[], str], *, never: str = "") -> 
 
 def keep() -> None:
     """End a page: store its new texts, unless something has changed since the look."""
-    if _new and _seen == (_code(), _data()) and _key == (_content, _outlines()):
+    if _new and _seen == (_code(), _data(_root)) and _key == (_content, _outlines()):
         for key, text in _new:
             cache.store(key, text)
     _new.clear()

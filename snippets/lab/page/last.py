@@ -17,6 +17,7 @@ from markdown import Extension, Markdown
 from markdown.postprocessors import Postprocessor
 
 from snippets.lab.page.kept import keep, look
+from snippets.lab.recording.device import recordings_root
 
 CODE = '<div class="language-python highlight"'
 PRIORITY = 5
@@ -84,7 +85,7 @@ class Last(Extension):  # type: ignore[misc]
 
     def extendMarkdown(self, md: Markdown) -> None:
         """Register the postprocessor; Markdown calls this for each page."""
-        look()
+        look(recordings_root())
         md.postprocessors.register(_Last(md), "last", PRIORITY)
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from kinetoscope.trace.text import printable
 from snippets.lab.experiment import chapters
 from snippets.lab.finding.device import Device
 from snippets.lab.notebooks.files import notebooks, set_aside
+from snippets.lab.page.kept import keep, kept, look
 from snippets.lab.recording.device import (
     DEFAULT_DEVICE,
     default_device,
@@ -55,10 +58,13 @@ def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], 
     elif not os.environ.get("DEVICE") and here is None and (reason := why_no_device()):
         print(f"warning: nothing is recorded here: {reason}", file=sys.stderr)
     device = Device(root, default_device(root))
+    look(root)
     for chapter in chapters():
-        for experiment_id, state in experiment_states(device, chapter).items():
+        states = json.loads(kept(("states", device.name, chapter), partial(_states, device, chapter)))
+        for experiment_id, state in states.items():
             mode = {"recorded": "live" if device.name == here else "replayed"}.get(state, state)
             print(f"{experiment_id:40} {mode:10} {device.name}")
+    keep()
     for name, reason in unexpected_files(root):
         print(f"left out: {printable(name)}: {reason}; delete it")
     for notebook in notebooks(root):
@@ -68,3 +74,7 @@ def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], 
         state = notebook.state
         print(f"{notebook.id:40} {'replayed' if state == 'recorded' else state:10} {DEFAULT_DEVICE}")
     return code
+
+
+def _states(device: Device, chapter: str) -> str:
+    return json.dumps(experiment_states(device, chapter))
