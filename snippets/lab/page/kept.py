@@ -105,16 +105,24 @@ def look(root: Path) -> None:
     _key = (_content, _outlines()) if _content else None
 
 
+def stop() -> None:
+    """End the build: from now on nothing is kept or remembered until the next look."""
+    global _seen, _content, _key
+    _seen, _content, _key = None, "", None
+    _new.clear()
+    cache.end_build()
+
+
 def imported_again() -> None:
     """Say that the process will import the code anew that is on the disk now."""
     global _imported
     _imported = _code()
 
 
-def kept(name: tuple[str, ...], make: Callable[[], str], *, never: str = "") -> str:
+def kept(name: tuple[str, ...], make: Callable[[], str], *, start: str = "") -> str:
     """The text that has this name and was kept for the present key, else what `make` returns.
 
-    A text that contains `never` is not kept. Without a `look` before, nothing is.
+    Only a text that begins with `start` is kept. Without a `look` before, nothing is.
     """
     if _key is None:
         return make()
@@ -122,7 +130,7 @@ def kept(name: tuple[str, ...], make: Callable[[], str], *, never: str = "") -> 
     text = cache.load(key)
     if text is None:
         text = make()
-        if not never or never not in text:
+        if text.startswith(start):
             _new.append((key, text))
     return text
 

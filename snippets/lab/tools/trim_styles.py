@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from snippets.lab.cache import cached, code_key
+
 LEAST_LETTERS = 100_000
 """What is shorter is a page's own."""
 _STYLE = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
 _COMMENT_OR_STRING = re.compile(r"""(/\*.*?\*/)|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""", re.DOTALL)
 _CLASS = re.compile(r"\.((?:jp|lm|cm|bp\d?|CodeMirror|mod)-[\w-]+)")
 """Classes of JupyterLab and its editors: scripts of the page may set others later."""
+_WORD = re.compile(r"[\w-]+")
 _NOT = re.compile(r":not\([^)]*\)")
 _COMMA = re.compile(r",(?![^()]*\))")
 _READ = re.compile(r"var\(\s*(--[\w-]+)")
@@ -39,15 +42,19 @@ class Rule(NamedTuple):
 def trim_page(page: Path, other_styles: str = "") -> int:
     """Trim the large style sheets of a built page; returns the letters saved. `other_styles` may read properties."""
     text = page.read_text(encoding="utf-8")
+    if all(len(css) < LEAST_LETTERS for css in _STYLE.findall(text)):
+        return 0
     bare = _STYLE.sub("", text)
-    names = set(re.findall(r"[\w-]+", bare))
+    names = set(_WORD.findall(bare))
     read = {*_READ.findall(bare), *_READ.findall(other_styles)}
 
     def trimmed(match: re.Match[str]) -> str:
         css = match[1]
         if len(css) < LEAST_LETTERS:
             return match[0]
-        return match[0].replace(css, trim_css(css, names, read))
+        own = names.intersection(_WORD.findall(css))
+        key = (code_key(Path(__file__)), css, sorted(own), sorted(read))
+        return match[0].replace(css, cached(key, lambda: trim_css(css, own, read)))
 
     result = _STYLE.sub(trimmed, text)
     if len(result) < len(text):
