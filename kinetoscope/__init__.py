@@ -1,4 +1,4 @@
-"""Reads a trace of the PyTorch profiler, and says what is slow in it, why, and what fixing it can save at most.
+"""Read a trace of the PyTorch profiler, and tell what is slow in it, why, and the most that a fix can save.
 
 trace -> diagnosis, ranks, timeline -> compare, report, doctor -> __main__
 

@@ -1,4 +1,4 @@
-"""The cells of tables, and how wide a frame they need: an estimate, from which the style sheet chooses a layout."""
+"""Table cells, and an estimate of the frame width that they need, from which the style sheet chooses a layout."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def cell_html(cell: Cell) -> str:
 
 
 def plain_text(cell: Cell) -> str:
-    """What a reader sees of a cell, line by line, without what is folded or pops up."""
+    """A cell's visible text, line by line, without folded and hover content."""
     seen = _BREAK.sub("\n", _HIDDEN.sub("", cell_html(cell)).replace("<small", "\n<small"))
     return "\n".join(filter(None, unescape(_TAG.sub("", seen)).split("\n")))
 
 
 def is_wordy(cell: Cell) -> bool:
-    """Whether a cell among numbers has a line so long that it must wrap."""
+    """Whether a cell in a number column has a line so long that it must wrap."""
     return any(len(line) >= _WORDY for line in plain_text(cell).split("\n"))
 
 
@@ -63,7 +63,7 @@ def frame_class(columns: Iterable[Sequence[Cell]], text_columns: int) -> str:
 
 
 def _column_rem(cells: Sequence[Cell], is_text: bool) -> float:
-    """The width of a column: of numbers, that of its longest line; headings and text wrap between words."""
+    """The width of a column in rem. Numbers need their longest line; headings and text wrap between words."""
     heading, *rest = cells
     letters = 1.1 * _longest_word(plain_text(heading))  # bold
     least = 0.0

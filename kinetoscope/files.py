@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all. Recordings have a protocol of their own: recording/replacing.py."""
+"""Write files whole or not at all."""
 
 from __future__ import annotations
 

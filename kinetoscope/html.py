@@ -28,10 +28,10 @@ def table(
 ) -> Html:
     """A table: the first `text_columns` columns are text, the others numbers, aligned right.
 
-    Its class says how wide a frame it needs (tables.css): in a narrower one each row becomes a card, with the headings
-    before its cells, unless it `scrolls` there. The cells below the headings in `folded` go into a fold of the row's
-    first cell, without those that are None. Unless `is_searched`, the search index omits its numbers. Raises
-    `ValueError` if a row has more or fewer cells than the head.
+    Its class is the frame width that it needs (tables.css): in a narrower frame each row becomes a card, with the
+    headings before its cells, unless the table `scrolls` there. The cells below the headings in `folded` move into a
+    fold of the row's first cell, except cells that are None. Unless `is_searched`, the search index omits its numbers.
+    Raises `ValueError` if a row has more or fewer cells than the head.
     """
     lines = list(rows)
     for row in lines:
@@ -54,7 +54,8 @@ def table(
 
 
 def _head(headings: Sequence[Cell], text_columns: int) -> str:
-    """The heading cells, one per line: a search that strips tags must not join them. An empty one is a <td>."""
+    """The heading cells, one per line, because a search that strips tags must not join them. An empty heading is a
+    <td>."""
     lines = []
     for index, heading in enumerate(headings):
         kind = "" if index < text_columns else ' class="number"'
@@ -63,7 +64,7 @@ def _head(headings: Sequence[Cell], text_columns: int) -> str:
 
 
 def _row(cells: Sequence[Cell], headings: Sequence[Cell], text_columns: int) -> str:
-    """A row's cells, one per line. In a table that may become cards, each tells its heading to the style sheet."""
+    """A row's cells, one per line. If the table may become cards, each cell carries its heading for the style sheet."""
     lines = []
     for index, cell in enumerate(cells):
         kind = "" if index < text_columns else f' class="number{" words" if is_wordy(cell) else ""}"'
@@ -74,7 +75,7 @@ def _row(cells: Sequence[Cell], headings: Sequence[Cell], text_columns: int) -> 
 
 
 def _with_fold(head: Sequence[Cell], row: Sequence[Cell], folded: Collection[str]) -> Cell:
-    """A row's first cell, and below it what its fold has."""
+    """A row's first cell, and below it the cells in its fold."""
     pairs = [(name, cell) for name, cell in zip(head, row, strict=True) if name in folded and cell is not None]
     if not pairs:
         return row[0]
@@ -91,7 +92,7 @@ def code(text: str, width: int = 60) -> Html:
 
 
 def with_code(text: str) -> Html:
-    """Text as HTML in which what stands in backticks is code."""
+    """Text as HTML, with text in backticks as code."""
     return Html(_CODE.sub(r"<code>\1</code>", escape(text)))
 
 
@@ -101,7 +102,7 @@ def bold(text: str, is_best: bool) -> str:
 
 
 def note(text: str) -> Html:
-    """A line below a table or a chart that explains its numbers; nothing for an empty text."""
+    """A line below a table or a chart that explains its numbers; empty for an empty text."""
     return Html(f'<p class="lab-note" data-search-exclude>{escape(text)}</p>' if text else "")
 
 
@@ -111,10 +112,10 @@ def details(summary: str, content: str) -> Html:
 
 
 def hold_back(content: str, about: str = "") -> Html:
-    """Content that a page shows later: where scripts run, plain text in the page until one of them puts it in place.
+    """Content that a page shows later: plain text in the page until a script puts it in place.
 
-    Without scripts a browser shows it right away. What was held back inside of it no longer is, since a `<noscript>`
-    ends at the first end tag. A build moves it into a file beside the page, under the heading `about`.
+    Without scripts a browser shows it immediately. Content held back inside of it is no longer held back, since a
+    `<noscript>` ends at the first end tag. A build moves it into a file next to the page, under the heading `about`.
     """
     whole = content.replace("<noscript>", "").replace("</noscript>", "")
     plain = escape(re.sub(r"--+", "-", about))

@@ -1,4 +1,4 @@
-"""Write the file that a command was asked for: whole or not at all."""
+"""Write a command's output file: whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What changed from one trace, or from several runs, to another: by kernel, by cause, and whether it exceeds the noise.
+"""Compare a trace, or several runs, with another: by kernel, by cause, and whether the change exceeds the noise.
 
-Work is aligned kernel by kernel (trace/alignment.py) in the sequence that most steps of a side have; steps with other
+Work is aligned kernel by kernel (trace/alignment.py) in the sequence that most steps of a side have. Steps with other
 work count in the totals only. If fewer than half of a side's steps agree, kernels are matched by their names. With
-several runs on a side, a run is one value of the sample; with one on each, a step is, and steps of one run are not
-independent of each other.
+several runs on a side, each run is one value of the sample. With one run on each side, each step is one value, and
+steps of one run are not independent of each other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Calls = dict[int, list[GpuActivity]]  # index of a step -> its calls of one kern
 
 @dataclass(frozen=True)
 class Difference:
-    """GPU work that was matched: the same kernels before and after, others in their place, removed or new."""
+    """Matched GPU work: the same kernels before and after, replaced, removed or added kernels."""
 
     kind: ChangeKind
     before: tuple[str, ...]
@@ -160,7 +160,7 @@ def _sequence(step: Step) -> Key:
 
 
 def _usual_steps(side: Sequence[Trace]) -> tuple[Step, list[list[Step]]]:
-    """A step with the work that most steps have, and for each run its steps with that work."""
+    """A step with the work that most steps have, and the steps of each run with that work."""
     keys = [[_sequence(step) for step in trace.steps] for trace in side]
     usual = Counter(key for of_run in keys for key in of_run).most_common(1)[0][0]
     kept = [
@@ -172,7 +172,7 @@ def _usual_steps(side: Sequence[Trace]) -> tuple[Step, list[list[Step]]]:
 
 
 def _matched_by_name(sides: tuple[Sequence[Trace], Sequence[Trace]], noise: _Noise) -> Iterator[Difference]:
-    """For steps that differ from each other, or are too long to align: the calls of each kernel in all steps."""
+    """The calls of each kernel in all steps, for steps that differ from each other or are too long to align."""
     calls: dict[tuple[str, str], tuple[list[Calls], list[Calls]]] = {}
     for side, traces in enumerate(sides):
         for run, trace in enumerate(traces):
@@ -192,7 +192,7 @@ def _matched_by_name(sides: tuple[Sequence[Trace], Sequence[Trace]], noise: _Noi
             fmean(sum(map(len, of_run.values())) / len(trace.steps) for of_run, trace in zip(runs, side, strict=True))
             for runs, side in zip(of_sides, sides, strict=True)
         ]
-        kind: ChangeKind = "same" if all(counts) else "vanished" if counts[0] else "new"
+        kind: ChangeKind = "same" if all(counts) else "removed" if counts[0] else "added"
         timed = next((activities for of_run in of_sides[0] for activities in of_run.values()), [])
         names = (name,) if counts[0] else (), (name,) if counts[1] else ()
         rounded = round(counts[0]), round(counts[1])
@@ -206,7 +206,7 @@ Places = tuple[list[int], list[int]]
 def _grouped(
     changes: Sequence[Change], references: tuple[Step, ...]
 ) -> list[tuple[ChangeKind, tuple[str, ...], tuple[str, ...], Places]]:
-    """Changes between the same kernels, joined: their places in the sequences of both sides."""
+    """Joined changes between the same kernels, with their places in the sequences of both sides."""
     indices = [{id(activity): index for index, activity in enumerate(step.activities)} for step in references]
     groups: dict[tuple[ChangeKind, tuple[str, ...], tuple[str, ...]], Places] = {}
     for change in changes:
@@ -240,7 +240,7 @@ class _Noise:
     tick_us: float
 
     def shift(self, before: Sample, after: Sample, timed: Sequence[GpuActivity]) -> Shift | None:
-        """Compare the sums of the activities `timed`; without steps that have none, None if no step has any."""
+        """Compare the sums of the activities `timed`, over the steps that have some; None if no step has any."""
         old, new = ([[us for us in run if us > 0] for run in sample] for sample in (before, after))
         old, new = (list(filter(None, sample)) for sample in (old, new))
         total = _sum_us(timed)

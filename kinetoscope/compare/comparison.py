@@ -63,7 +63,7 @@ def _totals(side: Digest) -> list[float]:
 
 
 def _differences(before: Digest, after: Digest) -> list[Difference]:
-    """By decoded name, all launch shapes of it together."""
+    """Differences by decoded name, over all launch shapes of a name."""
     times: dict[str, list[tuple[float, float]]] = defaultdict(lambda: [(0.0, 0.0), (0.0, 0.0)])
     for index, side in enumerate((before, after)):
         steps = float(sum(rank.step_count for rank in side.ranks))
@@ -72,7 +72,7 @@ def _differences(before: Digest, after: Digest) -> list[Difference]:
             times[kernel.name][index] = us + kernel.total_ns / 1000 / steps, calls + kernel.calls / steps
     found = []
     for name, ((old_us, old_calls), (new_us, new_calls)) in times.items():
-        kind: ChangeKind = "same" if old_calls and new_calls else "vanished" if old_calls else "new"
+        kind: ChangeKind = "same" if old_calls and new_calls else "removed" if old_calls else "added"
         names = (name,) if old_calls else (), (name,) if new_calls else ()
         counts = round(old_calls), round(new_calls)
         found.append(Difference(kind, *names, counts, round(old_us, 3), round(new_us, 3), None))
@@ -108,15 +108,11 @@ def _kernels_html(result: Comparison, names: tuple[str, str]) -> Html:
 def _cells(each: Difference) -> list[Cell]:
     before, after = each.before_us if each.before else None, each.after_us if each.after else None
     times = [None if us is None else _us(us) for us in (before, after)]
-    return [CHANGES[each.kind], each.name, *times, _us(each.change_us, "+"), *percent_texts(each.shift)]
-
-
-CHANGES = {"same": "same", "replaced": "replaced", "vanished": "removed", "new": "added"}
-"""Kind of a change -> its word in tables."""
+    return [each.kind, each.name, *times, _us(each.change_us, "+"), *percent_texts(each.shift)]
 
 
 def percent_texts(changed: Shift | None) -> tuple[str | None, str | None]:
-    """`+3.0 %` and `±0.4 %`; None where unknown."""
+    """`+3.0 %` and `±0.4 %`; None if unknown."""
     if changed is None:
         return None, None
     noise = changed.noise_percent
@@ -124,7 +120,7 @@ def percent_texts(changed: Shift | None) -> tuple[str | None, str | None]:
 
 
 def change_text(result: Comparison) -> str:
-    """How the busy time of the GPU changed; and a step's time, if that changed more, by what the GPU idles."""
+    """The change of the GPU's busy time. If the step's time changed more, also the idle time that explains it."""
     return f"{_busy_text(result)} {_step_text(result)}".rstrip()
 
 
@@ -155,7 +151,7 @@ def _busy_text(result: Comparison) -> str:
 
 
 def comparison_notes(result: Comparison) -> list[str]:
-    """What limits the comparison."""
+    """Limits of the comparison, a sentence each."""
     notes = []
     if result.devices[0] != result.devices[1]:
         notes.append(f"Different GPUs: {result.devices[0]} before, {result.devices[1]} after.")
@@ -182,7 +178,7 @@ def comparison_data(result: Comparison) -> dict[str, Any]:
 
 
 def _difference_data(each: Difference) -> dict[str, Any]:
-    data = asdict(each) | {"name": each.name, "change": CHANGES[each.kind], "change_us": each.change_us}
+    data = asdict(each) | {"name": each.name, "change": each.kind, "change_us": each.change_us}
     del data["kind"]
     return data | {"shift": _shift_data(each.shift)}
 

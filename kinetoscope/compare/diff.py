@@ -1,4 +1,5 @@
-"""The command `diff`: two traces, or two groups of runs, kernel by kernel; with a gate, for continuous integration."""
+"""The command `diff`: compare two traces, or two groups of runs, kernel by kernel, with a gate for continuous
+integration."""
 
 from __future__ import annotations
 
@@ -12,7 +13,6 @@ from textwrap import wrap
 
 from kinetoscope.compare.compare import Comparison, compare
 from kinetoscope.compare.comparison import (
-    CHANGES,
     METHOD,
     change_text,
     comparison_data,
@@ -90,7 +90,7 @@ def _read(path: Path) -> Trace:
 
 @dataclass(frozen=True)
 class Regression:
-    """What got slower beyond the noise."""
+    """A slowdown beyond the noise."""
 
     name: str
     shift: Shift
@@ -107,7 +107,7 @@ class Gate:
 
 
 def judge(result: Comparison, percent: float) -> Gate:
-    """Find what got slower by `percent` and beyond the noise. Raises `TraceError` if the noise is unknown.
+    """Find slowdowns of at least `percent` beyond the noise. Raises `TraceError` if the noise is unknown.
 
     The busy time is tested at `ALPHA`; the kernels share another `ALPHA` (Bonferroni).
     """
@@ -165,7 +165,7 @@ def _rows(result: Comparison) -> Iterator[str]:
         percent, noise = (text or "-" for text in percent_texts(each.shift))
         name = shortened(printable(each.name), _NAME_COLUMNS)
         times = f"{each.before_us:12,.3f}{each.after_us:12,.3f}{each.change_us:+11,.3f}"
-        yield f"{CHANGES[each.kind]:9}{times}{percent:>10}{noise:>9}  {name}"
+        yield f"{each.kind:9}{times}{percent:>10}{noise:>9}  {name}"
     if len(result.differences) > SHOWN:
         yield f"... and {len(result.differences) - SHOWN} smaller changes (--json has all)"
 

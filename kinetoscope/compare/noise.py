@@ -22,7 +22,7 @@ _INTERVALS = 256  # of Simpson's rule: enough for six digits of p
 
 @dataclass(frozen=True)
 class Shift:
-    """How a sample changed against another, in percent, with its noise."""
+    """The change of a sample in percent, with its noise."""
 
     percent: float
     """Trimmed mean of the second against the first; +3.0: 3 % slower."""
@@ -35,7 +35,7 @@ class Shift:
 
     @property
     def noise_percent(self) -> float | None:
-        """Smaller changes happen by chance more often than `ALPHA`; None if the noise is unknown."""
+        """The largest change that chance causes more often than `ALPHA`, in percent; None if the noise is unknown."""
         return self.error_percent * _quantile(ALPHA, self.freedom) if self.freedom else None
 
 
@@ -62,7 +62,7 @@ def typical(values: Sequence[float]) -> float:
 
 
 def _trimmed(values: Sequence[float]) -> tuple[float, float, int]:
-    """Trimmed mean of the logarithms, sum of squares of the winsorized ones, how many are not trimmed."""
+    """Trimmed mean of the logarithms, sum of squares of the winsorized logarithms, number of untrimmed values."""
     logs = sorted(map(math.log, values))
     if not logs:
         raise ValueError("an empty sample")
@@ -87,7 +87,7 @@ def upper_tail(t: float, freedom: int) -> float:
 
 @lru_cache(maxsize=256)
 def _quantile(alpha: float, freedom: int) -> float:
-    """The t that Student's t reaches with the chance `alpha`."""
+    """The value that Student's t exceeds with probability `alpha`."""
     low, high = 0.0, 1.0
     while upper_tail(high, freedom) > alpha:
         high *= 2

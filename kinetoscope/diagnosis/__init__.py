@@ -1,22 +1,22 @@
-"""What is slow in a trace, why, and what mending it could buy at most.
+"""Find what is slow in a trace, why, and the most that a fix can save.
 
-rule.py         the types: rule, finding, what a trace cannot tell
-facts.py        what several rules ask of a trace, computed once: steps, sites, who waits for whom, ceilings
-missing.py      what a trace lacks for whole rules, in the same words
+rule.py         the types: rule, finding, and a rule that the trace cannot answer
+facts.py        facts that several rules need, computed once: steps, sites, who waits for whom, possible savings
+missing.py      reasons why whole rules cannot tell, in the same words
 gaps.py         the gaps of the GPU in a step by cause
-cpu_states.py   what the CPU does at each time: waiting, loading, compiling, launching, ...
-sites.py        where an event is: operators, annotation, module and line of Python around it
+cpu_states.py   the state of the CPU at each time: waiting, loading, compiling, launching, ...
+sites.py        the place of an event: operators, annotation, module and line of Python around it
 intervals.py    sets of times, exact in nanoseconds
-waste.py        what a rule finds avoidable in each step, and the finding that it adds up to
+waste.py        avoidable work that a rule finds in each step, and the finding that sums it up
 fusing.py       elementwise kernels that one kernel could replace
 products.py     kernels of matrix products, their units and the least time they need
-peaks.py        what GPUs can do at most, from datasheets
+peaks.py        peak rates of GPUs, from datasheets
 amounts.py      times, shares and counts as text
-sources.py      whose rules these are, and the options of the profiler that record what they need
+sources.py      the origins of rules, and the profiler options that record what rules need
 rules/          the rules, a file each
-pages.py        which page of the book shows what a rule finds
-symptoms.py     the tree from what a trace shows to its cause, over the same rules
-diagnose.py     runs all rules: findings, worst first, and what the trace cannot tell
+pages.py        the page of the book that shows a rule's fault
+symptoms.py     the tree from a symptom in a trace to its cause, over the same rules
+diagnose.py     runs all rules: findings, the largest saving first, and questions that the trace cannot answer
 
-Imports trace, and no other package of the lab.
+Imports trace, and no other room of kinetoscope.
 """

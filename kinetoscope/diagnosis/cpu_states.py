@@ -1,4 +1,4 @@
-"""What the CPU does at each time, as far as a trace shows it: the calls, operators and functions of each cause."""
+"""The state of the CPU at each time, as far as a trace shows it: the calls, operators and functions of each cause."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CpuSpan = CpuOp | CudaCall | PythonFunction
 
 
 def named(spans: Sequence[E], pattern: re.Pattern[str]) -> list[E]:
-    """The spans whose whole name matches; many spans have few names."""
+    """The spans whose whole name matches the pattern, which is matched once per name."""
     names = {name for name in {span.name for span in spans} if pattern.fullmatch(name)}
     return [span for span in spans if span.name in names]
 
@@ -70,7 +70,7 @@ def launcher(activity: GpuActivity) -> CpuOp | CudaCall | None:
 
 
 def outermost(spans: Iterable[E]) -> list[E]:
-    """The spans, in start order, that do not start inside an earlier one of the list."""
+    """The spans, in start order, that start outside all earlier spans of the list."""
     chosen: list[E] = []
     reached = float("-inf")
     for span in spans:
@@ -82,7 +82,7 @@ def outermost(spans: Iterable[E]) -> list[E]:
 
 @dataclass(frozen=True)
 class CpuStates:
-    """What the threads that launch GPU work do."""
+    """The states of the threads that launch GPU work."""
 
     trace: Trace
     threads: frozenset[str]
@@ -107,13 +107,13 @@ class CpuStates:
 
     @cached_property
     def syncs(self) -> list[CudaCall]:
-        """Calls that wait for the GPU; copying to pageable memory waits in the copy's own call."""
+        """Calls that wait for the GPU. A copy to pageable memory waits inside its own call."""
         downloads = {id(a.launch) for a in self.activities if is_download(a) and "Pageable" in a.name}
         return [call for call in self.calls if is_sync(call.name) or id(call) in downloads]
 
     @cached_property
     def spans(self) -> dict[Cause, list[CpuSpan]]:
-        """The spans of the causes that have any, in start order; a cause's spans may nest."""
+        """The spans of each cause that occurs, in start order; spans of a cause may nest."""
         copying = [a.launch for a in self.activities if a.launch is not None and is_pageable_upload(a)]
         sites = find_sites(self.trace, [(call.thread, call.start_us) for call in copying]) if copying else []
         collecting: list[CpuSpan] = [*named(self.functions, _COLLECTING), *named(self.ops, _COLLECTING)]
@@ -136,7 +136,7 @@ class CpuStates:
         return times
 
     def _launching(self) -> list[Interval]:
-        """Inside an operator or call and not waiting, on any thread: one may launch while another waits."""
+        """Times inside an operator or call, not waiting, on any thread: one thread may launch while another waits."""
         work: dict[str, list[Interval]] = {thread: [] for thread in self.threads}
         waits: dict[str, list[Interval]] = {thread: [] for thread in self.threads}
         for op in self.ops:
@@ -152,7 +152,7 @@ class CpuStates:
 
     @cached_property
     def recorded(self) -> list[Interval]:
-        """From the first to the last event that the CPU recorded."""
+        """The time from the first to the last recorded CPU event."""
         spans = [*self.ops[:1], *self.calls[:1], *self.functions[:1]]
         start = min((interval(span)[0] for span in spans), default=0)
         end = max((interval(span)[1] for span in (*self.ops, *self.calls, *self.functions)), default=0)
@@ -174,7 +174,7 @@ class CpuStates:
         return parts
 
     def idle(self, windows: Sequence[Interval]) -> list[Interval]:
-        """When the CPU waits for the GPU or for the workers of a loader, or nothing of it is recorded."""
+        """Times in which the CPU waits for the GPU or for a loader's workers, or has no recorded event."""
         parts = self.partition(windows)
         works: tuple[Cause, ...] = ("garbage collection", "compiling", "memory allocation", "launching")
         busy = union(time for cause in works for time in parts[cause])

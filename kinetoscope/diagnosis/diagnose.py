@@ -14,7 +14,8 @@ from kinetoscope.trace.queries import require_steps
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the rules found, the largest ceiling first, and what they could not tell, in the order of the rules."""
+    """The rules' findings, the largest saving first, and the questions that the trace cannot answer, in the order of
+    the rules."""
 
     facts: Facts
     findings: tuple[Finding, ...]
@@ -33,5 +34,5 @@ def diagnose(trace: Trace, rules: Sequence[Rule] = RULES) -> Diagnosis:
             unknown.append(result)
         else:
             found.extend(result)
-    found.sort(key=lambda finding: (-finding.ceiling_us_per_step, -finding.evidence_us_per_step, finding.rule.name))
+    found.sort(key=lambda finding: (-finding.saving_us_per_step, -finding.evidence_us_per_step, finding.rule.name))
     return Diagnosis(facts, tuple(found), tuple(unknown))

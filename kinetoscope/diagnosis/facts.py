@@ -1,4 +1,4 @@
-"""What several rules ask of a trace, computed once."""
+"""Facts about a trace that several rules need, computed once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from kinetoscope.trace.queries import busy_us, is_sync, require_steps
 S = TypeVar("S", bound=Span)
 MAX_EVIDENCE = 100
 MIN_SHARE = 0.01
-"""Least ceiling of a finding, as a share of a step: less is noise."""
+"""Least saving of a finding, as a share of a step: less is noise."""
 START_UP_US = 100_000.0
 """No call of a warm CUDA takes so long, unless it waits for GPU work."""
 _MAY_WAIT = re.compile(r"Malloc|Free|Memcpy|Memset|Launch")
@@ -48,9 +48,10 @@ Of 166 on an H100 and an H200, 90 % took 1.6 to 6.7 times as long, the median 2.
 
 @dataclass(frozen=True)
 class Facts:
-    """A trace and what follows from it. Per-step times are means over `steps`; shown is the median step.
+    """A trace and facts derived from it. Per-step times are means over `steps`; `step` is the median step.
 
-    Of several processes in one file (merged ranks), all but `trace` and `has_...` are of the median step's process.
+    If one file has several processes (merged ranks), everything but `trace` and `has_...` belongs to the median step's
+    process.
     """
 
     trace: Trace
@@ -90,7 +91,7 @@ class Facts:
 
     @cached_property
     def warm_up(self) -> Step | None:
-        """The first step, if it is warm-up: `first-step` reports it, and the means leave it out."""
+        """The first step, if it is warm-up: the rule `first-step` reports it, and the means omit it."""
         if len(self.all_steps) < 2:
             return None
         first, *others = (step.end_us - step.start_us for step in self.all_steps)
@@ -103,7 +104,8 @@ class Facts:
     def start_up(self) -> list[CudaCall]:
         """The long calls of a trace that starts CUDA and has no warm step; else empty.
 
-        Contexts, streams and modules are created once; allocations and launches may wait, but near those they start up.
+        Contexts, streams and modules are created once. Allocations and launches may also be long because they wait, but
+        near such a creation they belong to the start-up.
         """
         if len(self.all_steps) >= MIN_STEPS or self.warm_up:
             return []
@@ -118,7 +120,7 @@ class Facts:
 
     @cached_property
     def activities(self) -> tuple[GpuActivity, ...]:
-        """GPU work in or outside steps, in start order: on the GPUs of the steps, of their process."""
+        """GPU work in or outside steps, in start order, on the GPUs of the steps and of their process."""
         process = process_of(self.step)
         devices = {activity.device for step in self.steps for activity in step.activities}
         return tuple(
@@ -130,22 +132,22 @@ class Facts:
 
     @cached_property
     def windows(self) -> list[Interval]:
-        """The time of all steps."""
+        """The times of all steps."""
         return union(map(_window, self.steps))
 
     @cached_property
     def busy(self) -> list[Interval]:
-        """When a GPU works."""
+        """Times in which a GPU works."""
         return union_of(self.activities)
 
     @cached_property
     def idle(self) -> list[Interval]:
-        """When no GPU works, in steps."""
+        """Times within steps in which no GPU works."""
         return subtract(self.windows, self.busy)
 
     @cached_property
     def cpu(self) -> CpuStates:
-        """What the CPU does, on the threads that launch GPU work or run the steps."""
+        """The states of the CPU threads that launch GPU work or run the steps."""
         marker = next((op for op in self._at_step if op.is_annotation and op.name == self.step.name), None)
         threads = {activity.launch.thread for activity in self.activities if activity.launch is not None}
         threads |= {marker.thread} if marker else set()
@@ -169,7 +171,8 @@ class Facts:
 
     @cached_property
     def inner_gaps(self) -> list[Gap]:
-        """The gaps between the first and the last GPU work: before and after it, the trace begins and ends."""
+        """The gaps between the first and the last GPU work. Gaps outside may only mean that the trace begins or
+        ends."""
         first = min((activity.start_us for activity in self.activities), default=0.0)
         last = max((activity.end_us for activity in self.activities), default=0.0)
         return [gap for gap in self.gaps if gap.end_us > first and gap.start_us < last]
@@ -184,20 +187,20 @@ class Facts:
 
     @cached_property
     def reclaimable_us(self) -> float:
-        """How much shorter a step could get, a mean: no step is shorter than its own GPU work."""
+        """The most by which a step can get shorter, a mean: no step is shorter than its own GPU work."""
         return round(sum(map(spare_us, self.steps)) / len(self.steps), 3)
 
     @cached_property
     def long_run_us(self) -> float:
-        """What a step takes in the long run: its wall time, or its GPU work where the CPU runs ahead. A mean."""
+        """The time of a step in the long run: its wall time, or its GPU work if the CPU runs ahead. A mean."""
         times = (max(step.end_us - step.start_us, busy_us(step.activities)) for step in self.steps)
         return round(math.fsum(times) / len(self.steps), 3)
 
-    def ceiling_us(self, cpu: Iterable[Span], gpu: Iterable[Span] = (), unclaimed: Sequence[Interval] = ()) -> float:
-        """The most that a step gets shorter without these CPU events and this GPU work of theirs.
+    def saving_us(self, cpu: Iterable[Span], gpu: Iterable[Span] = (), unclaimed: Sequence[Interval] = ()) -> float:
+        """The most that a step gets shorter without these CPU events and the GPU work that they caused.
 
-        Without the CPU events their time is saved at most, and only while the GPU waits or does that work. A mean, but
-        at most the median if most steps have the events: one slow step does not raise what mending them can buy.
+        Without the CPU events, a step saves at most their time, and only while the GPU waits or does that work. A mean,
+        but at most the median if most steps have the events, so that one slow step does not raise the saving.
         `unclaimed`: times in which the GPU is idle for another reason.
         """
         cpu_times, gpu_times = subtract(union_of(cpu), unclaimed), union_of(gpu)
@@ -215,7 +218,7 @@ class Facts:
         return round(min(mean_us, usual_us) if usual_us else mean_us, 3)
 
     def length_us(self, spans: Iterable[Span]) -> float:
-        """Time in steps that at least one of the spans takes, a mean over the steps."""
+        """The time in steps that at least one of the spans covers, a mean over the steps."""
         return round(length_us(intersect(union_of(spans), self.windows)) / len(self.steps), 3)
 
     def in_steps(self, spans: Iterable[S]) -> list[S]:
@@ -223,7 +226,7 @@ class Facts:
         return [span for span in spans if contains(self.windows, ns(span.start_us))]
 
     def evidence(self, spans: Sequence[Span]) -> tuple[Span, ...]:
-        """The longest at most 100: those of the median step if it has any."""
+        """The longest spans, at most 100, from the median step if it has any."""
         start, end = _window(self.step)
         shown = [span for span in spans if start <= ns(span.start_us) < end]
         return tuple(sorted(shown or spans, key=lambda span: (-span.duration_us, span.start_us))[:MAX_EVIDENCE])
@@ -233,13 +236,13 @@ class Facts:
         return find_sites(self.trace, [(event.thread, event.start_us) for event in events])
 
     def place(self, activity: GpuActivity) -> str:
-        """Where an activity was launched, as text; empty if the trace does not say."""
+        """The place of an activity's launch, as text; empty if the trace does not tell."""
         event = activity.launch or activity.op
         return self.sites([event])[0].text if event else ""
 
 
 def spare_us(step: Step) -> float:
-    """How much longer a step is than its own GPU work."""
+    """The time by which a step is longer than its own GPU work."""
     return max(0.0, round(step.end_us - step.start_us - busy_us(step.activities), 3))
 
 

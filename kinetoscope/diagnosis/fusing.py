@@ -1,4 +1,4 @@
-"""Elementwise kernels: which a compiler could fuse, and how fast one kernel in their place could be."""
+"""Elementwise kernels that a compiler could fuse, and the least time of one kernel in their place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BOOLEAN = {
 
 
 def is_elementwise(activity: GpuActivity) -> bool:
-    """Whether it is a kernel of ATen that computes element by element, or converts a type; a fill is none."""
+    """Whether it is a kernel of ATen that computes element by element, or converts a type; a fill does not count."""
     if activity.kind != "kernel":
         return False
     decoded = decode_kernel_name(activity.name)
@@ -54,7 +54,7 @@ def in_optimizer(activity: GpuActivity) -> bool:
 
 
 def output_shape(op: CpuOp | None) -> Shape | None:
-    """The shape that an elementwise operator writes: what its inputs broadcast to. None without shapes."""
+    """The shape that an elementwise operator writes, broadcast from its inputs; None without shapes."""
     return None if op is None else _broadcast(op.input_shapes)
 
 
@@ -70,7 +70,7 @@ def _broadcast(inputs: Shapes) -> Shape | None:
 
 
 def chains(stream: Sequence[GpuActivity]) -> Iterator[list[GpuActivity]]:
-    """Two or more elementwise kernels in a row, each with an input of the shape that the one before wrote.
+    """Two or more successive elementwise kernels, each with an input of the shape that its predecessor wrote.
 
     Fills of one element between them do not count.
     """
@@ -99,8 +99,9 @@ def _is_small_fill(activity: GpuActivity) -> bool:
 def avoidable_us(chain: Sequence[GpuActivity], peaks: Peaks | None) -> float:
     """The most that fusing a chain saves: one kernel reads each input once and writes the last output.
 
-    It runs at most at the datasheet's bandwidth, or at the rate of the chain's fastest kernel if that is higher or
-    the device unknown (caches). Where the trace does not tell bytes, all but the longest kernel vanish.
+    That kernel runs at most at the datasheet's bandwidth, or at the rate of the chain's fastest kernel if that is
+    higher (caches) or the device is unknown. If the trace does not tell the bytes, fusing saves all but the longest
+    kernel.
     """
     total_us = math.fsum(kernel.duration_us for kernel in chain)
     longest_us = max(kernel.duration_us for kernel in chain)
@@ -125,7 +126,7 @@ def _read(op: CpuOp | None) -> int:
 
 
 def _written(op: CpuOp | None) -> int:
-    """Bytes of an elementwise operator's output, of the smallest type that it can have."""
+    """Bytes of an elementwise operator's output, in the smallest type that it can have."""
     shape = output_shape(op)
     if op is None or shape is None:
         return 0

@@ -37,7 +37,7 @@ class Waits:
 
     @property
     def gpu_idle_us(self) -> float:
-        """Time in which the GPU does nothing."""
+        """Time in which the GPU is idle."""
         return round(self.only_cpu_us + self.neither_us, 3)
 
     @property
@@ -48,7 +48,7 @@ class Waits:
 
 @dataclass(frozen=True)
 class Gap:
-    """A time in a step in which the GPU does nothing."""
+    """A time in a step in which the GPU is idle."""
 
     start_us: float
     duration_us: float
@@ -65,7 +65,7 @@ class Gap:
 
 
 def waits_in(window: Interval, busy: Sequence[Interval], cpu: CpuStates) -> Waits:
-    """Divide a step's time by who is busy; `busy`: when the GPU is."""
+    """Divide a step's time by who is busy; `busy` are the times in which the GPU works."""
     step = [window]
     gpu = intersect(step, busy)
     idle_cpu = cpu.idle(step)
@@ -78,7 +78,7 @@ def waits_in(window: Interval, busy: Sequence[Interval], cpu: CpuStates) -> Wait
 def gaps_in(
     window: Interval, busy: Sequence[Interval], cpu: CpuStates, activities: Sequence[GpuActivity]
 ) -> tuple[Gap, ...]:
-    """The gaps of the GPU in a step, in start order; `activities`, in start order, tell what ends each."""
+    """The gaps of the GPU in a step, in start order. The next of `activities`, in start order, ends a gap."""
     idle = subtract([window], busy)
     if not idle:
         return ()
@@ -102,7 +102,7 @@ def gaps_in(
 
 
 def _shares(idle: Sequence[Interval], parts: Mapping[Cause, Sequence[Interval]]) -> list[dict[Cause, int]]:
-    """Per gap the time of each cause in it, in ns."""
+    """The time of each cause in each gap, in ns."""
     shares: list[dict[Cause, int]] = [{} for _ in idle]
     for cause, times in parts.items():
         index = 0
@@ -114,7 +114,7 @@ def _shares(idle: Sequence[Interval], parts: Mapping[Cause, Sequence[Interval]])
 
 
 def _cause(share: dict[Cause, int], began_in_wait: bool) -> Cause:
-    """A special cause that fills half of the gap; a wait, with what launching again takes; else the largest."""
+    """A special cause of half the gap, else a wait that with its relaunch is half the gap, else the longest cause."""
     whole = sum(share.values())
     special = max(_SPECIAL, key=lambda cause: share.get(cause, 0))
     if 2 * share.get(special, 0) >= whole:
@@ -134,7 +134,8 @@ class _Blames:
         self.ends = [ns(span.end_us) for span in spans]
 
     def during(self, start: int, end: int, began: int) -> Span | None:
-        """The span with the longest time in the gap, which `began` before the step if it is the step's first."""
+        """The span with the longest time in the gap. If the gap is the step's first, the gap `began` before the
+        step."""
         longest: tuple[int, Span | None] = (0, None)
         for index in range(bisect_left(self.ends, min(start, began)), len(self.spans)):
             span = self.spans[index]
@@ -149,7 +150,7 @@ def _first(pair: tuple[int, Span | None]) -> int:
 
 
 def _launcher(activities: Sequence[GpuActivity], end: int) -> Span | None:
-    """The operator, else the call, that launched the activity which ends a gap; else the activity."""
+    """The operator, else the call, that launched the activity at the end of a gap; else the activity."""
     index = bisect_left(activities, end / 1000, key=attrgetter("start_us"))
     if index == len(activities):
         return None

@@ -12,7 +12,7 @@ Interval = tuple[int, int]
 
 
 def ns(us: float) -> int:
-    """Microseconds with three decimals, as the trace has them, in nanoseconds."""
+    """Microseconds with three decimals, as in the trace, in nanoseconds."""
     return round(us * 1000)
 
 
@@ -81,7 +81,7 @@ def length_us(intervals: Iterable[Interval]) -> float:
 
 
 def lengths_in(windows: Sequence[Interval], intervals: Sequence[Interval]) -> list[int]:
-    """Per window the time of the intervals in it; both sorted and disjoint."""
+    """The time of the intervals in each window; both sorted and disjoint."""
     lengths = []
     first = 0
     for start, end in windows:

@@ -1,4 +1,4 @@
-"""What a trace lacks, for whole rules: the same reason in the same words, with the option that records it."""
+"""Reasons why whole rules cannot tell, always in the same words, with the profiler option that helps."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def no_calls(rule: Rule, facts: Facts) -> CannotTell | None:
 
 
 def no_warm_step(rule: Rule, facts: Facts) -> CannotTell | None:
-    """For a rule about what a step does again and again."""
+    """For a rule about work that repeats in every step."""
     if not facts.start_up:
         return None
     return CannotTell(rule, "the trace starts CUDA, and has no later step that is warm", STEPS)
 
 
 def unseen(rule: Rule, facts: Facts, concerns: Callable[[GpuActivity], bool], needs_shapes: bool) -> CannotTell | None:
-    """For a rule that needs the operators of the activities it concerns: if most of their time lacks them."""
+    """For a rule that needs the operators of certain activities, if most of their time lacks operators."""
     concerned = [a for step in facts.steps for a in step.activities if concerns(a)]
     lacking = [a for a in concerned if not has_operator(a) or (needs_shapes and not (a.op and a.op.input_shapes))]
     total_us, lacking_us = _total_us(concerned), _total_us(lacking)

@@ -1,6 +1,6 @@
-"""Which section of the book shows the fault that a rule finds: name of the rule -> `page/#section` below the site.
+"""The section of the book that shows the fault of a rule: name of the rule -> `page/#section` below the site.
 
-A rule that is missing here finds a fault that no chapter shows.
+No chapter shows the fault of a rule that is missing here.
 """
 
 from __future__ import annotations

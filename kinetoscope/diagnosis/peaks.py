@@ -1,6 +1,6 @@
-"""What GPUs can do at most, from their vendors' datasheets, by the name that a trace gives.
+"""Peak rates of GPUs, from their vendors' datasheets, by the GPU's name in a trace.
 
-Rates are of dense products: datasheets of NVIDIA often print those with sparsity, which are twice as high.
+Rates are for dense products. NVIDIA's datasheets often print the rates with sparsity, which are twice as high.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_AMOUNT = 1e30
 
 @dataclass(frozen=True)
 class Peaks:
-    """Peaks of one GPU as PyTorch counts GPUs: of MI250, one of its two dies."""
+    """Peaks of one GPU as PyTorch counts GPUs; for an MI250, of one of its two dies."""
 
     source: str
     """Title of the datasheet."""
@@ -44,7 +44,7 @@ class Peaks:
 
 
 def _quotient(amount: float, rate: float) -> float:
-    """Infinite for an amount that no GPU works off, 0 for a negative one: a hostile trace has shapes of any size."""
+    """Infinite for an amount too large for any GPU, 0 for a negative amount: a hostile trace has shapes of any size."""
     return max(0, amount) / rate if amount < MAX_AMOUNT else math.inf
 
 
@@ -84,9 +84,9 @@ _DEVICES: tuple[tuple[str, Peaks], ...] = (
 
 
 def find_peaks(device: str | None) -> Peaks | None:
-    """The peaks of a GPU by its name in a trace, such as `NVIDIA H100 80GB HBM3`; None if they are not listed here.
+    """The peaks of a GPU by its name in a trace, such as `NVIDIA H100 80GB HBM3`; None if this file lacks the GPU.
 
-    None also for a slice of a GPU (MIG): its name does not say how much of each unit it has.
+    None also for a slice of a GPU (MIG): its name does not tell its share of each unit.
     """
     if device is None or " MIG " in device:
         return None

@@ -1,4 +1,4 @@
-"""Matrix products: which kernels compute them, on which units, and how fast they could be."""
+"""Matrix products: the kernels that compute them, the units they use, and the least time they need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TENSOR_CORES_SINCE = 7
 
 
 def is_product(activity: GpuActivity) -> bool:
-    """Whether it is a kernel of a matrix product, by its name, or by its operator if the name says nothing."""
+    """Whether it is a kernel of a matrix product, by its name, or by its operator if the name does not tell."""
     if activity.kind != "kernel":
         return False
     operation = decode_kernel_name(activity.name).operation
@@ -28,7 +28,7 @@ def is_product(activity: GpuActivity) -> bool:
 
 
 def runs_on_ordinary_units(activity: GpuActivity) -> bool:
-    """Whether a kernel's name says that it multiplies without Tensor Cores; float64 never counts."""
+    """Whether a kernel's name shows that it multiplies without Tensor Cores; float64 never counts."""
     return activity.kind == "kernel" and _names_ordinary_units(activity.name)
 
 
@@ -48,7 +48,7 @@ def compute_capability(properties: dict[str, Any], device: str | None) -> int | 
 
 
 def is_amd(device: str | None) -> bool:
-    """Whether a GPU is AMD's, by its name: its kernels' names do not say on which units they multiply."""
+    """Whether a GPU is AMD's, by its name: the names of its kernels do not tell the units they use."""
     return device is not None and ("AMD" in device or "Instinct" in device)
 
 
@@ -61,7 +61,7 @@ def tile_sides(activity: GpuActivity) -> tuple[int, ...]:
 def least_us(activity: GpuActivity, work: ActivityWork | None, peaks: Peaks | None) -> float | None:
     """The least time for a product in its own type, by the datasheet; None if shapes, type or device are unknown.
 
-    A float32 product counts as TF32 only if its kernel's name says so.
+    A float32 product counts as TF32 only if its kernel's name tells so.
     """
     if work is None or work.matmul is None or peaks is None:
         return None
@@ -70,9 +70,10 @@ def least_us(activity: GpuActivity, work: ActivityWork | None, peaks: Peaks | No
 
 
 def least_half_us(activity: GpuActivity, work: ActivityWork | None, peaks: Peaks | None) -> float:
-    """The least time for a product if its factors had 16 bits; 0 if the device is unknown.
+    """The least time for a product with 16-bit factors; 0 if the device is unknown.
 
-    Without shapes, the time if it reaches the same share of the 16-bit peak as it now may of the float32 peak.
+    Without shapes, the time at which it would reach the same share of the 16-bit peak as it now may reach of the
+    float32 peak.
     """
     if peaks is None:
         return 0.0

@@ -1,4 +1,4 @@
-"""The types of a diagnosis: a rule, what it finds, and what a trace cannot tell it."""
+"""The types of a diagnosis: a rule, its findings, and a question that a trace cannot answer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 Severity = Literal["high", "medium", "low"]
 HIGH, MEDIUM = 0.20, 0.05
-"""Shares of the step's time from which a finding is high or medium: its ceiling decides."""
+"""Shares of the step's time from which the saving of a finding makes it high or medium."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Looks for one fault. `check` returns findings, none if the fault is not there, or why the trace cannot tell."""
+    """Looks for one fault. `check` returns its findings (none without the fault), or why the trace cannot tell."""
 
     name: str
     """`sync-in-step`: in JSON, in links and on the page that explains the rules."""
@@ -50,20 +50,20 @@ class Finding:
     """The events that show it, in the median step where it has them; the longest first, at most 100."""
     evidence_us_per_step: float
     """Time that these events take in a step."""
-    ceiling_us_per_step: float
-    """The most that a step can get shorter by mending it; never a promise."""
+    saving_us_per_step: float
+    """The most that a step can get shorter by mending it, never a promise: the `ceiling` in reports and JSON."""
     advice: str = ""
     """What to do here; the rule's own advice if empty."""
 
     def severity(self, step_us: float) -> Severity:
-        """How much of a step is at stake."""
-        share = self.ceiling_us_per_step / step_us if step_us else 0.0
+        """The severity by the share of a step that the finding may save."""
+        share = self.saving_us_per_step / step_us if step_us else 0.0
         return "high" if share >= HIGH else "medium" if share >= MEDIUM else "low"
 
 
 @dataclass(frozen=True)
 class CannotTell:
-    """What a trace does not show, and the option of `torch.profiler.profile` that records it."""
+    """A question that a trace cannot answer, and the option of `torch.profiler.profile` that records the answer."""
 
     rule: Rule
     reason: str

@@ -1,4 +1,4 @@
-"""Where in the program an event is: its operators, annotation, module and line of Python."""
+"""The place of an event in the program: its operators, annotation, module and line of Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LIBRARIES = {"torch", "triton", "site-packages", "dist-packages", *sys.stdlib_m
 
 
 class Site(NamedTuple):
-    """What was on the stack of a thread at a time; None or empty if the trace does not say."""
+    """The stack of a thread at a time; None or empty if the trace does not tell."""
 
     op: CpuOp | None = None
     """The innermost operator."""
@@ -61,7 +61,7 @@ def find_sites(trace: Trace, queries: Sequence[Query]) -> list[Site]:
 
 
 def around(activity: GpuActivity) -> Iterator[CpuOp]:
-    """The operator or annotation that launched an activity and those around it, innermost first."""
+    """The operator or annotation that launched an activity, and its callers, innermost first."""
     op = activity.op
     for _ in range(MAX_DEPTH):
         if op is None:
@@ -71,17 +71,17 @@ def around(activity: GpuActivity) -> Iterator[CpuOp]:
 
 
 def has_operator(activity: GpuActivity) -> bool:
-    """Whether an operator launched it: an annotation around a launch, as of a CUDA graph, says less."""
+    """Whether an operator launched it, not just an annotation around a launch, as of a CUDA graph."""
     return activity.op is not None and not activity.op.is_annotation
 
 
 def is_inside(activity: GpuActivity, *names: str) -> bool:
-    """Whether an operator of one of these names launched it, directly or through others."""
+    """Whether an operator of one of these names launched it, directly or through other operators."""
     return any(op.name in names for op in around(activity))
 
 
 def is_own_code(name: str) -> bool:
-    """Whether a Python function of this name is neither PyTorch's nor Python's own."""
+    """Whether a Python function of this name belongs to neither PyTorch nor Python."""
     match = _LINE.match(name)
     if match is None or "/torchinductor_" in match["path"]:
         return False
@@ -89,7 +89,7 @@ def is_own_code(name: str) -> bool:
 
 
 def _until(spans: Sequence[Any], last_us: float) -> Iterable[Any]:
-    """The spans that start no later than a time; without a copy of all, if all do."""
+    """The spans that start at `last_us` or earlier; not copied if all do."""
     end = bisect_right(spans, last_us, key=by_start)
     return spans if end == len(spans) else spans[:end]
 
@@ -116,7 +116,7 @@ def _innermost(
     value: Callable[[Any, tuple[Any, ...]], tuple[Any, ...]],
     nothing: tuple[Any, ...],
 ) -> list[tuple[Any, ...]]:
-    """Per query the value at the innermost span around it; `value` computes one from the value around the span."""
+    """The value at the innermost span around each query; `value` computes a span's value from the value around it."""
     asked: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for index, (thread, time) in enumerate(queries):
         asked[thread].append((time, index))

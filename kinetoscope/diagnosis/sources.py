@@ -1,4 +1,4 @@
-"""Whose rules these are, and the options that record what a rule needs."""
+"""The origins of rules, and the profiler options that record what a rule needs."""
 
 from __future__ import annotations
 

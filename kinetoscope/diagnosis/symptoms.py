@@ -1,6 +1,6 @@
-"""What do you see? The tree from what a trace shows to its cause, what to do, and the section that shows it.
+"""The tree from a symptom in a trace to its cause, its fix, and the section of the book that shows it.
 
-One source for the home page, the printable sheet and the report: each leaf names the rules that find its faults.
+One source for the home page, the printable sheet and the report. Each leaf names the rules that find its faults.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Symptom:
 
 @dataclass(frozen=True)
 class Branch:
-    """An answer to `ROOT`, and the question that tells its leaves apart."""
+    """An answer to `ROOT`, and the question that distinguishes its leaves."""
 
     title: str
     question: str

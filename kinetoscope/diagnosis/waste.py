@@ -1,6 +1,6 @@
-"""GPU work that a rule finds avoidable in a step, and the finding that it adds up to.
+"""Avoidable GPU work that a rule finds in a step, and the finding that sums it up.
 
-A rule looks at each step by itself; times are means over the steps, and events are those of one step.
+A rule looks at each step separately; times are means over the steps, and events are those of one step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_LAUNCH_GAP_US = 100.0
 
 @dataclass(frozen=True)
 class Waste:
-    """Activities with one cause and the time that at most vanishes when it is mended."""
+    """Activities with one cause, and the most time that fixing it saves."""
 
     activities: tuple[GpuActivity, ...]
     avoidable_us: float
@@ -33,9 +33,10 @@ Describe = Callable[[Sequence[Waste], float], str]
 
 
 def findings(rule: Rule, facts: Facts, look: Look, describe: Describe) -> list[Finding]:
-    """One finding for all that a rule finds, none if its ceiling is below `MIN_SHARE` of a step.
+    """One finding for all waste of a rule; none if the saving is below `MIN_SHARE` of a step.
 
-    The ceiling never exceeds the time during which one of the activities ran: kernels that run at once vanish at once.
+    The saving never exceeds the time during which one of the activities ran: concurrent kernels save their common time
+    once.
     """
     steps = facts.steps
     waste = [look(step) for step in steps]
@@ -44,8 +45,8 @@ def findings(rule: Rule, facts: Facts, look: Look, describe: Describe) -> list[F
     spent = [_spent_us(each) for each in waste]
     avoidable = [math.fsum(found.avoidable_us for found in each) for each in waste]
     evidence_us = round(math.fsum(spent) / len(steps), 3)
-    ceiling_us = round(math.fsum(map(min, avoidable, spent)) / len(steps), 3)
-    if ceiling_us <= 0 or ceiling_us < MIN_SHARE * facts.long_run_us:
+    saving_us = round(math.fsum(map(min, avoidable, spent)) / len(steps), 3)
+    if saving_us <= 0 or saving_us < MIN_SHARE * facts.long_run_us:
         return []
     median = next((index for index, step in enumerate(steps) if step is facts.step), 0)
     shown = waste[median] or max(waste, key=lambda each: sum(found.avoidable_us for found in each))
@@ -58,13 +59,13 @@ def findings(rule: Rule, facts: Facts, look: Look, describe: Describe) -> list[F
             facts.place(longest),
             _evidence(shown),
             evidence_us,
-            ceiling_us,
+            saving_us,
         )
     ]
 
 
 def _spent_us(waste: Iterable[Waste]) -> float:
-    """Time of the activities, each once, with what a `Launched` adds to it."""
+    """The time of the activities, each once, plus the gaps that a `Launched` adds."""
     groups = tuple(waste)
     gaps = math.fsum(found.gaps_us for found in groups if isinstance(found, Launched))
     return busy_us({id(a): a for found in groups for a in found.activities}.values()) + gaps
@@ -78,7 +79,8 @@ class Launched(Waste):
 
 
 def launched(run: Sequence[GpuActivity]) -> Launched:
-    """The waste of launching each activity of a run (see `runs`): all but the longest, and the short gaps between."""
+    """The waste of launching each activity of a run (see `runs`): all but the longest activity, and the short gaps
+    between."""
     gaps = (after.start_us - before.end_us for before, after in pairwise(run))
     gaps_us = math.fsum(gap for gap in gaps if 0 < gap <= MAX_LAUNCH_GAP_US)
     longest_us = max((activity.duration_us for activity in run), default=0.0)
@@ -86,7 +88,7 @@ def launched(run: Sequence[GpuActivity]) -> Launched:
 
 
 def runs(stream: Sequence[GpuActivity], belongs: Callable[[GpuActivity], bool]) -> list[list[GpuActivity]]:
-    """The activities of a stream that belong, parted where another comes between."""
+    """Successive activities of a stream for which `belongs` is true; any other activity separates two runs."""
     return [list(group) for inside, group in groupby(stream, belongs) if inside]
 
 

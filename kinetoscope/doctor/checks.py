@@ -20,7 +20,7 @@ _STATUS_COLUMNS, _NAME_COLUMNS = 9, 20
 
 
 class Check(Struct, frozen=True):
-    """One thing that was looked at. `failed`: nothing useful can be recorded, or read, before it is cured."""
+    """The result of one check. `failed`: no useful recording or reading is possible until it is fixed."""
 
     name: str
     status: Status

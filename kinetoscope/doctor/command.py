@@ -1,4 +1,4 @@
-"""The command `doctor`: is this machine able to record, or what is missing or wrong in a trace?"""
+"""The command `doctor`: check whether this machine can record, or what is missing or wrong in a trace."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 def print_machine(facts: MachineFacts, as_json: bool = False) -> int:
-    """Print the checks of a machine; 0 if it is able to record, else 1."""
+    """Print the checks of a machine; return 0 if it can record, else 1."""
     checks = check_machine(facts)
     return _print(checks, machine_verdict(checks, facts), as_json, "this machine")
 

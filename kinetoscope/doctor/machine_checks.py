@@ -1,7 +1,7 @@
-"""Is a machine able to record? The checks of `doctor`, each a function of `MachineFacts`.
+"""Check whether a machine can record: the checks of `doctor`, each a function of `MachineFacts`.
 
-What people ask most is why GPU events are missing (pytorch#192021, #124547; kineto#996, #859, #762; permissions:
-tensorflow#35860, openxla/xprof#63). Only the tiny profile proves anything: the other checks say why it fails.
+Most questions are about missing GPU events (pytorch#192021, #124547; kineto#996, #859, #762; permissions:
+tensorflow#35860, openxla/xprof#63). Only the tiny profile is a proof; the other checks explain its failure.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def machine_verdict(checks: list[Check], facts: MachineFacts) -> str:
 
 
 def check_torch(facts: MachineFacts) -> Check:
-    """Whether torch can be imported, and what it was built for."""
+    """Whether torch can be imported, and the GPU platform of its build."""
     torch = facts.torch
     if torch.import_error:
         return Check(
@@ -84,7 +84,7 @@ def check_gpu(facts: MachineFacts) -> Check | None:
 
 
 def check_driver(facts: MachineFacts) -> Check | None:
-    """Whether the driver runs the CUDA version that torch was built for, which its CUPTI also needs."""
+    """Whether the driver supports the CUDA version of torch, which its CUPTI also needs."""
     needed = _version(facts.torch.cuda)
     if needed is None or not facts.driver:
         return None
@@ -115,12 +115,13 @@ def check_permission(facts: MachineFacts) -> Check | None:
 
 
 def check_container(facts: MachineFacts) -> Check | None:
-    """Containers hide GPUs and take capabilities away; both are other checks."""
+    """Whether this is a container, which may hide GPUs and drop capabilities; other checks find out."""
     return Check("container", "ok", f"inside one ({facts.container})") if facts.container else None
 
 
 def check_mig(facts: MachineFacts) -> Check | None:
-    """On a part of a GPU, times are those of the part, while clock and power are those of the whole card."""
+    """Whether the GPU is a slice of a card: times are those of the slice, but clock and power those of the whole
+    card."""
     if not any(gpu.is_mig for gpu in facts.nvml_gpus):
         return None
     seen = "enabled: a process sees a slice of the GPU, whose neighbors share its clock, power and copy engines"
@@ -129,7 +130,7 @@ def check_mig(facts: MachineFacts) -> Check | None:
 
 
 def check_subscribers(facts: MachineFacts) -> Check | None:
-    """CUPTI serves one subscriber: beside Nsight or DCGM the profiler may see nothing (kineto#859)."""
+    """Whether another program uses CUPTI, which serves one subscriber: the profiler may record nothing (kineto#859)."""
     variables = [name for name in INJECTIONS if name in facts.environment]
     if not variables and not facts.profilers:
         return Check("other profilers", "ok", "none", sources=MISSING_EVENTS) if facts.torch.gpus else None
@@ -145,7 +146,7 @@ def check_subscribers(facts: MachineFacts) -> Check | None:
 
 
 def check_activities(facts: MachineFacts) -> Check | None:
-    """Whether this build of torch can record what the machine has (`supported_activities`)."""
+    """Whether this build of torch can record this machine's accelerator (`supported_activities`)."""
     torch = facts.torch
     if not torch.version:
         return None
@@ -157,7 +158,7 @@ def check_activities(facts: MachineFacts) -> Check | None:
 
 
 def check_cupti(facts: MachineFacts) -> Check | None:
-    """Whether the CUPTI that is loaded is the one of torch's CUDA; another one, of LD_LIBRARY_PATH, records nothing."""
+    """Whether the loaded CUPTI belongs to torch's CUDA; another CUPTI, from LD_LIBRARY_PATH, records nothing."""
     torch = facts.torch
     needed = _version(torch.cuda)
     if needed is None or torch.stage != "done" or "CUDA" not in torch.activities:
@@ -180,7 +181,7 @@ def check_cupti(facts: MachineFacts) -> Check | None:
 
 
 def check_profile(facts: MachineFacts) -> Check | None:
-    """The proof: one product of matrices under the profiler. Does a kernel appear?"""
+    """The proof: whether a profile of one matrix product has a kernel."""
     torch = facts.torch
     if not torch.stage:
         return None
@@ -203,7 +204,7 @@ def check_profile(facts: MachineFacts) -> Check | None:
 
 
 def check_blocking(facts: MachineFacts) -> Check | None:
-    """CUDA_LAUNCH_BLOCKING makes every launch wait: no trace taken so shows how CPU and GPU overlap."""
+    """Whether CUDA_LAUNCH_BLOCKING makes every launch wait, so that traces cannot show how CPU and GPU overlap."""
     if facts.environment.get("CUDA_LAUNCH_BLOCKING", "0") in ("", "0"):
         return None
     cure = "unset CUDA_LAUNCH_BLOCKING"
@@ -212,7 +213,7 @@ def check_blocking(facts: MachineFacts) -> Check | None:
 
 
 def check_disk(facts: MachineFacts) -> Check:
-    """A trace of a long run has gigabytes (kineto#622, pytorch#130622)."""
+    """Whether there is space for traces: a long run needs gigabytes (kineto#622, pytorch#130622)."""
     free = facts.free_bytes
     seen = f"{free / 1e9:,.1f} GB free in this folder"
     status: Status = "failed" if free < FEW_BYTES else "warning" if free < LITTLE_BYTES else "ok"

@@ -1,4 +1,5 @@
-"""What `doctor` asks a machine: torch in a process of its own, NVML, the driver's files, environment and processes."""
+"""Facts of this machine for `doctor`: from torch in a separate process, NVML, the driver's files, environment and
+processes."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ _CONTAINER = re.compile(r"docker|kubepods|containerd|libpod|lxc|garden")
 
 
 class TorchFacts(Struct, frozen=True):
-    """What `torch_probe` printed. `stage` is where it ended: empty before a profile, `profile` in it, `done` after."""
+    """The output of `torch_probe`. `stage` is where it ended: empty before a profile, `profile` in it, `done` after."""
 
     import_error: str = ""
     version: str = ""
@@ -63,7 +64,7 @@ class NvmlGpu(Struct, frozen=True):
 
 
 class MachineFacts(Struct, frozen=True):
-    """A machine as data: the checks need nothing else."""
+    """A machine as data, all that the checks need."""
 
     torch: TorchFacts
     nvml_gpus: tuple[NvmlGpu, ...] = ()
@@ -87,7 +88,7 @@ class MachineFacts(Struct, frozen=True):
 
 
 def probe_machine() -> MachineFacts:
-    """Ask this machine."""
+    """Collect the facts of this machine."""
     return read_facts(Path("/"), os.environ, run_torch_probe(), _nvml(), shutil.disk_usage(Path.cwd()).free)
 
 
@@ -118,7 +119,7 @@ def read_facts(
 
 
 def run_torch_probe(command: tuple[str, ...] = (), timeout_s: float = TIMEOUT_S) -> TorchFacts:
-    """Run `torch_probe` with this Python; whatever happens to it is part of the facts."""
+    """Run `torch_probe` with this Python. A crash, a hang or an error becomes part of the facts."""
     command = command or (sys.executable, "-m", "kinetoscope.doctor.torch_probe")
     path = os.pathsep.join(filter(None, [str(PACKAGES), os.environ.get("PYTHONPATH", "")]))
     try:
@@ -134,7 +135,7 @@ def run_torch_probe(command: tuple[str, ...] = (), timeout_s: float = TIMEOUT_S)
 
 
 def torch_facts(out: str, err: str, ended: str) -> TorchFacts:
-    """The facts in the lines that the probe printed; lines of others are left out."""
+    """The facts in the lines that the probe printed, ignoring all other lines."""
     found: dict[str, Any] = {}
     for line in out.splitlines():
         try:
@@ -146,7 +147,7 @@ def torch_facts(out: str, err: str, ended: str) -> TorchFacts:
 
 
 def nvml_facts(nvml: Any) -> tuple[str, tuple[int, int] | None, tuple[NvmlGpu, ...]]:
-    """Driver, its CUDA version, and the GPUs; empty where NVML does not answer."""
+    """Driver, its CUDA version, and the GPUs; empty if NVML does not answer."""
     if nvml is None or not _ask(nvml, "nvmlInit", is_call_only=True):
         return "", None, ()
     driver, cuda = _ask(nvml, "nvmlSystemGetDriverVersion"), _ask(nvml, "nvmlSystemGetCudaDriverVersion")
@@ -189,7 +190,7 @@ def _container(root: Path, environment: Mapping[str, str]) -> str:
 
 
 def _running(root: Path) -> tuple[str, ...]:
-    """Names of running programs that also profile."""
+    """Names of other running profilers."""
     names = {_read(path) for path in (root / "proc").glob("[0-9]*/comm")}
     return tuple(name for name in PROFILERS if name[:15] in names)  # the kernel keeps 15 characters
 

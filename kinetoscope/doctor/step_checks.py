@@ -1,4 +1,4 @@
-"""Checks of `doctor TRACE` that look at steps and options: what marks the steps, warm-up, overhead, stacks, shapes."""
+"""Checks of `doctor TRACE` on steps and options: what marks the steps, warm-up, overhead, stacks, shapes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Stretch = tuple[float, float]
 
 
 def check_steps(trace: Trace) -> Check | None:
-    """What marks the steps: without `prof.step()`, they are guessed."""
+    """Whether `prof.step()` marks the steps; without it, they are guessed."""
     if not trace.cpu_ops and not trace.calls:
         return None
     if trace.steps_from == "ProfilerStep" and trace.steps:
@@ -33,7 +33,7 @@ def check_steps(trace: Trace) -> Check | None:
 
 
 def check_same_work(trace: Trace) -> Check | None:
-    """Whether the steps run the same kernels in the same order; if not, counts per step are those of one of them."""
+    """Whether the steps run the same kernels in the same order; if not, counts per step come from one step."""
     if len(trace.steps) < 2:
         return None
     if not trace.activities:
@@ -76,7 +76,7 @@ def check_warm_up(trace: Trace) -> Check | None:
 
 
 def check_overhead(trace: Trace) -> Check | None:
-    """How much of the steps is the profiler's own work, as Kineto records it (`overhead`)."""
+    """The share of the profiler's own work in the steps, as Kineto records it (`overhead`)."""
     steps = union((step.start_us, step.end_us) for step in trace.steps)
     total = sum(end - start for start, end in steps)
     if not total:
@@ -93,7 +93,7 @@ def check_overhead(trace: Trace) -> Check | None:
 
 
 def check_stacks(trace: Trace) -> Check | None:
-    """What `with_stack` costs: every Python call is recorded (scalene#1004, pytorch#174555)."""
+    """The cost of `with_stack`: it records every Python call (scalene#1004, pytorch#174555)."""
     if not trace.functions:
         return None
     seen = f"with_stack recorded {len(trace.functions):,} Python calls beside {len(trace.cpu_ops):,} operators"
@@ -102,7 +102,7 @@ def check_stacks(trace: Trace) -> Check | None:
 
 
 def check_shapes(trace: Trace) -> Check | None:
-    """Whether operators have the shapes of their inputs, which rates and ceilings are computed from."""
+    """Whether operators have the shapes of their inputs, which rates need."""
     if not any(not op.is_annotation for op in trace.cpu_ops):
         return None
     if any(op.input_shapes for op in trace.cpu_ops):

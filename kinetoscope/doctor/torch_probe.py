@@ -1,6 +1,7 @@
-"""What torch can record here, a line of JSON per stage: `python -m kinetoscope.doctor.torch_probe`.
+"""Print what torch can record on this machine, a line of JSON per stage: `python -m kinetoscope.doctor.torch_probe`.
 
-A process of its own: a broken installation may crash, hang or write to the terminal, and `doctor` reports that.
+It runs in a separate process, because a broken installation may crash, hang or write to the terminal. `doctor` reports
+that.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _CUPTI_PACKAGES = ("nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12", "nvidia-cuda-c
 
 
 def main() -> None:
-    """Print each stage when it is done, so that a crash leaves the earlier ones."""
+    """Print each stage when it is done, so that a crash leaves the earlier stages."""
     build = _build()
     _print(build)
     if "import_error" in build:
@@ -76,7 +77,7 @@ def _gpus() -> dict[str, Any]:
 
 
 def _profile() -> dict[str, Any]:
-    """Profile one product of matrices; how many kernels the trace has."""
+    """Profile one matrix product; return the number of kernels in the trace."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 

@@ -1,6 +1,6 @@
-"""What is missing or wrong in a trace: the checks of `doctor TRACE`, each a function of a `Trace`.
+"""Check what is missing or wrong in a trace: the checks of `doctor TRACE`, each a function of a `Trace`.
 
-They tell faults of recording, not of what was recorded: that is what the report's rules are for.
+They find faults of the recording. The report's rules find faults of the recorded program.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def check_trace(trace: Trace) -> list[Check]:
 
 
 def trace_verdict(checks: Sequence[Check]) -> str:
-    """Whether the trace can be relied on, in a sentence."""
+    """Whether the trace is reliable, in a sentence."""
     failed = [check.name for check in checks if check.status == "failed"]
     if failed:
         return f"record it again: {', '.join(failed)}"
@@ -53,7 +53,8 @@ def trace_verdict(checks: Sequence[Check]) -> str:
 
 
 def check_cut(trace: Trace) -> Check:
-    """Whether the file is whole: a process that is ended while it writes leaves a part (kineto#595, pytorch#130622)."""
+    """Whether the file is complete: a process that is killed while writing leaves a part (kineto#595,
+    pytorch#130622)."""
     sources = ("kineto#595", "pytorch#130622")
     if not trace.is_cut:
         return Check("file", "ok", "complete", sources=sources)
@@ -62,7 +63,7 @@ def check_cut(trace: Trace) -> Check:
 
 
 def check_unread(trace: Trace) -> Check | None:
-    """What the reader left out: damaged events, and categories that it does not know, of other accelerators."""
+    """Events that the reader skipped: damaged events, and unknown categories, such as other accelerators'."""
     problems, cures = [], []
     if trace.unreadable:
         problems.append(f"{trace.unreadable:,} events are damaged or lack a time, and are left out")
@@ -76,7 +77,7 @@ def check_unread(trace: Trace) -> Check | None:
 
 
 def check_gpu_events(trace: Trace) -> Check:
-    """Whether there is GPU work, and if not, why: the question that is asked most (pytorch#192021 and others)."""
+    """Whether there is GPU work, and if not, why: the most frequent question (pytorch#192021 and others)."""
     kinds = Counter(activity.kind for activity in trace.activities)
     if kinds["kernel"]:
         seen = ", ".join(f"{kinds[kind]:,} {kind}{'s' * (kinds[kind] != 1)}" for kind in kinds)
@@ -107,7 +108,7 @@ def check_gpu_events(trace: Trace) -> Check:
 
 
 def check_dropped(trace: Trace) -> Check | None:
-    """Launches whose kernels are missing (kineto#762); those captured into a CUDA graph have none."""
+    """Launches whose kernels are missing (kineto#762); launches captured into a CUDA graph have no kernels."""
     launches = [call for call in _launches(trace) if call.correlation]
     if not launches or not any(activity.kind == "kernel" for activity in trace.activities):
         return None
@@ -136,7 +137,7 @@ def check_dropped(trace: Trace) -> Check | None:
 
 
 def check_unlaunched(trace: Trace) -> Check | None:
-    """Kernels whose launch is missing: nothing says which operator or step they belong to."""
+    """Kernels whose launch is missing: their operator and step are unknown."""
     kernels = [activity for activity in trace.activities if activity.kind == "kernel"]
     without = [kernel for kernel in kernels if kernel.launch is None]
     if not kernels:
@@ -155,7 +156,8 @@ def check_unlaunched(trace: Trace) -> Check | None:
 
 
 def check_operators(trace: Trace) -> Check | None:
-    """Kernels that no operator launched: of replayed CUDA graphs (pytorch#95347), or of other threads (kineto#443)."""
+    """Kernels that no operator launched: kernels of replayed CUDA graphs (pytorch#95347), or of other threads
+    (kineto#443)."""
     launched = [a for a in trace.activities if a.kind == "kernel" and a.launch is not None]
     without = [kernel for kernel in launched if kernel.op is None or kernel.op.is_annotation]
     if not launched or (not trace.cpu_ops and not trace.steps):
@@ -174,7 +176,7 @@ def check_operators(trace: Trace) -> Check | None:
 
 
 def check_ids(trace: Trace) -> Check | None:
-    """Ids that collide: ranks in one file, each of which counts from 1, or a correlation that two launches share."""
+    """Ids that collide: several ranks in one file, each counted from 1, or a correlation that two launches share."""
     hosts = {_process(op.thread) for op in trace.cpu_ops}  # some accelerators' own side has calls, too
     calls: dict[int, set[str]] = defaultdict(set)
     for call in trace.calls:
@@ -199,7 +201,7 @@ def check_ids(trace: Trace) -> Check | None:
 
 
 def check_clocks(trace: Trace) -> Check | None:
-    """Times that cannot be: kernels that start before their launch, activities without a duration."""
+    """Impossible times: kernels that start before their launch, activities without a duration."""
     if not trace.activities:
         return None
     early = [-delay for a in trace.activities if (delay := a.launch_delay_us) is not None and delay < -CLOCK_NOISE_US]
@@ -244,7 +246,8 @@ def _process(thread: str) -> str:
 
 
 def _captures(trace: Trace) -> list[Stretch]:
-    """When a stream was captured into a CUDA graph, from the begin of a capture to the end of the last open one."""
+    """Times in which a stream was captured into a CUDA graph, from the begin of a capture to the end of the last open
+    one."""
     captures: list[Stretch] = []
     depth, start = 0, 0.0
     for call in trace.calls:

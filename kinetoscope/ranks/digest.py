@@ -1,6 +1,6 @@
-"""A trace reduced to a small file, and several of them merged: what a report about ranks needs, and no more.
+"""A trace reduced to a small file, and several of them merged: the data that a report about ranks needs.
 
-Times are whole nanoseconds: sums are then exact, so that merging in any order or tree gives the same digest.
+Times are whole nanoseconds, so sums are exact, and merging in any order or tree gives the same digest.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Name = Annotated[str, Meta(max_length=200)]
 Bin = Annotated[int, Meta(ge=0, le=1000)]
 
 
-class StepTimes(Struct, frozen=True, array_like=True):
+class RankStep(Struct, frozen=True, array_like=True):
     """One step of one rank, in ns."""
 
     number: int
@@ -50,7 +50,7 @@ class StepTimes(Struct, frozen=True, array_like=True):
 
     @property
     def idle_ns(self) -> int:
-        """Between the first start and the last end, nothing runs."""
+        """Time between the first start and the last end in which nothing runs."""
         return max(0, self.extent_ns - self.busy_ns)
 
 
@@ -62,7 +62,7 @@ class RankDigest(Struct, frozen=True):
     device: Name
     steps_from: Name
     step_count: Annotated[int, Meta(ge=1)]  # `steps` has the first 64
-    steps: Annotated[tuple[StepTimes, ...], Meta(min_length=1, max_length=MAX_STEPS)]
+    steps: Annotated[tuple[RankStep, ...], Meta(min_length=1, max_length=MAX_STEPS)]
     operations_ns: dict[Name, Count]  # gemm, attention, ... -> over all steps, summed; memcpy and memset, too
     collectives: Count  # kernels that communicate
     uncounted: Count  # GPU activities in no step
@@ -83,7 +83,7 @@ class KernelDigest(Struct, frozen=True):
 
 
 class CollectiveDigest(Struct, frozen=True, array_like=True):
-    """One collective on the ranks that are merged here: the one of index `index` with its group and name in a step."""
+    """One collective on the merged ranks: number `index` with its group and name in a step."""
 
     step: int
     index: Count
@@ -99,12 +99,12 @@ class CollectiveDigest(Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> tuple[int, int, str, str]:
-        """The same on all ranks of the group."""
+        """Equal on all ranks of the group."""
         return self.step, self.index, self.group, self.name
 
     @property
     def waited_ns(self) -> int:
-        """How much longer than the shortest call the other ranks' calls took, summed over the ranks."""
+        """The time by which the other ranks' calls exceed the shortest call, summed over the ranks."""
         return self.total_ns - self.ranks * self.shortest_ns
 
 
@@ -120,9 +120,9 @@ class Digest(Struct, frozen=True):
 
 
 def digest(trace: Trace, rank: int | None = None) -> Digest:
-    """Reduce a trace. `rank` counts where the trace does not say.
+    """Reduce a trace. `rank` applies if the trace does not tell its rank.
 
-    Raises `TraceError` if the trace has no step, or several ranks: a digest of one rank is what merges.
+    Raises `TraceError` if the trace has no step, or several ranks: only digests of one rank can be merged.
     """
     require_steps(trace)
     if len(trace.processes) > 1:
@@ -155,18 +155,18 @@ def digest(trace: Trace, rank: int | None = None) -> Digest:
 
 
 def nanoseconds(us: float) -> int:
-    """Whole nanoseconds; a time of a damaged trace that is no number counts as 0."""
+    """Whole nanoseconds; NaN or infinity of a damaged trace counts as 0."""
     return max(0, min(2**53, round(us * 1000))) if math.isfinite(us) else 0
 
 
 def operation(activity: GpuActivity) -> str:
-    """What an activity does: the operation in its kernel's name, or memcpy or memset."""
+    """The operation in a kernel's name, or memcpy or memset."""
     return decode_kernel_name(activity.name).operation if activity.kind == "kernel" else activity.kind
 
 
-def step_times(step: Step) -> StepTimes:
-    """The times of a step. A copy beside a collective does not hide it; a kernel does."""
-    return StepTimes(
+def step_times(step: Step) -> RankStep:
+    """The times of a step. A concurrent kernel hides a collective; a concurrent copy does not."""
+    return RankStep(
         number=step.number,
         wall_ns=nanoseconds(step.end_us - step.start_us),
         extent_ns=nanoseconds(extent_us(step.activities)),

@@ -1,4 +1,4 @@
-"""Reads and writes digests: one JSON file each, checked field by field, for it may come from anywhere."""
+"""Read and write digests: one JSON file each, checked field by field, since it may come from a stranger."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write_digest(content: Digest, path: str | os.PathLike[str]) -> None:
 
 
 def read_digest(path: str | os.PathLike[str]) -> Digest:
-    """Read a digest. Raises `TraceError` if the file is none, is damaged, or is of another version."""
+    """Read a digest. Raises `TraceError` if the file is not a digest, is damaged, or has another version."""
     where = os.fspath(path)
     data = _content(where)
     if not _START.match(data):
@@ -51,7 +51,7 @@ def read_digest(path: str | os.PathLike[str]) -> Digest:
 
 
 def is_digest(path: str | os.PathLike[str]) -> bool:
-    """Whether a file starts like a digest; False if it cannot be read, or is a pipe, which can be read once."""
+    """Whether a file starts like a digest; False if it is unreadable, or a pipe, which can be read only once."""
     try:
         if not os.path.isfile(path):
             return False
@@ -62,7 +62,8 @@ def is_digest(path: str | os.PathLike[str]) -> bool:
 
 
 def read_any(path: str | os.PathLike[str], rank: int | None = None) -> Digest:
-    """Read a digest, or reduce a trace to one. `rank` counts where a trace does not say. Raises `TraceError`."""
+    """Read a digest, or reduce a trace to one. `rank` applies if a trace does not tell its rank. Raises
+    `TraceError`."""
     return read_digest(path) if is_digest(path) else digest(read_trace(path), rank)
 
 

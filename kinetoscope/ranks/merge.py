@@ -1,4 +1,4 @@
-"""Merges digests of the ranks of one job. In any order and in any tree, the result is the same."""
+"""Merge digests of the ranks of one job. Any order and any tree give the same result."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ T = TypeVar("T")
 def merge(digests: Iterable[Digest]) -> Digest:
     """Merge digests of different ranks of one job.
 
-    Each part keeps the first 1,000 collectives in the order of step and index, so a merged digest has those that all of
-    its parts have. Raises `TraceError` if a rank is unknown or there twice, if world sizes differ, or without a digest.
+    Each digest keeps the first 1,000 collectives in the order of step and index, so a merged digest has the collectives
+    that all of its parts have. Raises `TraceError` if a rank is unknown or occurs twice, if world sizes differ, or
+    without a digest.
     """
     parts = list(digests)
     if len(parts) == 1:
@@ -88,7 +89,7 @@ def _kernel(one: KernelDigest, other: KernelDigest) -> KernelDigest:
 
 
 def _collective(one: CollectiveDigest, other: CollectiveDigest) -> CollectiveDigest:
-    """Of two ranks with the same time, the lower number counts: the order of merging must not matter."""
+    """Of two ranks with the same time, the lower number wins, because the order of merging must not matter."""
     shortest_ns, shortest = min((one.shortest_ns, one.shortest_rank), (other.shortest_ns, other.shortest_rank))
     longest_ns, longest = min((-one.longest_ns, one.longest_rank), (-other.longest_ns, other.longest_rank))
     return CollectiveDigest(

@@ -21,7 +21,7 @@ from kinetoscope.ranks.digest import (
     CollectiveDigest,
     Digest,
     RankDigest,
-    StepTimes,
+    RankStep,
 )
 from kinetoscope.ranks.merge import merge
 from kinetoscope.trace.units import format_value
@@ -61,7 +61,7 @@ class RankTimes:
 
 @dataclass(frozen=True)
 class Straggler:
-    """The rank that most waiting goes back to."""
+    """The rank that causes most of the waiting."""
 
     rank: int
     share: float
@@ -73,7 +73,7 @@ class Straggler:
 
 @dataclass(frozen=True)
 class RanksReport:
-    """What digests of several ranks show."""
+    """The comparison of several ranks' digests."""
 
     digest: Digest
     ranks: tuple[RankTimes, ...]
@@ -99,14 +99,14 @@ def ranks_report(digests: Iterable[Digest]) -> RanksReport:
 
 
 def _is_comparable(collective: CollectiveDigest, ranks: int) -> bool:
-    """Whether it is one collective, and seen from several ranks. Groups of one name may be different ones."""
+    """Whether it is one collective, seen from several ranks. Different groups may have one name."""
     if not collective.group_size:
         return ranks > 1 and collective.ranks == ranks
     return 1 < collective.ranks <= collective.group_size
 
 
 def _rank_times(rank: RankDigest, last_at: Mapping[int, int], delays: Mapping[int, float]) -> RankTimes:
-    def mean_us(of: Callable[[StepTimes], int]) -> float:
+    def mean_us(of: Callable[[RankStep], int]) -> float:
         return round(fmean(map(of, rank.steps)) / 1000, 3)
 
     number = -1 if rank.rank is None else rank.rank
@@ -137,7 +137,7 @@ def _straggler(ranks: Sequence[RankTimes]) -> Straggler | None:
 
 
 def _why(late: RankTimes, others: Sequence[RankTimes]) -> str:
-    """Which of its own times is above the others' median: kernels, or gaps between them."""
+    """The time of a late rank that exceeds the others' median: kernels, or gaps between them."""
     compute = late.compute_us - median(rank.compute_us for rank in others)
     idle = late.idle_us - median(rank.idle_us for rank in others)
     wall_us = median(rank.wall_us for rank in others)
@@ -174,7 +174,7 @@ def _notes(merged: Digest, compared: int) -> Iterable[str]:
 
 
 def ranks_headline(report: RanksReport) -> str:
-    """Who arrives last, in a sentence."""
+    """The rank that arrives last, in a sentence."""
     late = report.straggler
     if late is None:
         known = report.compared and len(report.ranks) > 1
@@ -183,7 +183,7 @@ def ranks_headline(report: RanksReport) -> str:
 
 
 def straggler_text(late: Straggler) -> str:
-    """How much of the waiting goes back to a straggler, and why it is late."""
+    """The share of the waiting that a straggler causes, and why it is late."""
     return (
         f"{late.share:.0%} of all waiting at collectives is for rank {late.rank}, {us_text(late.wait_us)} per "
         "step for each other rank; at most this much of a step can be won by mending it. Compared with the others, "

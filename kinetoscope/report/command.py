@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from kinetoscope.output import write_output
+from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed, report_data
 from kinetoscope.report.document import report_html, several_html
 from kinetoscope.report.headline import headline
-from kinetoscope.report.several import Several, is_several, reduce_to_digest, report_several
-from kinetoscope.report.subject import Subject, read_subject, report_data
+from kinetoscope.report.several import MultiReport, is_several, reduce_to_digest, report_several
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.text import printable
 
@@ -52,22 +52,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Report on a trace, or on several."""
+    """Report on one trace or several."""
     traces, output = arguments.traces, arguments.output
     if arguments.digest_only:
         return _write_digest(traces, output, arguments.rank)
     if arguments.rank is not None:
         raise TraceError("--rank goes with --digest-only")
     if not is_several(traces):
-        return _report(lambda: _of_one(read_subject(traces[0])), traces[0], output, as_json=arguments.json)
+        return _report(lambda: _of_one(read_diagnosed(traces[0])), traces[0], output, as_json=arguments.json)
     if output is None and not arguments.json:
         raise TraceError("give -o FILE.html: several traces have no name of their own")
     return _report(lambda: _of_several(report_several(traces)), traces[0], output, as_json=arguments.json)
 
 
 @dataclass(frozen=True)
-class Made:
-    """A report before it is written."""
+class PendingReport:
+    """A report whose HTML and JSON are not rendered yet."""
 
     html: Callable[[], str]
     data: Callable[[], dict[str, Any]]
@@ -75,12 +75,16 @@ class Made:
     """What the command prints of the file."""
 
 
-def _of_one(subject: Subject) -> Made:
-    return Made(lambda: report_html(subject), lambda: report_data(subject), lambda path: report_line(subject, path))
+def _of_one(diagnosed: DiagnosedTrace) -> PendingReport:
+    return PendingReport(
+        lambda: report_html(diagnosed), lambda: report_data(diagnosed), lambda path: report_line(diagnosed, path)
+    )
 
 
-def _of_several(report: Several) -> Made:
-    return Made(lambda: several_html(report), lambda: report.data, lambda path: printable(f"{report.headline} {path}"))
+def _of_several(report: MultiReport) -> PendingReport:
+    return PendingReport(
+        lambda: several_html(report), lambda: report.data, lambda path: printable(f"{report.headline} {path}")
+    )
 
 
 def _write_digest(traces: Sequence[Path], output: str | None, rank: int | None) -> int:
@@ -91,28 +95,28 @@ def _write_digest(traces: Sequence[Path], output: str | None, rank: int | None) 
     return 0
 
 
-def _report(make: Callable[[], Made], trace: Path, output: str | None, *, as_json: bool) -> int:
-    """Make a report once the output is known to be possible, and write or print it."""
+def _report(make: Callable[[], PendingReport], trace: Path, output: str | None, *, as_json: bool) -> int:
+    """Make a report after checking that its output is possible, then write or print it."""
     if as_json and output == "-":
         raise TraceError("--json and -o - both print; give -o a file")
     path = None if output == "-" or (as_json and output is None) else output_path(trace, output)
-    made = make()
+    report = make()
     if as_json:
-        print(json.dumps(made.data(), indent=2))
+        print(json.dumps(report.data(), indent=2))
     if output == "-":
-        _print(made.html())
+        _print(report.html())
     if path is None:
         return 0
-    write_output(path, made.html().encode("utf-8"))
+    write_output(path, report.html().encode("utf-8"))
     if not as_json:
-        print(made.line(path))
+        print(report.line(path))
     return 0
 
 
 def output_path(trace: Path, output: str | None) -> Path:
-    """Where the report goes: `output`, or `NAME.report.html` beside `NAME.json.gz`.
+    """The file for the report: `output`, or `NAME.report.html` next to `NAME.json.gz`.
 
-    Raises `TraceError` if that would replace the trace or another one.
+    Raises `TraceError` if it would replace the trace or another trace.
     """
     name = trace.name.removesuffix(".gz").removesuffix(".json")
     path = trace.with_name(f"{name}.report.html") if output is None else Path(output)
@@ -124,15 +128,15 @@ def output_path(trace: Path, output: str | None) -> Path:
     return path
 
 
-def report_line(subject: Subject, path: Path) -> str:
-    """The line that the command prints: headline, number of findings, file."""
-    count = len(subject.diagnosis.findings)
+def report_line(diagnosed: DiagnosedTrace, path: Path) -> str:
+    """The command's output line: headline, number of findings, file."""
+    count = len(diagnosed.diagnosis.findings)
     findings = f"{count} finding{'' if count == 1 else 's'}"
-    return printable(f"{headline(subject)} {findings}: {path}")
+    return printable(f"{headline(diagnosed)} {findings}: {path}")
 
 
 def _print(html: str) -> None:
-    """Print UTF-8 bytes, whatever the terminal's encoding."""
+    """Print UTF-8 bytes in any terminal encoding."""
     sys.stdout.flush()
     sys.stdout.buffer.write(html.encode("utf-8"))
     sys.stdout.buffer.flush()

@@ -1,4 +1,4 @@
-"""What was counted and what was not, and how the report was made."""
+"""What the report counted and omitted, and how it was made."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from html import escape
 from importlib.metadata import PackageNotFoundError, version
 
 from kinetoscope.html import Html, table
-from kinetoscope.report.subject import Subject
+from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.trace.queries import kernel_time_us, steps_agree
 from kinetoscope.trace.text import shortened
 from kinetoscope.trace.units import format_value
 
 
-def counted_html(subject: Subject) -> Html:
-    """What marks the steps, and the GPU work that belongs to none, by reason."""
-    trace = subject.trace
+def counted_html(diagnosed: DiagnosedTrace) -> Html:
+    """What marks the steps, and the GPU work outside all steps, by reason."""
+    trace = diagnosed.trace
     steps = f"{len(trace.steps):,} step{'s' if len(trace.steps) > 1 else ''}"
     inside = sum(len(step.activities) for step in trace.steps)
     agree = "They did the same GPU work" if steps_agree(trace) else "They differ in their GPU work"
@@ -32,11 +32,11 @@ def counted_html(subject: Subject) -> Html:
     return Html(html)
 
 
-def made_html(subject: Subject) -> Html:
+def made_html(diagnosed: DiagnosedTrace) -> Html:
     """File, device and versions, as a list of terms."""
-    trace = subject.trace
+    trace = diagnosed.trace
     names = [str(each["name"]) for each in trace.devices if each.get("name")] or [trace.device or "none recorded"]
-    terms = {"trace": shortened(subject.name, 200), "GPU": _counted(names)}
+    terms = {"trace": shortened(diagnosed.name, 200), "GPU": _counted(names)}
     if trace.rank is not None:
         terms["rank"] = f"{trace.rank}" + (f" of {trace.world_size}" if trace.world_size else "")
     terms["made with"] = f"profiling-pytorch {package_version()}, command report"
@@ -52,7 +52,7 @@ def _counted(names: list[str]) -> str:
 
 
 def package_version() -> str:
-    """The installed version; `from a checkout` where nothing is installed."""
+    """The installed version; `from a checkout` if the package is not installed."""
     try:
         return version("profiling-pytorch")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Where the CPU's time goes in the steps of a trace without GPU work; all times are means per step."""
+"""The CPU's time in the steps of a trace without GPU work; all times are means per step."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ _DOES: dict[Cause, tuple[str, str]] = {
 
 
 def cpu_causes(facts: Facts) -> dict[Cause, float]:
-    """Time by what the threads of the steps do, the longest first; they add up to a step."""
+    """Time by state of the steps' threads, the longest first; the times add up to a step."""
     parts = facts.cpu.partition(facts.windows)
     times = {cause: length_us(parts[cause]) / len(facts.steps) for cause in CAUSES}
     return dict(sorted(((cause, us) for cause, us in times.items() if us), key=lambda item: -item[1]))
 
 
 def operator_times(facts: Facts) -> dict[str, float]:
-    """Operators by their own time, the longest first, without those that fetch batches."""
+    """Operators by their own time, the longest first, without operators that fetch batches."""
     fetching = union_of(facts.cpu.spans["data loading"])
     ops = (op for op in facts.in_steps(facts.cpu.ops) if not op.is_annotation)
     return _own_times((op for op in ops if not contains(fetching, ns(op.start_us))), len(facts.steps))
 
 
 def function_times(facts: Facts) -> dict[str, float]:
-    """Python functions by their own time, the longest first; an operator counts for the function that calls it."""
+    """Python functions by their own time, the longest first; an operator counts for its calling function."""
     functions = facts.in_steps(facts.cpu.functions)
     return _own_times((structs.replace(each, name=without_address(each.name)) for each in functions), len(facts.steps))
 
@@ -85,7 +85,7 @@ def dominant(facts: Facts) -> str:
 
 
 def cpu_time_html(facts: Facts) -> Html:
-    """Tables of what the CPU does in a step, of its operators and of its Python functions; empty for an empty step."""
+    """Tables of the CPU's states in a step, of its operators and of its Python functions; empty for an empty step."""
     causes = cpu_causes(facts)
     whole = sum(causes.values())
     if not whole:

@@ -1,4 +1,4 @@
-"""The report as one HTML file that makes no request and can be read without script."""
+"""The report as one HTML file that makes no request and can be read without scripts."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from importlib.resources import files
 from kinetoscope.html import Html
 from kinetoscope.report.counted import counted_html, made_html
 from kinetoscope.report.cpu_time import cpu_time_html
+from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.findings import evidence_anchors, findings_html, unknown_html
 from kinetoscope.report.headline import headline, tiles_html
 from kinetoscope.report.memory import memory_html
 from kinetoscope.report.places import places_html
-from kinetoscope.report.several import Several
-from kinetoscope.report.subject import Subject
+from kinetoscope.report.several import MultiReport
 from kinetoscope.report.timeline import step_timeline
 from kinetoscope.report.waiting import gaps_html, waiting_html
 from kinetoscope.report.work_tables import collectives_html, kernels_html, operators_html
 from kinetoscope.trace.text import shortened, visible
 
 
-def report_html(subject: Subject) -> str:
+def report_html(diagnosed: DiagnosedTrace) -> str:
     """The report on one trace."""
-    device = shortened(subject.trace.device or "", 80)
+    device = shortened(diagnosed.trace.device or "", 80)
     kicker = f"PyTorch trace · {device}" if device else "PyTorch trace"
-    first = Html(f"{tiles_html(subject)}{_notes(subject)}")
-    return document(shortened(subject.name, 120), kicker, headline(subject), first, _sections(subject))
+    first = Html(f"{tiles_html(diagnosed)}{_notes(diagnosed)}")
+    return document(shortened(diagnosed.name, 120), kicker, headline(diagnosed), first, _sections(diagnosed))
 
 
-def several_html(report: Several) -> str:
+def several_html(report: MultiReport) -> str:
     """The report on ranks, or on two traces compared."""
     sections = ((f"part-{index}", part.heading, part.html) for index, part in enumerate(report.parts, start=1))
     return document(shortened(report.title, 120), "PyTorch traces", report.headline, Html(""), sections)
 
 
 def document(title: str, kicker: str, head: str, tiles: Html, parts: Iterable[tuple[str, str, str]]) -> str:
-    """The whole file; text in it has only characters that can be seen. `parts`: id, title and HTML of each section."""
+    """The whole file; its text has visible characters only. `parts`: id, title and HTML of each section."""
     style, script = _asset("style.css"), _asset("timeline.js")
     sections = [(ident, heading, html) for ident, heading, html in parts if html]
     links = "".join(f'<li><a href="#{ident}">{heading}</a></li>' for ident, heading, _ in sections)
@@ -79,45 +79,45 @@ def document(title: str, kicker: str, head: str, tiles: Html, parts: Iterable[tu
     return visible(html)
 
 
-def _sections(subject: Subject) -> Iterator[tuple[str, str, str]]:
-    """Id, title and content of each section, in the order in which a reader needs them; empty content is left out."""
-    trace, facts = subject.trace, subject.facts
-    anchors = evidence_anchors(subject.diagnosis.findings)
+def _sections(diagnosed: DiagnosedTrace) -> Iterator[tuple[str, str, str]]:
+    """Id, title and content of each section, in reading order, without empty sections."""
+    trace, facts = diagnosed.trace, diagnosed.facts
+    anchors = evidence_anchors(diagnosed.diagnosis.findings)
     drawing, drawn = step_timeline(facts.step, trace.activities, anchors, is_one_of_several=len(trace.steps) > 1)
-    yield "diagnosis", "Diagnosis", findings_html(subject, anchors, drawn)
-    yield "cannot-tell", "What this trace cannot tell", unknown_html(subject)
-    if subject.has_gpu:
-        yield "waiting", "Who waits for whom", waiting_html(subject.waits, len(facts.steps)) + gaps_html(facts)
+    yield "diagnosis", "Diagnosis", findings_html(diagnosed, anchors, drawn)
+    yield "cannot-tell", "What this trace cannot tell", unknown_html(diagnosed)
+    if diagnosed.has_gpu:
+        yield "waiting", "Who waits for whom", waiting_html(diagnosed.waits, len(facts.steps)) + gaps_html(facts)
     else:
         yield "cpu-time", "What the CPU does", cpu_time_html(facts)
-    yield "timeline", "Timeline of a step", Html(drawing + _perfetto(subject))
-    if subject.has_gpu:
+    yield "timeline", "Timeline of a step", Html(drawing + _perfetto(diagnosed))
+    if diagnosed.has_gpu:
         yield "kernels", "Kernels", kernels_html(trace)
-    yield "collectives", "Collectives", collectives_html(trace, subject.summary)
+    yield "collectives", "Collectives", collectives_html(trace, diagnosed.summary)
     yield "operators", "Operators", operators_html(trace)
     yield "places", "Modules and source lines", places_html(trace)
     yield "memory", "Memory", memory_html(trace)
-    yield "counted", "What was counted", counted_html(subject)
-    yield "made", "How this report was made", made_html(subject)
+    yield "counted", "What was counted", counted_html(diagnosed)
+    yield "made", "How this report was made", made_html(diagnosed)
 
 
-def _perfetto(subject: Subject) -> str:
-    begin = f"{subject.facts.step.start_us / 1000:,.3f} ms"
-    command = f"python -m snippets.lab open {subject.name}"
+def _perfetto(diagnosed: DiagnosedTrace) -> str:
+    begin = f"{diagnosed.facts.step.start_us / 1000:,.3f} ms"
+    command = f"python -m snippets.lab open {diagnosed.name}"
     return (
         f"<p>The whole trace in Perfetto, where this step begins at {begin}:</p>"
         f'<pre tabindex="0" aria-label="Command"><code>{escape(command)}</code></pre>'
     )
 
 
-def _notes(subject: Subject) -> str:
-    """What a reader of the numbers must know, such as that the file is cut off."""
-    items = "".join(f"<li>{escape(shortened(text, 600))}</li>" for text in subject.summary.notes)
+def _notes(diagnosed: DiagnosedTrace) -> str:
+    """Notes for a reader of the numbers, such as that the file is cut off."""
+    items = "".join(f"<li>{escape(shortened(text, 600))}</li>" for text in diagnosed.summary.notes)
     return f'<ul class="notes">{items}</ul>' if items else ""
 
 
 def _policy(script: str) -> str:
-    """Nothing is loaded; the one script that runs is ours, by its hash."""
+    """A policy that loads nothing and runs only this script, by its hash."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = ["default-src 'none'", "style-src 'unsafe-inline'", f"script-src 'sha256-{digest}'"]
     return "; ".join([*rules, "base-uri 'none'", "form-action 'none'"])

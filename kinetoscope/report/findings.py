@@ -1,4 +1,4 @@
-"""The diagnosis: findings, the largest ceiling first, with their evidence; what the trace cannot tell."""
+"""The diagnosis: findings, the largest saving first, with their evidence; questions that the trace cannot answer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kinetoscope.diagnosis.pages import PAGES
 from kinetoscope.diagnosis.rule import Finding, Severity
 from kinetoscope.diagnosis.symptoms import symptom_of
 from kinetoscope.html import Cell, Html, code, details, table, with_code
+from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.report.headline import cpu_alone, unexplained_idle
-from kinetoscope.report.subject import Subject
 from kinetoscope.report.timeline import span_key
 from kinetoscope.report.work_tables import name_cell
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step
@@ -33,21 +33,21 @@ def evidence_anchors(findings: Sequence[Finding]) -> dict[tuple[str, str, float,
     return {key: f"event-{index}" for index, key in enumerate(keys, 1)}
 
 
-def findings_html(subject: Subject, anchors: Anchors, drawn: frozenset[str]) -> Html:
-    """All findings; `drawn` has the ids that the timeline shows."""
-    found = subject.diagnosis.findings
+def findings_html(diagnosed: DiagnosedTrace, anchors: Anchors, drawn: frozenset[str]) -> Html:
+    """All findings; `drawn` has the ids in the timeline."""
+    found = diagnosed.diagnosis.findings
     if not found:
-        text = unexplained_idle(subject) or cpu_alone(subject) or _NO_FAULT
-        text += " What this trace cannot show is listed below." if subject.diagnosis.cannot_tell else ""
+        text = unexplained_idle(diagnosed) or cpu_alone(diagnosed) or _NO_FAULT
+        text += " What this trace cannot show is listed below." if diagnosed.diagnosis.cannot_tell else ""
         return Html(f'<p class="nothing"><strong>No finding.</strong> {escape(text)}</p>')
-    step_us = subject.step_us
-    articles = [_article(index, finding, subject, anchors, drawn) for index, finding in enumerate(found, 1)]
+    step_us = diagnosed.step_us
+    articles = [_article(index, finding, diagnosed, anchors, drawn) for index, finding in enumerate(found, 1)]
     rows: list[list[Cell]] = [
         [
             _badge(finding.severity(step_us)),
             Html(f'<a href="#finding-{index}">{escape(finding.title)}</a>'),
-            format_value(finding.ceiling_us_per_step, "us"),
-            _share(finding.ceiling_us_per_step, step_us),
+            format_value(finding.saving_us_per_step, "us"),
+            _share(finding.saving_us_per_step, step_us),
         ]
         for index, finding in enumerate(found, 1)
     ]
@@ -71,15 +71,15 @@ def _badge(severity: Severity) -> Html:
     )
 
 
-def _article(index: int, finding: Finding, subject: Subject, anchors: Anchors, drawn: frozenset[str]) -> str:
-    rule, step_us = finding.rule, subject.step_us
-    ceiling, evidence = finding.ceiling_us_per_step, finding.evidence_us_per_step
-    width = min(100.0, 100 * ceiling / step_us) if step_us else 0.0
+def _article(index: int, finding: Finding, diagnosed: DiagnosedTrace, anchors: Anchors, drawn: frozenset[str]) -> str:
+    rule, step_us = finding.rule, diagnosed.step_us
+    saving, evidence = finding.saving_us_per_step, finding.evidence_us_per_step
+    width = min(100.0, 100 * saving / step_us) if step_us else 0.0
     bar = (
         f'<svg class="ceiling" width="100%" height="8" aria-hidden="true"><rect width="{width:.2f}%" height="8"/></svg>'
     )
-    saves = format_value(ceiling, "us")
-    of_step = "more than the step itself takes" if ceiling > step_us else f"{_share(ceiling, step_us)} of it"
+    saves = format_value(saving, "us")
+    of_step = "more than the step itself takes" if saving > step_us else f"{_share(saving, step_us)} of it"
     if rule.is_once:
         of_step = "in the mean of this trace's steps; later steps gain nothing"
     terms = {
@@ -89,19 +89,19 @@ def _article(index: int, finding: Finding, subject: Subject, anchors: Anchors, d
         "What to do": with_code(finding.advice or rule.advice),
     }
     listed = "".join(f"<dt>{term}</dt><dd>{value}</dd>" for term, value in terms.items() if value)
-    events = _evidence(index, finding, subject.facts.step, anchors, drawn)
+    events = _evidence(index, finding, diagnosed.facts.step, anchors, drawn)
     severity = finding.severity(step_us)
     return (
         f'<article class="finding {severity}" id="finding-{index}" aria-labelledby="title-{index}">'
         f'<h3 id="title-{index}">{_badge(severity)} {escape(finding.title)}</h3><dl>{listed}</dl>'
-        f"{events}{_why(finding, subject)}</article>"
+        f"{events}{_why(finding, diagnosed)}</article>"
     )
 
 
-def _why(finding: Finding, subject: Subject) -> str:
-    rule, book = finding.rule, subject.book
+def _why(finding: Finding, diagnosed: DiagnosedTrace) -> str:
+    rule, book = finding.rule, diagnosed.book
     where, symptom = book_page(rule.name, book), symptom_html(rule.name, book)
-    if not subject.has_gpu:
+    if not diagnosed.has_gpu:
         symptom = ""  # the tree begins with what the GPU shows
     lines = [
         f"<p>{with_code(rule.looks_for)}</p>",
@@ -115,7 +115,7 @@ def _why(finding: Finding, subject: Subject) -> str:
 
 
 def symptom_html(rule_name: str, book: str) -> str:
-    """The leaf of the book's tree that a rule belongs to, a link if `book` says where the book lies; empty if none."""
+    """The leaf of the symptom tree for a rule, a link if `book` is the book's address; empty if there is no leaf."""
     found = symptom_of(rule_name)
     if found is None:
         return ""
@@ -125,14 +125,14 @@ def symptom_html(rule_name: str, book: str) -> str:
 
 
 def book_page(rule_name: str, book: str) -> str:
-    """The page that shows what a rule finds, a link if `book` says where the book lies; empty if there is none."""
+    """The page that shows the fault of a rule, a link if `book` is the book's address; empty if there is no page."""
     address = escape(PAGES.get(rule_name, ""))
     name = f"<code>{address}</code>" if address else ""
     return f'<a href="{escape(book)}{address}">{name}</a>' if name and book else name
 
 
 def with_links(text: str) -> str:
-    """Text as HTML in which addresses are links."""
+    """Text as HTML, with addresses as links."""
     parts, at = [], 0
     for match in _ADDRESS.finditer(text):
         address = escape(match[0])
@@ -167,9 +167,10 @@ def _time(us: float) -> str:
     return f"{us / 1000:,.3f} ms"
 
 
-def unknown_html(subject: Subject) -> Html:
-    """What the trace cannot tell, once for each reason, and the option that records it; empty if it can tell all."""
-    unknown = subject.diagnosis.cannot_tell
+def unknown_html(diagnosed: DiagnosedTrace) -> Html:
+    """Questions that the trace cannot answer, once for each reason, with the option that records it; empty without
+    any."""
+    unknown = diagnosed.diagnosis.cannot_tell
     if not unknown:
         return Html("")
     titles: dict[tuple[str, str], list[str]] = {}

@@ -1,4 +1,4 @@
-"""Allocated memory over time, where the trace has it (`profile_memory=True`)."""
+"""Allocated memory over time, if the trace has it (`profile_memory=True`)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _levels(events: Sequence[MemoryEvent]) -> list[tuple[float, int]]:
 
 
 def _curve(name: str, levels: Sequence[tuple[float, int]], peak: int) -> str:
-    """The level over time as an area; of many points, the highest in each of `_POINTS` parts of the time."""
+    """The level over time as an area; of many points, the highest in each of `_POINTS` intervals."""
     begin, end = levels[0][0], levels[-1][0]
     span, top = end - begin or 1.0, max(peak, 1)
     highest: dict[int, int] = {}

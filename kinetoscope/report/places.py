@@ -1,4 +1,4 @@
-"""GPU time by module and by source line, where the trace has the Python functions (`with_stack=True`)."""
+"""GPU time by module and by source line, if the trace has Python functions (`with_stack=True`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LINE = re.compile(r"(?P<path>.{1,400}\.py)\((?P<line>\d+)\): (?P<function>.{1,2
 
 @dataclass(frozen=True)
 class Places:
-    """GPU time in microseconds and launches, by the kind of the innermost module and by the user's innermost line."""
+    """GPU time in microseconds and launches, by the class of the innermost module and by the user's innermost line."""
 
     module_us: Counter[str]
     line_us: Counter[str]

@@ -1,7 +1,7 @@
-"""Several traces or digests: ranks of one job side by side, or two compared.
+"""Several traces or digests: the ranks of one job side by side, or two traces compared.
 
-They are ranks of one job if all ranks are known and different, and their world sizes equal and not 1. Otherwise two are
-a comparison, and more are an error.
+They are ranks of one job if all ranks are known and different, and their world sizes equal and not 1. Otherwise two
+files are a comparison, and more are an error.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from kinetoscope.trace.kineto import read_trace
 
 
 @dataclass(frozen=True)
-class Several:
-    """What a report on several traces says; texts are plain, from traces, and must be escaped."""
+class MultiReport:
+    """The content of a report on several traces. Its texts are plain text from traces and must be escaped."""
 
     title: str
     headline: str
@@ -33,12 +33,12 @@ class Several:
 
 
 def is_several(paths: Sequence[Path]) -> bool:
-    """Whether this is not one trace: several files, or a digest, which may hold many ranks."""
+    """Whether the report is about more than one trace: several files, or a digest, which may hold many ranks."""
     return len(paths) > 1 or is_digest(paths[0])
 
 
-def report_several(paths: Sequence[Path]) -> Several:
-    """Report on ranks or compare two. Raises `TraceError` if the files are neither, or cannot be read."""
+def report_several(paths: Sequence[Path]) -> MultiReport:
+    """Report on ranks or compare two traces. Raises `TraceError` if the files are neither, or cannot be read."""
     if len(paths) == 2:
         return _report_two(paths[0], paths[1])
     digests = [read_any(path) for path in paths]
@@ -51,9 +51,9 @@ def report_several(paths: Sequence[Path]) -> Several:
 
 
 def reduce_to_digest(paths: Sequence[Path], output: Path, rank: int | None = None) -> Digest:
-    """Write the digest of a trace, or of the ranks of a job merged, and return it. Raises `TraceError`.
+    """Write the digest of a trace, or the merged digest of a job's ranks, and return it. Raises `TraceError`.
 
-    `rank` counts where a single trace does not say.
+    `rank` applies if a single trace does not tell its rank.
     """
     if rank is not None and len(paths) > 1:
         raise TraceError("--rank is for a single trace")
@@ -64,7 +64,7 @@ def reduce_to_digest(paths: Sequence[Path], output: Path, rank: int | None = Non
     return merged
 
 
-def _report_two(before: Path, after: Path) -> Several:
+def _report_two(before: Path, after: Path) -> MultiReport:
     sides = [read_digest(path) if is_digest(path) else read_trace(path) for path in (before, after)]
     digests = [digest(side) if isinstance(side, Trace) else side for side in sides]
     if _are_ranks(digests):
@@ -74,15 +74,15 @@ def _report_two(before: Path, after: Path) -> Several:
     if before.name == after.name:
         names = f"{before.parent.name}/{before.name}", f"{after.parent.name}/{after.name}"
     title = f"{names[0]} and {names[1]} compared"
-    return Several(title, change_text(result), comparison_parts(result, names), comparison_data(result))
+    return MultiReport(title, change_text(result), comparison_parts(result, names), comparison_data(result))
 
 
 def _are_ranks(digests: Sequence[Digest]) -> bool:
     return are_ranks([rank for each in digests for rank in each.ranks])
 
 
-def _ranks(digests: Sequence[Digest]) -> Several:
+def _ranks(digests: Sequence[Digest]) -> MultiReport:
     report = ranks_report(digests)
     count = len(report.ranks)
     title = f"{count} rank{'' if count == 1 else 's'} of one job"
-    return Several(title, ranks_headline(report), ranks_report_parts(report), ranks_data(report))
+    return MultiReport(title, ranks_headline(report), ranks_report_parts(report), ranks_data(report))

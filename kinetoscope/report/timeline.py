@@ -1,4 +1,4 @@
-"""The median step as a drawing: CPU threads, GPU streams, idle time, and the evidence of findings to link to."""
+"""The median step as a drawing: CPU threads, GPU streams, idle time, and the findings' evidence as link targets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_ARROWS = 250
 
 
 def span_key(span: Span) -> tuple[str, str, float, float]:
-    """What tells spans of a trace apart: two equal ones are drawn in the same place."""
+    """The identity of a span in a trace: two spans with equal keys are drawn in the same place."""
     return type(span).__name__, span.name, span.start_us, span.duration_us
 
 
@@ -29,11 +29,11 @@ def step_timeline(
     *,
     is_one_of_several: bool,
 ) -> tuple[Html, frozenset[str]]:
-    """Draw a step; return also the anchors that are in the drawing.
+    """Draw a step; return also the anchors in the drawing.
 
     Args:
-        step: which step.
-        activities: all GPU work of the trace, in start order: what is idle shows none of it.
+        step: the step to draw.
+        activities: all GPU work of the trace, in start order: a time is idle if none of it runs.
         is_one_of_several: whether it was chosen as the median.
         anchors: `span_key` of a slice -> its id on the page.
     """

@@ -1,4 +1,4 @@
-"""Who waits for whom: when CPU and GPU work during the steps, and what the GPU waits for in the median step."""
+"""Who waits for whom: when CPU and GPU work during the steps, and why the GPU waits in the median step."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CAUSES: dict[Cause, str] = {
 
 
 def waits_per_step(facts: Facts) -> Waits:
-    """Mean times per step, from the first step's start until both CPU and GPU are done with the last."""
+    """Mean times per step, from the first step's start until CPU and GPU are done with the last step."""
     begin, done = min(step.start_us for step in facts.steps), max(step.end_us for step in facts.steps)
     work = [activity.end_us for step in facts.steps for activity in step.activities]
     sums = waits_in((ns(begin), ns(done)), facts.busy, facts.cpu)
@@ -64,7 +64,7 @@ _PARTS = (
 
 
 def waiting_html(parts: Waits, steps: int) -> Html:
-    """A bar of the four parts, and a list that says what each means."""
+    """A bar of the four parts, and a list that explains each."""
     bar, items, at = [], [], 0.0
     for css, attribute, name, meaning in _PARTS:
         us = getattr(parts, attribute)
@@ -90,7 +90,7 @@ def _cause_cell(cause: Cause) -> Html:
 
 
 def gaps_html(facts: Facts) -> Html:
-    """The median step's gaps by cause, and the longest of them; empty if the GPU has none."""
+    """The median step's gaps by cause, and the longest gaps; empty if the GPU has no gaps."""
     if not facts.gaps:
         return Html("")
     counts = Counter(gap.cause for gap in facts.gaps)

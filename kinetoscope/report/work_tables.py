@@ -37,7 +37,7 @@ class KernelTime:
 
     @property
     def rate(self) -> str:
-        """Arithmetic or bytes per second, where the trace tells the shapes; else empty."""
+        """FLOP/s or bytes/s, if the trace tells the shapes; else empty."""
         if not self.known_us:
             return ""
         if self.flops:
@@ -75,7 +75,7 @@ def share_cell(share: float) -> Html:
 
 
 def name_cell(name: str, op: str = "") -> Html:
-    """A decoded kernel name that unfolds to the raw one; below it, in small type, its operator."""
+    """A decoded kernel name that unfolds to the raw name; below it, in small type, its operator."""
     short = decode_kernel_name(name).short
     raw = f'<code class="raw">{escape(shortened(name, _RAW_WIDTH))}</code>'
     unfolded = f'<details class="name"><summary>{escape(short)}</summary>{raw}</details>'
@@ -84,7 +84,7 @@ def name_cell(name: str, op: str = "") -> Html:
 
 
 def kernels_html(trace: Trace) -> Html:
-    """The kernels by time; those after the first on demand."""
+    """The kernels by time; the later ones on demand."""
     times, steps = kernel_times(trace), len(trace.steps)
     total = sum(each.total_us for each in times) or 1.0
     head = ["kernel and operator", "time per step", "share", "calls per step", "mean", "rate"]
@@ -116,7 +116,7 @@ def _kernel_row(each: KernelTime, steps: int, total: float) -> list[Cell]:
 
 
 def operators_html(trace: Trace) -> Html:
-    """What `key_averages()` shows, in two short tables: operators by their GPU time and by their CPU time."""
+    """The rows of `key_averages()` in two short tables: operators by their GPU time and by their CPU time."""
     averages = [each for each in key_averages(trace) if each.kind != "annotation"]
     by_gpu = sorted((each for each in averages if each.self_gpu_us), key=lambda each: -each.self_gpu_us)
     by_cpu = sorted((each for each in averages if each.self_cpu_us > 0), key=lambda each: -each.self_cpu_us)

@@ -1,8 +1,8 @@
-"""The SVG of a timeline: slices in rows, arrows from calls to what they launched, the time axis.
+"""The SVG of a timeline: slices in rows, arrows from calls to the work they launched, the time axis.
 
-A slice is one rectangle, and a name only where it fits: a page has many, and each element costs its reader time. What a
-slice is stands in its `data-said`, a line each: its label, the name in the trace if that differs and no table has it,
-and its times.
+A slice is one rectangle, plus a name if it fits: a page has many slices, and each element costs its reader time.
+`data-said` describes a slice, a line each: its label, the name in the trace if that differs and no table has it, and
+its times.
 """
 
 from __future__ import annotations
@@ -98,10 +98,11 @@ class Canvas:
         """A canvas for steps.
 
         Args:
-            begin_us: where its time scale begins.
-            span_us: how long that is.
+            begin_us: the start of its time scale.
+            span_us: the length of the time scale.
             ident: prefix of every id.
-            name_width: shortens names: of a step with thousands of slices they would be most of the page.
+            name_width: the most characters of a name; long names would be most of the page of a step with thousands of
+                slices.
             has_tables: whether tables below the drawing have the names of the trace, so that slices need none.
         """
         self.name_width, self.has_tables = name_width, has_tables
@@ -130,11 +131,11 @@ class Canvas:
         """Draw a step below the previous ones, with arrows from its calls to the activities they launched.
 
         Args:
-            index: of the step in the drawing.
+            index: number of the step in the drawing.
             heading: its name.
-            phrases: a description, and the part of it that a phone leaves out.
-            lanes: what is drawn.
-            shown: from when to when it is drawn, after its start, in us.
+            phrases: a description, and the part of it that a phone omits.
+            lanes: the lanes to draw.
+            shown: begin and end of the time drawn, after the start of the step, in us.
         """
         self.height += _HEAD_PX
         top = self.height

@@ -1,10 +1,10 @@
 """Draw one step of a trace: CPU operators and calls, GPU activities, and arrows from each call to its activities.
 
-Behind them stands what the GPU did else: the work that the step before left to it, pale, and the times in which it had
-nothing to do, hatched. Positions and widths in the SVG are percentages of its width, while text keeps its size: it fits
-any page, and docs/assets/js/timeline.js zooms by making it wider inside its frame. The tables below have a row for each
-slice of the step, in the same order; the script shows the row of the selected slice, and unfolds the tables on demand:
-until then they are the text of a `noscript`, which costs a page nothing.
+Behind them the drawing shows the GPU's other states: the previous step's work, pale, and idle times, hatched. Positions
+and widths in the SVG are percentages of its width, while text keeps its size. So it fits any page, and
+docs/assets/js/timeline.js zooms by making it wider inside its frame. The tables below have a row for each slice of the
+step, in the same order. The script shows the row of the selected slice, and unfolds the tables on demand; until then
+they are the text of a `noscript`, which costs a page nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def draw_steps(steps: Mapping[str, TracedStep], caption: str, *, ident: str, bel
 
     Args:
         steps: heading -> a step.
-        caption: what the timeline shows.
+        caption: a description of the timeline.
         ident: prefix of every id; unique on the page.
         below: HTML after the tables.
 
@@ -87,7 +87,7 @@ def draw_steps(steps: Mapping[str, TracedStep], caption: str, *, ident: str, bel
 
 
 def _drawn(traced: TracedStep, span_us: float, budget: int) -> Drawn:
-    """What is drawn of a step: everything, or of a large one the largest part."""
+    """The drawn part of a step: everything, or the largest part of a large step."""
     activities = traced.trace.activities
     own = {id(activity) for activity in traced.step.activities}
     others = [activity for activity in activities if id(activity) not in own]
@@ -99,7 +99,7 @@ def _drawn(traced: TracedStep, span_us: float, budget: int) -> Drawn:
 
 
 def tools_html(alignment: str = "") -> Html:
-    """The controls of a drawing, for the script; `alignment` names the choice of several steps' alignment."""
+    """The drawing's controls, for the script; `alignment` names the control that aligns several steps."""
     choices = "".join(
         f'<label><input type="radio" name="{alignment}-align" value="{value}"{checked}><span>{text}</span></label>'
         for value, text, checked in (("launch", "by launch", " checked"), ("gpu", "by GPU start", ""))
@@ -114,7 +114,7 @@ def tools_html(alignment: str = "") -> Html:
 
 
 def frame_html(canvas: Canvas, all_lanes: Iterable[Lane], described: str, name: str) -> Html:
-    """The drawing in its frame, with what the script says of it above, and its legend below."""
+    """The drawing in its frame, with the script's description above and its legend below."""
     return Html(
         f'<p class="readout" hidden></p><div class="frame" role="region" tabindex="0" aria-label="{escape(name)}">'
         f'{canvas.svg(escape(described))}</div><ul class="legend">{_legend(all_lanes, canvas.ident)}</ul>'
@@ -123,7 +123,7 @@ def frame_html(canvas: Canvas, all_lanes: Iterable[Lane], described: str, name: 
 
 
 def _legend(all_lanes: Iterable[Lane], ident: str) -> str:
-    """How kinds of slices look; ghosts and overlaps once for all kinds."""
+    """Samples of the kinds of slices; ghosts and overlaps once for all kinds."""
     slices = [each for lane in all_lanes for each in lane.slices]
     kinds = {each.kind for each in slices if not each.is_ghost}
     legend = "".join(_legend_entry(kind, ident) for kind in SLICE_KINDS if kind in kinds)

@@ -1,4 +1,4 @@
-"""Fewer slices for a large step: what is too short to see becomes a block, deep rows are left out."""
+"""Fewer slices for a large step: invisibly short slices become a block, deep rows are omitted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PLURAL = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """What is drawn of a step, and what is not."""
+    """The drawn and the omitted parts of a step."""
 
     lanes: tuple[Lane, ...]
     merged: int
@@ -37,12 +37,12 @@ class Drawn:
     lanes_left_out: int
 
     def with_lanes(self, lanes: Sequence[Lane]) -> Drawn:
-        """The same, drawn as other lanes."""
+        """The same with other lanes."""
         return replace(self, lanes=tuple(lanes))
 
 
 def left_out(drawn: Drawn) -> str:
-    """What a drawing merges and lacks, in a sentence; empty if it has everything."""
+    """The merged and omitted parts of a drawing, in a sentence; empty if there are none."""
     parts = []
     if drawn.merged:
         count = sum(each.merged > 1 for lane in drawn.lanes for each in lane.slices)
@@ -57,7 +57,7 @@ def left_out(drawn: Drawn) -> str:
 
 
 def reduce_lanes(lanes: Sequence[Lane], span_us: float, budget: int) -> Drawn:
-    """Reduce lanes to about `budget` slices; those with an anchor stay as they are."""
+    """Reduce lanes to about `budget` slices; slices with an anchor stay unchanged."""
     shown = _largest(lanes)
     cut = [_cut(lane) for lane in shown]
     deep = sum(len(lane.slices) for lane in shown) - sum(len(lane.slices) for lane in cut)
@@ -71,7 +71,7 @@ def reduce_lanes(lanes: Sequence[Lane], span_us: float, budget: int) -> Drawn:
 
 
 def _largest(lanes: Sequence[Lane]) -> list[Lane]:
-    """The lanes to draw, in their order: GPU streams before CPU threads, and long before short."""
+    """The lanes to draw, in their order: GPU streams before CPU threads, and long lanes before short ones."""
     times = [(lane.is_gpu, sum(each.duration_us for each in lane.slices)) for lane in lanes]
     anchored = [any(each.anchor for each in lane.slices) for lane in lanes]
     ranked = sorted(range(len(lanes)), key=lambda index: (anchored[index], times[index][1]), reverse=True)
@@ -81,7 +81,7 @@ def _largest(lanes: Sequence[Lane]) -> list[Lane]:
 
 
 def _cut(lane: Lane) -> Lane:
-    """Leave out rows: of a CPU lane, deep operators; anchored slices move into the last row that is drawn."""
+    """Omit deep rows of operators of a CPU lane; anchored slices move into the last drawn row."""
     if lane.is_gpu:
         return replace(lane, slices=tuple(_limited(lane.slices, 0, MOST_GPU_ROWS)))
     ops = [each for each in lane.slices if each.kind != "call"]
@@ -100,7 +100,7 @@ def _limited(slices: Sequence[Slice], first: int, rows: int) -> Iterator[Slice]:
 
 
 def _merge(lane: Lane, least_us: float) -> Lane:
-    """Merge runs of slices in a row that are shorter than `least_us` and closer than that."""
+    """Merge runs of slices in a row that are shorter than `least_us`, with gaps shorter than that."""
     rows: dict[int, list[Slice]] = defaultdict(list)
     for each in lane.slices:
         rows[each.row].append(each)
@@ -123,7 +123,7 @@ def _merge(lane: Lane, least_us: float) -> Lane:
 
 
 def _block(run: Sequence[Slice]) -> Slice:
-    """One slice for all of a run, with the kind that takes most of its time."""
+    """One slice for a whole run, with the kind that takes most of its time."""
     if len(run) == 1:
         return run[0]
     times: Counter[Kind] = Counter()

@@ -1,4 +1,4 @@
-"""The slices of a timeline as tables: the drawing for those who cannot see it, and the details of each slice."""
+"""The slices of a timeline as tables: a text alternative to the drawing, and the details of each slice."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Draw a step as a strip: its outermost operators, the calls that launch or wait, the GPU lane with its gaps hatched.
 
-A strip is a picture that fits any width and needs no script; `timeline` shows the same step in full.
+A strip is a picture that fits any width and needs no script. `draw` shows the same step in full.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Scale:
         return f"{round(100 * (time_us - self.begin_us) / self.span_us, 2):g}%"
 
     def width(self, duration_us: float) -> str:
-        """The width of a duration, at least what browsers draw."""
+        """The width of a duration, at least the minimum that browsers draw."""
         return f"{max(0.05, round(100 * duration_us / self.span_us, 2)):g}%"
 
 
@@ -63,10 +63,10 @@ def strip(step: Step, scale: Scale, *, ident: str, described: str, rows: Rows = 
     """One step as SVG.
 
     Args:
-        step: what to draw.
-        scale: which part of it, so that strips of several steps can share one.
+        step: the step to draw.
+        scale: the part of the step, so that strips of several steps can share it.
         ident: prefix of every id; unique on the page.
-        described: what it shows, for a screen reader.
+        described: a description for a screen reader.
         rows: `LARGE` or `SMALL`.
     """
     ops, calls, work = selected(step, scale)
@@ -91,7 +91,7 @@ def strip_kinds(step: Step, scale: Scale) -> set[Kind]:
 
 
 def strip_legend(kinds: set[Kind], ident: str) -> Html:
-    """How kinds of slices look; `ident` is that of a strip on the page."""
+    """Samples of the kinds of slices; `ident` is that of a strip on the page."""
     names = {**SLICE_KINDS, "call": "CUDA call"}
     items = "".join(
         f'<li class="{kind}"><svg width="22" height="12" aria-hidden="true"><rect x="1" y="1" width="20" height="10"'
@@ -103,7 +103,8 @@ def strip_legend(kinds: set[Kind], ident: str) -> Html:
 
 
 def gaps(work: Sequence[Slice], scale: Scale) -> Iterator[tuple[float, float]]:
-    """Start and end of each time without GPU work, up to the last work; none shorter than `_MIN_GAP` of the scale."""
+    """Start and end of each time without GPU work, up to the last work; omits gaps shorter than `_MIN_GAP` of the
+    scale."""
     at = scale.begin_us
     for each in sorted(work, key=lambda piece: piece.start_us):
         if each.start_us - at >= _MIN_GAP * scale.span_us:
@@ -127,7 +128,8 @@ def selected(step: Step, scale: Scale) -> tuple[list[Slice], list[Slice], list[S
 
 
 def merged(slices: Sequence[Slice], least_us: float) -> list[Slice]:
-    """Slices with one in place of each run of short ones that are closer than `least_us`, of the kind of most of it."""
+    """The slices, with each run of short slices closer than `least_us` replaced by one slice of its predominant
+    kind."""
     runs: list[list[Slice]] = []
     for each in sorted(slices, key=lambda piece: piece.start_us):
         last = runs[-1][-1] if runs else None
@@ -186,7 +188,7 @@ def _gap(start_us: float, end_us: float, scale: Scale, rows: Rows, ident: str) -
 
 
 def _text(name: str, share: float, height: int) -> str:
-    """A name within its slice; nothing where it does not fit, and marked where it does on a large screen only."""
+    """A name within its slice; empty if it does not fit, and marked if it fits only on a large screen."""
     needed = len(name) * _LETTER_PX + _PADDING_PX
     if not name or needed > share * _WIDE_PX:
         return ""
@@ -215,7 +217,7 @@ def _row_names(rows: Rows) -> str:
 
 
 def _arrows(calls: Sequence[Slice], work: Sequence[Slice], scale: Scale, rows: Rows, ident: str) -> str:
-    """From each call to the work that it launched; fills are too short to be worth one."""
+    """Arrows from each call to the work that it launched, except to fills, which are too short."""
     ends = {each.pair: each for each in calls if each.pair is not None}
     bottom, top = sum(rows.calls), rows.gpu[0]
     lines = "".join(

@@ -1,17 +1,17 @@
 """Profiler traces as data, and functions that analyze them.
 
 events.py          the types: trace, step, op, CUDA call, GPU activity
-kineto.py          reads a profiler file, showing how far it is with progress.py
+kineto.py          reads a profiler file, with progress.py for its progress
 content.py         the text of a file: plain, gzip, UTF-16, from a pipe
 json_events.py     splits the text into events, without holding it
-kineto_events.py   the event fields that the lab uses
+kineto_events.py   the event fields that kinetoscope uses
 decoding.py        decodes events one by one
 metadata.py        the trace's GPUs and rank
 assembly.py        builds a trace: nesting, launches with linking.py, merged ranks with processes.py
-steps.py           finds the steps by what marks.py says, and what belongs to none
+steps.py           finds the steps by the marks of marks.py, and the work outside all steps
 queries.py         busy and idle time, waits, copies, collectives, whether steps agree, which step to show
 missing_gpu.py     why a trace has no kernels
-averages.py        what `key_averages()` computes
+averages.py        the rows of `key_averages()`
 occupancy.py       how many blocks of a kernel fit on a multiprocessor
 work.py            FLOPs and bytes of an activity, computed from its operator's inputs
 lanes.py           a step as lanes of slices, for the timeline
@@ -22,5 +22,5 @@ summary.py         the command `summary`: prints them as one table
 text.py            makes names printable and short
 units.py           values with their units as text
 
-Imports no other package of the lab.
+Imports no other room of kinetoscope.
 """

@@ -1,4 +1,4 @@
-"""Two steps aligned, kernel by kernel: what stayed, what replaced it, what was removed, what was added."""
+"""Align two steps kernel by kernel: the same, replaced, removed and added work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinetoscope.trace.events import GpuActivity, Step
 from kinetoscope.trace.kernel_names import decode_kernel_name
 
 T = TypeVar("T")
-ChangeKind = Literal["same", "replaced", "vanished", "new"]
+ChangeKind = Literal["same", "replaced", "removed", "added"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def align(before: Step, after: Step) -> tuple[Change, ...]:
 
     `same`: both steps run an activity of this name. `replaced`: the steps run different activities between the same
     neighbors. If operation and count agree, each activity is paired with its replacement; else one change holds all of
-    them, such as GELU and a matmul before, and the kernel that fuses them after. `vanished` and `new`: the other step
+    them, such as GELU and a matmul before, and the kernel that fuses them after. `removed` and `added`: the other step
     runs nothing between these neighbors.
     """
     changes: list[Change] = []
@@ -112,5 +112,5 @@ def _changed(old: tuple[GpuActivity, ...], new: tuple[GpuActivity, ...]) -> Iter
     if old and new:
         yield Change("replaced", old, new)
         return
-    yield from (Change("vanished", (activity,), ()) for activity in old)
-    yield from (Change("new", (), (activity,)) for activity in new)
+    yield from (Change("removed", (activity,), ()) for activity in old)
+    yield from (Change("added", (), (activity,)) for activity in new)

@@ -82,14 +82,14 @@ class Clock(Struct, frozen=True):
     def of(cls, first: float | int, base_ns: int) -> Clock:
         """The clock of a file whose first event is at `first`, counted from `base_ns` since 1970.
 
-        The format counts in microseconds. Nanoseconds are assumed only where no other reading is left: the first event
-        would otherwise be after the year 2100. `displayTimeUnit` is how a viewer shows times, not how they are stored.
+        The format counts in microseconds. This assumes nanoseconds only if the first event would otherwise be after the
+        year 2100. `displayTimeUnit` is how a viewer shows times, not how they are stored.
         """
         is_ns = base_ns + first * 1000 > _YEAR_2100_NS >= base_ns + first
         return cls(first, 1 if is_ns else 1000)
 
     def start_us(self, event: AnyEvent) -> float:
-        """When an event starts, rounded to ns (3 times as fast as round())."""
+        """The start of an event in us, rounded to ns (3 times as fast as round())."""
         return int((event.ts - self.base) * self.per_us + 0.5) / 1000
 
     def timed(self, events: list[E]) -> Iterable[tuple[E, float, float]]:
@@ -104,7 +104,7 @@ class Clock(Struct, frozen=True):
 
 
 def _cpu_ops(events: list[Op], clock: Clock, threads: _Threads) -> tuple[CpuOp, ...]:
-    """Nest ops by time on their thread: the parent is the innermost open op that ends no earlier."""
+    """Nest ops by time on their thread: the parent is the innermost open op that does not end earlier."""
     events.sort(key=attrgetter("dur"), reverse=True)  # if two ops start together, the longer is the parent
     ops: list[CpuOp] = []
     shapes, types = _ShapesOf(), _TypesOf()
@@ -136,7 +136,7 @@ def _calls(events: list[RuntimeCall], clock: Clock, threads: _Threads) -> tuple[
 def _activities(
     events: list[Kernel], clock: Clock, owners: Owners, processes: Processes
 ) -> tuple[tuple[GpuActivity, ...], list[str]]:
-    """The activities in start order, and the process of each where several were merged."""
+    """The activities in start order, and the process of each if the file has several."""
     known = processes.owners(events, owners.calls_of, clock.start_us) if processes.names else []
     process_of = dict(zip(map(id, events), known, strict=True)) if known else {}
     linked, alone = [], []

@@ -30,7 +30,7 @@ _UTF_16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be", b"{\0": "utf-16-l
 
 
 class Opened(Protocol):
-    """A file that is open already, with its name."""
+    """An open file with its name."""
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ class Content:
         self._source, self._limit_bytes, self._progress = source, limit_bytes, progress
 
     def blocks(self) -> Iterator[bytes]:
-        """The content in blocks, none of them empty."""
+        """The content in blocks, never an empty one."""
         total = 0
         for block in self._without_mark(self._utf_8(self._plain(self._stored()))):
             total += len(block)
@@ -97,7 +97,7 @@ class Content:
             ) from error
 
     def _plain(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """Decompress what begins like gzip; a stream that is cut off ends early."""
+        """Decompress content that begins like gzip; a truncated stream ends early."""
         first = next(blocks, b"")
         if first[:2] != b"\x1f\x8b":
             yield first
@@ -142,7 +142,7 @@ class Content:
 
 
 def open_source(path: str | os.PathLike[str] | Opened) -> AbstractContextManager[Opened]:
-    """Open a file for reading; a pipe that nobody writes to raises `OSError` instead of waiting forever."""
+    """Open a file for reading. A pipe without a writer raises `OSError` instead of waiting forever."""
     if not isinstance(path, str | os.PathLike):
         return nullcontext(path)
     if not stat.S_ISFIFO(os.stat(path).st_mode):

@@ -37,7 +37,7 @@ from kinetoscope.trace.kineto_events import (
 
 
 class _Head(Struct, gc=False):
-    """What tells whether an event is worth another look."""
+    """The fields that tell whether an event is decoded further."""
 
     ph: Any = None
     cat: Any = None
@@ -54,7 +54,7 @@ _LATEST = 1e19
 
 @dataclass
 class KeptEvents:
-    """The events of a file that the lab uses, in the order of the file."""
+    """The events of a file that kinetoscope uses, in the order of the file."""
 
     ops: list[Op] = field(default_factory=list)
     calls: list[RuntimeCall] = field(default_factory=list)
@@ -132,7 +132,8 @@ class EventDecoder:
         args.input_types = texts.get(types) or texts.setdefault(types, Raw(types))
 
     def _lenient(self, text: Raw | bytes, *, is_repaired: bool = False) -> Any:
-        """Decode an event whose field types differ from ours, as between versions of torch; None if that fails."""
+        """Decode an event whose field types differ from the declared types, as between versions of torch; None if that
+        fails."""
         try:
             bytes(text).decode()  # values that a decoder skips are not checked
             head = _HEAD.decode(text)
@@ -165,7 +166,7 @@ class EventDecoder:
 
 
 def _repaired(text: bytes) -> bytes | None:
-    """The event as JSON in spite of NaN, 1e999, lone surrogates, control characters, bytes that are not UTF-8."""
+    """The event as JSON despite NaN, 1e999, lone surrogates, control characters, or bytes that are not UTF-8."""
     for candidate in (text, _NO_NUMBER.sub(b"null", text)):
         with suppress(ValueError, RecursionError):
             event = json.loads(
@@ -185,7 +186,7 @@ _RAW_OBJECT: msgspec.json.Decoder[dict[str, Raw]] = msgspec.json.Decoder(dict[st
 
 
 def _readable(text: Raw | bytes, kind: type[Struct]) -> dict[str, Any]:
-    """The fields of `kind` that can be decoded, also from strings: "7" is a stream."""
+    """The decodable fields of `kind`, also from strings: "7" is a stream."""
     readable: dict[str, Any] = {}
     given = _RAW_OBJECT.decode(text)
     for name, key, decode in _fields(kind):

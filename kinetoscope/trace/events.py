@@ -1,7 +1,7 @@
 """The types of a profiler trace. `kineto.read_trace` reads one from a file; `queries` analyzes it.
 
-Times are microseconds since the first event that is kept, with three decimals. Names are the profiler's, unchanged:
-untrusted text, which the caller must escape before showing it.
+Times are microseconds since the first kept event, with three decimals. Names are the profiler's, unchanged: untrusted
+text, which the caller must escape before showing it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CudaCall(Span, frozen=True, gc=False):
 
 
 class Collective(Struct, frozen=True, gc=False):
-    """What a collective communicates, from the profiler's arguments."""
+    """The data of a collective, from the profiler's arguments."""
 
     name: str  # allreduce, _allgather_base, ...
     elements_in: int | None = None
@@ -126,7 +126,7 @@ class Uncounted(Struct, frozen=True):
 class Step(Struct, frozen=True, gc=False):
     """A step: ops and CUDA calls that start in it, on any CPU thread, and the GPU work it launched.
 
-    `Trace.steps_from` says what marks steps in a trace.
+    `Trace.steps_from` tells what marks steps in a trace.
     """
 
     number: int

@@ -1,8 +1,8 @@
 """Split the JSON of a trace into its events, without holding the file: a 1 GB trace is read in windows of 1 MB.
 
-A window is cut where one object ends and the next begins. Whether that place is between two events, and not inside one,
-the JSON decoder tells: only there do the characters before it and a closing bracket make a whole list. What does not
-decode so (damaged events, NaN, the end of the list) is split by counting brackets, one small window at a time.
+A window is cut where one object ends and the next begins. The JSON decoder tells whether that place is between two
+events and not inside one: only then do the characters before it and a closing bracket make a whole list. A window that
+does not decode (damaged events, NaN, the end of the list) is split by counting brackets, one small window at a time.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class EventText:
                 return None
 
     def _last(self) -> list[bytes]:
-        """The last event of a file that was cut off behind it."""
+        """The last event of a file that was cut off after it."""
         with suppress(*JSON_ERRORS):
             msgspec.json.decode(self._text)
             return [bytes(self._text)]
@@ -78,7 +78,7 @@ class EventText:
         return block is not None
 
     def _enter(self) -> bool:
-        """Move behind the bracket that opens the list of events; return whether the list is a member of an object."""
+        """Move after the bracket that opens the list of events; return whether the list is a member of an object."""
         while not self._text.strip():
             self._text.clear()
             if not self._read():
@@ -141,7 +141,7 @@ class EventText:
         return group
 
     def _leave(self, is_object: bool) -> None:
-        """Read what follows the list of events."""
+        """Read the members after the list of events."""
         while self._read():
             if len(self._text) > MAX_MEMBERS_BYTES:
                 raise TraceError(f"{self._where}: over {MAX_MEMBERS_BYTES >> 20} MB after traceEvents")
@@ -165,7 +165,7 @@ class EventText:
 
 
 def _last_comma(text: bytearray, window: int) -> int:
-    """The last comma between `}` and `{` in the window, one of the last 64 that could be one; -1 if there is none."""
+    """The last comma between `}` and `{` in the window, among its last 64 candidates; -1 if there is none."""
     at = min(window, len(text))
     for _ in range(64):
         at = text.rfind(b"{", 0, at)
@@ -180,7 +180,7 @@ def _last_comma(text: bytearray, window: int) -> int:
 def split_events(text: bytes) -> tuple[list[bytes], int, bool]:
     """Split text that begins inside a list by counting brackets.
 
-    Returns the complete elements, the length of what they and the commas behind them took, and whether the list ended.
+    Returns the complete elements, their length with the commas after them, and whether the list ended.
     """
     events: list[bytes] = []
     depth, start, end = 0, 0, 0

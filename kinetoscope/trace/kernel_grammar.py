@@ -37,7 +37,7 @@ class Token:
     """`documented`: in public documentation or source. `inferred`: fits the names we recorded. `unknown`: neither."""
 
 
-class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TokenRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One kind of token: its expression (`part`), an example (`like`), its meaning and the fields it sets."""
 
     part: str
@@ -71,7 +71,7 @@ class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An expression for the start of a name; the first family that matches parses the name."""
     defaults: dict[str, str]
     """Field -> template over the fields, for fields that no rule sets; includes `short`, the form for people."""
-    rules: tuple[Rule, ...]
+    rules: tuple[TokenRule, ...]
     piece: str = ""
     """An expression for a token that no rule matches."""
     gap: str = "[^A-Za-z0-9]+"
@@ -166,14 +166,14 @@ class Reading:
             if field not in self.fields:
                 self.fields[field] = fill_template(template, self.fields, self.grammar) or None
 
-    def _next(self, by: CompiledFamily, state: str, position: int) -> tuple[Rule | None, re.Match[str] | None]:
+    def _next(self, by: CompiledFamily, state: str, position: int) -> tuple[TokenRule | None, re.Match[str] | None]:
         for rule, expression in by.in_state[state]:
             match = expression.match(self.text, position)
             if match and match.end() > position:
                 return rule, match
         return None, by.piece.match(self.text, position) if by.piece else None
 
-    def _apply(self, rule: Rule, match: re.Match[str]) -> None:
+    def _apply(self, rule: TokenRule, match: re.Match[str]) -> None:
         values: dict[str, str | None] = match.groupdict()
         self.fused += rule.fuse
         if rule.operators:
@@ -218,7 +218,7 @@ def _placed(template: str, values: Values, grammar: Grammar) -> str | None:
 def operators(text: str, grammar: Grammar) -> list[str]:
     """`_unsafe_view_gelu_mul` -> [`_unsafe_view`, `gelu`, `mul`]; empty if part of the text is not an operator.
 
-    Inductor sorts the operators, so each must come after the previous one; the longest name that fits wins.
+    Inductor sorts the operators, so each must come after the previous one; the longest matching name wins.
     """
     known, words = grammar.known_operators, text.split("_")
     rest: list[list[str] | None] = [*[None] * len(words), []]

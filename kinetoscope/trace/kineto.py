@@ -1,8 +1,8 @@
 """Read Kineto JSON into a `Trace`: plain or gzip, an object or a bare list, whole or cut off. Raises `TraceError`.
 
-content.py yields the text in blocks, json_events.py splits it into events, decoding.py decodes each and only the
-fields that the lab uses: a large trace loads fast, and a malformed event does not affect others. Of a profiler's trace,
-memory is 1.2 times the text (1 GB: 1.2 GB); of a file made of the smallest possible events, at most 20 times.
+content.py yields the text in blocks, json_events.py splits it into events, decoding.py decodes each and only the fields
+that kinetoscope uses. So a large trace loads fast, and a malformed event does not affect others. A profiler's trace
+needs 1.2 times its text in memory (1 GB: 1.2 GB); a file of the smallest possible events needs at most 20 times.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read_recorded_trace(source: str | os.PathLike[str] | bytes, *, limit_bytes: 
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Pause the garbage collector: it would scan half a million live objects repeatedly and find no cycle."""
+    """Pause the garbage collector, which would scan half a million live objects repeatedly and find no cycle."""
     collecting = gc.isenabled()
     gc.disable()
     try:

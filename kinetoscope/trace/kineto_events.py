@@ -1,4 +1,4 @@
-"""The events of a Kineto file that the lab uses, and only the fields that it uses; decoding.py decodes them."""
+"""The events and fields of a Kineto file that kinetoscope uses; decoding.py decodes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _IdArgs(Struct, gc=False):
 
     @property
     def external(self) -> int | None:
-        """The external id, by its new or its old name."""
+        """The external id, under its new or its old name."""
         return self.old_external_id if self.external_id is None else self.external_id
 
 
@@ -124,11 +124,11 @@ class Overhead(Event, gc=False, tag="overhead"):
 
 
 class Function(Event, gc=False, tag="python_function"):
-    """A Python function, of `with_stack`."""
+    """A Python function, recorded with `with_stack`."""
 
 
 class Instant(Struct, gc=False, tag_field="cat", tag="cpu_instant_event"):
-    """An allocation or a release, of `profile_memory`, and other instants, which are not kept."""
+    """An allocation or a release, recorded with `profile_memory`, and other instants, which are not kept."""
 
     phase: ClassVar[str] = "i"
     ph: Literal["i"]
@@ -148,7 +148,8 @@ def _alias(kind: type[Event], category: str) -> type[Event]:
 
 
 def _ignored(category: str) -> type[Struct]:
-    """Ignored, but often half of a trace's events: without a type each would raise, as unknown categories do."""
+    """An ignored event. Such events are often half of a trace, and without a type each would raise, as unknown
+    categories do."""
     return msgspec.defstruct("Ignored", [], tag_field="cat", tag=category, gc=False)
 
 

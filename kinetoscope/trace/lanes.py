@@ -1,7 +1,7 @@
-"""One step of a trace as lanes of slices: the data of `timeline`, without the drawing.
+"""One step of a trace as lanes of slices: the data of the timeline, without the drawing.
 
 Each CPU thread is a lane with its operators nested in rows and its CUDA calls below them. Each GPU stream is a lane,
-with what it did for other steps in the time shown: where the GPU lags behind, a step begins while the one before still
+with its work for other steps in the time shown: if the GPU lags behind, a step begins while the previous step still
 runs.
 """
 
@@ -75,7 +75,7 @@ class Lane:
 
     @property
     def rows(self) -> int:
-        """Number of rows that the slices use."""
+        """Number of rows in use."""
         return max((each.row for each in self.slices), default=-1) + 1
 
 
@@ -101,9 +101,9 @@ def lanes(step: Step, label: str = "", activities: Sequence[GpuActivity] = ()) -
     Omits the step's own span, which is the time axis.
 
     Args:
-        step: which step.
+        step: the step.
         label: names the annotation to mark.
-        activities: all GPU work of the trace. What is not the step's, but runs in its time, becomes ghosts.
+        activities: all GPU work of the trace. Work of other steps in the time shown becomes ghosts.
     """
     launched = {activity.correlation for activity in step.activities}
     pairs: dict[int | None, int] = {}
@@ -136,7 +136,7 @@ def lanes(step: Step, label: str = "", activities: Sequence[GpuActivity] = ()) -
 
 
 def time_shown(step: Step) -> tuple[float, float]:
-    """From when to when a step is drawn, after its start: its span, and all that it launched."""
+    """Begin and end of the time in which a step is drawn, after its start: its span, and all work that it launched."""
     spans: list[Span] = [*step.ops, *step.calls, *step.activities]
     begin = min([0.0, *(each.start_us - step.start_us for each in spans)])
     end = max([step.end_us - step.start_us, *(each.end_us - step.start_us for each in spans)])
@@ -146,9 +146,11 @@ def time_shown(step: Step) -> tuple[float, float]:
 def with_gaps(
     step: Step, step_lanes: Sequence[Lane], activities: Sequence[GpuActivity], least_us: float
 ) -> tuple[Lane, ...]:
-    """Put times of at least `least_us` in which no GPU works into the first GPU lane: the others are empty, too.
+    """Put times of at least `least_us` in which no GPU works into the first GPU lane: the other lanes are empty then,
+    too.
 
-    Before the first of `activities`, all GPU work of the trace, nothing is known: a profiler drops what began earlier.
+    Before the first of `activities`, all GPU work of the trace, the GPU's state is unknown: a profiler drops earlier
+    work.
     """
     first = next((index for index, lane in enumerate(step_lanes) if lane.is_gpu), None)
     if first is None:
@@ -164,7 +166,7 @@ def with_gaps(
 
 
 def _gaps(step: Step, activities: Iterable[GpuActivity]) -> list[tuple[float, float]]:
-    """When no GPU works in the time shown: start and end, after the start of the step."""
+    """Times in the time shown in which no GPU works: start and end, after the start of the step."""
     begin, end = time_shown(step)
     gaps, reached = [], begin
     for activity in sorted(activities, key=by_start):
@@ -225,7 +227,7 @@ def _slice(
 
 
 def activity_kind(activity: GpuActivity) -> Kind:
-    """How a GPU activity is drawn."""
+    """The kind by which a GPU activity is drawn."""
     if activity.kind != "kernel":
         return "copy" if activity.kind == "memcpy" else "fill"
     return _KIND_OF_OPERATION.get(decode_kernel_name(activity.name).operation, "other")

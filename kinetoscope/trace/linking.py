@@ -1,4 +1,4 @@
-"""Find the call that launched a GPU activity, and the operator that it belongs to."""
+"""Find the call and the operator that launched a GPU activity."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Owners:
     """Finds the call and the op that launched an activity, in the process of the activity."""
 
     def __init__(self, cpu_ops: tuple[CpuOp, ...], calls: tuple[CudaCall, ...], process_of: Mapping[str, str]) -> None:
-        """`process_of`: thread -> process; a thread that is missing is of the only process, whose name is empty."""
+        """`process_of`: thread -> process; a missing thread belongs to the only process, whose name is empty."""
         self.process_of = process_of
         self.calls_of: dict[str, dict[int, CudaCall]] = defaultdict(dict)
         for call in reversed(calls):
@@ -32,7 +32,7 @@ class Owners:
         return self.calls_of[process].get(correlation) if correlation else None
 
     def named_op(self, external_id: int | None, launch: CudaCall | None, process: str) -> CpuOp | None:
-        """The op with the external id of the activity, else of its launch."""
+        """The op with the external id of the activity, or of its launch."""
         ops = self._op_of[process]
         op = None if external_id is None else ops.get(external_id)
         if op is None and launch is not None and launch.external_id is not None:
@@ -42,8 +42,8 @@ class Owners:
     def find_around(self, launches: Iterable[CudaCall]) -> None:
         """Prepare `op_around` for these launches.
 
-        In the order of time, what has ended once has ended for all later launches: it is skipped from then on, so that
-        thousands of nested operators cost no more than their number.
+        Goes through them in the order of time and skips ended operators from then on, so that thousands of nested
+        operators cost no more than their number.
         """
         skip: dict[int, CpuOp | None] = {}
         for launch in sorted({id(launch): launch for launch in launches}.values(), key=by_start):

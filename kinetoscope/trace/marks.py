@@ -1,4 +1,4 @@
-"""What marks the steps of a process: the first of these that it has.
+"""Find the marks of a process's steps, by the first of these rules that applies.
 
 1. `ProfilerStep#N`, as `prof.step()` records it, on the thread that has most of them. A last one without any operator,
    call or GPU work is not a step: there the loop ended.
@@ -34,7 +34,7 @@ _MAX_NAME = 200
 
 
 class Mark(Struct, frozen=True):
-    """Where a step is. `op`: the annotation that marks it."""
+    """The place of a step. `op`: the annotation that marks it."""
 
     number: int
     name: str
@@ -58,7 +58,7 @@ class Part(Struct, frozen=True):
 
 
 def find_marks(part: Part) -> tuple[str, list[Mark]]:
-    """What marks the steps of a process, and where they are."""
+    """The kind of marks of a process's steps, and their places."""
     if marks := _profiler_steps(part):
         return PROFILER_STEP, marks
     if repeated := _repeated_annotation(part):
@@ -73,7 +73,8 @@ def find_marks(part: Part) -> tuple[str, list[Mark]]:
 
 
 def _profiler_steps(part: Part) -> list[Mark]:
-    """The steps of one thread, cut where the next one begins: two cannot share work, and a hostile file has many."""
+    """The steps of one thread, each cut where the next begins: two steps cannot share work, and a hostile file has
+    many."""
     named = [(op, match) for op in part.ops if (match := STEP_NAME.fullmatch(op.name))]
     named = [(op, match) for op, match in named if op.is_annotation] or named  # operators until PyTorch 1.9
     by_thread: dict[str, list[Mark]] = defaultdict(list)
@@ -91,7 +92,7 @@ def _cut(mark: Mark, following: Mark) -> Mark:
 
 
 def _repeated_annotation(part: Part) -> list[CpuOp]:
-    """The annotations that mark steps, by rule 2 of this file; none if there are none."""
+    """The annotations that mark steps, by rule 2 of this file; empty without any."""
     keys: dict[str, str] = {}
     groups: dict[tuple[str, str], list[CpuOp]] = defaultdict(list)
     for op in part.ops:
@@ -121,7 +122,7 @@ class _During(Struct, frozen=True):
 
 
 def _work_during(part: Part) -> tuple[float, _During | _Length]:
-    """Total GPU time, and the part of it that is launched in a stretch of time; CPU time if there is no GPU work."""
+    """Total GPU time, and the part of it launched in a stretch of time; CPU time if there is no GPU work."""
     if not part.activities:
         start = part.ops[0].start_us if part.ops else 0.0
         return part.end_us() - start, _Length()
@@ -136,7 +137,7 @@ class _Length(Struct, frozen=True):
 
 
 def _pattern(repeated: Sequence[CpuOp]) -> str:
-    """The name that all have, with `#` for numbers that differ."""
+    """The common name, with `#` for numbers that differ."""
     name = repeated[0].name
     return name if all(op.name == name for op in repeated) else _NUMBERS.sub("#", name[:_MAX_NAME])
 
@@ -156,7 +157,8 @@ def _graph_replays(part: Part) -> list[Mark]:
 
 
 def _fetches(part: Part) -> list[Mark]:
-    """A step for each batch that a `DataLoader` gives, by rule 4 of this file; none if it is not the loop's."""
+    """A step for each batch that a `DataLoader` yields, by rule 4 of this file; empty if it is not the training
+    loop's."""
     groups: dict[tuple[str, str], list[CpuOp]] = defaultdict(list)
     for op in part.ops:
         if op.is_annotation and op.name.startswith(_FETCH):

@@ -1,4 +1,4 @@
-"""What a trace says about itself besides events: its GPUs, its rank."""
+"""Top-level members of a trace: its GPUs, its rank."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Device = dict[str, Any]
 
 
 class Metadata(Struct, frozen=True):
-    """The top-level members that the lab uses; what is missing or of another type is empty."""
+    """The top-level members that kinetoscope uses; a missing member, or one of another type, is empty."""
 
     devices: tuple[Device, ...] = ()
     rank: int | None = None
@@ -37,7 +37,8 @@ class Metadata(Struct, frozen=True):
     def device(self, index: int | None) -> Device:
         """Properties of the GPU with this index in activities; empty if the trace does not tell which GPU that is.
 
-        An index that is none of the trace's ids (`HIP_VISIBLE_DEVICES`) means a GPU of a host with GPUs of one name.
+        An index that is not among the trace's ids (`HIP_VISIBLE_DEVICES`) means some GPU of a host whose GPUs all have
+        one name.
         """
         if index is None:
             return self.devices[0] if self.devices else {}
@@ -55,7 +56,7 @@ def device_name(device: Device) -> str | None:
 
 
 def most_used(indices: Iterable[int]) -> int | None:
-    """The most frequent index, the lower one of two; None of none."""
+    """The most frequent index, on a tie the lowest; None without indices."""
     counts: dict[int, int] = {}
     for index in indices:
         counts[index] = counts.get(index, 0) + 1

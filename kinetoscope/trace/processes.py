@@ -1,8 +1,8 @@
-"""Tell apart the processes of several ranks that were merged into one file.
+"""Distinguish the processes of several ranks that were merged into one file.
 
-Each rank numbers its operators and calls from 1, and the GPUs of two ranks may both be number 0, so that an activity
-names its launch only together with its process. Two things tell the process: the order of a file that holds one rank
-after the other, and that no activity starts before its launch. What neither tells stays without a launch.
+Each rank numbers its operators and calls from 1, and the GPUs of two ranks may both be number 0, so an activity
+identifies its launch only together with its process. Two facts identify the process: the order of a file that holds one
+rank after the other, and that no activity starts before its launch. If both fail, the activity has no launch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOSTLY = 0.99
 
 
 class Processes:
-    """The host processes of a file. `names` is empty where there is one."""
+    """The host processes of a file. `names` is empty if there is only one."""
 
     def __init__(self, kept: KeptEvents) -> None:
         pids = _host_processes(kept)
@@ -37,11 +37,11 @@ class Processes:
         self._runs = runs
 
     def of(self, pid: object) -> str:
-        """The name of a host process; empty where there is only one."""
+        """The name of a host process; empty if there is only one."""
         return self._names.get(pid, "") if self.names else ""
 
     def owners(self, events: Sequence[Kernel], calls_of: CallsOf, start_us: Callable[[Kernel], float]) -> list[str]:
-        """The process of each GPU activity, in the order of the file; empty where the trace does not tell."""
+        """The process of each GPU activity, in the order of the file; empty if the trace does not tell."""
         if not self.names or len(self.names) > _MAX_PROCESSES:
             return [""] * len(events)
         if self._is_one_after_another:
@@ -53,7 +53,8 @@ class Processes:
 
 
 def _host_processes(kept: KeptEvents) -> list[object]:
-    """The processes with operators and calls: an accelerator may have calls of its own, a helper operators alone."""
+    """The processes with operators and calls: an accelerator may have its own calls, a helper may have operators
+    alone."""
     if len({pid for pid, _ in kept.runs}) < 2:
         return [pid for pid, _ in kept.runs[:1]]
     of_ops = dict.fromkeys(op.pid for op in kept.ops)
@@ -62,7 +63,7 @@ def _host_processes(kept: KeptEvents) -> list[object]:
 
 
 def process_name(pid: object, label: str) -> str:
-    """`rank 3` where the process is labeled so, else `process 412`."""
+    """`rank 3` if the process is labeled so, else `process 412`."""
     match = _RANK.search(label) or _RANK.search(str(pid))
     return f"rank {int(match[1])}" if match else f"process {pid}"
 
@@ -70,7 +71,7 @@ def process_name(pid: object, label: str) -> str:
 def _are_launched(
     events: Sequence[Kernel], owners: Sequence[str], calls_of: CallsOf, start_us: Callable[[Kernel], float]
 ) -> bool:
-    """Whether nearly all activities start after a call of the process that is said to own them."""
+    """Whether nearly all activities start after a call of their assumed process."""
     launched = sum(
         _starts_after(start_us(event), calls_of.get(owner, {}).get(event.args.correlation or 0))
         for event, owner in zip(events, owners, strict=True)
@@ -103,7 +104,7 @@ def _by_causality(events: Sequence[Kernel], calls_of: CallsOf, start_us: Callabl
 
 
 def _eliminate(only: dict[object, set[str]]) -> None:
-    """Remove the process of a GPU that can have no other from the processes that other GPUs may have."""
+    """If a GPU can have only one process, remove that process from the candidates of all other GPUs."""
     settled = [gpu for gpu in only if len(only[gpu]) == 1]
     for gpu in settled:  # grows on the way
         for other, processes in only.items():

@@ -1,4 +1,4 @@
-"""Says on a terminal how far the reading of a large file is."""
+"""Report on a terminal how far the reading of a large file is."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Progress:
         self._enabled = sys.stderr is not None and sys.stderr.isatty()
 
     def report(self, done: int, total: int) -> None:
-        """`done` of `total` bytes of the file are read; `total` 0: unknown, of a pipe."""
+        """Report `done` of `total` bytes read; `total` is 0 if unknown, as for a pipe."""
         if self._enabled and time.monotonic() >= self._next:
             amount = f"{min(100, 100 * done // total)} %" if total else f"{done / 1e6:,.0f} MB"
             self._show(f"reading {self._name}: {amount}")
 
     def linking(self) -> None:
-        """All events are read."""
+        """Report that all events are read."""
         if self._enabled and self._is_shown:
             self._show(f"reading {self._name}: linking events")
 

@@ -43,7 +43,7 @@ def busy_us(activities: Iterable[GpuActivity]) -> float:
 
 
 def extent_us(activities: Sequence[GpuActivity]) -> float:
-    """From the first start to the last end."""
+    """Time from the first start to the last end."""
     first = min((a.start_us for a in activities), default=0.0)
     return round(max((a.start_us + a.duration_us for a in activities), default=0.0) - first, 3)
 
@@ -54,7 +54,8 @@ def idle_us(activities: Sequence[GpuActivity]) -> float:
 
 
 def kernel_time_us(activities: Iterable[GpuActivity]) -> float:
-    """Sum of the kernel durations, without memcpys and memsets: time of two kernels at once counts twice."""
+    """Sum of the kernel durations, without memcpys and memsets; the common time of two concurrent kernels counts
+    twice."""
     return round(math.fsum(a.duration_us for a in activities if a.kind == "kernel"), 3)
 
 
@@ -143,7 +144,7 @@ def syncs(step: Step) -> tuple[CudaCall, ...]:
 
 @lru_cache(maxsize=4096)
 def is_sync(call_name: str) -> bool:
-    """Whether a call of this name makes the CPU wait: of CUDA, HIP, XPU or MTIA."""
+    """Whether a call of this name makes the CPU wait, in CUDA, HIP, XPU or MTIA."""
     return _SYNC.search(call_name) is not None
 
 
@@ -165,7 +166,7 @@ def collectives(step: Step) -> tuple[GpuActivity, ...]:
 
 
 def is_collective(activity: GpuActivity) -> bool:
-    """Whether a kernel communicates: the profiler says so, or its name is of NCCL, RCCL or an engine's all-reduce."""
+    """Whether a kernel communicates, by the profiler's data or by a name of NCCL, RCCL or an engine's all-reduce."""
     return activity.kind == "kernel" and (activity.collective is not None or _communicates(activity.name))
 
 
@@ -175,7 +176,7 @@ def _communicates(name: str) -> bool:
 
 
 def exposed_collectives_us(step: Step) -> float:
-    """Time in which a collective runs and no other kernel of its GPU, summed over the GPUs."""
+    """Time in which a collective runs and no other kernel of its GPU does, summed over the GPUs."""
     exposed = 0.0
     if any(map(is_collective, step.activities)):
         for activities in by_device(step.kernels).values():
@@ -192,17 +193,17 @@ def by_device(activities: Iterable[GpuActivity]) -> dict[int, list[GpuActivity]]
 
 
 def durations_sum_us(spans: Iterable[Span]) -> float:
-    """Sum of the durations: time of two at once counts twice."""
+    """Sum of the durations; the common time of two concurrent spans counts twice."""
     return round(math.fsum(span.duration_us for span in spans), 3)
 
 
 def step_us(step: Step) -> float:
-    """From the start of a step to its end on the CPU."""
+    """Time from the start of a step to its end on the CPU."""
     return round(step.end_us - step.start_us, 3)
 
 
 def recorded_step_us(steps: Sequence[Step]) -> float:
-    """What a step takes in a trace: its span on the CPU, or the GPU's work if that is longer; medians of the steps."""
+    """The time of a step in a trace: its span on the CPU, or its GPU work if that is longer; medians of the steps."""
     spans_us, works_us = map(step_us, steps), (busy_us(step.activities) for step in steps)
     return max(statistics.median(spans_us), statistics.median(works_us))
 
@@ -227,7 +228,7 @@ def durations_us(trace: Trace) -> tuple[tuple[float, ...], ...]:
 
 
 def step_overlaps_us(trace: Trace) -> tuple[tuple[float, ...], ...]:
-    """Overlaps of each activity of the middle step, of the same steps as `durations_us`."""
+    """Overlaps of each activity of the middle step, in the same steps as `durations_us`."""
     return _by_activity(trace, overlaps_us)
 
 

@@ -1,4 +1,4 @@
-"""Find the steps of a trace, and the GPU work of each; what belongs to no step is listed by reason."""
+"""Find the steps of a trace and their GPU work, and list the work outside all steps by reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REASONS = (BEFORE, BETWEEN, AFTER, NO_LAUNCH, NO_PROCESS)
 
 
 class FoundSteps(Struct, frozen=True):
-    """The steps in start order, what marks them, and the GPU work of none."""
+    """The steps in start order, the kind of their marks, and the GPU work outside all steps."""
 
     steps: tuple[Step, ...]
     steps_from: str
@@ -88,7 +88,7 @@ def _steps(
     *,
     takes_all: bool,
 ) -> list[Step]:
-    """The steps of a process with their ops, calls and GPU work; adds the GPU work of none to `reasons`."""
+    """The steps of a process with their ops, calls and GPU work; adds the GPU work outside all steps to `reasons`."""
     if takes_all:
         (mark,) = marks
         everything = tuple(part.ops), tuple(part.calls), tuple(part.activities)
@@ -122,7 +122,7 @@ def _steps(
 
 
 def _without_unfinished(steps: list[Step]) -> list[Step]:
-    """Leave out a last step without any work: `prof.step()` began it, and the loop ended before it did anything."""
+    """Omit a last step without any work: `prof.step()` began it, and the loop ended."""
     if len(steps) > 1 and not _has_work(steps[-1]) and any(map(_has_work, steps[:-1])):
         return steps[:-1]
     return steps

@@ -73,7 +73,7 @@ def _gpu_lines(summary: Summary) -> Iterator[str]:
 
 
 def _more_lines(summary: Summary) -> Iterator[str]:
-    """What is worth a line only where it is not zero."""
+    """Lines for values that are shown only if they are not zero."""
     waits = f", {summary.syncs_per_step} calls wait for the GPU" if summary.syncs_per_step else ""
     yield f"CPU time per step  {summary.step_us:,.3f} us (median){waits}"
     if summary.overlap_us_per_step > 0:
@@ -117,7 +117,7 @@ def _kernel_lines(kernels: Sequence[KernelSummary], overlaps: bool) -> Iterator[
 
 
 def _operator_lines(operators: Sequence[OperatorSummary]) -> Iterator[str]:
-    """Where the CPU's time goes, over the whole trace."""
+    """The CPU's time by operator, over the whole trace."""
     shown = operators[:_MOST_OPERATORS]
     yield "the CPU's time by operator, annotation and CUDA call, over the whole trace"
     rows = [["calls", "self us", "total us"]]

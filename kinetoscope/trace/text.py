@@ -15,22 +15,22 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def without_address(name: str) -> str:
-    """A function's name without where its object lies in memory, elsewhere in each run."""
+    """A function's name without its object's memory address, which differs between runs."""
     return _ADDRESS.sub("", name)
 
 
 def shortened(text: str, width: int = 60) -> str:
-    """At most `width` characters, cut in the middle."""
+    """The text with at most `width` characters, cut in the middle."""
     return text if len(text) <= width else f"{text[: width * 2 // 3]}…{text[-(width - width * 2 // 3 - 1) :]}"
 
 
 def printable(name: str) -> str:
-    """Escape control characters, direction marks and lone surrogates, which could hold terminal commands."""
+    """Escape control characters, direction marks and lone surrogates, since they could be terminal commands."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in name
     )
 
 
 def visible(text: str) -> str:
-    """Escape what would hide or reorder the text around it, in plain text or in HTML; newlines stay."""
+    """Escape characters that would hide or reorder the text around them, in plain text or in HTML; newlines stay."""
     return _INVISIBLE.sub(lambda match: printable(match[0]), text)

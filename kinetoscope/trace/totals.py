@@ -1,4 +1,4 @@
-"""What one step of a trace did, in numbers: the data of the command `summary`."""
+"""One step of a trace in numbers: the data of the command `summary`."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 
 def summarize(trace: Trace) -> Summary:
-    """Summarize a trace. Raises `TraceError` if it has no event of a CPU or GPU."""
+    """Summarize a trace. Raises `TraceError` if it has no CPU or GPU event."""
     require_steps(trace)
     by_step = [step.activities for step in trace.steps]
     kinds = [Counter(map(attrgetter("kind"), activities)) for activities in by_step]
@@ -224,7 +224,7 @@ def _order(kernel: KernelSummary) -> tuple[float, str, str]:
 
 
 def low_median(values: Iterable[N]) -> N:
-    """The low median, a value of a real step; importing `statistics` would add a tenth to the start-up."""
+    """The low median, the value of a real step. Importing `statistics` would add a tenth to the start-up."""
     ordered = sorted(values)
     return ordered[(len(ordered) - 1) // 2]
 

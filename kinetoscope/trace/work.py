@@ -1,8 +1,8 @@
 """The work of a kernel: the floating-point operations of its matmul and the bytes it must move.
 
 A trace holds the operator that launched a kernel, and with `record_shapes` the shapes, strides and types of its inputs.
-From these we compute the work of matmuls and pointwise operators. For a kernel that a compiler fused, and in any
-uncertain case, the result is None.
+They determine the work of matmuls and pointwise operators. For a kernel that a compiler fused, and in any uncertain
+case, the result is None.
 """
 
 from __future__ import annotations

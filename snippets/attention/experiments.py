@@ -36,11 +36,11 @@ HUB_KERNELS = "kernels-community/flash-attn2"
 HUB_VERSION = 1
 
 
-# Work: the least that has to be done
+# The least work of each step
 
 
 def _product(rows: int, keys: int, head_dim: int) -> int:
-    """FLOP of the scores, or of their sum over the values; `rows` are the
+    """FLOP of the scores, or of their product with the values; `rows` are the
     queries of all heads.
 
     Each head has factors of its own, so no bare matmul does the same work and
@@ -53,8 +53,8 @@ def forward_work(batch: int, heads: int, tokens: int, head_dim: int) -> Work:
     """q, k, v and the result once each in bf16, and two products, causal: a
     query has half the keys on average.
 
-    Half is how attention's rates are usually quoted; what computes all scores
-    and then hides half does twice that.
+    Attention's rates are usually quoted with this half. A kernel that computes
+    all scores and then hides half does twice as many FLOP.
     """
     rows = batch * heads * tokens
     return Work(
@@ -67,8 +67,8 @@ def training_work(batch: int, heads: int, tokens: int, head_dim: int) -> Work:
     """q, k, v, the result's gradient and three gradients once each; two causal
     products forward, four backward.
 
-    A fused backward computes the scores once more instead of reading them: a
-    seventh product, which is not counted.
+    A fused backward recomputes the scores instead of reading them. This seventh
+    product is not counted.
     """
     rows = batch * heads * tokens
     return Work(
@@ -114,8 +114,8 @@ def _without_gradients(step: Step) -> Step:
 def attention(
     variant: str, device: str, tokens: int, causal: bool = True
 ) -> Step:
-    """One way to compute attention of q, k and v; what it hides is built here,
-    once. Without `causal`, nothing is."""
+    """One variant of attention of q, k and v. Its mask is built here, once;
+    without `causal` it has no mask."""
     import torch
 
     from snippets.attention import model
@@ -142,8 +142,8 @@ def attention(
 
 
 def picked(tensors: Sequence[Tensor]) -> str:
-    """The backend that PyTorch picks for causal attention of this q, k and v
-    where none is named."""
+    """The backend that PyTorch picks by itself for causal attention of this q,
+    k and v."""
     import torch
 
     from snippets.attention.model import BACKENDS
@@ -193,8 +193,8 @@ def training(
     """Forward and backward, causal: the gradients of q, k and v for a random
     gradient of the result.
 
-    The step returns that of q, and capture checks it; those of k and v are
-    checked here, at the same tolerance.
+    The step returns the gradient of q, and capture checks it. This function
+    checks the gradients of k and v at the same tolerance.
     """
     import torch
 
@@ -243,7 +243,7 @@ def decode(
     device: str, variant: str, batch: int, heads: int, keys: int, head_dim: int
 ) -> Subject:
     """One query for each sequence, as when a model writes its next token: it
-    sees every key, so nothing is masked."""
+    sees every key, so there is no mask."""
     from snippets.attention import model
 
     def inputs() -> tuple[Tensor, ...]:
@@ -257,7 +257,7 @@ def decode(
     )
 
 
-# What a profile cannot say: as sequences grow
+# Probes: growing sequences
 
 SWEPT = (
     "naive",
@@ -289,8 +289,8 @@ def lengths(
     head_dim: int,
     longest: int,
 ) -> dict[str, Any]:
-    """Every variant, forward and causal, from 128 tokens up by powers of two;
-    one that ran out of memory stays out.
+    """Every variant, forward and causal, from 128 tokens up by powers of two,
+    until it runs out of memory.
 
     Returns {tokens: {"auto": the backend that PyTorch picks, "matmul":
     measured, "variants": {variant: measured}}}; `matmul` is a large bare
@@ -319,8 +319,8 @@ def _at_length(
     shape: tuple[int, int, int, int],
     out_of_memory: dict[str, str],
 ) -> dict[str, Any]:
-    """One length of `lengths`; `out_of_memory` holds why variants stopped at
-    shorter ones, and learns of more."""
+    """One length of `lengths`. `out_of_memory` holds why variants stopped at
+    shorter lengths; this function adds to it."""
     import torch
 
     # a function compiled at eight lengths would silently fall back to eager
@@ -331,8 +331,8 @@ def _at_length(
     expected = [_exact(device, *drawn[0])]
 
     def shared() -> Callable[[], tuple[Tensor, ...]]:
-        """Hands out the same sets to each variant: eight times as many would
-        leave no room for the scores."""
+        """Return the same sets for each variant: eight times as many would
+        leave no memory for the scores."""
         places = itertools.count()
 
         def inputs() -> tuple[Tensor, ...]:
@@ -390,7 +390,7 @@ def _time(
     found: dict[str, dict[str, Any]],
     tokens: int,
 ) -> None:
-    """Time all subjects interleaved, and note the samples in `found`."""
+    """Time all subjects interleaved, and store the samples in `found`."""
     variants = {}
     for name, subject in subjects.items():
         with _noting(name, found):
@@ -408,8 +408,8 @@ def _time(
 
 
 def _forgetting(subject: Subject) -> Subject:
-    """The same step, its result dropped at once: results that timing keeps
-    would take the room of the scores."""
+    """The same step without a result: kept results would take the memory that
+    the scores need."""
 
     def step(*inputs: Tensor) -> Tensor:
         subject.step(*inputs)
@@ -423,8 +423,8 @@ OUT_OF_MEMORY = "out of memory"
 
 @contextlib.contextmanager
 def _noting(variant: str, found: dict[str, dict[str, Any]]) -> Iterator[None]:
-    """Note why a variant stops, and go on with the others; not after an error
-    that leaves the GPU unusable."""
+    """Store why a variant stops, and continue with the others, unless the error
+    leaves the GPU unusable."""
     import torch
 
     try:
@@ -445,11 +445,11 @@ def _noting(variant: str, found: dict[str, dict[str, Any]]) -> Iterator[None]:
 
 
 def _free_memory() -> None:
-    """Give back what nobody holds any more, so that the next variant meets an
-    empty GPU.
+    """Free unreferenced memory, so that the next variant starts with an empty
+    GPU.
 
-    Takes a quarter of a second with the compiler loaded, so short sequences go
-    without.
+    This takes a quarter of a second with the compiler loaded, so short
+    sequences skip it.
     """
     import torch
 
@@ -457,7 +457,7 @@ def _free_memory() -> None:
     torch.cuda.empty_cache()
 
 
-# What a profile cannot say: a kernel from the Hub, and the compiler's code
+# Probes: a kernel from the Hub, and the compiler's code
 
 
 def hub_flash(
@@ -468,8 +468,8 @@ def hub_flash(
     tokens: int,
     head_dim: int,
 ) -> dict[str, Any]:
-    """The Hub's flash-attention beside PyTorch's, forward and causal, in turns,
-    where that kernel can be had.
+    """The Hub's flash-attention against PyTorch's, forward and causal,
+    interleaved, if the Hub's kernel can be loaded.
 
     Returns {"version", "samples_us": {variant: interleaved}, "errors":
     {variant: relative error}}; or {"missing": why}.
@@ -517,8 +517,8 @@ def hub_flash(
 
 
 def hub_kernel() -> Any:
-    """The Hub's module, or a sentence saying why it cannot be had; asks the
-    network only where it answers at once."""
+    """The Hub's module, or a sentence with the reason why it cannot be loaded.
+    Uses the network only if it answers immediately."""
     is_here = HUB_KERNELS in os.environ.get(
         "LOCAL_KERNELS", ""
     ) or os.environ.get("HF_HUB_OFFLINE")
@@ -540,12 +540,12 @@ def compiled_code(
     tokens: int,
     head_dim: int,
 ) -> dict[str, Any]:
-    """What Inductor makes of the naive forward, and whether it found out that
-    this is attention.
+    """The code that Inductor generates for the naive forward, and whether
+    Inductor recognized attention.
 
-    Returns {"fused_attention": how often it put a call of SDPA in place of a
-    pattern, "calls": what the generated code runs, in order, "kernels": the
-    source of its Triton kernels}.
+    Returns {"fused_attention": how many patterns it replaced by a call of SDPA,
+    "calls": what the generated code runs, in order, "kernels": the source of
+    its Triton kernels}.
     """
     import torch
     from torch._dynamo.utils import counters
@@ -580,8 +580,8 @@ def _variants(
     names: Sequence[str],
     parameters: Any,
 ) -> Any:
-    """An experiment for each variant; those of one prefix are timed in
-    turns."""
+    """An experiment for each variant; experiments with one prefix are timed
+    interleaved."""
     for name in names:
         yield Experiment(
             chapter="attention",

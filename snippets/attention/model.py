@@ -19,7 +19,7 @@ from torch.nn.attention.flex_attention import (
 
 # --8<-- [start:mask]
 def future(tokens: int, device: str) -> Tensor:
-    """(tokens, tokens) bool, True where a key comes after its query. Built
+    """(tokens, tokens) bool, True where a key comes after its query. Build it
     once, not in every step."""
     return torch.ones(tokens, tokens, dtype=torch.bool, device=device).triu(
         diagonal=1
@@ -33,8 +33,8 @@ def future(tokens: int, device: str) -> Tensor:
 def naive(
     q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None = None
 ) -> Tensor:
-    """Attention as its formula says; `hidden` is (queries, keys) bool, True
-    where a query must not look."""
+    """Attention by its formula; `hidden` is (queries, keys) bool, True where a
+    query must not see the key."""
     scores = q @ k.transpose(-2, -1)
     scores = scores * q.shape[-1] ** -0.5
     if hidden is not None:
@@ -49,7 +49,7 @@ def naive(
 def in_place(
     q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None = None
 ) -> Tensor:
-    """The same, but the scores are masked where they lie."""
+    """The same, with the scores masked in place."""
     scores = q @ k.transpose(-2, -1)
     scores = scores * q.shape[-1] ** -0.5
     if hidden is not None:
@@ -72,10 +72,10 @@ BACKENDS = {
 def sdpa(
     q: Tensor, k: Tensor, v: Tensor, backend: str = "auto", causal: bool = True
 ) -> Tensor:
-    """PyTorch's own attention by one of `BACKENDS`, or by the one that PyTorch
-    picks.
+    """PyTorch's own attention, by one of `BACKENDS` or by the backend that
+    PyTorch picks.
 
-    Raises `RuntimeError` when the backend does not take these tensors.
+    Raises `RuntimeError` if the backend does not support these tensors.
     """
     if backend == "auto":
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
@@ -88,12 +88,12 @@ def sdpa(
 
 # --8<-- [start:flex]
 def is_past(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """Whether the query at this place may look at the key at that one."""
+    """Whether the query at index `query` may see the key at index `key`."""
     return query >= key
 
 
 def causal_blocks(tokens: int, device: str) -> BlockMask:
-    """Which blocks of scores are wanted whole, in part or not at all. Built
+    """Which blocks of scores are needed fully, partly or not at all. Build it
     once, not in every step."""
     return create_block_mask(is_past, None, None, tokens, tokens, device=device)
 
@@ -101,7 +101,7 @@ def causal_blocks(tokens: int, device: str) -> BlockMask:
 def flex(
     q: Tensor, k: Tensor, v: Tensor, blocks: BlockMask | None = None
 ) -> Tensor:
-    """FlexAttention of the wanted blocks, or of all; to be compiled, else it
+    """FlexAttention of the needed blocks, or of all. Compile it: eager, it
     writes all scores to memory."""
     return flex_attention(q, k, v, block_mask=blocks)
 
@@ -111,8 +111,8 @@ def flex(
 
 # --8<-- [start:online]
 def online(q: Tensor, k: Tensor, v: Tensor, block: int = 128) -> Tensor:
-    """Attention that holds one block of scores at a time, without a mask; sums
-    are scaled when a larger score comes."""
+    """Attention that holds one block of scores at a time, without a mask; a
+    larger score rescales the sums."""
     largest = torch.full_like(q[..., :1], float("-inf"))
     divisor, result = torch.zeros_like(largest), torch.zeros_like(q)
     for keys, values in zip(
@@ -132,8 +132,8 @@ def online(q: Tensor, k: Tensor, v: Tensor, block: int = 128) -> Tensor:
 
 # --8<-- [start:all_masked]
 def nothing_to_see(keys: int) -> tuple[Tensor, Tensor]:
-    """The softmax of a row of scores that is hidden wholly: the plain one, and
-    the one in SDPA's math backend."""
+    """The softmax of a fully hidden row of scores: the plain softmax, and that
+    of SDPA's math backend."""
     scores = torch.full((keys,), float("-inf"))
     return scores.softmax(dim=-1), torch._safe_softmax(scores, dim=-1)
 
@@ -144,13 +144,13 @@ def nothing_to_see(keys: int) -> tuple[Tensor, Tensor]:
 # --8<-- [start:top_left]
 def aligned_top_left(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """The trap: with fewer queries than keys, query i sees keys 0 to i. A
-    single query sees nothing but the first."""
+    single query sees only the first key."""
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 def aligned_lower_right(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """What a decode step means: the last query sees every key. One query alone
-    needs no mask at all."""
+    """What a decode step needs: the last query sees every key. A single query
+    needs no mask."""
     return F.scaled_dot_product_attention(
         q, k, v, attn_mask=causal_lower_right(q.shape[-2], k.shape[-2])
     )
@@ -163,8 +163,8 @@ def aligned_lower_right(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def reference(
     q: Tensor, k: Tensor, v: Tensor, hidden: Tensor | None = None
 ) -> Tensor:
-    """Attention in float64, head by head: the scores of all heads at once need
-    not fit into memory."""
+    """Attention in float64, head by head, because the scores of all heads
+    together may not fit into memory."""
     heads = zip(*(tensor.flatten(0, 1) for tensor in (q, k, v)), strict=True)
     results = [
         naive(q_one.double(), k_one.double(), v_one.double(), hidden)

@@ -35,7 +35,8 @@ OPTIONS: dict[str, dict[str, bool]] = {
 
 
 def _step(device: str) -> Callable[[], None]:
-    """A forward and backward of many short operators, ended by a synchronize so that wall time is its own."""
+    """A forward and backward of many short operators, with a synchronize at its end, so that its wall time includes all
+    of its GPU work."""
     import torch
 
     from snippets.capture_faults.model import build
@@ -72,7 +73,7 @@ GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
 def _counted(prof: profile) -> dict[str, int]:
-    """Events of an exported trace by what they are."""
+    """Count the events of an exported trace by kind."""
     events, size = _events(prof)
     categories = [event.get("cat") for event in events]
     names = [str(event.get("name")) for event in events]
@@ -95,7 +96,7 @@ def _counted(prof: profile) -> dict[str, int]:
 
 
 def forgotten_step(instruments: Instruments, device: str) -> dict[str, Any]:
-    """What a schedule keeps without and with `prof.step()`."""
+    """The steps that a schedule keeps without and with `prof.step()`."""
     from snippets.capture_faults.model import ended_steps, forgotten_step
 
     step = _step(device)
@@ -106,7 +107,7 @@ def forgotten_step(instruments: Instruments, device: str) -> dict[str, Any]:
 
 
 def _tolerant(take: Callable[[], profile]) -> dict[str, Any]:
-    """Counts of a capture, or the error of exporting one that has nothing in it."""
+    """Counts of a capture, or the error from exporting an empty capture."""
     prof = take()
     try:
         return _counted(prof)
@@ -122,7 +123,8 @@ def _tolerant(take: Callable[[], profile]) -> dict[str, Any]:
 
 
 def cpu_only(instruments: Instruments, device: str) -> dict[str, Any]:
-    """What a trace has with the CPU's activities alone, and with all."""
+    """The events in a trace with the CPU's activities alone, and with all
+    activities."""
     from torch.profiler import profile
 
     from snippets.capture_faults.model import cpu_only
@@ -137,7 +139,7 @@ def cpu_only(instruments: Instruments, device: str) -> dict[str, Any]:
 
 
 def in_a_thread(instruments: Instruments, device: str) -> dict[str, Any]:
-    """What a trace has of a step in a new thread, and of the same step in this one."""
+    """The events in a trace of a step in a new thread, and of the same step in this thread."""
     from torch.profiler import profile
 
     from snippets.capture_faults.model import in_a_thread
@@ -151,7 +153,7 @@ def in_a_thread(instruments: Instruments, device: str) -> dict[str, Any]:
 def in_workers(
     instruments: Instruments, device: str, workers: int
 ) -> dict[str, Any]:
-    """How often the operator that makes an item is in a trace, by the loader's workers."""
+    """Count the operator that makes an item in a trace, by the loader's number of workers."""
     from snippets.capture_faults.model import in_workers
 
     counts = {}
@@ -166,11 +168,11 @@ def in_workers(
 def overhead(
     instruments: Instruments, device: str, repeats: int, steps: int
 ) -> dict[str, Any]:
-    """Time steps without a profiler and under each option, one after the other, `repeats` times over.
+    """Time steps without a profiler and with each option, one after the other, `repeats` times.
 
-    Returns for each option the time of one step in us, a sample a repeat, from the first launch until the GPU is done,
-    and the bytes of the exported file by step. The first samples without a profiler come before any profile of the
-    process (`before`), the others between profiles.
+    Returns for each option the time of one step in us, from the first launch until the GPU is done, one sample per
+    repeat; and the bytes of the exported file per step. The first samples without a profiler come before any profile of
+    the process (`before`), the others between profiles.
     """
     from torch.profiler import profile
 
@@ -206,9 +208,9 @@ def overhead(
 
 
 def second_subscriber(instruments: Instruments, device: str) -> dict[str, Any]:
-    """Profile in new processes: alone, and while somebody else holds CUPTI.
+    """Profile in new processes: alone, and while another process holds CUPTI.
 
-    Returns what each trace has, and the lines with CUPTI in them that the process wrote.
+    Returns the events of each trace, and the lines with CUPTI in them that the process wrote.
     """
     if device != "cuda":
         raise NeedsGpu("CUPTI belongs to a GPU")

@@ -1,4 +1,4 @@
-"""Captures that go wrong, each beside the one that does not."""
+"""Wrong captures, each next to the right one."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 # --8<-- [start:build]
 def build(device: str, layers: int = 24, width: int = 256) -> nn.Module:
-    """Narrow Linears and ReLUs: every step is many short operators."""
+    """Narrow Linears and ReLUs, so that every step has many short operators."""
     pairs = (
         layer
         for _ in range(layers)
@@ -25,7 +25,7 @@ def build(device: str, layers: int = 24, width: int = 256) -> nn.Module:
 
 # --8<-- [start:forgotten_step]
 def forgotten_step(step: Callable[[], None]) -> profile:
-    """A schedule that nobody moves on."""
+    """Profile with a schedule, without `prof.step()`."""
     with profile(schedule=schedule(wait=1, warmup=1, active=3)) as prof:
         for _ in range(5):
             step()
@@ -37,7 +37,7 @@ def forgotten_step(step: Callable[[], None]) -> profile:
 
 # --8<-- [start:ended_steps]
 def ended_steps(step: Callable[[], None]) -> profile:
-    """The same, and each step is ended."""
+    """The same, with `prof.step()` after each step."""
     with profile(schedule=schedule(wait=1, warmup=1, active=3)) as prof:
         for _ in range(5):
             step()
@@ -50,7 +50,7 @@ def ended_steps(step: Callable[[], None]) -> profile:
 
 # --8<-- [start:cpu_only]
 def cpu_only(step: Callable[[], None]) -> profile:
-    """The GPU's activities were not asked for."""
+    """Profile without the GPU's activities."""
     with profile(activities=[ProfilerActivity.CPU]) as prof:
         step()
     return prof
@@ -61,7 +61,7 @@ def cpu_only(step: Callable[[], None]) -> profile:
 
 # --8<-- [start:in_a_thread]
 def in_a_thread(step: Callable[[], None]) -> profile:
-    """Steps in a thread that was not there when the profiler started."""
+    """Run steps in a thread that starts after the profiler."""
     with profile() as prof:
         worker = threading.Thread(target=step)
         worker.start()
@@ -73,7 +73,7 @@ def in_a_thread(step: Callable[[], None]) -> profile:
 
 
 class Squares(Dataset[Tensor]):
-    """Items that take an operator or two to make."""
+    """A dataset whose items need an operator or two each."""
 
     def __len__(self) -> int:
         return 64
@@ -84,7 +84,8 @@ class Squares(Dataset[Tensor]):
 
 # --8<-- [start:in_workers]
 def in_workers(workers: int) -> profile:
-    """A loader that makes items in this process (0 workers) or in others."""
+    """A loader that makes items in this process (0 workers) or in worker
+    processes."""
     loader = DataLoader(Squares(), batch_size=8, num_workers=workers)
     batches: Iterator[Tensor] = iter(loader)
     with profile() as prof:

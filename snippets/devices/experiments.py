@@ -72,14 +72,14 @@ def matmul_ones(device: str, m: int, k: int, n: int) -> Subject:
 
 
 def matmul_work(m: int, k: int, n: int) -> Work:
-    """Both factors and the product once each in bf16; a bare product is not
-    measured once more as its own ceiling."""
+    """Both factors and the product once each in bf16. A bare product needs no
+    second measurement as its own ceiling."""
     return Work(bytes=2 * (m * k + k * n + m * n), other_flops=2 * m * k * n)
 
 
 def small_step(device: str) -> Subject:
-    """A product of 64 x 64 and a sum: the CPU needs longer for its launches
-    than the GPU for its kernels."""
+    """A 64 x 64 product and a sum: the CPU needs longer for the launches than
+    the GPU for the kernels."""
     import torch
 
     w, b = (
@@ -163,8 +163,8 @@ while time.monotonic() < until:
 
 @contextlib.contextmanager
 def neighbor() -> Iterator[None]:
-    """Another process that multiplies on the same GPU, from its first product
-    to the end of the block."""
+    """Run another process that multiplies on the same GPU, from its first
+    product to the end of the block."""
     process = subprocess.Popen(
         [sys.executable, "-c", NEIGHBOR], stdout=subprocess.PIPE
     )
@@ -189,8 +189,8 @@ def neighbor() -> Iterator[None]:
 
 # --8<-- [start:shared]
 def shared(instruments: Instruments, device: str, size: int) -> dict[str, Any]:
-    """A large product and a small step, with the GPU to themselves and with a
-    neighbor.
+    """A large product and a small step, first alone on the GPU, then with a
+    neighbor process.
 
     Returns {"alone", "shared": {step: {kind of time: samples in
     microseconds}}}.

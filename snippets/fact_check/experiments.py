@@ -1,5 +1,5 @@
-"""What the fact check measures itself: an article's Linear as its code has it,
-and the block of its table at many numbers of tokens."""
+"""What the fact check measures itself: an article's Linear with the article's
+code, and the block of its table at many numbers of tokens."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ TOKENS: Mapping[str, tuple[int, ...]] = {
 """Arithmetic of the products -> numbers of tokens. tf32 is float32 tensors with
 their products rounded for tensor cores."""
 BYTES_PER_HIDDEN = 40
-"""Room for all variants of a size at once, in bytes for each byte of a tensor
-of the hidden size."""
+"""Memory for all variants of a size together, in bytes for each byte of a
+tensor of the hidden size."""
 ROUNDS = 11
 
 
 def article_linear(
     device: str, batch: int, in_dim: int, out_dim: int
 ) -> Subject:
-    """The article's layer, in float32 and with gradients, as its lines have
-    it."""
+    """The article's layer, in float32 and with gradients, as in the article's
+    code."""
     import torch
 
     from snippets.fact_check.model import linear_layer
@@ -65,9 +65,9 @@ def linear_work(batch: int, in_dim: int, out_dim: int) -> Work:
 
 
 def article_table(instruments: Instruments, device: str) -> dict[str, Any]:
-    """Profile the first call of the layer and print what the article prints.
+    """Profile the first call of the layer and print the article's table.
 
-    Returns the table as text, its rows as data (`is_kernel`: what ran on the
+    Returns the table as text, its rows as data (`is_kernel`: it ran on the
     GPU), and the GPU's activities by name.
     """
     from snippets.fact_check.model import profile_one_call
@@ -98,7 +98,7 @@ def article_table(instruments: Instruments, device: str) -> dict[str, Any]:
 
 @contextmanager
 def matmul_precision(arithmetic: str) -> Iterator[None]:
-    """Let float32 products round to TF32 inside, if so named."""
+    """Allow TF32 in float32 products if `arithmetic` says so."""
     import torch
 
     before = torch.get_float32_matmul_precision()
@@ -114,9 +114,9 @@ def matmul_precision(arithmetic: str) -> Iterator[None]:
 def block_subjects(
     device: str, arithmetic: str, tokens: int, dim: int, hidden: int
 ) -> dict[str, Subject]:
-    """The parts of a block, the block, and the block with GELU in the first
-    product: by cuBLAS, and in bf16 on Hopper by the ping-pong kernel of
-    fused_mlp."""
+    """The parts of a block, the block, and the block with GELU fused into the
+    first product: by cuBLAS, and in bf16 on Hopper by fused_mlp's ping-pong
+    kernel."""
     import torch
     from torch.nn import functional as F
 
@@ -185,8 +185,8 @@ def block(
     numbers of tokens.
 
     Returns {"samples_us", "errors"}: arithmetic -> tokens -> variant -> samples
-    or relative error, sample i of one size all in the same turn; "failed":
-    what raised, and "left_out": the sizes too large for this GPU's memory.
+    or relative error, sample i of one size all in the same turn; "failed": the
+    errors raised; and "left_out": the sizes too large for this GPU's memory.
     """
     if device != "cuda":
         raise NeedsGpu(
@@ -231,8 +231,8 @@ def _timed(
     found: dict[str, Any],
     at: str,
 ) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """Check and time the subjects of one size; what raises is noted and left
-    out."""
+    """Check and time the subjects of one size; store errors and leave out their
+    subjects."""
     prepared, errors = {}, {}
     for name, subject in subjects.items():
         try:
@@ -253,7 +253,7 @@ def _timed(
 
 
 def _free_memory() -> None:
-    """Return what the graphs of the last size held to the GPU."""
+    """Free the GPU memory that the last size's graphs held."""
     import torch
 
     gc.collect()

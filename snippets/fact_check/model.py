@@ -1,5 +1,5 @@
-"""A Linear profiled as one article does it, and the block that the articles'
-tables are about."""
+"""A Linear profiled as in one article, and the block of the articles'
+tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def linear_layer(device: str) -> tuple[nn.Linear, Tensor]:
 
 # --8<-- [start:one_call]
 def profile_one_call(device: str) -> profile:
-    """The first call of the layer, profiled, with nothing run before it."""
+    """Profile the first call of the layer, with nothing run before it."""
     layer, x = linear_layer(device)
     kinds = [ProfilerActivity.CPU]
     if device == "cuda":
@@ -64,7 +64,8 @@ def block_with_epilogue(x: Tensor, weights: Weights) -> Tensor:
 def block_weights(
     draw: Callable[..., Tensor], dim: int, hidden: int
 ) -> Weights:
-    """Random weights that keep the size of the numbers; `draw` takes sizes."""
+    """Random weights that keep the magnitude of the activations; `draw` takes
+    sizes."""
     return (
         draw(hidden, dim) * dim**-0.5,
         draw(hidden),

@@ -1,4 +1,4 @@
-"""How exact the kernels' activations are, at every value of a 16-bit dtype."""
+"""The error of the kernels' activations at every value of a 16-bit dtype."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def swept(
     kernels' activation at each before it is rounded to dtype, in units of the
     exact result's last place.
 
-    A sigmoid below 2^-126 is flushed to zero, and with it a result below
-    2^-119: errors up to that are none.
+    A sigmoid below 2^-126 is flushed to zero, and so is a result below 2^-119:
+    errors up to this size count as zero.
     """
     every = torch.arange(-(2**15), 2**15, device=device).to(torch.int16)
     z = every.view(dtype)
@@ -35,8 +35,8 @@ def swept(
 
 
 def exactly(z: Tensor, activation: str) -> Tensor:
-    """The activation of float64 values, right relative to its result: `act`
-    adds 1 to a tanh or an erf that is nearly -1."""
+    """The activation of float64 values with a small relative error; `act` loses
+    digits where it adds 1 to a tanh or an erf near -1."""
     name = activation.removeprefix("rough_")
     if name == "gelu_tanh":
         return z * torch.sigmoid(

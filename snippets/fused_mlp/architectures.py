@@ -1,5 +1,5 @@
-"""The portable kernels for GPUs that are not there: every candidate compiled for
-every architecture, and code for an older one run on a newer."""
+"""The portable kernels for absent GPUs: every candidate compiled for every architecture, and code for an older
+architecture run on a newer GPU."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SHARED_LIMITS = {
 
 
 OLDEST_PTX = 80
-"""PTX 8.0, which drivers know since CUDA 12.0."""
+"""PTX 8.0, which drivers have supported since CUDA 12.0."""
 
 
 class Built(NamedTuple):
@@ -54,12 +54,12 @@ class Built(NamedTuple):
     """`gate_up` or `linear`."""
     tiles: str
     instruction: str
-    """With which it multiplies: HMMA, HGMMA or UTCHMMA."""
+    """The matrix instruction: HMMA, HGMMA or UTCHMMA."""
     copies: int
-    """Instructions that copy from memory to shared memory behind the program's back: LDGSTS."""
+    """Instructions that copy asynchronously from memory to shared memory: LDGSTS."""
     registers: int
     spills: int
-    """Instructions that write registers to memory, or read them back, because there are too few."""
+    """Instructions that write registers to memory, or read them back."""
     shared_bytes: int
 
 
@@ -75,7 +75,7 @@ def portable(
     alignment: int = 8,
     **options: object,
 ) -> CompiledKernel:
-    """The portable kernel of gate and up (`weights` is 2) or of a linear (1). `is_even`: block_k divides the sum."""
+    """The portable kernel of gate and up (`weights` is 2) or of a linear (1). `is_even`: block_k divides K."""
     names = "x", "gate", "up", "weight", "bias", "out"
     short = {
         torch.bfloat16: "bf16",
@@ -113,7 +113,7 @@ def matrix(
 
 
 def distinct(tilings: Sequence[PortableTiles]) -> list[PortableTiles]:
-    """One of those that differ in their order only, on which no code depends."""
+    """Drop tilings that differ only in their order, on which no code depends."""
     return list({tiles[:-1]: tiles for tiles in reversed(tilings)}.values())[
         ::-1
     ]
@@ -134,7 +134,7 @@ def row(tiles: PortableTiles, capability: int, weights: int) -> Built:
 
 
 def for_the_driver(built: CompiledKernel) -> CompiledKernel:
-    """The kernel as PTX, of which the driver makes machine code for the GPU at hand, if that is as new or newer.
+    """The kernel as PTX. The driver compiles it for this machine's GPU, if that is as new or newer.
 
     `built[programs, 1, 1](*arguments)` launches it, with all of the kernel's arguments in order.
     """
@@ -143,7 +143,7 @@ def for_the_driver(built: CompiledKernel) -> CompiledKernel:
 
 
 def assembled(built: CompiledKernel, capability: int) -> CompiledKernel:
-    """As `for_the_driver`, made by Triton's ptxas for compute capability `capability`."""
+    """As `for_the_driver`, but compiled by Triton's ptxas for compute capability `capability`."""
     with tempfile.TemporaryDirectory() as folder:
         ptx, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         ptx.write_text(built.asm["ptx"])
@@ -162,7 +162,7 @@ def gate_up_for(
     hidden: int,
     activation: str = "gelu_tanh",
 ) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """`portable_gate_up` for these sizes, as compiled for a GPU that may be older than the one at hand."""
+    """`portable_gate_up` for these sizes, compiled for a GPU that may be older than this machine's."""
     built = for_the_driver(
         portable(
             tiles, capability, 2, dtype, activation, is_even=dim % tiles.block_k == 0, alignment=aligned(hidden, dim),

@@ -1,4 +1,4 @@
-"""Kernels compiled for a GPU that is not there, and what their machine code holds.
+"""Compile kernels for an absent GPU, and read their machine code.
 
 code = compiled(hopper_kernels.linear_kernel, {"bias": "*bf16", ...}, {"BLOCK_M": 64, ...}, capability=90)
 code.count("STL"), code.registers, code.shared_bytes
@@ -33,14 +33,14 @@ class Code:
     lines: tuple[str, ...]
     """Labels and instructions in order, without predicates: `.L_x_6:`, `HGMMA.64x128x16.F32.BF16 R24, gdesc[UR8]`."""
     registers: int
-    """Of a thread when the kernel starts."""
+    """Registers of a thread when the kernel starts."""
     threads: int
-    """Of a program, those of all its roles."""
+    """Threads of a program, including all its roles."""
     stack_bytes: int
     shared_bytes: int
 
     def names(self, pattern: str) -> set[str]:
-        """What the instructions are called that begin so: `{"HGMMA.64x128x16.F32.BF16"}`."""
+        """The full names of instructions that begin with `pattern`: `{"HGMMA.64x128x16.F32.BF16"}`."""
         return {
             line.split()[0] for line in self.lines if re.match(pattern, line)
         }
@@ -85,7 +85,7 @@ class Code:
 
 
 def missing_tools() -> str:
-    """Why machine code cannot be read here; empty if it can."""
+    """Why this machine cannot read machine code; empty if it can."""
     missing = [
         tool
         for tool in ("cuobjdump", "nvdisasm", "ptxas")
@@ -103,7 +103,7 @@ def build(
     stages: int = 3,
     **options: object,
 ) -> CompiledKernel:
-    """The kernel for compute capability `capability` (80 is 8.0). What is in neither mapping is a 32-bit integer.
+    """The kernel for compute capability `capability` (80 is 8.0). An argument in neither mapping is a 32-bit integer.
 
     As in a launch, 16 divides addresses, and the count of a pointwise kernel; nothing is known about M, N and K.
     """
@@ -128,7 +128,7 @@ def build(
 
 
 def read(built: CompiledKernel) -> Code:
-    """What the machine code of a compiled kernel holds."""
+    """Read the machine code of a compiled kernel."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(built.asm["cubin"])
         file.flush()
@@ -166,7 +166,7 @@ def compiled(
 
 
 def source_of(kernel: JITFunction) -> type[ASTSource]:
-    """What Triton compiles: of its explicit dialect, Gluon, or of plain Triton."""
+    """The source for Triton's compiler: of its explicit dialect, Gluon, or of plain Triton."""
     if not kernel.is_gluon():
         return ASTSource
     from triton.experimental.gluon._runtime import GluonASTSource

@@ -1,5 +1,5 @@
-"""What the chapter fused_mlp measures: hand-written kernels beside everything
-else a user could pick."""
+"""What the chapter fused_mlp measures: hand-written kernels against every
+alternative that a user could pick."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def _variants(
     parameters: Any,
     **more: Any,
 ) -> Any:
-    """An experiment for each variant; those of one prefix are timed in
-    turns."""
+    """An experiment for each variant; experiments with one prefix are timed
+    interleaved."""
     group = prefix.strip("_") or "forward"
     for name in names:
         yield Experiment(

@@ -1,4 +1,4 @@
-"""What is measured of the whole forward, and of forward and backward."""
+"""Experiments on the whole forward, and on forward and backward."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ PACKAGE = Path(__file__).parent / "geglu_kernels"
 
 
 def forward_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:
-    """The forward pass of a plain GeGLU module with its own weights, one way of
-    many; "fused_" before a mode of `torch.compile` is ours compiled so."""
+    """The forward pass of a plain GeGLU module with its own weights, by a
+    variant; "fused_" and a mode of `torch.compile` is the package's module
+    compiled in that mode."""
     import torch
     from torch import nn
 
@@ -63,8 +64,8 @@ COMPILED = {
     "reduce_overhead": "reduce-overhead",
     "max_autotune": "max-autotune-no-cudagraphs",
 }
-"""Modes of `torch.compile`. Timing replays CUDA graphs of its own, so the last
-one is asked not to make any."""
+"""Modes of `torch.compile`. Timing replays its own CUDA graphs, so the last
+mode makes none."""
 
 
 OURS = (
@@ -78,8 +79,8 @@ OURS = (
 
 # --8<-- [start:kernelize]
 def kernelized(plain: Any) -> Any:
-    """The plain module, its forward replaced by that of the package, which is
-    loaded from a folder."""
+    """The plain module with the forward of the package, which is loaded from a
+    folder."""
     from kernels import (
         LocalLayerRepository,
         Mode,
@@ -115,7 +116,7 @@ def forward(
     from snippets.mlp.model import GeGLU, geglu_reference
 
     class Plain(GeGLU):
-        """A class of its own, which `kernelize` may change."""
+        """A new class, so that `kernelize` may change it."""
 
     plain = Plain(dim, hidden).to(device, dtype=getattr(torch, dtype)).eval()
     weights = [
@@ -142,13 +143,14 @@ RECOMPUTED: dict[str, bool | str] = {
     "fused_recompute_hidden": "hidden",
     "fused_recompute": True,
 }
-"""What each of our variants computes again in the backward pass."""
+"""The tensors that each variant of the package recomputes in the backward
+pass."""
 TRAINING = ("eager", "compiled", "liger", *RECOMPUTED)
 
 
 def training_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:
-    """The forward of a plain GeGLU module, which its weights get gradients
-    of, one way of `TRAINING`."""
+    """The forward of a plain GeGLU module with trainable weights, by a variant
+    of `TRAINING`."""
     from snippets.fused_mlp.geglu.joined import share_storage
     from snippets.fused_mlp.geglu.model import FusedGeGLU
 

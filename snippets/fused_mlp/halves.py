@@ -1,5 +1,5 @@
-"""What is measured of the parts of the forward: the activation, a linear layer
-with its activation, gate and up."""
+"""Experiments on the parts of the forward: the activation, a linear layer with
+its activation, gate and up."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def pointwise_steps(device: str) -> dict[str, Callable[..., Any]]:
 
 
 def pointwise(device: str, variant: str, tokens: int, hidden: int) -> Subject:
-    """One of the four, or a copy that moves as many bytes: half of them read,
-    half written."""
+    """One of the four, or a copy that moves the same number of bytes: half of
+    them read, half written."""
     import torch
     from torch.nn import functional as F
 
@@ -100,8 +100,8 @@ def linear_steps(weight: Any, bias: Any) -> dict[str, Callable[..., Any]]:
 def linear_activation(
     device: str, variant: str, tokens: int, dim: int, outputs: int
 ) -> Subject:
-    """One of the four. On a CPU, `addmm` computes GELU by erf and is refused
-    there."""
+    """One of the four. On a CPU, `addmm` computes GELU with erf, so that
+    variant is rejected there."""
     from torch.nn import functional as F
 
     if variant == "addmm":
@@ -154,8 +154,8 @@ def gate_up_step(variant: str, gate: Any, up: Any) -> Callable[..., Any]:
 def gate_up(
     device: str, variant: str, tokens: int, dim: int, hidden: int
 ) -> Subject:
-    """The first two products and the activation, as far as a variant fuses
-    them."""
+    """The first two products and the activation, fused as far as the variant
+    does."""
     from snippets.fused_mlp.geglu.support import gated_reference
 
     if variant == "stacked":

@@ -1,5 +1,5 @@
-"""What is measured of launches: ideas behind the ping-pong kernel left out, early
-and late launches, and the CPU's part of a call."""
+"""Experiments on launches: the ping-pong kernel without each of its ideas, early and late launches, and the CPU's part
+of a call."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from snippets.fused_mlp.subjects import (
 from snippets.lab.experiment import Instruments, Subject
 
 ORDERED = ((8192, 768, 3072), (4096, 2048, 8192), (1024, 4096, 14336))
-"""Where `steps` times two orders of the tiles: the longer the sum, the more an
-order matters."""
+"""Shapes at which `steps` times two orders of the tiles: the longer the sum,
+the more an order matters."""
 
 
 def steps(
     instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
 ) -> dict[str, Any]:
-    """What each idea behind the ping-pong kernel is worth: the same work with
-    one of them left out, interleaved.
+    """The gain of each idea behind the ping-pong kernel: the same work without
+    that idea, interleaved.
 
     Returns {"gate_up": {variant: samples in microseconds}, "forward": {...},
     ...}, sample i of any two a pair.
@@ -84,8 +84,8 @@ def steps(
 def two_launches(
     gate: Any, up: Any, down: Any
 ) -> dict[str, Callable[..., Any]]:
-    """Our two kernels with fixed tiles: either launched before the kernel ahead
-    of it has ended, or after."""
+    """The package's two kernels with fixed tiles, each launched before or after
+    the preceding kernel has ended."""
     from snippets.fused_mlp.geglu import hopper
 
     def forward(dependent: bool) -> Callable[..., Any]:
@@ -153,8 +153,8 @@ def launches(
 def _traced(
     instruments: Instruments, subject: Subject, load_s: float, kernels: int
 ) -> list[list[list[float]]]:
-    """The last steps of a profile, launched from Python behind a second of
-    graph replays, of rest, or of both."""
+    """The last steps of a profile, launched from Python after a second of graph
+    replays, after a rest, or after both."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
@@ -195,7 +195,7 @@ def _traced(
 
 
 def _relative_us(kernel: Any, zero_us: float) -> list[float]:
-    """When a kernel was launched, started and ended."""
+    """Times at which a kernel was launched, started and ended."""
     launched_us = kernel.launch.start_us if kernel.launch else kernel.start_us
     return [
         round(us - zero_us, 3)
@@ -210,11 +210,11 @@ def _relative_us(kernel: Any, zero_us: float) -> list[float]:
 def enqueued(
     instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
 ) -> dict[str, Any]:
-    """What a call of our forward costs the CPU, part by part, by leaving parts
-    out.
+    """The CPU time of a call of the package's forward, part by part, by leaving
+    parts out.
 
-    Returns {what is left of the call: microseconds of a call, a sample for each
-    of many turns}.
+    Returns {remaining part of the call: microseconds of a call, a sample for
+    each of many turns}.
     """
     import torch
 
@@ -274,8 +274,8 @@ def enqueued(
 
 
 def _cpu_us(call: Callable[[], object]) -> float:
-    """Mean CPU time of twenty calls in a row, few enough that the GPU's queue
-    is never full."""
+    """Mean CPU time of twenty consecutive calls, few enough that the GPU's
+    queue never fills."""
     import torch
 
     torch.cuda.synchronize()

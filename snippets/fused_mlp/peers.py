@@ -1,4 +1,4 @@
-"""A peer that is not always there: QuACK."""
+"""An optional peer: QuACK."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from snippets.lab.experiment import Instruments
 def quack(
     instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
 ) -> dict[str, Any]:
-    """The forward and its first half beside QuACK's gemm_gated (CuTe DSL), in
-    turns and steady, where that package is there.
+    """The forward and its first half against QuACK's gemm_gated (CuTe DSL),
+    interleaved and steady, if that package is installed.
 
-    "quack" has its default tiles, "quack tuned" those that its own tuning
-    chooses. Returns {"version", "gate_up": {variant: samples in microseconds},
-    "forward": {...}}, sample i of any two a pair, and "steady": {variant of the
-    forward: {"samples_us", "clock_mhz", "watts"}}; or {"missing": why}. "tiles"
-    has the same of forwards with tiles and clusters that are pinned: "128x192,
-    shared" has QuACK's defaults, where two multiprocessors share loads.
+    "quack" has QuACK's default tiles, "quack tuned" the tiles that its own
+    tuning chooses. Returns {"version", "gate_up": {variant: samples in
+    microseconds}, "forward": {...}}, sample i of any two a pair, and "steady":
+    {variant of the forward: {"samples_us", "clock_mhz", "watts"}}; or
+    {"missing": why}. "tiles" has the same for forwards with pinned tiles and
+    clusters: "128x192, shared" has QuACK's defaults, where two multiprocessors
+    share loads.
     """
     from torch.nn import functional as F
 
@@ -62,7 +63,7 @@ def quack(
 
 
 def quack_shapes(instruments: Instruments, device: str) -> dict[str, Any]:
-    """The forward beside QuACK's at every shape of the table.
+    """The forward against QuACK's at every shape of the table.
 
     Returns {"version", "8192x768x3072": {"forward": {variant: samples in
     microseconds}, "steady": {variant: {"samples_us", "clock_mhz", "watts"}}},
@@ -122,7 +123,7 @@ def quack_halves(
     gemm_gated: Callable[..., Any], gate: Any, up: Any
 ) -> dict[str, Callable[..., Any]]:
     """gelu(x @ gate.T) * (x @ up.T) of x, by QuACK with its default tiles and
-    with those that it tunes."""
+    with its tuned tiles."""
     return {
         "quack": quack_half(gemm_gated, gate, up, tuned=False),
         "quack tuned": quack_half(gemm_gated, gate, up, tuned=True),
@@ -132,8 +133,9 @@ def quack_halves(
 def pinned_halves(
     gemm_gated: Callable[..., Any], gate: Any, up: Any
 ) -> dict[str, Callable[..., Any]]:
-    """The same with tiles of 128 rows and pinned columns, by clusters of two
-    multiprocessors that share loads, and by single ones."""
+    """The same with tiles of 128 rows and a pinned number of columns, by
+    clusters of two multiprocessors that share loads, and by single
+    multiprocessors."""
     from quack.gemm_config import GemmConfig  # type: ignore[import-not-found]
 
     return {
@@ -181,7 +183,7 @@ def quack_half(
 def three_forwards(
     halves: dict[str, Callable[..., Any]], gate: Any, up: Any, down: Any
 ) -> dict[str, Callable[..., Any]]:
-    """QuACK's halves, each followed by cuBLAS, and our forward."""
+    """QuACK's halves, each followed by cuBLAS, and the package's forward."""
     from torch.nn import functional as F
 
     from snippets.fused_mlp.geglu import model
@@ -202,8 +204,8 @@ def checked_errors(
     up: Any,
     down: Any | None,
 ) -> dict[str, float]:
-    """The relative error of each step that fuses the first half against
-    float64. Raises ArithmeticError where it is 1 % or more."""
+    """The relative error of the fused first half of each step against float64.
+    Raises ArithmeticError at 1 % or more."""
     import torch
 
     from snippets.fused_mlp.geglu import support

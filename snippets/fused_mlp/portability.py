@@ -1,6 +1,6 @@
-"""What is measured of the kernels on GPUs that are not there: machine code for
-every architecture, and the code of one run on another. And one token to
-sixty-four."""
+"""Experiments on the kernels for absent GPUs: machine code for every
+architecture, and code for one architecture run on another. Also 1 to 64
+tokens."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ WIDE = (4096, 14336)
 def few_tokens(
     instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
 ) -> dict[str, Any]:
-    """The forward of few tokens, where reading the weights is the work.
+    """The forward of few tokens, where reading the weights takes most of the
+    time.
 
     Returns {"interleaved": {tokens: {variant: samples in microseconds}}, sample
     i of any two a pair; "steady": {tokens: {variant: {"samples_us",
-    "clock_mhz", "watts"}}}}. The sizes given do not matter.
+    "clock_mhz", "watts"}}}}. Ignores the sizes given.
     """
     import torch
 
@@ -60,7 +61,7 @@ def architectures(
 
     Returns {"columns": [...], "rows": [[...], ...], "limits": {compute
     capability: bytes of shared memory that a program may take}}. Runs nothing
-    on a GPU; the sizes given do not matter.
+    on a GPU and ignores the sizes given.
     """
     from snippets.fused_mlp.architectures import SHARED_LIMITS, Built, matrix
     from snippets.fused_mlp.compiling import missing_tools
@@ -76,15 +77,16 @@ def architectures(
 
 OLD = 80
 ODD = ((100, 776, 3080), (1, 768, 3072), (129, 72, 136))
-"""Tokens, dim, hidden, of which no tile divides one or all."""
+"""Tokens, dim, hidden: in each, at least one size is not a multiple of any
+tile."""
 
 
 def ampere_code(
     instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
 ) -> dict[str, Any]:
-    """The portable kernel of gate and up as compiled for an A100, run on this
-    GPU, which makes machine code of its PTX: against float64, and beside the
-    same tiles compiled for this one.
+    """The portable kernel of gate and up compiled to PTX for an A100, run on
+    this GPU: compared with float64, and with the same tiles compiled for this
+    GPU.
 
     Returns {"tiles": name, "errors": {"TOKENSxDIMxHIDDEN": {"error",
     "eager_error"}}, relative, "interleaved": {"code for 8.0": samples in
@@ -141,13 +143,13 @@ FORMS = (
 def activation_errors(
     instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
 ) -> dict[str, Any]:
-    """How exact each form of an activation is, over all bfloat16 values, before
+    """The errors of each form of an activation over all bfloat16 values, before
     its result is rounded.
 
     Returns {"forms": {form: [[least z, largest z, largest error], ...]}}: an
-    entry for each stretch between two powers of two, z negative and positive,
-    the error in units of the exact result's last place in bfloat16. The sizes
-    given do not matter.
+    entry for each interval between two powers of two, z negative and positive,
+    the error in units of the exact result's last place in bfloat16. Ignores the
+    sizes given.
     """
     import torch
 

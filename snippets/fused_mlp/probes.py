@@ -1,4 +1,5 @@
-"""What a profile cannot say: tuning, resources, generated code, new shapes."""
+"""Probes that a profile cannot replace: tuning, resources, generated code, new
+shapes."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ from snippets.fused_mlp.subjects import (
 from snippets.lab.experiment import Instruments
 
 TUNED = ((8192, 768, 3072), (128, 4096, 14336), (1, 4096, 14336))
-"""Where `chosen` tunes."""
+"""Shapes at which `chosen` tunes."""
 
 
 def chosen(
     instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
 ) -> dict[str, Any]:
-    """What tuning chose for the two kernels of the forward at each shape, and
-    how long every candidate took.
+    """Tuning's choices for the two kernels of the forward at each shape, and
+    the time of every candidate.
 
     Returns {"TOKENSxDIMxHIDDEN": {"gate_up": {candidate: microseconds},
     "forward": {...}, "taken": {"gate_up": candidate, "forward": candidate}}}.
@@ -64,7 +65,7 @@ def chosen(
 
 @contextmanager
 def untuned() -> Iterator[None]:
-    """With nothing tuned before, shipped, or kept after."""
+    """Hide earlier and shipped choices of tuning, and keep no new choices."""
     from snippets.fused_mlp.geglu import plans, tuning
 
     with (
@@ -79,8 +80,8 @@ def untuned() -> Iterator[None]:
 def resources(
     instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
 ) -> dict[str, Any]:
-    """What each kernel takes of a multiprocessor, from the compiled kernel and
-    from the device.
+    """The resources of a multiprocessor that each kernel takes, from the
+    compiled kernel and from the device.
 
     Returns {kernel: {"registers", "spills", "shared_bytes", "warps"}} and
     {"device": its limits}.
@@ -143,11 +144,11 @@ def resources(
 def generated(
     instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
 ) -> dict[str, Any]:
-    """The code that Inductor generates for the forward: what it launches, in
-    order, and its Triton kernels' source.
+    """The code that Inductor generates for the forward: its launches, in order,
+    and the source of its Triton kernels.
 
-    "one_token" is that of max-autotune for a single token, at the widest shape
-    of the table.
+    "one_token" is the code of max-autotune for a single token, at the widest
+    shape of the table.
     """
     import re
 
@@ -189,12 +190,12 @@ def generated(
 def new_shapes(
     instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
 ) -> dict[str, Any]:
-    """Feed numbers of tokens never seen before, take the time of each first
-    call, and count what has been built.
+    """Call each variant with new numbers of tokens, time each first call, and
+    count the compilations.
 
     Returns {"tokens": [...], variant: {"first_call_ms": [...],
     "second_call_ms": [...], "built": [...]}}: "built" is the number of graphs
-    compiled so far, of ours the number of times that the forward has been
+    compiled so far; for the package, the number of times that the forward was
     tuned.
     """
     import torch
@@ -255,7 +256,7 @@ def new_shapes(
 def kept_bytes(
     instruments: Instruments, device: str, tokens: int, dim: int, hidden: int
 ) -> dict[str, Any]:
-    """Memory that a training step of each variant takes beside its weights and
+    """Memory of a training step of each variant, without its weights and
     inputs: between forward and backward, and at its peak.
 
     Returns {variant: {"held_bytes", without the result, "peak_bytes", with the

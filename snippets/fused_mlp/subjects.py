@@ -1,5 +1,4 @@
-"""What the experiments of fused_mlp share: the least work, random tensors, steps
-to time."""
+"""Common parts of fused_mlp's experiments: the least work, random tensors, steps to time."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ SHAPES = (
 """(tokens, dim, hidden): the series', two wide, one tall and thin, two of few
 tokens, a width that no tile divides."""
 
-# Work: the least that has to be done
+# The least work of each step
 
 
 def pointwise_work(tokens: int, hidden: int) -> Work:
@@ -41,8 +40,8 @@ def linear_work(tokens: int, dim: int, outputs: int) -> Work:
 
 
 def gate_up_work(tokens: int, dim: int, hidden: int) -> Work:
-    """x, two weights and the hidden tensor once each; counted as the one
-    product that it can be."""
+    """x, two weights and the hidden tensor once each; counted as one
+    product."""
     return Work(
         bytes=2 * (tokens * dim + 2 * dim * hidden + tokens * hidden),
         matmuls=((tokens, dim, 2 * hidden),),
@@ -52,8 +51,8 @@ def gate_up_work(tokens: int, dim: int, hidden: int) -> Work:
 def forward_work(
     tokens: int, dim: int, hidden: int, dtype: str = "bfloat16"
 ) -> Work:
-    """x, three weights and the result once each: the hidden tensor need not
-    exist."""
+    """x, three weights and the result once each: the hidden tensor need not be
+    stored."""
     products = ((tokens, dim, 2 * hidden), (tokens, hidden, dim))
     return Work(
         bytes=2 * (2 * tokens * dim + 3 * dim * hidden),
@@ -94,8 +93,8 @@ def need_gpu(device: str) -> None:
 
 
 def need_kernels(device: str) -> None:
-    """Where the kernels cannot run, the module falls back to plain PyTorch,
-    which must not be recorded as ours."""
+    """Raise if the kernels cannot run: the module's fallback to plain PyTorch
+    must not be recorded as the package's time."""
     import torch
 
     from snippets.fused_mlp.geglu.support import unsupported_device
@@ -106,7 +105,7 @@ def need_kernels(device: str) -> None:
 
 
 def need_hopper(device: str) -> None:
-    """For what is measured of the kernels that only Hopper runs."""
+    """Raise unless the GPU runs the kernels for Hopper."""
     import torch
 
     need_gpu(device)
@@ -136,7 +135,7 @@ def interleaved(
     dim: int,
 ) -> dict[str, list[float]]:
     """Interleaved samples of steps that take x of (tokens, dim); sample i of
-    one and of another are a pair."""
+    two steps is a pair."""
     times = instruments.time_interleaved(steps_alone(steps, tokens, dim))
     return {name: list(one.samples_us) for name, one in times.items()}
 
@@ -147,8 +146,8 @@ def steadily(
     tokens: int,
     dim: int,
 ) -> dict[str, Any]:
-    """Steady samples of steps that take x of (tokens, dim), with the clock and
-    the power meanwhile."""
+    """Steady samples of steps that take x of (tokens, dim), with clock and
+    power."""
     return {
         name: {
             "samples_us": list(one.samples_us),
@@ -175,6 +174,6 @@ def steps_alone(
 
 
 def three_weights(dim: int, hidden: int) -> tuple[Any, Any, Any]:
-    """Of gate, up and down, at the scale of a trained layer."""
+    """The weights of gate, up and down, at the scale of a trained layer."""
     gate, up = (random_tensor(hidden, dim, scale=dim**-0.5) for _ in range(2))
     return gate, up, random_tensor(dim, hidden, scale=hidden**-0.5)

@@ -1,4 +1,4 @@
-"""What the home page measures: the MLP's eager forward at one token, beside `mlp/eager` with its 8,192."""
+"""What the home page measures: the MLP's eager forward at one token, next to `mlp/eager` with its 8,192."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from html import escape
 
 from kinetoscope.html import Cell, Html, details, table
-from kinetoscope.trace.kernel_grammar import GRAMMAR_FILE, Basis, Family, Rule, fill_template, grammar
+from kinetoscope.trace.kernel_grammar import GRAMMAR_FILE, Basis, Family, TokenRule, fill_template, grammar
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from snippets.lab.finding import Device, NotRecorded
 from snippets.lab.page import kernel_name_html
@@ -89,7 +89,7 @@ def sources(device: Device) -> Html:
     return Html(f'<div class="kernel-tokens">{inner}</div>')
 
 
-def in_general(rule: Rule) -> str:
+def in_general(rule: TokenRule) -> str:
     """The meaning of a rule's token in its example; `…` for values that depend on the whole name."""
     match = grammar().expression(rule.part.split("(?=", 1)[0]).match(rule.like)
     values = {key: value for key, value in (match.groupdict() if match else {}).items() if value is not None}

@@ -6,8 +6,8 @@ from torch import nn
 
 # --8<-- [start:layer]
 def linear(in_dim: int, out_dim: int) -> nn.Linear:
-    """A layer that maps (batch, in_dim) to (batch, out_dim); its weight is
-    stored as (out_dim, in_dim)."""
+    """A layer that maps (batch, in_dim) to (batch, out_dim). It stores its
+    weight as (out_dim, in_dim)."""
     return nn.Linear(in_dim, out_dim, bias=True)
 
 
@@ -16,8 +16,8 @@ def linear(in_dim: int, out_dim: int) -> nn.Linear:
 
 # --8<-- [start:strides]
 def strides() -> dict[str, object]:
-    """Transpose a small matrix and watch what changes: the way of walking it,
-    not one number in memory."""
+    """Transpose a small matrix and see what changes: the strides, and no number
+    in memory."""
     m = torch.tensor([[0, 1], [2, 3], [4, 5]])
     t = m.t()
     return {

@@ -25,8 +25,8 @@ SMALL, LARGE, STACK = 64, 4096, 8
 def product_work(
     size: int, stack: int = 1, weights: int = 1, bias_rows: int = 0
 ) -> Work:
-    """x, w, b and the result once each in bf16; `bias_rows` of b, or all of it
-    when 0."""
+    """x, w, b and the result once each in bf16; b has `bias_rows` rows, or all
+    rows if 0."""
     matrix = 2 * size * size
     bias = 2 * size * bias_rows if bias_rows else stack * matrix
     return Work(
@@ -72,7 +72,7 @@ def compiled(device: str, size: int) -> Subject:
 
 
 def item(device: str, size: int) -> Subject:
-    """The step with a look at its result, for which the CPU has to wait."""
+    """The step followed by a read of its result, so the CPU waits."""
     from snippets.matmul_add.model import checked
 
     return _subject(checked, device, *[(size, size)] * 3)
@@ -104,7 +104,7 @@ def stacked_work(size: int, stack: int) -> Work:
 
 
 def stacked_input_work(size: int, stack: int) -> Work:
-    """A product for each of `stack` matrices, all by one w."""
+    """A product for each of `stack` matrices, all with one w."""
     return product_work(size, stack)
 
 
@@ -116,7 +116,7 @@ def matrix_bias(device: str, size: int) -> Subject:
 
 
 def row_bias(device: str, size: int) -> Subject:
-    """`addmm` with b of shape (size,), as `nn.Linear` has it."""
+    """`addmm` with b of shape (size,), as in `nn.Linear`."""
     from snippets.matmul_add.model import addmm
 
     return _subject(addmm, device, (size, size), (size, size), (size,))
@@ -130,10 +130,10 @@ def row_bias_work(size: int) -> Work:
 def generated_code(
     instruments: Instruments, device: str, size: int
 ) -> dict[str, Any]:
-    """Compile afresh and look at what Inductor wrote and where.
+    """Compile with empty caches and read the code that Inductor wrote.
 
     Returns `calls`, the lines of the generated `call` that launch work, and
-    whether the graph cache lies in `torchinductor_<user>/fxgraph` under the
+    whether the graph cache is in `torchinductor_<user>/fxgraph` under the
     system's folder for temporary files.
     """
     import getpass
@@ -148,7 +148,7 @@ def generated_code(
 
     subject = compiled(device, size)
     torch._dynamo.reset()
-    # or the code comes out of the cache and is not shown
+    # otherwise the code comes from the cache and is not logged
     with config.patch(force_disable_caches=True):
         _, sources = run_and_get_code(subject.step, *subject.inputs())
     subject.step(*subject.inputs())
@@ -239,8 +239,8 @@ def long_trace(
 ) -> dict[str, Any]:
     """Profile many steps after one warm-up step.
 
-    Returns the kept steps, and the `Activity Buffer Request`s of the trace: how
-    long each took, and how long after the begin of the first kept step it came.
+    Returns the kept steps, and the `Activity Buffer Request`s of the trace: the
+    duration of each, and its time after the begin of the first kept step.
     """
     from torch.profiler import (
         ProfilerActivity,

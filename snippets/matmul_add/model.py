@@ -24,7 +24,7 @@ def addmm(
     w: torch.Tensor,
     b: torch.Tensor,
 ) -> torch.Tensor:
-    """The same in one operator; b is a matrix (M, N) or one row of it (N,)."""
+    """The same as one operator; b is a matrix (M, N) or one row of it (N,)."""
     return torch.addmm(b, x, w)
 
 
@@ -37,7 +37,7 @@ def checked(
     w: torch.Tensor,
     b: torch.Tensor,
 ) -> torch.Tensor:
-    """The same, and a look at one number of the result."""
+    """The same, and a read of one number of the result."""
     y = matmul_add(x, w, b)
     if math.isnan(y[0, 0].item()):
         raise ArithmeticError("the result is not a number")

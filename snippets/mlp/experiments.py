@@ -1,5 +1,5 @@
-"""What the chapter mlp measures: one GeGLU forward pass, three ways, and what a
-new shape costs each."""
+"""What the chapter mlp measures: one GeGLU forward pass in three variants, and
+the cost of a new shape for each."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ HUB_KERNELS = "kernels-community/liger-kernels"
 
 
 def forward_work(batch: int, seq: int, dim: int, hidden: int) -> Work:
-    """Three products; x, three weights and the result once each, in bf16. The
-    intermediates need not exist."""
+    """Three products; x, three weights and the result once each, in bf16. No
+    intermediate has to be stored."""
     tokens = batch * seq
     return Work(
         bytes=2 * (2 * tokens * dim + 3 * dim * hidden),
@@ -117,8 +117,8 @@ def liger(device: str, batch: int, seq: int, dim: int, hidden: int) -> Subject:
 
 
 def liger_layers() -> tuple[Any, str]:
-    """The layers of the Hub's Liger kernels, version 1, and where they came
-    from."""
+    """The layers of the Hub's Liger kernels, version 1, and where they were
+    loaded from."""
     from kernels import get_kernel
 
     if not hub_reachable():
@@ -135,8 +135,8 @@ def liger_layers() -> tuple[Any, str]:
 
 
 def hub_reachable(timeout_s: float = 3.0) -> bool:
-    """Whether the Hub answers; False at once when `HF_HUB_OFFLINE` or
-    `LOCAL_KERNELS` says not to ask."""
+    """Whether the Hub answers; False without a request if `HF_HUB_OFFLINE` or
+    `LOCAL_KERNELS` forbids it."""
     import socket
     from urllib.parse import urlsplit
 
@@ -163,8 +163,7 @@ def new_shapes(
     dim: int,
     hidden: int,
 ) -> dict[str, Any]:
-    """Feed batch sizes never seen before to each variant and count what gets
-    compiled.
+    """Call each variant with new batch sizes and count the compilations.
 
     Returns, for static and automatic-dynamic compilation and for Liger, the
     graphs or kernels compiled so far and the milliseconds of the first call,
@@ -181,7 +180,7 @@ def new_shapes(
     for name, dynamic in (("static", False), ("automatic", None)):
         torch._dynamo.reset()
         counters.clear()
-        # or an earlier run's compilation would be found on the disk
+        # otherwise it would find an earlier compilation on the disk
         with fresh_cache():
             step = torch.compile(_module(device, dim, hidden), dynamic=dynamic)
             found[name] = _first_calls(
@@ -225,13 +224,16 @@ def graphs_and_calls(
     a call outside of a graph is eager.
 
     Args:
-        module: what to compile, with a backend that only counts. batches: the
-        batch sizes in turn. seq: tokens of a sequence. dim: numbers of a token.
-        device: `cuda` or `cpu`. dynamic: as `torch.compile` takes it. mark:
-        whether `mark_dynamic` says at every call that the batch size varies.
+        module: what to compile, with a backend that only counts.
+        batches: the batch sizes in turn.
+        seq: tokens of a sequence.
+        dim: numbers of a token.
+        device: `cuda` or `cpu`.
+        dynamic: as `torch.compile` takes it.
+        mark: whether `mark_dynamic` says at every call that the batch size
+            varies.
 
-    Returns the batch sizes, the graphs and the calls so far, and the warnings
-    in all.
+    Returns the batch sizes, the graphs and the calls so far, and all warnings.
     """
     import torch
 
@@ -268,7 +270,7 @@ def graphs_and_calls(
 
 
 class _Lines(logging.Handler):
-    """Keeps the messages that it gets."""
+    """A log handler that keeps its messages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -281,8 +283,8 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def logged(name: str, level: int) -> Iterator[list[str]]:
-    """Collect the messages of a logger and of those below it, in place of
-    printing them."""
+    """Collect the messages of a logger and its children instead of printing
+    them."""
     logger, keeper = logging.getLogger(name), _Lines()
     before, propagate, handlers = (
         logger.level,
@@ -302,7 +304,7 @@ def reshapes(
     instruments: Instruments, device: str, rows: int, columns: int
 ) -> dict[str, Any]:
     """The operators under `reshape(-1)` of a contiguous tensor and of a
-    transposed one, and its GPU activities."""
+    transposed tensor, and the GPU activities of both."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
@@ -354,8 +356,8 @@ def _first_calls(
 
 
 def liger_kernels_compiled() -> int:
-    """Variants of Liger's forward kernel that Triton has compiled in this
-    process."""
+    """Count the variants of Liger's forward kernel that Triton has compiled in
+    this process."""
     from liger_kernel.ops.geglu import _geglu_tanh_forward_kernel as kernel
 
     return sum(len(caches[0]) for caches in kernel.device_caches.values())
@@ -381,14 +383,14 @@ def tuned(
     hidden: int,
     times: int,
 ) -> dict[str, Any]:
-    """Compile afresh several times and look at how Inductor launches its fused
-    kernel.
+    """Compile several times with empty caches and read how Inductor launches
+    its fused kernel.
 
-    Returns for each time the kernel's grid and block, its median microseconds
-    in a profile of ten steps, and what Inductor measured when it chose; the
-    same in `trials` under other conditions; what ran on the GPU meanwhile; and
-    the times of whole forwards with each configuration, interleaved with
-    eager's and Liger's.
+    Returns for each compilation the kernel's grid and block, its median
+    microseconds in a profile of ten steps, and Inductor's own timings; the same
+    in `trials` under other conditions; the GPU's work meanwhile; and the times
+    of whole forwards with each configuration, interleaved with eager's and
+    Liger's.
     """
     import torch
 
@@ -463,8 +465,8 @@ def tuned(
 def compiled_afresh(
     module: Any, options: Mapping[str, object], kept: list[Any]
 ) -> Iterator[Any]:
-    """The module compiled by Inductor with empty caches; what it compiles is
-    kept alive in `kept`."""
+    """The module compiled by Inductor with empty caches; `kept` keeps its
+    compiled code alive."""
     import torch
     from torch._inductor.compile_fx import compile_fx
     from torch._inductor.utils import fresh_cache
@@ -476,17 +478,17 @@ def compiled_afresh(
         return kept[-1]
 
     torch._dynamo.reset()
-    with fresh_cache():  # what was measured before lies in the cache
+    with fresh_cache():  # the old cache has its measurements
         yield torch.compile(module, backend=backend)
 
 
 # --8<-- [start:room]
 def set_peak(room: bool) -> None:
-    """Forget the peak of allocated memory, as if the process were new; then
-    raise it by a gigabyte or leave it.
+    """Reset the peak of allocated memory, as in a new process; then raise it by
+    a gigabyte or leave it.
 
-    From the distance to the peak, Inductor concludes whether it may clone an
-    input on the GPU when it tunes.
+    The distance to the peak tells Inductor whether it may clone an input on the
+    GPU when it tunes.
     """
     import torch
 
@@ -499,8 +501,8 @@ def set_peak(room: bool) -> None:
 
 
 def benchmarked(lines: Iterable[str]) -> dict[str, float]:
-    """The microseconds that Inductor's log has for each configuration: `1024
-    elements, 4 warps`."""
+    """Inductor's logged microseconds by configuration: `1024 elements, 4
+    warps`."""
     pattern = r"(?:COORDESC: )?XBLOCK: (\d+),.*?num_warps: (\d+),.*: (\d+\.\d+), nreg "
     matches = (re.match(pattern, line) for line in lines)
     return {
@@ -518,8 +520,8 @@ def _while_tuning(
     shape: tuple[int, int, int],
     room: bool,
 ) -> dict[str, dict[str, float]]:
-    """What runs on the GPU during the first call of a compiled module: count
-    and median microseconds by name."""
+    """The GPU's work during the first call of a compiled module: count and
+    median microseconds by name."""
     import torch
 
     durations: dict[str, list[float]] = {}
@@ -540,7 +542,8 @@ def _while_tuning(
 
 
 def _kernels(instruments: Instruments, step: Any, x: Any) -> Any:
-    """The GPU activities of ten profiled steps, after three that were not."""
+    """The GPU activities of ten profiled steps, after three unprofiled
+    steps."""
     import torch
 
     for _ in range(3):
@@ -572,14 +575,14 @@ def after_idle(
     """Time the product of `up` in CUDA graphs, after three kinds of work and
     idle times of several lengths.
 
-    Before it runs `gate` (much arithmetic, a large result), a product with as
-    much arithmetic and a small result, or a fill of four such results (no
-    arithmetic). One thread that spins makes the idle time. Every graph repeats
-    this for several inputs; the graphs are replayed in turns A B, B A under the
-    profiler.
+    The preceding work is `gate` (much arithmetic, a large result), a product
+    with as much arithmetic and a small result, or a fill of four such results
+    (no arithmetic). One spinning thread makes the idle time. Every graph
+    repeats this for several inputs; the graphs are replayed interleaved (A B, B
+    A) under the profiler.
 
-    Returns the median microseconds of the work before, of the gaps, and of `up`
-    in each round, by cycles.
+    Returns the median microseconds of the preceding work, of the gaps, and of
+    `up` in each round, by cycles.
     """
     import torch
 
@@ -663,8 +666,8 @@ def after_idle(
 def _gpu_kernels(
     instruments: Instruments, work: Callable[[int], object]
 ) -> list[Any]:
-    """The kernels of some work, profiled after one call that is not, in the
-    order of their starts."""
+    """The kernels of some work in order of their starts, profiled after one
+    unprofiled call."""
     import torch
 
     work(0)  # cuBLAS chooses and allocates
@@ -688,17 +691,17 @@ def idle_times(
     lengths: Mapping[str, int],
     repeats: int,
 ) -> dict[str, list[dict[str, list[float]]]]:
-    """Medians of each replay: `repeats` times the work before, a spin unless
-    its cycles are 0, and `up`.
+    """Medians of each replay, which repeats the preceding work, a spin (unless
+    its cycles are 0) and `up`.
 
     Args:
-        kernels: those of all replays in their order.
-        replays: the work before and the cycles of each.
-        lengths: how many kernels the work before and `up` are.
-        repeats: how often a replay does all this.
+        kernels: the kernels of all replays in order.
+        replays: the preceding work and the cycles of each replay.
+        lengths: numbers of kernels of the preceding work and of `up`.
+        repeats: repetitions in a replay.
 
-    Raises `RuntimeError` where another kernel than the spin stands in its
-    place, or kernels are left.
+    Raises `RuntimeError` if another kernel is in the spin's place, or if
+    kernels are left over.
     """
     found: dict[str, dict[int, dict[str, list[float]]]] = {}
     waiting = iter(kernels)

@@ -30,7 +30,7 @@ class GeGLU(nn.Module):
 def geglu_reference(
     x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor
 ) -> torch.Tensor:
-    """The same block in float64. x is (batch, seq, dim), gate and up (hidden,
-    dim), down (dim, hidden)."""
+    """The same block in float64. x is (batch, seq, dim), gate and up are
+    (hidden, dim), down is (dim, hidden)."""
     x, gate, up, down = (tensor.double() for tensor in (x, gate, up, down))
     return (F.gelu(x @ gate.t(), approximate="tanh") * (x @ up.t())) @ down.t()

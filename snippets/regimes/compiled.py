@@ -1,4 +1,4 @@
-"""Looks at what `torch.compile` has made: its guards, its code, its caches."""
+"""Reads the results of `torch.compile`: its guards, its code, its caches."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 FIRST_CALLS = 5
 """A mode that records CUDA graphs is ready only after a few calls."""
 LONGEST_SOURCE = 12_000
-"""Characters of a generated kernel that are kept."""
+"""The most characters kept of a generated kernel."""
 
 
 def first_compilation(device: str) -> float:
     """Seconds of the first compilation in a process, which also starts the
-    compiler's own processes; waits until they are ready."""
+    compiler's worker processes; waits until they are ready."""
     import torch
     from torch._inductor.async_compile import AsyncCompile
 
@@ -33,11 +33,11 @@ def first_compilation(device: str) -> float:
 def first_calls(
     module: Any, options: Mapping[str, Any], x: Any
 ) -> dict[str, Any]:
-    """Call a newly compiled module until it is ready, and look at what was
-    compiled. Counts of Dynamo must start from nothing.
+    """Call a newly compiled module until it is ready, and read what was
+    compiled. Dynamo's counters must be zero before.
 
-    Returns {"call_s": seconds of each call, "graphs", "breaks", "guards":
-    text of each, by graph, "inductor": counts of its events, "calls": what the
+    Returns {"call_s": seconds of each call, "graphs", "breaks", "guards": text
+    of each, by graph, "inductor": counts of its events, "calls": what the
     generated code calls, in order, "kernels": Triton source by name}.
     """
     import torch
@@ -79,7 +79,7 @@ def call_s(step: Callable[[Any], object], x: Any) -> float:
 
 
 def wait_for(x: Any) -> None:
-    """Wait until the GPU is done, if that is where x is."""
+    """Wait until the GPU is done, if x is on a GPU."""
     import torch
 
     if x.is_cuda:
@@ -88,7 +88,7 @@ def wait_for(x: Any) -> None:
 
 # --8<-- [start:guards]
 def guards_of(module: Any) -> list[list[str]]:
-    """The guards of each graph compiled of a module's forward, the newest graph
+    """The guards of each compiled graph of a module's forward, the newest graph
     first. Dynamo evaluates them at every call."""
     from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
@@ -108,8 +108,8 @@ def shortened(guard: str) -> str:
 
 
 def calls_of(sources: Sequence[str]) -> list[str]:
-    """What generated code calls, in order: library functions and Triton
-    kernels, and on a CPU those of C++."""
+    """The calls of generated code, in order: library functions and Triton
+    kernels, on a CPU C++ kernels."""
     pattern = r"(extern_kernels\.\w+)\(|(triton_\w+)\.run\(|^ +(cpp_\w+)\("
     found = (
         match.group(1) or match.group(2) or match.group(3)
@@ -151,8 +151,8 @@ def recorded_graphs() -> Iterator[list[Any]]:
 
 @contextmanager
 def caches_in(folder: str) -> Iterator[None]:
-    """Let the compiler forget what it holds in memory and keep its files in a
-    folder: compiled anew if that is empty, else found there."""
+    """Clear the compiler's caches in memory and keep its files in `folder`: an
+    empty folder makes it compile again, a filled one lets it find them."""
     from torch._inductor.utils import clear_caches
 
     Path(folder, "triton").mkdir(parents=True, exist_ok=True)
@@ -176,9 +176,9 @@ def caches_in(folder: str) -> Iterator[None]:
 
 @contextmanager
 def tuned_choices() -> Iterator[list[dict[str, Any]]]:
-    """Collect what max-autotune tries: for each product its name,
-    {candidate: milliseconds}, the fastest first, and the first three's
-    descriptions."""
+    """Collect the candidates of max-autotune: for each product its name,
+    {candidate: milliseconds}, the fastest first, and the descriptions of the
+    first three."""
     from torch._inductor import select_algorithm
 
     found: list[dict[str, Any]] = []

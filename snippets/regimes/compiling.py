@@ -1,4 +1,4 @@
-"""What each mode of `torch.compile` costs and wins: experiments of the chapter
+"""Cost and benefit of each mode of `torch.compile`: experiments of the chapter
 regimes."""
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ MODES: Mapping[str, Mapping[str, Any]] = {
 }
 # --8<-- [end:modes]
 REPLAYED = ("reduce-overhead", "max-autotune")
-"""Modes that replay CUDA graphs of their own, which no other graph can hold."""
+"""Modes that replay CUDA graphs of their own, which another graph cannot
+contain."""
 
 
 def stack_of(
@@ -60,8 +61,8 @@ def stack_of(
 def module_of(
     device: str, block: str, blocks: int, dim: int, hidden: int
 ) -> Any:
-    """So many blocks of the chapter's subject, or the block of the chapter mlp
-    where `block` is `geglu`."""
+    """`blocks` blocks of the chapter's subject, or the block of the chapter mlp
+    if `block` is `geglu`."""
     import torch
 
     from snippets.mlp.model import GeGLU
@@ -76,7 +77,7 @@ def module_of(
 def module_subject(
     module: Any, step: Any, tokens: int, in_graph: bool = True
 ) -> Subject:
-    """A step that computes what a stack or a GeGLU does, on random tokens."""
+    """A step that computes the same as a stack or a GeGLU, on random tokens."""
     import torch
 
     from snippets.mlp.model import GeGLU, geglu_reference
@@ -121,17 +122,17 @@ def compile_modes(
     repeats: int,
     steady: int,
 ) -> dict[str, Any]:
-    """Compile a module in each mode with empty caches, again with the caches
-    that this left, and time all of them with eager.
+    """Compile a module in each mode with empty caches and again with filled
+    caches, and time all of them with eager.
 
-    Returns {"modes": {mode: what `first_calls` returns of the first
+    Returns {"modes": {mode: the result of `first_calls` of the first
     compilation, "cold_s": seconds of the first calls of each compilation with
-    empty caches, "again_s": those with filled ones, "tuned": the candidates of
-    each product with milliseconds}, "times": {variant: samples in microseconds
-    by kind}, "steady": where asked for, {variant: "us": samples of blocks of
-    seconds, "clock_mhz", "joules" of a call}, "first_ever_s": seconds of the
-    process's first compilation}. max-autotune is compiled once, the others
-    `repeats` times.
+    empty caches, "again_s": those with filled caches, "tuned": the candidates
+    of each product with milliseconds}, "times": {variant: samples in
+    microseconds by kind}, "steady": if requested, {variant: "us": samples of
+    blocks of seconds, "clock_mhz", "joules" of a call}, "first_ever_s": seconds
+    of the process's first compilation}. max-autotune is compiled once, the
+    others `repeats` times.
     """
     import torch
 
@@ -221,11 +222,11 @@ ASKED: Mapping[str, Mapping[str, Any]] = {
 def new_shapes(
     instruments: Instruments, device: str, dim: int, hidden: int, tokens: str
 ) -> dict[str, Any]:
-    """Call a compiled stack with one number of tokens after the other.
+    """Call a compiled stack with each number of tokens in turn.
 
-    Returns {"tokens", "asked": {way to ask for shapes: {"call_s": seconds of
+    Returns {"tokens", "asked": {way to request shapes: {"call_s": seconds of
     each call, "graphs": their number so far, "guards": of each graph, the
-    newest first}}, "replayed": what `replayed_shapes` returns}.
+    newest first}}, "replayed": the result of `replayed_shapes`}.
     """
     import torch
     from torch._dynamo.utils import counters

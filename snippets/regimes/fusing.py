@@ -1,5 +1,5 @@
-"""Where fusion does not win: experiments of the chapter regimes on a Linear with
-its GELU, by the number of tokens."""
+"""Cases in which fusion does not win: experiments of the chapter regimes on a Linear with its GELU, by the number of
+tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FEW_TO_MANY = tuple(
     {"tokens": tokens} for tokens in (1, 16, 64, 256, 1024, 8192)
 )
 COPIED_BYTES = 1 << 29
-"""Of the copy whose rate is the ceiling of memory: half a GiB."""
+"""Bytes of the copy that measures the memory's ceiling: half a GiB."""
 
 
 def layer(
@@ -88,11 +88,10 @@ def biases(
     hidden: int,
     sizes: str,
 ) -> dict[str, Any]:
-    """Where the compiler puts the bias of the first Linear, and what that costs.
+    """Where the compiler adds the bias of the first Linear, and the cost.
 
-    Returns {"code": {dtype: {variant: {"calls": what the generated code calls,
-    in order, "kernels": Triton source by name}}}, "us": {tokens: {variant:
-    samples}}}, times interleaved and in bf16.
+    Returns {"code": {dtype: {variant: {"calls": what the generated code calls, in order, "kernels": Triton source by
+    name}}}, "us": {tokens: {variant: samples}}}, times interleaved and in bf16.
     """
     import torch
     from torch._inductor.utils import run_and_get_code
@@ -140,7 +139,8 @@ def in_cache(
     sizes: str,
     rounds: int,
 ) -> dict[str, Any]:
-    """How fast GELU reads what the product before it has just written.
+    """How fast GELU reads the result that the preceding product has just
+    written.
 
     Returns {"l2_bytes", "copy": {"bytes": read and written, "us": samples},
     "op_us": {op: {tokens: {"after": right after the product, "flushed": once
@@ -179,8 +179,8 @@ def in_cache(
 def rounds_of(
     products: Mapping[int, Callable[[], Any]], other: Any, rounds: int
 ) -> list[tuple[str, int, str]]:
-    """Run GELU, and a negation that moves as many bytes, right after the
-    product and again after `other` was read; return what ran, in order."""
+    """Run GELU, and a negation that moves the same number of bytes, right after
+    the product and again after a read of `other`; return the sequence."""
     import torch
     from torch.nn import functional as F
 
@@ -210,12 +210,12 @@ def op_times(
     rounds: int,
 ) -> dict[str, dict[str, dict[str, list[float]]]]:
     """Microseconds of each op's kernel in a profile of these rounds. Raises
-    `RuntimeError` where the profile has another number of them."""
+    `RuntimeError` if the profile has another number of kernels."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
     other = torch.randn(l2_bytes, device="cuda")  # four times the cache
-    # drawn before the profile, in which random numbers would be kernels, too
+    # before the profile: random numbers would add kernels to it
     steps = {
         count: partial(product.step, *product.inputs())
         for count, product in products.items()

@@ -25,13 +25,13 @@ STACK: Mapping[str, int] = {"tokens": 64, "dim": 1024, "hidden": 4096}
 GEGLU: Mapping[str, int] = {"tokens": 64, "dim": 768, "hidden": 3072}
 GELU: Mapping[str, int] = {"tokens": 64, "hidden": 4096}
 TOKENS = (1, 16, *(1 << power for power in range(6, 17)))
-"""Below 64 hardly anything changes, and few tokens take long to time."""
+"""Below 64 tokens times barely change and take long to measure."""
 TRACED: Mapping[str, int] = {
     "overhead_bound": 64,
     "memory_bound": 32768,
     "compute_bound": 16384,
 }
-"""Regime -> the tokens at which it is traced."""
+"""Regime -> number of tokens of its trace."""
 
 
 PROFILED_STEPS = 3
@@ -39,10 +39,10 @@ Make = Callable[..., Subject]
 
 
 def launched(instruments: Instruments, device: str) -> dict[str, Any]:
-    """What each size puts on the GPU.
+    """The GPU activities of each size.
 
-    Returns {"stack", "geglu": {"tokens": [...], "names": [names of a step's
-    GPU activities, ...]}}; no names where the steps of a profile differ.
+    Returns {"stack", "geglu": {"tokens": [...], "names": [names of a step's GPU
+    activities, ...]}}; no names if the steps of a profile differ.
     """
     if device != "cuda":
         raise NeedsGpu("a CPU launches nothing: regimes/growth_stack runs here")
@@ -66,7 +66,8 @@ def launched(instruments: Instruments, device: str) -> dict[str, Any]:
 
 
 def _step_names(instruments: Instruments, subject: Subject) -> list[str]:
-    """The GPU activities of one step, in order; none unless three agree."""
+    """The names of the GPU activities of one step, in order; empty unless three
+    steps agree."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 

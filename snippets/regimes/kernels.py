@@ -62,7 +62,7 @@ def tile_at(
 
 @dataclass(frozen=True)
 class Tiles:
-    """How the work is cut: a program's tile, its warps, its pipeline."""
+    """How the work is cut: a program's tile, warps and pipeline stages."""
 
     block_m: int
     block_n: int
@@ -73,7 +73,7 @@ class Tiles:
 
 def tiles_for(tokens: int) -> Tiles:
     """Tiles that keep a GPU with about 130 multiprocessors busy at a width of
-    4096: narrow ones for few tokens, so that there are enough of them."""
+    4096: narrow for few tokens, which makes enough tiles."""
     if tokens <= 64:
         rows = max(16, triton.next_power_of_2(tokens))
         return Tiles(rows, 32, block_k=128, stages=4)

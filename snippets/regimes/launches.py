@@ -23,8 +23,8 @@ VARIANTS = (
     "graphed",
     "fused_graphed",
 )
-"""reduce_overhead is built first: when it records, PyTorch drops the workspaces
-of cuBLAS, and a graph that was captured before would write to freed memory
+"""reduce_overhead is built first: when it records, PyTorch frees the workspaces
+of cuBLAS, and a graph captured before would write to freed memory
 (https://github.com/pytorch/pytorch/issues/193402)."""
 SIZES: Mapping[str, int] = {"small": 64, "middle": 1024, "large": 8192}
 """Name -> tokens: with few a step waits for the CPU, with many for products."""

@@ -1,4 +1,4 @@
-"""A Linear whose GELU follows it in one kernel or in two, as a subject of
+"""A Linear and its GELU in one kernel or in two, as a subject of
 experiments."""
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ Steps = Mapping[str, Callable[[Any], Any]]
 
 def layer_work(tokens: int, dim: int, hidden: int) -> Work:
     """x, the weight, the bias and the result once each, in bf16; the product's
-    own result need not exist."""
+    own result need not be stored."""
     numbers = tokens * dim + dim * hidden + hidden + tokens * hidden
     return Work(bytes=2 * numbers, matmuls=((tokens, dim, hidden),))
 
 
 # --8<-- [start:layer]
 def layer_steps(weight: Any, bias: Any) -> Steps:
-    """A Linear alone, and three ways to let a GELU follow it."""
+    """A Linear alone, and three ways to apply GELU to its result."""
     import torch
     from torch.nn import functional as F
 
@@ -52,7 +52,8 @@ def layer_subjects(
     hidden: int,
     more: Callable[[Any, Any], Steps] = lambda weight, bias: {},
 ) -> dict[str, Subject]:
-    """The four steps, and more of a weight and a bias, on random tokens."""
+    """The four steps, and `more` steps made from a weight and a bias, on random
+    tokens."""
     import torch
     from torch.nn import functional as F
 

@@ -24,7 +24,7 @@ class Stack(nn.Module):
 
 
 def mlp_block(dim: int, hidden: int) -> nn.Sequential:
-    """One block, whose weights keep the size of the numbers about the same."""
+    """One block, whose weights keep the magnitude of the activations."""
     up, down = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
     nn.init.normal_(up.weight, std=dim**-0.5)
     nn.init.normal_(down.weight, std=(2 / hidden) ** 0.5)

@@ -1,5 +1,5 @@
-"""A kernel made to spill: registers, machine code and times of one Triton kernel
-with tiles of several sizes."""
+"""A kernel that is made to spill: registers, machine code and times of one Triton kernel with tiles of several
+sizes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class Instruction(NamedTuple):
 
     address: int
     text: str
-    """Without its end; `STL.64 [R1+0x8], R24` writes registers to memory."""
+    """Without the semicolon; `STL.64 [R1+0x8], R24` writes registers to
+    memory."""
 
 
 def spills(
@@ -136,8 +137,8 @@ def instructions(printed: str) -> list[Instruction]:
 
 # --8<-- [start:main_loop]
 def main_loop(code: Sequence[Instruction]) -> list[Instruction]:
-    """The instructions from the target of a backward branch to the branch, of
-    the loop that multiplies most; none without such a loop."""
+    """The instructions of the loop with the most products, from the target of
+    its backward branch to the branch; empty without such a loop."""
     loops: list[list[Instruction]] = [[]]
     for branch in code:
         target = re.search(r"\bBRA\b.*0x([0-9a-f]+)", branch.text)
@@ -152,8 +153,8 @@ def main_loop(code: Sequence[Instruction]) -> list[Instruction]:
 
 
 def counts(code: Sequence[Instruction]) -> dict[str, int]:
-    """Instructions in all, those that keep registers in memory, those that take
-    them back, and products of tensor cores."""
+    """Numbers of all instructions, of stores and loads of spilled registers,
+    and of tensor core products."""
     names = [re.sub(r"^@\S+\s+", "", one.text).split(".")[0] for one in code]
     return {
         "instructions": len(names),

@@ -21,7 +21,7 @@ GELU_FLOPS = 10
 
 def stack_work(tokens: int, dim: int, hidden: int, blocks: int = 1) -> Work:
     """x, the result, and each block's weights and biases once, in bf16; the
-    tensors between need not exist."""
+    tensors between need not be stored."""
     weights = blocks * (2 * dim * hidden + dim + hidden)
     products = ((tokens, dim, hidden), (tokens, hidden, dim))
     return Work(
@@ -55,7 +55,7 @@ def stack(
     hidden: int,
     blocks: int = 1,
 ) -> Subject:
-    """The stack, one way of `stack_step`."""
+    """The stack, by a variant of `stack_step`."""
     import torch
 
     from snippets.regimes.model import Stack, stack_reference

@@ -38,7 +38,7 @@ def _needs_gpu(device: str, what: str) -> None:
 
 
 def train(device: str, rows: int, width: int, compiled: int) -> Subject:
-    """A training step; the reference is the loss of the weights as they are, since steps of 0 leave them so."""
+    """A training step; its reference is the loss of the initial weights, since update steps of 0 do not change them."""
     import torch
 
     from snippets.trace_rows.model import train
@@ -97,7 +97,7 @@ def two_streams_work(rows: int, columns: int) -> Work:
 
 
 def full_queue(device: str, size: int, launches: int) -> Subject:
-    """More launches than the queue of a stream has room for."""
+    """More launches than fit in the queue of a stream."""
     import torch
 
     from snippets.trace_rows.model import full_queue
@@ -120,7 +120,7 @@ def full_queue(device: str, size: int, launches: int) -> Subject:
 
 
 def full_queue_work(size: int, launches: int) -> Work:
-    """The two products; the short kernels do next to nothing."""
+    """The two products; the short kernels do almost no work."""
     return Work(
         bytes=2 * 2 * size * size,
         matmuls=((size, size, size),) * 2,
@@ -129,7 +129,7 @@ def full_queue_work(size: int, launches: int) -> Work:
 
 
 def item(device: str, elements: int) -> Subject:
-    """A sum and a look at it."""
+    """A sum and a read of it."""
     import torch
 
     from snippets.trace_rows.model import item
@@ -225,8 +225,8 @@ def memory(
 ) -> dict[str, Any]:
     """Profile three training steps with `profile_memory`.
 
-    Returns the rows of `key_averages()`: calls, times in us, and bytes that the operator itself, and it with all that
-    it called, allocated less what they freed. Allocations of the GPU's memory, on a CPU of the CPU's.
+    Returns the rows of `key_averages()`: calls, times in us, and the bytes allocated less the bytes freed, by the
+    operator itself and with its callees. On a GPU these are bytes of GPU memory, on a CPU of CPU memory.
     """
     from torch.profiler import profile
 

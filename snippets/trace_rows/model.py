@@ -1,4 +1,4 @@
-"""Small steps, each of which puts rows into a trace that people ask about."""
+"""Small steps whose traces have rows that people ask about."""
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ def train(
 
 # --8<-- [start:two_streams]
 def two_streams(x: Tensor, side: torch.cuda.Stream) -> Tensor:
-    """Two running sums at once: neither fills the GPU."""
+    """Two running sums at the same time: neither fills the GPU."""
     main = torch.cuda.current_stream()
     side.wait_stream(main)
     left = x.cumsum(1)
@@ -49,7 +49,7 @@ def full_queue(a: Tensor, x: Tensor, launches: int) -> Tensor:
 
 # --8<-- [start:item]
 def item(x: Tensor) -> Tensor:
-    """A sum that the CPU looks at."""
+    """A sum that the CPU reads."""
     total = x.sum()
     if total.item() < 0:
         total = -total

@@ -1,4 +1,4 @@
-"""The caching allocator: what it rounds to, what it keeps, and a request that fails although enough bytes are free."""
+"""The caching allocator: how it rounds, what it keeps, and a request that fails although enough bytes are free."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS: Mapping[str, str] = {
 }
 """Heading -> PYTORCH_ALLOC_CONF."""
 VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-"""The new name and the old one, which PyTorch reads as well."""
+"""The new name and the old one; PyTorch reads both."""
 HERE = "import sys; from snippets.training_memory.allocator import here; here(*sys.argv[1:])"
 REQUESTS = (
     1,
@@ -39,9 +39,9 @@ REQUESTS = (
 )
 """Bytes that are requested from an empty cache."""
 LENT = tuple(range(16, 68, 4))
-"""MiB of the blocks that are released again: 16, 20, ... 64."""
+"""MiB of the blocks that are released later: 16, 20, ... 64."""
 KEPT = {"2 MiB": 2, "1 MiB": 1}
-"""What is kept between them -> its MiB."""
+"""The block kept after each released block -> its MiB."""
 LARGE = 128
 """MiB of the request at the end."""
 SPARE = 40
@@ -76,7 +76,8 @@ def empty() -> None:
 
 
 def rounding() -> list[dict[str, int]]:
-    """For each of REQUESTS what one allocation takes from an empty cache."""
+    """For each of REQUESTS the bytes that one allocation takes from an empty
+    cache."""
     import torch
 
     found = []
@@ -97,7 +98,8 @@ def rounding() -> list[dict[str, int]]:
 
 
 def segments() -> list[dict[str, Any]]:
-    """The allocator's segments by address: each block's bytes and who allocated it, "" if it is free."""
+    """The allocator's segments by address: the bytes of each block and the function that allocated it, "" if it is
+    free."""
     import torch
 
     found = []
@@ -118,7 +120,7 @@ def segments() -> list[dict[str, Any]]:
 
 
 def _owner(each: Mapping[str, Any]) -> str:
-    """The function that called `block`, or what is known of the state; empty for a free block."""
+    """The function that called `block`, or "active" if unknown; empty for a free block."""
     if not str(each["state"]).startswith("active"):
         return ""
     names = [
@@ -130,7 +132,7 @@ def _owner(each: Mapping[str, Any]) -> str:
 
 
 def attempt(mib: int) -> str:
-    """Ask for so many MiB; the error, or nothing."""
+    """Allocate `mib` MiB; return the error, or "" on success."""
     import torch
 
     from snippets.training_memory.fragments import block
@@ -144,10 +146,10 @@ def attempt(mib: int) -> str:
 
 
 def fragmented(kept: int) -> dict[str, Any]:
-    """Run `interleave` in a small card, and ask for a block that is larger than each hole.
+    """Run `interleave` on a small card, and request a block that is larger than each hole.
 
-    Returns, of the moments `cached` (one free segment), `interleaved` and `asked`, the statistics; of `interleaved` the
-    segments, and what memory_summary() prints; what the request said.
+    Returns the statistics of the moments `cached` (one free segment), `interleaved` and `asked`; of `interleaved` also
+    the segments and the output of memory_summary(); and the error of the request.
     """
     import torch
 
@@ -183,7 +185,7 @@ def fragmented(kept: int) -> dict[str, Any]:
 
 
 def profiled(kept: int) -> list[dict[str, Any]]:
-    """What the profiler says of `interleave`: calls and bytes of each operator."""
+    """The profiler's rows for `interleave`: calls and bytes of each operator."""
     import torch
     from torch.profiler import profile, record_function
 
@@ -208,7 +210,8 @@ def profiled(kept: int) -> list[dict[str, Any]]:
 
 
 def context_bytes(free_before: int) -> int:
-    """What the driver takes for this process, beyond what PyTorch asked for."""
+    """The driver's memory for this process, without the bytes that PyTorch
+    requested."""
     import torch
 
     from snippets.training_memory.fragments import block
@@ -222,7 +225,7 @@ def context_bytes(free_before: int) -> int:
 
 
 def here(free_before: str) -> None:
-    """Measure in this process, and print all of it as JSON."""
+    """Measure in this process, and print everything as JSON."""
     import torch
 
     snapshot = torch.cuda.memory._snapshot
@@ -237,7 +240,8 @@ def here(free_before: str) -> None:
 
 
 def allocators(instruments: Instruments, device: str) -> dict[str, Any]:
-    """The same requests with each setting of the allocator, in a process of its own: {heading: what `here` prints}."""
+    """The same requests with each setting of the allocator, each in its own process: {heading: the output of
+    `here`}."""
     import torch
 
     if device != "cuda":
@@ -262,7 +266,7 @@ def allocators(instruments: Instruments, device: str) -> dict[str, Any]:
 
 
 def _environment(setting: str) -> dict[str, str]:
-    """This process' environment, with one setting of the allocator."""
+    """This process's environment with one setting of the allocator."""
     others = {
         name: value
         for name, value in os.environ.items()

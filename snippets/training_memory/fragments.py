@@ -1,4 +1,4 @@
-"""A segment cut into blocks of which every other one is released: plain PyTorch, to be pasted."""
+"""A segment cut into blocks, every other block released: plain PyTorch to paste."""
 
 import torch
 from torch.profiler import record_function
@@ -6,7 +6,7 @@ from torch.profiler import record_function
 
 # --8<-- [start:fragment]
 def block(mib):
-    """So many MiB of the GPU's memory."""
+    """`mib` MiB of GPU memory."""
     return torch.empty(mib << 20, dtype=torch.uint8, device="cuda")
 
 
@@ -31,7 +31,7 @@ def interleave(lent, kept):
 # --8<-- [end:fragment]
 # --8<-- [start:limit]
 def limit_to(mib):
-    """Let this process hold so many MiB, and no more."""
+    """Limit this process to `mib` MiB of GPU memory."""
     all_bytes = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction((mib << 20) / all_bytes)
 

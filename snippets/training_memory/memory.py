@@ -1,4 +1,4 @@
-"""What a training step holds: phase by phase, tensor by tensor, and with its activations recomputed."""
+"""The memory of a training step: phase by phase, tensor by tensor, and with its activations recomputed."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "loss written out": {"autocast": True, "writes_loss": True},
     "compiled": {"autocast": True, "compiles": True},
 }
-"""What differs from fp32 throughout with a fused optimizer; the compiled one last, as it leaves most behind."""
+"""Differences from fp32 with a fused optimizer; the compiled variant is last, as it leaves the most memory behind."""
 WARM_UP, MEASURED = 3, 3
-"""Steps before the measured ones, and how many of these there are."""
+"""Steps before the measured steps, and measured steps."""
 STATISTICS = (
     "allocated_bytes.all.current",
     "allocated_bytes.all.peak",
@@ -112,7 +112,8 @@ def make_step(
 def measure_step(
     device: str, sizes: Mapping[str, int], **variant: Any
 ) -> dict[str, Any]:
-    """What one variant of the step holds. On a CPU only tensors are counted."""
+    """The memory that one variant of the step holds. On a CPU only tensors are
+    counted."""
     import torch
 
     from snippets.training_memory.phases import kept_for_backward, peaks
@@ -166,7 +167,7 @@ def holds(
 ) -> dict[str, Any]:
     """Each variant of the step, one after the other.
 
-    Returns {"sizes": those of the step, "variants": {variant: what `measure_step` returns}}.
+    Returns {"sizes": of the step, "variants": {variant: the result of `measure_step`}}.
     """
     import torch
 
@@ -183,8 +184,8 @@ def holds(
 def recompute(
     instruments: Instruments, device: str, batches: str, **sizes: int
 ) -> dict[str, Any]:
-    """Times of the step that keeps its activations and of the one that recomputes them, and their losses, at each batch
-    of a list such as "64 128".
+    """Times and losses of the step that keeps its activations and of the step that recomputes them, at each batch of a
+    list such as "64 128".
 
     Returns {batch: {variant: {"times": {kind: samples in us}, "losses": [...]}}}.
     """
@@ -224,7 +225,7 @@ def _losses(device: str, sizes: Mapping[str, int], variant: str) -> list[float]:
 
 
 def _subject(device: str, sizes: Mapping[str, int], variant: str) -> Subject:
-    """A whole step as a subject: it trains on whatever batch it gets."""
+    """A whole step as a subject: it trains on the batch that it gets."""
     from snippets.training_memory.model import make_batches, train_step
     from snippets.training_memory.phases import recomputing
 

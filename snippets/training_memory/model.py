@@ -40,7 +40,8 @@ class Block(nn.Module):
 
 
 class Blocks(nn.Sequential):
-    """One after the other, in a forward of its own: compiled whole."""
+    """A sequence of blocks with a forward of its own, so that it is compiled as
+    a whole."""
 
     def forward(self, x: Tensor) -> Tensor:
         for block in self:
@@ -58,7 +59,7 @@ def make_model(
     layers: int,
     dtype: torch.dtype = torch.float32,
 ) -> Blocks:
-    """The blocks; the same weights whenever it is called, rounded to dtype."""
+    """The blocks, with the same weights at every call, rounded to dtype."""
     torch.manual_seed(0)
     with torch.device(device):
         blocks = [Block(dim, hidden) for _ in range(layers)]
@@ -68,11 +69,11 @@ def make_model(
 def draw_batches(
     device: str, batch: int, seq: int, dim: int, dtype: torch.dtype, seed: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Inputs (batch, seq, dim) of a dtype and their targets in float32, a new
-    pair at each turn.
+    """Yield inputs (batch, seq, dim) of a dtype and their targets in float32, a
+    new pair each time.
 
-    A target is its input plus a linear map of it, of rank 16 and the same for
-    each seed, so that the loss falls from the first step.
+    A target is its input plus a linear map of it, of rank 16 and equal for all
+    seeds, so that the loss falls from the first step.
     """
     rank = 16
     fixed, drawn = (
@@ -97,7 +98,7 @@ def make_batches(
     dtype: torch.dtype = torch.float32,
     count: int = 4,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """`count` pairs that wait on the device, in turns without end."""
+    """Cycle through `count` pairs that are already on the device."""
     pairs = draw_batches(device, batch, seq, dim, dtype, seed=1)
     return itertools.cycle(list(itertools.islice(pairs, count)))
 
@@ -121,12 +122,12 @@ def train_step(model, optimizer, x, target, autocast=False) -> Tensor:
 # --8<-- [start:variants]
 @dataclass(frozen=True)
 class Variant:
-    """What differs between the steps that are compared."""
+    """Options that differ between the compared steps."""
 
     dtype: torch.dtype = torch.float32
-    """Of weights, inputs, gradients and the optimizer's moments."""
+    """Type of weights, inputs, gradients and the optimizer's moments."""
     matmul: str = "highest"
-    """Of float32 matmuls; "high" may round their factors to TF32."""
+    """Precision of float32 matmuls; "high" may round their factors to TF32."""
     autocast: bool = False
     """Whether forward multiplies bf16 copies of float32 weights."""
     compiled: bool = False
@@ -153,7 +154,7 @@ OPTIMIZERS: Mapping[str, Mapping[str, Any]] = {
 
 @contextmanager
 def matmul_precision(name: str) -> Iterator[None]:
-    """Set the precision of float32 matmuls, and restore what was there."""
+    """Set the precision of float32 matmuls, and restore the old setting."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(name)
     try:

@@ -1,4 +1,4 @@
-"""The phases of a training step, what forward keeps for backward, and how to recompute it: to be pasted."""
+"""The phases of a training step, what forward keeps for backward, and how to recompute it: plain PyTorch to paste."""
 
 from functools import partial
 
@@ -10,8 +10,8 @@ from torch.utils.checkpoint import checkpoint
 
 # --8<-- [start:recompute]
 def recomputing(model, every=1):
-    """A forward that keeps the input of every so many-th block, and nothing
-    from within."""
+    """A forward that keeps the input of every `every`-th block, and no tensor
+    inside the blocks."""
     again = partial(checkpoint, use_reentrant=False)
 
     def forward(x):
@@ -27,7 +27,7 @@ def recomputing(model, every=1):
 def phases(
     forward, optimizer, x, target, autocast, loss=mse_loss, set_to_none=True
 ):
-    """The phases of a step by name; the loss waits between them."""
+    """The phases of a step by name; `loss` passes the loss between them."""
     device, losses = x.device.type, []
 
     def run_forward():
@@ -58,8 +58,8 @@ def mean_square(y, target):
 # --8<-- [end:loss]
 # --8<-- [start:kept]
 def kept_for_backward(forward, *, but=()):
-    """What autograd saves in a forward: address of a storage -> a tensor in
-    it. Storages of the tensors in `but` are there anyway."""
+    """What autograd saves in a forward: address of a storage -> a tensor in it,
+    without storages of tensors in `but`, which exist anyway."""
     there = {tensor.untyped_storage().data_ptr() for tensor in but}
     kept = {}
 

@@ -30,13 +30,14 @@ VARIANTS = (
     "optimizer_foreach",
     "optimizer_loop",
 )
-"""Those of model.py, whose import needs torch; a test compares the two."""
+"""The variants of model.py, whose import needs torch; a test compares the
+two."""
 TRAINED = ("fp32", "tf32", "autocast", "bfloat16")
 """Variants whose accuracy is compared."""
 
 
 def step_work(batch: int, seq: int, dim: int, hidden: int, layers: int) -> Work:
-    """Three matmuls a block, and each twice again in backward.
+    """Three matmuls a block, each with two more in backward.
 
     Bytes: each parameter, its gradient and AdamW's two moments are read and
     written once, in float32.
@@ -59,8 +60,8 @@ def step_loop(
 ) -> Loop:
     """The loop of a variant. Its first losses are compared with float32's.
 
-    Without any update of the weights the losses would be several percent off,
-    ten times the tolerance: a test measures it.
+    Without weight updates the losses would be several percent off, ten times
+    the tolerance: a test measures it.
     """
     from snippets.training_memory import model
 
@@ -94,9 +95,9 @@ def accuracy(
     layers: int,
 ) -> dict[str, Any]:
     """Train in each precision, at each learning rate of a list such as "1e-3
-    1e-4", on batches that never repeat and are the same for all.
+    1e-4", on the same batches, which never repeat.
 
-    Returns {rate: {variant: what `_trained` returns}}.
+    Returns {rate: {variant: the result of `_trained`}}.
     """
     sizes = {"dim": dim, "hidden": hidden, "layers": layers}
     return {
@@ -121,11 +122,13 @@ def _trained(
 ) -> dict[str, Any]:
     """Train a variant and return its data.
 
-    losses: of each step. evaluated: the float32 loss of the trained weights on
-    batches that no step has seen. at: steps whose update is looked at.
-    matrices, norms: the share of elements of the matrices, and of the norms'
-    scales, that these updates leave unchanged. norms_moved: the share of the
-    norms' scales that differ from 1 in the end.
+    losses        of each step
+    evaluated     the float32 loss of the trained weights on unseen batches
+    at            steps whose update is examined
+    matrices      share of the matrices' elements that these updates leave
+                  unchanged
+    norms         share of the norms' scales that they leave unchanged
+    norms_moved   share of the norms' scales that differ from 1 in the end
     """
     import torch
 
@@ -164,7 +167,7 @@ def _trained(
 
 
 def _unchanged(before: list[Any], after: list[Any]) -> float:
-    """The share of elements that are bit by bit what they were."""
+    """The share of elements that are bitwise unchanged."""
     pairs = list(zip(before, after, strict=True))
     equal = sum(int((old == new).sum()) for old, new in pairs)
     total = sum(int(new.numel()) for _, new in pairs)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 Phases = Mapping[str, Callable[[], Any]]
-"""Name of a phase -> what runs it."""
+"""Name of a phase -> the function that runs it."""
 MOST_EVENTS = 100_000
 
 
@@ -30,7 +30,7 @@ def timeline(
 ) -> dict[str, Any]:
     """Each allocation (bytes above zero) and release (below) of one step.
 
-    Returns columns `block` (an address as a number), `bytes` and `at_us`; `marks`, how many events there are at the end
+    Returns columns `block` (an address as a number), `bytes` and `at_us`; `marks`, the number of events until the end
     of each phase; `gradients`, the blocks that hold the parameters' gradients at the end of backward.
     """
     import torch

@@ -1,4 +1,4 @@
-"""Loops that compile or set what is global, kept apart from others, and probes of what the compiler does."""
+"""Loops that compile or change global settings, kept apart from others, and probes of the compiler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from snippets.training_step.probes import iteration_us
 def without_caches(
     losses: Generator[Any, None, None],
 ) -> Generator[Any, None, None]:
-    """A loop that compiles for itself, whatever an earlier process has left on disk.
+    """A loop that compiles with empty caches, without files of earlier processes.
 
     Pointwise kernels are not tuned: hundreds of launches for each would fill the trace.
     """
@@ -34,10 +34,10 @@ def without_caches(
 
 
 def lengths(instruments: Instruments, device: str, iterations: int, **sizes: int) -> dict[str, Any]:
-    """A loop whose batches vary in length, compiled for each length, for any length, and padded to one.
+    """A loop whose batches vary in length, compiled for each length, for any length, and padded to one length.
 
-    Returns for each: lengths, wall times in microseconds and graphs compiled so far, by iteration, and what Dynamo
-    warned of.
+    Returns for each: lengths, wall times in microseconds and graphs compiled so far, by iteration, and Dynamo's
+    warnings.
     """
     import torch
     from torch._dynamo.utils import counters
@@ -67,7 +67,7 @@ def lengths(instruments: Instruments, device: str, iterations: int, **sizes: int
 def with_own_precision(
     losses: Generator[Any, None, None],
 ) -> Generator[Any, None, None]:
-    """A loop whose setting of float32 products does not reach the loops that run in turns with it."""
+    """A loop whose precision of float32 products does not affect the loops interleaved with it."""
     import torch
 
     outside = own = torch.get_float32_matmul_precision()
@@ -108,11 +108,11 @@ def graph_breaks(instruments: Instruments, device: str, **sizes: int) -> dict[st
 
 
 def tuning(instruments: Instruments, device: str, iterations: int, **sizes: int) -> dict[str, Any]:
-    """The first iterations of a compiled loop, each in a profile of its own: in the first, Inductor times the launch
+    """The first iterations of a compiled loop, each in its own profile: in the first, Inductor times the launch
     configurations of its kernels.
 
-    Returns {"steps": for each iteration {"us": wall time, "kernels": launched, "busy_us": their time, "names":
-    {kernel: times launched}, the most launched ten}}. On a CPU nothing is tuned.
+    Returns {"steps": for each iteration {"us": wall time, "kernels": launched, "busy_us": their time, "names": {kernel:
+    times launched}, the ten most launched}}. On a CPU Inductor tunes nothing.
     """
     import torch
     from torch._inductor import config
@@ -146,7 +146,7 @@ def tuning(instruments: Instruments, device: str, iterations: int, **sizes: int)
 
 @contextmanager
 def warnings_of(name: str) -> Iterator[list[str]]:
-    """Collect the warnings of a logger in place of printing them; complete when the context ends."""
+    """Collect the warnings of a logger instead of printing them; complete when the context ends."""
     logger, handler, lines = (
         logging.getLogger(name),
         BufferingHandler(1000),

@@ -1,4 +1,4 @@
-"""Batches in which a fault shows: text that is tokenized late, large features, lengths that vary."""
+"""Batches that show a fault: text tokenized late, large features, lengths that vary."""
 
 import itertools
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from .model import Tokens
 
 
 class Texts(Tokens):
-    """The same sequences, stored as text and tokenized in Python when they are fetched."""
+    """The same sequences, stored as text and tokenized in Python when fetched."""
 
     # --8<-- [start:tokenize]
     def __getitem__(self, index: int) -> Tensor:
@@ -29,7 +29,7 @@ class Texts(Tokens):
 
 
 class Features(Dataset):
-    """Batches of float32 features (batch, seq, dim), as of images, and their targets (batch, seq)."""
+    """Batches of float32 features (batch, seq, dim), like those of images, and their targets (batch, seq)."""
 
     def __init__(self, vocab: int, dim: int, seq: int, batch: int, **_: int):
         generator = torch.Generator().manual_seed(0)
@@ -45,7 +45,7 @@ class Features(Dataset):
 
 
 class Stacked(Dataset):
-    """Batches (batch, seq + 1) of token ids, as the loader of `make_parts` stacks them."""
+    """Batches (batch, seq + 1) of token ids, as stacked by the loader of `make_parts`."""
 
     def __init__(self, vocab: int, seq: int, batch: int, **_: int):
         self.tokens, self.seq, self.batch = Tokens(vocab, seq), seq, batch
@@ -61,7 +61,7 @@ class Stacked(Dataset):
 
 
 class Varied(Stacked):
-    """The same batches, cut to twelve lengths."""
+    """The same batches, cut to twelve different lengths."""
 
     def __getitem__(self, index: int) -> Tensor:
         length = self.seq - self.seq // 16 * (5 * index % 12)

@@ -1,4 +1,4 @@
-"""What the chapter training_step measures: a healthy loop, faults before and after their mends, and probes."""
+"""What the chapter training_step measures: a healthy loop, faults before and after their fixes, and probes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HEALTHY: Mapping[str, int] = {
     "seq": 1024,
     "batch": 16,
 }
-"""The sizes of the healthy step; a fault that says nothing else has them."""
+"""The sizes of the healthy step, which are the defaults for faults."""
 SIZES: Mapping[str, Mapping[str, int]] = {
     "item": {"batch": 8, "layers": 2},
     "loader": {"dim": 512, "heads": 8, "batch": 32, "layers": 2, "vocab": 8192},
@@ -61,7 +61,7 @@ SIZES: Mapping[str, Mapping[str, int]] = {
     "cold": {"layers": 2},
 }
 SIZES = {**SIZES, "breaks": SIZES["tiny"], "tuning": SIZES["recompile"]}
-"""Fault -> sizes in which it can be seen."""
+"""Fault -> sizes that show it."""
 
 
 def sizes_of(fault: str) -> dict[str, int]:
@@ -72,7 +72,7 @@ def sizes_of(fault: str) -> dict[str, int]:
 def step_work(
     vocab: int, dim: int, heads: int, layers: int, seq: int, batch: int
 ) -> Work:
-    """The products of forward, and each twice again in backward; half of the scores are masked.
+    """The products of forward, each with two more in backward; half of the scores are masked.
 
     Bytes: each parameter, its gradient and AdamW's two moments are read and written once, in float32.
     """
@@ -118,7 +118,7 @@ def loop_of(
     seq: int,
     batch: int,
 ) -> Loop:
-    """A loop of faults.py by name, or the healthy one."""
+    """A loop of faults.py by name, or the healthy loop."""
     from snippets.training_step import faults
     from snippets.training_step.data import batches_of
 

@@ -1,6 +1,7 @@
-"""Faults of training loops, each as a function before and after its mend: their difference is the mend.
+"""Faults of training loops, each as a function before and after its fix: the difference of the two is the fix.
 
-Each takes the device and the sizes of `make_parts`, and yields the loss of each iteration, as `model.train` does.
+Each function takes the device and the sizes of `make_parts`, and yields the loss of each iteration, as `model.train`
+does.
 """
 
 import time
@@ -52,7 +53,7 @@ def item_after(device, **sizes):
         yield loss.detach()
 
 
-# 2. A clock that stops before the GPU has.
+# 2. A clock stops before the GPU does.
 def timing_before(phase: Callable[[], object]) -> float:
     begin = time.perf_counter()
     phase()
@@ -82,7 +83,7 @@ def loader_after(device, **sizes):
     return train(model, optimizer, loader, device)
 
 
-# 4. Copies to the GPU that the CPU waits for, and copies that the GPU's other work waits for.
+# 4. The CPU waits for copies to the GPU, or the GPU's other work does.
 def pageable_before(device, **sizes):
     model, optimizer, _ = make_parts(device, **sizes)
     loader = DataLoader(Features(**sizes), batch_size=None)
@@ -104,7 +105,7 @@ def pageable_pinned(device, **sizes):
 
 # --8<-- [start:own_stream]
 def on_its_own_stream(loader, device):
-    """The next batch is copied while the GPU computes with this one."""
+    """Copy the next batch while the GPU computes on this batch."""
     stream = torch.cuda.Stream()
     waiting = None
     for batch in loader:
@@ -127,7 +128,7 @@ def pageable_after(device, **sizes):
         yield train_step(model, optimizer, features, targets)
 
 
-# 5. A compiler that starts anew for each length.
+# 5. The compiler starts again for each length.
 def recompile_before(device, **sizes):
     model, optimizer, _ = make_parts(device, **sizes)
     model.compile(dynamic=False)
@@ -180,7 +181,7 @@ def breaks_after(device, **sizes):
     return train(model, optimizer, loader, device)
 
 
-# 6. Copies for a layout that nobody needs.
+# 6. Copies for an unneeded layout.
 def split_and_copied(qkv: Tensor, heads: int) -> Tensor:
     batch, seq, width = qkv.shape
     parts = qkv.chunk(3, dim=-1)
@@ -266,7 +267,7 @@ def vocabulary_after(device, vocab, **sizes):
     return train(model, optimizer, loader, device)
 
 
-# 9. Memory that goes back to the driver in every step.
+# 9. Memory returns to the driver in every step.
 def allocator_before(device, **sizes):
     model, optimizer, loader = make_parts(device, **sizes)
     for batch in loader:

@@ -20,7 +20,7 @@ def attend(qkv: Tensor, heads: int) -> Tensor:
 
 
 class Block(nn.Module):
-    """Attention and an MLP, each with a norm before it."""
+    """Attention and an MLP, with a norm before each."""
 
     def __init__(self, dim: int, heads: int, attend: Callable[..., Tensor]):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Probes of the chapter training_step: what the profile of one loop does not show."""
+"""Probes of the chapter training_step: measurements that the profile of one loop does not contain."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def phases(model, optimizer, batch, kept):
 def clocks(
     instruments: Instruments, device: str, times: int, **sizes: int
 ) -> dict[str, Any]:
-    """Microseconds of each phase of a step, by a clock that waits for the GPU and by one that does not.
+    """Microseconds of each phase of a step, by a clock that waits for the GPU and by a clock that doesn't.
 
     Returns {"wrong", "right": {phase: samples}}; the phases of one step follow each other.
     """
@@ -83,7 +83,7 @@ MEASURE_MEMORY = "import sys; from snippets.training_step.probes import memory_h
 def memory(
     instruments: Instruments, device: str, iterations: int, **sizes: int
 ) -> dict[str, Any]:
-    """Bytes that PyTorch holds while lengths vary, with each setting of its allocator in a process of its own."""
+    """Bytes that PyTorch holds while lengths vary, for each setting of its allocator, each in its own process."""
     if device != "cuda":
         raise NeedsGpu(
             "a CPU has no caching allocator: training_step/healthy runs here"
@@ -106,7 +106,7 @@ def memory(
 
 
 def memory_here(iterations: str, sizes: str) -> None:
-    """Print, for each iteration, the bytes in use at most, the bytes held, and the driver's allocations so far."""
+    """Print, for each iteration, the peak of bytes in use, the bytes held, and the driver's allocations so far."""
     import torch
 
     from snippets.training_step.data import batches_of
@@ -146,7 +146,7 @@ def profiler_costs(
     tiny: str,
     healthy: str,
 ) -> dict[str, Any]:
-    """What recording costs, of a loop of tiny kernels and of the healthy one, whose sizes are given as JSON.
+    """The cost of profiling a loop of tiny kernels and the healthy loop, whose sizes are given as JSON.
 
     Returns {loop: {option: {"us": wall time per recorded iteration, by round, "bytes": size of trace.json.gz}}}; the
     option `without` was measured before the process first profiled.
@@ -217,7 +217,7 @@ def _trace_bytes(profiler: Any) -> int:
 def ten_lines(
     instruments: Instruments, device: str, **sizes: int
 ) -> dict[str, Any]:
-    """What the page's lines print, and the bytes of the trace that they write."""
+    """The output of the page's ten lines, and the bytes of the trace that they write."""
     from snippets.training_step.model import make_parts
     from snippets.training_step.record import record
 

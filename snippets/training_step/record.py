@@ -1,4 +1,4 @@
-"""How the chapter's training loop is profiled: the lines that its page shows, around the loop of `model.train`."""
+"""The lines that profile the chapter's training loop, as its page shows them, around the loop of `model.train`."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def finding(device: Device, experiment: str, rule: str) -> Finding:
 def ceiling(device: Device, rule: str, experiment: str) -> Figure:
     """The most that mending a finding can save, by the report."""
     origin = f"{device[experiment].origin}, {rule} in the report on its trace"
-    return Figure(finding(device, experiment, rule).ceiling_us_per_step, "us", origin=origin)
+    return Figure(finding(device, experiment, rule).saving_us_per_step, "us", origin=origin)
 
 
 def saved(device: Device, experiment: str, mended: str) -> Figure:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed
 from kinetoscope.report.document import report_html
-from kinetoscope.report.subject import Subject, read_subject
 from kinetoscope.trace.queries import require_kernels
 from snippets.lab.finding import Device, NotRecorded
 from snippets.lab.finding.device import all_devices
@@ -27,14 +27,16 @@ EXAMPLES: Mapping[str, str] = {
 """What it is -> the recording whose report is published."""
 
 
-def report_of(device: Device, experiment: str) -> Subject:
+def report_of(device: Device, experiment: str) -> DiagnosedTrace:
     """What the report on a recording's trace shows; its name is the path in a clone, for the commands in the report.
 
     Raises `NotRecorded`, `TraceError`.
     """
     run = device[experiment]
     require_kernels(run.trace)
-    return replace(read_subject(device.root / run.trace_path), name=f"docs/recordings/{run.trace_path}", book="../../")
+    return replace(
+        read_diagnosed(device.root / run.trace_path), name=f"docs/recordings/{run.trace_path}", book="../../"
+    )
 
 
 def report_address(device: Device, experiment: str) -> str:

@@ -15,7 +15,7 @@ from kinetoscope.trace.queries import steps_agree
 from snippets.lab.experiment import Experiment, chapters, experiments
 from snippets.lab.finding.device import all_devices
 from snippets.lab.recording.device import PROJECT
-from snippets.lab.recording.digest import is_stale
+from snippets.lab.recording.fingerprint import is_stale
 from snippets.lab.recording.loading import load_recordings
 from snippets.lab.recording.schema import TRACE_LIMIT_BYTES, Recording
 from tests.lab.samples import BOOK
@@ -35,7 +35,7 @@ def recorded(experiment: Experiment) -> Recording:
 @pytest.mark.parametrize("experiment", ALL, ids=lambda experiment: experiment.id)
 def test_every_recording_is_current(experiment: Experiment) -> None:
     recording = recorded(experiment)
-    assert not is_stale(recording), f"the code changed; run make record CHAPTER={experiment.chapter}"
+    assert not is_stale(recording, experiment), f"the code changed; run make record CHAPTER={experiment.chapter}"
     assert (recording.has_trace, recording.label) == (experiment.is_traced, experiment.label)
     assert [point.parameters for point in recording.points] == (
         [] if experiment.probe else [dict(point) for point in experiment.points]

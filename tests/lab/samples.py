@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import math
 import re
@@ -17,12 +18,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from snippets.lab.experiment import UnknownName, find
 from snippets.lab.finding.claim import Claim, equals
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT
-from snippets.lab.recording.digest import source_digest
+from snippets.lab.recording.fingerprint import fingerprint
 from snippets.lab.recording.saving import save_recording
 from snippets.lab.recording.schema import SCHEMA, Ceiling, Environment, Point, Recording, Timing, Timings
 from tests.tool import events
@@ -94,6 +96,16 @@ def point(parameters: dict[str, int | str] | None = None, timed: Timings | None 
     return Point(**given | changed)
 
 
+@functools.cache
+def current_fingerprint(experiment_id: str) -> str:
+    """Of an experiment of the book; of another name, a hash that nothing has."""
+    try:
+        (experiment,) = find(experiment_id)
+    except UnknownName:
+        return "f" * 16
+    return fingerprint(experiment)
+
+
 def sample(experiment_id: str = "mlp/eager", **changed: Any) -> Recording:
     """A recording that is not stale."""
     chapter, _, name = experiment_id.partition("/")
@@ -103,7 +115,7 @@ def sample(experiment_id: str = "mlp/eager", **changed: Any) -> Recording:
         "chapter": chapter,
         "experiment": name,
         "label": "mlp_fwd",
-        "digest": source_digest(chapter),
+        "fingerprint": current_fingerprint(experiment_id),
         "session": "2026-10-01T11:59:00Z",
         "environment": environment(),
         "capture_s": 1.5,

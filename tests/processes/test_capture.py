@@ -24,7 +24,7 @@ from snippets.lab.capture.supervisor import Event, Group, run_worker
 from snippets.lab.experiment import find
 from snippets.lab.recording.consistency import contradictions
 from snippets.lab.recording.device import PROJECT
-from snippets.lab.recording.digest import source_digest
+from snippets.lab.recording.fingerprint import fingerprint
 from snippets.lab.recording.loading import load_recording, load_trace, trace_path
 from snippets.lab.recording.schema import Recording, Timings
 from tests.lab.capture.faults import FAULTS, PACKAGE, SOURCES
@@ -85,7 +85,7 @@ def test_failures_are_named_and_the_others_go_on(
 
 def check_recording_of_a_cpu(recording: Recording, root: Path) -> None:
     assert (recording.schema, recording.label, recording.schedule, recording.first_steps) == (2, "f", (1, 1, 3), 3)
-    assert recording.digest == source_digest("faults", SOURCES)
+    assert recording.fingerprint == fingerprint(*find("faults/right", PACKAGE), SOURCES)
     assert recording.data == {"origin": "right.py"}
     assert recording.ceilings == ()
     (point,) = recording.points

@@ -18,7 +18,7 @@ import pytest
 
 from snippets.lab.__main__ import main
 from snippets.lab.finding.accepted import accept_statuses
-from snippets.lab.finding.book import Verdict, verdicts
+from snippets.lab.finding.book import Verdict, judge_all
 from snippets.lab.finding.claim import STATUSES
 from snippets.lab.finding.device import Device
 from snippets.lab.recording.device import DEFAULT_DEVICE
@@ -43,7 +43,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def judged(root: Path) -> dict[str, dict[str, Verdict]]:
     """Device -> claim -> its verdict there. Those on the default device are the accepted ones."""
     devices = (Device(root, name) for name in (DEFAULT_DEVICE, NAME))
-    found = {device.name: {verdict.claim.id: verdict for verdict in verdicts(device)} for device in devices}
+    found = {device.name: {verdict.claim.id: verdict for verdict in judge_all(device)} for device in devices}
     default = found[DEFAULT_DEVICE]
     accept_statuses(Device(root, DEFAULT_DEVICE), {name: verdict.status for name, verdict in default.items()})
     return found

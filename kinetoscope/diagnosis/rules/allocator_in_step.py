@@ -20,19 +20,20 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     calls = facts.in_steps(facts.cpu.spans["memory allocation"])
     if not calls or _has_settled(facts, calls):
         return []
-    ceiling_us = facts.ceiling_us(calls)
-    if ceiling_us < MIN_SHARE * facts.step_us:
+    saving_us = facts.saving_us(calls)
+    if saving_us < MIN_SHARE * facts.step_us:
         return []
     calls_us = facts.length_us(calls)
     counts = Counter(call.name for call in calls).most_common(3)
     names = ", ".join(count_text(count / len(facts.steps), name, name) for name, count in counts)
     title = f"Allocating from the driver takes {duration_text(calls_us)} per step: {names}"
     where = facts.sites([max(calls, key=lambda call: call.duration_us)])[0].text
-    return [Finding(RULE, title, where, facts.evidence(calls), calls_us, ceiling_us)]
+    return [Finding(RULE, title, where, facts.evidence(calls), calls_us, saving_us)]
 
 
 def _has_settled(facts: Facts, calls: Sequence[Span]) -> bool:
-    """Whether the trace begins cold and only its next steps allocate, the last no more: the allocator fills."""
+    """Whether the trace begins cold and only its next steps allocate, but not the last: the allocator is filling its
+    cache."""
     allocates = [any(step.start_us <= call.start_us < step.end_us for call in calls) for step in facts.steps]
     return facts.warm_up is not None and not allocates[-1] and allocates == sorted(allocates, reverse=True)
 

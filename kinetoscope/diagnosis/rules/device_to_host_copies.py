@@ -16,7 +16,7 @@ MIN_SHARE = 0.05
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Copies to the host of all steps, by the time that they take on the GPU."""
+    """Copies to the host in all steps, by their time on the GPU."""
     if unable := no_gpu_work(RULE, facts):
         return unable
     copies = [a for step in facts.steps for a in step.activities if is_download(a)]
@@ -24,8 +24,8 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         return []
     copies_us = facts.length_us(copies)
     spans: list[Span] = [span for copy in copies if (span := launcher(copy)) is not None]
-    ceiling_us = min(facts.ceiling_us(spans, copies), copies_us) if spans else copies_us
-    if ceiling_us < MIN_SHARE * facts.step_us:
+    saving_us = min(facts.saving_us(spans, copies), copies_us) if spans else copies_us
+    if saving_us < MIN_SHARE * facts.step_us:
         return []
     longest = max(copies, key=lambda copy: copy.duration_us)
     where = facts.sites([longest.launch])[0].text if longest.launch else ""
@@ -34,7 +34,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         f"Copies to the host take {duration_text(copies_us)} per step ({share_text(copies_us, facts.step_us)}), "
         f"{moved / 1e6:,.3g} MB"
     )
-    return [Finding(RULE, title, where, facts.evidence(copies), copies_us, ceiling_us)]
+    return [Finding(RULE, title, where, facts.evidence(copies), copies_us, saving_us)]
 
 
 RULE = Rule(

@@ -43,7 +43,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
 
 
 def _name(kernel: GpuActivity) -> str:
-    """`allreduce` where the profiler recorded it, else the kernel's name."""
+    """`allreduce` if the profiler recorded it, else the kernel's name."""
     return kernel.collective.name if kernel.collective is not None else kernel.name
 
 

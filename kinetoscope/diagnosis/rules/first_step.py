@@ -62,9 +62,7 @@ def _start_up(facts: Facts) -> Finding:
         f"The trace starts CUDA: {count_text(len(calls), 'call')} of {duration_text(calls_us)}, the longest "
         f"{longest.name} with {duration_text(longest.duration_us)}"
     )
-    return Finding(
-        RULE, title, facts.sites([longest])[0].text, facts.evidence(calls), calls_us, facts.ceiling_us(calls)
-    )
+    return Finding(RULE, title, facts.sites([longest])[0].text, facts.evidence(calls), calls_us, facts.saving_us(calls))
 
 
 RULE = Rule(

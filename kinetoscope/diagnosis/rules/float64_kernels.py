@@ -20,7 +20,7 @@ MAX_SHARE = 0.9
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """By the types of inputs and by the names of kernels."""
+    """Check the types of inputs and the names of kernels."""
     if unable := no_gpu_work(RULE, facts):
         return unable
     kernels = [a for step in facts.steps for a in step.activities if a.kind == "kernel"]
@@ -40,7 +40,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
 
 
 def is_float64(activity: GpuActivity) -> bool:
-    """Whether it is a kernel with a float64 tensor among its inputs; a float of Python is no tensor."""
+    """Whether it is a kernel with a float64 tensor among its inputs; a Python float does not count."""
     if activity.kind != "kernel":
         return False
     op = activity.op

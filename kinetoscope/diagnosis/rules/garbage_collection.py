@@ -19,8 +19,8 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         if any(function.name == EVENT for function in facts.trace.functions):
             return []
         return CannotTell(RULE, "runs of Python's garbage collector were not recorded", COLLECTOR)
-    ceiling_us = facts.ceiling_us(runs)
-    if ceiling_us < MIN_SHARE * facts.step_us:
+    saving_us = facts.saving_us(runs)
+    if saving_us < MIN_SHARE * facts.step_us:
         return []
     total_us = facts.length_us(runs)
     longest = max(runs, key=lambda run: run.duration_us)
@@ -30,7 +30,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         f"the longest {duration_text(longest.duration_us)}"
     )
     site = facts.sites([longest])[0]
-    return [Finding(RULE, title, site.line or site.text, facts.evidence(runs), total_us, ceiling_us)]
+    return [Finding(RULE, title, site.line or site.text, facts.evidence(runs), total_us, saving_us)]
 
 
 RULE = Rule(

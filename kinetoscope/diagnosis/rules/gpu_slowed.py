@@ -19,7 +19,7 @@ MIN_SHARE = 0.05
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Compare each kernel with the kernel of its place in the other steps, if all steps run the same kernels."""
+    """Compare each kernel with the same kernel of the other steps, if all steps run the same kernels."""
     if unable := no_gpu_work(RULE, facts):
         return unable
     kernels = [[a for a in step.kernels if not is_collective(a)] for step in facts.steps]

@@ -20,7 +20,8 @@ _GENERATED = "## Call CompiledFxGraph"
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Functions of Python that Dynamo made to go on after a break, and the gaps of the GPU from first graph to last."""
+    """Python functions that Dynamo made to continue after a break, and the GPU's gaps from the first graph to the
+    last."""
     if unable := no_operators(RULE, facts):
         return unable
     regions = [op for op in facts.in_steps(facts.cpu.ops) if _REGION.fullmatch(op.name)]
@@ -30,11 +31,11 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         reason = "several compiled regions run in a step, as functions of their own or after a graph break"
         return CannotTell(RULE, reason, STACKS) if several else []
     inside, calls = union_of(regions), sorted(interval(function) for function in resumed)
-    total_us = ceiling_us = _per_step_us(facts, _between(inside, calls))
+    total_us = saving_us = _per_step_us(facts, _between(inside, calls))
     if facts.has_gpu:
         generated = union_of(op for op in facts.in_steps(facts.cpu.ops) if op.name.startswith(_GENERATED))
         around = subtract(union([*_broken(inside, calls), *_backward(facts)]), generated)
-        ceiling_us = min(_per_step_us(facts, intersect(around, facts.idle)), facts.reclaimable_us)
+        saving_us = min(_per_step_us(facts, intersect(around, facts.idle)), facts.reclaimable_us)
     places = sorted({function.name for function in resumed})
     match = _RESUMED.fullmatch(places[0])
     where = f"{places[0].partition(': ')[0]}: {match['function']}, line {match['line']}" if match else ""
@@ -42,11 +43,12 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         f"{count_text(len(resumed) / len(facts.steps), 'graph break')} per step in {count_text(len(places), 'place')}; "
         f"{duration_text(total_us)} between the graphs"
     )
-    return [Finding(RULE, title, where, facts.evidence(resumed), total_us, ceiling_us)]
+    return [Finding(RULE, title, where, facts.evidence(resumed), total_us, saving_us)]
 
 
 def _between(inside: Sequence[Interval], resumed: Sequence[Interval]) -> list[Interval]:
-    """From the end of the region before each resumed function, in order, to the start of the first region in it."""
+    """Times from the end of the region before each resumed function, in order, to the start of the first region in
+    it."""
     spans: list[Interval] = []
     index = 0
     for start, end in resumed:
@@ -59,14 +61,14 @@ def _between(inside: Sequence[Interval], resumed: Sequence[Interval]) -> list[In
 
 
 def _broken(inside: Sequence[Interval], resumed: Sequence[Interval]) -> Iterator[Interval]:
-    """From the start of the region before each resumed function to the function's end."""
+    """Times from the start of the region before each resumed function to the function's end."""
     for start, end in resumed:
         index = bisect_right(inside, start, key=lambda region: region[0]) - 1
         yield (inside[index][0] if index >= 0 else start), end
 
 
 def _backward(facts: Facts) -> Iterator[Interval]:
-    """From the first graph of each step's backward to the last, where there are several."""
+    """Times from the first graph of each step's backward to the last, if there are several."""
     for step in facts.steps:
         graphs = [interval(op) for op in step.ops if op.name == _BACKWARD]
         if len(graphs) > 1:
@@ -74,7 +76,7 @@ def _backward(facts: Facts) -> Iterator[Interval]:
 
 
 def _per_step_us(facts: Facts, spans: Sequence[Interval]) -> float:
-    """The length of these times in the steps, less what compiles."""
+    """The length of these times per step, without compilation."""
     within = subtract(intersect(spans, facts.windows), union_of(facts.cpu.spans["compiling"]))
     return round(length_us(within) / len(facts.steps), 3)
 

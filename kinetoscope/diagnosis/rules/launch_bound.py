@@ -18,7 +18,7 @@ MIN_WAITING = 1 - (1 - MIN_SHARE) / SLOWDOWN
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Gaps of the GPU in which the CPU is in operators, launches or Python between them."""
+    """Gaps of the GPU while the CPU is in operators, in launches or in Python between them."""
     if unable := no_gpu_work(RULE, facts) or no_operators(RULE, facts):
         return unable
     waits = [gap for gap in facts.inner_gaps if gap.cause in ("launching", "Python")]
@@ -26,9 +26,9 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     launching = [gap for gap in short if gap.cause == "launching"]
     python = [gap for gap in short if gap.cause == "Python"]
     launching_us, python_us = sum(gap.duration_us for gap in launching), sum(gap.duration_us for gap in python)
-    ceiling_us = round(min(sum(gap.working_us for gap in short), spare_us(facts.step)), 3)
+    saving_us = round(min(sum(gap.working_us for gap in short), spare_us(facts.step)), 3)
     waiting_us = min(sum(gap.duration_us for gap in waits), spare_us(facts.step))
-    if ceiling_us < MIN_SHARE * facts.step_us or waiting_us < MIN_WAITING * facts.step_us:
+    if saving_us < MIN_SHARE * facts.step_us or waiting_us < MIN_WAITING * facts.step_us:
         return []
     gaps = [*launching, *python]
     blames = list(dict.fromkeys(gap.blame for gap in sorted(gaps, key=lambda gap: -gap.duration_us) if gap.blame))
@@ -40,7 +40,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     )
     where = site[0].text if site else ""
     evidence = facts.evidence(blames)
-    return [Finding(RULE, title, where, evidence, round(launching_us + python_us, 3), ceiling_us)]
+    return [Finding(RULE, title, where, evidence, round(launching_us + python_us, 3), saving_us)]
 
 
 RULE = Rule(

@@ -17,7 +17,7 @@ _CONVERSION = re.compile(r"nchw_?(?:to|2)_?nhwc|nhwc_?(?:to|2)_?nchw|batched_tra
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """By the names of kernels."""
+    """Check the names of kernels."""
     return no_gpu_work(RULE, facts) or findings(RULE, facts, _look, _describe)
 
 

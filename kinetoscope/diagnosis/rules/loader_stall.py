@@ -19,20 +19,20 @@ _WORKING: tuple[Cause, ...] = ("garbage collection", "compiling", "data loading"
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Time in the iterator of `DataLoader` that is not hidden behind GPU work."""
+    """Time in the iterator of `DataLoader` that GPU work does not hide."""
     loading = facts.cpu.spans["data loading"]
     fetches = facts.in_steps(loading)
     if not fetches:
         return no_operators(RULE, facts) or _between_steps(facts, loading)
-    loading_us, ceiling_us = facts.length_us(fetches), facts.ceiling_us(fetches)
-    if ceiling_us < MIN_SHARE * facts.step_us or _is_hidden(facts):
+    loading_us, saving_us = facts.length_us(fetches), facts.saving_us(fetches)
+    if saving_us < MIN_SHARE * facts.step_us or _is_hidden(facts):
         return []
     title = f"Fetching a batch takes {duration_text(loading_us)} per step ({share_text(loading_us, facts.step_us)})"
-    return [_finding(facts, title, fetches, loading_us, ceiling_us)]
+    return [_finding(facts, title, fetches, loading_us, saving_us)]
 
 
 def _between_steps(facts: Facts, loading: Sequence[CpuSpan]) -> list[Finding]:
-    """Fetches after one step and before the next, where an annotation marks steps without them."""
+    """Fetches between two steps, if an annotation marks steps without them."""
     if not facts.windows:  # of a damaged trace, whose steps take no time
         return []
     between = subtract([(facts.windows[0][0], facts.windows[-1][1])], facts.windows)
@@ -42,17 +42,18 @@ def _between_steps(facts: Facts, loading: Sequence[CpuSpan]) -> list[Finding]:
     pauses = len(facts.steps) - 1
     fetching = intersect(between, union_of(fetches))
     loading_us = round(length_us(fetching) / pauses, 3)
-    ceiling_us = round(length_us(subtract(fetching, facts.busy)) / pauses, 3)
-    if ceiling_us < MIN_SHARE * (facts.step_us + length_us(between) / pauses) or _is_hidden(facts, loading_us):
+    saving_us = round(length_us(subtract(fetching, facts.busy)) / pauses, 3)
+    if saving_us < MIN_SHARE * (facts.step_us + length_us(between) / pauses) or _is_hidden(facts, loading_us):
         return []
     title = f"Fetching a batch takes {duration_text(loading_us)} between steps of {duration_text(facts.step_us)}"
-    return [_finding(facts, title, fetches, loading_us, ceiling_us)]
+    return [_finding(facts, title, fetches, loading_us, saving_us)]
 
 
 def _is_hidden(facts: Facts, more_us: float = 0.0) -> bool:
-    """Whether the GPU would outlast the CPU without the profiler, which lengthens launching: then it never waits.
+    """Whether the GPU would work longer than the CPU without the profiler, which lengthens launching: then it never
+    waits.
 
-    The usual step counts, with `more_us` outside of it. Where the CPU waits for the GPU, it does not run ahead.
+    Compares the usual step, plus `more_us` outside of it. A CPU that waits for the GPU does not run ahead.
     """
     parts = facts.cpu.partition(facts.windows)
     if parts["synchronization"] or parts["pageable copy"]:
@@ -64,13 +65,13 @@ def _is_hidden(facts: Facts, more_us: float = 0.0) -> bool:
     return cpu_us + more_us <= sum(busy_us(step.activities) for step in facts.steps) / len(facts.steps)
 
 
-def _finding(facts: Facts, title: str, fetches: Sequence[CpuSpan], loading_us: float, ceiling_us: float) -> Finding:
+def _finding(facts: Facts, title: str, fetches: Sequence[CpuSpan], loading_us: float, saving_us: float) -> Finding:
     longest = max(fetches, key=lambda fetch: fetch.duration_us)
     site = facts.sites([longest])[0]
     where = f"{longest.name} at {site.line}" if site.line else longest.name
     is_single = "_SingleProcess" in longest.name
     advice = "The main process loads the data itself: set num_workers. " + RULE.advice if is_single else ""
-    return Finding(RULE, title, where, facts.evidence(fetches), loading_us, ceiling_us, advice)
+    return Finding(RULE, title, where, facts.evidence(fetches), loading_us, saving_us, advice)
 
 
 RULE = Rule(

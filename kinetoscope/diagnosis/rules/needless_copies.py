@@ -1,4 +1,4 @@
-"""Copies that change neither values nor type, only where they lie."""
+"""Copies that change neither values nor type, only the layout in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OTHER_RULES = ("aten::_scaled_dot_product_attention_math",)
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """By the operators around a copy."""
+    """Check the operators around each copy."""
     if unable := no_gpu_work(RULE, facts) or unseen(RULE, facts, _is_copy, needs_shapes=False):
         return unable
     return findings(RULE, facts, _look, _describe)

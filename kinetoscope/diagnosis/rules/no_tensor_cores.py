@@ -28,7 +28,7 @@ MIN_TILE = 64
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """By the names of kernels, and by shapes where the trace has them."""
+    """Check the names of kernels, and the shapes if the trace has them."""
     trace = facts.trace
     if unable := no_gpu_work(RULE, facts):
         return unable
@@ -54,7 +54,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
 
 
 def _is_eligible(activity: GpuActivity, work: ActivityWork | None) -> bool:
-    """Whether no side is so short that Tensor Cores would idle; without shapes, a large tile shows two long sides."""
+    """Whether no side is so short that Tensor Cores would idle. Without shapes, a large tile shows two long sides."""
     if work is not None and work.matmul is not None:
         return min(work.matmul) >= MIN_SIDE
     sides = tile_sides(activity)

@@ -18,7 +18,7 @@ _ALREADY = ("aten::_foreach_", "aten::_fused_")
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """By the annotation `Optimizer.step#...` that torch.optim records."""
+    """Check the work under the annotation `Optimizer.step#...` that torch.optim records."""
     if unable := no_gpu_work(RULE, facts):
         return unable
     if unable := no_operators(RULE, facts):
@@ -27,7 +27,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
 
 
 def _is_single(activity: GpuActivity) -> bool:
-    """Whether it is a kernel of an optimizer for one tensor alone."""
+    """Whether it is an optimizer's kernel for a single tensor."""
     if activity.kind != "kernel" or not in_optimizer(activity):
         return False
     is_multi = "multi_tensor_apply" in activity.name or "ultiTensorApply" in activity.name
@@ -41,7 +41,7 @@ def _look(step: Step) -> list[Waste]:
 
 
 def _with_longest(run: Sequence[GpuActivity]) -> Launched:
-    """The waste of a run, less the longest kernel of each parameter: a fused optimizer reads and writes each too."""
+    """The waste of a run, without the longest kernel of each parameter: a fused optimizer reads and writes each too."""
     whole = launched(run)
     longest: list[float] = []
     shape: object = None

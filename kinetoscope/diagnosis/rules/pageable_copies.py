@@ -25,8 +25,8 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     if not pageable:
         return []
     spans = facts.in_steps(facts.cpu.spans["pageable copy"])
-    ceiling_us = facts.ceiling_us(spans, pageable)
-    if ceiling_us < MIN_SHARE * facts.step_us:
+    saving_us = facts.saving_us(spans, pageable)
+    if saving_us < MIN_SHARE * facts.step_us:
         return []
     ops = [span for span in sorted(spans, key=lambda span: -span.duration_us) if isinstance(span, CpuOp)][:1]
     where = facts.sites(ops)[0].text if ops else ""
@@ -36,7 +36,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         f"{count_text(len(pageable) / len(facts.steps), 'copy')} per step from pageable "
         f"memory: {megabytes:,.3g} MB, {duration_text(copies_us)}"
     )
-    return [Finding(RULE, title, where, facts.evidence(pageable), copies_us, ceiling_us)]
+    return [Finding(RULE, title, where, facts.evidence(pageable), copies_us, saving_us)]
 
 
 RULE = Rule(

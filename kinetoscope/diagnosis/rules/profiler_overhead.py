@@ -19,8 +19,8 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     if unable := no_gpu_work(RULE, facts):
         return unable
     spans = facts.in_steps(facts.trace.overheads)
-    ceiling_us = facts.ceiling_us(spans)
-    if not spans or ceiling_us < MIN_SHARE * facts.step_us:
+    saving_us = facts.saving_us(spans)
+    if not spans or saving_us < MIN_SHARE * facts.step_us:
         return []
     sums: dict[str, float] = defaultdict(float)
     for span in spans:
@@ -31,7 +31,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
         f"Overheads of CUPTI take {duration_text(total_us)} per step ({share_text(total_us, facts.step_us)}), most of "
         f"it {longest}"
     )
-    return [Finding(RULE, title, longest, facts.evidence(spans), total_us, ceiling_us)]
+    return [Finding(RULE, title, longest, facts.evidence(spans), total_us, saving_us)]
 
 
 RULE = Rule(

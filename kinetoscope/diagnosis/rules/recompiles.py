@@ -20,8 +20,8 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     compiling = facts.in_steps(facts.cpu.spans["compiling"])
     if not compiling:
         return [] if facts.has_stacks else no_operators(RULE, facts) or []
-    ceiling_us = facts.ceiling_us(compiling)
-    if ceiling_us < MIN_SHARE * facts.step_us:
+    saving_us = facts.saving_us(compiling)
+    if saving_us < MIN_SHARE * facts.step_us:
         return []
     whole = outermost(compiling)
     site = facts.sites([max(whole, key=lambda span: span.duration_us)])[0]
@@ -32,7 +32,7 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     title = f"Compiling takes {duration_text(total_us)} per step: {runs} in {count_text(len(facts.steps), 'step')}"
     if again:
         title += f"; compiled again: {', '.join(again[:3])}"
-    return [Finding(RULE, title, site.line or site.module, facts.evidence(whole), total_us, ceiling_us)]
+    return [Finding(RULE, title, site.line or site.module, facts.evidence(whole), total_us, saving_us)]
 
 
 RULE = Rule(

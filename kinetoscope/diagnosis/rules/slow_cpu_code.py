@@ -19,13 +19,13 @@ MIN_SHARE = 0.05
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Long gaps of the GPU in which the CPU runs an operator, or Python outside operators."""
+    """Long gaps of the GPU while the CPU runs an operator, or Python outside operators."""
     if unable := no_gpu_work(RULE, facts) or no_operators(RULE, facts) or no_warm_step(RULE, facts):
         return unable
     gaps = [gap for gap in _counted(facts) if gap.cause in ("launching", "Python") and gap.duration_us >= LONG_US]
     total_us = round(sum(gap.duration_us for gap in gaps), 3)
-    ceiling_us = round(min(sum(gap.working_us for gap in gaps), spare_us(facts.step)), 3)
-    if not gaps or ceiling_us < MIN_SHARE * facts.step_us:
+    saving_us = round(min(sum(gap.working_us for gap in gaps), spare_us(facts.step)), 3)
+    if not gaps or saving_us < MIN_SHARE * facts.step_us:
         return []
     gaps.sort(key=lambda gap: -gap.duration_us)
     python_us = round(sum(gap.duration_us for gap in gaps if gap.cause == "Python"), 3)
@@ -37,11 +37,11 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     running = [_running(facts, gap) for gap in gaps[:MAX_EVIDENCE]]
     where = _where(facts, gaps[0])
     advice = "" if facts.has_stacks or not python_us else f"{STACKS} shows which functions run. {RULE.advice}"
-    return [Finding(RULE, title, where, facts.evidence(running), total_us, ceiling_us, advice)]
+    return [Finding(RULE, title, where, facts.evidence(running), total_us, saving_us, advice)]
 
 
 def _counted(facts: Facts) -> Sequence[Gap]:
-    """The gaps between GPU work; where steps are marked, also those before and after, unless the recording ends there.
+    """The gaps between GPU work. If steps are marked, also the gaps before and after, unless the recording ends there.
 
     An annotation that is open when the profiler stops may last until the profiler has written the trace.
     """
@@ -54,7 +54,8 @@ def _counted(facts: Facts) -> Sequence[Gap]:
 
 
 def _running(facts: Facts, gap: Gap) -> Span:
-    """The longest Python function that starts in a gap of Python; else what the gap is blamed on; else the gap."""
+    """The longest Python function that starts in a gap of Python; else the span that the gap is blamed on; else the
+    gap."""
     functions = starting_in(facts.cpu.functions, gap.start_us, gap.end_us) if gap.cause == "Python" else ()
     blame = gap.blame or Span("GPU idle", gap.start_us, gap.duration_us)
     return max(functions, key=lambda function: function.duration_us, default=blame)

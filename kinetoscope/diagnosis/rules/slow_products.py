@@ -1,4 +1,4 @@
-"""Products that take several times what their shape needs."""
+"""Products that take several times the time that their shape needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_TIMES_ROOF = 3
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """By shapes and the datasheet of the device."""
+    """Compare times with shapes and the device's datasheet."""
     trace = facts.trace
     if unable := no_gpu_work(RULE, facts) or unseen(RULE, facts, is_product, needs_shapes=True):
         return unable

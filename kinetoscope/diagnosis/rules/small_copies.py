@@ -1,4 +1,4 @@
-"""Many small copies where one would do."""
+"""Many small copies that one copy could replace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SMALL_BYTES = 65_536
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """By the kind and the bytes of memcpys."""
+    """Check the kind and the bytes of memcpys."""
     return no_gpu_work(RULE, facts) or findings(RULE, facts, _look, _describe)
 
 

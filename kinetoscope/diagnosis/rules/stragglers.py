@@ -18,7 +18,7 @@ MIN_SHARE = 0.05
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Compare the time that each rank spends in collectives: the late one waits least."""
+    """Compare the time that each rank spends in collectives: the late rank waits least."""
     if unable := no_gpu_work(RULE, facts):
         return unable
     ranks: dict[tuple[str, int], list[GpuActivity]] = defaultdict(list)

@@ -40,11 +40,12 @@ def check(facts: Facts) -> Sequence[Finding] | CannotTell:
     if not found and unseen_us >= MIN_UNSEEN * facts.step_us:
         reason = f"in {duration_text(unseen_us)} of the waits of a step no GPU work was recorded: it may be older"
         return CannotTell(RULE, reason, STEPS)
-    return sorted(found, key=lambda each: -each.ceiling_us_per_step)[:MAX_PLACES]
+    return sorted(found, key=lambda each: -each.saving_us_per_step)[:MAX_PLACES]
 
 
 def _waits(facts: Facts) -> list[tuple[CudaCall, Site]]:
-    """Waits in steps, without one outside operators after the last launch: it ends the program or the recording."""
+    """Waits in steps, except a wait outside operators after the last launch: that wait ends the program or the
+    recording."""
     launches = (activity.launch.start_us for activity in facts.activities if activity.launch is not None)
     last = max(launches, default=0.0)
     pageable = {ns(span.start_us) for span in facts.cpu.spans["pageable copy"]}
@@ -57,10 +58,10 @@ def _waits(facts: Facts) -> list[tuple[CudaCall, Site]]:
 
 
 def _unclaimed(facts: Facts) -> tuple[list[Interval], list[Interval]]:
-    """Times in waits in which the GPU is idle, but not for want of launches; and those in which nothing explains it.
+    """Times in waits in which the GPU is idle but has launched work, and times without any explanation.
 
-    Between two activities during a wait, the work is launched already. After the last, the GPU is idle until the CPU
-    knows: beyond `RELAUNCH_US`, and if no work came before, the wait is for something that the trace does not show.
+    Between two activities during a wait, the work is already launched. After the last activity, the GPU is idle until
+    the CPU learns of it. Idle time beyond `RELAUNCH_US`, or after no work, has a reason that the trace does not show.
     """
     waits = union_of(facts.cpu.syncs)
     starts, ends = {start for start, _ in waits}, {end for _, end in (*waits, *facts.windows)}
@@ -71,9 +72,9 @@ def _unclaimed(facts: Facts) -> tuple[list[Interval], list[Interval]]:
 
 
 def _until_work(facts: Facts, span: Span) -> Span:
-    """A wait in which the GPU ends its work, and what follows until it works again, at most `RELAUNCH_US`.
+    """A wait in which the GPU ends its work, extended until the GPU works again, by at most `RELAUNCH_US`.
 
-    Without the wait, the CPU is ahead and the GPU goes on at once. If the GPU had no work, the CPU was not ahead.
+    Without the wait, the CPU is ahead and the GPU continues immediately. If the GPU had no work, the CPU was not ahead.
     """
     start, end = interval(span)
     index = bisect_right(facts.busy, end, key=lambda busy: busy[0])
@@ -93,15 +94,15 @@ def _findings(
     calls = [call for call, _ in members]
     whole: list[Span] = [site.op or call for call, site in members]
     copied = [copy for _, site in members if site.op is not None for copy in copies.get(id(site.op), ())]
-    if facts.ceiling_us(whole, copied, unclaimed) < MIN_SHARE * facts.step_us:
+    if facts.saving_us(whole, copied, unclaimed) < MIN_SHARE * facts.step_us:
         return []
     waiting_us = facts.length_us(calls)
     waits = {id(site.op or call) for call, site in members}  # a copy may wait in two calls
     count = count_text(len(waits) / len(facts.steps), "time")
     longest = max(calls, key=lambda call: call.duration_us)
     title = f"The CPU waits for the GPU {count} per step, {duration_text(waiting_us)}, in {longest.name}"
-    ceiling_us = facts.ceiling_us([_until_work(facts, site.outer or call) for call, site in members], copied, unclaimed)
-    return [Finding(RULE, title, place, facts.evidence(calls), waiting_us, ceiling_us)]
+    saving_us = facts.saving_us([_until_work(facts, site.outer or call) for call, site in members], copied, unclaimed)
+    return [Finding(RULE, title, place, facts.evidence(calls), waiting_us, saving_us)]
 
 
 RULE = Rule(

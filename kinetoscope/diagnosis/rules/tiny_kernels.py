@@ -19,7 +19,7 @@ MIN_SHARE_OF_TIME = 0.1
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Many in each step, and enough of its time."""
+    """Find steps with many tiny kernels that take enough of the step."""
     steps = facts.steps
     if unable := no_gpu_work(RULE, facts):
         return unable

@@ -25,7 +25,7 @@ Conversion = tuple[tuple[int, ...], str, str]  # shape, type before, type after
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """By the types and shapes of `aten::copy_`."""
+    """Check the types and shapes of `aten::copy_`."""
     if unable := no_gpu_work(RULE, facts) or unseen(RULE, facts, _may_convert, needs_shapes=True):
         return unable
     return findings(RULE, facts, _look, _describe)

@@ -28,7 +28,7 @@ _NEVER_BETWEEN = {"gemm", "gemv", "convolution", "communication", "normalization
 
 @dataclass(frozen=True)
 class _Region:
-    """Two batched products, all between them, and what else one kernel in their place would compute or spare."""
+    """Two batched products, all activities between them, and the further work that one kernel would do or avoid."""
 
     first: GpuActivity
     last: GpuActivity
@@ -38,7 +38,7 @@ class _Region:
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """By operators; the ceiling also by shapes and the datasheet of the device."""
+    """Check operators; with shapes and the device's datasheet, also compute the saving."""
     if unable := no_gpu_work(RULE, facts):
         return unable
     if any(map(_is_softmax, (a for step in facts.steps for a in step.activities))) and (
@@ -60,7 +60,8 @@ def _is_batched(activity: GpuActivity) -> bool:
 
 
 def _is_softmax(activity: GpuActivity) -> bool:
-    """Whether it is a kernel of softmax or its gradient, by its operator's name or its own; log_softmax is none."""
+    """Whether it is a kernel of softmax or its gradient, by its operator's name or its own; log_softmax does not
+    count."""
     name = f"{activity.op.name if activity.op else ''} {activity.name}".lower().replace("-", "_")
     return activity.kind == "kernel" and "softmax" in name and "log_softmax" not in name and "logsoftmax" not in name
 
@@ -84,7 +85,8 @@ def _ends(activity: GpuActivity, distance: int) -> bool:
 
 
 def _is_attention(activities: Sequence[GpuActivity]) -> bool:
-    """Whether a softmax lies between, and the last product reads scores of the shape that the first one wrote."""
+    """Whether there is a softmax between, and the last product reads scores of the shape that the first product
+    wrote."""
     if not any(map(_is_softmax, activities[1:-1])):
         return False
     scores = _scores(activities[0].op)
@@ -108,15 +110,15 @@ def _scores(op: CpuOp | None) -> tuple[int, int, int] | None:
 
 
 def _same_scores(shape: tuple[int, ...], scores: tuple[int, int, int]) -> bool:
-    """Backward reads them transposed."""
+    """Whether a shape is that of the scores, or of their transpose, which backward reads."""
     return shape[0] == scores[0] and sorted(shape[1:]) == sorted(scores[1:])
 
 
 def _with_math(stream: Sequence[GpuActivity], first: int, last: int) -> _Region:
     """The region, with the conversions and masks around it if PyTorch's math path computes attention.
 
-    Else with the products directly beside it that read the same scores, as backward's do, and with copies of their
-    other factors: fused kernels read and write any layout.
+    Else with adjacent products that read the same scores, such as backward's, and with copies of their other factors,
+    since fused kernels read and write any layout.
     """
     math_op = _math_op(stream[first])
     scores = _scores(stream[first].op)
@@ -134,7 +136,7 @@ def _with_math(stream: Sequence[GpuActivity], first: int, last: int) -> _Region:
 def _widened(
     stream: Sequence[GpuActivity], begin: int, end: int, belongs: Callable[[GpuActivity], bool]
 ) -> tuple[int, int]:
-    """The range with the activities directly before and after that belong to it; memsets between them too."""
+    """The range, extended by adjacent activities that belong to it, across memsets."""
     for index in range(begin - 1, -1, -1):
         if belongs(stream[index]):
             begin = index
@@ -160,7 +162,8 @@ def _is_of(activity: GpuActivity, scores: tuple[int, int, int]) -> bool:
 
 
 def _is_of_heads(shape: tuple[int, ...], scores: tuple[int, int, int]) -> bool:
-    """Whether it has batch, heads, and queries or keys, and another size, in any layout that begins with the batch."""
+    """Whether a shape has batch, heads, and queries or keys, and another size, in any layout that begins with the
+    batch."""
     products, queries, keys = scores
     return len(shape) == 4 and any(
         shape[0] * heads == products and {queries, keys} & {*rest}
@@ -173,10 +176,10 @@ def _math_op(activity: GpuActivity) -> CpuOp | None:
 
 
 def _avoidable_us(region: _Region, works: dict[int, ActivityWork | None], peaks: Peaks | None) -> float:
-    """All but what one kernel needs; the products stay as they are where shapes or device are unknown.
+    """The region's time beyond the needs of one kernel; products keep their time if shapes or device are unknown.
 
     One kernel reads queries, keys and values and writes the output in 16 bits, and a causal mask halves the operations.
-    Of a product beside the two, what it reads may be read already: only what it writes is added.
+    For a product next to the two, only its output counts, since its inputs may be read already.
     """
     total_us = math.fsum(a.duration_us for a in region.activities)
     products = works.get(id(region.first)), works.get(id(region.last))

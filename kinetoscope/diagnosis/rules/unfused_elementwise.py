@@ -1,4 +1,4 @@
-"""Elementwise kernels in a row, each of which reads what the one before it wrote."""
+"""Successive elementwise kernels, each of which reads what its predecessor wrote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kinetoscope.trace.events import Step
 
 
 def check(facts: Facts) -> Sequence[Finding] | CannotTell:
-    """Chains of two or more, by shapes."""
+    """Find chains of two or more kernels by their shapes."""
     if unable := no_gpu_work(RULE, facts) or unseen(RULE, facts, is_elementwise, needs_shapes=True):
         return unable
     peaks = find_peaks(facts.trace.device)

@@ -1,15 +1,15 @@
 """The figures and claims of the fact check: what others said about the series, held against the recordings.
 
-sources.py   who is quoted
-structure.py kernels and bytes
-there.py     the recorded GPU that a value is for, whichever tab is open
-sweep.py     a block at many sizes, timed for this page
-times.py     speedups, launch overhead, small batches, the cache
-traffic.py   what less traffic buys: a forward, training
-block.py     one block: two times on an A100, a table of an H100
-datasheet.py what an A100's datasheet leaves of these two times
-facts.py     every claim of the page, and the tally
-tables.py    the page's other tables
+sources.py      who is quoted
+structure.py    kernels and bytes
+other_device.py the recorded GPU that a value is for, whichever tab is open
+sweep.py        a block at many sizes, timed for this page
+times.py        speedups, launch overhead, small batches, the cache
+traffic.py      what less traffic buys: a forward, training
+block.py        one block: two times on an A100, a table of an H100
+datasheet.py    what an A100's datasheet leaves of these two times
+facts.py        every claim of the page, and the tally
+tables.py       the page's other tables
 """
 
 from snippets.fact_check.findings import block, datasheet, facts, structure, times, traffic

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from snippets.fact_check.findings.other_device import H200, measured_on
 from snippets.fact_check.findings.sources import A100, H100, about, deep_dive, tutorial
 from snippets.fact_check.findings.sweep import PRECISIONS, gain, gain_at, sizes, time_at, tokens_taking
-from snippets.fact_check.findings.there import H200, on
 from snippets.lab.finding import Device, Figure, Measure, NotTimed, at_most, between, claim
 from snippets.lab.finding.measure import derived, largest, smallest
 
@@ -202,12 +202,12 @@ FIGURES: Mapping[str, Measure] = {
     "tokens_float32": lambda device: tokens_at(device, "float32"),
     "gain_in_float32": lambda device: largest_gain(device, "float32"),
     "gain_in_bfloat16": lambda device: largest_gain(device, "bfloat16"),
-    "h100_tokens": on(H100, lambda device: rounded_tokens(table_tokens(device))),
-    "h100_gelu_over_the_table": on(H100, lambda device: gelu_over_the_table(device, "bfloat16")),
-    "h100_gelu_over_the_table_tf32": on(H100, lambda device: gelu_over_the_table(device, "tf32")),
-    "h100_gelu_share": on(H100, lambda device: gelu_share(device, "bfloat16", table_tokens(device))),
-    "h100_saved": on(H100, lambda device: _saved(gain_at(device, "bfloat16", table_tokens(device)))),
-    "h100_most_saved": on(H100, most_saved),
-    "h200_most_saved": on(H200, most_saved),
-    "h200_gelu_where_most_is_saved": on(H200, gelu_where_most_is_saved),
+    "h100_tokens": measured_on(H100, lambda device: rounded_tokens(table_tokens(device))),
+    "h100_gelu_over_the_table": measured_on(H100, lambda device: gelu_over_the_table(device, "bfloat16")),
+    "h100_gelu_over_the_table_tf32": measured_on(H100, lambda device: gelu_over_the_table(device, "tf32")),
+    "h100_gelu_share": measured_on(H100, lambda device: gelu_share(device, "bfloat16", table_tokens(device))),
+    "h100_saved": measured_on(H100, lambda device: _saved(gain_at(device, "bfloat16", table_tokens(device)))),
+    "h100_most_saved": measured_on(H100, most_saved),
+    "h200_most_saved": measured_on(H200, most_saved),
+    "h200_gelu_where_most_is_saved": measured_on(H200, gelu_where_most_is_saved),
 }

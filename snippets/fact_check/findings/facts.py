@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from kinetoscope.html import Cell, Html, code, table
 from kinetoscope.trace.text import shortened
+from snippets.fact_check.findings.other_device import recorded, source_verdict
 from snippets.fact_check.findings.sources import DOCUMENTS, H100, short_name
-from snippets.fact_check.findings.there import decided, recorded
 from snippets.lab.finding import Device, Figure, Measure
 from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.claim import STATUSES, Source, Status
@@ -148,19 +148,18 @@ class Judged(NamedTuple):
 
 def judged(device: Device, claim_ids: Iterable[str] = CLAIMS) -> list[Judged]:
     """The claims of others on a device. Raises `ValueError` for one of ours."""
-    whole = Device(device.root, device.name)  # a verdict has no parts
     found = []
     for claim_id in claim_ids:
         chapter, claim = find_claim(claim_id)
         if claim.source is None:
             raise ValueError(f"{claim_id} is ours: it has no source to check")
-        found.append(Judged(claim.source, judge(claim, chapter, whole)))
+        found.append(Judged(claim.source, judge(claim, chapter, device.whole)))
     return found
 
 
 def counted(device: Device) -> list[Judged]:
     """The claims of others on a device; those that it cannot test on the recorded device that their value is for."""
-    return [Judged(each.source, decided(each.verdict)) for each in judged(device)]
+    return [Judged(each.source, source_verdict(each.verdict)) for each in judged(device)]
 
 
 def tally(device: Device) -> Html:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import count_launches, kernel_time_us
+from snippets.fact_check.findings.other_device import measured_on
 from snippets.fact_check.findings.sources import H100, about, deep_dive, digest
-from snippets.fact_check.findings.there import on
 from snippets.fused_mlp.findings.shapes import PEERS, row_run, shapes_in
 from snippets.lab.finding import (
     Device,
@@ -242,7 +242,7 @@ def raced_on(device: Device) -> Figure:
 
 FIGURES: Mapping[str, Measure] = {
     "fixed_size_speedup": lambda device: over(device, GEGLU, "eager", "default", "interleaved"),
-    "h100_any_size_over_one": on(H100, any_size_over_one),
+    "h100_any_size_over_one": measured_on(H100, any_size_over_one),
     "any_size_speedup": lambda device: over(device, GEGLU, "eager", "dynamic", "interleaved"),
     "steady_speedup": lambda device: paired_ratio(device["fused_mlp/eager"], device["fused_mlp/fused"], "steady"),
     "calls_saved": lambda device: launches_saved(device, "two kernels"),

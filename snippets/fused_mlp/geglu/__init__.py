@@ -1,5 +1,5 @@
 """A gated MLP whose two pre-activations never reach device memory: kernels,
-operators, a module. It needs nothing of the book."""
+operators, a module. It imports nothing of the book."""
 
 from . import layers
 from .model import gate_up, gated_activation, gated_mlp, linear

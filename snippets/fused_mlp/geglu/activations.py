@@ -1,4 +1,4 @@
-"""Which of the kernels' activations a model's own module or function is."""
+"""Find the kernels' activation that equals a model's own module or function."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ NAMES = {
     "FastGELUActivation": ("transformers", "gelu_tanh"),
     "AccurateGELUActivation": ("transformers", "gelu_tanh"),
 }
-"""Class or function -> its library, and what the kernels call it. By name,
-since Transformers may be absent."""
+"""Class or function -> its library, and the kernels' name. By name, since
+Transformers may be absent."""
 ATTRIBUTES = ("act_fn", "activation_fn", "activation", "act")
-"""Where a gated MLP keeps its activation. One without any is a GeGLU."""
+"""Attributes in which a gated MLP keeps its activation. An MLP without any is a
+GeGLU."""
 
 
 def name_function(function: Any) -> str:
-    """What the kernels call a module or a function, or empty. A string is
-    taken where it is one of their names."""
+    """The kernels' name of a module or a function, or empty. A string is
+    returned as it is if it is one of their names."""
     if isinstance(function, str):
         return function if function in ACTIVATIONS else ""
     kind = function
@@ -46,7 +47,7 @@ def name_function(function: Any) -> str:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether a call of the module runs more than its forward."""
+    """Whether a call of the module runs code besides its forward."""
     return bool(
         module._forward_hooks
         or module._forward_pre_hooks

@@ -95,8 +95,8 @@ def load_factors(
 def piece_of(
     tile, PIECE: gl.constexpr, HEIGHT: gl.constexpr, WIDTH: gl.constexpr
 ):
-    """Piece number PIECE, (HEIGHT, WIDTH), of a tile in registers, which stays
-    where it is: in halves, quarters and so on, first of rows, then of
+    """Piece number PIECE, (HEIGHT, WIDTH), of a tile in registers, without
+    moving it: split in halves, quarters and so on, first the rows, then the
     columns."""
     rows: gl.constexpr = tile.shape[0]
     cols: gl.constexpr = tile.shape[1]
@@ -223,7 +223,8 @@ def finish_tiles(
 
 @gluon.jit
 def barriers(COUNT: gl.constexpr):
-    """In shared memory; each of them waits for one arrival."""
+    """Allocate barriers in shared memory; each of them waits for one
+    arrival."""
     found = gl.allocate_shared_memory(
         gl.int64, [COUNT, 1], mbarrier.MBarrierLayout()
     )
@@ -240,8 +241,8 @@ def pingpong_backward_kernel(
     WIDTH: gl.constexpr, STAGES: gl.constexpr, GROUP: gl.constexpr,
     LEAD: gl.constexpr, ACTIVATION: gl.constexpr,
 ):  # fmt: skip
-    """Gradients of activation(gate) * up for both, from d_out @ down, and that
-    product of both again. Persistent, for Hopper."""
+    """Gradients of activation(gate) * up for both, from d_out @ down, and the
+    product activation(gate) * up itself. Persistent, for Hopper."""
     rows, cols = gl.cdiv(M, BLOCK_M), gl.cdiv(N, BLOCK_N)
     d_out_slots = gl.allocate_shared_memory(
         d_out_desc.dtype, [SLOTS, BLOCK_M, BLOCK_K], d_out_desc.layout

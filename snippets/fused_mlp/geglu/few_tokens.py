@@ -1,4 +1,4 @@
-"""Launches of the kernels for 1 to 64 tokens, and how they may cut the
+"""Launches of the kernels for 1 to 64 tokens, and their tiles of the
 weights."""
 
 from __future__ import annotations
@@ -34,21 +34,22 @@ class FewTiles(NamedTuple):
     """Rows of each weight that a program multiplies."""
     block_k: int
     slots: int
-    """Blocks of `block_k` under way; in Triton, the stages of the loop."""
+    """Blocks of `block_k` in flight; in Triton, the stages of the loop."""
     slices: int = 1
-    """Of K: so many times as many programs, and their sums added after them."""
+    """Slices of K: this multiplies the number of programs, whose sums are then
+    added."""
     warps: int = 4
     parts: int = 4
-    """Of a block of K: one for each warp; 1, and the warps share rows. On
-    Hopper: of each row, multiplied as rows of their own."""
+    """Parts of a block of K, one for each warp; with 1, the warps share rows.
+    On Hopper: parts of each row, multiplied as separate rows."""
     ahead: int = 512
-    """Elements of each row fetched ahead while the kernel before still runs."""
+    """Elements of each row prefetched while the preceding kernel still runs."""
     lead: int = 2
     """Blocks before its end at which a program lets the next kernel start."""
 
     @property
     def name(self) -> str:
-        """Different for any two of one list below."""
+        """Different for any two tiles of one list below."""
         return "x".join(map(str, self[:3])) + (
             f", {self.slots} slots, {self.slices} slices, {self.warps} warps"
             f" in {self.parts}, {self.ahead} ahead, lead {self.lead}"
@@ -67,7 +68,7 @@ FEW_GATE_UP = (
     FewTiles(32, 32, 128, 3),
     FewTiles(64, 64, 64, 4, parts=1, lead=0),
 )
-"""For as many tokens as there are in a tile, or half of them."""
+"""For a number of tokens that fills a tile at least half."""
 FEW_LINEAR = (
     FewTiles(16, 16, 256, 6),
     FewTiles(16, 32, 256, 3, slices=2),
@@ -80,7 +81,7 @@ FEW_LINEAR = (
 def few_tokens_tiles(
     rows: int, gated: bool, itemsize: int, capability: int, limit: int
 ) -> tuple[FewTiles, ...]:
-    """The candidates for so many tokens, 64 at most, in a program's `limit`
+    """The candidates for `rows` tokens, 64 at most, within a program's `limit`
     bytes of shared memory."""
     block_m = tokens_of_a_tile(rows)
     fitting = [
@@ -96,7 +97,7 @@ def few_tokens_tiles(
 
 
 def fitting(sizes: Sizes, gated: bool) -> tuple[FewTiles, ...]:
-    """The candidates for these sizes on their GPU, if they have any."""
+    """The candidates for these sizes on their GPU; empty if it has none."""
     if not are_known(sizes):
         return ()
     return few_tokens_tiles(
@@ -105,16 +106,16 @@ def fitting(sizes: Sizes, gated: bool) -> tuple[FewTiles, ...]:
 
 
 def tokens_of_a_tile(rows: int, least: int = 8) -> int:
-    """The power of two that holds them: the smallest matrix instruction has 8
-    columns."""
+    """The smallest power of two that holds `rows` tokens and is at least
+    `least`: the smallest matrix instruction has 8 columns."""
     return max(least, 1 << (rows - 1).bit_length())
 
 
 def shared_bytes(
     tiles: FewTiles, gated: bool, itemsize: int, capability: int
 ) -> int:
-    """What a program takes of shared memory, as the compiler counts; capability
-    90 is Hopper."""
+    """A program's bytes of shared memory, as the compiler counts; capability 90
+    is Hopper."""
     sums = 2 if gated else 1
     if tiles.block_m == 1 and tiles.slots == 1:  # straight into registers
         return 4 * tiles.block_n * tiles.warps
@@ -127,7 +128,7 @@ def shared_bytes(
 
 
 def require_few(sizes: Sizes, tiles: FewTiles) -> None:
-    """Raise `ValueError` for work that these kernels would do wrong."""
+    """Raise `ValueError` for sizes that these kernels would compute wrongly."""
     if sizes.rows > tiles.block_m:
         raise ValueError(f"{sizes.rows} tokens are more than {tiles.block_m}")
     if not are_known(sizes):
@@ -135,7 +136,8 @@ def require_few(sizes: Sizes, tiles: FewTiles) -> None:
 
 
 def are_known(sizes: Sizes) -> bool:
-    """Whether rows are of whole 16 bytes, and no more tokens than 64."""
+    """Whether rows consist of whole 16 bytes, and there are at most 64
+    tokens."""
     return (
         sizes.rows <= MOST_TOKENS
         and sizes.dim % 8 == 0
@@ -144,8 +146,8 @@ def are_known(sizes: Sizes) -> bool:
 
 
 def launches_dependents(device: torch.device) -> bool:
-    """Whether a kernel may be launched before the one before it has ended: from
-    Hopper on."""
+    """Whether the device can launch a kernel before the preceding kernel has
+    ended: Hopper and later."""
     return device.type == "cuda" and portable.limits(device)[0] >= 90
 
 
@@ -157,8 +159,8 @@ def few_tokens_way(
     gated: bool = False,
     has_bias: bool = False,
 ) -> Launch:
-    """Called with x, the weight, the second weight if `gated`, the bias if
-    there is one, and the result."""
+    """A launch to be called with x, the weight, the second weight if `gated`,
+    the bias if there is one, and the result."""
     require_few(sizes, tiles)
     rows, dim, outputs, _, device = sizes
     dependent = launches_dependents(device)
@@ -193,7 +195,8 @@ def few_tokens_way(
 
 
 class Sliced(Launch):
-    """A launch for slices of K and the one that adds them up, as one."""
+    """One launch made of two: the launch for slices of K and the launch that
+    adds them up."""
 
     def __init__(
         self, launch: Launch, last: Launch, weights: int, *shape: int
@@ -213,8 +216,8 @@ class Sliced(Launch):
     def parts(
         self, tensors: tuple[Tensor, ...]
     ) -> tuple[tuple[Launch, tuple[Tensor, ...]], ...]:
-        """Each launch and its tensors: x and the weights are for the first, the
-        bias and the result for the last, between them the sums."""
+        """Each launch and its tensors: the first takes x and the weights, the
+        last the bias and the result; the sums pass between them."""
         inputs = 1 + self.weights
         sums = tensors[-1].new_empty(*self.shape, dtype=torch.float32)
         return (
@@ -231,7 +234,7 @@ def summed(
     gated: bool,
     has_bias: bool,
 ) -> Launch:
-    """The launch, and where there are slices another one behind it."""
+    """The launch, followed by a sum of the slices if there are several."""
     if slices == 1:
         return launch
     count = sizes.rows * sizes.outputs

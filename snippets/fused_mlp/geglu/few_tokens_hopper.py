@@ -20,15 +20,16 @@ from .launch import Launch
 from .work import Sizes, sizes_of
 
 SHARED_BYTES = 233_472
-"""Of a multiprocessor, of which each program takes 1 KiB for itself."""
+"""Bytes of a multiprocessor's shared memory, of which every program reserves 1
+KiB."""
 GATE_UP = (
     (64, 128, 1, 1, 2),
     (128, 128, 1, 1, 1),
     (32, 128, 1, 1, 3),
 )
 """block_n, block_k, slices, parts, and how many programs share a
-multiprocessor: all its shared memory is under way, whatever tokens take of
-it."""
+multiprocessor. Loads are in flight for all its shared memory, apart from the
+tokens."""
 LINEAR = (
     (16, 128, 1, 4, 2),
     (16, 256, 1, 4, 2),
@@ -41,13 +42,13 @@ LEAD = 512
 """Elements of K before its end at which a program lets the next kernel
 start."""
 WIDEST = 64
-"""Columns that a product may have: parts of the tokens."""
+"""The most columns of a product: parts times tokens."""
 
 
 def hopper_tiles(
     rows: int, dim: int, gated: bool, itemsize: int = 2
 ) -> tuple[FewTiles, ...]:
-    """The candidates for so many tokens, 64 at most."""
+    """The candidates for `rows` tokens, 64 at most."""
     found = []
     for block_n, block_k, slices, parts, programs in (
         GATE_UP if gated else LINEAR
@@ -73,16 +74,17 @@ def hopper_tiles(
 
 
 def hopper_shared_bytes(tiles: FewTiles, gated: bool, itemsize: int = 2) -> int:
-    """What a program takes of shared memory, as the compiler counts: slots, and
-    a barrier of 8 bytes for each."""
+    """A program's bytes of shared memory, as the compiler counts: slots, and a
+    barrier of 8 bytes for each."""
     rows = (2 if gated else 1) * tiles.block_n + tiles.block_m
     block = rows * tiles.parts * tiles.block_k * itemsize
     return tiles.slots * (block + 8)
 
 
 def waits_first(way: object) -> bool:
-    """Whether the way ends with a kernel that waits for the one before it, and
-    only then lets the next one start: that one finds all weights written."""
+    """Whether the way ends with a kernel that waits for the preceding kernel
+    before it lets the next kernel start. The next kernel then finds all weights
+    written."""
     return isinstance(way, Launch) and way.kernel in (
         few_tokens_hopper_kernel,
         few_tokens_kernel,
@@ -100,12 +102,12 @@ def few_tokens_hopper_way(
     has_bias: bool = False,
     weights_first: bool = False,
 ) -> Launch:
-    """Called with x, the weight, the second weight if `gated`, the bias if
-    there is one, and the result.
+    """A launch to be called with x, the weight, the second weight if `gated`,
+    the bias if there is one, and the result.
 
-    `weights_first` reads weights before the kernel before has ended: only
-    behind a kernel of `few_tokens_kernels` or this one, which wait for the
-    kernel before them and only then let the next one start.
+    `weights_first` reads weights before the preceding kernel has ended. This is
+    safe only after a kernel of `few_tokens_kernels` or this kernel, which wait
+    for their preceding kernel before they let the next one start.
     """
     require_few(sizes, tiles)
     rows, dim, outputs, *_ = sizes

@@ -1,7 +1,7 @@
-"""The kernel for 1 to 64 tokens on Hopper, in Gluon: the copy engine brings the
-weights, and a program keeps all its shared memory under way.
+"""The kernel for 1 to 64 tokens on Hopper, in Gluon: the copy engine loads the
+weights, and a program keeps loads in flight for all its shared memory.
 
-As in `few_tokens_kernels`, which has what runs on every GPU.
+`few_tokens_kernels` has the equivalents for every GPU.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def load_weights(
     weight_desc, up_desc, arrived, slot, row, k, there,
     BLOCK_N: gl.constexpr, GATED: gl.constexpr, SLOT_BYTES: gl.constexpr,
 ):  # fmt: skip
-    """Announce all that a slot will hold, and start its weights: up's rows
+    """Announce all bytes of a slot, and start loading its weights: up's rows
     below gate's, so that one product takes both."""
     mbarrier.expect(arrived, SLOT_BYTES, pred=there)
     if GATED:
@@ -50,8 +50,8 @@ def fetch_ahead(
     weight, up, tile, first, K, N,
     BLOCK_N: gl.constexpr, AHEAD: gl.constexpr, GATED: gl.constexpr,
 ):  # fmt: skip
-    """Bring `AHEAD` elements of each row, from `first` on, into the L2 cache:
-    a row for each thread, or for two."""
+    """Load `AHEAD` elements of each row, from `first` on, into the L2 cache,
+    with one thread or two for each row."""
     high: gl.constexpr = BLOCK_N * (2 if GATED else 1)
     item_bytes: gl.constexpr = weight.dtype.element_ty.primitive_bitwidth // 8
     at = gl.arange(0, high, gl.BlockedLayout([1], [32], [4], [0]))
@@ -89,14 +89,15 @@ def few_tokens_hopper_kernel(
     HAS_BIAS: gl.constexpr, ACTIVATION: gl.constexpr,
     WEIGHTS_FIRST: gl.constexpr,
 ):  # fmt: skip
-    """out = activation(x @ weight.T) * (x @ up.T) where GATED, otherwise
+    """out = activation(x @ weight.T) * (x @ up.T) if GATED, otherwise
     activation(x @ weight.T + bias), for at most BLOCK_M tokens.
 
     Programs and out are as in `few_tokens_kernel`. The descriptors show each
-    row as PARTS rows, of K elements: products have 64 rows at least, and with 4
+    row as PARTS rows, of K elements: products have at least 64 rows, and with 4
     parts 16 rows of a weight keep a program busy. WEIGHTS_FIRST fills the slots
-    while the kernel before still runs. That one must not write the weights, and
-    must have waited for the one before it when it launched us.
+    while the preceding kernel still runs. That kernel must not write the
+    weights, and must have waited for its own predecessor before it launched
+    this kernel.
     """
     rows: gl.constexpr = BLOCK_N * PARTS
     high: gl.constexpr = rows * (2 if GATED else 1)
@@ -194,8 +195,8 @@ def few_tokens_hopper_kernel(
 def of_equal_parts(
     acc, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, PARTS: gl.constexpr
 ):
-    """The sum over the products of equal parts of a row and a token: of each
-    part with every other one, all were multiplied."""
+    """Sum the products of equal parts of a row and a token. The block also has
+    the products of unequal parts, which don't count."""
     layout: gl.constexpr = acc.type.layout
     row = gl.arange(0, BLOCK_N * PARTS, gl.SliceLayout(1, layout))
     col = gl.arange(0, BLOCK_M * PARTS, gl.SliceLayout(0, layout))
@@ -210,7 +211,7 @@ def store_sums(
     acc, out, tile, which, M, N,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, GATED: gl.constexpr,
 ):  # fmt: skip
-    """A slice's float32 sums, into (SLICES, 2 if GATED else 1, M, N)."""
+    """Store a slice's float32 sums into (SLICES, 2 if GATED else 1, M, N)."""
     layout: gl.constexpr = acc.type.layout
     sums: gl.constexpr = 2 if GATED else 1
     at = gl.arange(0, sums * BLOCK_N, gl.SliceLayout(1, layout)).expand_dims(1)
@@ -226,7 +227,7 @@ def store_out(
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, GATED: gl.constexpr,
     HAS_BIAS: gl.constexpr, ACTIVATION: gl.constexpr,
 ):  # fmt: skip
-    """Finish a tile, whose rows are columns of out (M, N)."""
+    """Finish and store a tile, whose rows are columns of out (M, N)."""
     up = acc
     if GATED:
         if BLOCK_N < 64:  # a warp has 16 of 64 rows: gate's or up's

@@ -1,19 +1,20 @@
-"""Kernels of a gated MLP for 1 to 64 tokens, whose time is that of reading the
-weights: each is read once, at the memory's rate.
+"""Kernels of a gated MLP for 1 to 64 tokens. They take as long as reading the
+weights, and read each weight once, at the memory's rate.
 
-The weights are the rows of a product and the tokens its columns: of a tile of
-16 tokens 15 may be empty, of one of 64 or 128, as large products have, nearly
-all would be. All programs are equally long and on the GPU at the same time, so
-none waits for another's place, and the memory gives each its share. It is busy
-while enough bytes are under way: 4.3 TB/s for 1 us are 4.3 MB, or 33 KB on each
-of 132 multiprocessors, and twice that where the memory is near its limit.
+The weights are the rows of a product and the tokens its columns. A tile of 16
+tokens may have 15 empty columns; a tile of 64 or 128 tokens, as in large
+products, would be nearly empty. All programs are equally long and run at the
+same time, so none waits for another's place, and the memory gives each its
+share. The memory is busy while enough bytes are in flight: 4.3 TB/s for 1 us
+are 4.3 MB, or 33 KB on each of 132 multiprocessors, and twice that near the
+memory's limit.
 
-Weights that follow each other in memory, as views of one tensor, are read no
-faster than apart: a program asks for rows of each by themselves anyway. Of
-weights nothing should stay in the L2 cache, but only plain loads can say so, as
-in `one_token_kernel`: Triton's copies to shared memory cannot.
+Adjacent weights, such as views of one tensor, are read no faster than separate
+weights, because a program loads rows of each separately anyway. No weight
+should stay in the L2 cache, but only plain loads can say so, as in
+`one_token_kernel`: Triton's copies to shared memory cannot.
 
-M is the number of tokens, K the size of the input, N that of the output.
+M is the number of tokens, K the size of the input, N the size of the output.
 Products are accumulated in float32.
 """
 
@@ -32,11 +33,11 @@ def fetch_ahead(
     weight, row, first, last, K, N,
     AHEAD: tl.constexpr, THREADS: tl.constexpr,
 ):  # fmt: skip
-    """Bring `AHEAD` elements of each row, from `first` on, into the L2 cache,
-    and do not wait for them.
+    """Start loading `AHEAD` elements of each row, from `first` on, into the L2
+    cache, without waiting for them.
 
-    Not into shared memory: the kernel before may still be writing the weights,
-    which the cache follows.
+    Shared memory would be wrong: the preceding kernel may still write the
+    weights, and only the cache sees these writes.
     """
     # as many requests as threads, or some would be made twice; of 16 bytes at
     # least
@@ -63,11 +64,11 @@ def fetch_ahead(
 
 @triton.jit
 def launch_next_if(now):
-    """`gdc_launch_dependents` without a branch, which would keep a loop from
-    being pipelined.
+    """`gdc_launch_dependents` without a branch, since a branch would keep
+    Triton from pipelining the loop.
 
-    Early enough that the next kernel starts before this one ends; not so early
-    that what it fetches ahead is gone from the cache when it is needed.
+    The next kernel should start before this kernel ends, but so late that its
+    prefetched bytes are still in the cache when it needs them.
     """
     tl.inline_asm_elementwise(
         """{
@@ -97,12 +98,13 @@ def few_tokens_kernel(
     HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
     INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    """out = activation(x @ weight.T) * (x @ up.T) where GATED, otherwise
+    """out = activation(x @ weight.T) * (x @ up.T) if GATED, otherwise
     activation(x @ weight.T + bias), for at most BLOCK_M tokens.
 
     A program multiplies BLOCK_N rows of each weight by one of SLICES slices of
-    K: first come those of the first slice. With more than one, out is a float32
-    tensor (SLICES, 2 if GATED else 1, M, N) for `sum_slices_kernel`.
+    K; the programs of the first slice come first. With more than one slice, out
+    is a float32 tensor (SLICES, 2 if GATED else 1, M, N) for
+    `sum_slices_kernel`.
     """
     K = K // 8 * 8  # rows of 16 bytes: the compiler would not know
     tiles = tl.cdiv(N, BLOCK_N)
@@ -184,11 +186,10 @@ def sum_slices_kernel(
 ):  # fmt: skip
     """out, `count` elements in rows of N, from the sums of each slice of K.
 
-    Always in the same order, which sums added in memory by whoever comes first
-    would not be. The last program to come could do it, too; but the counter by
-    which it knows that it is the last must be zero before each run and this
-    run's alone, for which a kernel, or a lasting tensor that two streams share,
-    would be needed.
+    Adds in a fixed order. Atomic additions in memory would add in order of
+    arrival. The last program to finish could also add the slices, but it would
+    need a counter of this run alone that starts at zero: another kernel, or a
+    persistent tensor that two streams would share.
     """
     count = count // 8 * 8
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -221,9 +222,9 @@ def one_token_kernel(
     GATED: tl.constexpr, HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
     INTERPRETED: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    """As `few_tokens_kernel`, for one token and without the tensor cores: a
-    multiplication for each element that is read is little, and what a thread
-    adds up stays its own until the end of the rows."""
+    """`few_tokens_kernel` for one token, without tensor cores: each element
+    read needs only one multiplication, and each thread keeps its own sum until
+    the rows end."""
     K = K // 8 * 8
     row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     if DEPENDENT:

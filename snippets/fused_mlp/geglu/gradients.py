@@ -103,8 +103,8 @@ def differentiable(
     d_out: Tensor,
     ctx,
 ) -> list[Tensor | None]:
-    """The gradients of the inputs that need one, of what plain PyTorch does
-    with them: with gradients in turn where these are wanted."""
+    """The gradients of the inputs that need them, of `plain` PyTorch code,
+    themselves differentiable if requested."""
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
         out = plain(*inputs)
@@ -135,7 +135,7 @@ def _keep_inputs(ctx, inputs, output) -> None:
 
 @without_autocast
 def _of_gate_up(ctx, d_out: Tensor) -> tuple[Tensor | None, ...]:
-    """Computes the pre-activations again."""
+    """Recomputes the pre-activations."""
     x, gate, up = ctx.saved_tensors
     if torch.is_grad_enabled():
 

@@ -1,4 +1,4 @@
-"""Launches of the kernels that are written for Hopper."""
+"""Launches of the kernels written for Hopper."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ SMALL = (
 
 @functools.cache
 def swizzle(dtype: torch.dtype, *block: int) -> gl.NVMMASharedLayout:
-    """The layout of a block in shared memory from which the tensor cores read
-    without bank conflicts."""
+    """The shared memory layout of a block that tensor cores read without bank
+    conflicts."""
     return gl.NVMMASharedLayout.get_default_for(
         list(block), getattr(gl, str(dtype).removeprefix("torch."))
     )
 
 
 def describe(tensor: Tensor, *block: int) -> SwizzledDescriptor:
-    """How the copy engine finds a block of a matrix (..., columns), and where
-    it puts it."""
+    """The copy engine's descriptor of a matrix (..., columns): where to find a
+    block and where to put it."""
     return SwizzledDescriptor.from_tensor(
         matrix(tensor), list(block), swizzle(tensor.dtype, *block)
     )
 
 
 def matrix(tensor: Tensor) -> Tensor:
-    """Rows of the last dimension."""
+    """The tensor as a matrix with rows of the last dimension."""
     return tensor.view(-1, tensor.shape[-1])
 
 
@@ -80,8 +80,9 @@ def pingpong_launch(
     has_bias: bool = False,
     save: bool = False,
 ) -> Launch:
-    """Called with x, the weight, the second weight if `gated`, the bias if
-    there is one, and the results: with `save`, both pre-activations too."""
+    """A launch to be called with x, the weight, the second weight if `gated`,
+    the bias if there is one, and the results: with `save`, both pre-activations
+    too."""
     rows, dim, outputs, _, device = sizes
     block_m, block_n, slots, group, _, lead, dependent = tiles
 
@@ -116,9 +117,10 @@ def pingpong_backward_launch(
     activation: str,
     has_hidden: bool = True,
 ) -> Launch:
-    """Called with d_out (rows, dim), down (dim, outputs), gate's and up's
-    pre-activations (rows, outputs), their gradients, which may lie where they
-    do, and with `has_hidden` activation(gate) * up, computed again."""
+    """A launch to be called with d_out (rows, dim), down (dim, outputs), the
+    pre-activations of gate and up (rows, outputs), their gradients, which may
+    share their memory, and with `has_hidden` the recomputed activation(gate) *
+    up."""
     rows, dim, outputs, _, device = sizes
     block_m, block_n, slots, stages, group, height, width, lead, dependent = (
         tiles
@@ -147,8 +149,8 @@ def pingpong_backward_launch(
 def small_linear_launch(
     sizes: Sizes, tiles: Tiles, activation: str, has_bias: bool
 ) -> Launch:
-    """Called with x, the weight, the bias if there is one, and the result. A
-    program for each tile."""
+    """A launch to be called with x, the weight, the bias if there is one, and
+    the result. One program per tile."""
     rows, dim, outputs, _, device = sizes
     block_m, block_n, slots, group, warps, *_ = tiles
     dependent = device.type == "cuda"
@@ -176,8 +178,8 @@ def small_linear_launch(
 
 @functools.lru_cache(maxsize=1024)
 def stacked_launch(sizes: Sizes, tiles: Tiles, activation: str) -> Launch:
-    """Called with x, both weights in one tensor (2, outputs, dim), and the
-    result."""
+    """A launch to be called with x, both weights in one tensor (2, outputs,
+    dim), and the result."""
     rows, dim, outputs, _, device = sizes
     block_m, block_n, slots, group, warps, *_ = tiles
 
@@ -214,8 +216,8 @@ def pingpong(
     """activation(x @ weight.T) * (x @ up.T), or activation(x @ weight.T + bias)
     without `up`.
 
-    x is (rows, dim), weight and up are (outputs, dim), with rows 16 bytes apart
-    or a multiple of it. With `save`, the two pre-activations come back as well.
+    x is (rows, dim), weight and up are (outputs, dim), with a row stride of a
+    multiple of 16 bytes. With `save`, returns the two pre-activations too.
     """
     sizes = sizes_of(x, weight)
     results = [
@@ -239,9 +241,9 @@ def pingpong_backward(
     has_hidden: bool = True,
 ) -> tuple[Tensor, ...]:
     """The gradients of activation(gate_pre) * up_pre for both, in one matrix
-    (rows, 2 * hidden), from d_out @ down; and that product itself.
+    (rows, 2 * hidden), from d_out @ down; and the product itself.
 
-    d_out is (rows, dim), down (dim, hidden), the pre-activations are (rows,
+    d_out is (rows, dim), down is (dim, hidden), the pre-activations are (rows,
     hidden).
     """
     rows, hidden = gate_pre.shape
@@ -260,8 +262,8 @@ def small_linear(
     activation: str,
     tiles: Tiles,
 ) -> Tensor:
-    """activation(x @ weight.T + bias), a program for each tile. x is (rows,
-    dim), weight (outputs, dim)."""
+    """activation(x @ weight.T + bias), one program per tile. x is (rows, dim),
+    weight is (outputs, dim)."""
     out = x.new_empty(x.shape[0], weight.shape[0])
     launch = small_linear_launch(
         sizes_of(x, weight), tiles, activation, bias is not None

@@ -1,7 +1,7 @@
-"""Kernels of a gated MLP that need Hopper: its copy engine brings the blocks.
-Triton, and for the fastest its explicit dialect, Gluon.
+"""Kernels of a gated MLP that need Hopper, because its copy engine loads the
+blocks. They are in Triton, the fastest in its explicit dialect, Gluon.
 
-M is the number of tokens, K the size of the input, N that of the output.
+M is the number of tokens, K the size of the input, N the size of the output.
 Products are accumulated in float32.
 """
 
@@ -250,8 +250,8 @@ def multiply_tiles(
 
 @gluon.jit
 def store_tile(desc, staged, row, col, values):
-    """From registers by way of shared memory, asynchronously; waits for the
-    store before, which used the same place."""
+    """Store a tile from registers through shared memory, asynchronously. Waits
+    for the preceding store, which used the same memory."""
     tma.store_wait(0)
     staged.store(values.to(desc.dtype))
     fence_async_shared()
@@ -267,8 +267,8 @@ def pingpong_kernel(
     LEAD: gl.constexpr, GATED: gl.constexpr, HAS_BIAS: gl.constexpr,
     SAVE: gl.constexpr, ACTIVATION: gl.constexpr,
 ):  # fmt: skip
-    """activation(x @ gate.T) * (x @ up.T), or activation(x @ gate.T + bias)
-    where not GATED. Persistent, for Hopper."""
+    """activation(x @ gate.T) * (x @ up.T), or activation(x @ gate.T + bias) if
+    not GATED. Persistent, for Hopper."""
     wide: gl.constexpr = BLOCK_N * (2 if GATED else 1)
     rows, cols = gl.cdiv(M, BLOCK_M), gl.cdiv(N, BLOCK_N)
     x_slots = gl.allocate_shared_memory(

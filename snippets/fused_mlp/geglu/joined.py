@@ -1,4 +1,4 @@
-"""Weights of gate and up that lie in one storage, where one product takes both."""
+"""Weights of gate and up in one storage, so that one product takes both."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from torch import Tensor, nn
 
 # --8<-- [start:joined]
 def share_storage(gate: nn.Linear, up: nn.Linear) -> None:
-    """Lay both weights one behind the other, where one product takes both.
+    """Move both weights into one storage, one after the other, so that one
+    product takes both.
 
-    The parameters stay the same objects with the same values, so optimizers
-    and state dicts do not notice; a CUDA graph captured before reads the old
-    addresses. `deepcopy` parts the weights again, and there are two products.
+    The parameters stay the same objects with the same values, so optimizers and
+    state dicts do not notice; a CUDA graph captured before reads the old
+    addresses. `deepcopy` separates the weights again, and there are two
+    products.
     """
     both = torch.stack([gate.weight.detach(), up.weight.detach()])
     gate.weight.data, up.weight.data = both[0], both[1]
 
 
 def are_joined(gate: nn.Module, up: nn.Module) -> bool:
-    """Whether `share_storage` has laid their weights so. They may be layers of
+    """Whether `share_storage` has joined their weights. The layers may be of
     any kind."""
     first, second = (getattr(one, "weight", None) for one in (gate, up))
     return (
@@ -30,8 +32,8 @@ def are_joined(gate: nn.Module, up: nn.Module) -> bool:
 
 
 def joined(gate: Tensor, up: Tensor) -> Tensor | None:
-    """Both weights as one matrix (2 * hidden, dim), if `up` lies behind `gate`
-    in one storage."""
+    """Both weights as one matrix (2 * hidden, dim), if `up` follows `gate` in
+    one storage, otherwise None."""
     if (
         gate.is_contiguous()
         and up.is_contiguous()

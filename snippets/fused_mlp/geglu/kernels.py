@@ -1,5 +1,5 @@
-"""Kernels of a gated MLP that every GPU of NVIDIA runs, in plain Triton, and
-what they share with those for Hopper."""
+"""Kernels of a gated MLP for every NVIDIA GPU, in plain Triton, and parts that
+they share with the kernels for Hopper."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def activated(
 
 @triton.jit
 def rough_tanh(z, INTERPRETED: tl.constexpr):
-    """One instruction, wrong by 2^-11 of its result at most: of one that is
-    nearly -1, the sum with 1 is wrong by far more."""
+    """One instruction, with an error of at most 2^-11 of its result. Near -1,
+    the sum of its result and 1 has a much larger relative error."""
     if INTERPRETED:
         return 2 / (1 + tl.exp2(-2.8853900817779268 * z)) - 1
     return tl.inline_asm_elementwise(
@@ -161,10 +161,10 @@ def gated_activation_backward_kernel(
     INTERPRETED: tl.constexpr,
 ):
     """Gradients of `activation(gate) * up` for both, in the layout of gate and
-    up, where they may lie: three reads, two writes.
+    up, whose memory they may share: three reads, two writes.
 
-    `hidden`, where it is not None, gets the product itself; d_out may lie
-    there.
+    `hidden`, if not None, gets the product itself; it may share the memory of
+    d_out.
     """
     blocks = tl.cdiv(count, BLOCK)
     row = (tl.program_id(0) // blocks).to(tl.int64) * count

@@ -1,9 +1,9 @@
-"""Launching a kernel again without doing again what Triton does at each launch.
+"""Repeated launches of a kernel without Triton's work at each launch.
 
-An ordinary launch binds the arguments, looks for the compiled kernel, asks the
+An ordinary launch binds the arguments, looks up the compiled kernel, asks the
 driver about each pointer and encodes each descriptor. For fixed sizes and
-constants only the addresses can change, so the arguments are kept, ready for
-the driver, for each set of addresses.
+constants only the addresses can change, so this module keeps the arguments,
+ready for the driver, for each set of addresses.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ from torch import Tensor
 FAILURES = (
     RuntimeError, ValueError, TypeError, AssertionError, triton.TritonError,
 )  # fmt: skip
-"""What compiling or launching a kernel raises where a GPU, its driver or a
-version of Triton does not take it."""
+"""Errors from compiling or launching a kernel that a GPU, its driver or a
+version of Triton does not support."""
 ADDRESSES_KEPT = 256
-"""Sets of addresses that a launch remembers before it begins anew."""
+"""Sets of addresses that a launch remembers before it forgets all of them."""
 
 
 # --8<-- [start:launch]
 class Launch:
-    """A kernel for fixed sizes, launched with tensors that may lie anywhere.
+    """A kernel for fixed sizes, launched with tensors at any address.
 
     `arguments` makes all of the kernel's arguments, in order, from the tensors
-    of a call, which are contiguous and have the sizes for which the launch was
-    made.
+    of a call. The tensors must be contiguous and have the sizes of the launch.
     """
 
     def __init__(
@@ -52,8 +51,8 @@ class Launch:
         self.ready: dict[tuple[int, ...], tuple[Launcher, tuple]] = {}
 
     def __call__(self, *tensors: Tensor) -> None:
-        """Launch on the current stream of the tensors' device, which is the
-        current one."""
+        """Launch on the current stream of the tensors' device, which must be
+        the current device."""
         addresses = tuple([tensor.data_ptr() for tensor in tensors])
         ready = self.ready.get(addresses)
         if ready is None or is_watched():
@@ -73,7 +72,7 @@ class Launch:
     def launch_by_triton(
         self, tensors: tuple[Tensor, ...], addresses: tuple[int, ...]
     ) -> None:
-        """The ordinary way, after which the arguments are kept."""
+        """Launch the ordinary way, then keep the arguments."""
         arguments = self.arguments(*tensors)
         kernel = self.kernel[self.programs,](*arguments, **self.options)
         if kernel is None:  # interpreted
@@ -91,8 +90,8 @@ class Launch:
 
 
 def compile_together(launches: Iterable[object], *tensors: Tensor) -> None:
-    """Have Triton compile the kernels, one on each core of the CPU. What is no
-    `Launch` needs none of it."""
+    """Let Triton compile the kernels in parallel, one on each CPU core. Skips
+    ways that are not a `Launch`, which need no compilation."""
 
     def compile_all() -> None:
         with ThreadPoolExecutor() as pool, triton.AsyncCompileMode(pool):
@@ -101,16 +100,16 @@ def compile_together(launches: Iterable[object], *tensors: Tensor) -> None:
                     with contextlib.suppress(*FAILURES):
                         launch.compile(*tensors)
 
-    # What cannot be compiled says so when it is launched. In a context of its
-    # own: Triton's mode would outlive an error.
+    # A kernel that does not compile raises when it is launched. A separate
+    # context, since Triton's mode would outlive an error.
     with uncollected(), contextlib.suppress(*FAILURES):
         contextvars.copy_context().run(compile_all)
 
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Without garbage collection, for threads that compile: in Python 3.11,
-    `ast.parse` fails in one of two threads when its garbage is collected."""
+    """Disable garbage collection while threads compile: in Python 3.11,
+    `ast.parse` fails in one of two threads when a collection runs."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -121,7 +120,7 @@ def uncollected() -> Iterator[None]:
 
 
 def is_watched() -> bool:
-    """Whether somebody asked Triton to tell of every launch."""
+    """Whether a launch hook is registered with Triton."""
     hook = triton.knobs.runtime.launch_enter_hook
     return bool(getattr(hook, "calls", hook))
 
@@ -151,7 +150,7 @@ class Launcher:
             self.call = around.get("launcher", self.call)
 
     def prepared(self, arguments: tuple) -> tuple:
-        """Pointers as integers and descriptors encoded."""
+        """The arguments with pointers as integers and descriptors encoded."""
         from triton.backends.nvidia.driver import make_tensordesc_arg
 
         found: list[object] = []
@@ -163,7 +162,7 @@ class Launcher:
                 found += make_tensordesc_arg(argument, description)
             else:
                 found.append(argument)
-        # integers, so that no memory is held by what is kept here
+        # integers, so that the kept arguments hold no memory
         return self.form(
             self.kernel,
             [
@@ -197,8 +196,8 @@ FORMS: dict[tuple[str, ...], Callable[[Any, list[object]], tuple]] = {
         "launch_exit_hook", "args",
     ): _as_in_triton_3_7,
 }  # fmt: skip
-"""What a launcher takes after the kernel's function -> what to hand to the part
-of it that is written in C. With any other, every launch is an ordinary one."""
+"""A launcher's parameters after the kernel's function -> the arguments for its
+part written in C. With any other form, every launch is an ordinary one."""
 
 
 def interpreted() -> bool:
@@ -208,7 +207,8 @@ def interpreted() -> bool:
 
 @functools.cache
 def multiprocessors(device: torch.device) -> int:
-    """Of a GPU; a few where kernels are interpreted."""
+    """The multiprocessors of a GPU; a small number if kernels are
+    interpreted."""
     if device.type != "cuda":
         return 4
     return torch.cuda.get_device_properties(device).multi_processor_count

@@ -1,4 +1,4 @@
-"""The layer whose forward `kernelize` gives to the gated MLPs of a model."""
+"""The layer whose forward `kernelize` gives to a model's gated MLPs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .support import say_once
 
 
 def name_activation(mlp: nn.Module) -> str:
-    """What the kernels call the activation of `mlp`, or empty."""
+    """The kernels' name of the activation of `mlp`, or empty."""
     for name in ATTRIBUTES:
         # a `getattr` of a module takes microseconds to find nothing
         function = mlp._modules.get(name, mlp.__dict__.get(name))
@@ -22,7 +22,7 @@ def name_activation(mlp: nn.Module) -> str:
 
 
 def describe_other(mlp: nn.Module, names: tuple[str, ...]) -> str:
-    """What of `mlp` the kernels would leave out."""
+    """The first part of `mlp` that the kernels would leave out, as text."""
     for name in names:
         layer = mlp._modules.get(name)
         if layer is None:
@@ -47,12 +47,13 @@ TOGETHER = ("gate_up_proj", "down_proj")
 # --8<-- [start:layer]
 class FusedGeGLU(nn.Module):
     """down_proj(activation(gate_proj(x)) * up_proj(x)): a forward for a module
-    that has the rest.
+    that has these layers.
 
-    The activation is the module's own, or the tanh form of GELU where it has
-    none. One `gate_up_proj` may hold gate's rows, then up's. Where the kernels
-    would leave something out, the module's own forward runs, and a warning says
-    why, once. Without `__init__` and further methods, as `kernels` wants it.
+    The activation is the module's own, or the tanh form of GELU if it has none.
+    A single `gate_up_proj` may hold gate's rows, then up's. If the kernels
+    would leave a part out, the module's own forward runs, and a warning tells
+    the reason, once. This class has no `__init__` and no further methods, as
+    `kernels` requires.
     """
 
     gate_proj: nn.Linear

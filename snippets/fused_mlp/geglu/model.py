@@ -32,11 +32,11 @@ class FusedGeGLU(nn.Module):
     """down(activation(gate(x)) * up(x)) in two kernels. Same parameters as the
     plain module, so same state dict.
 
-    x is (..., dim), as is the result. Where the kernels cannot run, plain
-    PyTorch does the work, and a warning says why, once. Three tensors of the
-    hidden size are kept for the gradient; with `recompute="hidden"` two, with
-    `recompute=True` none. `ValueError` for other values, and for the name of no
-    activation; calls raise what `gated_mlp` raises.
+    x is (..., dim), as is the result. If the kernels cannot run, plain PyTorch
+    does the work, and a warning tells the reason, once. The forward keeps three
+    tensors of the hidden size for the gradient; two with `recompute="hidden"`,
+    none with `recompute=True`. Raises `ValueError` for other values and for an
+    unknown activation; calls raise the errors of `gated_mlp`.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class FusedGeGLU(nn.Module):
         share_storage(self.gate_proj, self.up_proj)
 
     def _apply(self, function, recurse: bool = True) -> FusedGeGLU:
-        """`.to()` and the like make new tensors, which then share a storage if
-        the old ones did."""
+        """`.to()` and similar methods make new tensors, which then share a
+        storage if the old tensors did."""
         layers = self.gate_proj, self.up_proj
         were_joined = are_joined(*layers)
         super()._apply(function, recurse)
@@ -72,10 +72,10 @@ class FusedGeGLU(nn.Module):
         activation: str | None = None,
         recompute: bool | str = False,
     ) -> FusedGeGLU:
-        """The module over a plain one's three layers, which both then share.
-        Unless it is given, the activation is the plain one's own, or the tanh
-        form of GELU where that has none. `TypeError` where a layer is missing
-        or not linear, and where the kernels do not have its activation."""
+        """The module over a plain module's three layers, which both then share.
+        `activation` defaults to the plain module's own, or the tanh form of
+        GELU if it has none. Raises `TypeError` if a layer is missing or not
+        linear, or if the kernels do not have its activation."""
         for name in ("gate_proj", "up_proj", "down_proj"):
             layer = getattr(plain, name, None)
             if not hasattr(layer, "in_features"):
@@ -127,8 +127,9 @@ class FusedGeGLU(nn.Module):
 
 
 def only_weight(layer: nn.Module | None) -> Tensor | None:
-    """The weight of a layer that is nothing more; None for one with a bias, an
-    adapter, a quantized weight, a hook, a forward of its own."""
+    """The weight of a layer that consists of nothing else; None for a layer
+    with a bias, an adapter, a quantized weight, a hook or a forward of its
+    own."""
     # through the dictionary: nn.Module looks attributes up in 0.7 us each
     if (
         type(layer) is not nn.Linear
@@ -147,8 +148,8 @@ def only_weight(layer: nn.Module | None) -> Tensor | None:
 
 
 def why_plain(activation: str) -> str:
-    """Why plain PyTorch does what is called now on any device: a transform
-    looks into it. Empty otherwise."""
+    """Why plain PyTorch does the work on any device: a transform is active.
+    Empty otherwise."""
     known(activation)
     if torch.compiler.is_compiling() or not is_transformed():
         return ""
@@ -165,14 +166,14 @@ def gated_mlp(
     activation: str = "gelu_tanh",
     recompute: bool | str = False,
 ) -> Tensor:
-    """(activation(x @ gate.T) * (x @ up.T)) @ down.T, by the kernels where they
+    """(activation(x @ gate.T) * (x @ up.T)) @ down.T, by the kernels if they
     can.
 
     x is (..., dim), gate and up are (hidden, dim), down is (dim, hidden). Under
     autocast, all tensors are cast to its type. Inside transforms of
-    `torch.func`, plain PyTorch does the work. `TypeError` for what is no
-    tensor; `ValueError` for sizes that do not fit, the name of no activation,
-    and an unknown `recompute`.
+    `torch.func`, plain PyTorch does the work. Raises `TypeError` for a
+    non-tensor; `ValueError` for sizes that do not fit, an unknown activation or
+    an unknown `recompute`.
     """
     if recompute is not False:
         training.tensors_kept(recompute)
@@ -185,7 +186,7 @@ def gated_mlp(
         or down.requires_grad
     )
     reason = why_plain(activation)
-    # the operator asks for itself; but what it does is hidden from a compiler
+    # the operator checks this itself, but a compiler does not see inside it
     if is_trained or is_compiling or reason:
         fit(x, gate, up, down=down)
         if reason := reason or unsupported(x, gate, up, down):
@@ -204,11 +205,11 @@ def gated_mlp(
 def gate_up(
     x: Tensor, gate: Tensor, up: Tensor, activation: str = "gelu_tanh"
 ) -> Tensor:
-    """activation(x @ gate.T) * (x @ up.T), with gradients; by one kernel where
-    it can. x is (..., dim), gate and up are (hidden, dim).
+    """activation(x @ gate.T) * (x @ up.T), with gradients; in one kernel if
+    possible. x is (..., dim), gate and up are (hidden, dim).
 
-    `TypeError` for what is no tensor; `ValueError` for sizes that do not fit
-    and the name of no activation.
+    Raises `TypeError` for a non-tensor; `ValueError` for sizes that do not fit
+    or an unknown activation.
     """
     x, gate, up = cast(x, gate, up)
     if reason := why_plain(activation):
@@ -225,11 +226,11 @@ def linear(
     bias: Tensor | None = None,
     activation: str = "none",
 ) -> Tensor:
-    """activation(x @ weight.T + bias), for inference; by one kernel where it
-    can. x is (..., dim), weight (outputs, dim), bias (outputs,).
+    """activation(x @ weight.T + bias), for inference; in one kernel if
+    possible. x is (..., dim), weight is (outputs, dim), bias is (outputs,).
 
-    Where a gradient is needed, plain PyTorch does the work. `TypeError` for
-    what is no tensor; `ValueError` for sizes that do not fit and the name of no
+    If a gradient is needed, plain PyTorch does the work. Raises `TypeError` for
+    a non-tensor; `ValueError` for sizes that do not fit or an unknown
     activation.
     """
     x, weight, bias = cast(x, weight, bias)
@@ -251,11 +252,11 @@ def linear(
 def gated_activation(
     gate: Tensor, up: Tensor, activation: str = "gelu_tanh"
 ) -> Tensor:
-    """activation(gate) * up, with gradients; in one pass where it can. Two
-    tensors of one shape.
+    """activation(gate) * up, with gradients; in one pass if possible. Both
+    tensors have the same shape.
 
-    `TypeError` for what is no tensor; `ValueError` for different shapes and the
-    name of no activation.
+    Raises `TypeError` for a non-tensor; `ValueError` for different shapes or an
+    unknown activation.
     """
     gate, up = cast(gate, up)
     if reason := why_plain(activation):

@@ -1,5 +1,5 @@
-"""The operators that PyTorch knows by name, which a compiled model or a CUDA
-graph may hold. Each asks what the device can do before it launches anything.
+"""PyTorch operators with a name, which a compiled model or a CUDA graph may
+hold. Each checks the device's abilities before it launches anything.
 
 They are defined as thinly as PyTorch allows: a call of
 `torch.library.custom_op` costs the CPU three times as much.
@@ -21,13 +21,14 @@ from .ways import Way, gate_up_ways, linear_ways
 from .work import sizes_of
 
 NAMESPACE = __name__.split(".")[-2]
-"""From the package: two copies in one process would take each other's place."""
+"""From the package's name, since two copies in one process would replace each
+other's operators."""
 LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
 
 
 def on_its_device(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with the device of its first tensor as the current one, if
-    that is a GPU of CUDA's."""
+    """The function, run with its first tensor's device as the current device if
+    that is a CUDA GPU."""
 
     def run(x: Tensor, *others: Any) -> Any:
         if not x.is_cuda or x.get_device() == torch.cuda.current_device():
@@ -39,7 +40,8 @@ def on_its_device(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def operator(schema: str) -> Callable[[Callable[..., Any]], Any]:
-    """Define an operator by its schema and what it does on any device."""
+    """Define an operator by its schema and its implementation for every
+    device."""
     name = schema.partition("(")[0]
 
     def define(function: Callable[..., Any]) -> Any:
@@ -59,7 +61,7 @@ def fake(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 def with_gradient(
     name: str, backward: Callable[..., Any], keep: Callable[..., None]
 ) -> None:
-    """Define an operator's gradient; `keep` saves what it needs."""
+    """Define an operator's gradient; `keep` saves what `backward` needs."""
     torch.library.register_autograd(
         f"{NAMESPACE}::{name}", backward, setup_context=keep, lib=LIBRARY
     )
@@ -97,7 +99,7 @@ def run_gate_up(
     up: Tensor,
     activation: str,
 ) -> Tensor:
-    """Gate and up by the ways that `plan` finds."""
+    """Compute gate and up by the ways that `plan` finds."""
     ways = planned(plan, activation, x, gate, up)
     if not ways:
         return plain_gate_up(x, gate, up, activation)
@@ -158,8 +160,8 @@ def plan_forward(
     down: Tensor,
     only_portable: bool = False,
 ) -> tuple[tuple[Way, ...], bool]:
-    """Two ways: the second is timed together with the first, behind which a
-    kernel that is launched early hides its start."""
+    """Two ways. The second is timed together with the first, because a kernel
+    that is launched early hides its start behind the first."""
     fit(x, gate, up, down=down)
     if is_plain(activation, x, gate, up, down):
         return (), True
@@ -206,7 +208,7 @@ def run_forward(
     down: Tensor,
     activation: str,
 ) -> Tensor:
-    """The forward by the ways that `plan` finds."""
+    """Compute the forward by the ways that `plan` finds."""
     ways = planned(plan, activation, x, gate, up, down)
     if not ways:
         return plain_gate_up(x, gate, up, activation) @ down.t()
@@ -228,7 +230,7 @@ def _(
 # --8<-- [end:forward]
 
 
-# What runs where Hopper's kernels do not, to be compared with them
+# The portable operators, to be compared with Hopper's
 
 
 plan_portable_gate_up = functools.partial(plan_gate_up, only_portable=True)

@@ -1,4 +1,4 @@
-"""What is decided once for a shape: by which ways its work is done."""
+"""Decisions made once for a shape: the ways to do its work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .work import Sizes
 # --8<-- [start:plan]
 PLANS: dict[tuple, tuple[Way, ...]] = {}
 """Work and the shapes, types and devices of its tensors -> the ways to do it,
-none where plain PyTorch does it."""
+empty if plain PyTorch does it."""
 PLANS_KEPT = 1024
 
 
@@ -25,8 +25,8 @@ def planned(
     activation: str,
     *tensors: Tensor,
 ) -> tuple[Way, ...]:
-    """The ways to do this work. `make` decides them when its shapes are met for
-    the first time, and says whether that is settled."""
+    """The ways to do this work. `make` decides them when it first sees the
+    shapes, and returns whether the decision is final."""
     key = (
         make,
         activation,
@@ -45,9 +45,9 @@ def planned(
 def tuned(
     work: str, ways: dict[str, Way], run: Callable, *tensors: Tensor
 ) -> tuple[tuple[Way, ...], bool]:
-    """The way that tuning takes, where `run(way)` calls it with these tensors,
-    none where none runs; and whether that is settled: while a CUDA graph is
-    captured, nothing can be timed."""
+    """The way that tuning chooses, where `run(way)` calls it with these
+    tensors; empty if no way runs. Also whether the choice is final: nothing can
+    be timed while a CUDA graph is captured."""
 
     def compile_all() -> None:
         from .launch import compile_together
@@ -64,14 +64,14 @@ def tuned(
 
 
 def named(work: str, activation: str, sizes: Sizes, only_portable: bool) -> str:
-    """What is tuned, as it is kept on disk."""
+    """The name of tuned work on disk."""
     portable = " portable" if only_portable else ""
     return f"{work} {activation} {sizes.name}{portable}"
 
 
 def ready(tensor: Tensor) -> Tensor:
-    """The tensor as the kernels read it: contiguous, from an address that 16
-    divides."""
+    """The tensor in the form that the kernels read: contiguous, at an address
+    that is a multiple of 16."""
     if tensor.is_contiguous() and not tensor.data_ptr() & 15:
         return tensor
     return tensor.clone(memory_format=torch.contiguous_format)
@@ -80,8 +80,8 @@ def ready(tensor: Tensor) -> Tensor:
 def is_plain(
     activation: str, *tensors: Tensor, is_pointwise: bool = False
 ) -> bool:
-    """Whether plain PyTorch does the work: the kernels cannot, of which is
-    told, or there is none."""
+    """Whether PyTorch does the work: it is unsupported, which warns once, or
+    empty."""
     known(activation)
     reason = unsupported(*tensors, is_pointwise=is_pointwise)
     if reason:

@@ -1,4 +1,4 @@
-"""Launches of the kernels that run on every NVIDIA GPU from Ampere on."""
+"""Launches of the kernels that run on every NVIDIA GPU since Ampere."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def pointwise_launch(
     activation: str,
     rows: int = 1,
 ) -> Launch:
-    """activation(gate) * up of `count` elements: called with gate, up and the
-    result. With several `rows`, gate and up are halves of one matrix."""
+    """activation(gate) * up of `count` elements: a launch to be called with
+    gate, up and the result. With several `rows`, gate and up are halves of one
+    matrix."""
     programs, width, block, warps = _cut(count, rows)
     return Launch(
         gated_activation_kernel,
@@ -52,12 +53,13 @@ def pointwise_backward_launch(
     rows: int = 1,
     has_hidden: bool = False,
 ) -> Launch:
-    """The gradients of activation(gate) * up: called with that of the result,
-    gate, up, and the two results, which may be gate and up.
+    """The gradients of activation(gate) * up: a launch to be called with the
+    result's gradient, gate, up, and the two gradients, which may be gate and
+    up.
 
-    With several `rows`, gate and up are halves of one matrix, and so are the
-    results. With `has_hidden`, the product itself is a third result, which may
-    be its gradient.
+    With several `rows`, gate and up are halves of one matrix, and so are their
+    gradients. With `has_hidden`, the product itself is a third result, which
+    may be its gradient.
     """
     programs, width, block, warps = _cut(count, rows)
     return Launch(
@@ -72,8 +74,9 @@ def pointwise_backward_launch(
 
 
 def _cut(count: int, rows: int) -> tuple[int, int, int, int]:
-    """Programs, elements of a row, of a program, and warps: 16 bytes for each
-    thread, and rows of a model seldom fill the last one of large programs."""
+    """Programs, elements of a row, elements of a program, and warps: 16 bytes
+    for each thread, and small programs, because a model's rows seldom fill the
+    last one of large programs."""
     width = count // rows
     parts = 1 if rows == 1 else 2
     block = POINTWISE_BLOCK // parts
@@ -84,7 +87,7 @@ def _cut(count: int, rows: int) -> tuple[int, int, int, int]:
 def two_products(
     activation: str, x: Tensor, gate: Tensor, up: Tensor, out: Tensor
 ) -> None:
-    """cuBLAS's, and then the activation in one pass."""
+    """Two products by cuBLAS, then the activation in one pass."""
     g, u = out.new_empty(out.shape), out.new_empty(out.shape)
     product(x, gate, g)
     product(x, up, u)
@@ -100,7 +103,7 @@ def saved_products(
     g: Tensor,
     u: Tensor,
 ) -> None:
-    """As `two_products`, both kept: g and u are halves of one matrix."""
+    """As `two_products`, and keeps both: g and u are halves of one matrix."""
     torch.mm(x, gate.t(), out=g)
     torch.mm(x, up.t(), out=u)
     pointwise_launch(out.numel(), x.dtype, x.device, activation, out.shape[0])(
@@ -118,8 +121,8 @@ def product_and_gradients(
     d_up: Tensor,
     *hidden: Tensor,
 ) -> None:
-    """cuBLAS's d_out @ down, and then in one pass the gradients of
-    activation(g) * u, and that product itself if asked for."""
+    """d_out @ down by cuBLAS, then in one pass the gradients of activation(g) *
+    u, and if requested that product itself."""
     rows, width = g.shape
     d_hidden = hidden[0] if hidden else d_out.new_empty(rows, width)
     torch.mm(d_out, down, out=d_hidden)
@@ -129,7 +132,7 @@ def product_and_gradients(
 
 
 def product(x: Tensor, weight: Tensor, out: Tensor) -> None:
-    """cuBLAS's x @ weight.T."""
+    """x @ weight.T by cuBLAS."""
     outputs, dim = weight.shape
     torch.mm(x.view(-1, dim), weight.t(), out=out.view(-1, outputs))
 
@@ -145,8 +148,8 @@ def fitting(
 
 @functools.cache
 def limits(device: torch.device) -> tuple[int, int]:
-    """Of a GPU: its compute capability (80 is 8.0), and the bytes of shared
-    memory that a program may take."""
+    """A GPU's compute capability (80 is 8.0), and the bytes of shared memory
+    that a program may take."""
     major, minor = torch.cuda.get_device_capability(device)
     driver = triton.runtime.driver.active
     found = driver.utils.get_device_properties(device.index)
@@ -158,7 +161,8 @@ def limits(device: torch.device) -> tuple[int, int]:
 def portable_gate_up_launch(
     sizes: Sizes, tiles: PortableTiles, activation: str
 ) -> Launch:
-    """Called with x, gate, up and the result. A program for each tile."""
+    """A launch to be called with x, gate, up and the result. One program per
+    tile."""
     rows, dim, outputs, *_ = sizes
     block_m, block_n, block_k, stages, warps, group = tiles
     return Launch(
@@ -181,7 +185,8 @@ def portable_gate_up_launch(
 def portable_linear_launch(
     sizes: Sizes, tiles: PortableTiles, activation: str, has_bias: bool
 ) -> Launch:
-    """Called with x, the weight, the bias if there is one, and the result."""
+    """A launch to be called with x, the weight, the bias if there is one, and
+    the result."""
     rows, dim, outputs, *_ = sizes
     block_m, block_n, block_k, stages, warps, group = tiles
 
@@ -209,9 +214,9 @@ def portable_gate_up(
     """activation(x @ gate.T) * (x @ up.T). x is (rows, dim), gate and up are
     (hidden, dim), bfloat16 or float16.
 
-    Any sizes; where 8 does not divide dim and hidden, loads are
-    narrower, and where 2 does not, they wait for each other. float32 is
-    multiplied without tensor cores.
+    Takes any sizes; if dim or hidden is not a multiple of 8, loads are
+    narrower, and if not of 2, they wait for each other. float32 is multiplied
+    without tensor cores.
     """
     outputs, dim = gate.shape
     sizes = Sizes(x.shape[0], dim, outputs, x.dtype, x.device)
@@ -227,8 +232,8 @@ def portable_linear(
     activation: str,
     tiles: PortableTiles,
 ) -> Tensor:
-    """activation(x @ weight.T + bias). x is (rows, dim), weight (outputs, dim),
-    bias (outputs,); sizes and dtypes as above."""
+    """activation(x @ weight.T + bias). x is (rows, dim), weight is (outputs,
+    dim), bias is (outputs,); sizes and dtypes as in `portable_gate_up`."""
     outputs, dim = weight.shape
     sizes = Sizes(x.shape[0], dim, outputs, x.dtype, x.device)
     out = x.new_empty(sizes.rows, outputs)

@@ -1,4 +1,4 @@
-"""Kernels of a gated MLP with products, for every GPU of NVIDIA from Ampere on:
+"""Kernels of a gated MLP with products, for every NVIDIA GPU since Ampere:
 plain Triton that loads by pointers."""
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def product(
 
 @triton.jit
 def store_tile(out, row, col, tile, M, N):
-    """A tile whose first element is out[row, col], without what lies beyond
-    out's (M, N)."""
+    """Store a tile whose first element is out[row, col], without the part
+    beyond out's (M, N)."""
     rows, cols = tl.arange(0, tile.shape[0]), tl.arange(0, tile.shape[1])
     out += row.to(tl.int64) * N + col
     tl.store(
@@ -97,7 +97,8 @@ def portable_linear_kernel(
     GROUP: tl.constexpr, ALIGNED: tl.constexpr, EVEN_K: tl.constexpr,
     HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr, INTERPRETED: tl.constexpr,
 ):  # fmt: skip
-    """out = activation(x @ weight.T + bias), as above."""
+    """out = activation(x @ weight.T + bias), one tile of (BLOCK_M, BLOCK_N) per
+    program."""
     N, K = N // ALIGNED * ALIGNED, K // ALIGNED * ALIGNED
     row, col = tile_at(
         tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N), GROUP

@@ -1,4 +1,4 @@
-"""How the portable kernels may cut their work, and what that takes of a GPU."""
+"""Tiles of the portable kernels, and the resources of a GPU that they take."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 
 class PortableTiles(NamedTuple):
-    """How a portable kernel cuts its work: tiles of (block_m, block_n),
-    block_k of the sum at a time, loads up to `stages` - 1 blocks ahead."""
+    """How a portable kernel cuts its work: tiles of (block_m, block_n), block_k
+    of K at a time, loads up to `stages` - 1 blocks ahead."""
 
     block_m: int
     block_n: int
@@ -20,7 +20,7 @@ class PortableTiles(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Short, and different for any two of one list below."""
+        """Short, and different for any two tilings of one list below."""
         return (
             f"{self.block_m}x{self.block_n}x{self.block_k}, {self.stages} "
             f"stages, {self.warps} warps, group {self.group}"
@@ -64,7 +64,7 @@ PORTABLE = (
 
 
 def tensor_cores(tiles: PortableTiles, capability: int) -> str:
-    """The instruction with which compute capability `capability` (80 is 8.0)
+    """The instruction by which compute capability `capability` (80 is 8.0)
     multiplies such blocks."""
     if tiles.block_m < 64 or capability not in range(90, 120):
         return "HMMA"
@@ -74,8 +74,8 @@ def tensor_cores(tiles: PortableTiles, capability: int) -> str:
 def shared_bytes(
     tiles: PortableTiles, itemsize: int, capability: int, weights: int
 ) -> int:
-    """Of a program, for elements of `itemsize` bytes; weights: 2 for gate and
-    up."""
+    """A program's bytes of shared memory, for elements of `itemsize` bytes;
+    `weights` is 2 for gate and up."""
     block = (tiles.block_m + weights * tiles.block_n) * tiles.block_k * itemsize
     # HMMA reads a block at once into registers, which the next one replaces
     buffers = tiles.stages - (tensor_cores(tiles, capability) == "HMMA")
@@ -91,8 +91,8 @@ def candidates(
     rows: int,
     itemsize: int = 2,
 ) -> list[PortableTiles]:
-    """Those that fit into `shared_limit` bytes of shared memory a program, and
-    that `rows` tokens fill at least half."""
+    """The tilings that need at most `shared_limit` bytes of shared memory per
+    program, and that `rows` tokens fill at least half."""
     weights = 2 if tilings is PORTABLE_GATED else 1
     return [
         tiles
@@ -104,6 +104,6 @@ def candidates(
 
 
 def aligned(*sizes: int) -> int:
-    """How many elements, of 2 bytes each and 16 bytes together at most, divide
-    rows of all these sizes."""
+    """The largest number of 2-byte elements, 16 bytes together at most, that
+    divides rows of all these sizes."""
     return math.gcd(8, *sizes)

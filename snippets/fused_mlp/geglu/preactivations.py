@@ -1,5 +1,5 @@
-"""Operators of training that end or begin at the pre-activations: one matrix
-(rows, 2 * hidden), gate's and then up's, and its gradient."""
+"""Operators of training that take or return the pre-activations as one matrix
+(rows, 2 * hidden), gate's and then up's, or its gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernels can do, and plain PyTorch for the rest."""
+"""Which work the kernels support, and plain PyTorch for the rest."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ACTIVATIONS = ("none", "gelu_tanh", "gelu", "silu", "relu")
 P = ParamSpec("P")
 R = TypeVar("R")
 OLDEST = 8, 0
-"""Compute capability from which on there are asynchronous copies to shared
-memory and products of bfloat16."""
+"""The first compute capability with asynchronous copies to shared memory and
+bfloat16 products."""
 
 
 def act(z: Tensor, activation: str) -> Tensor:
-    """The activation in plain PyTorch; the rough ones are meant to be the
-    same."""
+    """The activation in plain PyTorch; rough activations are computed in their
+    exact forms."""
     activation = activation.removeprefix("rough_")
     if activation == "gelu_tanh":
         return F.gelu(z, approximate="tanh")
@@ -57,7 +57,7 @@ def gated_reference(
 
 
 def cast(first: Tensor, *others: Tensor | None) -> tuple:
-    """The tensors as autocast wants them, where it is on."""
+    """The tensors in autocast's type, if it is enabled."""
     kind = first.device.type
     if kind == "meta" or not torch.is_autocast_enabled(kind):
         return first, *others
@@ -70,8 +70,8 @@ def cast(first: Tensor, *others: Tensor | None) -> tuple:
 
 
 def without_autocast(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """A backward pass in the types of its forward, even where it is called
-    under autocast."""
+    """A backward pass in the types of its forward, even if autocast is enabled
+    around it."""
 
     def run(ctx, d_out: Tensor | None, *others: Tensor) -> Any:
         kind = "meta" if d_out is None else d_out.device.type
@@ -84,8 +84,8 @@ def without_autocast(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_transformed() -> bool:
-    """Whether `torch.func` or forward-mode differentiation is at work, for
-    which operators with a gradient in Python have no rules."""
+    """Whether `torch.func` or forward-mode differentiation is active: operators
+    with a gradient in Python have no rules for them."""
     return (
         torch._C._functorch.peek_interpreter_stack() is not None
         or torch.autograd.forward_ad._current_level >= 0
@@ -93,7 +93,7 @@ def is_transformed() -> bool:
 
 
 def is_batched(tensor: Tensor) -> bool:
-    """Whether it is several at once, inside `torch.func.vmap` or
+    """Whether the tensor is a batch inside `torch.func.vmap` or
     `torch.autograd.grad(..., is_grads_batched=True)`."""
     return bool(
         torch._C._functorch.is_batchedtensor(tensor)
@@ -102,9 +102,8 @@ def is_batched(tensor: Tensor) -> bool:
 
 
 def takes_tensors(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, which raises `TypeError` where it fails for an argument
-    that it declares as a tensor and that is none. Types are asked for only
-    then."""
+    """Report a non-tensor argument as `TypeError`, by its name. The types are
+    checked only after the function has failed."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -135,9 +134,9 @@ def fit(
     bias: Tensor | None = None,
     down: Tensor | None = None,
 ) -> None:
-    """Raise `ValueError` when x (..., dim), weights (outputs, dim), bias
-    (outputs,) and down (dim, outputs) do not fit: zeros would be filled in
-    silently."""
+    """Raise `ValueError` if x (..., dim), weights (outputs, dim), bias
+    (outputs,) and down (dim, outputs) do not fit: the kernels would silently
+    fill in zeros."""
     shape = weights[0].shape
     if (
         len(shape) != 2
@@ -160,15 +159,15 @@ def fit(
 
 
 def alike(*tensors: Tensor) -> None:
-    """Raise `ValueError` for tensors of different shapes, which PyTorch would
-    broadcast."""
+    """Raise `ValueError` for tensors of different shapes, since PyTorch would
+    broadcast them."""
     if len({one.shape for one in tensors}) > 1:
         shapes = [tuple(one.shape) for one in tensors]
         raise ValueError(f"sizes that are not the same: {shapes}")
 
 
 def known(activation: str) -> None:
-    """Raise `ValueError` for the name of no activation."""
+    """Raise `ValueError` for an unknown activation."""
     if activation not in ACTIVATIONS:
         raise ValueError(
             f"no activation {activation!r}; there are {', '.join(ACTIVATIONS)}"
@@ -177,9 +176,8 @@ def known(activation: str) -> None:
 
 # --8<-- [start:unsupported]
 def unsupported(x: Tensor, *weights: Tensor, is_pointwise: bool = False) -> str:
-    """Why the kernels cannot do work on these tensors; empty when they can.
-    Weights are (outputs, inputs); where `is_pointwise`, all shapes are
-    alike."""
+    """Why the kernels cannot work on these tensors; empty if they can. Weights
+    are (outputs, inputs); with `is_pointwise`, all shapes are equal."""
     if any(weight.device != x.device for weight in weights):
         return "its tensors are on different devices"
     return unsupported_work(
@@ -197,8 +195,8 @@ def unsupported_work(
     dtypes: tuple[torch.dtype, ...],
     widths: tuple[int, ...] | None,
 ) -> str:
-    """Why the kernels cannot do work of these kinds; empty when they can.
-    Without `widths` there is no product in it."""
+    """Why the kernels cannot do work of these kinds; empty if they can. Work
+    without `widths` has no product."""
     if reason := unsupported_device(device):
         return reason
     known_dtypes = {torch.bfloat16, torch.float16}
@@ -219,7 +217,7 @@ def unsupported_work(
 
 @functools.cache
 def unsupported_device(device: torch.device) -> str:
-    """Why no kernel runs on this device; empty when some do."""
+    """Why no kernel runs on this device; empty if some do."""
     if device.type != "cuda" or torch.version.hip:
         return "they need an NVIDIA GPU"
     if torch.cuda.get_device_capability(device) < OLDEST:
@@ -252,13 +250,13 @@ INSIDE = tuple(
 
 @torch.compiler.assume_constant_result
 def say_once(reason: str) -> None:
-    """Tell the caller of the package why plain PyTorch does the work
-    instead."""
+    """Warn the package's caller, once, that plain PyTorch does the work, and
+    why."""
     if reason in SAID:
         return
     SAID.add(reason)
     level, frame = 1, inspect.currentframe()
-    # a thread of autograd has no frames but these
+    # a thread of autograd has only frames inside the folders
     while frame and frame.f_code.co_filename.startswith(INSIDE):
         level, frame = level + 1, frame.f_back
     warnings.warn(

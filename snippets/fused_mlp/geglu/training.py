@@ -1,5 +1,5 @@
-"""The whole MLP with gradients: what is kept between forward and backward, and
-the products of the backward pass."""
+"""The whole MLP with gradients: the tensors kept between forward and backward,
+and the products of the backward pass."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _AUTOGRAD = torch._C._autograd
 
 
 KEPT = {False: 3, "hidden": 2, True: 0}
-"""What is computed again in the backward pass -> tensors of the hidden size
-that are kept for it."""
+"""`recompute` -> number of tensors of the hidden size kept for backward."""
 
 
 def tensors_kept(recompute: bool | str) -> int:
-    """As `KEPT` says; `ValueError` for what it does not know."""
+    """The number of tensors in `KEPT`. Raises `ValueError` for an unknown
+    `recompute`."""
     if recompute not in KEPT:
         raise ValueError(f"recompute is a bool or 'hidden', not {recompute!r}")
     return KEPT[recompute]
 
 
 def gradient_of_x(d_pre: Tensor, gate: Tensor, up: Tensor) -> Tensor:
-    """d_gate @ gate + d_up @ up: one product where one matrix holds both
+    """d_gate @ gate + d_up @ up: one product if one matrix holds both
     weights."""
     both = joined(gate, up)
     if both is not None:
@@ -61,7 +61,8 @@ def _(d_pre: Tensor, gate: Tensor, up: Tensor) -> Tensor:
 def plan_trained(
     activation: str, x: Tensor, gate: Tensor, up: Tensor, down: Tensor
 ) -> tuple[tuple[Way, ...], bool]:
-    """The product with `down`, whose way does not depend on what is kept."""
+    """Plan the product with `down`, whose way does not depend on the tensors
+    kept."""
     fit(x, gate, up, down=down)
     if is_plain(activation, x, gate, up, down):
         return (), True
@@ -84,12 +85,12 @@ def run(
     activation: str,
     kept: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(activation(x @ gate.T) * (x @ up.T)) @ down.T, and what the backward
-    pass needs besides the inputs: both pre-activations as one matrix, and the
-    hidden tensor.
+    """(activation(x @ gate.T) * (x @ up.T)) @ down.T, and the tensors that the
+    backward pass needs besides the inputs: both pre-activations as one matrix,
+    and the hidden tensor.
 
-    Of the three tensors of the hidden size 3 are `kept`, 2 (the
-    pre-activations) or 0, which leaves the others empty.
+    `kept` is 3 (all tensors of the hidden size), 2 (the pre-activations) or 0;
+    a tensor that is not kept is empty.
     """
     ways = planned(plan_trained, activation, x, gate, up, down)
     rows = rows_of(x)
@@ -142,7 +143,7 @@ def _keep(ctx, inputs, output) -> None:
 def _keep_results(ctx, inputs, output) -> None:
     _keep(ctx, inputs, output)
     ctx.mark_non_differentiable(*output[1:])
-    # or gradients of zeros are made for them, which nobody asks for
+    # otherwise PyTorch makes zero gradients for them, which are not needed
     ctx.set_materialize_grads(False)
 
 
@@ -150,7 +151,7 @@ def _keep_results(ctx, inputs, output) -> None:
 def _backward(
     ctx, d_out: Tensor | None, *_: Tensor
 ) -> tuple[Tensor | None, ...]:
-    if d_out is None:  # nobody has a gradient for the result
+    if d_out is None:  # the result has no gradient
         return (None,) * 6
     x, gate, up, down, *saved = ctx.saved_tensors
     needs = ctx.needs_input_grad
@@ -164,14 +165,14 @@ def _backward(
         return *differentiable(plain, inputs, d_out, ctx), None, None
     shape = x.shape
     x, d_out = rows_of(x), rows_of(d_out)
-    # who traces operators does not see memory that is used twice
+    # tracing operators does not show that memory is reused
     traced = is_traced(d_out)
     if not traced and hasattr(ctx, "maybe_clear_saved_tensors"):
-        # so that the hidden tensor is gone before the last gradients are made
+        # frees the hidden tensor before the last gradients are made
         ctx.maybe_clear_saved_tensors()
     if ctx.kept:
         pre, hidden = saved[0], saved[1] if len(saved) > 1 else None
-        if not traced:  # another tensor tells whether the saved one is held
+        if not traced:  # so that `is_ours` sees other holders
             pre = pre.detach()
         saved.clear()
     else:
@@ -187,7 +188,7 @@ def _backward(
         d_pre, again = gradients_of_pre(*what, pre if is_free else None)
     hidden = again if hidden is None else hidden
     d_down = d_out.t() @ hidden if needs[3] else None
-    # before more is made
+    # free memory before allocating more
     del hidden, again, pre, what
     d_x, d_gate, d_up = products(d_pre, x, gate, up, needs, traced)
     if d_x is not None:
@@ -196,19 +197,19 @@ def _backward(
 
 
 def is_ours(pre: Tensor) -> bool:
-    """Whether nobody reads what was saved again: the backward pass is not run
-    once more (`retain_graph=True`), and no other tensor shares the memory."""
+    """Whether backward may overwrite `pre`: no second backward
+    (`retain_graph=True`), and no other tensor shares its memory."""
     is_kept = getattr(_AUTOGRAD, "_get_current_graph_task_keep_graph", None)
     uses = getattr(torch._C, "_storage_Use_Count", None)
     if is_kept is None or uses is None or is_kept():
         return False
-    # this tensor's and the one of the object that is asked here
+    # one use by this tensor, one by the storage object made for this call
     return uses(pre.untyped_storage()._cdata) == 2
 
 
 def is_traced(*tensors: Tensor) -> bool:
-    """Whether somebody watches which operators run: a compiler, a mode, a kind
-    of tensor of its own."""
+    """Whether operators are observed: by a compiler, a mode, or a tensor
+    subclass."""
     return bool(
         torch.compiler.is_compiling()
         or any(type(one) not in (Tensor, nn.Parameter) for one in tensors)
@@ -224,7 +225,7 @@ def products(
     needs: tuple[bool, ...],
     traced: bool,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The gradients of x, gate and up that are needed, from that of both
+    """The requested gradients of x, gate and up, from the gradient of both
     pre-activations."""
     d_x = d_gate = d_up = None
     if needs[0]:
@@ -243,8 +244,8 @@ with_gradient("trained", _backward, _keep_results)
 
 
 class Trained(torch.autograd.Function):
-    """The operator `trained` without what makes it one, which costs the CPU as
-    much as three launches."""
+    """The operator `trained` without PyTorch's registration, which costs the
+    CPU as much as three launches."""
 
     @staticmethod
     def forward(ctx, *inputs: Any) -> Tensor:
@@ -265,8 +266,8 @@ def mlp(
     activation: str,
     kept: int,
 ) -> Tensor:
-    """(activation(x @ gate.T) * (x @ up.T)) @ down.T with gradients, for which
-    so many tensors of the hidden size are kept."""
+    """(activation(x @ gate.T) * (x @ up.T)) @ down.T with gradients, keeping
+    `kept` tensors of the hidden size for them."""
     inputs = x, gate, up, down, activation, kept
     if is_traced(x, gate, up, down):
         return trained(*inputs)[0]

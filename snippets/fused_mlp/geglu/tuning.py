@@ -1,9 +1,8 @@
-"""Which of several ways is taken for a kind of work: the same one in every
-process.
+"""Choose one of several ways for a kind of work: the same way in every process.
 
-A choice is looked for in three places: among those made on this machine, which
-are kept in a file for each GPU and version; in the table `tuned.json` beside
-this module; and, where neither knows the work, by timing.
+A choice is looked up in two places: among the choices made on this machine,
+kept in a file for each GPU and version; and in the table `tuned.json` next to
+this module. If neither has the work, the ways are timed.
 """
 
 from __future__ import annotations
@@ -21,40 +20,40 @@ from statistics import median
 import torch
 
 FOLDER = "GEGLU_KERNELS_CACHE"
-"""Environment variable: the folder for what is tuned, or `off` to keep
-nothing."""
+"""Environment variable: the folder for choices, or `off` to keep none."""
 SHIPPED = Path(__file__).with_name("tuned.json")
 LOAD_MS, TURN_MS, TURNS = 100.0, 2.0, 6
 MARGIN = 1.02
-"""How much slower than the fastest a way may be that comes before it in the
-list: two processes agree although their times do not."""
+"""The first way in the list that is at most this many times as slow as the
+fastest wins, so that two processes agree although their times differ."""
 
 Ways = Mapping[str, Callable[[], object]]
 
 
 # --8<-- [start:choice]
 TIMES_US: dict[str, dict[str, dict[str, float]]] = {}
-"""What was timed in this process: GPU -> work -> way -> median microseconds."""
+"""Times measured in this process: GPU -> work -> way -> median microseconds."""
 
 
 FAILED: dict[str, dict[str, str]] = {}
-"""What did not run when it was to be timed in this process: work -> way ->
-why."""
+"""Ways that failed when this process wanted to time them: work -> way ->
+error."""
 
 
 class NoWay(RuntimeError):
-    """None of the ways runs on this GPU; the message is the first one's."""
+    """None of the ways runs on this GPU; the message is the first way's
+    error."""
 
 
 LOCK = threading.RLock()
-"""Held while ways are timed, one after the other, in whatever thread."""
+"""Held while ways are timed, so that threads time one after the other."""
 
 
 def choose(
     work: str, ways: Ways, compile_all: Callable[[], object]
 ) -> str | None:
-    """The name of the way to take on the current GPU; None where none is known
-    and nothing can be timed, because a CUDA graph is being captured."""
+    """The name of the way to take on the current GPU; None if it is unknown and
+    nothing can be timed, because a CUDA graph is being captured."""
     gpu = torch.cuda.get_device_name()
     with LOCK:
         chosen = choices(gpu).get(work)
@@ -72,14 +71,14 @@ def choose(
 
 
 def those_that_run(work: str, ways: Ways) -> Ways:
-    """The ways without those that this GPU or this version of Triton does not
-    take; `NoWay` where none is left."""
+    """The ways that this GPU and this version of Triton can run. Raises `NoWay`
+    if there are none."""
     from .launch import FAILURES
 
     failed = {}
     for name, run in ways.items():
         try:
-            run()  # compiles, and chooses inside what there is to choose
+            run()  # compiles, and makes the choices inside
         except FAILURES as error:
             failed[name] = f"{type(error).__name__}: {error}"
     if failed:
@@ -100,11 +99,11 @@ def first_of_the_fastest(times_us: Mapping[str, float]) -> str:
 
 # --8<-- [start:timed]
 def timed(ways: Ways) -> dict[str, float]:
-    """Median microseconds of each way, in turns, on a GPU that is busy with
+    """Median microseconds of each way, interleaved, on a GPU kept busy with
     them.
 
-    What is timed first must not profit from a cool GPU: an H200 lowers its
-    clock after some 20 ms of products.
+    The first way must not profit from a cool GPU: an H200 lowers its clock
+    after some 20 ms of products.
     """
     graphs = {name: repeated(run) for name, run in ways.items()}
     samples_us: dict[str, list[float]] = {name: [] for name in graphs}
@@ -122,8 +121,8 @@ def timed(ways: Ways) -> dict[str, float]:
 
 
 def repeated(run: Callable[[], object]) -> tuple[torch.cuda.CUDAGraph, int]:
-    """A CUDA graph of so many calls that a replay takes about `TURN_MS`, and
-    their number."""
+    """A CUDA graph of several calls whose replay takes about `TURN_MS`, and the
+    number of calls."""
     graph = captured(run, 3)
     replayed_us(graph, 3)
     calls = max(3, min(200, round(TURN_MS * 1e3 / replayed_us(graph, 3))))
@@ -132,8 +131,8 @@ def repeated(run: Callable[[], object]) -> tuple[torch.cuda.CUDAGraph, int]:
 
 def captured(run: Callable[[], object], calls: int) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
-    # What other threads do meanwhile, such as pinning memory, shall not break
-    # the capture.
+    # The work of other threads, such as pinning memory, must not break the
+    # capture.
     with torch.cuda.graph(
         graph,
         stream=stream_of(torch.cuda.current_device()),
@@ -146,13 +145,14 @@ def captured(run: Callable[[], object], calls: int) -> torch.cuda.CUDAGraph:
 
 @functools.cache
 def stream_of(device: int) -> torch.cuda.Stream:
-    """For captures on this GPU: PyTorch's own is of the GPU that captured
-    first, and cuBLAS keeps memory for each stream that it has seen."""
+    """A stream for captures on this GPU. PyTorch's own belongs to the GPU that
+    captured first, and cuBLAS keeps memory for every stream that it has
+    seen."""
     return torch.cuda.Stream(device)
 
 
 def replayed_us(graph: torch.cuda.CUDAGraph, calls: int) -> float:
-    """Microseconds of a call in one replay."""
+    """Microseconds per call in one replay."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     graph.replay()
@@ -166,16 +166,16 @@ def replayed_us(graph: torch.cuda.CUDAGraph, calls: int) -> float:
 
 @functools.cache
 def choices(gpu: str) -> dict[str, str]:
-    """Work -> way: what is shipped, and over it what was tuned on this
+    """Work -> way: the shipped choices, overridden by the choices of this
     machine."""
     return _names(_read(SHIPPED).get(gpu)) | _names(_read(file_of(gpu)))
 
 
 def file_of(gpu: str) -> Path | None:
-    """Where this GPU's choices are kept; None where none are.
+    """The file of this GPU's choices; None if choices are not kept.
 
-    The name holds PyTorch's and Triton's versions and a hash of the kernels: a
-    choice made for others is not taken.
+    Its name contains PyTorch's and Triton's versions and a hash of the kernels,
+    so choices made for others are ignored.
     """
     folder = os.environ.get(FOLDER) or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or "~/.cache", "geglu_kernels"
@@ -202,11 +202,11 @@ def _code() -> str:
 
 
 def keep(gpu: str, work: str, way: str, ways: Collection[str]) -> str:
-    """Add a choice to the file of this GPU, and return the one that stands
-    there: another process may have been first. One that is none of `ways` is
-    replaced.
+    """Store a choice in the file of this GPU; return the stored choice. A
+    choice that another process stored first wins, unless it is not one of
+    `ways`.
 
-    Where the file cannot be written, the choice is this process's alone.
+    If the file cannot be written, only this process uses the choice.
     """
     path = file_of(gpu)
     if path is None:
@@ -227,8 +227,8 @@ def keep(gpu: str, work: str, way: str, ways: Collection[str]) -> str:
 
 
 def ship() -> None:
-    """Add what was tuned on this machine for its GPU to the table that travels
-    with the package."""
+    """Add this machine's choices for its GPU to the table that the package
+    ships."""
     gpu = torch.cuda.get_device_name()
     shipped = _read(SHIPPED)
     shipped[gpu] = _names(shipped.get(gpu)) | _names(_read(file_of(gpu)))
@@ -237,8 +237,7 @@ def ship() -> None:
 
 
 def _read(path: Path | None) -> dict:
-    """The object in a file; empty where there is none, or none that can be
-    read."""
+    """The object in a file; empty if the file is missing or unreadable."""
     try:
         found = json.loads(path.read_text("utf-8")) if path else {}
     except (OSError, ValueError):
@@ -247,6 +246,6 @@ def _read(path: Path | None) -> dict:
 
 
 def _names(found: object) -> dict[str, str]:
-    """Work -> way, without whatever else a broken file holds."""
+    """Work -> way, without invalid entries of a broken file."""
     pairs = found.items() if isinstance(found, dict) else ()
     return {work: way for work, way in pairs if isinstance(way, str)}

@@ -1,4 +1,4 @@
-"""The ways to do each kind of work on a GPU, of which tuning takes one.
+"""The ways to do each kind of work on a GPU; tuning chooses one.
 
 A way is called with the inputs and the tensor for the result, all contiguous.
 """
@@ -14,16 +14,16 @@ from .portable_tiles import PORTABLE, PORTABLE_GATED
 from .work import Sizes
 
 FEW_ROWS = 128
-"""Tokens up to which cuBLAS's two products are worth a trial on Hopper: it
-splits a long sum among multiprocessors that would be idle."""
+"""Up to this many tokens cuBLAS's two products are tried on Hopper: it splits a
+long sum among multiprocessors that would be idle."""
 
 Way = Callable[..., object]
 
 
 @functools.cache
 def is_hopper(device: torch.device) -> bool:
-    """Whether the kernels for Hopper run: compute capability 9.0, and a Triton
-    that has Gluon."""
+    """Whether the kernels for Hopper run: they need compute capability 9.0, and
+    a Triton that has Gluon."""
     if torch.cuda.get_device_capability(device) != (9, 0):
         return False
     try:
@@ -37,7 +37,8 @@ def is_hopper(device: torch.device) -> bool:
 def gate_up_ways(
     sizes: Sizes, activation: str, only_portable: bool = False
 ) -> dict[str, Way]:
-    """activation(x @ gate.T) * (x @ up.T): ways of (x, gate, up, out)."""
+    """activation(x @ gate.T) * (x @ up.T): ways to be called with (x, gate, up,
+    out)."""
     found = few_ways(sizes, activation, True, False, only_portable)
     hopper = is_hopper(sizes.device) and not only_portable
     if hopper:
@@ -67,7 +68,7 @@ def gate_up_ways(
 
 def gate_up_saved_ways(sizes: Sizes, activation: str) -> dict[str, Way]:
     """As `gate_up_ways`, with both pre-activations, the halves of one matrix:
-    ways of (x, gate, up, out, gate's, up's)."""
+    ways to be called with (x, gate, up, out, gate's, up's)."""
     from .portable import saved_products
 
     found: dict[str, Way] = {}
@@ -87,10 +88,10 @@ def gate_up_saved_ways(sizes: Sizes, activation: str) -> dict[str, Way]:
 def gradient_ways(
     sizes: Sizes, activation: str, has_hidden: bool
 ) -> dict[str, Way]:
-    """The gradients of activation(g) * u for both from d_out @ down, and that
-    product again with `has_hidden`: ways of (d_out, down, g, u, d_gate, d_up,
-    hidden if asked for). g and u are halves of one matrix, and so are their
-    gradients."""
+    """The gradients of activation(g) * u for both from d_out @ down, and with
+    `has_hidden` that product itself: ways to be called with (d_out, down, g, u,
+    d_gate, d_up, hidden if requested). g and u are halves of one matrix, and so
+    are their gradients."""
     from .portable import product_and_gradients
 
     found: dict[str, Way] = {}
@@ -116,8 +117,8 @@ def linear_ways(
     only_portable: bool = False,
     before: Way | None = None,
 ) -> dict[str, Way]:
-    """activation(x @ weight.T + bias): ways of (x, weight, bias if there is
-    one, out), some of which start while `before` still runs."""
+    """activation(x @ weight.T + bias): ways to be called with (x, weight, bias
+    if there is one, out). Some ways start while `before` still runs."""
     found = few_ways(sizes, activation, False, has_bias, only_portable, before)
     if is_hopper(sizes.device) and not only_portable:
         from . import hopper as kernels
@@ -162,14 +163,15 @@ def few_ways(
     only_portable: bool,
     before: Way | None = None,
 ) -> dict[str, Way]:
-    """Ways for 1 to 64 tokens, to which reading the weights is all: of (x, the
-    weight, the second one if `gated`, bias if there is one, out)."""
+    """Ways for 1 to 64 tokens, where reading the weights takes all the time, to
+    be called with (x, the weight, the second weight if `gated`, bias if there
+    is one, out)."""
     from . import few_tokens
 
     if not few_tokens.are_known(sizes):
         return {}
     found: dict[str, Way] = {}
-    # first what is expected to be the fastest: taken where nothing is timed
+    # the fastest expected way comes first: it is taken if nothing is timed
     if is_hopper(sizes.device) and not only_portable:
         from . import few_tokens_hopper
 

@@ -1,4 +1,4 @@
-"""What a kernel is asked to do, and how it cuts its result."""
+"""The sizes of a kernel's work, and the tiles of its result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ swizzles."""
 
 
 class Sizes(NamedTuple):
-    """Of a product (rows, dim) @ (outputs, dim).T, and where it is done."""
+    """The sizes of a product (rows, dim) @ (outputs, dim).T, its dtype and its
+    device."""
 
     rows: int
     dim: int
@@ -32,7 +33,7 @@ class Sizes(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """How a kernel cuts its result: (block_m, block_n) a tile, `slots` blocks
+    """How a kernel cuts its result: (block_m, block_n) per tile, `slots` blocks
     in flight, `group` tiles of a column."""
 
     block_m: int
@@ -40,13 +41,13 @@ class Tiles(NamedTuple):
     slots: int
     group: int = 8
     warps: int = 4
-    """Of a whole program; the ping-pong kernel has its own roles and ignores
-    it."""
+    """Warps of a whole program; the ping-pong kernel has its own roles and
+    ignores this."""
     lead: int = 2
     """Blocks before the end of a tile at which the other consumer of the
-    ping-pong kernel may begin, 1 at least."""
+    ping-pong kernel may begin, at least 1."""
     dependent: bool = True
-    """Whether the ping-pong kernel is launched before the kernel before it has
+    """Whether the ping-pong kernel is launched before the preceding kernel has
     ended."""
 
     @property
@@ -56,9 +57,9 @@ class Tiles(NamedTuple):
 
 
 class BackwardTiles(NamedTuple):
-    """How the ping-pong kernel of the backward pass cuts its result: pieces of
-    (height, width) in a tile are finished one after the other, `stages` of them
-    in flight, two at least."""
+    """How the ping-pong kernel of the backward pass cuts its result: it
+    finishes pieces of (height, width) of a tile one after the other, `stages`
+    of them in flight, at least two."""
 
     block_m: int
     block_n: int
@@ -81,8 +82,8 @@ class BackwardTiles(NamedTuple):
 def backward_shared_bytes(
     tiles: BackwardTiles, itemsize: int = 2, has_hidden: bool = True
 ) -> int:
-    """What the kernel takes of a multiprocessor's shared memory: slots, stages,
-    rows of barriers from multiples of 16, and what its roles are told."""
+    """The kernel's bytes of a multiprocessor's shared memory: slots, stages,
+    rows of barriers aligned to 16 bytes, and the parameters of its roles."""
     block_m, block_n, slots, stages, _, height, width, *_ = tiles
     slot = (block_m + block_n) * BLOCK_K
     barriers = 2 * sum(-(-8 * count // 16) * 16 for count in (slots, stages, 2))
@@ -102,6 +103,6 @@ def rows_of(x: Tensor) -> Tensor:
 
 
 def sizes_of(x: Tensor, weight: Tensor) -> Sizes:
-    """Of x (..., dim) times a weight (outputs, dim)."""
+    """The sizes of x (..., dim) times a weight (outputs, dim)."""
     outputs, dim = weight.shape
     return Sizes(x.numel() // dim, dim, outputs, x.dtype, x.device)

@@ -19,5 +19,5 @@ environment.py   machine, versions, clocks
 profile_here.py  one experiment profiled and checked in this process
 
 Imports recording, trace and experiment. The code of this room is what a recording measured: whoever changes it raises
-PROTOCOL in recording/digest.py or states that what is measured is the same (tests/lab/capture/test_protocol.py).
+PROTOCOL in recording/fingerprint.py or states that what is measured is the same (tests/lab/capture/test_protocol.py).
 """

@@ -10,7 +10,7 @@ import torch
 from kinetoscope.trace.events import TraceError
 from snippets.lab.experiment import Experiment, NeedsGpu, experiments, package_folder
 from snippets.lab.recording.device import DEFAULT_DEVICE, recorded_devices, slug, this_device
-from snippets.lab.recording.digest import is_stale
+from snippets.lab.recording.fingerprint import is_stale
 from snippets.lab.recording.loading import load_recording, load_trace
 from snippets.lab.recording.schema import RecordingError
 
@@ -60,7 +60,7 @@ def _is_current(root: Path, device: str, experiment: Experiment, sources: Path) 
             load_trace(root, device, experiment.id)
     except (RecordingError, TraceError):
         return False
-    return not is_stale(recording, sources)
+    return not is_stale(recording, experiment, sources)
 
 
 def recorded_cost_s(root: Path, device: str) -> Callable[[Experiment], float]:

@@ -42,8 +42,10 @@ def time_steady(
     """Time each variant in a block of `BLOCK_S`, the first half discarded.
 
     Args:
-        variants: prepared variants. gpu: is read while the replays run. rotate:
-        how many variants the order is rotated by; each process has its own.
+        variants: prepared variants.
+        gpu: is read while the replays run.
+        rotate: how many variants the order is rotated by; each process has
+            its own.
     """
     names = list(variants)
     first = rotate % len(names) if names else 0

@@ -1,14 +1,15 @@
 """How long a step takes, in a process that has never profiled: CUDA graph
 replays, variants interleaved.
 
-    interleaved a graph of one step per input set, all sets together larger than
-    the L2 cache; time / sets cold the cache overwritten, then a graph of one
-    step from_python a Python loop, until the GPU is done enqueue the same loop,
-    until the last launch has returned
+    interleaved  a graph of one step per input set, all sets
+                 together larger than the L2 cache; time / sets
+    cold         the cache overwritten, then a graph of one step
+    from_python  a Python loop, until the GPU is done
+    enqueue      the same loop, until the last launch has returned
 
-Variants are timed A B, B A, A B, ... so that clock and power drift hit them
-alike; sample i of one is the partner of sample i of the other. steady.py times
-the same graphs in blocks of seconds.
+Variants are timed A B, B A, A B, ... so that clock and power drift affect them
+alike. Sample i of one variant is the partner of sample i of every other.
+steady.py times the same graphs in blocks of seconds.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from snippets.lab.capture.steady import time_steady
 from snippets.lab.capture.timing import prepare, time_interleaved
 from snippets.lab.experiment import Experiment, Loop, Subject, Work, find, package_folder
 from snippets.lab.recording.consistency import contradictions, loop_contradiction
-from snippets.lab.recording.digest import source_digest
+from snippets.lab.recording.fingerprint import fingerprint
 from snippets.lab.recording.schema import SCHEMA, Ceiling, Environment, Point, Recording, Timing, Timings
 from snippets.lab.recording.scrub import scrub
 
@@ -74,7 +74,7 @@ class Process:
                 chapter=experiment.chapter,
                 experiment=experiment.name,
                 label=experiment.label,
-                digest=source_digest(experiment.chapter, self.sources),
+                fingerprint=fingerprint(experiment, self.sources),
                 session=now(),
                 environment=place,
                 capture_s=round(time.monotonic() - started, 1),

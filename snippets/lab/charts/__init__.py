@@ -1,18 +1,14 @@
-"""Timelines and charts as inline SVG, each with a table of its numbers below.
+"""Charts of recordings as inline SVG, each with a table of its numbers below.
 
-timeline.py      steps on one time scale, on canvas.py
-slice_tables.py  ... as tables
-merging.py       slices too short to see, merged into blocks
 bar_charts.py    kernels, bytes, CPU beside GPU, timings; bars.py draws them
 memory_charts.py  bytes that a step holds, and an allocator's segments
 memory.py        draws them
 bar_rows.py      a few amounts as bars, as small as a strip
 sheet.py         the tree of symptoms as one sheet of paper
-strip.py         a step as a picture of three rows: operators, calls, the GPU lane
 curve_charts.py  roofline and regimes; roofline.py and curves.py draw them
 svg.py           a matplotlib figure as SVG in the page's colors
 axis.py          the axis of a bar chart as data, for the script that draws the guess into it
 numbers.py       common parts of charts: id, frame, table of numbers
 
-Imports finding, diagnosis, recording, trace and html.
+Imports finding and recording, and kinetoscope.
 """

@@ -23,7 +23,7 @@ from snippets.lab.notebooks.cells import CellFailed, NotebookRuns, code_cells
 from snippets.lab.notebooks.outputs import OutputError, clean_outputs, dumped, output_problems, without_outputs
 from snippets.lab.page.frame import show as show  # for the fence of docs/labs/index.md
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT, short_name, slug
-from snippets.lab.recording.digest import code_digest, source_digest
+from snippets.lab.recording.fingerprint import text_fingerprint
 from snippets.lab.recording.replacing import write_file
 from snippets.lab.recording.schema import Environment, RecordingError
 
@@ -32,7 +32,7 @@ RunNotebooks = Callable[[list[Path], float], NotebookRuns]
 PREFIX = "labs/"
 """Prefix of a notebook's name on the command line: `labs/linear`; `labs` selects all notebooks."""
 NOTEBOOK_PROTOCOL = 1
-"""Part of every notebook's digest: raise it when `cells` or `notebook` change what a notebook measures."""
+"""Part of every notebook's fingerprint: raise it when `cells` or `notebook` change what a notebook measures."""
 TIME_LIMIT_S = 300
 SETUP = """\
 # The book's code is found around this notebook, or installed. In Colab, name the address of its repository.
@@ -63,7 +63,7 @@ class NotebookError(RecordingError):
 class RunInfo(msgspec.Struct, frozen=True):
     """How the outputs of a notebook were made; in its metadata under `recording`."""
 
-    digest: str
+    fingerprint: str = msgspec.field(name="digest")
     seconds: float
     environment: Environment = msgspec.field(name="circumstances")
 
@@ -112,23 +112,24 @@ class Notebook:
         return slug(self.run_info.environment.device) if self.run_info else ""
 
     @property
-    def digest(self) -> str:
-        """Hash of its code without the set-up cell, its chapter's code, and the protocol."""
-        cells = {f"cell {number}": source for number, source in enumerate(code_cells(self.content)[1:])}
-        return code_digest(f"lab {NOTEBOOK_PROTOCOL} {source_digest(self.name)}", cells)
+    def fingerprint(self) -> str:
+        """Hash of its code without the set-up cell, of what that reaches, and of the protocol."""
+        return text_fingerprint("\n".join(code_cells(self.content)[1:]), f"lab {NOTEBOOK_PROTOCOL}")
 
     @property
     def state(self) -> str:
         """`recorded`, `stale`, `missing`, or `unreadable: ...`."""
         try:
-            run_info, digest, problems = self.run_info, self.digest, list(output_problems(self.content))
+            run_info, fingerprint, problems = self.run_info, self.fingerprint, list(output_problems(self.content))
         except (NotebookError, SyntaxError, ValueError, RecursionError) as error:
             return f"unreadable: {error}"
         if run_info is None:
             return "missing"
         if any(cell.get("execution_count") is None for cell in _code_cells_of(self.content)):
             problems.append(f"its outputs are missing; run {record_command(self.name)}")
-        return f"unreadable: {problems[0]}" if problems else "recorded" if run_info.digest == digest else "stale"
+        return (
+            f"unreadable: {problems[0]}" if problems else "recorded" if run_info.fingerprint == fingerprint else "stale"
+        )
 
 
 def _code_cells_of(content: dict[str, Any]) -> list[dict[str, Any]]:
@@ -231,17 +232,17 @@ def record_notebook(root: Path, notebook: Notebook, device: str, run: RunNoteboo
             return "\n".join(own.failed.strip().splitlines()[:20])
         if slug(results.environment.device) != device:
             return f"the notebook ran on {results.environment.device}, not on {device}"
-        content = fill(notebook, own.outputs, RunInfo(notebook.digest, own.seconds, results.environment))
+        content = fill(notebook, own.outputs, RunInfo(notebook.fingerprint, own.seconds, results.environment))
         write_file(root, notebook.path, dumped(content))
     except (CellFailed, RecordingError, OSError) as error:
         return str(error)
     return ""
 
 
-def set_aside(notebook: Notebook, folder: Path) -> str:
-    """Move a notebook whose outputs a page cannot show into `folder`; its cells stay, without outputs.
+def move_unshowable(notebook: Notebook, folder: Path) -> str:
+    """Move a notebook into `folder` if a page cannot show its outputs; its cells stay, without outputs.
 
-    Return what was wrong with it, and where it is now; empty if a page can show it.
+    Return the problem and the new place; empty if a page can show it.
     """
     problem = next(output_problems(notebook.content), "")
     if not problem:

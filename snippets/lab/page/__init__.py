@@ -4,6 +4,7 @@ frame.py        show, provenance, verdicts
 machine.py      CPU, settings of the GPU, throttling, other programs, what was disturbed
 waiting.py      the opening figure of a chapter: how long one step keeps you waiting, and for whom
 tables.py       kernels of a step, the profiler's table, variants, sweeps, the dispatch tree
+timeline.py     steps of recordings on one time scale, with buttons for the whole traces
 across.py       the same figures on every recorded device
 race.py         a race of variants: interleaved, steady and from Python side by side
 rates.py        FLOP/s and bytes/s in a cell, as percentages of the ceilings
@@ -22,7 +23,7 @@ symptoms.py     the tree from what a trace shows to its cause, as cards
 nav.py          the chapters in the order of mkdocs.yml
 last.py         a Markdown extension for the last changes to a page's HTML
 
-Imports drawing, finding, recording, trace and html; never notebooks, tools or capture.
+Imports charts, finding and recording, and kinetoscope; never notebooks, tools or capture.
 """
 
 from snippets.lab.charts.bar_charts import bytes_moved, cpu_gpu_bars, kernel_bars, stacked_bars, timing_bars

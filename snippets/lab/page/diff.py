@@ -29,7 +29,9 @@ from snippets.lab.finding.figure import Figure, per_step
 from snippets.lab.page.kernel_name import kernel_name_html
 
 StepWork = KnownWork | Callable[[Step], KnownWork] | None
-SIGNS: Mapping[ChangeKind, str] = {"same": "=", "replaced": "→", "vanished": "−", "new": "+"}
+SIGNS: Mapping[ChangeKind, str] = {"same": "=", "replaced": "→", "removed": "−", "added": "+"}
+ON_PAGE: Mapping[ChangeKind, str] = {"same": "same", "replaced": "replaced", "removed": "vanished", "added": "new"}
+"""Kind of a change -> its text and its class in the style sheet."""
 
 
 def diff_table(
@@ -109,7 +111,8 @@ def _row(change: Change, old: _Times, new: _Times) -> list[Cell]:
     names = [kernel_name_html(activity.name) for activity in change.before or change.after]
     if change.kind == "replaced":
         names += [Html(f'<span class="after">→ {kernel_name_html(activity.name)}</span>') for activity in change.after]
-    badge = Html(f'<span class="change {change.kind}">{SIGNS[change.kind]} {change.kind}</span>')
+    kind = ON_PAGE[change.kind]
+    badge = Html(f'<span class="change {kind}">{SIGNS[change.kind]} {kind}</span>')
     times = [_lasting(old, change.before), _lasting(new, change.after)]
     return [badge, Html("<br>".join(names)), *times, _difference(before, after)]
 

@@ -16,7 +16,6 @@ from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.claim import Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.finding.mismatch import Mismatch, reading
-from snippets.lab.finding.part import Reads
 from snippets.lab.page.disturbed import disturbed_banner, disturbed_line
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.machine import machine_table
@@ -30,7 +29,7 @@ from snippets.lab.recording.device import (
     short_name,
     this_device,
 )
-from snippets.lab.recording.digest import source_digest
+from snippets.lab.recording.fingerprint import measured_code
 from snippets.lab.recording.loading import load_recording
 from snippets.lab.recording.schema import Environment, NotRecorded, NotTimed, Recording
 
@@ -74,7 +73,7 @@ def _panel(
     try:
         with reading(device, f"fence {fence}") as noted:
             panel = piece(noted, *args, **options)
-            return panel + disturbed_line(device, noted.reads or Reads())
+            return panel + disturbed_line(noted)
     except NotRecorded as error:
         if (chapter := chapter_of(fence)) and not device.recorded_names(chapter):
             return Html(f"<p>Not recorded on the {escape(device.short_name)}.</p>")  # provenance has the command
@@ -131,8 +130,10 @@ def provenance(device: Device, chapter: str) -> Html:
         return missing
     recordings = [load_recording(device.root, device.name, f"{chapter}/{name}") for name in names]
     newest = max(recordings, key=lambda recording: recording.environment.date).environment
-    digest = source_digest(chapter)
-    stale = [recording for recording in recordings if recording.digest != digest]
+    code = measured_code()
+    now = {experiment.name: experiment for experiment in experiments(chapter)}
+    current = {name: code.fingerprint(each) for name, each in now.items()}
+    stale = [one for one in recordings if current.get(one.experiment, one.fingerprint) != one.fingerprint]
     mode = "stale" if stale else "live" if device.name == this_device() else "replayed"
     article = "an" if newest.device[:1] in "AEIONaeio" else "a"  # an NVIDIA H200, a Tesla T4
     summary = (

@@ -9,7 +9,7 @@ from typing import Any
 
 from kinetoscope.html import Cell, Html, table, with_code
 from snippets.lab.finding.accepted import readable_statuses
-from snippets.lab.finding.book import Verdict, all_claims, judge, verdicts
+from snippets.lab.finding.book import Verdict, all_claims, judge, judge_all
 from snippets.lab.finding.claim import STATUSES, Source, Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.page.frame import claim_anchor, measured_html, opened_device, status_badge, why_text
@@ -121,7 +121,7 @@ def status_counts(device: Device) -> Html:
     """One line for each recorded device: how many claims hold, differ, are inconclusive, are not measured."""
     lines = []
     for each in all_devices(device.root):
-        counts = Counter(verdict.status for verdict in verdicts(each))
+        counts = Counter(verdict.status for verdict in judge_all(each))
         shown = [status for status in STATUSES if counts[status] or status != "cannot be tested"]
         parts = [f"<strong>{counts[status]}</strong> {COUNTED[status][counts[status] != 1]}" for status in shown]
         lines.append(f"<p>On the {escape(each.short_name)}, of {counts.total()} claims {_listed(parts)}.</p>")

@@ -6,7 +6,11 @@ loading.py    reads and checks recordings and traces
 unexpected.py  files among the recordings that are none: links, pipes, other names
 saving.py     writes a recording and its trace together
 replacing.py  replaces several files or none, under a lock
-digest.py     whether a recording is stale: a hash of the measured code
+fingerprint.py  whether a recording is stale: a hash of the definitions that its experiment reaches
+definitions.py  a file as definitions, with the names that each binds
+shape.py       a definition as text, with the names that it uses
+effects.py     what counts as soon as its file is imported
+reach.py       names followed from file to file
 scrub.py      removes paths and host names
 ceilings.py   the names and rates of ceilings
 consistency.py  whether the times of one step fit each other

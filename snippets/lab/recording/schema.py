@@ -184,8 +184,8 @@ class Recording(msgspec.Struct, frozen=True):
     chapter: str
     experiment: str
     label: str
-    digest: str
-    """Digest of the measured source; differs from `source_digest(chapter)` if the code has changed since."""
+    fingerprint: str = field(name="digest")
+    """Of the code that it measured; differs from `fingerprint(experiment)` if the code has changed since."""
     session: str
     """Start time of the group's recording: timings of one session are interleaved and may be compared."""
     environment: Environment = field(name="circumstances")

@@ -1,14 +1,9 @@
-"""Commands for authors of the book. The room trace has the commands for any trace.
+"""Commands for authors of the book. kinetoscope has the commands for any trace.
 
 listing.py      list: experiments and the state of their recordings
 record.py       record: measures on this machine's GPU; refusals.py keeps what it refused
 archive.py      import: packs, checks and unpacks recordings; archive_members.py reads an archive within limits
 run.py          run: profiles one experiment here
-viewer.py       open: opens a trace in Perfetto
-doctor.py       doctor: checks this machine, or a trace; checks.py has what a check is
-machine_facts.py   what doctor asks a machine; torch_probe.py profiles in a process of its own
-machine_checks.py  is this machine able to record
-trace_checks.py    what is missing or wrong in a trace, with step_checks.py
 claims.py       claims: prints the ledger
 scaffold.py     chapter: writes the files of a new chapter, from scaffold.txt
 serve.py        serve: previews the site; preview.py builds it, preview_server.py answers requests, preview_errors.py

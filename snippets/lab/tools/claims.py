@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kinetoscope.trace.text import printable
 from snippets.lab.finding.accepted import accept_statuses, accepted_statuses
-from snippets.lab.finding.book import Verdict, verdicts
+from snippets.lab.finding.book import Verdict, judge_all
 from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.page.kept import keep, kept, look
@@ -54,7 +54,7 @@ def command(arguments: argparse.Namespace) -> int:
         keep()
         if not arguments.check:
             return 0
-    ledger = {device: list(verdicts(device)) for device in devices}
+    ledger = {device: list(judge_all(device)) for device in devices}
     if arguments.accept:
         for device in devices:
             _accept(device, ledger[device])
@@ -64,7 +64,7 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 def _json(devices: Sequence[Device]) -> str:
-    return json.dumps([verdict_data(verdict) for device in devices for verdict in verdicts(device)], indent=1)
+    return json.dumps([verdict_data(verdict) for device in devices for verdict in judge_all(device)], indent=1)
 
 
 def _print_lines(ledger: Mapping[Device, Sequence[Verdict]]) -> None:

@@ -15,7 +15,7 @@ from snippets.lab.finding.accepted import NAME, accepted_statuses
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.notebooks.files import notebooks
 from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root
-from snippets.lab.recording.digest import source_digest
+from snippets.lab.recording.fingerprint import MeasuredCode, measured_code
 from snippets.lab.recording.loading import load_recording, load_trace
 from snippets.lab.recording.schema import NotRecorded, RecordingError
 from snippets.lab.recording.unexpected import unexpected_files
@@ -103,8 +103,8 @@ def states(device: Device) -> Iterator[tuple[str, str]]:
 
 def experiment_states(device: Device, chapter: str) -> dict[str, str]:
     """`recorded`, `stale`, `missing`, `missing trace` or `unreadable: ...` for each experiment of a chapter, by id."""
-    digest = source_digest(chapter)
-    return {experiment.id: _state(device, experiment, digest) for experiment in experiments(chapter)}
+    code = measured_code()
+    return {experiment.id: _state(device, experiment, code) for experiment in experiments(chapter)}
 
 
 def stale_beside(device: Device, chosen: Iterable[Experiment]) -> str:
@@ -112,7 +112,8 @@ def stale_beside(device: Device, chosen: Iterable[Experiment]) -> str:
     that of several chapters."""
     ids = {experiment.id for experiment in chosen}
     others = (one for chapter in chapters() for one in experiments(chapter) if one.id not in ids)
-    stale = Counter(one.chapter for one in others if _state(device, one, source_digest(one.chapter)) == "stale")
+    code = measured_code()
+    stale = Counter(one.chapter for one in others if _state(device, one, code) == "stale")
     if not stale:
         return ""
     counts = ", ".join(f"{chapter} ({count})" for chapter, count in stale.items())
@@ -121,7 +122,7 @@ def stale_beside(device: Device, chosen: Iterable[Experiment]) -> str:
     )
 
 
-def _state(device: Device, experiment: Experiment, digest: str) -> str:
+def _state(device: Device, experiment: Experiment, code: MeasuredCode) -> str:
     recording = None
     try:
         recording = load_recording(device.root, device.name, experiment.id)
@@ -131,4 +132,4 @@ def _state(device: Device, experiment: Experiment, digest: str) -> str:
         return "missing trace" if recording else "missing"
     except (RecordingError, TraceError) as error:
         return f"unreadable: {error}"
-    return "recorded" if recording.digest == digest else "stale"
+    return "recorded" if recording.fingerprint == code.fingerprint(experiment) else "stale"

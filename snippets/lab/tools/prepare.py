@@ -13,7 +13,7 @@ from pathlib import Path
 from kinetoscope.trace.text import printable
 from snippets.lab.experiment import chapters
 from snippets.lab.finding.device import Device
-from snippets.lab.notebooks.files import notebooks, set_aside
+from snippets.lab.notebooks.files import move_unshowable, notebooks
 from snippets.lab.page.kept import keep, kept, look
 from snippets.lab.recording.device import (
     DEFAULT_DEVICE,
@@ -68,7 +68,7 @@ def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], 
     for name, reason in unexpected_files(root):
         print(f"left out: {printable(name)}: {reason}; delete it")
     for notebook in notebooks(root):
-        if problem := set_aside(notebook, Path(".cache/labs")):
+        if problem := move_unshowable(notebook, Path(".cache/labs")):
             print(f"warning: {problem}", file=sys.stderr)
     for notebook in notebooks(root):
         state = notebook.state

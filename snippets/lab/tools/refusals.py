@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from kinetoscope.files import write_whole
-from snippets.lab.experiment import chapters
-from snippets.lab.recording.digest import source_digest
+from snippets.lab.experiment import UnknownName, find
+from snippets.lab.recording.fingerprint import fingerprint
 
 KINDS = ("NeedsGpu: ", "OutOfMemoryError: ")
 """How the cause of a refusal begins."""
@@ -51,9 +51,11 @@ def _file(folder: Path, device: str) -> Path:
 
 def _state(experiment: str) -> str:
     """What a refusal depends on, besides the GPU."""
-    chapter = experiment.partition("/")[0]
-    versions = (f"{name} {_version(name)}" for name in ("torch", "triton"))
-    return " ".join([source_digest(chapter) if chapter in chapters() else "", *versions])
+    try:
+        code = " ".join(fingerprint(each) for each in find(experiment))
+    except UnknownName:
+        code = ""
+    return " ".join([code, *(f"{name} {_version(name)}" for name in ("torch", "triton"))])
 
 
 def _version(package: str) -> str:

@@ -59,7 +59,7 @@ _KEPT = 128
 
 def rule_findings(run: Run, rule: str) -> tuple[Finding, ...]:
     """What a rule finds in a run's trace; kept, since a claim asks for each part of a recording."""
-    trace = run.trace
+    trace = run.whole.trace
     key = id(trace), rule
     if key not in _found:
         if len(_found) >= _KEPT:
@@ -85,7 +85,7 @@ def ceiling(device: Device, fault: str) -> Figure:
     findings = rule_findings(run, FAULTS[fault].rule)
     if not findings:
         raise TraceError(f"{FAULTS[fault].rule} finds nothing in {run.id} on {device.name}")
-    most = sum(finding.ceiling_us_per_step for finding in findings)
+    most = sum(finding.saving_us_per_step for finding in findings)
     return Figure(most, "us", origin=f"{run.origin}, {FAULTS[fault].rule} on its trace")
 
 
@@ -121,7 +121,7 @@ def unused(device: Device, fault: str) -> Figure:
     run = device[FAULTS[fault].loops[0]]
     most, less = ceiling(device, fault), saved(device, fault)
     low, high = less.bounds
-    contradiction = loop_trace_contradiction(recorded_step_us(run.trace.steps), run.timing("iteration"))
+    contradiction = loop_trace_contradiction(recorded_step_us(run.whole.steps), run.timing("iteration"))
     return Figure(
         most.number - less.number,
         "us",

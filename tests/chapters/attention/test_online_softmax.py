@@ -10,7 +10,6 @@ import torch
 
 from snippets.attention.findings import live
 from snippets.attention.online_softmax import online_softmax
-from snippets.lab.recording.digest import measured_files
 from tests.chapters.altered import RECORDED
 
 
@@ -52,7 +51,3 @@ def test_the_page_shows_each_block() -> None:
     """5 after the second block: the first one's sum shrinks by exp(3 - 5)."""
     cells = re.findall(r"<td[^>]*>(.*?)</td>", live.sums_so_far(RECORDED), re.DOTALL)
     assert cells == ["1, 3, 2, 0", "3", "1.553", "5, 2, 4, 1", "5", "1.646", "3, 5, 6, 2", "6", "2.042"]
-
-
-def test_no_recording_depends_on_it() -> None:
-    assert not [path for path in measured_files("attention") if path.name == "online_softmax.py"]

@@ -11,8 +11,8 @@ import pytest
 
 from snippets.fact_check.findings import block, facts, tables
 from snippets.fact_check.findings.facts import SECTIONS, judged
+from snippets.fact_check.findings.other_device import measured_on, recorded, source_verdict, verdicts_of_the_h100
 from snippets.fact_check.findings.sources import H100
-from snippets.fact_check.findings.there import decided, on, recorded, verdicts_of_the_h100
 from snippets.lab.finding import Device, Figure, NotRecorded
 from snippets.lab.finding.book import Verdict
 from snippets.lab.finding.mismatch import Mismatch
@@ -112,7 +112,7 @@ def test_on_every_tab_the_h100_judges(root: Path) -> None:
     for name, of in block.FIGURES.items():
         if name.startswith("h100_"):
             assert of(here).text == of(there).text, name
-    assert {decided(each).device.name for each in rows(root, DEFAULT_DEVICE).values()} == {NAME}
+    assert {source_verdict(each).device.name for each in rows(root, DEFAULT_DEVICE).values()} == {NAME}
     assert facts.h100_verdicts(here).text == facts.h100_verdicts(there).text
     assert "of values for an H100, on the H100 80GB HBM3" in Markup(facts.tally(here)).text
     assert "of values for" not in Markup(facts.tally(there)).text
@@ -126,7 +126,7 @@ def test_without_an_h100_nobody_judges(root: Path) -> None:
         recorded(here, H100)
     assert "cannot be tested" in Markup(verdicts_of_the_h100(here, *ROWS)).text
     assert "on the H200" in Markup(tables.h100_table(here)).text
-    assert {decided(each).status for each in rows(root, DEFAULT_DEVICE).values()} == {"cannot be tested"}
+    assert {source_verdict(each).status for each in rows(root, DEFAULT_DEVICE).values()} == {"cannot be tested"}
 
 
 def test_what_does_not_fit_on_the_h100_ends_no_build(root: Path) -> None:
@@ -136,4 +136,4 @@ def test_what_does_not_fit_on_the_h100_ends_no_build(root: Path) -> None:
         raise KeyError(device.name)
 
     with pytest.raises(Mismatch, match="H100 80GB HBM3"):
-        on(H100, damaged)(Device(root, DEFAULT_DEVICE))
+        measured_on(H100, damaged)(Device(root, DEFAULT_DEVICE))

@@ -20,14 +20,15 @@ from snippets.fused_mlp.findings import (
     shapes,
     traffic,
 )
+from snippets.lab.experiment import find
 from snippets.lab.finding import Device, NotRecorded, NotTimed
 from snippets.lab.finding.book import judge
-from snippets.lab.recording.digest import source_digest
+from snippets.lab.recording.fingerprint import is_stale
 from tests.chapters.fused_mlp.verdicts import CLAIMS, FINDINGS, statuses, text_of
 from tests.lab.samples import BOOK
 
 EXPLAINED = ["F16", "F43", "F110"]
-IS_STALE = BOOK["fused_mlp/fused"].recording.digest != source_digest("fused_mlp")
+IS_STALE = is_stale(BOOK["fused_mlp/fused"].recording, *find("fused_mlp/fused"))
 
 
 @pytest.mark.skipif(IS_STALE, reason="its recordings are of older kernels")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetoscope.trace.kernel_grammar import GRAMMAR_FILE, Rule, grammar
+from kinetoscope.trace.kernel_grammar import GRAMMAR_FILE, TokenRule, grammar
 from kinetoscope.trace.kernel_names import decode_kernel_name
 from snippets.kernel_names.findings import (
     FOLDED_FROM,
@@ -58,9 +58,9 @@ def test_the_page_shows_every_family_whose_names_are_written_out() -> None:
 
 
 def test_the_meaning_of_a_rule_is_that_of_its_example() -> None:
-    assert in_general(Rule("(?<t>@size)(?=_)", "64x8", "a tile of {t}")) == "a tile of 64x8"
-    assert in_general(Rule("x(?=<(?<t>[a-z]+))", "x", "of {t}")) == "of …"
-    assert in_general(Rule("x(?=<(?<t>[a-z]+))", "x", "a part[ of {t}]")) == "a part"
+    assert in_general(TokenRule("(?<t>@size)(?=_)", "64x8", "a tile of {t}")) == "a tile of 64x8"
+    assert in_general(TokenRule("x(?=<(?<t>[a-z]+))", "x", "of {t}")) == "of …"
+    assert in_general(TokenRule("x(?=<(?<t>[a-z]+))", "x", "a part[ of {t}]")) == "a part"
 
 
 def test_sources() -> None:

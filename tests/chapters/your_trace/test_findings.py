@@ -27,7 +27,7 @@ DEVICES = all_devices(BOOK.root)
 def test_the_examples_teach_three_faults() -> None:
     assert list(EXAMPLES.values()) == list(FAULTS)
     for experiment, rule in FAULTS.items():
-        assert finding(BOOK, experiment, rule).ceiling_us_per_step > 0
+        assert finding(BOOK, experiment, rule).saving_us_per_step > 0
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)

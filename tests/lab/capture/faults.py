@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from snippets.lab.experiment import find, package_folder
-from snippets.lab.recording.digest import source_digest
+from snippets.lab.recording.fingerprint import fingerprint
 from snippets.lab.recording.schema import Recording
 from tests.lab.samples import sample
 
@@ -16,5 +16,6 @@ RIGHT = find("faults/right", PACKAGE)
 
 
 def current(experiment_id: str, **changed: Any) -> Recording:
-    """A recording of a broken chapter with the digest of its sources."""
-    return sample(experiment_id, digest=source_digest(experiment_id.partition("/")[0], SOURCES), **changed)
+    """A recording of a broken chapter that is not stale."""
+    (experiment,) = find(experiment_id, PACKAGE)
+    return sample(experiment_id, fingerprint=fingerprint(experiment, SOURCES), **changed)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 from pathlib import Path
 
 import pytest
 
-from snippets.lab.recording.digest import PROTOCOL, SOURCES, code_digest
+from snippets.lab.recording.fingerprint import PROTOCOL, SOURCES
+from snippets.lab.recording.shape import plain_shape
 
 MEASURED_OF_EXPERIMENT = ("Work", "Subject", "copy_subject", "matmul_subject", "Schedule")
 PINNED = {
@@ -24,16 +26,17 @@ PINNED = {
     "capture/profile_here.py": "3e658e5f4dfabdde",
     "capture/profiling.py": "5cc0516f3e5bd5fe",
     "capture/recorder.py": "5a1da6c1e85b3793",
-    "capture/selection.py": "59d1b774878b0d93",
+    "capture/selection.py": "54d112943c317ab2",
     "capture/steady.py": "caf094eccfce0244",
     "capture/supervisor.py": "440f10e300df5b22",
     "capture/timing.py": "f59b096a837d25d2",
-    "capture/worker.py": "9286890163933871",
+    "capture/worker.py": "0bc0ba26c133fc7c",
     "experiment.py": "b06c0b02df098935",
 }
 CURE = (
-    "snippets/lab/{name} changed. If what is measured changed, raise PROTOCOL in snippets/lab/recording/digest.py and "
-    "record anew. If it is the same, write its digest {digest} into PINNED in tests/lab/capture/test_protocol.py: "
+    "snippets/lab/{name} changed. If what is measured changed, raise PROTOCOL in "
+    "snippets/lab/recording/fingerprint.py and record again. If it is the same, write its hash {code_hash} into PINNED "
+    "in tests/lab/capture/test_protocol.py: "
     "that states that what is measured is the same."
 )
 
@@ -47,27 +50,44 @@ def measuring_code(lab: Path) -> dict[str, str]:
     return code
 
 
-DIGESTS = {name: code_digest("", {name: text}) for name, text in measuring_code(SOURCES / "lab").items()}
+class _WithoutLabImports(ast.NodeTransformer):
+    """Modules of the lab and of kinetoscope may move."""
+
+    def visit_Import(self, node: ast.Import) -> ast.Import | None:
+        return None if all(_is_lab(alias.name) for alias in node.names) else node
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:
+        return None if all(_is_lab(f"{node.module}.{alias.name}") for alias in node.names) else node
 
 
-def test_the_protocol_that_the_digests_belong_to() -> None:
+def _is_lab(name: str) -> bool:
+    return f"{name}.".startswith(("snippets.lab.", "kinetoscope."))
+
+
+def code_hash(name: str, text: str) -> str:
+    """Of a file of the lab by this name, without comments, docstrings, formatting and imports of the lab."""
+    shape = plain_shape(_WithoutLabImports().visit(ast.parse(text)))
+    return hashlib.sha256(f"\n{name} {shape}".encode()).hexdigest()[:16]
+
+
+HASHES = {name: code_hash(name, text) for name, text in measuring_code(SOURCES / "lab").items()}
+
+
+def test_the_protocol_that_the_hashes_belong_to() -> None:
     assert PROTOCOL == 2
 
 
-@pytest.mark.parametrize("name", DIGESTS)
+@pytest.mark.parametrize("name", HASHES)
 def test_the_code_that_measures_is_pinned(name: str) -> None:
-    assert PINNED.get(name) == DIGESTS[name], CURE.format(name=name, digest=DIGESTS[name])
+    assert PINNED.get(name) == HASHES[name], CURE.format(name=name, code_hash=HASHES[name])
 
 
 def test_what_is_pinned_is_there() -> None:
-    assert sorted(PINNED) == sorted(DIGESTS)
+    assert sorted(PINNED) == sorted(HASHES)
 
 
-def test_a_change_of_the_code_changes_its_digest() -> None:
+def test_a_change_of_the_code_changes_its_hash() -> None:
     code = measuring_code(SOURCES / "lab")["capture/timing.py"]
     assert code.count("ROUNDS = 41") == 1
-    assert (
-        code_digest("", {"capture/timing.py": code.replace("ROUNDS = 41", "ROUNDS = 3")})
-        != DIGESTS["capture/timing.py"]
-    )
-    assert code_digest("", {"capture/timing.py": f"# A comment.\n{code}"}) == DIGESTS["capture/timing.py"]
+    assert code_hash("capture/timing.py", code.replace("ROUNDS = 41", "ROUNDS = 3")) != HASHES["capture/timing.py"]
+    assert code_hash("capture/timing.py", f"# A comment.\n{code}") == HASHES["capture/timing.py"]

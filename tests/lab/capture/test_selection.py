@@ -52,7 +52,7 @@ def test_one_that_needs_recording_takes_its_group_along(
 ) -> None:
     save_all(tmp_path, *(current(one.id) for one in FAULTS))
     recording = current(f"faults/{name}", has_trace=fault != "untraced")
-    save_all(tmp_path, msgspec.structs.replace(recording, digest="0" * 16) if fault == "stale" else recording)
+    save_all(tmp_path, msgspec.structs.replace(recording, fingerprint="0" * 16) if fault == "stale" else recording)
     json_file = chapter_folder(tmp_path, DEVICE, "faults") / f"{name}.json"
     trace_file = trace_path(tmp_path, DEVICE, recording)
     if fault == "missing":

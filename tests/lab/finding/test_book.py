@@ -18,7 +18,7 @@ from snippets.lab.finding.book import (
     find_claim,
     findings,
     judge,
-    verdicts,
+    judge_all,
 )
 from snippets.lab.finding.claim import Source, equals
 from snippets.lab.finding.device import Device
@@ -158,7 +158,7 @@ def claim_of(name: str) -> object:
 
 def test_every_claim_on_one_device(book: Book, device: Device) -> None:
     book(mlp=samples.findings(claim()), linear=samples.findings(claim(4, id="L1")))
-    assert [(each.claim.id, each.status, each.device) for each in verdicts(device)] == [
+    assert [(each.claim.id, each.status, each.device) for each in judge_all(device)] == [
         ("M1", "holds", device),
         ("L1", "differs", device),
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ from snippets.lab.notebooks.files import (
     NotebookError,
     RunInfo,
     load_notebook,
+    move_unshowable,
     notebook_list,
     notebooks,
     record_notebook,
-    set_aside,
 )
 from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.page.frame import show
@@ -102,7 +101,7 @@ def test_a_recorded_notebook_holds_outputs_and_environment(root: Path) -> None:
         "A lab & more",
         "labs/mlp",
     )
-    assert after.run_info == RunInfo(before.digest, 2.5, environment(device=DEVICE_NAME))
+    assert after.run_info == RunInfo(before.fingerprint, 2.5, environment(device=DEVICE_NAME))
     assert [cell.get("execution_count") for cell in after.content["cells"]] == [None, 1, 2]
     assert after.content["cells"][2]["outputs"] == OUTPUTS[1]
     assert [path.name for path in after.path.parent.iterdir()] == ["mlp.ipynb"]
@@ -138,12 +137,16 @@ def test_the_state_of_a_notebook(root: Path, change: tuple[str, str], state: str
     assert load_notebook(path).state.startswith(state)
 
 
-def test_the_digest_is_of_the_cells_and_of_the_chapter(root: Path) -> None:
+def test_the_fingerprint_is_of_the_cells_and_of_what_they_reach(root: Path) -> None:
     notebook = write_notebook(root)
-    digests = {notebook.digest, write_notebook(root, SETUP, "1 + 2").digest}
-    digests |= {replace(notebook, path=notebook.path.with_stem("linear")).digest}
-    assert len(digests) == 3
-    assert write_notebook(root, "import sys", "1 + 1").digest == notebook.digest, "less the set-up cell"
+    cells = (
+        "1 + 2",
+        "from snippets.mlp.model import GeGLU\nGeGLU(1, 2)",
+        "from snippets.linear.model import linear\nlinear(1, 2)",
+    )
+    found = {notebook.fingerprint, *(write_notebook(root, SETUP, cell).fingerprint for cell in cells)}
+    assert len(found) == 4
+    assert write_notebook(root, "import sys", "1 + 1").fingerprint == notebook.fingerprint, "less the set-up cell"
 
 
 @pytest.mark.parametrize(
@@ -258,20 +261,20 @@ def test_a_hostile_notebook_stays_out_and_stops_no_build(root: Path, tmp_path: P
     assert files(home.parent) == before
     assert lies_here.state.startswith("unreadable: an output ")
     written = lies_here.path.read_bytes()
-    assert set_aside(lies_here, tmp_path / "aside").startswith("labs/mlp: an output ")
+    assert move_unshowable(lies_here, tmp_path / "aside").startswith("labs/mlp: an output ")
     assert (tmp_path / "aside/mlp.ipynb").read_bytes() == written
     (shown,) = notebooks(root)
     assert [cell.get("outputs") for cell in shown.content["cells"]] == [None, [], []]
     assert shown.state == "unreadable: its outputs are missing; run make record CHAPTER=labs/mlp"
-    assert set_aside(shown, tmp_path / "again") == ""
+    assert move_unshowable(shown, tmp_path / "again") == ""
 
 
-def test_a_notebook_set_aside_is_built(root: Path, tmp_path: Path) -> None:
+def test_a_moved_notebook_is_built(root: Path, tmp_path: Path) -> None:
     convert = pytest.importorskip("mkdocs_jupyter.nbconvert2", reason="it builds the pages of labs")
     notebook = hostile_notebook(root, NOT_OUTPUTS["stream without text"])
     with pytest.raises(Exception, match="'text' is a required property"):
         convert.nb2html(str(notebook.path), custom_mathjax_url="")
-    set_aside(notebook, tmp_path)
+    move_unshowable(notebook, tmp_path)
     assert "A lab &amp; more" in convert.nb2html(str(notebook.path), custom_mathjax_url="")
 
 
@@ -299,7 +302,7 @@ def test_a_notebook_with_more_than_cells_stops_no_build(root: Path, place: str, 
     (notebook,) = notebooks(root)
     assert notebook.state != "recorded"
     if "recording" not in str(value):
-        assert "mlp: it has more than cells and outputs" in set_aside(notebook, tmp_path)
+        assert "mlp: it has more than cells and outputs" in move_unshowable(notebook, tmp_path)
     valid(load_notebook(path).content)
 
 

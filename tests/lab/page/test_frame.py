@@ -180,7 +180,7 @@ def test_provenance_is_of_the_newest(device: Device) -> None:
 
 
 @pytest.mark.parametrize(
-    ("here", "digest", "mode"),
+    ("here", "fingerprint", "mode"),
     [
         (None, None, "replayed"),
         ("nvidia-other", None, "replayed"),
@@ -190,12 +190,12 @@ def test_provenance_is_of_the_newest(device: Device) -> None:
     ],
 )
 def test_the_three_modes(
-    device: Device, monkeypatch: pytest.MonkeyPatch, here: str | None, digest: str | None, mode: str
+    device: Device, monkeypatch: pytest.MonkeyPatch, here: str | None, fingerprint: str | None, mode: str
 ) -> None:
     monkeypatch.setattr("snippets.lab.page.frame.this_device", lambda: here)
     save_all(device.root, sample("mlp/second"), sample("mlp/third"), device=DEVICE)
-    if digest:
-        save_all(device.root, sample(digest=digest), device=DEVICE)
+    if fingerprint:
+        save_all(device.root, sample(fingerprint=fingerprint), device=DEVICE)
     content = provenance(device, "mlp")
     assert f'<span class="mode mode-{mode}">{mode}</span>' in content
     assert ("Recorded for an older version of this code" in content) is (mode == "stale")
@@ -236,7 +236,7 @@ def test_provenance_of_what_is_recorded_in_part(device: Device) -> None:
 def test_untrusted_provenance(device: Device, name: str) -> None:
     fields = dict.fromkeys(("device", "driver", "cuda", "commit", "date"), name)
     environment = samples.environment(versions={name: name}, **fields)
-    save_all(device.root, sample(digest="stale", environment=environment), device=DEVICE)
+    save_all(device.root, sample(fingerprint="stale", environment=environment), device=DEVICE)
     content = provenance(device, "mlp")
     assert_only_text(content, name)
     assert Markup(content).text.count(name) >= 4

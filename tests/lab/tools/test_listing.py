@@ -68,7 +68,7 @@ def test_an_experiment_that_was_never_recorded_passes_the_gate(root: Path, capsy
 
 
 def damage_stale(root: Path) -> None:
-    save(root, digest="0" * 16)
+    save(root, fingerprint="0" * 16)
 
 
 def damage_trace_missing(root: Path) -> None:

@@ -62,7 +62,7 @@ def test_record_names_the_chapters_that_are_stale_beside_what_is_chosen(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("linear/eager", "linear/compiled", "mlp/eager", "attention/naive", "attention/flash"):
-        save_all(root, sample(name, digest="0" * 16), device=DEFAULT_DEVICE)
+        save_all(root, sample(name, fingerprint="0" * 16), device=DEFAULT_DEVICE)
     save_all(root, sample("mlp/compiled"), device=DEFAULT_DEVICE)
     machine = FakeMachine(pending=["linear/eager"])
     assert record(root, ["linear/eager", "mlp/eager"], machine=machine.build()) == 0

@@ -61,7 +61,7 @@ def test_a_refusal_is_of_one_gpu_and_of_this_code(machine: FakeMachine, monkeypa
     assert load_refusals(machine.refusals, NAME) == {REFUSED: CAUSE}
     assert load_refusals(machine.refusals, "nvidia-h100") == {}
     with monkeypatch.context() as patch:
-        patch.setattr(refusals, "source_digest", lambda chapter: "another")
+        patch.setattr(refusals, "fingerprint", lambda experiment: "another")
         assert load_refusals(machine.refusals, NAME) == {}
     monkeypatch.setattr(refusals, "_version", lambda package: "9.9")
     assert load_refusals(machine.refusals, NAME) == {}, "a newer torch may need less"

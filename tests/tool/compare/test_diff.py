@@ -122,7 +122,7 @@ def test_steps_that_all_differ_are_matched_by_name() -> None:
     result = compare([before], [after])
     assert [(each.kind, each.calls, each.before_us, each.after_us) for each in result.differences] == [
         ("same", (2, 2), 20.0, 24.0),
-        ("new", (0, 1), 0.0, 3.0),
+        ("added", (0, 1), 0.0, 3.0),
         ("same", (1, 1), 100.0, 100.0),
     ]
     assert result.left_out == (0, 0)

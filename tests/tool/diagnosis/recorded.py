@@ -23,8 +23,8 @@ class Found(NamedTuple):
     step_us: float
     gpu_us: float
     """GPU work of a step."""
-    ceilings: dict[str, float]
-    """Rule -> its largest ceiling per step."""
+    savings: dict[str, float]
+    """Rule -> its largest saving per step."""
     unknown: dict[str, str]
     """Rule that cannot tell -> the option that records what it lacks."""
 
@@ -43,9 +43,9 @@ def found_in(device: str, experiment: str) -> Found:
         read_trace(PUBLIC / f"{experiment}.json.gz") if is_public else load_trace(RECORDINGS, device, experiment)
     )
     facts = diagnosis.facts
-    ceilings: dict[str, float] = {}
+    savings: dict[str, float] = {}
     for each in diagnosis.findings:
-        ceilings[each.rule.name] = max(each.ceiling_us_per_step, ceilings.get(each.rule.name, 0.0))
+        savings[each.rule.name] = max(each.saving_us_per_step, savings.get(each.rule.name, 0.0))
     gpu_us = sum(busy_us(step.activities) for step in facts.steps) / len(facts.steps)
     unknown = {each.rule.name: each.option for each in diagnosis.cannot_tell}
-    return Found(facts.step_us, gpu_us, ceilings, unknown)
+    return Found(facts.step_us, gpu_us, savings, unknown)

@@ -40,18 +40,18 @@ def test_elementwise_kernels_in_a_row_could_be_one() -> None:
     assert found.title == "2 elementwise kernels in 1 chain that one kernel each could replace: 68.0 µs per step"
     assert (found.where, found.evidence_us_per_step) == ("aten::mul in mlp", 68.0)
     assert [event.duration_us for event in found.evidence] == [36.0, 32.0]
-    assert found.ceiling_us_per_step == pytest.approx(68.0 - 3 * BYTES / 4.8e6, abs=0.001)  # the roof of an H200
+    assert found.saving_us_per_step == pytest.approx(68.0 - 3 * BYTES / 4.8e6, abs=0.001)  # the roof of an H200
 
 
 def test_without_a_datasheet_the_fused_kernel_is_as_fast_as_the_fastest() -> None:
     found = finding(UNFUSED_ELEMENTWISE, facts(*GELU_MUL, device=None))
-    assert found.ceiling_us_per_step == pytest.approx(32.0, abs=0.001)  # the multiplication moved more bytes a second
+    assert found.saving_us_per_step == pytest.approx(32.0, abs=0.001)  # the multiplication moved more bytes a second
 
 
 def test_bytes_that_no_gpu_moves_do_not_count() -> None:
     huge = (10**40, 1)
     work = (Work(MUL, 10.0, "aten::gelu", (huge,), (BF16,)), Work(MUL, 30.0, "aten::exp", (huge,), (BF16,)))
-    assert finding(UNFUSED_ELEMENTWISE, facts(*work)).ceiling_us_per_step == 10.0
+    assert finding(UNFUSED_ELEMENTWISE, facts(*work)).saving_us_per_step == 10.0
 
 
 def test_a_conversion_is_part_of_a_chain_and_a_fill_is_none() -> None:
@@ -113,18 +113,18 @@ def test_softmax_between_two_batched_products() -> None:
     assert found.title == "softmax between two batched products, 1 time a step: 580 µs"
     assert found.where == "aten::_softmax in layer"
     flops = 2 * HEADS * LENGTH * LENGTH * SIZE  # half of both products: a causal mask may spare the rest
-    assert found.ceiling_us_per_step == pytest.approx(580.0 - flops / 989e6, abs=0.001)
+    assert found.saving_us_per_step == pytest.approx(580.0 - flops / 989e6, abs=0.001)
 
 
 def test_without_a_datasheet_the_products_stay() -> None:
-    assert finding(UNFUSED_ATTENTION, facts(*ATTENTION, device=None)).ceiling_us_per_step == 412.0
+    assert finding(UNFUSED_ATTENTION, facts(*ATTENTION, device=None)).saving_us_per_step == 412.0
 
 
 def test_backward_is_attention_too() -> None:
     backward = Work(SOFTMAX, 260.0, "aten::_softmax_backward_data", (SCORES, SCORES), (BF16, BF16))
     transposed = Work(GEMM, 80.0, "aten::bmm", ((HEADS, SIZE, LENGTH), SCORES), (BF16, BF16))
     found = finding(UNFUSED_ATTENTION, facts(ATTENTION[0], backward, transposed, transposed, device=None))
-    assert (found.evidence_us_per_step, found.ceiling_us_per_step) == (505.0, 260.0)
+    assert (found.evidence_us_per_step, found.saving_us_per_step) == (505.0, 260.0)
 
 
 IN_HEADS, OF_TOKENS = (8, 16, LENGTH, SIZE), (8, LENGTH, 16, SIZE)
@@ -147,7 +147,7 @@ def test_backward_with_all_products_of_its_scores_and_the_copies_beside_them() -
     kernels_us = 25.0 + 79.0 + 1.0 + 86.0 + 369.0 + 80.0 + 78.0 + 26.0
     assert found.evidence_us_per_step == kernels_us
     flops = 4 * HEADS * LENGTH * LENGTH * SIZE  # half of four products
-    assert found.ceiling_us_per_step == pytest.approx(kernels_us - flops / 989e6, abs=0.001)
+    assert found.saving_us_per_step == pytest.approx(kernels_us - flops / 989e6, abs=0.001)
 
 
 def test_other_products_and_copies_beside_attention_stay() -> None:
@@ -190,7 +190,7 @@ def test_attention_needs_operators() -> None:
 def test_many_tiny_kernels() -> None:
     found = finding(TINY_KERNELS, facts(*[Work(MUL, 3.0, "aten::mul", gap_us=2.0)] * 300, step_us=2000.0))
     assert found.title == "300 kernels shorter than 10 µs in a step: 1.50 ms with the gaps between them"
-    assert found.ceiling_us_per_step == 300 * 3.0 + 299 * 2.0 - 3.0  # all but one kernel, and the gaps
+    assert found.saving_us_per_step == 300 * 3.0 + 299 * 2.0 - 3.0  # all but one kernel, and the gaps
     assert (len(found.evidence), found.where) == (100, "aten::mul")
 
 
@@ -211,7 +211,7 @@ def test_not_many_tiny_kernels(work: list[Work]) -> None:
 
 def test_a_long_wait_is_no_gap_between_launches() -> None:
     waits = [Work(MUL, 3.0, "aten::mul", gap_us=500.0 if index == 150 else 2.0) for index in range(300)]
-    assert finding(TINY_KERNELS, facts(*waits)).ceiling_us_per_step == 299 * 3.0 + 298 * 2.0
+    assert finding(TINY_KERNELS, facts(*waits)).saving_us_per_step == 299 * 3.0 + 298 * 2.0
 
 
 LOOP = ("@Optimizer.step#AdamW.step",)
@@ -225,7 +225,7 @@ def test_an_optimizer_that_loops() -> None:
     assert (
         found.title == "The optimizer runs 80 kernels, each for one tensor: 239 µs per step with the gaps between them"
     )
-    assert found.ceiling_us_per_step == 239.0 - 20 * (4.0 + 1.0)  # one kernel of each parameter stays
+    assert found.saving_us_per_step == 239.0 - 20 * (4.0 + 1.0)  # one kernel of each parameter stays
     assert found.where == "aten::mul_ in Optimizer.step#AdamW.step"
 
 

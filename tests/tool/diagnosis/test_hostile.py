@@ -60,5 +60,5 @@ def test_no_shape_breaks_a_rule(device: dict[str, Any] | None) -> None:
     ]
     diagnosis = diagnose(facts(*works, device=device).trace, RULES)
     total_us = sum(work.us + work.gap_us for work in works)
-    assert {type(found.ceiling_us_per_step) for found in diagnosis.findings} == {float}
-    assert all(0 < found.ceiling_us_per_step <= total_us for found in diagnosis.findings)
+    assert {type(found.saving_us_per_step) for found in diagnosis.findings} == {float}
+    assert all(0 < found.saving_us_per_step <= total_us for found in diagnosis.findings)

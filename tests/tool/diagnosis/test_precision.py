@@ -181,7 +181,7 @@ def test_the_table() -> None:
             faults = set(FAULTS.get(experiment, ()))
             slow = _waits_for_launches(device, experiment)
             faults |= {LAUNCHES} if slow or (slow is None and experiment in UNTIMED) else set()
-            fired = set(found_in(device, experiment).ceilings)
+            fired = set(found_in(device, experiment).savings)
             right.update(fired & faults)
             false.update(fired - faults)
             alarms += [f"{device}/{experiment}" for _ in fired - faults]
@@ -272,8 +272,8 @@ for clipping, or for the start of the backward pass.
 @pytest.mark.parametrize("name", PUBLIC_FAULTS)
 def test_public_traces(name: str) -> None:
     found = found_in("public", name)
-    assert set(found.ceilings) == PUBLIC_FAULTS[name] | PUBLIC_FALSE.get(name, set())
-    assert all(0 < us <= max(found.step_us, found.gpu_us) for us in found.ceilings.values())
+    assert set(found.savings) == PUBLIC_FAULTS[name] | PUBLIC_FALSE.get(name, set())
+    assert all(0 < us <= max(found.step_us, found.gpu_us) for us in found.savings.values())
 
 
 @needs_public_traces

@@ -52,7 +52,7 @@ def test_launch_bound() -> None:
         "The GPU waits 640 µs of 1.00 ms for launches (64 %): 0 µs in operators and calls, 640 µs in Python between "
         "them, in 8 gaps"
     )
-    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step, finding.where) == (640.0, 640.0, "aten::mm")
+    assert (finding.evidence_us_per_step, finding.saving_us_per_step, finding.where) == (640.0, 640.0, "aten::mm")
     assert {span.name for span in finding.evidence} == {"aten::mm"}
     assert finding.severity(1000.0) == "high"
 
@@ -64,7 +64,7 @@ def test_launch_bound_mended() -> None:
 def test_the_profiler_alone_makes_no_step_launch_bound() -> None:
     """Of a step of 1,000 us, 8 gaps of 71 us are too few: in half the time, the GPU would wait less than 15 %."""
     assert nothing(BY_NAME["launch-bound"], launches(29.0))
-    assert found(BY_NAME["launch-bound"], launches(28.0)).ceiling_us_per_step == 576.0
+    assert found(BY_NAME["launch-bound"], launches(28.0)).saving_us_per_step == 576.0
 
 
 def test_not_launch_bound_where_the_gpu_only_starts_late() -> None:
@@ -84,7 +84,7 @@ def test_slow_cpu_code() -> None:
     rule = BY_NAME["slow-cpu-code"]
     finding = found(rule, written(*slow_code(3000.0)))
     assert finding.title.startswith("The GPU waits 3.01 ms (75 % of the step) in 1 long gap")
-    assert (finding.where, finding.ceiling_us_per_step) == ("before aten::mm", 3010.0)
+    assert (finding.where, finding.saving_us_per_step) == ("before aten::mm", 3010.0)
     assert finding.advice.startswith("with_stack=True shows which functions run.")
     named = found(rule, written(*slow_code(3000.0), functions=[function("log.py(7): write", 120.0, 2900.0)]))
     assert (named.where, named.evidence[0].name, named.advice) == ("log.py(7): write", "log.py(7): write", "")
@@ -93,7 +93,7 @@ def test_slow_cpu_code() -> None:
         "<built-in method __exit__ of Guard object>"
     )
     in_op = found(rule, written(*slow_code(3000.0), op("aten::unique", 105.0, 2990.0)))
-    assert (in_op.where, in_op.ceiling_us_per_step) == ("aten::unique", 3010.0)
+    assert (in_op.where, in_op.saving_us_per_step) == ("aten::unique", 3010.0)
 
 
 def test_slow_cpu_code_says_of_what_is_all_outside_that_nothing_is_in_operators() -> None:
@@ -137,15 +137,15 @@ def test_sync_in_step() -> None:
     assert finding.where == "aten::item at train.py(12): step"
     assert [span.name for span in finding.evidence] == ["cudaStreamSynchronize"]
     # The GPU is idle for 10 us before the first kernel and 98 us around the copy; the copy of 2 us would go, too.
-    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (480.0, 110.0)
+    assert (finding.evidence_us_per_step, finding.saving_us_per_step) == (480.0, 110.0)
 
 
-def test_one_slow_step_does_not_raise_the_ceiling() -> None:
+def test_one_slow_step_does_not_raise_the_saving() -> None:
     """The first of three steps starts 600 us late; without the wait, the other two would be 110 us shorter."""
     trace = waiting(reads=True)
     first = msgspec.structs.replace(trace.steps[0], start_us=-600.0)
     slow = msgspec.structs.replace(trace, steps=(first, *trace.steps[1:]))
-    assert found(BY_NAME["sync-in-step"], slow).ceiling_us_per_step == 110.0
+    assert found(BY_NAME["sync-in-step"], slow).saving_us_per_step == 110.0
 
 
 def test_sync_in_step_mended() -> None:
@@ -170,7 +170,7 @@ def test_a_wait_claims_little_after_the_last_work(ends: float, claimed: float) -
     wait = launch(None, 60.0, ends - 60.0, name="cudaStreamSynchronize")
     kernels = [*work(1, 0.0, 0.0, 100.0), *work(2, ends + 1.0, ends + 10.0, 990.0 - ends)]
     finding = found(BY_NAME["sync-in-step"], written(step(1, 0.0, 1000.0), wait, *kernels))
-    assert finding.ceiling_us_per_step == claimed
+    assert finding.saving_us_per_step == claimed
 
 
 def test_without_stacks_the_operator_is_named() -> None:
@@ -193,7 +193,7 @@ def uploaded(name: str, *, waits: bool) -> Trace:
 def test_pageable_copies() -> None:
     finding = found(BY_NAME["pageable-copies"], uploaded(PAGEABLE_UPLOAD, waits=True))
     assert finding.title == "1 copy per step from pageable memory: 4 MB, 180 µs"
-    assert (finding.where, finding.ceiling_us_per_step) == ("aten::copy_", 180.0)
+    assert (finding.where, finding.saving_us_per_step) == ("aten::copy_", 180.0)
     assert [span.name for span in finding.evidence] == [PAGEABLE_UPLOAD]
 
 
@@ -221,7 +221,7 @@ def downloaded(duration: float) -> Trace:
 def test_device_to_host_copies() -> None:
     finding = found(BY_NAME["device-to-host-copies"], downloaded(200.0))
     assert finding.title == "Copies to the host take 200 µs per step (20 %), 8 MB"
-    assert (finding.where, finding.ceiling_us_per_step) == ("aten::copy_", 200.0)
+    assert (finding.where, finding.saving_us_per_step) == ("aten::copy_", 200.0)
 
 
 def test_device_to_host_copies_mended() -> None:
@@ -242,7 +242,7 @@ def test_loader_stall() -> None:
     finding = found(BY_NAME["loader-stall"], loaded(200.0))
     assert finding.title == "Fetching a batch takes 200 µs per step (20 %)"
     assert finding.where == "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
-    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step, finding.advice) == (200.0, 200.0, "")
+    assert (finding.evidence_us_per_step, finding.saving_us_per_step, finding.advice) == (200.0, 200.0, "")
     assert "set num_workers" in found(BY_NAME["loader-stall"], loaded(200.0, "_SingleProcessDataLoaderIter")).advice
 
 
@@ -257,7 +257,7 @@ def test_loading_behind_a_busy_gpu_is_no_stall() -> None:
 
 
 def test_loader_stall_without_gpu() -> None:
-    assert found(BY_NAME["loader-stall"], without_gpu(loaded(200.0))).ceiling_us_per_step == 200.0
+    assert found(BY_NAME["loader-stall"], without_gpu(loaded(200.0))).saving_us_per_step == 200.0
 
 
 def launched_after_fetching(fetch_us: float, *, waits: bool = False) -> Trace:
@@ -278,18 +278,18 @@ def test_a_loader_behind_which_the_gpu_has_work_without_the_profiler() -> None:
     """Launched in half the time, a fetch of 240 us and the operators take as long as the 540 us of GPU work."""
     rule = BY_NAME["loader-stall"]
     assert nothing(rule, launched_after_fetching(240.0))
-    assert found(rule, launched_after_fetching(250.0)).ceiling_us_per_step == 250.0
-    assert found(rule, launched_after_fetching(240.0, waits=True)).ceiling_us_per_step == 240.0
-    assert found(rule, without_gpu(launched_after_fetching(240.0))).ceiling_us_per_step == 240.0
+    assert found(rule, launched_after_fetching(250.0)).saving_us_per_step == 250.0
+    assert found(rule, launched_after_fetching(240.0, waits=True)).saving_us_per_step == 240.0
+    assert found(rule, without_gpu(launched_after_fetching(240.0))).saving_us_per_step == 240.0
 
 
-def test_a_slow_fetch_does_not_raise_the_ceiling_of_the_others() -> None:
+def test_a_slow_fetch_does_not_raise_the_saving_of_the_others() -> None:
     events = []
     for number, us in enumerate((100.0, 110.0, 700.0)):
         at = 1000.0 * number
         events += [step(number, at, 990.0), annotation(FETCH, at, us), op("aten::mm", at + us, 200.0)]
     finding = found(BY_NAME["loader-stall"], written(*events))
-    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (303.333, 110.0)
+    assert (finding.evidence_us_per_step, finding.saving_us_per_step) == (303.333, 110.0)
 
 
 def test_a_loader_between_steps_that_an_annotation_marks() -> None:
@@ -303,10 +303,10 @@ def test_a_loader_between_steps_that_an_annotation_marks() -> None:
     assert trace.steps_from == "annotation 'train'"
     finding = found(BY_NAME["loader-stall"], trace)
     assert finding.title == "Fetching a batch takes 400 µs between steps of 580 µs"
-    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (400.0, 310.0)
+    assert (finding.evidence_us_per_step, finding.saving_us_per_step) == (400.0, 310.0)
     assert [span.name for span in finding.evidence] == [FETCH, FETCH]
     assert "set num_workers" in finding.advice
-    assert found(BY_NAME["loader-stall"], without_gpu(trace)).ceiling_us_per_step == 400.0
+    assert found(BY_NAME["loader-stall"], without_gpu(trace)).saving_us_per_step == 400.0
 
 
 def test_short_fetches_between_steps_are_no_stall() -> None:
@@ -325,7 +325,7 @@ def test_a_loader_without_its_annotation_is_seen_in_stacks() -> None:
     functions = [*STACK, function(function_name, 10.0, 300.0), function("data.py(4): __getitem__", 20.0, 280.0)]
     trace = written(step(1, 0.0, 1000.0), op("aten::mm", 400.0, 500.0), functions=functions)
     finding = found(BY_NAME["loader-stall"], trace)
-    assert (finding.ceiling_us_per_step, finding.where) == (300.0, f"{function_name} at train.py(12): step")
+    assert (finding.saving_us_per_step, finding.where) == (300.0, f"{function_name} at train.py(12): step")
 
 
 # allocator-in-step
@@ -342,7 +342,7 @@ def test_allocator_in_step() -> None:
     assert finding.title == "Allocating from the driver takes 300 µs per step: 1 cudaMalloc, 1 cudaFree"
     assert finding.where == "aten::empty"
     assert [span.name for span in finding.evidence] == ["cudaMalloc", "cudaFree"]
-    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (300.0, 300.0)
+    assert (finding.evidence_us_per_step, finding.saving_us_per_step) == (300.0, 300.0)
 
 
 def test_allocator_in_step_mended() -> None:
@@ -383,16 +383,16 @@ def test_starting_cuda_is_the_first_step_and_no_fault_of_the_allocator() -> None
     assert finding.title == (
         "The trace starts CUDA: 2 calls of 500 ms, the longest cudaStreamCreateWithFlags with 300 ms"
     )
-    assert (finding.where, finding.ceiling_us_per_step) == ("aten::to", 500_000.0)
+    assert (finding.where, finding.saving_us_per_step) == ("aten::to", 500_000.0)
     for name in ("allocator-in-step", "slow-cpu-code"):
         assert "starts CUDA" in cannot_tell(BY_NAME[name], starting(300_000.0)).reason
 
 
 def test_a_slow_allocation_of_a_warm_trace() -> None:
     """Where nothing marks steps, the time before the first GPU work is the start of the trace."""
-    assert found(BY_NAME["allocator-in-step"], starting(50_000.0)).ceiling_us_per_step == 200_000.0
+    assert found(BY_NAME["allocator-in-step"], starting(50_000.0)).saving_us_per_step == 200_000.0
     slow = found(BY_NAME["slow-cpu-code"], starting(50_000.0))
-    assert (slow.evidence_us_per_step, slow.ceiling_us_per_step) == (749_409.0, 549_409.0)
+    assert (slow.evidence_us_per_step, slow.saving_us_per_step) == (749_409.0, 549_409.0)
 
 
 # recompiles and graph-breaks
@@ -411,7 +411,7 @@ def compiled(*, again: bool) -> Trace:
 def test_recompiles() -> None:
     finding = found(BY_NAME["recompiles"], compiled(again=True))
     assert finding.title == "Compiling takes 400 µs per step: 1 compilation in 1 step; compiled again: compile_id=0/1"
-    assert (finding.where, finding.ceiling_us_per_step) == ("train.py(12): step", 400.0)
+    assert (finding.where, finding.saving_us_per_step) == ("train.py(12): step", 400.0)
 
 
 def test_recompiles_mended() -> None:
@@ -421,7 +421,7 @@ def test_recompiles_mended() -> None:
 def test_compiling_is_seen_in_stacks() -> None:
     functions = [*STACK, function("torch/_dynamo/convert_frame.py(1633): _compile", 10.0, 390.0)]
     trace = msgspec.structs.replace(compiled(again=False), functions=tuple(functions))
-    assert found(BY_NAME["recompiles"], trace).ceiling_us_per_step == 390.0
+    assert found(BY_NAME["recompiles"], trace).saving_us_per_step == 390.0
 
 
 def broken(*, breaks: bool) -> Trace:
@@ -436,7 +436,7 @@ def test_graph_breaks() -> None:
     assert finding.title == "1 graph break per step in 1 place; 350 µs between the graphs"
     assert finding.where == "model.py(9): forward, line 21"
     # the GPU is idle until 20 and from 100 to 420
-    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (350.0, 340.0)
+    assert (finding.evidence_us_per_step, finding.saving_us_per_step) == (350.0, 340.0)
 
 
 def test_graph_breaks_in_backward() -> None:
@@ -452,7 +452,7 @@ def test_graph_breaks_in_backward() -> None:
     trace = written(step(1, 0.0, 2000.0), *first, *backward, *last, functions=functions)
     finding = found(BY_NAME["graph-breaks"], trace)
     assert finding.evidence_us_per_step == 450.0  # no graph follows the break
-    assert finding.ceiling_us_per_step == 20.0 + 400.0 + 250.0  # the GPU is idle until 20 and from 100 to 1460
+    assert finding.saving_us_per_step == 20.0 + 400.0 + 250.0  # the GPU is idle until 20 and from 100 to 1460
 
 
 def test_graph_breaks_mended() -> None:
@@ -477,7 +477,7 @@ def collecting(duration: float) -> Trace:
 def test_garbage_collection() -> None:
     finding = found(BY_NAME["garbage-collection"], collecting(300.0))
     assert finding.title == ("Python's garbage collector takes 300 µs per step: 1 run in 1 step, the longest 300 µs")
-    assert (finding.where, finding.ceiling_us_per_step) == ("train.py(12): step", 300.0)
+    assert (finding.where, finding.saving_us_per_step) == ("train.py(12): step", 300.0)
 
 
 def test_garbage_collection_mended() -> None:
@@ -505,7 +505,7 @@ def several(durations: list[float], *, gpu_us: list[float] | None = None) -> Tra
 def test_first_step() -> None:
     finding = found(BY_NAME["first-step"], several([9000.0, 1000.0, 1000.0, 1200.0]))
     assert finding.title == "The first step takes 9.00 ms, the others 1.00 ms"
-    assert (finding.where, finding.ceiling_us_per_step) == ("aten::mm", 2000.0)
+    assert (finding.where, finding.saving_us_per_step) == ("aten::mm", 2000.0)
     assert [span.name for span in finding.evidence] == ["ProfilerStep#0", "aten::mm"]
 
 
@@ -550,7 +550,7 @@ def test_gpu_slowed() -> None:
     assert finding.title == (
         "In ProfilerStep#2 the same kernels take 1.9 times as long as in most steps; 89.0 µs per step in all"
     )
-    assert (finding.where, finding.ceiling_us_per_step) == ("ProfilerStep#2", 89.0)
+    assert (finding.where, finding.saving_us_per_step) == ("ProfilerStep#2", 89.0)
 
 
 def test_gpu_slowed_mended() -> None:
@@ -583,7 +583,7 @@ def test_exposed_communication() -> None:
         "Collectives that no other work hides take 150 µs per step (15 %), of 200 µs in all; "
         f"the longest are {ALLREDUCE}"
     )
-    assert (finding.evidence_us_per_step, finding.ceiling_us_per_step) == (200.0, 150.0)
+    assert (finding.evidence_us_per_step, finding.saving_us_per_step) == (200.0, 150.0)
 
 
 def test_exposed_communication_mended() -> None:
@@ -601,7 +601,7 @@ def ranks(waits: tuple[float, ...]) -> Trace:
 
 def test_stragglers() -> None:
     finding = found(BY_NAME["stragglers"], ranks((400.0, 420.0, 100.0, 380.0)))
-    assert (finding.where, finding.ceiling_us_per_step) == ("GPU 2", 300.0)
+    assert (finding.where, finding.saving_us_per_step) == ("GPU 2", 300.0)
     assert "300 µs per step (30 %) longer in collectives than GPU 2" in finding.title
 
 
@@ -614,7 +614,7 @@ def test_a_straggler_among_merged_ranks() -> None:
         events += [{**event, "pid": pid} if event["pid"] == 412 else event for event in of_rank]
     trace = written(*events)
     finding = found(BY_NAME["stragglers"], trace)
-    assert (finding.where, finding.ceiling_us_per_step) == (f"{trace.processes[0]}, GPU 0", 300.0)
+    assert (finding.where, finding.saving_us_per_step) == (f"{trace.processes[0]}, GPU 0", 300.0)
 
 
 def test_stragglers_mended() -> None:
@@ -632,7 +632,7 @@ def test_profiler_overhead() -> None:
     events = [*slow_code(3000.0), overhead("Activity Buffer Request", 150.0, 2500.0), overhead("Resource", 2700.0, 9.0)]
     finding = found(BY_NAME["profiler-overhead"], written(*events))
     assert finding.title == "Overheads of CUPTI take 2.51 ms per step (63 %), most of it Activity Buffer Request"
-    assert (finding.where, finding.ceiling_us_per_step) == ("Activity Buffer Request", 2509.0)
+    assert (finding.where, finding.saving_us_per_step) == ("Activity Buffer Request", 2509.0)
 
 
 def test_profiler_overhead_mended() -> None:
@@ -682,9 +682,9 @@ def test_no_rule_fails_on_half_a_trace(rule: Rule, bare: Callable[[Trace], Trace
         rule.check(Facts(bare(trace)))
 
 
-def test_no_ceiling_is_larger_than_the_step() -> None:
+def test_no_saving_is_larger_than_the_step() -> None:
     for trace in (waiting(reads=True), compiled(again=True), loaded(200.0), allocating(250.0), launches(20.0)):
         result = diagnose(trace)
         assert result.findings
-        assert all(finding.ceiling_us_per_step <= result.facts.step_us for finding in result.findings)
+        assert all(finding.saving_us_per_step <= result.facts.step_us for finding in result.findings)
         assert all(finding.evidence for finding in result.findings)

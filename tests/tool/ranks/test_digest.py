@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kinetoscope.ranks.digest import MAX_COLLECTIVES, MAX_KERNELS, OTHER, Digest, StepTimes, bin_of, digest
+from kinetoscope.ranks.digest import MAX_COLLECTIVES, MAX_KERNELS, OTHER, Digest, RankStep, bin_of, digest
 from kinetoscope.ranks.digest_files import is_digest, read_any, read_digest, write_digest
 from kinetoscope.ranks.merge import are_ranks, merge
 from kinetoscope.report.document import several_html
@@ -31,7 +31,7 @@ def test_times_of_a_step() -> None:
     """The allreduce runs from 100 to 150, another kernel beside it from 120 to 130, and nothing from 150 to 160."""
     made = digest(trace_of([[(GEMM, 0, 100), (ALL_REDUCE, 100, 50), (ADD, 120, 10), (ADD, 160, 5)]]))
     assert made.ranks[0].steps == (
-        StepTimes(
+        RankStep(
             number=0,
             wall_ns=1_000_000,
             extent_ns=165_000,

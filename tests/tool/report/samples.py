@@ -9,7 +9,7 @@ from pathlib import Path
 import kinetoscope.diagnosis.rule as rules
 from kinetoscope.diagnosis.diagnose import diagnose
 from kinetoscope.diagnosis.facts import Facts
-from kinetoscope.report.subject import Subject
+from kinetoscope.report.diagnosed import DiagnosedTrace
 from kinetoscope.trace.events import Trace
 from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.totals import summarize
@@ -57,8 +57,8 @@ def traced(*more: Event) -> Trace:
     return read_trace(trace_bytes(*events(), *more, deviceProperties=[{"name": "NVIDIA H200"}]))
 
 
-def subject(trace: Trace, *checked: rules.Rule, name: str = "train.json.gz") -> Subject:
-    return Subject(name, diagnose(trace, checked), summarize(trace))
+def diagnosed(trace: Trace, *checked: rules.Rule, name: str = "train.json.gz") -> DiagnosedTrace:
+    return DiagnosedTrace(name, diagnose(trace, checked), summarize(trace))
 
 
 def write(folder: Path, *more: Event) -> Path:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kinetoscope.report.subject import report_data
+from kinetoscope.report.diagnosed import report_data
 from snippets.lab.__main__ import main
-from tests.tool.report.samples import SHAPES, SMALL, SYNC, subject, traced, write
+from tests.tool.report.samples import SHAPES, SMALL, SYNC, diagnosed, traced, write
 
 
 def test_the_file_lies_beside_the_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,7 +50,7 @@ def test_json_writes_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_json_of_findings() -> None:
-    data = report_data(subject(traced(), SMALL, SYNC, SHAPES))
+    data = report_data(diagnosed(traced(), SMALL, SYNC, SHAPES))
     assert data["findings"] == [
         {
             "rule": "sync",

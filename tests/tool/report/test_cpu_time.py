@@ -10,13 +10,13 @@ import msgspec
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.rules import RULES
 from kinetoscope.report.cpu_time import cpu_causes, dominant, function_times, operator_times
+from kinetoscope.report.diagnosed import read_diagnosed
 from kinetoscope.report.document import report_html
 from kinetoscope.report.headline import headline
-from kinetoscope.report.subject import read_subject
 from kinetoscope.trace.events import PythonFunction, Trace
 from kinetoscope.trace.kineto import read_trace
 from tests.tool.events import HOST, annotation, kernel, launch, op, step, trace_bytes
-from tests.tool.report.samples import SHAPES, Page, subject
+from tests.tool.report.samples import SHAPES, Page, diagnosed
 
 FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
@@ -62,17 +62,17 @@ def test_python_functions_by_their_own_time() -> None:
 def test_the_headline_names_what_dominates() -> None:
     no_gpu = "A step takes 1.00 ms; the trace shows no work on a GPU. "
     operators = "most of a step goes to operators (52 %), the longest aten::mm (50 %)"
-    assert headline(subject(two_steps(20.0, 500.0), SHAPES)) == f"{no_gpu}No rule found a fault: {operators}."
-    assert headline(subject(two_steps(20.0, 250.0))) == (
+    assert headline(diagnosed(two_steps(20.0, 500.0), SHAPES)) == f"{no_gpu}No rule found a fault: {operators}."
+    assert headline(diagnosed(two_steps(20.0, 250.0))) == (
         f"{no_gpu}No rule found a fault: most of a step goes to code outside operators (71 %)."
     )
-    assert headline(subject(two_steps(400.0, 250.0), *RULES)) == (
+    assert headline(diagnosed(two_steps(400.0, 250.0), *RULES)) == (
         f"{no_gpu}The step waits for data: mending it saves at most 400 µs per step (40 %)."
     )
 
 
 def test_the_report_says_where_the_time_goes_and_why_there_is_no_gpu() -> None:
-    found = Page(report_html(subject(two_steps(20.0, 500.0), SHAPES)))
+    found = Page(report_html(diagnosed(two_steps(20.0, 500.0), SHAPES)))
     assert "cpu-time" in found.of("id")
     assert not {"waiting", "kernels"} & set(found.of("id"))
     assert "No finding. No rule found a fault: most of a step goes to operators (52 %)" in found.text
@@ -88,18 +88,18 @@ def test_a_mean_far_from_the_median_says_so_without_a_gpu() -> None:
     events = []
     for number, start in enumerate((0, 100, 200)):
         events += [step(number, start, 250 if number == 2 else 100), op("aten::mm", start + 10, 60)]
-    found = Page(report_html(subject(read_trace(trace_bytes(*events)), SHAPES)))
+    found = Page(report_html(diagnosed(read_trace(trace_bytes(*events)), SHAPES)))
     assert "time of a step 100 µs median of 3; 150 µs in the mean findings" in found.text
 
 
-def test_a_ceiling_beyond_the_step_is_not_a_share_of_it() -> None:
+def test_a_saving_beyond_the_step_is_not_a_share_of_it() -> None:
     """A loader works for 500 us between steps of 200 us."""
     events = []
     for number in range(3):
         at = 700.0 * number
         events += [annotation("train", at, 200), op("aten::mm", at + 5, 50), launch(number + 1, at + 10)]
         events += [kernel("k", number + 1, at + 20, 150), annotation(FETCH, at + 200, 500)]
-    made = subject(read_trace(trace_bytes(*events)), *(rule for rule in RULES if rule.name == "loader-stall"))
+    made = diagnosed(read_trace(trace_bytes(*events)), *(rule for rule in RULES if rule.name == "loader-stall"))
     assert headline(made).endswith(
         "The step waits for data: mending it saves at most 500 µs per step, more than the step itself takes."
     )
@@ -128,7 +128,7 @@ def test_a_real_trace_of_this_machine(tmp_path: Path) -> None:
             profiler.step()
     path = tmp_path / "trace.json"
     profiler.export_chrome_trace(str(path))
-    made = read_subject(path)
+    made = read_diagnosed(path)
     assert "The step waits for data: mending it saves at most" in headline(made)
     assert made.diagnosis.findings[0].severity(made.step_us) == "high"
     assert next(iter(cpu_causes(made.facts))) == "data loading"

@@ -13,15 +13,15 @@ import pytest
 from kinetoscope.diagnosis.pages import PAGES
 from kinetoscope.diagnosis.rule import CannotTell
 from kinetoscope.diagnosis.rules import RULES
+from kinetoscope.report.diagnosed import read_diagnosed
 from kinetoscope.report.document import report_html
 from kinetoscope.report.headline import headline
-from kinetoscope.report.subject import read_subject
 from kinetoscope.trace.events import GpuActivity, MemoryEvent, PythonFunction, Trace, Uncounted
 from kinetoscope.trace.kineto import read_trace
 from snippets.lab.charts.svg import MEMORY_KINDS
 from snippets.lab.recording.device import PROJECT
 from tests.tool.events import annotation, kernel, launch, op, step, trace_bytes
-from tests.tool.report.samples import SHAPES, SMALL, SYNC, Page, events, subject, traced
+from tests.tool.report.samples import SHAPES, SMALL, SYNC, Page, diagnosed, events, traced
 
 EVIL = "</title></style><script>alert(1)</script><img src=x onerror=alert(1)>\"' \x1b[2J\u202e&amp;"
 
@@ -31,11 +31,11 @@ def sections(page: Page) -> list[str]:
 
 
 def page(trace: Trace, *rules: object) -> Page:
-    return Page(report_html(subject(trace, *rules)))  # type: ignore[arg-type]
+    return Page(report_html(diagnosed(trace, *rules)))  # type: ignore[arg-type]
 
 
 def test_headline_with_a_finding() -> None:
-    assert headline(subject(traced(), SMALL, SYNC)) == (
+    assert headline(diagnosed(traced(), SMALL, SYNC)) == (
         "A step takes 100 µs and the GPU works 45 % of it. Waits: mending it saves at most 30.0 µs per step (30 %)."
     )
 
@@ -46,7 +46,7 @@ def test_what_costs_time_once_promises_no_saving_per_step() -> None:
     for number, (start, lasts) in enumerate(((0, 9000), (9000, 100), (9100, 100))):
         events += [step(number, start, lasts), op("aten::mm", start + 10, 60), launch(number + 1, start + 20)]
         events.append(kernel("gemm", number + 1, start + 50, 40))
-    made = subject(read_trace(trace_bytes(*events)), *(rule for rule in RULES if rule.name == "first-step"))
+    made = diagnosed(read_trace(trace_bytes(*events)), *(rule for rule in RULES if rule.name == "first-step"))
     assert headline(made).endswith("The first step takes 9.00 ms, the others 100 µs.")
     text = Page(report_html(made)).text
     assert "Saves at most 2.97 ms per step, in the mean of this trace's steps; later steps gain nothing" in text
@@ -54,14 +54,14 @@ def test_what_costs_time_once_promises_no_saving_per_step() -> None:
 
 def test_headline_of_a_gpu_that_works_on_after_the_step() -> None:
     trace = read_trace(trace_bytes(step(1, 0, 100), op("aten::mm", 10, 60), launch(1, 20), kernel("gemm", 1, 50, 90)))
-    assert headline(subject(trace)).startswith(
+    assert headline(diagnosed(trace)).startswith(
         "A step takes 100 µs, 140 µs in the mean until the GPU is done, and the GPU works 64 % of that."
     )
 
 
 def test_headline_without() -> None:
     name = "cuBLAS GEMM bf16 · 128x64x64 · TNT"
-    assert headline(subject(traced())) == (
+    assert headline(diagnosed(traced())) == (
         f"A step takes 100 µs and the GPU works 45 % of it. No fault was found; 89 % of the GPU's time is {name}."
     )
 
@@ -71,13 +71,13 @@ def test_a_gpu_that_is_idle_without_a_known_fault() -> None:
         trace_bytes(step(1, 0, 1000), op("aten::mm", 10, 20), launch(1, 15), kernel("gemm", 1, 20, 10), op("x", 990, 5))
     )
     why = "No rule found why: most of the GPU's idle time is Python between the operators."
-    assert headline(subject(trace)) == f"A step takes 1.00 ms and the GPU works 1 % of it. {why}"
+    assert headline(diagnosed(trace)) == f"A step takes 1.00 ms and the GPU works 1 % of it. {why}"
     assert f"No finding. {why}" in page(trace).text
 
 
 def test_headline_of_the_cpu_alone() -> None:
     trace = read_trace(trace_bytes(step(1, 0, 100), op("aten::mm", 10, 20)))
-    assert headline(subject(trace)) == (
+    assert headline(diagnosed(trace)) == (
         "A step takes 100 µs; the trace shows no work on a GPU. No rule found a fault: most of a step goes to code "
         "outside operators (80 %)."
     )
@@ -143,7 +143,7 @@ def test_rules_without_what_they_need_share_a_reason() -> None:
 
 def test_the_page_of_the_book_is_a_link_where_the_book_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PAGES, SYNC.name, "a_page/#item")
-    made = subject(traced(), SYNC)
+    made = diagnosed(traced(), SYNC)
     assert "a_page/#item" in Page(report_html(made)).text
     assert "a_page/#item" not in Page(report_html(made)).of("href")
     assert "../../a_page/#item" in Page(report_html(replace(made, book="../../"))).of("href")
@@ -161,7 +161,7 @@ def test_links_lead_somewhere_and_evidence_into_the_timeline() -> None:
 
 
 def test_it_makes_no_request_and_runs_one_script() -> None:
-    html = report_html(subject(traced(), SYNC))
+    html = report_html(diagnosed(traced(), SYNC))
     found = Page(html)
     policy = found.of("content")[0]
     (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
@@ -186,7 +186,7 @@ def test_names_stay_text() -> None:
     trace = read_trace(trace_bytes(*evil, deviceProperties=[{"name": EVIL}]))
     function = PythonFunction(f"{EVIL}.py(3): {EVIL}", 1, 300, "412/412")
     trace = Trace(**{**fields(trace), "functions": (function,), "steps_from": f"annotation '{EVIL}'"})
-    html = report_html(subject(trace, SYNC, name=f"{EVIL}\ud800"))
+    html = report_html(diagnosed(trace, SYNC, name=f"{EVIL}\ud800"))
     plain = Page(re.sub(r"<(/?)title>", r"<\1text>", html))  # to this parser, a title's content is text in any case
     assert plain.elements.count("script") == 1
     assert not {"img", "b"} & set(plain.elements)
@@ -200,7 +200,7 @@ def test_names_stay_text() -> None:
 def test_every_part_of_two_hundred_findings_is_bounded() -> None:
     many = [kernel(f"kernel_{index}", None, 50 + index / 10, 0.05) for index in range(3000)]
     names = [op(f"aten::operator_{index}", 50 + index / 100, 0.005) for index in range(3000)]
-    html = report_html(subject(traced(*many, *names), SYNC))
+    html = report_html(diagnosed(traced(*many, *names), SYNC))
     assert len(html.encode()) < 1_000_000
 
 
@@ -223,7 +223,7 @@ def test_kinds_have_the_colors_of_the_book(scheme: str) -> None:
 
 @pytest.mark.parametrize("path", sorted((PROJECT / "docs/recordings/nvidia-h200").glob("*/*eager*.trace.json.gz")))
 def test_recordings(path: Path) -> None:
-    html = report_html(read_subject(path, (SHAPES,)))
+    html = report_html(read_diagnosed(path, (SHAPES,)))
     assert len(html.encode()) < 1_000_000
     found = Page(html)
     assert found.open_elements == found.wrong == []
@@ -238,5 +238,5 @@ def test_a_gpu_activity_of_no_step_is_drawn_as_a_ghost() -> None:
 
 
 def ghosts(trace: Trace) -> list[str]:
-    html = report_html(subject(trace)).replace("&#10;", "\n")
+    html = report_html(diagnosed(trace)).replace("&#10;", "\n")
     return re.findall(r'<rect class="ghost [^>]* data-said="([^"]*)"', html)

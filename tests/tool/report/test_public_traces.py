@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kinetoscope.report.diagnosed import read_diagnosed, report_data
 from kinetoscope.report.document import report_html
-from kinetoscope.report.subject import read_subject, report_data
 from tests.tool.report.samples import Page
 from tests.tool.trace.public import PUBLIC_TRACES, needs_public_traces
 
@@ -20,14 +20,14 @@ LARGE = ("kineto_", "astra_", "hta_nccl")
     "path", [path for path in PUBLIC_TRACES if not path.name.startswith(LARGE)], ids=lambda path: path.name[:24]
 )
 def test_a_report_of_it(path: Path) -> None:
-    subject = read_subject(path)
-    html = report_html(subject)
+    diagnosed = read_diagnosed(path)
+    html = report_html(diagnosed)
     found = Page(html)
     assert len(html.encode()) < 700_000
     assert found.open_elements == found.wrong == []
     ids = found.of("id")
     assert len(ids) == len(set(ids))
     assert {link[1:] for link in found.of("href") if link.startswith("#")} <= set(ids)
-    data = report_data(subject)
+    data = report_data(diagnosed)
     assert len(data["findings"]) == found.elements.count("article")
-    assert data["steps"] == len(subject.trace.steps)
+    assert data["steps"] == len(diagnosed.trace.steps)

@@ -50,8 +50,8 @@ def by_name(changes: tuple[Change, ...]) -> list[tuple[str, list[str], list[str]
     [
         ([], [], []),
         ([GEMM], [GEMM], [("same", [GEMM], [GEMM])]),
-        ([], [GEMM, FILL], [("new", [], [GEMM]), ("new", [], [FILL])]),
-        ([GEMM, FILL], [], [("vanished", [GEMM], []), ("vanished", [FILL], [])]),
+        ([], [GEMM, FILL], [("added", [], [GEMM]), ("added", [], [FILL])]),
+        ([GEMM, FILL], [], [("removed", [GEMM], []), ("removed", [FILL], [])]),
         (
             [GEMM, GELU, MUL, OTHER_GEMM],
             [GEMM, FUSED, OTHER_GEMM],
@@ -73,23 +73,23 @@ def by_name(changes: tuple[Change, ...]) -> list[tuple[str, list[str], list[str]
         (
             [GEMM, ADD],
             [COPY, OTHER_GEMM],
-            [("new", [], [COPY]), ("replaced", [GEMM], [OTHER_GEMM]), ("vanished", [ADD], [])],
+            [("added", [], [COPY]), ("replaced", [GEMM], [OTHER_GEMM]), ("removed", [ADD], [])],
         ),
         (
             [FILL, GELU, MUL],
             [FILL, ADD, GELU],
             [
                 ("same", [FILL], [FILL]),
-                ("new", [], [ADD]),
+                ("added", [], [ADD]),
                 ("same", [GELU], [GELU]),
-                ("vanished", [MUL], []),
+                ("removed", [MUL], []),
             ],
         ),
-        ([GELU, MUL], [ADD, "f"], [("replaced", [GELU, MUL], [ADD]), ("new", [], ["f"])]),
+        ([GELU, MUL], [ADD, "f"], [("replaced", [GELU, MUL], [ADD]), ("added", [], ["f"])]),
         ([GEMM, GELU], ["f", "g"], [("replaced", [GEMM, GELU], ["f", "g"])]),
         ([GEMM, GELU], [OTHER_GEMM, MUL], [("replaced", [GEMM], [OTHER_GEMM]), ("replaced", [GELU], [MUL])]),
         ([GELU, MUL], [ADD, ADD], [("replaced", [GELU], [ADD]), ("replaced", [MUL], [ADD])]),
-        ([COPY, GEMM], [GEMM, COPY], [("vanished", [COPY], []), ("same", [GEMM], [GEMM]), ("new", [], [COPY])]),
+        ([COPY, GEMM], [GEMM, COPY], [("removed", [COPY], []), ("same", [GEMM], [GEMM]), ("added", [], [COPY])]),
     ],
 )
 def test_what_became_of_each_kernel(
@@ -125,7 +125,7 @@ def test_every_activity_is_in_one_change_in_order(names: tuple[str, ...], max_le
         assert sum(change.kind == "same" for change in changes) == longest(before.activities, after.activities)
         for change in changes:
             lengths = (len(change.before), len(change.after))
-            assert lengths == {"same": (1, 1), "vanished": (1, 0), "new": (0, 1)}.get(change.kind, lengths)
+            assert lengths == {"same": (1, 1), "removed": (1, 0), "added": (0, 1)}.get(change.kind, lengths)
             assert (change.kind == "replaced") == (
                 0 not in lengths and (lengths != (1, 1) or change.before[0].name != change.after[0].name)
             )
@@ -140,7 +140,7 @@ def test_recorded_fusion(other: str) -> None:
 
 def test_a_recorded_bias_that_is_copied() -> None:
     steps = [BOOK[f"matmul_add/{name}"].step for name in ("eager_64", "compiled_64")]
-    assert [change.kind for change in align(*steps)] == ["new", "replaced", "vanished"]
+    assert [change.kind for change in align(*steps)] == ["added", "replaced", "removed"]
 
 
 def test_a_recorded_step_is_like_itself() -> None:

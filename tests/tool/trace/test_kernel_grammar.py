@@ -13,7 +13,7 @@ from kinetoscope.trace.kernel_grammar import (
     Family,
     Grammar,
     Reading,
-    Rule,
+    TokenRule,
     fill_template,
     grammar,
     operators,
@@ -98,7 +98,7 @@ def test_libraries_and_operations_are_those_that_are_told_apart() -> None:
     assert set(grammar().tables["operations"].values()) <= OPERATIONS
 
 
-def tiny(*rules: Rule, **changed: Any) -> Family:
+def tiny(*rules: TokenRule, **changed: Any) -> Family:
     given: dict[str, Any] = {
         "id": "t",
         "title": "T",
@@ -118,9 +118,9 @@ def read(monkeypatch: pytest.MonkeyPatch, name: str, family: Family) -> Reading:
 
 def test_the_first_rule_to_set_a_field_wins_unless_one_takes_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = (
-        Rule("t", "t"),
-        Rule("(?<a>@type)", "f16", set={"dtype": "{a}"}),
-        Rule("mixed", "mixed", "types differ", set={"dtype": None}),
+        TokenRule("t", "t"),
+        TokenRule("(?<a>@type)", "f16", set={"dtype": "{a}"}),
+        TokenRule("mixed", "mixed", "types differ", set={"dtype": None}),
     )
     assert read(monkeypatch, "t_f16_f32", tiny(*rules)).fields == {"dtype": "f16", "short": "T f16"}
     assert read(monkeypatch, "t_f16_mixed_f32", tiny(*rules)).fields == {"dtype": None, "short": "T"}
@@ -128,10 +128,10 @@ def test_the_first_rule_to_set_a_field_wins_unless_one_takes_it_back(monkeypatch
 
 def test_states_joined_tokens_and_lookups(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = (
-        Rule("t", "t", state="start", then="in"),
-        Rule("s(?=[0-9])", "s", "sums", joined=True, state="in", then="number"),
-        Rule("(?<n>[0-9]+)", "16", "number {n}", state="number", then="in"),
-        Rule("(?<a>@type)", "f16", "{a|types}", "inferred", state="in"),
+        TokenRule("t", "t", state="start", then="in"),
+        TokenRule("s(?=[0-9])", "s", "sums", joined=True, state="in", then="number"),
+        TokenRule("(?<n>[0-9]+)", "16", "number {n}", state="number", then="in"),
+        TokenRule("(?<a>@type)", "f16", "{a|types}", "inferred", state="in"),
     )
     one = read(monkeypatch, "t_s16_16_f16_f32 x", tiny(*rules, piece="[a-z0-9]+"))
     assert [(token.token, token.meaning, token.basis) for token in one.tokens] == [
@@ -145,19 +145,19 @@ def test_states_joined_tokens_and_lookups(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_token_that_comes_again_counts_once_where_the_family_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    rules = (Rule("t", "t"), Rule("add", "add", "adds", fuse=("add",)))
+    rules = (TokenRule("t", "t"), TokenRule("add", "add", "adds", fuse=("add",)))
     assert read(monkeypatch, "t_add_add", tiny(*rules)).fused == ["add", "add"]
     once = read(monkeypatch, "t_add_add", tiny(*rules, once=True))
     assert (once.fused, len(once.tokens), once.fields["fused"]) == (["add"], 1, "add")
 
 
 def test_no_more_of_a_name_is_read_than_the_grammar_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    rules = (Rule("t", "t"), Rule("x", "x", "x"))
+    rules = (TokenRule("t", "t"), TokenRule("x", "x", "x"))
     assert len(read(monkeypatch, "t_" + "x_" * 100, tiny(*rules)).tokens) == 24
 
 
 def test_a_family_without_a_piece_passes_over_what_it_does_not_know() -> None:
-    family = CompiledFamily(grammar(), tiny(Rule("t", "t")))
+    family = CompiledFamily(grammar(), tiny(TokenRule("t", "t")))
     assert family.piece is None
     assert list(family.in_state) == ["start"]
 

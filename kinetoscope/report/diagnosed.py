@@ -1,4 +1,4 @@
-"""A trace read, summarized and diagnosed: what every part of a report shows."""
+"""A trace read, summarized and diagnosed: the data of every section of a report."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from kinetoscope.trace.totals import Summary, summarize
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A trace and what was computed from it."""
+class DiagnosedTrace:
+    """A trace, its summary and its diagnosis."""
 
     name: str
     """The file's name, without its folder."""
@@ -35,7 +35,7 @@ class Subject:
 
     @property
     def facts(self) -> Facts:
-        """What the rules know."""
+        """The facts that the rules used."""
         return self.diagnosis.facts
 
     @property
@@ -50,21 +50,21 @@ class Subject:
 
     @property
     def step_us(self) -> float:
-        """What a step takes in the long run: the median on the CPU, but no less than the GPU's work for it."""
+        """The time of a step in the long run: the median on the CPU, but at least its GPU work."""
         return max(self.facts.step_us, self.summary.gpu_busy_us_per_step)
 
     @property
     def has_gpu(self) -> bool:
-        """Whether anything ran on a GPU."""
+        """Whether the trace has GPU work."""
         return bool(self.trace.activities)
 
 
-def read_subject(path: Path, rules: Sequence[Rule] = RULES) -> Subject:
+def read_diagnosed(path: Path, rules: Sequence[Rule] = RULES) -> DiagnosedTrace:
     """Read, summarize and diagnose the trace at `path`. Raises `TraceError`."""
     with no_collection():
         trace = read_trace(path)
         diagnosis = diagnose(trace, rules)
-        return Subject(path.name, diagnosis, summarize(trace))
+        return DiagnosedTrace(path.name, diagnosis, summarize(trace))
 
 
 def finding_data(finding: Finding, step_us: float) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def finding_data(finding: Finding, step_us: float) -> dict[str, Any]:
         "severity": finding.severity(step_us),
         "title": finding.title,
         "evidence_us_per_step": round(finding.evidence_us_per_step, 3),
-        "ceiling_us_per_step": round(finding.ceiling_us_per_step, 3),
+        "ceiling_us_per_step": round(finding.saving_us_per_step, 3),
         "where": finding.where,
         "advice": finding.advice or finding.rule.advice,
         "source": finding.rule.source,
@@ -83,14 +83,14 @@ def finding_data(finding: Finding, step_us: float) -> dict[str, Any]:
 
 
 def unknown_data(unknown: CannotTell) -> dict[str, Any]:
-    """What a trace cannot tell, as JSON data."""
+    """A question that a trace cannot answer, as JSON data."""
     return {"rule": unknown.rule.name, "reason": unknown.reason, "option": unknown.option}
 
 
-def report_data(subject: Subject) -> dict[str, Any]:
+def report_data(diagnosed: DiagnosedTrace) -> dict[str, Any]:
     """The summary's keys, then `findings` and `cannot_tell`."""
-    data: dict[str, Any] = msgspec.to_builtins(subject.summary)
-    step_us = subject.step_us
-    data["findings"] = [finding_data(finding, step_us) for finding in subject.diagnosis.findings]
-    data["cannot_tell"] = [unknown_data(unknown) for unknown in subject.diagnosis.cannot_tell]
+    data: dict[str, Any] = msgspec.to_builtins(diagnosed.summary)
+    step_us = diagnosed.step_us
+    data["findings"] = [finding_data(finding, step_us) for finding in diagnosed.diagnosis.findings]
+    data["cannot_tell"] = [unknown_data(unknown) for unknown in diagnosed.diagnosis.cannot_tell]
     return data

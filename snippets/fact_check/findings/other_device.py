@@ -1,4 +1,4 @@
-"""The recorded GPU that a source's value is for: its recordings judge the value, whichever tab of the page is open."""
+"""The recorded GPU that a source's value is for. Its recordings judge the value, whichever tab of the page is open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ H200 = "NVIDIA H200"
 
 
 def recorded(device: Device, model: str) -> Device:
-    """The device itself if it is of this model or made up for a preview, else the first one recorded beside it.
+    """The device itself if it is of this model or a preview's sample, else the first recorded device of the model.
 
     Raises `NotRecorded` if there is none.
     """
@@ -27,13 +27,13 @@ def recorded(device: Device, model: str) -> Device:
 
 
 def _tester(device: Device, source: Source) -> Device | None:
-    """The device itself if it can test the source's value, else the first one beside it that can, in the same part."""
-    beside = (Device(each.root, each.name, device.index) for each in all_devices(device.root))
+    """The device itself if it can test the source's value, else the first other device that can, in the same part."""
+    beside = (device.beside(each.name) for each in all_devices(device.root))
     return next((each for each in (device, *beside) if source.can_be_tested_on(each.name)), None)
 
 
-def on(model: str, of: Measure) -> Measure:
-    """A figure of the recorded device of a model. What does not fit there is left out, and never ends a build."""
+def measured_on(model: str, of: Measure) -> Measure:
+    """A figure of the recorded device of a model. A mismatch leaves the figure out, and never ends a build."""
 
     def measured(device: Device) -> Figure:
         with reading(recorded(device, model)) as there:
@@ -42,8 +42,8 @@ def on(model: str, of: Measure) -> Measure:
     return measured
 
 
-def decided(verdict: Verdict) -> Verdict:
-    """The verdict of the recorded device that the source's value is for; where none is, the verdict as it is."""
+def source_verdict(verdict: Verdict) -> Verdict:
+    """The verdict of the recorded device that the source's value is for; without one, the verdict unchanged."""
     source = verdict.claim.source
     if source is None or verdict.status != "cannot be tested":
         return verdict
@@ -52,7 +52,7 @@ def decided(verdict: Verdict) -> Verdict:
 
 
 def verdicts_of_the_h100(device: Device, *claim_ids: str) -> Html:
-    """Claims about values for an H100 with the verdict of the recorded one, each with its reason.
+    """Claims about values for an H100, with the recorded H100's verdicts and their reasons.
 
     The same on every tab. Without an H100 it shows that this device cannot test them.
     """
@@ -60,6 +60,6 @@ def verdicts_of_the_h100(device: Device, *claim_ids: str) -> Html:
         there = recorded(device, H100)
     except NotRecorded:
         return verdicts(device, *claim_ids)
-    judged = (judge(claim, of, Device(there.root, there.name)) for of, claim in map(find_claim, claim_ids))
+    judged = (judge(claim, of, there) for of, claim in map(find_claim, claim_ids))
     boxes = (verdict_box(verdict, opened_device(there), verdict.claim.why) for verdict in judged)
     return Html(f'<div class="verdicts" data-search-exclude>{"".join(boxes)}</div>')
