@@ -33,7 +33,7 @@ def report_of(device: Device, experiment: str) -> DiagnosedTrace:
     Raises `NotRecorded`, `TraceError`.
     """
     run = device[experiment]
-    require_kernels(run.trace)
+    require_kernels(run.whole.trace)
     return replace(
         read_diagnosed(device.root / run.trace_path), name=f"docs/recordings/{run.trace_path}", book="../../"
     )

@@ -166,10 +166,13 @@ def find_claim(claim_id: str) -> tuple[str, Claim]:
     return all_claims()[claim_id]
 
 
-@once
 def judge(claim: Claim, chapter: str, device: Device) -> Verdict:
     """Measure a claim on a device and return the verdict, which itself says what was disturbed."""
-    device = device.unnoted
+    return _judge_once(claim, chapter, device.unnoted)
+
+
+@once
+def _judge_once(claim: Claim, chapter: str, device: Device) -> Verdict:
     try:
         with reading(device, f"claim {claim.id}") as noted:
             verdict = (_judge_timing if claim.scope == "timing" else _judge)(claim, chapter, noted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from itertools import groupby
+from pathlib import Path
 from typing import Concatenate, ParamSpec
 
 from kinetoscope.html import Html, code, hold_back, with_code
@@ -276,11 +277,15 @@ def claim_anchor(kind: str, claim_id: str, device: Device) -> str:
     return f"{kind}-{claim_id.lower()}" + ("" if device.name == opened_device(device).name else f"-{device.name}")
 
 
-@once
 def opened_device(device: Device) -> Device:
     """Of the devices recorded beside this one, the one that pages open with; the first if that is not recorded."""
-    first, *others = all_devices(device.root)
-    name = default_device(device.root)
+    return _opened_device(device.root)
+
+
+@once
+def _opened_device(root: Path) -> Device:
+    first, *others = all_devices(root)
+    name = default_device(root)
     return next((other for other in others if other.name == name), first)
 
 
