@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from itertools import groupby
-from pathlib import Path
 from typing import Concatenate, ParamSpec
 
 from kinetoscope.html import Html, code, hold_back, with_code
 from kinetoscope.trace.text import visible
-from snippets.lab.cache import once
 from snippets.lab.experiment import experiments
 from snippets.lab.finding.accepted import status_of_text
 from snippets.lab.finding.book import Verdict, find_claim, judge
@@ -279,13 +277,8 @@ def claim_anchor(kind: str, claim_id: str, device: Device) -> str:
 
 def opened_device(device: Device) -> Device:
     """Of the devices recorded beside this one, the one that pages open with; the first if that is not recorded."""
-    return _opened_device(device.root)
-
-
-@once
-def _opened_device(root: Path) -> Device:
-    first, *others = all_devices(root)
-    name = default_device(root)
+    first, *others = all_devices(device.root)
+    name = default_device(device.root)
     return next((other for other in others if other.name == name), first)
 
 
