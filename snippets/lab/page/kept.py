@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -45,27 +45,25 @@ def _outline(path: Path, mtime_ns: int, inode: int) -> str:
 
 
 def _stamps(*tops: Path) -> Stamps:
-    return tuple(stamp for top in tops for stamp in _files(str(top)))
+    """The stamps of files, and of all in folders, in order; a link counts as itself. Each page asks twice."""
+    found, folders = [], []
+    for top in map(str, tops):
+        if os.path.isdir(top):
+            folders.append(top)
+        elif os.path.lexists(top):
+            found.append(_stamp(top, os.lstat(top)))
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    found.append(_stamp(entry.path, entry.stat(follow_symlinks=False)))
+                elif entry.name != "__pycache__":
+                    folders.append(entry.path)
+    return tuple(sorted(found))
 
 
-def _files(top: str) -> Iterator[tuple[str, int, int, int]]:
-    """The stamps of a file, or of all in a folder; a link counts as itself."""
-    try:
-        with os.scandir(top) as entries:
-            inside = sorted(entries, key=lambda entry: entry.name)
-    except NotADirectoryError:
-        status = os.lstat(top)
-        yield top, status.st_mtime_ns, status.st_size, status.st_ino
-        return
-    except FileNotFoundError:
-        return
-    for entry in inside:
-        if entry.is_dir(follow_symlinks=False):
-            if entry.name != "__pycache__":
-                yield from _files(entry.path)
-        else:
-            status = entry.stat(follow_symlinks=False)
-            yield entry.path, status.st_mtime_ns, status.st_size, status.st_ino
+def _stamp(path: str, status: os.stat_result) -> tuple[str, int, int, int]:
+    return path, status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _code() -> Stamps:
