@@ -70,11 +70,16 @@ def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], 
     for notebook in notebooks(root):
         if problem := move_unshowable(notebook, Path(".cache/labs")):
             print(f"warning: {problem}", file=sys.stderr)
-    for notebook in notebooks(root):
-        state = notebook.state
-        print(f"{notebook.id:40} {'replayed' if state == 'recorded' else state:10} {DEFAULT_DEVICE}")
+    look(root)  # again: a notebook may have been moved
+    for notebook_id, state in json.loads(kept(("labs",), partial(_lab_states, root))).items():
+        print(f"{notebook_id:40} {'replayed' if state == 'recorded' else state:10} {DEFAULT_DEVICE}")
+    keep()
     return code
 
 
 def _states(device: Device, chapter: str) -> str:
     return json.dumps(experiment_states(device, chapter))
+
+
+def _lab_states(root: Path) -> str:
+    return json.dumps({notebook.id: notebook.state for notebook in notebooks(root)})
