@@ -75,9 +75,8 @@ setup: $(READY)  ## install the locked versions into .venv (every target does it
 docs: $(READY)  ## build the site into site/; with a GPU, record what is stale or missing first (FRESH=1: everything)
 	$(need) docs
 	@failed=0; \
-	$(PY) -m snippets.lab prepare $(if $(FRESH),--fresh) || failed=1; \
+	$(PY) -m snippets.lab prepare $(if $(FRESH),--fresh) || { failed=$$?; test $$failed = 1 || exit $$failed; }; \
 	mkdir -p .cache; $(PY) -m snippets.lab claims --json > .cache/claims.json & claims=$$!; \
-	UNEXPECTED="$$($(PY) -m snippets.lab list --unexpected)" && export UNEXPECTED && \
 	$(PY) -m mkdocs build --strict --clean --site-dir $(SITE) && $(PY) -m snippets.lab.tools.search $(SITE) && \
 	$(PY) -m snippets.your_trace.reports $(SITE) && $(PY) -m snippets.index.findings.publish $(SITE) && \
 	$(PY) -m snippets.lab.tools.set_aside $(SITE) && $(PY) -m snippets.lab.tools.trim_styles $(SITE) && \
@@ -94,9 +93,9 @@ chapter: $(READY)  ## lay out a new chapter with a working example: make chapter
 	$(need) docs
 	@$(PY) -m snippets.lab chapter $(if $(findstring command,$(origin NAME)),"$$NAME")
 
-test: $(READY)  ## the quick tests: of the lab, the chapters and the book (no GPU, no browser)
+test: $(READY)  ## the quick tests: of the tool, the lab, the chapters and the book (no GPU, no browser)
 	$(need) docs test
-	@$(call halves,tests/chapters tests/book $(MOVED),tests/lab $(addprefix --ignore=,$(MOVED)))
+	@$(call halves,tests/chapters tests/book $(MOVED),tests/tool tests/lab $(addprefix --ignore=,$(MOVED)))
 
 lint: $(READY)  ## style, types, GitHub workflows
 	$(need) lint
@@ -123,7 +122,7 @@ check:  ## what a change must pass: lint, docs, no stale recording, no flipped v
 	$(PY) -m snippets.lab list --check
 	$(PY) -m snippets.lab claims --check
 	@export BUILT_SITE=$(CHECKED); \
-	$(call halves,tests/processes tests/chapters tests/book tests/mutations,tests/site tests/lab)
+	$(call halves,tests/processes tests/chapters tests/book tests/mutations,tests/site tests/tool tests/lab)
 
 lock:  ## resolve the ranges of pyproject.toml anew into the locks (KEEP="torch==X.Y.Z" holds one back)
 	@set -e; python="$(SYSTEM_PYTHON)"; \
@@ -132,7 +131,7 @@ lock:  ## resolve the ranges of pyproject.toml anew into the locks (KEEP="torch=
 	printf '%s\n' $(KEEP) > .venv-lock/keep.txt; \
 	resolve() { .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-build \
 		--no-annotate --no-header --upgrade --fork-strategy fewest --constraint .venv-lock/keep.txt "$$@" > /dev/null; }; \
-	resolve pyproject.toml --extra docs --extra test --extra lint --output-file .venv-lock/all.lock; \
+	resolve pyproject.toml --group book --group docs --group test --group lint --output-file .venv-lock/all.lock; \
 	resolve --group release --output-file .venv-lock/tools.lock; \
 	"$$python" -m tests.environment --lock .venv-lock/all.lock .venv-lock/tools.lock; \
 	rm -rf .venv-lock

@@ -11,18 +11,25 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from filelock import FileLock  # comes with torch
 
 FIRST = "tests/site/test_pages.py"
 """What begins first of the browser tests: another site is built meanwhile for the rest."""
 WEIGHTS = pytest.StashKey[list[str]]()
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """The tests of the tool run without pytest-timeout, too, whose setting pyproject.toml has."""
+    if not pluginmanager.hasplugin("timeout"):
+        parser.addini("timeout", "seconds of a test; needs pytest-timeout")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """A thread for each process: two share the cores, and idle threads of torch spin.
 
     A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
     """
+    if not config.pluginmanager.hasplugin("timeout"):
+        config.addinivalue_line("markers", "timeout: needs pytest-timeout")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -41,6 +48,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if nextitem is not None and nextitem.path != item.path:
         gc.freeze()
     if item.get_closest_marker("gpu"):
+        from filelock import FileLock  # comes with torch
+
         with FileLock(Path(tempfile.gettempdir()) / "profiling-pytorch-gpu-tests.lock"):
             return (yield)
     return (yield)

@@ -5,11 +5,10 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from msgspec.structs import replace
-
 from kinetoscope.html import Cell, Html, code, details, table
 from kinetoscope.trace.events import CudaCall, Span, Step, Trace
-from kinetoscope.trace.queries import busy_us, find_op
+from kinetoscope.trace.intervals import intersect, interval, length_us, union_of
+from kinetoscope.trace.queries import find_op
 from snippets.lab.finding import Device, Figure, Run, Source, at_least, between, claim, equals, format_value, matches
 from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.page import comparison_table, dispatch_tree, timeline
@@ -39,12 +38,7 @@ def calls_under(step: Step, name: str) -> tuple[CudaCall, ...]:
 
 def busy_within_us(trace: Trace, span: Span) -> float:
     """Time that the GPU was busy during an interval of CPU time."""
-    inside = []
-    for activity in trace.activities:
-        start, end = max(activity.start_us, span.start_us), min(activity.end_us, span.end_us)
-        if start < end:
-            inside.append(replace(activity, start_us=start, duration_us=end - start))
-    return busy_us(inside)
+    return length_us(intersect([interval(span)], union_of(trace.activities)))
 
 
 def wait_busy(run: Run) -> Figure:
