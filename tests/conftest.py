@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("weight of the site")
         for line in lines:
             terminalreporter.write_line(line)
+
+
+@pytest.fixture(autouse=True)
+def _no_build_goes_on() -> Iterator[None]:
+    """Ends the build that a test started: the next one may write other recordings to the same place."""
+    yield
+    if kept := sys.modules.get("snippets.lab.page.kept"):
+        kept.stop()
+    elif cache := sys.modules.get("snippets.lab.cache"):
+        cache.end_build()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from kinetoscope.report.diagnosed import DiagnosedTrace, read_diagnosed
@@ -15,6 +16,7 @@ from kinetoscope.report.document import report_html
 from kinetoscope.trace.queries import require_kernels
 from snippets.lab.finding import Device, NotRecorded
 from snippets.lab.finding.device import all_devices
+from snippets.lab.page.kept import keep, kept, look
 from snippets.lab.recording.device import recordings_root
 
 EXAMPLES: Mapping[str, str] = {
@@ -31,7 +33,7 @@ def report_of(device: Device, experiment: str) -> DiagnosedTrace:
     Raises `NotRecorded`, `TraceError`.
     """
     run = device[experiment]
-    require_kernels(run.trace)
+    require_kernels(run.whole.trace)
     return replace(
         read_diagnosed(device.root / run.trace_path), name=f"docs/recordings/{run.trace_path}", book="../../"
     )
@@ -46,17 +48,23 @@ def write_reports(site: Path, root: Path) -> list[Path]:
     """Write the example reports of every recorded device below the site; an experiment without a recording has no
     report."""
     written = []
+    look(root)
     for device in all_devices(root):
         for experiment in EXAMPLES.values():
             try:
-                html = report_html(report_of(device, experiment))
+                html = kept(("report", device.name, experiment), partial(_report, device, experiment))
             except NotRecorded:
                 continue
             path = site / report_address(device, experiment)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(html, encoding="utf-8")
             written.append(path)
+    keep()
     return written
+
+
+def _report(device: Device, experiment: str) -> str:
+    return report_html(report_of(device, experiment))
 
 
 if __name__ == "__main__":

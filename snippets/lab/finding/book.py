@@ -20,6 +20,7 @@ from typing import TypeGuard
 import snippets
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.text import visible
+from snippets.lab.cache import once
 from snippets.lab.experiment import UnknownName, chapters, nearest
 from snippets.lab.finding.claim import Claim, Status
 from snippets.lab.finding.device import Device
@@ -167,8 +168,12 @@ def find_claim(claim_id: str) -> tuple[str, Claim]:
 
 
 def judge(claim: Claim, chapter: str, device: Device) -> Verdict:
-    """Measure a claim on a device and return the verdict, including its disturbances."""
-    device = device.unnoted
+    """Measure a claim on a device and return the verdict, which itself says what was disturbed."""
+    return _judge_once(claim, chapter, device.unnoted)
+
+
+@once
+def _judge_once(claim: Claim, chapter: str, device: Device) -> Verdict:
     try:
         with reading(device, f"claim {claim.id}") as noted:
             verdict = (_judge_timing if claim.scope == "timing" else _judge)(claim, chapter, noted)

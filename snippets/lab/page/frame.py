@@ -34,6 +34,8 @@ from snippets.lab.recording.schema import Environment, NotRecorded, NotTimed, Re
 
 SIGNS = {"holds": "✓", "differs": "≠", "inconclusive": "?", "cannot be tested": "⊘", "not measured": "–"}
 Options = ParamSpec("Options")
+FRAME = '<div class="lab" data-fence="'
+"""The start of what `show` returns."""
 _FEW_ELEMENTS = 12
 
 
@@ -57,7 +59,7 @@ def show(
         for device, panel in panels.items()
     }
     inner = next(iter(panels.values())) if len(panels) == 1 else _tabs(fence, panels, default_device(root))
-    return f'<div class="lab" data-fence="{escape(fence)}">{inner}</div>'
+    return f'{FRAME}{escape(fence)}">{inner}</div>'
 
 
 def _panel(

@@ -16,6 +16,9 @@ from collections import Counter
 from markdown import Extension, Markdown
 from markdown.postprocessors import Postprocessor
 
+from snippets.lab.page.kept import keep, look
+from snippets.lab.recording.device import recordings_root
+
 CODE = '<div class="language-python highlight"'
 PRIORITY = 5
 """Below every other postprocessor: stashed HTML, such as code blocks, must be restored before."""
@@ -47,6 +50,7 @@ class _Last(Postprocessor):  # type: ignore[misc]
             text = text.replace(f"{start}>", f"{start} data-search-exclude>")
         text = text.replace(IN_YOUR_TRACE, IN_YOUR_TRACE.replace("<p>", '<p class="in-your-trace">'))
         text = _explained_once(text)
+        keep()
         text = _POPOVER.sub(numbered, _without_answers(_PLAIN.sub(r"\1", text)))
         return _EXCLUDED.sub(r'\g<0>="yes"', text)  # with a value, the theme takes it off the page again
 
@@ -81,7 +85,8 @@ class Last(Extension):  # type: ignore[misc]
     """Registers `_Last`."""
 
     def extendMarkdown(self, md: Markdown) -> None:
-        """Register the postprocessor; Markdown calls this."""
+        """Register the postprocessor; Markdown calls this for each page."""
+        look(recordings_root())
         md.postprocessors.register(_Last(md), "last", PRIORITY)
 
 

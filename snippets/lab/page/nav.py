@@ -10,8 +10,10 @@ from html import escape
 from pathlib import Path
 
 from kinetoscope.html import Cell, Html, table
+from snippets.lab.cache import once
 from snippets.lab.finding.book import findings
 from snippets.lab.finding.device import Device
+from snippets.lab.page.kept import outline
 from snippets.lab.page.sample import chapter_of
 from snippets.lab.recording.device import PROJECT
 
@@ -27,6 +29,7 @@ def chapters_in_nav(config: str) -> dict[str, str]:
     return {match["page"]: match["title"] for match in _PAGE.finditer(section["pages"])} if section else {}
 
 
+@once
 def chapter_pages(chapter: str, project: Path = PROJECT) -> tuple[str, ...]:
     """The pages that may show a chapter's claims: the page of its findings, then pages in nav named after the
     chapter."""
@@ -42,7 +45,7 @@ def claim_page(chapter: str, claim_id: str, project: Path = PROJECT) -> str:
 
 
 def _text(project: Path, page: str) -> str:
-    return (project / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    return outline(project / "docs" / f"{page}.md")
 
 
 def chapter_list(device: Device) -> Html:

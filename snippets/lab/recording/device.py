@@ -9,6 +9,7 @@ import subprocess
 from functools import lru_cache
 from pathlib import Path
 
+from snippets.lab.cache import once
 from snippets.lab.recording.schema import NotRecorded, RecordingError
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -42,6 +43,7 @@ def chapter_folder(root: Path, device: str, chapter: str) -> Path:
     return root / device / chapter
 
 
+@once
 def recorded_devices(root: Path) -> tuple[str, ...]:
     """Recorded devices, the default device first."""
     if not root.is_dir():
@@ -64,6 +66,7 @@ def require_only_recordings(root: Path) -> None:
             raise RecordingError(f"{path} is not a recording, but a link or a file of another kind; delete it")
 
 
+@once
 def recorded_names(root: Path, device: str, chapter: str) -> tuple[str, ...]:
     """Names of a chapter's experiments that are recorded on a device."""
     names = (path.name.removesuffix(".json") for path in chapter_folder(root, device, chapter).glob("*.json"))

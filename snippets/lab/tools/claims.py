@@ -13,6 +13,7 @@ from snippets.lab.finding.accepted import accept_statuses, accepted_statuses
 from snippets.lab.finding.book import Verdict, judge_all
 from snippets.lab.finding.claim import STATUSES, Status
 from snippets.lab.finding.device import Device, all_devices
+from snippets.lab.page.kept import keep, kept, look
 from snippets.lab.page.ledger import verdict_data
 from snippets.lab.recording.device import recordings_root
 from snippets.lab.recording.schema import RecordingError
@@ -45,17 +46,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Print the ledger or accept it; with `--check`, return 1 if a verdict differs from the accepted verdict."""
     root = recordings_root()
+    look(root)
     devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
+    if arguments.json:
+        print(kept(("claims", *(device.name for device in devices)), lambda: _json(devices)))
+        keep()
+        if not arguments.check:
+            return 0
     ledger = {device: list(judge_all(device)) for device in devices}
-    judged = [verdict for device in devices for verdict in ledger[device]]
     if arguments.accept:
         for device in devices:
             _accept(device, ledger[device])
-    elif arguments.json:
-        print(json.dumps([verdict_data(verdict) for verdict in judged], indent=1))
-    else:
+    elif not arguments.json:
         _print_lines(ledger)
     return _check(ledger) if arguments.check else 0
+
+
+def _json(devices: Sequence[Device]) -> str:
+    return json.dumps([verdict_data(verdict) for device in devices for verdict in judge_all(device)], indent=1)
 
 
 def _print_lines(ledger: Mapping[Device, Sequence[Verdict]]) -> None:
