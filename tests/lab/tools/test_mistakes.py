@@ -212,13 +212,6 @@ def test_whatever_a_command_raises(
     assert err.count("\n") == 1
 
 
-def test_claims_are_ascii(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["claims", "--json", "--device", "nvidia-h200"]) == 0
-    out = capsys.readouterr().out
-    assert out.isascii()
-    assert json.loads(out)
-
-
 def test_a_chapter_on_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from snippets.lab.tools.scaffold import create_chapter
     from tests.lab import copies
