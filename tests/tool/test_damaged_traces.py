@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kinetoscope.report.subject import Subject
 
 from kinetoscope.diagnosis.diagnose import diagnose
 from kinetoscope.doctor.checks import checks_text
 from kinetoscope.doctor.trace_checks import check_trace
 from kinetoscope.report.document import report_html
-from kinetoscope.report.subject import Subject
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import read_trace
 from kinetoscope.trace.summary import summary_text

@@ -14,8 +14,6 @@ from tests.lab.samples import BOOK
 from tests.tool import events
 from tests.tool.events import HOST
 
-WITH_TRACE = [recording.id for recording in load_recordings(BOOK.root, BOOK.name) if recording.has_trace]
-
 
 def rows(*given: events.Event) -> dict[str, Average]:
     return {row.name: row for row in key_averages(read_trace(events.trace_bytes(*given)))}
@@ -135,7 +133,8 @@ def torchs(trace: Trace) -> dict[str, tuple[float, float, float, float, int]]:
 
 def different() -> Iterator[tuple[str, Trace]]:
     """Recorded traces, the smallest first, each with an operator or a call that no smaller one has."""
-    traces = {each: BOOK[each].trace for each in WITH_TRACE}
+    recordings = load_recordings(BOOK.root, BOOK.name)
+    traces = {recording.id: BOOK[recording.id].trace for recording in recordings if recording.has_trace}
     seen: set[str] = set()
     for each, trace in sorted(traces.items(), key=lambda item: len(item[1].cpu_ops)):
         names = {span.name for span in (*trace.cpu_ops, *trace.calls)}
@@ -144,6 +143,7 @@ def different() -> Iterator[tuple[str, Trace]]:
             yield each, trace
 
 
+@pytest.mark.slow
 def test_torch_computes_the_same() -> None:
     """Its own code takes a second for a large trace, so only those that differ are given to it."""
     compared = 0

@@ -62,6 +62,7 @@ def test_the_library_of_almost_all_gpu_time_of_public_traces() -> None:
         assert sum(unknown_us(time) for time in times.values()) <= limit * total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", recorded_devices(BOOK.root))
 def test_the_library_of_all_gpu_time_of_our_recordings(key: str) -> None:
     device = Device(BOOK.root, key)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kinetoscope.trace.events import Trace, TraceError
@@ -568,13 +568,11 @@ def check(data: bytes) -> None:
 
 class TestAnything:
     @given(VALUES)
-    @settings(max_examples=200, deadline=None)
     def test_any_json(self, value: Any) -> None:
         check(json.dumps(value).encode())
         check(json.dumps({"traceEvents": value, "deviceProperties": value}).encode())
 
     @given(st.data())
-    @settings(max_examples=400, deadline=None)
     def test_any_field_replaced(self, data: st.DataObject) -> None:
         events = [dict(event) for event in EVENTS]
         for _ in range(data.draw(st.integers(1, 4))):
@@ -586,7 +584,6 @@ class TestAnything:
         check(json.dumps({"traceEvents": events}).encode())
 
     @given(st.data())
-    @settings(max_examples=200, deadline=None)
     def test_any_bytes_replaced(self, data: st.DataObject) -> None:
         content = bytearray(trace_bytes(*EVENTS))
         for _ in range(data.draw(st.integers(1, 3))):
@@ -595,7 +592,6 @@ class TestAnything:
         check(bytes(content))
 
     @given(st.binary(max_size=200))
-    @settings(max_examples=100, deadline=None)
     def test_any_bytes_at_all(self, content: bytes) -> None:
         check(content)
         check(b"\x1f\x8b" + content)
