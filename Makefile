@@ -69,9 +69,8 @@ setup: $(READY)  ## install the locked versions into .venv (every target does it
 docs: $(READY)  ## build the site into site/; with a GPU, record what is stale or missing first (FRESH=1: everything)
 	$(need) docs
 	@failed=0; \
-	$(PY) -m snippets.lab prepare $(if $(FRESH),--fresh) || failed=1; \
+	$(PY) -m snippets.lab prepare $(if $(FRESH),--fresh) || { failed=$$?; test $$failed = 1 || exit $$failed; }; \
 	mkdir -p .cache; $(PY) -m snippets.lab claims --json > .cache/claims.json & claims=$$!; \
-	UNEXPECTED="$$($(PY) -m snippets.lab list --unexpected)" && export UNEXPECTED && \
 	$(PY) -m mkdocs build --strict --clean --site-dir $(SITE) && $(PY) -m snippets.lab.tools.search $(SITE) && \
 	$(PY) -m snippets.your_trace.reports $(SITE) && $(PY) -m snippets.index.findings.publish $(SITE) && \
 	$(PY) -m snippets.lab.tools.set_aside $(SITE) && $(PY) -m snippets.lab.tools.trim_styles $(SITE) && \
@@ -88,9 +87,9 @@ chapter: $(READY)  ## lay out a new chapter with a working example: make chapter
 	$(need) docs
 	@$(PY) -m snippets.lab chapter $(if $(findstring command,$(origin NAME)),"$$NAME")
 
-test: $(READY)  ## the quick tests: of the lab, the chapters and the book (no GPU, no browser)
+test: $(READY)  ## the quick tests: of the tool, the lab, the chapters and the book (no GPU, no browser)
 	$(need) docs test
-	$(TESTS) -m "not slow" tests/lab tests/tool tests/chapters tests/book
+	$(TESTS) -m "not slow" tests/tool tests/lab tests/chapters tests/book
 
 lint: $(READY)  ## style, types, GitHub workflows
 	$(need) lint
@@ -125,7 +124,7 @@ lock:  ## resolve the ranges of pyproject.toml anew into the locks (KEEP="torch=
 	printf '%s\n' $(KEEP) > .venv-lock/keep.txt; \
 	resolve() { .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-build \
 		--no-annotate --no-header --upgrade --fork-strategy fewest --constraint .venv-lock/keep.txt "$$@" > /dev/null; }; \
-	resolve pyproject.toml --extra docs --extra test --extra lint --output-file .venv-lock/all.lock; \
+	resolve pyproject.toml --group book --group docs --group test --group lint --output-file .venv-lock/all.lock; \
 	resolve --group release --output-file .venv-lock/tools.lock; \
 	"$$python" -m tests.environment --lock .venv-lock/all.lock .venv-lock/tools.lock; \
 	rm -rf .venv-lock

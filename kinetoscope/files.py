@@ -3,17 +3,54 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Replace a file atomically; a full disk leaves the old one intact. Raises `OSError`."""
-    temporary = path.with_name(f".{path.name[:200]}.{os.getpid()}.new")
+    write_together({path: content})
+
+
+def write_together(files: Mapping[Path, bytes | None]) -> None:
+    """Replace files in this order, each atomically, or delete those without content. Raises `OSError`.
+
+    Every new file is written before the first is moved into its place: a full disk or Ctrl-C leaves all of them as they
+    were. While they are moved, Ctrl-C waits; a process that is killed then has moved only the first ones.
+    """
+    new = {path: path.with_name(f".{path.name[:200]}.{os.getpid()}.new") for path in files}
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        for path, content in files.items():
+            if content is not None:
+                with new[path].open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+        with _signals_held():
+            for path, content in files.items():
+                if content is None:
+                    path.unlink(missing_ok=True)
+                else:
+                    os.replace(new[path], path)
     finally:
-        temporary.unlink(missing_ok=True)
+        for temporary in new.values():
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back. Python runs their handlers in the main thread only."""
+    held: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+    before = {each: signal.signal(each, lambda number, _: held.append(number)) for each in numbers}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler or signal.SIG_DFL)
+        for number in held:
+            signal.raise_signal(number)

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from kinetoscope.trace.text import printable, shortened
@@ -40,6 +41,14 @@ _CURES = {
     errno.EMFILE: "raise the limit of open files: ulimit -n 1024",
     errno.EBADF: "it is closed; redirect it to a file, or to /dev/null",
 }
+
+
+def called() -> str:
+    """How this process was told to run kinetoscope: a command that a message names can then be typed as it stands."""
+    path = Path(sys.argv[0])
+    if path.parts[-2:] == ("kinetoscope", "__main__.py"):
+        return "python -m kinetoscope"
+    return "uvx kinetoscope" if "UV" in os.environ and "archive-v0" in path.parts else "kinetoscope"
 
 
 class CommandError(Exception):

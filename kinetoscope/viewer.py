@@ -36,11 +36,10 @@ PORT = 9001
 """The only loopback port that Perfetto's content security policy allows."""
 HANG_UP_S = 5
 """The longest wait for a browser that has everything to say so by closing the connection."""
-HELP = "show a trace in Perfetto; it does not leave this machine"
 DESCRIPTION = """\
 Serve one trace to Perfetto, which reads it in this machine's browser, then stop. Nothing is uploaded.
 
-  python -m snippets.lab open trace.json.gz
+  %(prog)s trace.json.gz
 """
 
 

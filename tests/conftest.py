@@ -6,28 +6,41 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable, Generator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock  # comes with torch
-from hypothesis import HealthCheck, settings
 
 TOGETHER = "tests/site/"
 """One process looks at the site: another would build it and start a browser for itself."""
 FIRST = "tests/site/test_pages.py"
 """What begins first of these: another site is built meanwhile for the rest."""
 
-settings.register_profile("quick", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("check", settings.get_profile("quick"), max_examples=300)
-settings.load_profile("quick")  # `make check` asks for the other one
+if find_spec("hypothesis"):  # some tests of the tool run without it
+    from hypothesis import HealthCheck, settings
+
+    slow_machine = [HealthCheck.too_slow]
+    settings.register_profile(
+        "quick", max_examples=40, deadline=5000, derandomize=True, suppress_health_check=slow_machine
+    )
+    settings.register_profile("check", settings.get_profile("quick"), max_examples=300, derandomize=False)
+    settings.load_profile("quick")  # `make check` asks for the other one
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """The tests of the tool run without pytest-timeout, too, whose setting pyproject.toml has."""
+    if not pluginmanager.hasplugin("timeout"):
+        parser.addini("timeout", "seconds of a test; needs pytest-timeout")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """A thread for each process: several share the cores, and idle threads of torch spin.
 
     A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
     """
+    if not config.pluginmanager.hasplugin("timeout"):
+        config.addinivalue_line("markers", "timeout: needs pytest-timeout")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -49,6 +62,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """One process at a time tests a GPU."""
     if item.get_closest_marker("gpu"):
+        from filelock import FileLock  # comes with torch
+
         with FileLock(Path(tempfile.gettempdir()) / "profiling-pytorch-gpu-tests.lock"):
             return (yield)
     return (yield)

@@ -6,7 +6,6 @@ missing.py      reasons why whole rules cannot tell, in the same words
 gaps.py         the gaps of the GPU in a step by cause
 cpu_states.py   the state of the CPU at each time: waiting, loading, compiling, launching, ...
 sites.py        the place of an event: operators, annotation, module and line of Python around it
-intervals.py    sets of times, exact in nanoseconds
 waste.py        avoidable work that a rule finds in each step, and the finding that sums it up
 fusing.py       elementwise kernels that one kernel could replace
 products.py     kernels of matrix products, their units and the least time they need

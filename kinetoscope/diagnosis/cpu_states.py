@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeVar, get_args
 
-from kinetoscope.diagnosis.intervals import Interval, intersect, interval, subtract, union, union_of
 from kinetoscope.diagnosis.sites import find_sites
 from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Trace, by_start
+from kinetoscope.trace.intervals import Interval, intersect, interval, subtract, union, union_of
 from kinetoscope.trace.queries import copy_direction, is_sync
 
 Cause = Literal[

@@ -13,7 +13,9 @@ from typing import TypeVar
 
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuStates
 from kinetoscope.diagnosis.gaps import Gap, Waits, gaps_in, waits_in
-from kinetoscope.diagnosis.intervals import (
+from kinetoscope.diagnosis.sites import Site, find_sites
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step, Trace, starting_in
+from kinetoscope.trace.intervals import (
     Interval,
     contains,
     intersect,
@@ -24,8 +26,6 @@ from kinetoscope.diagnosis.intervals import (
     union,
     union_of,
 )
-from kinetoscope.diagnosis.sites import Site, find_sites
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, PythonFunction, Span, Step, Trace, starting_in
 from kinetoscope.trace.queries import busy_us, is_sync, require_steps
 
 S = TypeVar("S", bound=Span)

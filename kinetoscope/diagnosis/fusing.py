@@ -116,13 +116,15 @@ def avoidable_us(chain: Sequence[GpuActivity], peaks: Peaks | None) -> float:
 
 
 def _read(op: CpuOp | None) -> int:
-    """Bytes of an elementwise operator's inputs; a destination that it only writes does not count."""
+    """Bytes of an elementwise operator's inputs; a destination that it only writes does not count. 0 if unknown."""
     if op is None or len(op.input_shapes) != len(op.input_types):
         return 0
-    pairs = list(zip(op.input_shapes, op.input_types, strict=True))
-    if op.name == "aten::copy_":
-        pairs = pairs[1:]
-    return sum(math.prod(shape) * TYPE_BYTES.get(kind, 0) for shape, kind in pairs if shape)
+    first = 1 if op.name == "aten::copy_" else 0
+    pairs = list(zip(op.input_shapes, op.input_types, strict=True))[first:]
+    tensors = [(shape, kind) for shape, kind in pairs if shape]
+    if not all(kind in TYPE_BYTES for _, kind in tensors):
+        return 0
+    return sum(math.prod(shape) * TYPE_BYTES[kind] for shape, kind in tensors)
 
 
 def _written(op: CpuOp | None) -> int:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause, CpuStates, launcher, outermost
-from kinetoscope.diagnosis.intervals import Interval, contains, intersect, length_us, ns, subtract, union_of
 from kinetoscope.trace.events import GpuActivity, Span
+from kinetoscope.trace.intervals import Interval, contains, intersect, length_us, ns, subtract, union_of
 
 LONG_US = 1000.0
 """A gap that a slow operator or Python makes; what fills shorter ones is launching."""

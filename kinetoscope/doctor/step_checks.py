@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
 
 from kinetoscope.doctor.checks import Check
 from kinetoscope.trace.events import Trace
+from kinetoscope.trace.intervals import intersect, length_us, ns, union, union_of
 from kinetoscope.trace.queries import steps_agree
 from kinetoscope.trace.units import format_value
 
@@ -18,8 +18,6 @@ SAME_WORK = 1.5
 OVERHEAD_SHARE = 0.10
 """Share of the steps' time in the profiler's own work from which times are rather its own (our limit)."""
 SCHEDULE = "schedule(wait=1, warmup=1, active=3) and prof.step() after each iteration"
-Stretch = tuple[float, float]
-"""Start and end, in us."""
 
 
 def check_steps(trace: Trace) -> Check | None:
@@ -77,11 +75,10 @@ def check_warm_up(trace: Trace) -> Check | None:
 
 def check_overhead(trace: Trace) -> Check | None:
     """The share of the profiler's own work in the steps, as Kineto records it (`overhead`)."""
-    steps = union((step.start_us, step.end_us) for step in trace.steps)
-    total = sum(end - start for start, end in steps)
-    if not total:
+    steps = union((ns(step.start_us), ns(step.end_us)) for step in trace.steps)
+    if not steps:
         return None
-    share = common_us(union((span.start_us, span.end_us) for span in trace.overheads), steps) / total
+    share = length_us(intersect(union_of(trace.overheads), steps)) / length_us(steps)
     if share < OVERHEAD_SHARE:
         return Check("overhead", "ok", f"{share:.1%} of the steps' time is the profiler's own")
     names = Counter[str]()
@@ -108,28 +105,3 @@ def check_shapes(trace: Trace) -> Check | None:
     if any(op.input_shapes for op in trace.cpu_ops):
         return Check("shapes", "ok", "recorded")
     return Check("shapes", "warning", "not recorded: no FLOPs, no bytes, no share of a ceiling", "record_shapes=True")
-
-
-def union(stretches: Iterable[Stretch]) -> list[Stretch]:
-    """The same time in stretches that neither overlap nor touch."""
-    joined: list[Stretch] = []
-    for start, end in sorted(stretches):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(joined[-1][1], end)
-        else:
-            joined.append((start, end))
-    return joined
-
-
-def common_us(ones: Sequence[Stretch], others: Sequence[Stretch]) -> float:
-    """The time that is in both of two unions."""
-    common, index = 0.0, 0
-    for start, end in ones:
-        while index < len(others) and others[index][1] <= start:
-            index += 1
-        at = index
-        while at < len(others) and others[at][0] < end:
-            common += min(end, others[at][1]) - max(start, others[at][0])
-            at += 1
-        index = max(index, at - 1)
-    return common

@@ -6,15 +6,12 @@ They find faults of the recording. The report's rules find faults of the recorde
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 
 from kinetoscope.doctor.checks import MISSING_EVENTS, Check
 from kinetoscope.doctor.step_checks import (
     SCHEDULE,
-    Stretch,
     check_overhead,
     check_same_work,
     check_shapes,
@@ -23,6 +20,7 @@ from kinetoscope.doctor.step_checks import (
     check_warm_up,
 )
 from kinetoscope.trace.events import CudaCall, Trace
+from kinetoscope.trace.intervals import Interval, contains, ns
 from kinetoscope.trace.missing_gpu import is_launch
 from kinetoscope.trace.text import shortened
 from kinetoscope.trace.units import format_value
@@ -115,7 +113,9 @@ def check_dropped(trace: Trace) -> Check | None:
     there = {activity.correlation for activity in trace.activities}
     captures = _captures(trace)
     dropped = [
-        index for index, call in enumerate(launches) if call.correlation not in there and not _is_inside(call, captures)
+        index
+        for index, call in enumerate(launches)
+        if call.correlation not in there and not contains(captures, ns(call.start_us))
     ]
     if not dropped:
         return Check(
@@ -245,23 +245,18 @@ def _process(thread: str) -> str:
     return thread.partition("/")[0]
 
 
-def _captures(trace: Trace) -> list[Stretch]:
+def _captures(trace: Trace) -> list[Interval]:
     """Times in which a stream was captured into a CUDA graph, from the begin of a capture to the end of the last open
     one."""
-    captures: list[Stretch] = []
-    depth, start = 0, 0.0
+    captures: list[Interval] = []
+    depth, start = 0, 0
     for call in trace.calls:
         if match := _CAPTURE.match(call.name):
             if match[1] == "Begin":
-                start = call.start_us if not depth else start
+                start = ns(call.start_us) if not depth else start
                 depth += 1
             elif depth:
                 depth -= 1
                 if not depth:
-                    captures.append((start, call.end_us))
+                    captures.append((start, ns(call.end_us)))
     return captures
-
-
-def _is_inside(call: CudaCall, stretches: Sequence[Stretch]) -> bool:
-    before = bisect_right(stretches, call.start_us, key=itemgetter(0))
-    return bool(before) and call.start_us < stretches[before - 1][1]

@@ -10,11 +10,11 @@ from msgspec import structs
 
 from kinetoscope.diagnosis.cpu_states import CAUSES, Cause
 from kinetoscope.diagnosis.facts import Facts
-from kinetoscope.diagnosis.intervals import contains, length_us, ns, union_of
 from kinetoscope.diagnosis.sources import STACKS
 from kinetoscope.html import Cell, Html, code, note, table
 from kinetoscope.report.work_tables import share_cell
 from kinetoscope.trace.events import CpuOp, PythonFunction
+from kinetoscope.trace.intervals import contains, length_us, ns, union_of
 from kinetoscope.trace.text import without_address
 from kinetoscope.trace.units import format_value
 

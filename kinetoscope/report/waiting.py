@@ -8,9 +8,9 @@ from html import escape
 from kinetoscope.diagnosis.cpu_states import Cause
 from kinetoscope.diagnosis.facts import Facts
 from kinetoscope.diagnosis.gaps import Waits, waits_in
-from kinetoscope.diagnosis.intervals import intersect, length_us, ns
 from kinetoscope.html import Cell, Html, code, details, note, table
 from kinetoscope.report.work_tables import share_cell
+from kinetoscope.trace.intervals import intersect, length_us, ns
 from kinetoscope.trace.units import format_value
 
 _MOST_GAPS = 10

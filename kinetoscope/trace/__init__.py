@@ -1,5 +1,6 @@
 """Profiler traces as data, and functions that analyze them.
 
+errors.py          a trace is unusable
 events.py          the types: trace, step, op, CUDA call, GPU activity
 kineto.py          reads a profiler file, with progress.py for its progress
 content.py         the text of a file: plain, gzip, UTF-16, from a pipe
@@ -9,6 +10,7 @@ decoding.py        decodes events one by one
 metadata.py        the trace's GPUs and rank
 assembly.py        builds a trace: nesting, launches with linking.py, merged ranks with processes.py
 steps.py           finds the steps by the marks of marks.py, and the work outside all steps
+intervals.py       sets of times, exact in nanoseconds
 queries.py         busy and idle time, waits, copies, collectives, whether steps agree, which step to show
 missing_gpu.py     why a trace has no kernels
 averages.py        the rows of `key_averages()`

@@ -13,14 +13,12 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
+from kinetoscope.trace.errors import TraceError as TraceError
+
 S = TypeVar("S", bound="Span")
 Triple = tuple[int, int, int]
 Shapes = tuple[tuple[int, ...], ...]
 Kind = Literal["kernel", "memcpy", "memset"]
-
-
-class TraceError(ValueError):
-    """A trace is unusable; the message gives the reason and a fix."""
 
 
 class Span(Struct, frozen=True, gc=False):

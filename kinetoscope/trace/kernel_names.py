@@ -14,11 +14,10 @@ from typing import Any
 from kinetoscope.trace.kernel_grammar import Reading, Token
 from kinetoscope.trace.text import printable, shortened
 
-HELP = "what a kernel's name says, token by token"
 DESCRIPTION = """\
 Print what a kernel's name says: library, operation, architecture, types, tile, layout, and the meaning of each token.
 
-  python -m snippets.lab decode nvjet_sm90_tst_128x64_64x8_1x2_h_bz_TNT
+  %(prog)s nvjet_sm90_tst_128x64_64x8_1x2_h_bz_TNT
 """
 SHORT_NAME_WIDTH = 60
 FIELDS = ("library", "operation", "arch", "dtype", "tile", "layout")

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
-from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace, TraceError, by_start
+from kinetoscope.trace.events import CpuOp, CudaCall, GpuActivity, Span, Step, Trace, TraceError
+from kinetoscope.trace.intervals import length_us, union_of
 from kinetoscope.trace.missing_gpu import why_no_kernels
 
 Direction = Literal["HtoD", "DtoH", "DtoD", "HtoH"]
@@ -33,13 +34,7 @@ _COLLECTIVE = re.compile(
 
 def busy_us(activities: Iterable[GpuActivity]) -> float:
     """Time during which at least one activity ran: the union of the intervals over all streams, not their sum."""
-    busy, reached = 0.0, -math.inf
-    for activity in sorted(activities, key=by_start):
-        start, end = activity.start_us, activity.start_us + activity.duration_us
-        if end > reached:
-            busy += end - max(start, reached)
-            reached = end
-    return round(busy, 3)
+    return length_us(union_of(activities))
 
 
 def extent_us(activities: Sequence[GpuActivity]) -> float:

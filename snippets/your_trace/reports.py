@@ -1,6 +1,6 @@
 """The reports that are published with the site: `make docs` runs `python -m snippets.your_trace.reports site`.
 
-A report is made from a recording's trace by `python -m snippets.lab report`; here its addresses in the book are links.
+A report is made from a recording's trace by `kinetoscope report`; here its addresses in the book are links.
 """
 
 from __future__ import annotations

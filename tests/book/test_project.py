@@ -171,8 +171,8 @@ def test_what_builds_the_package_is_locked() -> None:
 
 
 def test_mkdocs_stays_below_2() -> None:
-    optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert "mkdocs>=1.6.1,<2" in optional["docs"]
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    assert "mkdocs>=1.6.1,<2" in groups["docs"]
 
 
 def triggers(workflow: dict[Any, Any]) -> set[str]:
@@ -180,21 +180,13 @@ def triggers(workflow: dict[Any, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
-def test_workflows_cannot_be_used_against_us(name: str) -> None:
+def test_workflows_have_few_rights(name: str) -> None:
+    """What zizmor leaves open: it refuses dangerous triggers, inputs within a script and actions without a commit."""
     workflow = yaml.safe_load(WORKFLOWS[name])
-    assert not triggers(workflow) & {
-        "pull_request_target",
-        "workflow_run",
-        "issue_comment",
-        "issues",
-        "pull_request_review",
-    }
     assert workflow["permissions"] == {}, "rights are given to the job that needs them"
     for job in workflow["jobs"].values():
         assert job["timeout-minutes"] <= 60
-        assert set(job["permissions"].values()) <= {"read", "write"}
         for step in job["steps"]:
-            assert "${{" not in step.get("run", ""), "inputs reach a script through env"
             if step.get("uses", "").startswith("actions/checkout@"):
                 assert step["with"]["persist-credentials"] is False
 

@@ -35,28 +35,11 @@ def _trace(experiment: str) -> Trace:
     return RECORDED[experiment].trace
 
 
-class AlteredRun(Run):
-    """A run whose recording and trace may have been replaced. What was not is read once: no test changes the files."""
-
-    device: AlteredDevice
-
-    def _load(self) -> Recording:
-        return self.device.recordings.get(self.id) or _recording(self.id)
-
-    @property
-    def trace(self) -> Trace:
-        return self.device.traces.get(self.id) or _trace(self.id)
-
-    def at(self, **parameters: int | str) -> Run:
-        run = super().at(**parameters)
-        return AlteredRun(self.device, run.id, run.selector)
-
-
 @dataclass(frozen=True, eq=False)
 class AlteredDevice(Device):
     """The default device; what is put into `recordings` or `traces` takes the place of its namesake.
 
-    Each method alters what an earlier one has left.
+    What is not replaced is read once: no test changes the files. Each method alters what an earlier one has left.
     """
 
     root: Path = RECORDED.root
@@ -66,10 +49,16 @@ class AlteredDevice(Device):
 
     def __getitem__(self, experiment: str) -> Run:
         path, _, selector = experiment.partition("[")
-        run = AlteredRun(self, path, selector.removesuffix("]"))
+        run = Run(self, path, selector.removesuffix("]"))
         if not _is_recorded(path):
             run.require_existence()
         return run
+
+    def recording_of(self, run: Run) -> Recording:
+        return self.recordings.get(run.id) or _recording(run.id)
+
+    def trace_of(self, run: Run) -> Trace:
+        return self.traces.get(run.id) or _trace(run.id)
 
     def record(self, experiment: str, **changed: Any) -> None:
         """Change fields of a recording; `ceilings` are those of every point."""

@@ -37,7 +37,7 @@ def project(folder: Path) -> Path:
     No chapter of the book can be in the way of one that a test makes, whatever their names.
     """
     ignored = shutil.ignore_patterns("__pycache__")
-    for name in ("snippets/lab", "docs/assets", "tests/lab"):
+    for name in ("kinetoscope", "snippets/lab", "docs/assets", "tests/lab", "tests/tool"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for name in ("tests/chapters", "docs/labs"):
         (folder / name).mkdir()

@@ -23,8 +23,8 @@ from snippets.lab.finding.claim import STATUSES
 from snippets.lab.finding.device import Device
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.tools.archive import pack_archive, unpack_archive
+from tests.book.pieces import pieces
 from tests.lab.samples import BOOK
-from tests.other_devices import pieces
 from tests.second_device import DISTURBED, NAME, make_up
 
 AS_MANY = re.compile(r"On the (\w+), of (\d+) claims (\d+) holds?, (\d+) differs?, (\d+) (?:is|are) inconclusive")

@@ -91,4 +91,4 @@ def test_the_raw_name_is_one_step_away(opened: Opened) -> None:
 def test_without_scripts_the_page_says_where_to_ask(opened: Opened) -> None:
     page = opened("kernel_names/", scripts=False).page
     expect(page.get_by_role("textbox", name="A kernel's name")).to_have_count(0)
-    expect(page.get_by_text("python -m snippets.lab decode NAME").first).to_be_visible()
+    expect(page.get_by_text("kinetoscope decode NAME").first).to_be_visible()

@@ -19,7 +19,7 @@ import pytest
 from kinetoscope.terminal import CommandError
 from kinetoscope.trace.events import TraceError
 from kinetoscope.viewer import PORT, TraceServer, checked_trace, open_in_perfetto, safe_name
-from tests.lab.samples import gzipped, trace_json
+from tests.tool.simple import gzipped, trace_json
 
 PATIENCE_S = 60
 """For what takes milliseconds on a machine that has nothing else to do."""

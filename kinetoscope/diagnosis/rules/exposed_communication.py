@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from kinetoscope.diagnosis.amounts import duration_text, share_text
 from kinetoscope.diagnosis.facts import Facts
-from kinetoscope.diagnosis.intervals import length_us, union_of
 from kinetoscope.diagnosis.missing import no_gpu_work
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import TENSORBOARD
 from kinetoscope.trace.events import GpuActivity
+from kinetoscope.trace.intervals import length_us, union_of
 from kinetoscope.trace.queries import collectives, exposed_collectives_us
 
 MIN_SHARE = 0.10

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.facts import Facts
-from kinetoscope.diagnosis.intervals import Interval, intersect, interval, length_us, subtract, union, union_of
 from kinetoscope.diagnosis.missing import no_operators
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import OWN, STACKS
+from kinetoscope.trace.intervals import Interval, intersect, interval, length_us, subtract, union, union_of
 
 _RESUMED = re.compile(r".*: torch_dynamo_resume_in_(?P<function>\w+)_at_(?P<line>\d+)")
 _REGION = re.compile(r"Torch-Compiled Region(: (\d+)/\d+)?")

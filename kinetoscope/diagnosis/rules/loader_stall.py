@@ -8,10 +8,10 @@ from statistics import median
 from kinetoscope.diagnosis.amounts import duration_text, share_text
 from kinetoscope.diagnosis.cpu_states import Cause, CpuSpan
 from kinetoscope.diagnosis.facts import SLOWDOWN, Facts
-from kinetoscope.diagnosis.intervals import contains, intersect, length_us, lengths_in, ns, subtract, union, union_of
 from kinetoscope.diagnosis.missing import no_operators
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sources import TENSORBOARD
+from kinetoscope.trace.intervals import contains, intersect, length_us, lengths_in, ns, subtract, union, union_of
 from kinetoscope.trace.queries import busy_us
 
 MIN_SHARE = 0.05

@@ -10,12 +10,12 @@ from kinetoscope.diagnosis.amounts import count_text, duration_text
 from kinetoscope.diagnosis.cpu_states import is_download
 from kinetoscope.diagnosis.facts import MIN_SHARE, Facts
 from kinetoscope.diagnosis.gaps import RELAUNCH_US
-from kinetoscope.diagnosis.intervals import Interval, intersect, interval, length_us, ns, union, union_of
 from kinetoscope.diagnosis.missing import no_calls, no_gpu_work
 from kinetoscope.diagnosis.rule import CannotTell, Finding, Rule
 from kinetoscope.diagnosis.sites import Site
 from kinetoscope.diagnosis.sources import NSIGHT, STEPS
 from kinetoscope.trace.events import CudaCall, GpuActivity, Span
+from kinetoscope.trace.intervals import Interval, intersect, interval, length_us, ns, union, union_of
 
 MAX_PLACES = 5
 MIN_UNSEEN = 0.05

@@ -38,7 +38,7 @@ def only_kernel(step: Step) -> GpuActivity:
 
 def occupancy(run: Run) -> Figure:
     """Computed occupancy of the one kernel of a run."""
-    properties = run.trace.device_properties
+    properties = run.whole.trace.device_properties
     return run.per_step(lambda step: kernel_percent(only_kernel(step), properties), "%")
 
 
@@ -59,10 +59,10 @@ def chapter_kernels(device: Device) -> list[tuple[GpuActivity, Mapping[str, int]
     """Every kernel of the chapter's traces, once for each footprint and estimate, and the properties of its GPU."""
     kernels = {}
     for run in (device[f"attention/{name}"] for name in device.recorded_names("attention")):
-        for kernel in run.trace.activities if run.recording.has_trace else ():
+        for kernel in run.whole.trace.activities if run.recording.has_trace else ():
             if kernel.kind == "kernel" and kernel.occupancy_percent is not None:
                 footprint = (kernel.name, kernel.grid, kernel.block, kernel.registers, kernel.shared_memory_bytes)
-                kernels[(*footprint, kernel.occupancy_percent)] = (kernel, run.trace.device_properties)
+                kernels[(*footprint, kernel.occupancy_percent)] = (kernel, run.whole.trace.device_properties)
     return list(kernels.values())
 
 
@@ -75,7 +75,7 @@ def chapter_kernels(device: Device) -> list[tuple[GpuActivity, Mapping[str, int]
 def flash_occupancy(device: Device) -> Figure:
     """The flash backend is one kernel of pytorch_flash, with an estimated occupancy of 13 %: its blocks take
     255 x 128 registers, and two of them fit."""
-    properties = device[FLASH].trace.device_properties
+    properties = device[FLASH].whole.trace.device_properties
 
     def parts(step: Step) -> str:
         namespace = only_kernel(step).name.removeprefix("void ").partition("::")[0]
@@ -87,7 +87,7 @@ def flash_occupancy(device: Device) -> Figure:
 @claim("O-A27", equals(1), scope="this-gpu")
 def cudnn_blocks_that_fit(device: Device) -> Figure:
     """The registers of a multiprocessor suffice for one block of cuDNN's kernel, not for two."""
-    properties = device[CUDNN].trace.device_properties
+    properties = device[CUDNN].whole.trace.device_properties
 
     def fit(step: Step) -> int:
         return fits_by(footprint_of(only_kernel(step)), stocks_of(properties))["registers"]
@@ -148,7 +148,7 @@ def footprints(device: Device) -> Html:
 
 def default_shared(device: Device) -> Figure:
     """The default limit of a block's shared memory."""
-    properties = device[CUDNN].trace.device_properties
+    properties = device[CUDNN].whole.trace.device_properties
     return Figure(int(properties["sharedMemPerBlock"]), "bytes", origin="device properties in the trace")
 
 

@@ -38,18 +38,19 @@ def attention_bytes(step: Step) -> dict[int, tuple[int, int]]:
 
 
 def _least_bytes(op: CpuOp) -> int | None:
-    """Bytes that an operator must move; None for an unknown operator."""
-    elements = [math.prod(shape) if shape else 0 for shape in op.input_shapes]
-    inputs = [
-        count * ELEMENT_BYTES.get(kind, 0) if count else 0 for count, kind in zip(elements, op.input_types, strict=True)
-    ]
+    """Bytes that an operator must move; None for an unknown operator, or an unknown type of its first three inputs."""
+    elements = [math.prod(shape) if shape else 0 for shape in op.input_shapes[:3]]
+    kinds = op.input_types[:3]
+    if any(count and kind not in ELEMENT_BYTES for count, kind in zip(elements, kinds, strict=True)):
+        return None
+    inputs = [count * ELEMENT_BYTES[kind] if count else 0 for count, kind in zip(elements, kinds, strict=True)]
     match op.name:
         case "aten::_softmax" | "aten::tril":
             return 2 * inputs[0]
         case "aten::masked_fill_":
             return 2 * inputs[0] + inputs[1]
         case "aten::where":
-            return sum(inputs[:3]) + max(elements[:3]) * ELEMENT_BYTES[op.input_types[2]]
+            return sum(inputs) + max(elements[:3]) * ELEMENT_BYTES[op.input_types[2]]
         case "aten::isneginf":
             return inputs[0] + elements[0]
         case "aten::all":
@@ -57,7 +58,7 @@ def _least_bytes(op: CpuOp) -> int | None:
         case name if name.startswith("triton_per_fused") and "softmax" in name:
             return 2 * inputs[0] + inputs[1]
         case name if name.endswith("_attention_forward") or name.startswith("triton_tem_fused_flex_attention"):
-            return sum(inputs[:3]) + inputs[0]
+            return sum(inputs) + inputs[0]
     return None
 
 

@@ -185,7 +185,7 @@ def apart(device: Device, step: str, kind: str) -> tuple[Figure, Figure]:
 
     Raises `NotTimed` for a timing of one process.
     """
-    run = device[step]
+    run = device[step].whole
     timing = run.timing(kind)
     if len(timing.rounds) < 2:
         raise NotTimed(f"{run.id} was timed in one process; make record CHAPTER={run.recording.chapter}")

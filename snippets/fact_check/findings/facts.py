@@ -148,13 +148,12 @@ class Judged(NamedTuple):
 
 def judged(device: Device, claim_ids: Iterable[str] = CLAIMS) -> list[Judged]:
     """The claims of others on a device. Raises `ValueError` for one of ours."""
-    whole = Device(device.root, device.name)  # a verdict has no parts
     found = []
     for claim_id in claim_ids:
         chapter, claim = find_claim(claim_id)
         if claim.source is None:
             raise ValueError(f"{claim_id} is ours: it has no source to check")
-        found.append(Judged(claim.source, judge(claim, chapter, whole)))
+        found.append(Judged(claim.source, judge(claim, chapter, device.whole)))
     return found
 
 

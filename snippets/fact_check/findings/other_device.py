@@ -28,7 +28,7 @@ def recorded(device: Device, model: str) -> Device:
 
 def _tester(device: Device, source: Source) -> Device | None:
     """The device itself if it can test the source's value, else the first other device that can, in the same part."""
-    beside = (Device(each.root, each.name, device.index) for each in all_devices(device.root))
+    beside = (device.beside(each.name) for each in all_devices(device.root))
     return next((each for each in (device, *beside) if source.can_be_tested_on(each.name)), None)
 
 
@@ -60,6 +60,6 @@ def verdicts_of_the_h100(device: Device, *claim_ids: str) -> Html:
         there = recorded(device, H100)
     except NotRecorded:
         return verdicts(device, *claim_ids)
-    judged = (judge(claim, of, Device(there.root, there.name)) for of, claim in map(find_claim, claim_ids))
+    judged = (judge(claim, of, there) for of, claim in map(find_claim, claim_ids))
     boxes = (verdict_box(verdict, opened_device(there), verdict.claim.why) for verdict in judged)
     return Html(f'<div class="verdicts" data-search-exclude>{"".join(boxes)}</div>')

@@ -93,7 +93,7 @@ def floor_us(device: Device, work: Figure) -> Figure:
 
 def best_arithmetic_us(device: Device) -> Figure:
     """The time of the arithmetic at the highest rate of a bare product at any shape of the table."""
-    ceilings = (ceiling for point in device["fused_mlp/bfloat16_eager"].points for ceiling in point.ceilings)
+    ceilings = (ceiling for point in device["fused_mlp/bfloat16_eager"].whole.points for ceiling in point.ceilings)
     best = max((ceiling for ceiling in ceilings if ceiling.name != COPY), key=lambda ceiling: ceiling.rate)
     flops = quantity(device["fused_mlp/eager"], "flops").number
     return Figure(1e6 * flops / best.rate, "us", origin=f"at the rate of {best.name}")

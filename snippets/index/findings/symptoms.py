@@ -85,10 +85,9 @@ def _compiling(device: Device) -> Html:
 
 def _memory(device: Device) -> Html:
     """The peak of attention that stores its scores, at the four longest sequences tried."""
-    peaks = sorted(
-        (int(tokens), variants["variants"]["naive"].get("peak_bytes", 0))
-        for tokens, variants in device["attention/lengths_64"].data.items()
-    )
+    lengths = device["attention/lengths_64"].data.items()
+    naive = {int(tokens): variants["variants"]["naive"] for tokens, variants in lengths}
+    peaks = sorted((tokens, 0 if "stopped" in each else each["peak_bytes"]) for tokens, each in naive.items())
     texts = [format_value(peak, "bytes") if peak else "no room" for _, peak in peaks]
     rows = [(f"{tokens:,} tokens", peak, text) for (tokens, peak), text in zip(peaks, texts, strict=True)][-4:]
     return bar_rows(rows, described="Peak memory of attention written out, by the length of the sequence", kind="whole")

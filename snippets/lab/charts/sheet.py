@@ -19,7 +19,7 @@ _CARD, _PADDING = 202, 12
 _FIRST_LINE, _SPACE = 42, 5
 """Where the first line of a leaf is, and the space between its paragraphs."""
 _CODE = re.compile("`")
-_REPORT = "python -m snippets.lab report trace.json.gz runs these rules on a trace of yours."
+_REPORT = "kinetoscope report trace.json.gz runs these rules on a trace of yours."
 
 
 def sheet_svg(title: str, title_of: Callable[[str], str]) -> str:

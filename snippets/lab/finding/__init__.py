@@ -2,7 +2,9 @@
 
 figure.py      a value with unit and spread, and its formatting
 device.py      the recordings of one GPU, and a run: one experiment on it
-part.py        one process's samples, or one active step
+points.py      the point of a sweep that a selector names
+views.py       a device that notes what is read, and a part of a device
+part.py        one process's samples, or one third of the steps
 measure.py     ratios, shares and extremes that chapters share
 quantities.py  the quantities that every run has, by name
 crossing.py    the size at which one limit of a growing step gives way to another

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import msgspec
 
+from kinetoscope.files import write_whole
 from snippets.lab.finding.claim import Status
 from snippets.lab.finding.device import Device
 from snippets.lab.recording.device import DEFAULT_DEVICE
-from snippets.lab.recording.replacing import write_file
 from snippets.lab.recording.schema import NotRecorded, RecordingError
 
 NAME = "accepted.json"
@@ -59,7 +59,7 @@ def accept_statuses(device: Device, statuses: Mapping[str, Status]) -> None:
     if not (device.root / device.name).is_dir():
         raise NotRecorded(f"nothing is recorded for {device.name}; on a machine with this GPU run make record")
     content = json.dumps(dict(sorted(statuses.items())), indent=1, ensure_ascii=False) + "\n"
-    write_file(device.root, device.root / device.name / NAME, content.encode())
+    write_whole(device.root / device.name / NAME, content.encode())
 
 
 def status_of_text(claim_id: str, root: Path) -> Status | None:

@@ -26,9 +26,9 @@ from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure, checked
 from snippets.lab.finding.measure import Measure
 from snippets.lab.finding.mismatch import reading
-from snippets.lab.finding.part import Reads
 from snippets.lab.finding.quantities import quantity
 from snippets.lab.finding.spread import measure_spread
+from snippets.lab.finding.views import Noted
 from snippets.lab.recording.schema import NotRecorded, RecordingError
 
 STEPS_DISAGREE = "the active steps of its trace disagree"
@@ -167,7 +167,7 @@ def find_claim(claim_id: str) -> tuple[str, Claim]:
 
 def judge(claim: Claim, chapter: str, device: Device) -> Verdict:
     """Measure a claim on a device and return the verdict, which itself says what was disturbed."""
-    device = replace(device, reads=None)
+    device = device.unnoted
     try:
         with reading(device, f"claim {claim.id}") as noted:
             verdict = (_judge_timing if claim.scope == "timing" else _judge)(claim, chapter, noted)
@@ -180,7 +180,7 @@ def judge(claim: Claim, chapter: str, device: Device) -> Verdict:
     return replace(verdict, device=device, reason=visible(verdict.reason))
 
 
-def _judge(claim: Claim, chapter: str, device: Device) -> Verdict:
+def _judge(claim: Claim, chapter: str, device: Noted) -> Verdict:
     measured = checked(claim.measure(device))
     status: Status = "holds" if claim.band(measured) else "differs"
     if not measured.conclusive:
@@ -188,12 +188,11 @@ def _judge(claim: Claim, chapter: str, device: Device) -> Verdict:
     return Verdict(claim, chapter, device, status, measured)
 
 
-def _judge_timing(claim: Claim, chapter: str, device: Device) -> Verdict:
+def _judge_timing(claim: Claim, chapter: str, device: Noted) -> Verdict:
     """The verdict on the whole spread: processes, thirds of a sweep's samples, and steps of a trace may disagree."""
-    reads = Reads()
-    spread = measure_spread(claim.measure, replace(device, reads=reads))
+    spread = measure_spread(claim.measure, device)
     is_in = spread.is_in(claim.band)
-    disturbed = {name: reason for name in reads.runs if (reason := device[name].disturbed)}
+    disturbed = {name: reason for name in device.runs if (reason := device[name].disturbed)}
     if not spread.figure.conclusive:
         reason = spread.figure.doubt or STEPS_DISAGREE
     elif disturbed:

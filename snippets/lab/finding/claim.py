@@ -10,8 +10,8 @@ that differs there has one. Statuses on a device:
 
 holds          the band contains the figure; of a timing, its whole spread
 differs        the band does not contain it, or nothing of its spread: a finding, shown beside the source's value
-inconclusive   the steps of a trace disagree about a count, the spread of a timing crosses a limit of the band, or a
-               recording was disturbed
+inconclusive   the steps of a trace disagree about a count, the spread of a timing crosses a limit of the band, a part
+               of a timing has no value, or a recording was disturbed
 cannot be tested   the source's value is that of another GPU, such as a time: this device has a value, and no verdict
 not measured   this device lacks a recording that the claim needs
 

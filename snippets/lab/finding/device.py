@@ -3,13 +3,15 @@
 Fences and commands pass a `Device` to every function that measures; there is no global current device. Each missing
 thing has its exception: `UnknownName` for a name that does not exist, with the nearest name, on every machine;
 `NotRecorded` for a missing recording; `NotTimed` for a timing or a ceiling that a recording lacks.
+
+A view (views.py) is a device, too: it notes what is read, or reads a part of each recording.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,10 @@ import msgspec
 
 from kinetoscope.trace.events import Step, Trace
 from kinetoscope.trace.queries import require_steps
-from snippets.lab.experiment import Parameters, UnknownName, find, nearest
+from snippets.lab.experiment import UnknownName, find, nearest
 from snippets.lab.finding.figure import Figure, per_step
-from snippets.lab.finding.part import Reads, part_of, part_of_timing, thirds, timing_of_samples
+from snippets.lab.finding.part import timing_of_samples
+from snippets.lab.finding.points import select_point
 from snippets.lab.recording.ceilings import CeilingRates
 from snippets.lab.recording.device import DEFAULT_DEVICE, SAMPLE_DEVICE, recorded_devices, recorded_names, short_name
 from snippets.lab.recording.loading import load_recording, load_trace, trace_path
@@ -46,10 +49,6 @@ class Device:
     """The folder of all recordings."""
     name: str
     """`nvidia-h200`, the name of its folder."""
-    index: int | None = None
-    """The process whose samples are read, and the third of the active steps; None: all."""
-    reads: Reads | None = field(default=None, compare=False, repr=False)
-    """Notes what is read; None: nobody asks."""
 
     def __getitem__(self, experiment: str) -> Run:
         """One experiment, `mlp/eager`, or a point of it: `mlp/sweep_eager[batch=1,seq=1]`. Reads nothing yet.
@@ -63,13 +62,35 @@ class Device:
             run.require_existence()
         return run
 
-    def part(self, index: int) -> Device:
-        """The same device, from which runs read only one process's samples and one third of the active steps.
+    @property
+    def whole(self) -> Device:
+        """The device itself; of a part, the device that it is a part of."""
+        return self
 
-        Of a timing from one process they read a third of the samples; where there is no such part, all. `Run.trace`
-        and the data of probes stay whole.
-        """
-        return replace(self, index=index)
+    @property
+    def unnoted(self) -> Device:
+        """The device itself; of a device that notes what is read, the device below."""
+        return self
+
+    def beside(self, name: str) -> Device:
+        """Another device with recordings in the same folder; of a part, the same part of the other."""
+        return Device(self.root, name)
+
+    def recording_of(self, run: Run) -> Recording:
+        """The recording of a run, without the trace. Raises `NotRecorded`, `RecordingError`."""
+        return load_recording(self.root, self.name, run.id)
+
+    def trace_of(self, run: Run) -> Trace:
+        """The trace of a run that has one. Also raises `TraceError`."""
+        return load_trace(self.root, self.name, run.id)
+
+    def steps_of(self, trace: Trace) -> tuple[Step, ...]:
+        """The active steps that a measure reads."""
+        return trace.steps
+
+    def samples_of(self, timing: Timing) -> Timing:
+        """The timing with the samples that a measure reads."""
+        return timing
 
     @property
     def short_name(self) -> str:
@@ -107,15 +128,16 @@ class Run:
     """The point of a sweep: `batch=1,seq=1`."""
 
     @property
-    def recording(self) -> Recording:
-        """The recording, without the trace."""
-        if self.device.reads is not None:
-            self.device.reads.runs[f"{self.id}[{self.selector}]" if self.selector else self.id] = None
-        return self._load()
+    def whole(self) -> Run:
+        """The same run with all samples, steps and the trace, also if its device is a part of another."""
+        whole = self.device.whole
+        return self if whole is self.device else Run(whole, self.id, self.selector)
 
-    def _load(self) -> Recording:
+    @property
+    def recording(self) -> Recording:
+        """The recording, without the trace; that of a part has no samples, which `timing` and `ceiling` return."""
         try:
-            return load_recording(self.device.root, self.device.name, self.id)
+            return self.device.recording_of(self)
         except NotRecorded:
             self.require_existence()
             raise
@@ -168,10 +190,10 @@ class Run:
 
     @property
     def trace(self) -> Trace:
-        """The whole trace. Also raises `TraceError`."""
+        """The trace. Also raises `TraceError`, and `NoPart` in a part: the events around its steps have no parts."""
         if not self.recording.has_trace:
             raise self._lacking(UnknownName(f"{self.id} has no trace: it is a sweep or a probe"))
-        return load_trace(self.device.root, self.device.name, self.id)
+        return self.device.trace_of(self)
 
     @property
     def trace_path(self) -> str:
@@ -182,9 +204,9 @@ class Run:
     @property
     def steps(self) -> tuple[Step, ...]:
         """The active steps. Raises `TraceError` if there is none."""
-        trace = self.trace
+        trace = self.whole.trace
         require_steps(trace)
-        return part_of(thirds(trace.steps), self.device.index, self.device.reads) or trace.steps
+        return self.device.steps_of(trace)
 
     @property
     def step(self) -> Step:
@@ -238,22 +260,21 @@ class Run:
     def timings(self) -> Timings:
         """The timings of the point. Raises `NotTimed`."""
         timings = self._timings()
-        if self.device.index is None:
-            return timings
-        parts = {kind: self.timing(kind) for kind in KINDS if getattr(timings, kind) is not None}
+        parts = {kind: self.device.samples_of(timing) for kind in KINDS if (timing := getattr(timings, kind))}
         return msgspec.structs.replace(timings, **parts)
 
     def _timings(self) -> Timings:
-        if self.point.timings is None:
+        timings = self.whole.point.timings
+        if timings is None:
             raise NotTimed(f"{self.id} was recorded without timings; make record CHAPTER={self.recording.chapter}")
-        return self.point.timings
+        return timings
 
     def timing(self, kind: str = "interleaved") -> Timing:
         """One timing of the point, by its field in `Timings`, or `iteration` of a loop. Raises `NotTimed`."""
-        timing: Timing | None = self.point.iteration if kind == "iteration" else getattr(self._timings(), kind)
+        timing: Timing | None = self.whole.point.iteration if kind == "iteration" else getattr(self._timings(), kind)
         if timing is None:
             raise NotTimed(f"{self.id} has no {kind} timing; make record CHAPTER={self.recording.chapter}")
-        return part_of_timing(timing, self.device.index, self.device.reads)
+        return self.device.samples_of(timing)
 
     def time(self, kind: str = "interleaved") -> Figure:
         """One timing of the point as a figure: median, and how far processes differ. Raises `NotTimed`."""
@@ -265,27 +286,11 @@ class Run:
         return {ceiling.name: self.ceiling(ceiling.name).rate for ceiling in self._ceilings()}
 
     def _ceilings(self) -> tuple[Ceiling, ...]:
-        return self.point.ceilings if self.selector else self.recording.ceilings
+        return self.whole.point.ceilings if self.selector else self.whole.recording.ceilings
 
     def ceiling(self, name: str) -> Ceiling:
         """A ceiling of its session, `copy` or `matmul MxKxN`. Raises `NotTimed` if it was not measured."""
         for ceiling in self._ceilings():
             if ceiling.name == name:
-                return msgspec.structs.replace(
-                    ceiling, timing=part_of_timing(ceiling.timing, self.device.index, self.device.reads)
-                )
+                return msgspec.structs.replace(ceiling, timing=self.device.samples_of(ceiling.timing))
         raise NotTimed(f"{self.id} has no ceiling {name!r}; make record CHAPTER={self.recording.chapter}")
-
-
-def select_point(experiment: str, points: Sequence[Parameters], selector: str) -> int:
-    """The index of the point that `batch=1,seq=1` selects; an only point needs no selector. Raises `UnknownName`."""
-    chosen = dict(pair.split("=", 1) for pair in selector.split(",")) if selector else {}
-    indices: list[int] = [*range(len(points))]
-    for key, text in chosen.items():
-        indices = [index for index in indices if str(points[index].get(key)) == text]
-    if len(indices) == 1:
-        return indices[0]
-    known = [",".join(f"{key}={value}" for key, value in point.items()) for point in points]
-    if selector and not indices:
-        raise UnknownName(f"{experiment} has no point {selector!r}{nearest(selector, known)}")
-    raise UnknownName(f"{experiment} has {len(points)} points; pick one, such as [{known[0] if known else ''}]")

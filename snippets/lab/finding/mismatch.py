@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from kinetoscope.trace.events import TraceError
 from kinetoscope.trace.text import shortened
 from snippets.lab.experiment import UnknownName
 from snippets.lab.finding.device import Device
-from snippets.lab.finding.part import Reads
+from snippets.lab.finding.views import Noted, noted
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError
 
@@ -44,34 +43,35 @@ NOT_SHOWN = (NotRecorded, NotTimed, Mismatch)
 
 
 @contextmanager
-def reading(device: Device, place: str = "") -> Iterator[Device]:
+def reading(device: Device, place: str = "") -> Iterator[Noted]:
     """Hand out the device to compute with; on another GPU than the default, any error becomes a `Mismatch`.
 
-    `NotRecorded` and `NotTimed` pass, for they name the cure. So does `UnknownName` unless the default device is
-    recorded, too: a mistake in code or page is found there, and a name may come from a recording.
+    The device notes what is read. `NotRecorded` and `NotTimed` pass, for they name the cure. So does `UnknownName`
+    unless the default device is recorded, too: a mistake in code or page is found there, and a name may come from a
+    recording.
 
     Args:
         device: the device whose recordings are read.
         place: the place in the book, for the notes of an error that ends the build.
     """
-    reads = Reads()
+    watched = noted(device)
     try:
-        yield replace(device, reads=reads)
+        yield watched
     except NOT_SHOWN:
         raise
     except Exception as error:
         if isinstance(error, UnknownName) and not (device.root / DEFAULT_DEVICE).is_dir():
             raise
         if device.is_default or device.is_sample:
-            last = f"read last: {list(reads.runs)[-1]}" if reads.runs else ""
+            last = f"read last: {list(watched.runs)[-1]}" if watched.runs else ""
             error.add_note(f"  {', '.join(part for part in (place, f'on {device.name}', last) if part)}")
             raise
-        raise Mismatch(_sentence(device, reads, error)) from error
+        raise Mismatch(_sentence(watched, error)) from error
 
 
-def _sentence(device: Device, reads: Reads, error: Exception) -> str:
+def _sentence(device: Noted, error: Exception) -> str:
     """What does not fit, and on which recording: the last one read."""
-    names = list(reads.runs)
+    names = list(device.runs)
     if not names:
         which = f"What is recorded for the {device.short_name}"
     elif len(names) == 1:

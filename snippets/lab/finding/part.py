@@ -1,10 +1,9 @@
-"""A part of what was recorded: the samples of one process, or one active step. Spreads are computed from three."""
+"""A part of samples or steps: those of one process, or a third. Spreads are computed from three."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
@@ -14,36 +13,22 @@ from snippets.lab.recording.schema import Timing
 Item = TypeVar("Item")
 
 
-@dataclass
-class Reads:
-    """What a measure has read of a device."""
-
-    runs: dict[str, None] = field(default_factory=dict)
-    """Experiments and points, `mlp/sweep_eager[batch=1,seq=1]`, in the order of reading."""
-    has_parts: bool = False
-    """Whether a part of a recording, instead of all, was read."""
-
-
 def thirds(items: tuple[Item, ...]) -> tuple[tuple[Item, ...], ...]:
     """Three consecutive parts of three or more items, the last the longest; of fewer, one part."""
     third = len(items) // 3
     return (items[:third], items[third : 2 * third], items[2 * third :]) if third else (items,)
 
 
-def part_of(parts: Sequence[tuple[Item, ...]], index: int | None, reads: Reads | None) -> tuple[Item, ...]:
-    """One of several parts, noted in `reads`; empty if all of them are wanted or there is no such part."""
-    if index is None or not 1 < len(parts) > index:
-        return ()
-    if reads is not None:
-        reads.has_parts = True
-    return parts[index]
+def part_of(parts: Sequence[tuple[Item, ...]], index: int) -> tuple[Item, ...]:
+    """One of several parts; empty if there is no such part, or only one."""
+    return parts[index] if 1 < len(parts) > index else ()
 
 
-def part_of_timing(timing: Timing, index: int | None, reads: Reads | None) -> Timing:
-    """The samples of one process, as a timing; the whole timing if `part_of` finds no such part."""
-    samples_us = part_of(timing.parts, index, reads) if index is not None else ()
+def part_of_timing(timing: Timing, index: int) -> Timing | None:
+    """The samples of one process, as a timing; None if `part_of` finds no such part."""
+    samples_us = part_of(timing.parts, index)
     if not samples_us:
-        return timing
+        return None
     part = timing_of_samples(samples_us)
     return msgspec.structs.replace(
         timing, median_us=part.median_us, q1_us=part.q1_us, q3_us=part.q3_us, samples_us=samples_us, rounds=()

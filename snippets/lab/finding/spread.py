@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from kinetoscope.trace.events import TraceError
 from snippets.lab.finding.band import Band, Interval, agreed, contains_spread
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure
-from snippets.lab.finding.part import Reads
+from snippets.lab.finding.views import Parts, part
+from snippets.lab.recording.schema import NotTimed
 
 PARTS = range(3)
 """Processes of an experiment, thirds of a sweep's samples, active steps of a trace."""
@@ -41,17 +42,22 @@ class Spread:
 
 
 def measure_spread(measure: Measure, device: Device) -> Spread:
-    """Compute a figure on the whole device and on each part. Raises what the measure raises on the whole device.
+    """Compute a figure on the whole device and on each part. Raises what the measure raises, on a part, too.
 
-    The whole has a figure, so a part without one is left out, for whatever reason: a measure that compares two steps of
-    a trace finds only one there.
+    Only a part that is not timed, or whose steps lack what the measure looks for, is left out. It could be the part
+    that disagrees, so the figure is then inconclusive.
     """
-    reads, parts = Reads(), []
+    read, parts, reason = Parts(), [], ""
     figure = measure(device)
     for index in PARTS:
-        with suppress(Exception):
-            parts.append(measure(replace(device.part(index), reads=reads)))
-    is_known = (reads.has_parts and bool(parts)) or figure.spread is not None
+        try:
+            parts.append(measure(part(device, index, read)))
+        except (NotTimed, TraceError) as error:
+            reason = str(error)
+    if len(parts) < len(PARTS) and figure.conclusive:
+        doubt = f"only {len(parts)} of {len(PARTS)} parts have a value: {reason}"
+        figure = replace(figure, conclusive=False, doubt=doubt)
+    is_known = (read.were_read and bool(parts)) or figure.spread is not None
     if is_number(figure) and is_known:
         values = (each.value for each in (figure, *parts))
         ends = [*(figure.spread or ()), *(value for value in values if isinstance(value, int | float))]

@@ -24,7 +24,6 @@ from snippets.lab.notebooks.outputs import OutputError, clean_outputs, dumped, o
 from snippets.lab.page.frame import show as show  # for the fence of docs/labs/index.md
 from snippets.lab.recording.device import DEFAULT_DEVICE, PROJECT, short_name, slug
 from snippets.lab.recording.fingerprint import text_fingerprint
-from snippets.lab.recording.replacing import write_file
 from snippets.lab.recording.schema import Environment, RecordingError
 
 RunNotebooks = Callable[[list[Path], float], NotebookRuns]
@@ -35,19 +34,25 @@ NOTEBOOK_PROTOCOL = 1
 """Part of every notebook's fingerprint: raise it when `cells` or `notebook` change what a notebook measures."""
 TIME_LIMIT_S = 300
 SETUP = """\
-# The book's code is found around this notebook, or installed. In Colab, name the address of its repository.
+# The book's code is found around this notebook. Elsewhere, as in Colab, name the address of its repository.
 REPOSITORY = ""
 
 import importlib.util
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
-sys.path += [str(path) for path in (Path.cwd(), *Path.cwd().parents) if (path / "snippets" / "lab").is_dir()]
+BOOK = Path.cwd() / "book"
+sys.path += [str(path) for path in (BOOK, *BOOK.parents) if (path / "snippets" / "lab").is_dir()]
 if importlib.util.find_spec("snippets") is None:
     if not REPOSITORY:
         raise ModuleNotFoundError("start Jupyter in a clone of the book, or write its address into REPOSITORY above")
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", f"git+{REPOSITORY}"], check=True)
+    subprocess.run(["git", "clone", "--quiet", "--depth=1", REPOSITORY, BOOK], check=True)
+    content = tomllib.loads((BOOK / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = [*content["project"]["dependencies"], *content["dependency-groups"]["book"]]
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *needed], check=True)
+    sys.path.append(str(BOOK))
 
 from snippets.lab import notebook
 
@@ -233,7 +238,7 @@ def record_notebook(root: Path, notebook: Notebook, device: str, run: RunNoteboo
         if slug(results.environment.device) != device:
             return f"the notebook ran on {results.environment.device}, not on {device}"
         content = fill(notebook, own.outputs, RunInfo(notebook.fingerprint, own.seconds, results.environment))
-        write_file(root, notebook.path, dumped(content))
+        write_whole(notebook.path, dumped(content))
     except (CellFailed, RecordingError, OSError) as error:
         return str(error)
     return ""

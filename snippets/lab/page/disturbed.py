@@ -6,22 +6,21 @@ from collections.abc import Iterable, Mapping
 from html import escape
 
 from kinetoscope.html import Html, code
-from snippets.lab.finding.device import Device
-from snippets.lab.finding.part import Reads
+from snippets.lab.finding.views import Noted
 from snippets.lab.recording.schema import Recording
 
 UNTIMED = ("", "bytes", "flop")
 """Units of figures that are no times: a disturbed recording counts and adds up as any other."""
 
 
-def disturbed_runs(device: Device, reads: Reads) -> dict[str, str]:
+def disturbed_runs(device: Noted) -> dict[str, str]:
     """The experiments and points among those read whose times cannot be trusted, and why."""
-    return {name: reason for name in reads.runs if (reason := device[name].disturbed)}
+    return {name: reason for name in device.runs if (reason := device.unnoted[name].disturbed)}
 
 
-def disturbed_line(device: Device, reads: Reads) -> str:
+def disturbed_line(device: Noted) -> str:
     """A line below a table or a chart; empty if nothing that it read was disturbed."""
-    runs = disturbed_runs(device, reads)
+    runs = disturbed_runs(device)
     return f'<p class="lab-disturbed"><strong>Disturbed</strong>: don\'t trust {_listed(runs)}.</p>' if runs else ""
 
 

@@ -15,7 +15,6 @@ from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.claim import Status
 from snippets.lab.finding.device import Device, all_devices
 from snippets.lab.finding.mismatch import Mismatch, reading
-from snippets.lab.finding.part import Reads
 from snippets.lab.page.disturbed import disturbed_banner, disturbed_line
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.machine import machine_table
@@ -71,7 +70,7 @@ def _panel(
     try:
         with reading(device, f"fence {fence}") as noted:
             panel = piece(noted, *args, **options)
-            return panel + disturbed_line(device, noted.reads or Reads())
+            return panel + disturbed_line(noted)
     except NotRecorded as error:
         if (chapter := chapter_of(fence)) and not device.recorded_names(chapter):
             return Html(f"<p>Not recorded on the {escape(device.short_name)}.</p>")  # provenance has the command

@@ -15,7 +15,7 @@ from snippets.lab.finding.book import doubt, figure, find_claim
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.mismatch import Mismatch, reading
-from snippets.lab.finding.part import Reads
+from snippets.lab.finding.views import Noted
 from snippets.lab.page.disturbed import UNTIMED, disturbed_runs, disturbed_text
 from snippets.lab.page.kernel_name import with_kernel_names
 from snippets.lab.page.sample import SAMPLE_TEXT, shown_devices
@@ -79,11 +79,9 @@ def _inline(name: str, device: Device, attributes: str = "") -> str:
     return html
 
 
-def _measured(name: str, device: Device, attributes: str) -> str:
-    """The figure on a device that notes what is read."""
+def _measured(name: str, device: Noted, attributes: str) -> str:
     found = figure(name, device)
-    reads = device.reads or Reads()
-    disturbed = disturbed_text(disturbed_runs(device, reads) if found.unit not in UNTIMED else {})
+    disturbed = disturbed_text(disturbed_runs(device) if found.unit not in UNTIMED else {})
     return visible(figure_html(found, name, attributes, doubt(name, device), disturbed))
 
 

@@ -3,9 +3,7 @@
 schema.py     the fields of a recording
 device.py     device names and the paths of their recordings
 loading.py    reads and checks recordings and traces
-unexpected.py  files among the recordings that are none: links, pipes, other names
-saving.py     writes a recording and its trace together
-replacing.py  replaces several files or none, under a lock
+saving.py     writes a recording: its JSON, then its trace
 fingerprint.py  whether a recording is stale: a hash of the definitions that its experiment reaches
 definitions.py  a file as definitions, with the names that each binds
 shape.py       a definition as text, with the names that it uses

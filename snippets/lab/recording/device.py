@@ -9,7 +9,7 @@ import subprocess
 from functools import lru_cache
 from pathlib import Path
 
-from snippets.lab.recording.schema import NotRecorded
+from snippets.lab.recording.schema import NotRecorded, RecordingError
 
 PROJECT = Path(__file__).resolve().parents[3]
 DEFAULT_DEVICE = "nvidia-h200"
@@ -18,6 +18,7 @@ SAMPLE_DEVICE = "nvidia-sample"
 """The device of made-up recordings: a chapter's tests create them, for the tests and for previews."""
 FOLDER = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """The name of a device's folder, as `slug` makes it: pages have it in ids, links and tabs."""
+_FILE = re.compile(rf"{FOLDER.pattern}/(accepted\.json|[a-z0-9_]+/[a-z0-9_]+\.(json|trace\.json\.gz))")
 
 
 def recordings_root() -> Path:
@@ -48,6 +49,19 @@ def recorded_devices(root: Path) -> tuple[str, ...]:
     folders = (path for path in root.iterdir() if FOLDER.fullmatch(path.name) and path.is_dir())
     names = sorted(path.name for path in folders if any(path.glob("*/*.json")))
     return tuple(sorted(names, key=lambda name: (name != DEFAULT_DEVICE, name)))
+
+
+def require_only_recordings(root: Path) -> None:
+    """Raise `RecordingError` for a link, a pipe or a file of another name: the site would publish it as its own.
+
+    Hidden files are no part of the site.
+    """
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        is_plain = path.is_file() and not path.is_symlink() and _FILE.fullmatch(name)
+        is_folder = path.is_dir() and not path.is_symlink()
+        if not (is_plain or is_folder or "/." in f"/{name}"):
+            raise RecordingError(f"{path} is not a recording, but a link or a file of another kind; delete it")
 
 
 def recorded_names(root: Path, device: str, chapter: str) -> tuple[str, ...]:
@@ -90,7 +104,7 @@ AMD_GPU = Path("/dev/kfd")
 """How Linux shows AMD's GPUs to ROCm."""
 AMD_ONLY = (
     "this machine's GPU is AMD's, and the experiments need an NVIDIA GPU; a report reads traces of AMD's GPUs, too: "
-    "python -m snippets.lab report TRACE"
+    "python -m kinetoscope report TRACE"
 )
 NO_SLICE = (
     "this machine's GPU is in MIG mode and has no slice, so CUDA cannot use it: make a slice of the whole GPU "

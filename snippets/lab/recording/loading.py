@@ -11,7 +11,6 @@ from pathlib import Path
 from kinetoscope.trace.events import Trace, TraceError
 from kinetoscope.trace.kineto import read_recorded_trace
 from snippets.lab.recording.device import chapter_folder
-from snippets.lab.recording.replacing import recover
 from snippets.lab.recording.saving import trace_digest
 from snippets.lab.recording.schema import (
     TRACE_JSON_LIMIT_BYTES,
@@ -27,7 +26,6 @@ Stamp = tuple[int, int]
 
 def load_recording(root: Path, device: str, experiment_id: str) -> Recording:
     """Read one recording and check every field. Raises `RecordingError`."""
-    recover(root)
     path = _paths(root, device, experiment_id)[0]
     stamp = _stamp(path, experiment_id)
     if stamp is None:
@@ -116,7 +114,8 @@ def _trace(path: str, stamp: Stamp, digest: str, experiment_id: str) -> Trace:
     if digest and trace_digest(packed) != digest:
         json_name = f"{experiment_id.partition('/')[2]}.json"
         raise RecordingError(
-            f"{Path(path).name} is damaged: it is not the trace that {json_name} was saved with; {_cure(experiment_id)}"
+            f"{Path(path).name} is damaged: it is not the trace that {json_name} was saved with; restore both "
+            f"with git, or {_cure(experiment_id)}"
         )
     try:
         return read_recorded_trace(packed, limit_bytes=TRACE_JSON_LIMIT_BYTES)

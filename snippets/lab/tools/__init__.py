@@ -2,7 +2,7 @@
 
 listing.py      list: experiments and the state of their recordings
 record.py       record: measures on this machine's GPU; refusals.py keeps what it refused
-archive.py      import: packs, checks and unpacks recordings; archive_members.py reads an archive within limits
+archive.py      import: packs, checks and unpacks recordings
 run.py          run: profiles one experiment here
 claims.py       claims: prints the ledger
 scaffold.py     chapter: writes the files of a new chapter, from scaffold.txt

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import gzip
 import io
+import re
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,20 +21,25 @@ from snippets.lab.notebooks.files import PREFIX, adopt, load_notebook, notebooks
 from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root, slug
 from snippets.lab.recording.loading import load_recording, trace_path
-from snippets.lab.recording.replacing import hold_root, replace_files, signals_held
-from snippets.lab.recording.saving import recording_files, trace_digest
-from snippets.lab.recording.schema import RecordingError, parse_recording
-from snippets.lab.tools.archive_members import LIMITS, MEMBER, ArchiveError, Limits, read_members
+from snippets.lab.recording.saving import recording_files, trace_digest, write_files
+from snippets.lab.recording.schema import JSON_LIMIT_BYTES, TRACE_JSON_LIMIT_BYTES, RecordingError, parse_recording
 
+MEMBER = re.compile(r"([a-z0-9-]+)/([a-z0-9_]+)/([a-z0-9_]+)\.(json|trace\.json\.gz|ipynb)")
+MEMBERS, ARCHIVE_BYTES = 2_000, 240_000_000
+"""Files, and all bytes in them together with what their traces contain. Our own archives have 300 files of 70 MB."""
+RATIO, SMALL_BYTES = 100, 1_000_000
+"""Decompressed over compressed size, where it is above `SMALL_BYTES`. Recorded traces have up to 14."""
 _DATE = "%Y-%m-%dT%H:%M:%SZ"
-HELP = "unpack an archive of recordings after checking it"
 DESCRIPTION = """\
 Check every file of an archive that `record --archive` wrote, then unpack it. A newer recording in this checkout is
-kept; if any file fails a check, nothing is unpacked. All recordings are replaced together: an import that is
-interrupted has replaced none, or the next command completes it.
+kept; if any file fails a check, nothing is unpacked. An import that was killed can be run again.
 
   python -m snippets.lab import recordings.tar.gz
 """
+
+
+class ArchiveError(RecordingError):
+    """An archive has something other than intact recordings, and nothing of it was unpacked; or the disk is full."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> int:
     """Unpack recordings of another machine."""
-    unpack_archive(recordings_root(), arguments.archive, report=print_imported)
+    print_imported(unpack_archive(recordings_root(), arguments.archive))
     return 0
 
 
@@ -72,14 +78,6 @@ def pack_archive(root: Path, device: str, target: Path) -> int:
 
     Equal recordings give equal bytes.
     """
-    with hold_root(root):
-        content, count = _packed(root, device)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(content)
-    return count
-
-
-def _packed(root: Path, device: str) -> tuple[bytes, int]:
     paths = {path.relative_to(root).as_posix(): path for path in (root / device).rglob("*")}
     files = {name: path for name, path in sorted(paths.items()) if MEMBER.fullmatch(name)}
     files |= {
@@ -92,39 +90,27 @@ def _packed(root: Path, device: str) -> tuple[bytes, int]:
             member.size = path.stat().st_size
             with path.open("rb") as file:
                 tar.addfile(member, file)
-    return gzip.compress(buffer.getvalue(), mtime=0), len(files)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(gzip.compress(buffer.getvalue(), mtime=0))
+    return len(files)
 
 
-def unpack_archive(
-    root: Path, source: Path, limits: Limits = LIMITS, report: Callable[[Imported], None] = lambda imported: None
-) -> Imported:
+def unpack_archive(root: Path, source: Path) -> Imported:
     """Check every file of an archive, then write all but those that are here already, in the same or a newer state.
 
-    Ctrl-C ends the check; while all are written and reported, which takes about a second, it is ignored.
-
-    Raises `ArchiveError` for foreign names, links, damaged recordings or traces, recordings without their trace,
-    notebooks that differ from this checkout's, and for a disk that is full or read-only; then nothing is unpacked.
+    Raises `ArchiveError` for foreign names, links, damaged recordings or traces, recordings without their trace, and
+    notebooks that differ from this checkout's: then nothing is unpacked. Also raised if the disk is full or read-only.
     """
-    pieces = _check(root, source, limits)
     imported = Imported()
-    is_reported = False
+    files: dict[Path, bytes | None] = {}
+    for piece in _check(root, source):
+        fate = _fate(root, piece)
+        getattr(imported, fate).append(f"{piece.device} {piece.id}")
+        files |= piece.files if fate == "written" else {}
     try:
-        with ExitStack() as stack:
-            with _nothing_unpacked(source):
-                stack.enter_context(hold_root(root))
-            stack.enter_context(signals_held())
-            files: dict[Path, bytes | None] = {}
-            for piece in pieces:
-                fate = _fate(root, piece)
-                getattr(imported, fate).append(f"{piece.device} {piece.id}")
-                files |= piece.files if fate == "written" else {}
-            with _nothing_unpacked(source):
-                replace_files(root, files)
-            report(imported)
-            is_reported = True
-    except KeyboardInterrupt:
-        if not is_reported:
-            raise
+        write_files(files)
+    except OSError as error:
+        raise ArchiveError(f"{source.name}: cannot write recordings: {error}; then import it again") from error
     return imported
 
 
@@ -138,16 +124,12 @@ class _Piece:
     """Empty for a notebook."""
     files: dict[Path, bytes | None]
 
-    @property
-    def size_bytes(self) -> int:
-        return sum(len(content or b"") for content in self.files.values())
 
-
-def _check(root: Path, source: Path, limits: Limits) -> Sequence[_Piece]:
+def _check(root: Path, source: Path) -> Sequence[_Piece]:
     """Check all files of an archive; only their bytes are kept, because decoded JSON needs up to 25 times as much."""
-    members = read_members(source, limits)
+    members = _read_members(source)
     pieces: list[_Piece] = []
-    left = limits.archive_bytes
+    left = ARCHIVE_BYTES
     for name, content in sorted(members.items()):
         device, chapter, experiment, kind = _parts(name)
         stem = f"{device}/{chapter}/{experiment}"
@@ -157,15 +139,68 @@ def _check(root: Path, source: Path, limits: Limits) -> Sequence[_Piece]:
             elif kind == "json":
                 packed = members.get(f"{stem}.trace.json.gz")
                 pieces.append(_checked(root, name, content, packed))
-                left -= _check_trace(packed, limits) if packed is not None else 0
+                left -= _check_trace(packed) if packed is not None else 0
             elif f"{stem}.json" not in members:
                 raise RecordingError("has no recording beside it")
             else:
                 continue
-            left -= pieces[-1].size_bytes
-        if left < 0:
-            raise ArchiveError(f"{source.name} is too large for recordings; nothing was unpacked")
+            left -= sum(len(written or b"") for written in pieces[-1].files.values())
+            if left < 0:
+                raise RecordingError("is too large with the files before it")
     return pieces
+
+
+def _read_members(source: Path) -> dict[str, bytes]:
+    """The files of an archive by name. Raises `ArchiveError`."""
+    if source.exists() and not source.is_file():
+        raise ArchiveError(f"cannot read {source}: not a file")
+    try:
+        if source.stat().st_size > ARCHIVE_BYTES:
+            raise ValueError("it is too large")
+        members = dict[str, bytes]()
+        for name, content in _members(_inflated(source.read_bytes(), ARCHIVE_BYTES)):
+            if name in members:
+                raise ValueError(f"{name} is there twice")
+            members[name] = content
+    except FileNotFoundError as error:
+        raise ArchiveError(f"cannot read {source}: no such file") from error
+    except (tarfile.TarError, OSError, ValueError, zlib.error) as error:
+        raise ArchiveError(f"{source.name} is not an archive of recordings: {error}; nothing was unpacked") from error
+    if not 0 < len(members) <= MEMBERS:
+        raise ArchiveError(f"{source.name} has {len(members):,} recordings; nothing was unpacked")
+    return members
+
+
+def _members(tar: bytes) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of a USTAR archive of regular files, as `record --archive` writes it. Raises `ValueError`.
+
+    The module tarfile parses single headers only. In a whole archive it would also follow sparse, pax and GNU headers,
+    whose sizes and nesting the archive chooses, and it ends without an error at a header that is damaged.
+    """
+    at = 0
+    while (header := tar[at : at + tarfile.BLOCKSIZE]).strip(b"\0"):
+        member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+        if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or not MEMBER.fullmatch(member.name):
+            raise ValueError(f"{member.name!r} is not a recording")
+        if not 0 <= member.size <= JSON_LIMIT_BYTES:
+            raise ValueError(f"{member.name} is too large")
+        at += tarfile.BLOCKSIZE
+        yield member.name, tar[at : at + member.size]
+        at += member.size + -member.size % tarfile.BLOCKSIZE
+    if len(header) < tarfile.BLOCKSIZE or tar[at:].strip(b"\0"):
+        raise ValueError("it is cut off, or something follows its last file")
+
+
+def _inflated(packed: bytes, limit_bytes: int) -> bytes:
+    """What a single gzip member contains. Raises `ValueError` above the limit, or if anything follows it."""
+    limit_bytes = min(limit_bytes, max(SMALL_BYTES, RATIO * len(packed)))
+    inflater = zlib.decompressobj(wbits=31)
+    content = inflater.decompress(packed, limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise ValueError("it is too large")
+    if not inflater.eof or inflater.unused_data:
+        raise ValueError("it is cut off, or something follows its end")
+    return content
 
 
 @contextmanager
@@ -179,14 +214,6 @@ def _refusing(place: str) -> Iterator[None]:
         raise ArchiveError(
             f"{place} cannot be read ({type(error).__name__}: {error}); record it again; nothing was unpacked"
         ) from error
-
-
-@contextmanager
-def _nothing_unpacked(source: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ArchiveError(f"{source.name}: cannot write recordings: {error}; nothing was unpacked") from error
 
 
 def _fate(root: Path, piece: _Piece) -> Literal["written", "kept", "unchanged"]:
@@ -241,17 +268,12 @@ def _checked(root: Path, name: str, content: bytes, packed: bytes | None) -> _Pi
     return _Piece(device, recording.id, recording.session, recording_files(root, device, recording, packed))
 
 
-def _check_trace(packed: bytes, limits: Limits) -> int:
+def _check_trace(packed: bytes) -> int:
     """Read a trace of an archive as every page will; return its decompressed size. Raises `TraceError`."""
-    limit = min(limits.trace_bytes, max(limits.small_bytes, limits.ratio * len(packed)))
-    read_recorded_trace(packed, limit_bytes=limit)
-    inflater = zlib.decompressobj(wbits=31)
-    if packed[:2] != b"\x1f\x8b":  # `read_recorded_trace` also accepts plain JSON
-        raise TraceError("its trace is not compressed; record it again")
-    size = len(inflater.decompress(packed, limit + 1))
-    if packed[3] or not inflater.eof or inflater.unused_data:  # a file name, or several members: some browsers stop
+    read_recorded_trace(packed, limit_bytes=min(TRACE_JSON_LIMIT_BYTES, max(SMALL_BYTES, RATIO * len(packed))))
+    if packed[:4] != b"\x1f\x8b\x08\0":  # plain JSON, or a file name is in its header
         raise TraceError("its trace is not compressed as record does it; record it again")
-    return size
+    return len(_inflated(packed, TRACE_JSON_LIMIT_BYTES))  # one member: some browsers stop after the first
 
 
 def _parts(name: str) -> tuple[str, str, str, str]:

@@ -18,7 +18,6 @@ from snippets.lab.recording.device import recordings_root
 from snippets.lab.recording.schema import RecordingError
 from snippets.lab.tools.listing import known_device
 
-HELP = "the ledger: every claim with its verdict"
 DESCRIPTION = """\
 Print every claim of the book with its verdict on every recorded device: holds, differs, is inconclusive,
 cannot be tested or is not measured.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,13 +17,10 @@ from snippets.lab.recording.device import DEFAULT_DEVICE, recordings_root
 from snippets.lab.recording.fingerprint import MeasuredCode, measured_code
 from snippets.lab.recording.loading import load_recording, load_trace
 from snippets.lab.recording.schema import NotRecorded, RecordingError
-from snippets.lab.recording.unexpected import unexpected_files
 
-HELP = "experiments by device: recorded, stale, missing"
 DESCRIPTION = """\
 Print the state of every experiment on every recorded device, one line each: recorded, stale (its code has changed
-since), missing or unreadable. A recording without an experiment or chapter is an orphan; a link, a pipe or a file of
-another name is unexpected, and pages leave it out.
+since), missing or unreadable. A recording without an experiment or chapter is an orphan.
 
   python -m snippets.lab list --device nvidia-h200
 """
@@ -34,11 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `list`."""
     parser.add_argument("--device", help="only this device, for example nvidia-h200")
     parser.add_argument(
-        "--unexpected",
-        action="store_true",
-        help="print only unexpected files, as patterns of mkdocs.yml",
-    )
-    parser.add_argument(
         "--check", action="store_true", help=f"exit with 1 if a recording for {DEFAULT_DEVICE} is stale or unreadable"
     )
 
@@ -46,9 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Print the state of every experiment by device."""
     root = recordings_root()
-    if arguments.unexpected:
-        print("".join(f"/{root.name}/{re.sub(r'[^a-zA-Z0-9_./-]', '?', name)}\n" for name, _ in unexpected_files(root)))
-        return 0
     devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
     is_red = False
     for device in devices:
@@ -65,10 +53,6 @@ def command(arguments: argparse.Namespace) -> int:
         if faults:
             print(f"{faults} not current {cure}")
         is_red = is_red or (device.is_default and faults > 0)
-    names = {device.name for device in devices}
-    for name, reason in () if arguments.device else unexpected_files(root):
-        if name.partition("/")[0] not in names:
-            print(f"unexpected: {printable(name)}: {reason}; delete it")
     return 1 if is_red and arguments.check else 0
 
 
@@ -94,9 +78,6 @@ def states(device: Device) -> Iterator[tuple[str, str]]:
         accepted_statuses(device)
     except RecordingError as error:
         yield NAME, f"unreadable: {error}"
-    for name, reason in unexpected_files(device.root):
-        if name.startswith(f"{device.name}/"):
-            yield printable(name.removeprefix(f"{device.name}/")), f"unexpected: {reason}; delete it"
     if device.is_default:
         yield from ((notebook.id, notebook.state) for notebook in notebooks(device.root))
 

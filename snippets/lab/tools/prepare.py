@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from kinetoscope.trace.text import printable
 from snippets.lab.experiment import chapters
 from snippets.lab.finding.device import Device
 from snippets.lab.notebooks.files import move_unshowable, notebooks
@@ -16,14 +15,13 @@ from snippets.lab.recording.device import (
     DEFAULT_DEVICE,
     default_device,
     recordings_root,
+    require_only_recordings,
     this_device,
     why_no_device,
 )
-from snippets.lab.recording.unexpected import unexpected_files
 from snippets.lab.tools.listing import experiment_states
 from snippets.lab.tools.record import Machine, record, this_machine
 
-HELP = "the first step of make docs: record if there is a GPU"
 DESCRIPTION = """\
 On a machine with a GPU, record stale or missing experiments for it. Then print the state of every experiment on the
 pages: live (recorded on this machine), replayed, stale or missing.
@@ -44,7 +42,11 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], Machine]) -> int:
-    """Record for the GPU `here`, unless it is None or `DEVICE` is another; then print the state of every experiment."""
+    """Record for the GPU `here`, unless it is None or `DEVICE` is another; then print the state of every experiment.
+
+    Raises `RecordingError` for files that a site must not publish: then `make docs` ends.
+    """
+    require_only_recordings(root)
     code = 0
     if here is not None and os.environ.get("DEVICE", here) == here:
         built = machine()
@@ -59,8 +61,6 @@ def prepare(root: Path, fresh: bool, here: str | None, *, machine: Callable[[], 
         for experiment_id, state in experiment_states(device, chapter).items():
             mode = {"recorded": "live" if device.name == here else "replayed"}.get(state, state)
             print(f"{experiment_id:40} {mode:10} {device.name}")
-    for name, reason in unexpected_files(root):
-        print(f"left out: {printable(name)}: {reason}; delete it")
     for notebook in notebooks(root):
         if problem := move_unshowable(notebook, Path(".cache/labs")):
             print(f"warning: {problem}", file=sys.stderr)

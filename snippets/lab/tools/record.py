@@ -32,7 +32,6 @@ from snippets.lab.tools.refusals import load_refusals, save_refusals
 if TYPE_CHECKING:
     from snippets.lab.capture.recorder import CostOf, Outcome
 
-HELP = "record experiments on this machine's GPU"
 DESCRIPTION = """\
 Measure stale or missing experiments on this machine's GPU and save them below docs/recordings. If an experiment fails,
 its cause is printed, its earlier recording is kept, and the others are still recorded. The GPU is the first one of

@@ -28,7 +28,6 @@ RESERVED = {"assets", "lab", "labs", "recordings", "search"}
 """Folders of the project or of the site."""
 YAML_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 """Words that YAML reads as truth values."""
-HELP = "lay out a new chapter with a working example: make chapter"
 DESCRIPTION = """\
 Write the files of a new chapter, a working example to replace piece by piece, and its lines in mkdocs.yml.
 

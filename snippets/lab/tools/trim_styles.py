@@ -9,96 +9,48 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 LEAST_LETTERS = 100_000
 """What is shorter is a page's own."""
 _STYLE = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
 _COMMENT_OR_STRING = re.compile(r"""(/\*.*?\*/)|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""", re.DOTALL)
+_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+"""A rule that has no other in it: a rule within `@media`, not `@media` itself."""
+_EMPTY = re.compile(r"@media[^{}]*\{\s*\}")
 _CLASS = re.compile(r"\.((?:jp|lm|cm|bp\d?|CodeMirror|mod)-[\w-]+)")
 """Classes of JupyterLab and its editors: scripts of the page may set others later."""
 _NOT = re.compile(r":not\([^)]*\)")
 _COMMA = re.compile(r",(?![^()]*\))")
 _READ = re.compile(r"var\(\s*(--[\w-]+)")
 _PROPERTY = re.compile(r"""(--[\w-]+)\s*:\s*((?:url\([^)]*\)|"[^"]*"|'[^']*'|[^;{}"'])*);?""")
-_TOKEN = re.compile(r"""\\.|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|url\((?![\s"'])[^)]*\)|[{};]""", re.DOTALL)
-
-
-class Rule(NamedTuple):
-    """A rule, or a statement such as `@charset`, which has no body."""
-
-    head: str
-    body: str | None
-
-    def __str__(self) -> str:
-        return self.head if self.body is None else f"{self.head}{{{self.body}}}"
 
 
 def trim_page(page: Path, other_styles: str = "") -> int:
     """Trim the large style sheets of a built page; returns the letters saved. `other_styles` may read properties."""
     text = page.read_text(encoding="utf-8")
     bare = _STYLE.sub("", text)
-    names = set(re.findall(r"[\w-]+", bare))
-    read = {*_READ.findall(bare), *_READ.findall(other_styles)}
-
-    def trimmed(match: re.Match[str]) -> str:
-        css = match[1]
-        if len(css) < LEAST_LETTERS:
-            return match[0]
-        return match[0].replace(css, trim_css(css, names, read))
-
-    result = _STYLE.sub(trimmed, text)
-    if len(result) < len(text):
+    names, read = set(re.findall(r"[\w-]+", bare)), {*_READ.findall(bare), *_READ.findall(other_styles)}
+    result = text
+    for css in filter(lambda css: len(css) >= LEAST_LETTERS, _STYLE.findall(text)):
+        result = result.replace(css, trim_css(css, names, read))
+    if result != text:
         page.write_text(result, encoding="utf-8")
     return len(text) - len(result)
 
 
 def trim_css(css: str, names: set[str], read: set[str]) -> str:
     """Drop rules about classes that are not in `names`, and properties that neither `read` nor the rest reads."""
-    kept = "".join(map(str, _kept(without_comments(css), lambda selector: _applies(selector, names))))
-    while (fewer := _without_unread(kept, read)) != kept:
-        kept = fewer
+
+    def applying(rule: re.Match[str]) -> str:
+        selectors = [each for each in _COMMA.split(rule[1]) if names.issuperset(_CLASS.findall(_NOT.sub("", each)))]
+        return f"{','.join(selectors)}{{{rule[2]}}}" if selectors else ""
+
+    kept, before = _EMPTY.sub("", _RULE.sub(applying, without_comments(css))), ""
+    while kept != before:
+        before, used = kept, {*read, *_READ.findall(kept)}
+        kept = _PROPERTY.sub(lambda match, used=used: match[0] if match[1] in used else "", kept)  # type: ignore[misc]
     return kept
-
-
-def _without_unread(css: str, read: set[str]) -> str:
-    used = {*read, *_READ.findall(css)}
-    return _PROPERTY.sub(lambda match: match[0] if match[1] in used else "", css)
-
-
-def _kept(css: str, applies: Callable[[str], bool]) -> Iterator[Rule]:
-    for rule in rules_of(css):
-        if rule.body is None or rule.head.startswith(("@font-face", "@keyframes", "@-webkit-keyframes", "@page")):
-            yield rule
-        elif rule.head.startswith("@"):
-            if inner := "".join(map(str, _kept(rule.body, applies))):
-                yield Rule(rule.head, inner)
-        elif selectors := [selector for selector in _COMMA.split(rule.head) if applies(selector)]:
-            yield Rule(",".join(selectors), rule.body)
-
-
-def _applies(selector: str, names: set[str]) -> bool:
-    return all(name in names for name in _CLASS.findall(_NOT.sub("", selector)))
-
-
-def rules_of(css: str) -> Iterator[Rule]:
-    """The rules of a style sheet without comments, in order; those inside of `@media` stay its body."""
-    start = depth = opened = 0
-    for match in _TOKEN.finditer(css):
-        sign, at = match[0], match.start()
-        if sign == "{":
-            opened = opened if depth else at
-            depth += 1
-        elif sign == "}":
-            depth -= 1
-            if not depth:
-                yield Rule(css[start:opened].strip(), css[opened + 1 : at])
-                start = at + 1
-        elif sign == ";" and not depth:
-            yield Rule(css[start : at + 1].strip(), None)
-            start = at + 1
 
 
 def without_comments(css: str) -> str:

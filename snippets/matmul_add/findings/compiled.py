@@ -49,7 +49,7 @@ def longest_to_shortest(device: Device) -> Figure:
     over before that."""
 
     def longest_to_shortest_of(run: Run) -> Figure:
-        times = sorted(matmul(step)[0].duration_us for step in run.trace.steps)
+        times = sorted(matmul(step)[0].duration_us for step in run.whole.steps)
         display = f"{format_value(times[0], 'us')} to {format_value(times[-1], 'us')}"
         return Figure(times[-1] / times[0], "x", origin=run.origin, display=display)
 

@@ -101,7 +101,7 @@ def copies_in_code(device: Device) -> Figure:
     The generated code allocates the output and calls addmm, nothing else. It is aten::addmm that copies, compiled or
     called by hand, so the copy is not a decision of the compiler."""
     run = device["matmul_add/generated_code"]
-    lines = [str(line) for line in run.data.get("calls", ())]
+    lines = [str(line) for line in run.data["calls"]]
     called = [line.split("(")[0].split(" = ")[-1] for line in lines]
     return Figure(sum(".copy_" in line for line in lines), origin=run.origin, display=", ".join(called))
 

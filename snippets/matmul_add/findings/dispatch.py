@@ -5,11 +5,10 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from msgspec.structs import replace
-
 from kinetoscope.html import Cell, Html, code, details, table
 from kinetoscope.trace.events import CudaCall, Span, Step, Trace
-from kinetoscope.trace.queries import busy_us, find_op
+from kinetoscope.trace.intervals import intersect, interval, length_us, union_of
+from kinetoscope.trace.queries import find_op
 from snippets.lab.finding import Device, Figure, Run, Source, at_least, between, claim, equals, format_value, matches
 from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.page import comparison_table, dispatch_tree, timeline
@@ -39,18 +38,14 @@ def calls_under(step: Step, name: str) -> tuple[CudaCall, ...]:
 
 def busy_within_us(trace: Trace, span: Span) -> float:
     """Time that the GPU was busy during an interval of CPU time."""
-    inside = []
-    for activity in trace.activities:
-        start, end = max(activity.start_us, span.start_us), min(activity.end_us, span.end_us)
-        if start < end:
-            inside.append(replace(activity, start_us=start, duration_us=end - start))
-    return busy_us(inside)
+    return length_us(intersect([interval(span)], union_of(trace.activities)))
 
 
 def wait_busy(run: Run) -> Figure:
     """Percent of the closing wait in which the GPU was busy."""
-    wait = closing_wait(run.trace)
-    return Figure(100 * busy_within_us(run.trace, wait) / wait.duration_us, "%", origin=run.origin)
+    trace = run.whole.trace
+    wait = closing_wait(trace)
+    return Figure(100 * busy_within_us(trace, wait) / wait.duration_us, "%", origin=run.origin)
 
 
 @claim("P13", equals(f"ProfilerStep#N > {LABEL} > aten::matmul > aten::mm"), source=Source("Part 1", "the same chain"))
@@ -142,7 +137,7 @@ def first_queries(device: Device) -> Figure:
     """cuBLAS asks about occupancy in the first step of a process and not again."""
     run = device["matmul_add/unscheduled"]
     first, *rest = (sum(map(is_query, step.calls)) for step in run.steps)
-    asked = Counter(call.name for call in run.trace.steps[0].calls if is_query(call)).most_common()
+    asked = Counter(call.name for call in run.whole.steps[0].calls if is_query(call)).most_common()
     by_name = ", ".join(f"{count} {name}" for name, count in asked) or "0"
     display = f"{by_name} in step #0, {sum(rest)} in the {len(rest)} steps after it"
     return Figure(0 if sum(rest) else first, origin=run.origin, display=display)
@@ -184,7 +179,8 @@ def wait_to_work_64(device: Device) -> Figure:
     With nothing left to wait for, the call takes only its own time. In the post's trace the GPU began late."""
 
     def wait_to_work(run: Run) -> Figure:
-        wait, work = closing_wait(run.trace).duration_us, self_gpu_us(run.trace)
+        trace = run.whole.trace
+        wait, work = closing_wait(trace).duration_us, self_gpu_us(trace)
         display = f"{format_value(wait, 'us')} for {format_value(work, 'us')} of work"
         return Figure(wait / work, "x", origin=run.origin, display=display)
 
@@ -201,8 +197,8 @@ def wait_busy_4096(device: Device) -> Figure:
 def waits_in_steps(device: Device) -> Figure:
     """No step calls cudaDeviceSynchronize: the only call of the trace lies outside of its steps."""
     run = device["matmul_add/eager_4096"]
-    inside = [call for step in run.trace.steps for call in step.calls]
-    counts = (sum(call.name == "cudaDeviceSynchronize" for call in calls) for calls in (inside, run.trace.calls))
+    inside = [call for step in run.whole.steps for call in step.calls]
+    counts = (sum(call.name == "cudaDeviceSynchronize" for call in calls) for calls in (inside, run.whole.trace.calls))
     return Figure(" of ".join(map(str, counts)), origin=run.origin)
 
 
@@ -214,7 +210,7 @@ def calls_of_item(device: Device) -> Figure:
 
 def idle_after(run: Run, index: int) -> float:
     """The time on the GPU between the last activity of a kept step and the first of the next."""
-    step, later = run.trace.steps[index : index + 2]
+    step, later = run.whole.steps[index : index + 2]
     return round(later.activities[0].start_us - step.activities[-1].end_us, 3)
 
 

@@ -81,7 +81,8 @@ def is_unchanged(figure: Figure) -> bool:
 
 def busy_share(run: Run) -> Figure:
     """The profiler's GPU total in percent of its CPU total."""
-    gpu, cpu = self_gpu_us(run.trace), self_cpu_us(run.trace)
+    trace = run.whole.trace
+    gpu, cpu = self_gpu_us(trace), self_cpu_us(trace)
     share = 100 * gpu / cpu
     display = f"{format_value(share, '%')}: {format_value(gpu, 'us')} of {format_value(cpu, 'us')}"
     return Figure(share, "%", origin=run.origin, display=display)
@@ -176,7 +177,8 @@ def wait_share_4096(device: Device) -> Figure:
     """At 4096, at least a tenth of the profiler's CPU total is the closing wait for the GPU."""
 
     def share(run: Run) -> Figure:
-        return Figure(100 * closing_wait(run.trace).duration_us / self_cpu_us(run.trace), "%", origin=run.origin)
+        trace = run.whole.trace
+        return Figure(100 * closing_wait(trace).duration_us / self_cpu_us(trace), "%", origin=run.origin)
 
     return of_traces(device, share, *LARGE)
 

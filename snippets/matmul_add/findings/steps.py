@@ -51,7 +51,7 @@ def requests(trace: Trace, start_us: float = -math.inf, end_us: float = math.inf
 
 def first_to_rest(run: Run, of: Callable[[Step], float]) -> Figure:
     """The first step's value over the largest of the others, with all values as text."""
-    first, *rest = map(of, run.trace.steps)
+    first, *rest = map(of, run.whole.steps)
     if not rest or max(rest) <= 0:
         raise TraceError("only one step; a comparison needs two")
     display = f"{format_value(first, 'us')}, then {' and '.join(format_value(us, 'us') for us in rest)}"
@@ -141,15 +141,15 @@ def offset(device: Device) -> Figure:
 def request_before_work(device: Device) -> Figure:
     """With wait=0 and warmup=0, an Activity Buffer Request precedes the first work on the GPU."""
     run = device["matmul_add/unscheduled"]
-    begin = min((activity.start_us for activity in run.trace.activities), default=0.0)
-    return Figure(len(requests(run.trace, end_us=begin)), origin=run.origin)
+    begin = min((activity.start_us for activity in run.whole.trace.activities), default=0.0)
+    return Figure(len(requests(run.whole.trace, end_us=begin)), origin=run.origin)
 
 
 @claim("P10", equals(1), scope="this-gpu", source=Source("Part 1", "once"))
 def one_request(device: Device) -> Figure:
     """In a trace of twenty steps, the Activity Buffer Request occurs once."""
     run = device["matmul_add/unscheduled_20"]
-    return Figure(len(requests(run.trace)), origin=run.origin)
+    return Figure(len(requests(run.whole.trace)), origin=run.origin)
 
 
 @claim("P11", at_least(1), scope="timing", source=Source("Part 1", "a hole in step #1 only"))
@@ -160,7 +160,7 @@ def holes(device: Device) -> Figure:
     size the GPU is done before the CPU reaches the next launch."""
 
     def second_to_first(run: Run) -> Figure:
-        first, second = (hole(step).duration_us for step in run.trace.steps[:2])
+        first, second = (hole(step).duration_us for step in run.whole.steps[:2])
         display = f"{format_value(first, 'us')} in step #0, {format_value(second, 'us')} in step #1"
         return Figure(second / first, "x", origin=run.origin, display=display)
 
@@ -172,7 +172,7 @@ def request_in_second_hole(device: Device) -> Figure:
     """The hole between the kernels of step #1 is one more buffer request.
 
     No buffer request falls into that hole. Look at what overlaps a gap before you name it."""
-    run = device["matmul_add/unscheduled"]
+    run = device["matmul_add/unscheduled"].whole
     second = hole(run.steps[1])
     return Figure(len(requests(run.trace, second.start_us, second.end_us)), origin=run.origin)
 
@@ -181,7 +181,7 @@ def request_in_second_hole(device: Device) -> Figure:
 def no_request_left(device: Device) -> Figure:
     """With a warm-up step in the schedule no buffer request is left in a trace of three steps."""
     run = device["matmul_add/eager_64_cold"]
-    return Figure(len(requests(run.trace)), origin=run.origin)
+    return Figure(len(requests(run.whole.trace)), origin=run.origin)
 
 
 @claim("O-M25", at_least(1), scope="this-gpu")
@@ -195,7 +195,7 @@ def later_requests(device: Device) -> Figure:
 def buffer_request(device: Device) -> Figure:
     """The time of the profiler's buffer request."""
     run = device["matmul_add/unscheduled"]
-    us = sorted(request.duration_us for request in requests(run.trace))
+    us = sorted(request.duration_us for request in requests(run.whole.trace))
     return Figure(statistics.median_low(us), "us", (us[0], us[-1]) if us[0] != us[-1] else None, run.origin)
 
 
@@ -214,7 +214,7 @@ FIGURES = {
     "gap_left": gap_left,
     "gap_after_fifty": gap_after_fifty,
     "first_profile_gap": lambda device: Figure(without_gpu(device)[0][2].samples_us[0], "us"),
-    "lead_4096": lambda device: Figure(offset_us(device["matmul_add/eager_4096_cold"].trace.steps[0]), "us"),
+    "lead_4096": lambda device: Figure(offset_us(device["matmul_add/eager_4096_cold"].whole.steps[0]), "us"),
 }
 
 

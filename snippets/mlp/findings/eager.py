@@ -164,7 +164,7 @@ def down_is_faster(device: Device) -> Figure:
 
 def chain_over_mm(device: Device) -> Figure:
     """Own CPU time of the operators that launch nothing themselves, in percent of that of `aten::mm`."""
-    rows = [row for row in key_averages(device["mlp/eager"].trace) if row.name.startswith("aten::")]
+    rows = [row for row in key_averages(device["mlp/eager"].whole.trace) if row.name.startswith("aten::")]
     idle = fsum(row.self_cpu_us for row in rows if not row.self_gpu_us)
     mm = fsum(row.self_cpu_us for row in rows if row.name == "aten::mm")
     return Figure(100 * idle / mm, "%", origin="mlp/eager, sums over its trace")

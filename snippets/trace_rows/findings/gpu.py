@@ -30,8 +30,8 @@ def overlapping(device: Device) -> Figure:
 def streams_annotated(device: Device) -> Figure:
     """An annotation around work on two streams appears twice a step on the GPU, once for each stream."""
     run = device["trace_rows/two_streams"]
-    spans = [span for span in run.trace.gpu_annotations if span.name == run.label]
-    return Figure(len(spans) // len(run.trace.steps), origin=f"{run.origin}, annotations on the GPU a step")
+    spans = [span for span in run.whole.trace.gpu_annotations if span.name == run.label]
+    return Figure(len(spans) // len(run.whole.steps), origin=f"{run.origin}, annotations on the GPU a step")
 
 
 @claim("R8", equals(5))

@@ -53,7 +53,7 @@ def waiting_launch(device: Device) -> Figure:
 def buffer_full(device: Device) -> Figure:
     """A row `Command Buffer Full` covers at least 90 % of the launch that waits."""
     launch = longest_launch(device)
-    rows = [span for span in device[QUEUE].trace.overheads if span.name == "Command Buffer Full"]
+    rows = [span for span in device[QUEUE].whole.trace.overheads if span.name == "Command Buffer Full"]
     inside = math.fsum(_shared_us(row, launch) for row in rows)
     return Figure(100 * inside / launch.duration_us, "%", origin=f"{QUEUE}, Command Buffer Full of the longest launch")
 
@@ -92,7 +92,7 @@ def _closing(trace: Trace) -> CudaCall:
 
 def work_left(device: Device) -> Figure:
     """How long the GPU still works when the profiler's own `cudaDeviceSynchronize` begins."""
-    trace = device["mlp/eager"].trace
+    trace = device["mlp/eager"].whole.trace
     left_us = max(0.0, max(each.end_us for each in trace.steps[-1].activities) - _closing(trace).start_us)
     display = "" if left_us else "nothing"
     return Figure(left_us, "us", origin="mlp/eager, cudaDeviceSynchronize after the end", display=display)
@@ -100,7 +100,7 @@ def work_left(device: Device) -> Figure:
 
 def closing_wait(device: Device) -> Figure:
     """How long after the last step the profiler's own `cudaDeviceSynchronize` begins."""
-    trace = device["mlp/eager"].trace
+    trace = device["mlp/eager"].whole.trace
     wait = _closing(trace)
     return Figure(wait.start_us - trace.steps[-1].end_us, "us", origin="mlp/eager, cudaDeviceSynchronize after the end")
 
@@ -108,7 +108,7 @@ def closing_wait(device: Device) -> Figure:
 @claim("R16", equals("0 in the steps, 1 after them"))
 def closing_wait_is_outside(device: Device) -> Figure:
     """The only `cudaDeviceSynchronize` of the trace comes after the last step: it is the profiler's own."""
-    trace = device["mlp/eager"].trace
+    trace = device["mlp/eager"].whole.trace
     waits = [call for call in trace.calls if call.name == "cudaDeviceSynchronize"]
     inside = sum(step.start_us <= call.start_us <= step.end_us for call in waits for step in trace.steps)
     after = sum(call.start_us > trace.steps[-1].end_us for call in waits)
@@ -118,7 +118,7 @@ def closing_wait_is_outside(device: Device) -> Figure:
 @claim("R17", at_least(1.2), scope="timing")
 def first_to_next(device: Device) -> Figure:
     """The first training step of a process takes the CPU at least 20 % longer than the second."""
-    first, second, *_ = device["trace_rows/first"].trace.steps
+    first, second, *_ = device["trace_rows/first"].whole.steps
     ratio = (first.end_us - first.start_us) / (second.end_us - second.start_us)
     return Figure(ratio, "x", origin="trace_rows/first, first step over second")
 

@@ -47,7 +47,7 @@ def freed(device: Device) -> Figure:
 @claim("R14", at_least(4))
 def without_gpu(device: Device) -> Figure:
     """In an eager MLP, at least four of the operators that appear as rows put nothing on the GPU."""
-    idle = [row.name for row in key_averages(device["mlp/eager"].trace) if row.is_idle]
+    idle = [row.name for row in key_averages(device["mlp/eager"].whole.trace) if row.is_idle]
     return Figure(len(idle), origin="mlp/eager, operators without GPU time", display=", ".join(sorted(idle)))
 
 

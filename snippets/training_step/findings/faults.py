@@ -211,7 +211,7 @@ def cold_found(device: Device) -> Figure:
 @claim("TS30", at_least(10), scope="timing")
 def cold_first_step(device: Device) -> Figure:
     """In a cold process, the first step takes the CPU at least 10 times as long as the third."""
-    first, _, third = device["training_step/cold_before"].trace.steps
+    first, _, third = device["training_step/cold_before"].whole.steps
     origin = device["training_step/cold_before"].origin
     return Figure(step_us(first) / step_us(third), "x", origin=f"{origin}, in its trace")
 

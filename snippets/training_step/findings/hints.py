@@ -34,7 +34,7 @@ def step_row(device: Device) -> Figure:
 def kernel_distance(device: Device) -> Figure:
     """From the first kernel of a healthy step to the first kernel of the next."""
     run = device[HEALTHY]
-    starts = [step.kernels[0].start_us for step in run.trace.steps]
+    starts = [step.kernels[0].start_us for step in run.whole.steps]
     us = statistics.median(after - before for before, after in itertools.pairwise(starts))
     return Figure(us, "us", origin=f"{run.origin}, in its trace")
 
@@ -45,7 +45,7 @@ def backward_annotation(device: Device) -> Figure:
     Raises `TraceError` if there is none.
     """
     run = device[HEALTHY]
-    lengths = [span.duration_us for span in run.trace.gpu_annotations if span.name == "backward"]
+    lengths = [span.duration_us for span in run.whole.trace.gpu_annotations if span.name == "backward"]
     if not lengths:
         raise TraceError(f"{run.id} on {device.name} has no annotation 'backward' in the GPU lane")
     return Figure(statistics.median(lengths), "us", origin=f"{run.origin}, in its trace")

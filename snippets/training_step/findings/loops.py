@@ -59,7 +59,7 @@ _KEPT = 128
 
 def rule_findings(run: Run, rule: str) -> tuple[Finding, ...]:
     """What a rule finds in a run's trace; kept, since a claim asks for each part of a recording."""
-    trace = run.trace
+    trace = run.whole.trace
     key = id(trace), rule
     if key not in _found:
         if len(_found) >= _KEPT:
@@ -121,7 +121,7 @@ def unused(device: Device, fault: str) -> Figure:
     run = device[FAULTS[fault].loops[0]]
     most, less = ceiling(device, fault), saved(device, fault)
     low, high = less.bounds
-    contradiction = loop_trace_contradiction(recorded_step_us(run.trace.steps), run.timing("iteration"))
+    contradiction = loop_trace_contradiction(recorded_step_us(run.whole.steps), run.timing("iteration"))
     return Figure(
         most.number - less.number,
         "us",

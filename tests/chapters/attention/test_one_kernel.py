@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kinetoscope.trace.events import TraceError
+from kinetoscope.trace.events import CpuOp, TraceError
 from snippets.attention.findings import speed, traffic
 from snippets.attention.findings.variants import VARIANTS
 from snippets.lab.finding.device import Device
@@ -58,6 +58,17 @@ def test_an_operator_of_unknown_work_is_an_error(altered: AlteredDevice) -> None
     altered.ops(
         VARIANTS["naive"], lambda op: replace(op, name="aten::other") if op.name == "aten::masked_fill_" else op
     )
+    with pytest.raises(TraceError, match="lacks the work of"):
+        traffic.moved_bytes(altered[VARIANTS["naive"]].step)
+
+
+def test_a_type_of_unknown_size_is_an_error(altered: AlteredDevice) -> None:
+    """Not a tensor of zero bytes: the step would move less than it does."""
+
+    def in_double(op: CpuOp) -> CpuOp:
+        return replace(op, input_types=("double", *op.input_types[1:])) if op.name == "aten::_softmax" else op
+
+    altered.ops(VARIANTS["naive"], in_double)
     with pytest.raises(TraceError, match="lacks the work of"):
         traffic.moved_bytes(altered[VARIANTS["naive"]].step)
 

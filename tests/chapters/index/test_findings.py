@@ -157,3 +157,16 @@ def test_the_card_has_its_size_and_colors() -> None:
     css = (PROJECT / "docs/assets/css/colors.css").read_text(encoding="utf-8")
     on_paper = dict(re.findall(r"--([\w-]+): (#\w+);", css.partition("@media")[0]))
     assert {kind: (on_paper[f"{kind}-kind"], on_paper[f"{kind}-edge"]) for kind in COLORS} == COLORS
+
+
+def lengths(tmp_path: Path, **naive: dict[str, object]) -> Device:
+    data = {tokens: {"variants": {"naive": found}} for tokens, found in naive.items()}
+    return save_all(tmp_path, sample("attention/lengths_64", data=data, has_trace=False))
+
+
+def test_a_length_without_a_peak_has_no_room_only_where_memory_ran_out(tmp_path: Path) -> None:
+    picture = PICTURES["memory-grows"]
+    drawn = picture(lengths(tmp_path, **{"128": {"peak_bytes": 2**20}, "256": {"stopped": "out of memory"}}))
+    assert ("1.05 MB" in drawn, drawn.count("no room")) == (True, 1)
+    with pytest.raises(KeyError, match="peak_bytes"):
+        picture(lengths(tmp_path, **{"128": {"peak_bytes": 2**20}, "256": {"error": 0.0}}))

@@ -216,3 +216,10 @@ def test_a_machine_that_never_compiled_has_no_graphs_to_find(world: World) -> No
     found = verdict(world, "P46")
     assert found.status == "not measured"
     assert found.reason.startswith("Inductor had not kept a graph yet on ")
+
+
+def test_generated_code_without_its_calls_counts_no_copies(world: World) -> None:
+    """Nothing found is not the same as nothing recorded: without the list there is no verdict."""
+    world.recording(recorded("generated_code", data={name: found for name, found in CODE.items() if name != "calls"}))
+    with pytest.raises(KeyError, match="calls"):
+        verdict(world, "P47")

@@ -8,9 +8,11 @@ import pytest
 
 from kinetoscope.trace.events import TraceError
 from snippets.lab.experiment import UnknownName
-from snippets.lab.finding.device import Device, Run, all_devices, select_point
+from snippets.lab.finding.device import Device, Run, all_devices
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.part import timing_of_samples
+from snippets.lab.finding.points import select_point
+from snippets.lab.finding.views import part
 from snippets.lab.recording.device import DEFAULT_DEVICE
 from snippets.lab.recording.schema import NotRecorded, NotTimed, RecordingError, Timing
 from tests.lab import samples
@@ -107,7 +109,7 @@ def test_the_time_of_a_loops_iteration(device: Device) -> None:
     save_all(device.root, sample(points=(point(iteration=Timing.from_samples((10, 30, 20, 50), rounds=(2, 2))),)))
     run = device["mlp/eager"]
     assert run.timing("iteration").median_us == 25
-    assert device.part(1)["mlp/eager"].timing("iteration").samples_us == (20, 50)
+    assert part(device, 1)["mlp/eager"].timing("iteration").samples_us == (20, 50)
     assert run.time("iteration").number == 25
     with pytest.raises(NotTimed, match="recorded without timings"):
         run.timing("from_python")

@@ -27,6 +27,7 @@ from snippets.lab.finding.measure import (
     smallest,
     unpaired_ratio,
 )
+from snippets.lab.finding.views import part
 from snippets.lab.recording.schema import Ceiling, NotTimed, Timing
 from tests.lab.samples import point, sample, save_all, timing, timings
 
@@ -84,7 +85,7 @@ def test_steady_samples_are_compared_process_by_process(tmp_path: Path) -> None:
     origin = "mlp/eager over mlp/compiled, steady"
     assert paired_ratio(*runs, "steady") == Figure(3.0, "x", (2.0, 5.0), origin)
     assert paired_difference(*runs, "steady").spread == (10.0, 40.0)
-    second = [device.part(1)[name] for name in names]
+    second = [part(device, 1)[name] for name in names]
     assert paired_ratio(*second, "steady").value == 2.0
 
 

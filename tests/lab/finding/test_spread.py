@@ -7,13 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from kinetoscope.trace.events import TraceError
 from snippets.lab.finding.band import Band, at_least, at_most, between, equals
 from snippets.lab.finding.book import Verdict, doubt, figure, judge
 from snippets.lab.finding.device import Device
 from snippets.lab.finding.figure import Figure
 from snippets.lab.finding.measure import Measure, paired_ratio
-from snippets.lab.finding.part import Reads, thirds
+from snippets.lab.finding.part import thirds
 from snippets.lab.finding.spread import measure_spread
+from snippets.lab.finding.views import NoPart, noted, part
 from snippets.lab.recording.schema import Ceiling, NotTimed, Timing, Timings
 from tests.lab import samples
 from tests.lab.conftest import Book
@@ -46,7 +48,7 @@ def time_us(device: Device) -> Figure:
 
 
 def test_a_part_reads_the_samples_of_one_process(device: Device) -> None:
-    runs = [device.part(index)["mlp/eager"] for index in range(3)]
+    runs = [part(device, index)["mlp/eager"] for index in range(3)]
     assert [run.timing().samples_us for run in runs] == [(20.0, 22.0, 24.0), (30.0, 32.0, 34.0), (40.0, 42.0, 44.0)]
     assert [run.time().value for run in runs] == [22.0, 32.0, 42.0]
     assert [run.timings.interleaved for run in runs] == [run.timing() for run in runs]
@@ -58,26 +60,55 @@ def test_a_part_reads_the_samples_of_one_process(device: Device) -> None:
 
 
 def test_a_part_of_one_process_is_a_third_of_its_samples(device: Device) -> None:
-    at = [device.part(index)["mlp/sweep_eager"].at(size=1) for index in range(3)]
+    at = [part(device, index)["mlp/sweep_eager"].at(size=1) for index in range(3)]
     assert [run.timing().samples_us for run in at] == [(1.0, 2.0, 3.0), (4.0, 5.0, 6.0), (7.0, 8.0, 9.0)]
 
 
 def test_where_there_is_no_such_part_it_is_the_whole(device: Device) -> None:
     whole = device["mlp/sweep_eager[size=2]"].timing()
-    assert [device.part(index)["mlp/sweep_eager[size=2]"].timing() for index in range(3)] == [whole] * 3
+    assert [part(device, index)["mlp/sweep_eager[size=2]"].timing() for index in range(3)] == [whole] * 3
     two = Timing.from_samples((1.0, 1.0, 2.0, 2.0), (2, 2))
     save_all(device.root, sample("mlp/liger", points=(point(timed=timed(two)),)))
-    assert [device.part(index)["mlp/liger"].time().value for index in range(3)] == [1.0, 2.0, 1.5]
+    assert [part(device, index)["mlp/liger"].time().value for index in range(3)] == [1.0, 2.0, 1.5]
     save_all(device.root, sample("mlp/eager"), trace=samples.trace_json(kernels=(2,)))
-    assert [len(device.part(index)["mlp/eager"].steps) for index in range(3)] == [1, 1, 1]
+    assert [len(part(device, index)["mlp/eager"].steps) for index in range(3)] == [1, 1, 1]
 
 
-def test_a_part_reads_one_active_step_and_the_whole_trace(device: Device) -> None:
-    runs = [device.part(index)["mlp/eager"] for index in range(3)]
+def test_a_part_reads_one_active_step(device: Device) -> None:
+    runs = [part(device, index)["mlp/eager"] for index in range(3)]
     assert [run.per_step(lambda step: len(step.kernels)).value for run in runs] == [1, 2, 4]
     assert [run.step.number for run in runs] == [2, 3, 4]
     assert [run.step_timing(lambda step: 1.0 * step.number).samples_us for run in runs] == [(2.0,), (3.0,), (4.0,)]
-    assert {len(run.trace.steps) for run in runs} == {3}
+
+
+def test_a_part_has_no_trace_and_no_whole_timing(device: Device) -> None:
+    """What has no parts raises, or is named `whole`: no samples of all processes come out of a part by chance."""
+    run = part(device, 1)["mlp/eager"]
+    with pytest.raises(NoPart, match="mlp/eager: a part has no trace of its own"):
+        _ = run.trace
+    assert (run.point.timings, run.points[0].iteration, run.recording.ceilings) == (None, None, ())
+    assert (run.point.flops, run.data, run.environment) == (
+        device["mlp/eager"].point.flops,
+        device["mlp/eager"].data,
+        device["mlp/eager"].environment,
+    )
+    assert run.whole == device["mlp/eager"]
+    assert ([len(step.kernels) for step in run.whole.steps], run.whole.timing()) == ([1, 2, 4], SLOW)
+    assert [step.number for step in run.whole.trace.steps] == [2, 3, 4]
+    assert device["mlp/eager"].whole == device["mlp/eager"]
+
+
+def test_a_noted_part_and_a_part_of_a_noted_device_are_parts(device: Device) -> None:
+    """A measure may ask for an experiment of another device, and has the errors of that device named."""
+    above, below = noted(part(device, 1)), noted(device)
+    for view in (above, part(below, 1)):
+        run = view["mlp/eager"]
+        assert (run.time().value, len(run.step.kernels), len(run.whole.trace.steps)) == (32.0, 2, 3)
+        with pytest.raises(NoPart):
+            _ = run.trace
+    assert (list(above.runs), list(below.runs)) == (["mlp/eager"], ["mlp/eager"])
+    assert part(below, 1).beside(device.name)["mlp/eager"].time().value == 32.0
+    assert below.beside(device.name) == above.unnoted.whole == device
 
 
 def test_thirds() -> None:
@@ -104,20 +135,48 @@ def test_a_constant_has_no_spread(device: Device) -> None:
     assert not from_probe.is_known
 
 
-def test_a_part_that_lacks_what_a_measure_needs_is_left_out(device: Device) -> None:
-    def difference(device: Device) -> Figure:
-        first, second, _ = device["mlp/eager"].steps
-        return Figure(second.start_us - first.start_us, "us")
+def test_a_part_without_a_value_sets_a_doubt(device: Device) -> None:
+    """The part that is left out could be the one that disagrees: without the doubt, `at_most(45)` holds."""
 
-    spread = measure_spread(difference, device)
-    assert (spread.figure, spread.parts, spread.is_known) == (Figure(1000.0, "us"), (), False)
+    def lacking(error: Exception) -> Measure:
+        def not_below(device: Device) -> Figure:
+            if device["mlp/eager"].time().number < 25:
+                raise error
+            return time_us(device)
 
-    def not_below(device: Device) -> Figure:
-        if device["mlp/eager"].time().number < 25:
+        return not_below
+
+    for error in (NotTimed("too short"), TraceError("no kernel")):
+        doubted = f"only 2 of 3 parts have a value: {error}"
+        spread = measure_spread(lacking(error), device)
+        assert [part.value for part in spread.parts] == [32.0, 42.0]
+        assert (spread.figure.spread, spread.figure.conclusive, spread.figure.doubt) == ((22.0, 42.0), False, doubted)
+        judged = verdict(device, at_most(45), lacking(error))
+        assert (judged.status, judged.reason) == ("inconclusive", doubted)
+    assert verdict(device, at_most(45)).status == "holds"
+
+
+def test_a_figure_that_is_in_doubt_keeps_its_reason(device: Device) -> None:
+    def cold(device: Device) -> Figure:
+        if device["mlp/eager"].time().number != 32:
             raise NotTimed("too short")
-        return time_us(device)
+        return Figure(32.0, "us", conclusive=False, doubt="the clock fell")
 
-    assert [part.value for part in measure_spread(not_below, device).parts] == [32.0, 42.0]
+    assert verdict(device, at_least(1), cold).reason == "the clock fell"
+
+
+def test_a_mistake_in_a_part_is_no_missing_value(device: Device) -> None:
+    """A `KeyError` in one part made *holds* of *inconclusive*. On another GPU than the default it is a mismatch."""
+
+    def by_key(device: Device) -> Figure:
+        us = device["mlp/eager"].time().number
+        return Figure({22.0: 22.0, 32.0: 32.0}[us], "us")
+
+    with pytest.raises(KeyError, match=r"^42\.0\n"):
+        verdict(device, at_most(35), by_key)
+    other = save_all(device.root, sample("mlp/eager", points=(point(timed=timed(SLOW)),)), device="nvidia-t4")
+    judged = verdict(other, at_most(35), by_key)
+    assert (judged.status, judged.measured) == ("not measured", None)
 
 
 def verdict(device: Device, band: Band, measure: Measure = time_us) -> Verdict:
@@ -161,13 +220,12 @@ def test_names_of_parts_may_disagree(device: Device) -> None:
 
 
 def test_what_a_measure_reads_is_noted(device: Device) -> None:
-    reads = Reads()
-    watched = Device(device.root, device.name, reads=reads)
-    assert watched == device
+    watched = noted(device)
+    assert watched.unnoted is device
     time_us(watched)
     watched["mlp/sweep_eager"].at(size=1).time()
     _ = watched["mlp/compiled"]  # not read
-    assert list(reads.runs) == ["mlp/eager", "mlp/sweep_eager[size=1]"]
+    assert list(watched.runs) == ["mlp/eager", "mlp/sweep_eager[size=1]"]
 
 
 def test_a_timing_from_a_disturbed_recording_is_inconclusive(device: Device) -> None:

@@ -24,8 +24,7 @@ from snippets.lab.notebooks.files import (
 from snippets.lab.notebooks.outputs import dumped
 from snippets.lab.page.frame import show
 from snippets.lab.recording.device import DEFAULT_DEVICE
-from snippets.lab.tools.archive import Imported, pack_archive, unpack_archive
-from snippets.lab.tools.archive_members import ArchiveError
+from snippets.lab.tools.archive import ArchiveError, Imported, pack_archive, unpack_archive
 from tests.lab.notebooks.hostile import NESTED, NOT_OUTPUTS, VECTORS
 from tests.lab.samples import EVIL, environment, files, recordings, without_headings
 from tests.lab.tools.machine import OUTPUTS

@@ -158,7 +158,8 @@ def test_a_trace_of_another_recording_is_damage(tmp_path: Path) -> None:
     with pytest.raises(RecordingError) as raised:
         load_trace(tmp_path, DEVICE, "mlp/eager")
     assert str(raised.value) == (
-        f"eager.trace.json.gz is damaged: it is not the trace that eager.json was saved with; {AGAIN}"
+        f"eager.trace.json.gz is damaged: it is not the trace that eager.json was saved with; restore both "
+        f"with git, or {AGAIN}"
     )
     untie(path)  # as a recording from before the digest
     assert load_trace(tmp_path, DEVICE, "mlp/eager").steps[0].activities[0].name == "other"

@@ -1,4 +1,4 @@
-"""A recording is written whole or not at all, and the same recording is the same bytes."""
+"""A recording is whole, or said to be damaged, and the same recording is the same bytes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import hashlib
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -125,6 +128,63 @@ def test_an_interruption_while_writing_loses_nothing(tmp_path: Path, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         save_all(tmp_path, sample(label="new"))
     assert files(tmp_path) == was
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_process_leaves_a_recording_that_is_whole_or_damaged(tmp_path: Path, number: signal.Signals) -> None:
+    """A trace beside a JSON that doesn't name it is never read."""
+    code = (
+        "import itertools, sys\nfrom pathlib import Path\nfrom tests.lab import samples\n"
+        "for label in itertools.cycle(['old', 'new']):\n"
+        "    trace = samples.trace_json(name=label)\n"
+        "    samples.save_all(Path(sys.argv[1]), samples.sample(label=label), trace=trace)\n"
+        "    print(label, flush=True)\n"
+    )
+    with subprocess.Popen([sys.executable, "-B", "-c", code, str(tmp_path)], cwd=PROJECT, stdout=-1) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.05)
+        process.send_signal(number)
+    label = load_recording(tmp_path, DEVICE, "mlp/eager").label
+    with suppress(RecordingError):
+        assert load_trace(tmp_path, DEVICE, "mlp/eager").steps[0].activities[0].name == label
+
+
+@pytest.mark.parametrize("was_untied", [False, True])
+def test_a_move_that_ends_between_the_two_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_untied: bool
+) -> None:
+    """Also if the old recording is from before recordings named their traces. Recording it again is the cure."""
+    save_all(tmp_path, sample(label="old"))
+    if was_untied:
+        samples.untie(tmp_path / DEVICE / "mlp" / "eager.trace.json.gz")
+    real = os.replace
+
+    def replace(old: Path, new: Path) -> None:
+        if new.suffix == ".gz":
+            raise OSError("power is lost")
+        real(old, new)
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(OSError, match="power"):
+        save_all(tmp_path, sample(label="new"), trace=samples.trace_json(name="new"))
+    monkeypatch.undo()
+    with pytest.raises(RecordingError) as raised:
+        load_trace(tmp_path, DEVICE, "mlp/eager")
+    assert str(raised.value) == (
+        "eager.trace.json.gz is damaged: it is not the trace that eager.json was saved with; restore both with git, or "
+        "on a machine with this GPU run make record CHAPTER=mlp"
+    )
+    save_all(tmp_path, sample(label="new"), trace=samples.trace_json(name="new"))
+    assert load_trace(tmp_path, DEVICE, "mlp/eager").steps[0].activities[0].name == "new"
+
+
+def test_git_ignores_what_a_killed_process_leaves() -> None:
+    left = ["docs/recordings/nvidia-h200/mlp/.eager.json.7.new", "docs/labs/.mlp.ipynb.7.new"]
+    done = subprocess.run(["git", "check-ignore", *left], cwd=PROJECT, capture_output=True, text=True, check=False)
+    if done.returncode == 128:
+        pytest.skip("not a git checkout")
+    assert done.stdout.split() == left
 
 
 def test_a_trace_that_is_no_longer_recorded_goes(tmp_path: Path) -> None:

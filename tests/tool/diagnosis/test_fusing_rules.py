@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kinetoscope.diagnosis.rule import CannotTell
@@ -52,6 +54,13 @@ def test_bytes_that_no_gpu_moves_do_not_count() -> None:
     huge = (10**40, 1)
     work = (Work(MUL, 10.0, "aten::gelu", (huge,), (BF16,)), Work(MUL, 30.0, "aten::exp", (huge,), (BF16,)))
     assert finding(UNFUSED_ELEMENTWISE, facts(*work)).saving_us_per_step == 10.0
+
+
+def test_a_tensor_of_unknown_size_is_not_one_of_no_bytes() -> None:
+    """Where the trace does not tell the bytes of one input, all but the longest kernel may vanish."""
+    gelu, mul = GELU_MUL
+    scaled = replace(mul, types=(BF16, "c10::complex<float>"))
+    assert finding(UNFUSED_ELEMENTWISE, facts(gelu, scaled)).saving_us_per_step == 32.0
 
 
 def test_a_conversion_is_part_of_a_chain_and_a_fill_is_none() -> None:

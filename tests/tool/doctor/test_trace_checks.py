@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from kinetoscope.doctor.checks import Check, is_ok
-from kinetoscope.doctor.step_checks import common_us, union
 from kinetoscope.doctor.trace_checks import CHECKS, check_trace, trace_verdict
-from kinetoscope.trace.events import CudaCall, PythonFunction, Trace
+from kinetoscope.trace.events import CudaCall, PythonFunction, Span, Trace
 from kinetoscope.trace.kineto import read_trace
 from tests.tool.events import Event, kernel, launch, memcpy, op, overhead, step, trace_bytes
 from tests.tool.trace.public import PUBLIC, needs_public_traces
@@ -221,6 +220,15 @@ def test_warm_up_inside() -> None:
     assert "warm-up" not in names(read(*sound(steps=1)))
 
 
+def test_a_tenth_is_a_tenth_where_floats_are_not_exact() -> None:
+    """In floats, 0.7 - 0.6 is less than a tenth of 1.6 - 0.6."""
+    trace = read(*sound(steps=1))
+    (only,) = trace.steps
+    short = replaced(trace, steps=(msgspec.structs.replace(only, start_us=0.6, end_us=1.6),))
+    check = of("overhead", replaced(short, overheads=(Span("Buffer Flush", 0.6, 0.1),)))
+    assert (check.status, check.seen.split(",")[0]) == ("warning", "10.0% of the steps' time is the profiler's own")
+
+
 def test_overhead() -> None:
     """Three steps of 200 us: 60 us are a tenth, and what overlaps or is outside does not count twice, or at all."""
     requests = [overhead("Activity Buffer Request", 1260, 40), overhead("Buffer Flush", 1280, 40)]
@@ -268,13 +276,6 @@ def test_every_warning_has_a_cure() -> None:
     assert sum(check.status != "ok" for check in checks) >= 6
     assert all(check.cure for check in checks if check.status != "ok")
     assert len({check.name for check in checks}) == len(checks) <= len(CHECKS)
-
-
-def test_unions() -> None:
-    assert union([(5, 6), (0, 2), (1, 3), (3, 4)]) == [(0, 4), (5, 6)]
-    assert common_us([(0, 4), (5, 9)], [(-1, 1), (3, 6), (8, 20)]) == 1 + 1 + 1 + 1
-    assert common_us([(0, 10)], [(1, 2), (3, 4)]) == common_us([(1, 2), (3, 4)], [(0, 10)]) == 2
-    assert common_us([], [(0, 1)]) == 0
 
 
 def test_a_hostile_trace_takes_no_quadratic_time() -> None:

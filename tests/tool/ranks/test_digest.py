@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kinetoscope.__main__ import main
 from kinetoscope.ranks.digest import MAX_COLLECTIVES, MAX_KERNELS, OTHER, Digest, RankStep, bin_of, digest
 from kinetoscope.ranks.digest_files import is_digest, read_any, read_digest, write_digest
 from kinetoscope.ranks.merge import are_ranks, merge
@@ -17,7 +18,6 @@ from kinetoscope.report.document import several_html
 from kinetoscope.report.several import report_several
 from kinetoscope.terminal import CommandError
 from kinetoscope.trace.events import TraceError
-from snippets.lab.__main__ import main
 from tests.tool.events import kernel, launch, step, trace_bytes
 from tests.tool.runs import ADD, ALL_REDUCE, GEMM, trace_of
 

@@ -15,7 +15,7 @@ from kinetoscope.report.ranks_html import quantile_ns, ranks_report_parts
 from kinetoscope.report.several import is_several, reduce_to_digest, report_several
 from kinetoscope.trace.events import Collective, GpuActivity, TraceError
 from kinetoscope.trace.kineto import read_trace
-from tests.lab.samples import EVIL
+from tests.tool.markup import EVIL
 from tests.tool.runs import ADD, ALL_REDUCE, GEMM, Kernel, trace_of
 from tests.tool.trace.public import PUBLIC, needs_public_traces
 

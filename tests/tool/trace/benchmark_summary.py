@@ -39,7 +39,7 @@ def main() -> int:
         known = synthetic_trace(path, arguments.megabytes)
         print(f"{path.stat().st_size / 1e6:.1f} MB, {known.events:,} events, {known.kernels:,} kernels")
         times = sorted(
-            seconds_of([sys.executable, "-m", "snippets.lab", "summary", str(path), "--json"])
+            seconds_of([sys.executable, "-m", "kinetoscope", "summary", str(path), "--json"])
             for _ in range(arguments.repeats)
         )
         peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1000

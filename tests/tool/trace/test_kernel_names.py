@@ -20,9 +20,8 @@ from kinetoscope.trace.kernel_names import (
     print_kernel_name,
 )
 from kinetoscope.trace.kineto import read_trace
-from snippets.lab.recording.device import PROJECT
-from snippets.lab.recording.loading import load_recordings
-from tests.lab.samples import BOOK, EVIL
+from tests.tool.markup import EVIL
+from tests.tool.recorded import PROJECT, experiments, recorded
 
 CORPUS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("kernel_names.json").read_text(encoding="utf-8"))
 HERE = "NVIDIA H200, torch 2.11.0+cu130: "
@@ -82,7 +81,7 @@ def test_most_names_are_known() -> None:
 
 def recorded_names() -> set[str]:
     """Every name in the book's traces, and in those that tests read."""
-    own = [BOOK[each.id].trace for each in load_recordings(BOOK.root, BOOK.name) if each.has_trace]
+    own = map(recorded, experiments())
     traces = [*own, *(read_trace(path) for path in (PROJECT / "tests/traces").glob("*.json.gz"))]
     return {activity.name for trace in traces for activity in trace.activities}
 

@@ -11,7 +11,8 @@ import pytest
 from kinetoscope.diagnosis.facts import SLOWDOWN
 from kinetoscope.diagnosis.rules import RULES
 from snippets.lab.recording.loading import load_recording
-from tests.tool.diagnosis.recorded import DEVICES, RECORDINGS, experiments, found_in
+from tests.tool.diagnosis.recorded import DEVICES, found_in
+from tests.tool.recorded import RECORDINGS, experiments
 from tests.tool.trace.public import needs_public_traces
 
 LAUNCHES, FIRST, WAITS, SLOW_CPU = "launch-bound", "first-step", "sync-in-step", "slow-cpu-code"

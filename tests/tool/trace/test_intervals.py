@@ -7,7 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinetoscope.diagnosis.intervals import (
+from kinetoscope.trace.events import Span
+from kinetoscope.trace.intervals import (
     Interval,
     contains,
     intersect,
@@ -17,7 +18,6 @@ from kinetoscope.diagnosis.intervals import (
     subtract,
     union,
 )
-from kinetoscope.trace.events import Span
 
 TIMES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=12)
 
@@ -54,3 +54,10 @@ def test_a_union_has_no_touching_intervals(given_times: list[Interval]) -> None:
 def test_nanoseconds_are_exact_where_floats_are_not() -> None:
     spans = [Span("", 0.1 * index, 0.1) for index in range(30)]
     assert length_us(union(map(interval, spans))) == 3.0
+
+
+def test_by_hand() -> None:
+    assert union([(5, 6), (0, 2), (1, 3), (3, 4)]) == [(0, 4), (5, 6)]
+    assert intersect([(0, 4), (5, 9)], [(-1, 1), (3, 6), (8, 20)]) == [(0, 1), (3, 4), (5, 6), (8, 9)]
+    assert intersect([(0, 10)], [(1, 2), (3, 4)]) == intersect([(1, 2), (3, 4)], [(0, 10)]) == [(1, 2), (3, 4)]
+    assert intersect([], [(0, 1)]) == []

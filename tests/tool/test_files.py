@@ -1,0 +1,86 @@
+"""Files are replaced together: a fault while they are written leaves all of them as they were."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetoscope.files import write_together, write_whole
+
+OLD, NEW = {"a": b"old a", "b": b"old b", "c": b"old c"}, {"a": b"new a", "b": None, "c": b"new c"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, content in OLD.items():
+        (tmp_path / name).write_bytes(content)
+    return tmp_path
+
+
+def found(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def write(folder: Path) -> None:
+    write_together({folder / name: content for name, content in NEW.items()})
+
+
+def at_call(number: int, act: Callable[[], None], real: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that acts before its call of this number."""
+    calls = iter(range(1, 100))
+
+    def call(*arguments: Any) -> Any:
+        if next(calls) == number:
+            act()
+        return real(*arguments)
+
+    return call
+
+
+def full() -> None:
+    raise OSError(28, "No space left on device")
+
+
+def ctrl_c() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_what_is_given_replaces_what_was(folder: Path) -> None:
+    write(folder)
+    assert found(folder) == {"a": b"new a", "c": b"new c"}
+    write_whole(folder / "a", b"whole")
+    assert found(folder)["a"] == b"whole"
+
+
+@pytest.mark.parametrize("act", [full, ctrl_c])
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_fault_while_they_are_written_changes_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], number: int
+) -> None:
+    monkeypatch.setattr(os, "fsync", at_call(number, act, os.fsync))
+    with pytest.raises((OSError, KeyboardInterrupt)):
+        write(folder)
+    assert found(folder) == OLD
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_ctrl_c_waits_while_they_are_moved(folder: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(os, "replace", at_call(number, ctrl_c, os.replace))
+    with pytest.raises(KeyboardInterrupt):
+        write(folder)
+    assert found(folder) == {"a": b"new a", "c": b"new c"}
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_move_that_fails_leaves_whole_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first ones are moved; no other file is left."""
+    monkeypatch.setattr(os, "replace", at_call(2, full, os.replace))
+    with pytest.raises(OSError, match="No space"):
+        write(folder)
+    assert found(folder) == {"a": b"new a", "c": b"old c"}
