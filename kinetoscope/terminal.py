@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DEBUG = "--debug"
 DEBUG_HELP = f"{DEBUG}, before or after any command, prints where an error came from."
 MAX_COLUMNS = 1000
-"""Of an error: a message may quote a whole file."""
+"""The most columns of an error, whose message may quote a whole file."""
 _FULL = "free some space, or write elsewhere"
 _FORBIDDEN = "write to another place, or let this user read and write this one"
 _CURES = {
@@ -99,7 +99,7 @@ def print_error(message: str, show_traceback: bool = False) -> None:
     lines = traceback.format_exc().splitlines() if show_traceback else []
     try:
         print("\n".join([*map(_one_line, lines), f"error: {_one_line(message)}"]), file=sys.stderr, flush=True)
-    except OSError:  # nobody can be told
+    except OSError:  # no way to report it
         discard(sys.stderr)
 
 

@@ -102,7 +102,7 @@ class Gate:
     percent: float
     regressions: tuple[Regression, ...]
     judged: int
-    """Quantities: the busy time and the kernels with a share of it."""
+    """Number of tested quantities: the busy time, and each kernel with a share of it."""
 
 
 def judge(result: Comparison, percent: float) -> Gate:

@@ -71,7 +71,7 @@ class PendingReport:
     html: Callable[[], str]
     data: Callable[[], dict[str, Any]]
     line: Callable[[Path], str]
-    """What the command prints of the file."""
+    """The command's output line for a file."""
 
 
 def _of_one(diagnosed: DiagnosedTrace) -> PendingReport:

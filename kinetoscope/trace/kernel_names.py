@@ -29,8 +29,8 @@ class KernelName:
 
     name: str
     library: str
-    """Whose kernel it is, such as cublas, cutlass, cudnn, aten, inductor, triton, flash_attention, nccl, cuda, tensile,
-    composable_kernel, miopen, rccl, vllm; the grammar has them all. Else unknown."""
+    """The kernel's library, such as cublas, cutlass, cudnn, aten, inductor, triton, flash_attention, nccl, cuda,
+    tensile, composable_kernel, miopen, rccl, vllm; the grammar has them all. Else unknown."""
     operation: str
     """gemm, gemv, elementwise, reduction, softmax, normalization, attention, convolution, communication, copy (moves
     values and computes none) or memset; else other."""
@@ -47,7 +47,7 @@ class KernelName:
     """Operators that the name lists as parts of the kernel."""
     tokens: tuple[Token, ...]
     short: str
-    """For people, at most 60 characters: `cuBLAS GEMM bf16 · 256x128x64 · TNT`."""
+    """The form for people, at most 60 characters: `cuBLAS GEMM bf16 · 256x128x64 · TNT`."""
 
 
 @lru_cache(maxsize=4096)

@@ -17,7 +17,8 @@ MAX_FILES = 400
 
 
 def cached(key: object, make: Callable[[], str]) -> str:
-    """Return the text of a key, whose `repr` must cover all inputs; call `make` once, or each time on a full disk."""
+    """Return the text of a key, whose `repr` must cover all inputs; call `make` once, or each time if the disk is
+    full."""
     folder = PROJECT / ".cache" / "lab"
     path = folder / hashlib.sha256(repr(key).encode()).hexdigest()[:32]
     try:

@@ -1,8 +1,8 @@
-"""The vocabulary of `experiments.py`: what is measured, with which parameters, and how much work it is.
+"""The vocabulary of `experiments.py`: the measured code, its parameters, and its work.
 
 An experiment is a frozen description. The capture room measures it, on a machine with a GPU; listing experiments needs
 neither a GPU nor torch, which is why makers import torch inside their bodies. A chapter's experiments import nothing
-else of the lab: what a probe measures with is handed to it as `Instruments`.
+else of the lab: a probe gets its measuring functions as `Instruments`.
 
     EAGER = Experiment(
         chapter="mlp", name="eager", label="mlp_fwd",
@@ -48,7 +48,7 @@ class WrongAnswer(ArithmeticError):
 
 @dataclass(frozen=True)
 class Work:
-    """The least a step has to do: every input read once, every output written once, and its arithmetic."""
+    """The least work of a step: every input read once, every output written once, and its arithmetic."""
 
     bytes: int
     matmuls: tuple[tuple[int, int, int], ...] = ()
@@ -68,7 +68,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a maker returns: one step, and what is needed to feed and to check it."""
+    """The result of a maker: one step, its inputs, and its reference."""
 
     step: Callable[..., Tensor]
     inputs: Callable[[], tuple[Tensor, ...]]
@@ -80,14 +80,14 @@ class Subject:
     in_graph: bool = True
     """Whether interleaved and cold times are taken from CUDA graphs; a long step may be timed in the stream as well."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """What a reader must know of how it was made, kept in the recording."""
+    """Notes for readers on how it was made, kept in the recording."""
 
 
 def copy_subject(device: str, bytes_copied: int, in_graph: bool = False) -> Subject:
     """A device-to-device copy of `bytes_copied` bytes: reads them once, writes them once.
 
     Timed in the stream unless `in_graph`: as a memcpy node of a CUDA graph 1 GiB took 807 us, in the stream 506 us
-    (NVIDIA H200, driver 580.159), and a ceiling must not be lower than what it is held against.
+    (NVIDIA H200, driver 580.159), and a ceiling must not be lower than the rates compared with it.
     """
     import torch
 
@@ -127,7 +127,7 @@ def matmul_subject(
 
 @dataclass(frozen=True)
 class Loop:
-    """What a loop maker returns: a training loop as its user wrote it, run one iteration at a time."""
+    """The result of a loop maker: a training loop as its user wrote it, run one iteration at a time."""
 
     losses: Generator[Tensor, None, None]
     """Each `next` runs an iteration, fetching its batch included, and returns its loss without waiting for the GPU."""
@@ -160,7 +160,7 @@ class StepTimes(Protocol):
 
 
 class SteadyTimes(StepTimes, Protocol):
-    """Times of a step that ran alone for seconds, and what NVML said meanwhile; 0 where it did not answer."""
+    """Times of a step that ran alone for seconds, with NVML's readings; 0 if NVML did not answer."""
 
     @property
     def clock_mhz(self) -> float:
@@ -180,27 +180,28 @@ class AllTimes(Protocol):
 
     @property
     def interleaved(self) -> StepTimes:
-        """Of the GPU alone."""
+        """The GPU's time alone."""
 
     @property
     def cold(self) -> StepTimes:
-        """Of the GPU alone, with an empty L2 cache."""
+        """The GPU's time alone, with an empty L2 cache."""
 
     @property
     def from_python(self) -> StepTimes:
-        """Until the GPU is done with a Python loop."""
+        """The time until the GPU is done with a Python loop."""
 
     @property
     def enqueue(self) -> StepTimes:
-        """Until the last launch of that loop has returned."""
+        """The time until the last launch of that loop has returned."""
 
 
 class Instruments(Protocol):
-    """What a probe measures with. Times are interleaved: the GPU's own, launch-free, inputs larger than the L2."""
+    """The measuring functions of a probe. Times are interleaved: the GPU's own, launch-free, inputs larger than the
+    L2."""
 
     @property
     def rounds(self) -> int:
-        """Samples that `time_interleaved` takes of each subject."""
+        """The number of samples that `time_interleaved` takes of each subject."""
 
     def relative_error(self, subject: Subject, device: str) -> tuple[float, str, int]:
         """The error of one step, the reference's dtype, and the step's peak bytes. Raises `WrongAnswer`."""
@@ -218,7 +219,7 @@ class Instruments(Protocol):
         """Draw a subject's inputs and capture its graphs, for `time_prepared`."""
 
     def time_prepared(self, variants: Mapping[str, Any], rounds: int) -> Mapping[str, StepTimes]:
-        """Time prepared subjects A B, B A in so many rounds, two at least."""
+        """Time prepared subjects A B, B A in `rounds` rounds, at least two."""
 
     def read_activities(self, finished: profile) -> Sequence[Any]:
         """The GPU activities of a finished profile, with name, duration_us, grid and block."""
@@ -234,7 +235,7 @@ class Schedule:
 
     @property
     def steps(self) -> int:
-        """Steps run in all."""
+        """The number of all steps run."""
         return self.wait + self.warmup + self.active
 
 
@@ -244,8 +245,8 @@ class Experiment:
 
     Exactly one of `make`, `loop` and `probe` is given. `make(device, **parameters)` returns a `Subject`, which is
     profiled and timed. `loop(device, **parameters)` returns a `Loop`, which is profiled, and timed from Python in
-    blocks of iterations. `probe(instruments, device, **parameters)` returns plain data (JSON) for what a profile does
-    not show, such as how often a compiler ran.
+    blocks of iterations. `probe(instruments, device, **parameters)` returns plain data (JSON) that a profile does not
+    contain, such as the number of compilations.
     """
 
     chapter: str
@@ -263,7 +264,7 @@ class Experiment:
     first_steps: int = 3
     """Steps run before the profiler starts; 0 profiles a cold process."""
     profiler_options: tuple[str, ...] = ("record_shapes",)
-    """Of a loop: what `torch.profiler.profile` is told to record, such as `with_stack`."""
+    """Further events that `torch.profiler.profile` records for a loop, such as `with_stack`."""
     sweep: tuple[Parameters, ...] = ()
     """Timed at each of these parameter sets instead of being profiled at one."""
     steady_sweep: bool = False
@@ -304,21 +305,21 @@ class Experiment:
 
     @property
     def processes(self) -> int:
-        """In how many processes it is timed: three, so that their difference is known; a sweep in one."""
+        """The number of processes that time it: three, so that their difference is known; one for a sweep."""
         return 1 if self.sweep else 3
 
     @property
     def is_steady(self) -> bool:
-        """Whether it is timed steady where its step is long enough."""
+        """Whether it is timed steady if its step is long enough."""
         return self.steady_sweep or not self.sweep
 
     @property
     def points(self) -> tuple[Parameters, ...]:
-        """The parameter sets it is measured at: those of the sweep, else its own."""
+        """The parameter sets of the sweep, or its only parameters."""
         return tuple({**self.parameters, **point} for point in self.sweep) or (self.parameters,)
 
     def at(self, **parameters: Value) -> Experiment:
-        """Return the experiment with some parameters replaced. Raises `UnknownName` for one that it does not have."""
+        """Return the experiment with some parameters replaced. Raises `UnknownName` for an unknown parameter."""
         for name in parameters:
             if name not in self.parameters:
                 raise UnknownName(f"{self.id} has no parameter {name!r}{nearest(name, self.parameters)}")
@@ -391,7 +392,7 @@ def find(name: str, package: str = "snippets") -> tuple[Experiment, ...]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """How an error about an unknown name ends: `; did you mean mlp/eager?`."""
+    """The end of an error about an unknown name: `; did you mean mlp/eager?`."""
     known = tuple(known)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or sorted(known)
     return f"; did you mean {' or '.join(near)}?" if near else "; there is none yet"

@@ -91,7 +91,7 @@ class Profile:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The kernels of one step by name, in order; none on a CPU."""
+        """The kernels of one step by name, in order; empty on a CPU."""
         return tuple(kernel.name for kernel in self.step.kernels)
 
     @property

@@ -26,7 +26,7 @@ EXAMPLES: Mapping[str, str] = {
 
 
 def report_of(device: Device, experiment: str) -> DiagnosedTrace:
-    """What the report on a recording's trace shows; its name is the path in a clone, for the commands in the report.
+    """The report on a recording's trace; its name is the path in a clone, for the commands in the report.
 
     Raises `NotRecorded`, `TraceError`.
     """
@@ -38,12 +38,13 @@ def report_of(device: Device, experiment: str) -> DiagnosedTrace:
 
 
 def report_address(device: Device, experiment: str) -> str:
-    """Where the report lies below the site."""
+    """The report's address below the site."""
     return f"reports/{device.name}/{experiment.replace('/', '-')}.html"
 
 
 def write_reports(site: Path, root: Path) -> list[Path]:
-    """Write the examples of every recorded device below the site; what is not recorded has no report."""
+    """Write the example reports of every recorded device below the site; an experiment without a recording has no
+    report."""
     written = []
     for device in all_devices(root):
         for experiment in EXAMPLES.values():

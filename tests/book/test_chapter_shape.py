@@ -24,7 +24,7 @@ def test_a_chapter_has_its_shape(page: str) -> None:
 
 
 def answers(page: str) -> list[tuple[str, str]]:
-    """The headings above each guess of a figure, and what they must not say."""
+    """The headings above each guess of a figure, and the words that they must not contain."""
     lines, found = PAGES[page].splitlines(), []
     for fence in guesses(page, PAGES[page]):
         subject = subject_of(fence)

@@ -1,4 +1,4 @@
-"""Faster than what, by how much? Sentences that compare show a number, or a result directly below them."""
+"""Sentences that compare must give a number, or have a result directly below them."""
 
 from __future__ import annotations
 

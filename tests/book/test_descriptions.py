@@ -1,4 +1,4 @@
-"""What search engines and link previews show of a page: its title and its description."""
+"""The title and the description of a page, which search engines and link previews show."""
 
 from __future__ import annotations
 

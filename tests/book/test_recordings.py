@@ -1,4 +1,4 @@
-"""What is committed: complete both ways, current, small, scrubbed, and in agreement with itself."""
+"""The committed recordings: complete both ways, current, small, scrubbed, and consistent."""
 
 from __future__ import annotations
 

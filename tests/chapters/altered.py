@@ -1,4 +1,4 @@
-"""What the tests of chapters share: the default device's recordings, some of them altered in memory."""
+"""Helpers of chapters' tests: the default device's recordings, some of them altered in memory."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def _trace(experiment: str) -> Trace:
 
 @dataclass(frozen=True, eq=False)
 class AlteredDevice(Device):
-    """The default device; what is put into `recordings` or `traces` takes the place of its namesake.
+    """The default device; an entry of `recordings` or `traces` replaces the recording or trace of its name.
 
-    What is not replaced is read once: no test changes the files. Each method alters what an earlier one has left.
+    Each method alters the result of earlier methods.
     """
 
     root: Path = RECORDED.root
@@ -61,13 +61,13 @@ class AlteredDevice(Device):
         return self.traces.get(run.id) or _trace(run.id)
 
     def record(self, experiment: str, **changed: Any) -> None:
-        """Change fields of a recording; `ceilings` are those of every point."""
+        """Change fields of a recording; `ceilings` apply to every point."""
         ceilings = changed.pop("ceilings", None)
         recording = replace(self[experiment].recording, **changed)
         self.recordings[experiment] = recording if ceilings is None else with_ceilings(recording, ceilings)
 
     def data(self, experiment: str, **changed: Any) -> None:
-        """Change fields of what a probe returned."""
+        """Change fields of a probe's data."""
         self.record(experiment, data={**self[experiment].data, **changed})
 
     def point(self, experiment: str, **changed: Any) -> None:

@@ -1,4 +1,4 @@
-"""Recordings written by hand and saved where a test wants them; tables of a page as text."""
+"""Recordings written by hand and saved into a test's folder; tables of a page as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes long is made once for what it depends on, and a disk that cannot be written costs nothing but time."""
+"""Slow text is made once for its inputs, and a read-only disk costs only time."""
 
 from __future__ import annotations
 

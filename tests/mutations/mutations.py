@@ -119,7 +119,7 @@ def generic(claim: Claim, experiments: Mapping[str, bool]) -> list[Mutant]:
 
 
 def swapped(experiments: Mapping[str, bool]) -> Iterator[Mutant]:
-    """Each recording that a claim reads, with what another of them holds."""
+    """Each recording that a claim reads, with the content of another one."""
     for experiment, with_trace in experiments.items():
         for other, of_other in experiments.items():
             if other != experiment:
@@ -127,9 +127,9 @@ def swapped(experiments: Mapping[str, bool]) -> Iterator[Mutant]:
 
 
 def directed(claim: Claim, experiments: Mapping[str, bool]) -> Iterator[Mutant]:
-    """Mutants toward what the claim says: its names and numbers, the other recordings it reads, a single step.
+    """Mutants chosen by the claim's sentence: its names and numbers, the other recordings it reads, a single step.
 
-    Those of the same name in all recordings come last, as one mutant.
+    Mutants of the same name in all recordings come last, as one mutant.
     """
     together: dict[str, list[Mutant]] = {}
     for experiment, with_trace in experiments.items():

@@ -47,7 +47,7 @@ def test_a_closed_output() -> None:
 
 
 @pytest.mark.parametrize("redirect", ["2>&-", "2>/dev/full", ">&- 2>&-", ">/dev/full 2>/dev/full", "<&- >&- 2>&-"])
-def test_errors_that_nobody_can_read_are_an_exit_code(redirect: str) -> None:
+def test_errors_that_cannot_be_printed_are_an_exit_code(redirect: str) -> None:
     done = lab("summary none.json", redirect)
     assert (done.returncode, done.stdout, done.stderr) == (1 if ">&- 2" in redirect else 2, "", "")
 

@@ -62,7 +62,7 @@ MACHINE_PATH = re.compile(r"(?<![\w./:])/(?:home|root|tmp|Users|work|workspace|o
 
 @dataclass
 class Page:
-    """What the checks need of one built page."""
+    """The data of one built page that the checks need."""
 
     path: str
     ids: list[str] = field(default_factory=list)
@@ -294,7 +294,7 @@ def claims_problems(site: Path) -> Iterator[str]:
 
 
 def problems(site: Path, docs: Path, pages: dict[str, Page] | None = None) -> list[str]:
-    """Everything that is wrong with the built site, one line each."""
+    """All problems of the built site, one line each."""
     pages = read(site) if pages is None else pages
     return [
         *([] if pages else [f"{site}: no page"]),

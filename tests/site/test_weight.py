@@ -1,4 +1,4 @@
-"""What a reader's first view of a page costs, compressed as a host would send it, and in elements."""
+"""The cost of a reader's first view of a page, compressed as a host would send it, and in elements."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def use(trace: Trace) -> None:
 HOW = st.sampled_from(("replace", "replace", "replace", "repeat", "remove"))
 DAMAGED = st.sampled_from(SOUND).flatmap(
     lambda sound: st.tuples(
-        st.just(sound), st.lists(st.tuples(st.sampled_from([*places(sound)]), HOW, VALUES), min_size=1, max_size=4)
+        st.just(sound), st.lists(st.tuples(st.sampled_from([*places(sound)]), HOW, VALUES), min_size=4, max_size=8)
     )
 )
 

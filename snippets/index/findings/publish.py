@@ -1,4 +1,4 @@
-"""What the home page publishes beside its pages: `make docs` runs `python -m snippets.index.findings.publish site`.
+"""Publish files next to the home page: `make docs` runs `python -m snippets.index.findings.publish site`.
 
 The printable sheet is text of the rules; the picture of a shared link needs the recording of the MLP.
 """

@@ -94,7 +94,7 @@ def _bold(text: str) -> str:
 
 
 def _lines(text: str, bold: int = 0) -> Iterator[tuple[str, str]]:
-    """Lines that fit into a leaf: (bold start, rest). `bold` is how many letters of the first one are bold."""
+    """Lines that fit into a leaf: (bold start, rest). `bold` is the number of bold letters of the first line."""
     most = int((_COLUMN - 2 * _PADDING) / _LETTER)
     line = ""
     for word in _CODE.sub("", text).split():

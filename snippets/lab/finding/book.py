@@ -121,7 +121,8 @@ def figure(name: str, device: Device) -> Figure:
 
 
 def doubt(name: str, device: Device) -> str:
-    """Why the claim whose figure has this name is inconclusive on a device; empty if it is conclusive or no claim."""
+    """Why the claim with this figure's name is inconclusive on a device; empty if it is conclusive, or if there is no
+    claim."""
     chapter, _, measure_name = name.partition(".")
     measure = findings(chapter).figures.get(measure_name) if _NAME.fullmatch(name) is None else None
     verdict = judge(measure, chapter, device) if isinstance(measure, Claim) and measure.scope == "timing" else None
@@ -166,7 +167,7 @@ def find_claim(claim_id: str) -> tuple[str, Claim]:
 
 
 def judge(claim: Claim, chapter: str, device: Device) -> Verdict:
-    """Measure a claim on a device and return the verdict, which itself says what was disturbed."""
+    """Measure a claim on a device and return the verdict, including its disturbances."""
     device = device.unnoted
     try:
         with reading(device, f"claim {claim.id}") as noted:

@@ -166,7 +166,7 @@ def _parse(path: Path, written: bytes) -> Notebook:
 
 
 def notebooks(root: Path) -> tuple[Notebook, ...]:
-    """The notebooks beside the recordings in `root`, in the order of the chapters in nav. Raises `NotebookError`."""
+    """The notebooks next to the recordings in `root`, in the order of the chapters in nav. Raises `NotebookError`."""
     config = PROJECT / "mkdocs.yml"
     nav = config.read_text("utf-8") if config.is_file() else ""
     paths = sorted((root.parent / "labs").glob("*.ipynb"), key=lambda path: (nav.find(f" {path.stem}.md"), path.name))

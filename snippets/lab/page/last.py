@@ -31,7 +31,8 @@ _POPOVER = re.compile(r'popovertarget="(kernel-[0-9a-f]{8})"([^>]*>[^<]*</button
 
 
 class _Last(Postprocessor):  # type: ignore[misc]
-    """Excludes code, guesses and what they veil from the search; marks last lines; numbers the popovers of a page."""
+    """Excludes code, guesses and the fences that they veil from the search; marks last lines; numbers the popovers of a
+    page."""
 
     def run(self, text: str) -> str:
         times = Counter[str]()
@@ -61,7 +62,7 @@ def _without_answers(text: str) -> str:
 
 
 def _explained_once(text: str) -> str:
-    """Leave the tooltip of a term to its first place in a section: the same dots under every second word are noise."""
+    """Keep the tooltip of a term only at its first place in a section: dots under every second word distract."""
     seen = set[str]()
 
     def first(match: re.Match[str]) -> str:

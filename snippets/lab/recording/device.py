@@ -43,7 +43,7 @@ def chapter_folder(root: Path, device: str, chapter: str) -> Path:
 
 
 def recorded_devices(root: Path) -> tuple[str, ...]:
-    """Recorded devices, the default one first."""
+    """Recorded devices, the default device first."""
     if not root.is_dir():
         return ()
     folders = (path for path in root.iterdir() if FOLDER.fullmatch(path.name) and path.is_dir())
@@ -113,7 +113,7 @@ NO_SLICE = (
 
 
 def why_no_device() -> str:
-    """Why CUDA has no GPU where nvidia-smi should list one, and the cure; else empty."""
+    """Why CUDA has no GPU although nvidia-smi should list one, and the cure; else empty."""
     listing, fault = _nvidia_smi("-L")
     if fault:
         return f"nvidia-smi fails ({fault}): repair or reload the NVIDIA driver"
@@ -130,7 +130,7 @@ def why_no_device() -> str:
 
 
 def _nvidia_smi(*query: str) -> tuple[str, str]:
-    """What nvidia-smi answers, and its error if it fails; both empty where it is not installed or finds no GPU."""
+    """The output of nvidia-smi, and its error if it fails; both empty if it is not installed or finds no GPU."""
     if shutil.which("nvidia-smi") is None:
         return "", ""
     try:

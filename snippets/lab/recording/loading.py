@@ -21,7 +21,7 @@ from snippets.lab.recording.schema import (
 )
 
 Stamp = tuple[int, int]
-"""Time and inode of a file: what was read is cached until another file is in its place."""
+"""Time and inode of a file. Content stays cached until another file is in its place."""
 
 
 def load_recording(root: Path, device: str, experiment_id: str) -> Recording:
@@ -42,9 +42,9 @@ def _paths(root: Path, device: str, experiment_id: str) -> tuple[str, str]:
 
 
 def _stamp(path: str, experiment_id: str) -> Stamp | None:
-    """The stamp of a file; None if there is none. Raises `RecordingError` if it is no regular file.
+    """The stamp of a file; None if it does not exist. Raises `RecordingError` if it is not a regular file.
 
-    A link is followed by nobody: a recording comes from a stranger, and a pipe or a device never ends.
+    Links are never followed: a recording comes from a stranger, and a pipe or a device never ends.
     """
     try:
         status = os.lstat(path)

@@ -1,4 +1,4 @@
-"""The command `claims`: every claim with its verdict, and whether it is still the accepted one."""
+"""The command `claims`: every claim with its verdict, and whether the verdict is accepted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Print the ledger or accept it; with `--check`, return 1 if a verdict is not the accepted one."""
+    """Print the ledger or accept it; with `--check`, return 1 if a verdict differs from the accepted verdict."""
     root = recordings_root()
     devices = (known_device(root, arguments.device),) if arguments.device else all_devices(root)
     ledger = {device: list(judge_all(device)) for device in devices}
@@ -93,7 +93,7 @@ def _accept(device: Device, ledger: Sequence[Verdict]) -> None:
 
 
 def _check(ledger: Mapping[Device, Sequence[Verdict]]) -> int:
-    """1 if a device that has accepted verdicts now has other ones; a device without any is never wrong."""
+    """Return 1 if verdicts of a device differ from its accepted verdicts; a device without any never fails."""
     is_red = False
     for device, judged in ledger.items():
         cure = f"python -m snippets.lab claims --accept --device {device.name}"
@@ -117,7 +117,8 @@ def _check(ledger: Mapping[Device, Sequence[Verdict]]) -> int:
 
 
 def _problems(judged: Sequence[Verdict], accepted: Mapping[str, Status]) -> Iterator[str]:
-    """A line for each verdict that is not the accepted one; a new claim need not be accepted before it is measured."""
+    """A line for each verdict that differs from the accepted verdict; a new claim need not be accepted before it is
+    measured."""
     for verdict in judged:
         before: Status | None = accepted.get(verdict.claim.id)
         name = f"{verdict.claim.id} on {verdict.device.name}"

@@ -176,7 +176,7 @@ class Preview:
 
 
 def publish_all(site: Path) -> None:
-    """What chapters publish beside their pages: each `findings/publish.py` has a function of that name."""
+    """Files that chapters publish next to their pages: each `findings/publish.py` has a function of that name."""
     for path in sorted(PROJECT.glob("snippets/*/findings/publish.py")):
         module = importlib.import_module(".".join(path.relative_to(PROJECT).with_suffix("").parts))
         module.publish(site, recordings_root())

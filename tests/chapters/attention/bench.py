@@ -1,4 +1,4 @@
-"""The chapter's claims on a device, and what of its pieces is text."""
+"""The chapter's claims on a device, and the text of its pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What attention launches, by backend and compiled: claims and tables on recordings, some of them altered."""
+"""Attention's launches, by backend and compiled: claims and tables on recordings, some of them altered."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_purposes_of_math_are_counted_and_add_up() -> None:
     assert sum(us for _, us in purposes.values()) == pytest.approx(sum(times_us) / len(times_us))
 
 
-def test_an_operator_that_is_no_part_of_attention_is_named(altered: AlteredDevice) -> None:
+def test_an_operator_outside_attention_is_named(altered: AlteredDevice) -> None:
     altered.ops(MATH, renamed("aten::add_", "aten::gelu"))
     with pytest.raises(TraceError, match=r"^aten::gelu launched .*which is no part of attention$"):
         backends.purposes(altered[MATH])

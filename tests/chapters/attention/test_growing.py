@@ -1,4 +1,4 @@
-"""How fast each variant is, and what longer sequences do to it: claims and tables on altered recordings."""
+"""The speed of each variant, and the effect of longer sequences: claims and tables on altered recordings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one kernel saves and takes: bytes and occupancy, on altered recordings and on numbers by hand."""
+"""Gains and costs of one kernel: bytes and occupancy, on altered recordings and on numbers by hand."""
 
 from __future__ import annotations
 

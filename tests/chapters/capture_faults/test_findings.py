@@ -1,4 +1,4 @@
-"""The page on what a capture gets wrong: its claims on the book's recordings and on altered ones, and its tables."""
+"""The page on wrong captures: its claims on the book's recordings and on altered ones, and its tables."""
 
 from __future__ import annotations
 

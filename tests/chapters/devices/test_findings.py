@@ -245,7 +245,7 @@ def test_a_neighbor_that_only_some_samples_see(tmp_path: Path) -> None:
         assert statuses(device, measuring.range_when_shared) == [status], "two thirds of the samples agree"
 
 
-def test_a_neighbor_that_nobody_notices(tmp_path: Path) -> None:
+def test_an_unnoticed_neighbor(tmp_path: Path) -> None:
     same = {"large product": kinds(200, 200, 205, 10), "small step": kinds(3, 4, 16, 15)}
     cold = {"large product": kinds(200, 251, 205, 10), "small step": kinds(3, 4, 16, 15)}
     device = probe(tmp_path, "shared", {"alone": same, "shared": same})

@@ -46,7 +46,7 @@ def device() -> AlteredDevice:
 
 
 def alone(device: AlteredDevice) -> AlteredDevice:
-    """The same device where no H100 is recorded beside it."""
+    """The same device without a recorded H100."""
     return replace(device, root=device.root / "nowhere")
 
 
@@ -84,7 +84,7 @@ def test_each_claim_of_others_is_in_the_table_and_each_section_on_the_page() -> 
             assert f'"{claim_id}"' in PAGE.partition(f"{{ #{section} }}")[2].partition("\n## ")[0], claim_id
 
 
-def test_a_claim_of_ours_is_no_fact_to_check(device: AlteredDevice) -> None:
+def test_the_books_own_claims_are_not_checked(device: AlteredDevice) -> None:
     with pytest.raises(ValueError, match="FC7 is ours"):
         facts.judged(device, ["FC7"])
     with pytest.raises(KeyError):
@@ -108,7 +108,7 @@ def test_tests_of_one_statement_are_of_one_source(device: AlteredDevice) -> None
     assert "17 claims from 10 statements: " in text
 
 
-def test_what_nobody_could_record_says_so(device: AlteredDevice) -> None:
+def test_a_device_without_a_recording_is_named(device: AlteredDevice) -> None:
     (only_an_a100,) = (
         row for row in Markup(facts.fact_table(device)).text.split("Digest: ") if row.startswith("89.4 µs")
     )

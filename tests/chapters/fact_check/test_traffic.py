@@ -1,4 +1,4 @@
-"""What the articles say about launches, writes and less traffic: each claim on altered recordings."""
+"""The articles' claims about launches, writes and less traffic: each claim on altered recordings."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def test_f5_reads_the_kernels_of_max_autotune(
     assert (status(device, "F5"), value(device, "own_products")) == (expected, own)
 
 
-def test_no_product_by_a_template_is_none(device: AlteredDevice) -> None:
+def test_without_products_by_a_template(device: AlteredDevice) -> None:
     named(device, "fused_mlp/max_autotune", "nvjet_1", "nvjet_2", POINTWISE, "nvjet_3")
     assert FINDINGS.figures["own_products"](device).text == "none"
 
@@ -201,7 +201,7 @@ def test_the_linears_kernel_once_if_both_sizes_get_the_same(device: AlteredDevic
         ([MM, "triton_red_fused_0"], "cuBLAS, triton_red_fused_0"),
     ],
 )
-def test_the_products_of_the_code_compiled_once_more(calls: list[str], products: str, device: AlteredDevice) -> None:
+def test_the_products_of_a_second_compilation(calls: list[str], products: str, device: AlteredDevice) -> None:
     device.record("fused_mlp/generated", data={"max_autotune": {"calls": calls}})
     assert value(device, "compiled_once_more") == products
 

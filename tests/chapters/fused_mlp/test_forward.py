@@ -1,4 +1,4 @@
-"""Two matmuls in one kernel, turns, the forward: what they take and what they are worth, by recordings and by hand."""
+"""Two matmuls in one kernel, turns, the forward: their cost and gain, by recordings and by hand."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_ours_beside_a_peer_tuned_and_untuned(
 
 
 def times_of(ours_us: float, steady_us: float) -> dict[str, Any]:
-    """What the probe returns for a shape at which QuACK takes 110 us, tuned 100."""
+    """The probe's data for a shape at which QuACK takes 110 us, tuned 100."""
     times = {"fused": ours_us, "quack": 110.0, "quack tuned": 100.0}
     steady = {name: {"samples_us": [us] * 3} for name, us in (times | {"fused": steady_us}).items()}
     return {"forward": {name: [us] * 3 for name, us in times.items()}, "steady": steady}

@@ -54,7 +54,7 @@ class Copies:
         self.edit(experiment, lambda events: [one | {"name": new} if one.get("name") == old else one for one in events])
 
     def drop(self, experiment: str, name: str) -> None:
-        """Leave out the events of one name."""
+        """Omit the events of one name."""
         self.edit(experiment, lambda events: [one for one in events if one.get("name") != name])
 
     def replace(self, experiment: str, **changed: Any) -> None:

@@ -1,4 +1,4 @@
-"""The chapter linear's figures and what its page shows, on the book's recordings and on changed copies of them."""
+"""The chapter linear's figures and its page, on the book's recordings and on changed copies of them."""
 
 from __future__ import annotations
 

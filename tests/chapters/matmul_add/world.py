@@ -1,4 +1,4 @@
-"""Recordings as the first post of the series describes its A100, and what changes them."""
+"""Recordings as the first post of the series describes its A100, and changes to them."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def compiled(
 
 
 def parsed(content: bytes) -> Trace:
-    """What the book reads out of a trace's file."""
+    """The book's reading of a trace file."""
     return read_trace(content)
 
 
@@ -254,7 +254,7 @@ def recordings_of_the_post() -> list[Recording]:
 
 
 def save_post(root: Path) -> None:
-    """Save what the post describes."""
+    """Save recordings as the post describes them."""
     traces = traces_of_the_post()
     for recording in recordings_of_the_post():
         samples.save_all(root, recording, trace=traces.get(recording.experiment))

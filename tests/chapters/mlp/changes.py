@@ -1,4 +1,4 @@
-"""Changes to the recordings of the chapter mlp, and what its claims then say."""
+"""Changes to the recordings of the chapter mlp, and their effect on its claims."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_every_figure_has_a_text(name: str) -> None:
 
 
 def text_of(content: str) -> str:
-    """Its text, and that of the names that only a screen reader reads."""
+    """Its text, and the names that only a screen reader reads."""
     named = re.sub(r'<svg[^>]* aria-label="([^"]*)"[^>]*>', r" \1 ", content)
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", named)))
 

@@ -1,4 +1,4 @@
-"""What removes launch overhead: the claims of sample recordings, and that each can fail."""
+"""Remedies for launch overhead: the claims of sample recordings, and that each can fail."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_kernels_that_are_launched_singly(device: AlteredDevice) -> None:
     assert verdict(device, "R15").status == "differs"
 
 
-def test_memory_that_nobody_frees(device: AlteredDevice) -> None:
+def test_memory_that_is_never_freed(device: AlteredDevice) -> None:
     device.data("trace_rows/memory", rows=[{"name": "a", "self_bytes": 8, "bytes": 8, "calls": 1}])
     assert verdict(device, "R13").status == "differs"
 

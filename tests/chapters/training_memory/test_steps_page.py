@@ -154,7 +154,7 @@ def test_the_casts_of_the_loss_are_not_autocasts(tmp_path: Path) -> None:
 
 
 def casts_gap() -> float:
-    """What a sample's step takes longer under autocast than with bf16 weights."""
+    """The extra time of a sample's step under autocast, compared with bf16 weights."""
     autocast, bfloat16 = (
         sum(us for ops in work.values() for *_, us in ops) for work in (AUTOCAST, phases(layers=LAYERS))
     )

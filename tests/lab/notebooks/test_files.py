@@ -43,7 +43,7 @@ def valid(content: dict[str, Any]) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder for recordings, and beside it one small notebook."""
+    """A folder for recordings, and next to it one small notebook."""
     write_notebook(tmp_path / "recordings")
     return tmp_path / "recordings"
 

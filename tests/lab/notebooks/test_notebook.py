@@ -1,4 +1,4 @@
-"""What a reader calls in a cell. Everything on the CPU."""
+"""The functions that a reader calls in a cell, all on the CPU."""
 
 from __future__ import annotations
 

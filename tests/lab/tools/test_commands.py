@@ -153,7 +153,7 @@ def test_run_of_what_needs_a_gpu(call: Call) -> None:
     assert err == "error: Liger's kernel is Triton, which has no CPU backend: mlp/eager and mlp/compiled run here\n"
 
 
-def test_run_on_a_gpu_where_there_is_none(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_on_a_gpu_without_a_gpu(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     code, _, err = call("run", "linear/eager", "--device", "cuda")
     assert code == 2

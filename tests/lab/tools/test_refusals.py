@@ -1,4 +1,4 @@
-"""What a GPU refused: `make docs` does not try it again, `make record` does."""
+"""A GPU's refusals: `make docs` does not try them again, `make record` does."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_damaged_file_refuses_nothing(tmp_path: Path, content: bytes) -> None:
     assert load_refusals(tmp_path, NAME) == {}
 
 
-def test_a_disk_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+def test_a_read_only_disk_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     save_refusals(tmp_path / "file", NAME, {"mlp/eager": CAUSE}, ["mlp/eager"])
     assert load_refusals(tmp_path / "file", NAME) == {}

@@ -124,7 +124,7 @@ def data() -> dict[str, Any]:
         (b'{"format": "profiling-pytorch digest", "version": 1, "x": "\xff"}', "a damaged digest"),
     ],
 )
-def test_a_file_that_is_no_digest(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_file_that_is_not_a_digest(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "0.digest.json"
     path.write_bytes(content)
     with pytest.raises(TraceError, match=message):

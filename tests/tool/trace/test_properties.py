@@ -146,7 +146,7 @@ def test_one_bad_value_costs_no_activity(event: Event, old: bytes, new: bytes) -
     assert trace.unreadable == 0
 
 
-def test_bytes_that_are_not_utf_8_where_nobody_looks() -> None:
+def test_bytes_that_are_not_utf_8_in_ignored_fields() -> None:
     """In a label of a process, and in shapes, which are decoded late or never."""
     label = {"ph": "M", "name": "process_labels", "pid": 412, "args": {"labels": "here"}}
     content = trace_bytes(label, op("aten::mm", 0, 5, dims=[["here"]]), kernel("k", 1, 0, 5))
