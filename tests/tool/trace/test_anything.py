@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kinetoscope.trace.events import TraceError
@@ -31,13 +31,11 @@ def check(data: bytes) -> None:
 
 class TestAnything:
     @given(VALUES)
-    @settings(max_examples=200, deadline=None)
     def test_any_json(self, value: Any) -> None:
         check(json.dumps(value).encode())
         check(json.dumps({"traceEvents": value, "deviceProperties": value}).encode())
 
     @given(st.data())
-    @settings(max_examples=400, deadline=None)
     def test_any_field_replaced(self, data: st.DataObject) -> None:
         events = [dict(event) for event in EVENTS]
         for _ in range(data.draw(st.integers(1, 4))):
@@ -49,7 +47,6 @@ class TestAnything:
         check(json.dumps({"traceEvents": events}).encode())
 
     @given(st.data())
-    @settings(max_examples=200, deadline=None)
     def test_any_bytes_replaced(self, data: st.DataObject) -> None:
         content = bytearray(trace_bytes(*EVENTS))
         for _ in range(data.draw(st.integers(1, 3))):
@@ -58,7 +55,6 @@ class TestAnything:
         check(bytes(content))
 
     @given(st.binary(max_size=200))
-    @settings(max_examples=100, deadline=None)
     def test_any_bytes_at_all(self, content: bytes) -> None:
         check(content)
         check(b"\x1f\x8b" + content)
