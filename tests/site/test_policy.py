@@ -6,7 +6,7 @@ The walls: the sanitizer that outputs of labs pass, the gate on the built site, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler
 from importlib.resources import files
