@@ -1,7 +1,5 @@
 """The page on a reader's own trace: three published reports, what mending their findings saved, all rules."""
 
-from __future__ import annotations
-
 from html import escape
 
 from kinetoscope.compare.comparison import comparison, comparison_parts

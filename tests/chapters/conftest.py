@@ -1,7 +1,5 @@
 """One process in which Triton interprets, for the kernels of all chapters."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """When a compilation has paid for itself: what a call saves, calls until then, and the modes alone for seconds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial

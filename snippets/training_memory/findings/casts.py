@@ -1,7 +1,5 @@
 """The cost of autocast's casts, eager and compiled: kernels that only convert."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

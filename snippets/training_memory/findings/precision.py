@@ -1,7 +1,5 @@
 """Training steps by precision: how long they take, and what their matrix products multiply."""
 
-from __future__ import annotations
-
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.events import GpuActivity, Step
 from kinetoscope.trace.kernel_names import decode_kernel_name

@@ -1,7 +1,5 @@
 """The probes' data: two clocks, allocators, the cost of the profiler, its table."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

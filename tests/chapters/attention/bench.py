@@ -1,7 +1,5 @@
 """The chapter's claims on a device, and the text of its pieces."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 

@@ -1,7 +1,5 @@
 """Fixtures of this chapter's tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.chapters.altered import AlteredDevice

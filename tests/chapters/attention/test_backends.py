@@ -1,7 +1,5 @@
 """What attention launches, by backend and compiled: bands and tables on recordings, some of them altered."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Decoding, training and errors: figures and tables on recordings, some of them altered."""
 
-from __future__ import annotations
-
 import copy
 import re
 

@@ -1,7 +1,5 @@
 """The page on kernel names, with the real grammar and real recordings."""
 
-from __future__ import annotations
-
 import json
 import re
 from html import unescape

@@ -1,7 +1,5 @@
 """The book's recordings, for every test a copy of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

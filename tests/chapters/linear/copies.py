@@ -1,7 +1,5 @@
 """Copies of the book's recordings, to be changed."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The chapter linear's claims on the book's recordings, and on copies of them in which each is made false."""
 
-from __future__ import annotations
-
 import pytest
 
 from snippets.lab.finding import Figure

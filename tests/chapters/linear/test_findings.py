@@ -1,7 +1,5 @@
 """The chapter linear's figures and its page, on the book's recordings and on changed copies of them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

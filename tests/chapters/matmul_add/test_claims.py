@@ -1,7 +1,5 @@
 """The chapter matmul_add's claims in the world of the post, where its own hold."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """Changes to the recordings of the chapter mlp, and their effect on its claims."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

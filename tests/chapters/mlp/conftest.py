@@ -1,7 +1,5 @@
 """The default device, whose recordings a test may change."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.chapters.altered import AlteredDevice

@@ -1,7 +1,5 @@
 """The chapter mlp: claims about compilations and new shapes."""
 
-from __future__ import annotations
-
 import pytest
 
 from snippets.lab.finding.claim import Status

@@ -1,7 +1,5 @@
 """Compile modes and fusion: the claims, figures and pieces on sample recordings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
