@@ -73,10 +73,10 @@ def test_purposes_of_math_are_counted_and_add_up() -> None:
     assert sum(us for _, us in purposes.values()) == pytest.approx(sum(times_us) / len(times_us))
 
 
-def test_an_operator_outside_attention_is_named(altered: AlteredDevice) -> None:
-    altered.ops(MATH, renamed("aten::add_", "aten::gelu"))
+def test_an_operator_outside_attention_is_named(device: AlteredDevice) -> None:
+    device.ops(MATH, renamed("aten::add_", "aten::gelu"))
     with pytest.raises(TraceError, match=r"^aten::gelu launched .*which is no part of attention$"):
-        backends.purposes(altered[MATH])
+        backends.purposes(device[MATH])
 
 
 # Compiled

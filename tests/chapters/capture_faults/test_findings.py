@@ -1,7 +1,6 @@
 """The page on what a capture gets wrong: its figures and tables on the book's recordings, and on altered ones."""
 
 import msgspec
-import pytest
 
 from kinetoscope.trace.events import Step
 from snippets.capture_faults.findings.captures import (
@@ -17,21 +16,10 @@ from snippets.capture_faults.findings.captures import (
 )
 from snippets.capture_faults.findings.dependent import early_when_recomputing, second_starts
 from snippets.capture_faults.findings.doctor import LOST, doctor, doctor_of_lost, without_first_kernels
-from snippets.lab.finding.book import Verdict, findings, judge
 from tests.chapters.altered import AlteredDevice
 from tests.lab.samples import BOOK, Markup
 
 replace = msgspec.structs.replace
-CLAIMS = {claim.id: claim for claim in findings("capture_faults").claims}
-
-
-def verdict(device: AlteredDevice, name: str) -> Verdict:
-    return judge(CLAIMS[name], "capture_faults", device)
-
-
-@pytest.fixture
-def device() -> AlteredDevice:
-    return AlteredDevice()
 
 
 def test_a_slowdown_is_that_of_each_repeat(device: AlteredDevice) -> None:

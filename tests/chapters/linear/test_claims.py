@@ -2,23 +2,10 @@
 
 import pytest
 
-from snippets.lab.finding import Figure
-from snippets.lab.finding.book import Verdict, findings, judge
 from snippets.linear.findings.costs import rows_bound
 from snippets.linear.findings.layer import new_strides
+from tests.chapters.altered import measured, verdict
 from tests.chapters.linear.copies import Copies, Event, always
-
-CLAIMS = {claim.id: claim for claim in findings("linear").claims}
-
-
-def verdict(copies: Copies, name: str) -> Verdict:
-    return judge(CLAIMS[name], "linear", copies.device)
-
-
-def measured(copies: Copies, name: str) -> Figure:
-    figure = verdict(copies, name).measured
-    assert figure is not None
-    return figure
 
 
 def test_a_trace_without_strides(copies: Copies) -> None:
@@ -28,15 +15,15 @@ def test_a_trace_without_strides(copies: Copies) -> None:
         return events
 
     copies.edit("linear/eager", older)
-    assert verdict(copies, "L10").status == "not measured"
-    assert "no strides" in verdict(copies, "L10").reason
+    assert verdict(copies.device, "L10").status == "not measured"
+    assert "no strides" in verdict(copies.device, "L10").reason
 
 
 def test_an_error_on_new_strides(copies: Copies) -> None:
     data = copies.device["linear/new_strides"].data
     copies.replace("linear/new_strides", data=data | {"raised": "RuntimeError", "graphs": [1, 1]})
-    assert verdict(copies, "L11").status == "holds"
-    assert measured(copies, "L11").text.startswith("RuntimeError, 0 more graph compiled")
+    assert verdict(copies.device, "L11").status == "holds"
+    assert measured(copies.device, "L11").text.startswith("RuntimeError, 0 more graph compiled")
     assert new_strides(copies.device).value == "an error"
 
 
@@ -45,7 +32,7 @@ def test_a_result_is_wrong_by_more_than_rounding(difference: float, outcome: str
     data = copies.device["linear/new_strides"].data
     copies.replace("linear/new_strides", data=data | {"largest_difference": difference})
     assert new_strides(copies.device).value == outcome
-    assert verdict(copies, "L11").status == "differs"
+    assert verdict(copies.device, "L11").status == "differs"
 
 
 def test_letters_show_nothing_when_every_weight_is_a_view(copies: Copies) -> None:
@@ -59,7 +46,7 @@ def test_letters_show_nothing_when_every_weight_is_a_view(copies: Copies) -> Non
 
     for size in (64, 4096):
         copies.edit(f"matmul_add/eager_{size}", transposed)
-    assert (verdict(copies, "O-L7").status, measured(copies, "O-L7").text) == (
+    assert (verdict(copies.device, "O-L7").status, measured(copies.device, "O-L7").text) == (
         "differs",
         "7 of 7 products, 7 of them with a transposed view",
     )

@@ -13,13 +13,8 @@ from snippets.lab.finding.device import Device
 from snippets.lab.page import kernel_table, profiler_table, show, timeline
 from snippets.lab.page.frame import measured_html
 from snippets.mlp.findings import choices, costs, eager, fused_kernels, fusion
-from tests.chapters.altered import poor_figures
-from tests.chapters.mlp.changes import (
-    CLAIMS,
-    measured,
-    renamed,
-    verdict,
-)
+from tests.chapters.altered import measured, poor_figures, verdict
+from tests.chapters.mlp.changes import CLAIMS, renamed
 from tests.chapters.mlp.probes import probed
 
 
@@ -98,9 +93,9 @@ def test_a_hostile_name_stays_text() -> None:
     device.data("mlp/liger", liger="<script>")
     for piece, _ in PIECES.values():
         assert "<script" not in piece(device)
-    assert "<script" in str(measured("M10", device).value)
+    assert "<script" in str(measured(device, "M10").value)
     for name in CLAIMS:
-        assert "<script" not in measured_html(verdict(name, device))
+        assert "<script" not in measured_html(verdict(device, name))
 
 
 def test_a_missing_recording_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

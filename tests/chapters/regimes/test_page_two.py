@@ -12,7 +12,8 @@ from snippets.lab.recording.loading import load_recording
 from snippets.regimes.findings import caching, compiling, fusing, generated, paying, shapes, spilling
 from snippets.regimes.findings.compiling import GEGLU, STACK, TUNED
 from snippets.regimes.findings.spilling import MANY
-from tests.chapters.regimes.altering import SAMPLES, Data, alter, status
+from tests.chapters.altered import status
+from tests.chapters.regimes.altering import SAMPLES, Data, alter
 from tests.chapters.regimes.compiling_samples import around, bias
 from tests.lab.sample_recordings import save_samples
 

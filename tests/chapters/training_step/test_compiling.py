@@ -7,11 +7,10 @@ import pytest
 
 from kinetoscope.trace.queries import recorded_step_us
 from snippets.lab.finding import TraceError
-from snippets.lab.finding.book import find_claim, judge
 from snippets.lab.recording.consistency import SLOWER
 from snippets.training_step.findings import compiling, healthy, probes
 from snippets.training_step.findings.loops import FAULTS, unused
-from tests.chapters.altered import RECORDED, AlteredDevice, constant
+from tests.chapters.altered import RECORDED, AlteredDevice, constant, measured, status, verdict
 from tests.lab.samples import cells
 
 
@@ -28,17 +27,11 @@ def tuned(*steps: dict[str, Any]) -> AlteredDevice:
 DEVICE = tuned(iteration(4000, 60_000.0, 7e6), iteration(100, 1500.0, 6000.0), iteration(100, 1200.0, 5000.0))
 
 
-def measured(claim_id: str, device: AlteredDevice) -> Any:
-    chapter, claim = find_claim(claim_id)
-    return judge(claim, chapter, device)
-
-
 def test_the_kernels_that_only_time_configurations() -> None:
     assert compiling.tuning_kernels(DEVICE).value == 4000
     assert compiling.tuned_kernels(DEVICE).value == 100
-    share = measured("TS76", DEVICE)
-    assert (share.measured.number, share.status) == (97.5, "holds")
-    busy = measured("TS77", DEVICE).measured
+    assert (measured(DEVICE, "TS76").number, status(DEVICE, "TS76")) == (97.5, "holds")
+    busy = measured(DEVICE, "TS77")
     assert busy.number == pytest.approx(60_000 / 1350)
     assert busy.spread == (40.0, 50.0)
 
@@ -68,7 +61,7 @@ def test_a_model_with_and_without_breaks() -> None:
     html = compiling.breaks(device)
     assert "Data-dependent branching; Another" in html
     assert "Explanation" not in html
-    assert measured("TS73", device).measured.number == 13
+    assert measured(device, "TS73").number == 13
 
 
 def test_a_loop_that_was_slower_than_its_trace_tells_nothing_of_the_ceiling() -> None:
@@ -80,9 +73,9 @@ def test_a_loop_that_was_slower_than_its_trace_tells_nothing_of_the_ceiling() ->
         figure = unused(device, "item")
         assert figure.conclusive == is_conclusive
         assert bool(figure.doubt) != is_conclusive
-    verdict = measured("TS2", device)
-    assert verdict.status == "inconclusive"
-    assert verdict.reason == (
+    judged = verdict(device, "TS2")
+    assert judged.status == "inconclusive"
+    assert judged.reason == (
         f"training_step/item_before took {step_us:.0f} us in the trace, "
         f"but {1.11 * step_us:.0f} us without the profiler"
     )
