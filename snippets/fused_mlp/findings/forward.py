@@ -136,11 +136,6 @@ def process_medians(device: Device, name: str) -> Figure:
     return Figure(", ".join(format_value(us, "us") for us in medians), origin=f"{run.origin}, median of each process")
 
 
-def saved_memory_bytes(device: Device) -> Figure:
-    """Peak memory of eager's forward minus that of the package."""
-    return point_difference(device[FORWARDS["eager"]], device[FORWARDS["ours"]], "peak_memory_bytes")
-
-
 def three_forwards(device: Device) -> Html:
     """Eager, compiled and the package as pictures on one scale."""
     return timeline(device, THREE, "One forward: eager, compiled and ours")
@@ -183,6 +178,9 @@ def forwards(device: Device) -> Html:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "saved_memory_bytes": lambda device: point_difference(
+        device[FORWARDS["eager"]], device[FORWARDS["ours"]], "peak_memory_bytes"
+    ),
     "forward_speedup": lambda device: forward_ratio(device, "eager", "ours"),
     "over_compiled": lambda device: forward_ratio(device, "compiled", "ours"),
     "over_compiled_steady": lambda device: forward_ratio(device, "compiled", "ours", "steady"),

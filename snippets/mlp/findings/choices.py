@@ -86,11 +86,6 @@ def chosen(device: Device, trial: str, fastest: bool = True) -> Figure:
     return Figure(100 * count / len(compilations), "%", origin=f"mlp/tuned, {trial}", display=of_all)
 
 
-def slow_choices(device: Device) -> Figure:
-    """The number of compilations that did not choose the fastest."""
-    return Figure(int(chosen(device, "default", fastest=False).text.split()[0]), origin="mlp/tuned")
-
-
 def most(figure: Figure) -> bool:
     """More than half of all compilations."""
     return figure.number > 50
@@ -176,6 +171,9 @@ def benchmark_us(device: Device, trial: str, launch: Launch) -> Figure:
 
 
 FIGURES: Mapping[str, Measure] = {
+    "slow_choices": lambda device: Figure(
+        int(chosen(device, "default", fastest=False).text.split()[0]), origin="mlp/tuned"
+    ),
     "fast_us": lambda device: drawn_us(device, fast_and_slow(device)[0]),
     "slow_us": lambda device: drawn_us(device, fast_and_slow(device)[1]),
     "benchmark_fast_us": lambda device: benchmark_us(device, "default", fast_and_slow(device)[0]),

@@ -10,7 +10,7 @@ from kinetoscope.trace.kernel_names import decode_kernel_name
 from kinetoscope.trace.queries import kernel_time_us
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import stacked_bars
-from snippets.lab.finding import Device, Figure, Run, at_least, between, claim, equals
+from snippets.lab.finding import Device, Figure, Measure, Run, at_least, between, claim, equals
 from snippets.lab.finding.measure import unpaired_ratio
 from snippets.lab.page import show as show
 from snippets.training_memory.findings.steps import (
@@ -91,11 +91,6 @@ def _cast_share(device: Device, variant: str) -> Figure:
     return share_of_gpu_time(run, lambda step: [cast.activity for cast in casts(run, step)])
 
 
-def cast_kernels(device: Device) -> Figure:
-    """Kernels of an eager step under autocast that only convert."""
-    return _count(device, "autocast", lambda cast: True)
-
-
 def cast_time(device: Device) -> Figure:
     """The GPU's time in these kernels."""
     return _cast_time(device, "autocast")
@@ -118,11 +113,6 @@ def casts_of_the_gap(device: Device) -> Figure:
 def compiled_cast_time(device: Device) -> Figure:
     """The GPU's time in these kernels, compiled."""
     return _cast_time(device, "autocast_compiled")
-
-
-def merged_kernels(device: Device) -> Figure:
-    """Kernels of a compiled step under autocast that convert and compute."""
-    return run_of(device, "autocast_compiled").per_step(merged_casts)
 
 
 def _per_layer(figure: Figure, run: Run, matrices: int) -> Figure:
@@ -163,11 +153,6 @@ def compiled_activation_casts(device: Device) -> Figure:
     return _count(device, "autocast_compiled", lambda cast: cast.subject == "activations" and cast.phase == "forward")
 
 
-def compiled_gradient_casts(device: Device) -> Figure:
-    """Compiled, kernels of backward that only convert the gradient of an activation."""
-    return _count(device, "autocast_compiled", lambda cast: cast.subject == "activations" and cast.phase == "backward")
-
-
 @claim("TM13", equals(2))
 def compiled_weight_casts(device: Device) -> Figure:
     """Compiled, each weight matrix is still converted by a kernel of its own, and so is its gradient."""
@@ -179,11 +164,6 @@ def compiled_weight_casts(device: Device) -> Figure:
 def removed_by_fusion(device: Device) -> Figure:
     """Eager, kernels that only convert take at least 1.5 times as long as compiled."""
     return unpaired_ratio(cast_time(device), compiled_cast_time(device))
-
-
-def compiled_cast_share(device: Device) -> Figure:
-    """The share of such kernels in the GPU's time, compiled."""
-    return _cast_share(device, "autocast_compiled")
 
 
 LOOKS = {"matrix products": "gemm", "kernels that only convert": "copy", "other kernels": "pointwise"}
@@ -231,3 +211,13 @@ def casts_table(device: Device, *variants: str) -> Html:
     head = ["what is converted", *(f"{names[each]}: {word}" for each in variants for word in ("kernels", "GPU time"))]
     told = " and ".join(names[each] for each in variants)
     return table(f"Kernels of one step under autocast that only convert, {told}", head, rows)
+
+
+FIGURES: Mapping[str, Measure] = {
+    "cast_kernels": lambda device: _count(device, "autocast", lambda cast: True),
+    "merged_kernels": lambda device: run_of(device, "autocast_compiled").per_step(merged_casts),
+    "compiled_gradient_casts": lambda device: _count(
+        device, "autocast_compiled", lambda cast: cast.subject == "activations" and cast.phase == "backward"
+    ),
+    "compiled_cast_share": lambda device: _cast_share(device, "autocast_compiled"),
+}

@@ -249,12 +249,8 @@ def autocast_over_tf32(device: Device) -> Figure:
     return iteration_ratio(device, "tensor_cores_after", "tensor_cores_autocast")
 
 
-def compiled_over_eager(device: Device) -> Figure:
-    """How many times as fast compiling alone makes the loop of tiny kernels."""
-    return iteration_ratio(device, "tiny_before", "tiny_compiled")
-
-
 FIGURES: Mapping[str, Measure] = {
+    "compiled_over_eager": lambda device: iteration_ratio(device, "tiny_before", "tiny_compiled"),
     "item_saved": lambda device: saved(device, "item"),
     "item_ceiling": lambda device: ceiling(device, "item"),
     "allocator_saved": lambda device: saved(device, "allocator"),

@@ -92,9 +92,9 @@ def test_gelu_beside_a_negation_of_the_same_bytes(saved: Device) -> None:
     data: Any = load_recording(saved.root, saved.name, "regimes/in_cache").data
     times_us = {op: {int(tokens): us for tokens, us in data["op_us"][op].items()} for op in ("gelu", "negation")}
     rates = [caching.gelu_bytes(tokens) / median(us["after"]) * 1e6 for tokens, us in times_us["gelu"].items()]
-    assert caching.fastest_gelu(saved).number == pytest.approx(max(rates))
+    assert caching.FIGURES["fastest_gelu"](saved).number == pytest.approx(max(rates))
     gelu, negation = (median(times_us[op][16384]["flushed"]) for op in ("gelu", "negation"))
-    assert caching.gelu_of_negation(saved).number == pytest.approx(negation / gelu)
+    assert caching.FIGURES["gelu_of_negation"](saved).number == pytest.approx(negation / gelu)
 
 
 def test_whose_products_won_in_each_compilation(device: Device) -> None:

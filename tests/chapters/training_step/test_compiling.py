@@ -100,4 +100,4 @@ def test_the_opening_has_the_numbers_of_the_table_of_phases() -> None:
     _, *parts = cells(healthy.opening(RECORDED))
     assert [part[2:4] for part in parts if part[0] == "CPU"] == [phase[:2] for phase in phases]
     assert [part[2:4] for part in parts if part[0] == "GPU"] == [[phase[0], phase[2]] for phase in phases]
-    assert {phase[0]: phase[2] for phase in phases}["backward"] == healthy.backward_gpu(RECORDED).text
+    assert {phase[0]: phase[2] for phase in phases}["backward"] == healthy.FIGURES["backward_gpu"](RECORDED).text

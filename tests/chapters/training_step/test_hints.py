@@ -31,7 +31,7 @@ def test_the_distance_of_a_kernel_in_two_steps() -> None:
 def test_the_row_of_a_step_is_its_span_on_the_cpu() -> None:
     device = AlteredDevice()
     device.steps(HEALTHY, lambda step: replace(step, start_us=10.0, end_us=22.5))
-    assert hints.step_row(device).number == 12.5
+    assert hints.FIGURES["step_row"](device).number == 12.5
 
 
 def test_a_share_of_the_recorded_step() -> None:
@@ -55,8 +55,8 @@ def test_recorded_steps_before_and_after_a_mend() -> None:
     device = AlteredDevice()
     device.steps("training_step/item_before", lambda step: replace(step, start_us=10.0, end_us=22.0))
     device.steps("training_step/item_after", lambda step: replace(step, start_us=10.0, end_us=17.0))
-    assert hints.item_recorded_before(device).number == 12
-    assert hints.item_recorded_after(device).number == 7
+    assert hints.FIGURES["item_recorded_before"](device).number == 12
+    assert hints.FIGURES["item_recorded_after"](device).number == 7
 
 
 def test_what_kernels_fill_of_a_mended_iteration() -> None:
@@ -67,7 +67,7 @@ def test_what_kernels_fill_of_a_mended_iteration() -> None:
         lambda step: replace(step, activities=(replace(step.kernels[0], start_us=100.0, duration_us=6.0),)),
     )
     device.point(loop, iteration=constant(8))
-    busy = hints.item_mended_busy(device)
+    busy = hints.FIGURES["item_mended_busy"](device)
     assert (busy.number, busy.unit) == (75, "%")
 
 
@@ -84,7 +84,7 @@ def test_long_gaps_between_kernels() -> None:
             ),
         ),
     )
-    gaps = hints.tiny_long_gaps(device)
+    gaps = hints.FIGURES["tiny_long_gaps"](device)
     assert (gaps.number, gaps.unit) == (75, "%")
 
 
@@ -93,14 +93,14 @@ def test_tiny_kernels() -> None:
     device.steps(TINY, lambda step: replace(step, activities=step.kernels[:2]))
     device.activities(TINY, lambda activity: replace(activity, duration_us=4.0))
     device.launches(TINY, lambda call: replace(call, duration_us=9.0))
-    assert hints.tiny_kernels(device).value == 2
-    assert hints.tiny_kernel(device).number <= 4
-    assert hints.tiny_launch(device).number == 9
+    assert hints.FIGURES["tiny_kernels"](device).value == 2
+    assert hints.FIGURES["tiny_kernel"](device).number <= 4
+    assert hints.FIGURES["tiny_launch"](device).number == 9
 
 
 def test_a_launch_takes_longer_than_a_tiny_kernel() -> None:
     """The page concludes so."""
-    assert hints.tiny_kernel(RECORDED).number < hints.tiny_launch(RECORDED).number
+    assert hints.FIGURES["tiny_kernel"](RECORDED).number < hints.FIGURES["tiny_launch"](RECORDED).number
 
 
 def printed(*rows: tuple[str, int]) -> str:
@@ -112,11 +112,11 @@ def printed(*rows: tuple[str, int]) -> str:
 def test_calls_of_a_kernel_and_of_its_operator() -> None:
     device = AlteredDevice()
     device.data(TEN, printed=printed(("aten::x_attention_backward", 3), ("flash_bprop_wgmma", 4), ("forward", 3)))
-    assert hints.attention_operator_calls(device).value == 3
-    assert hints.attention_kernel_calls(device).value == 4
+    assert hints.FIGURES["attention_operator_calls"](device).value == 3
+    assert hints.FIGURES["attention_kernel_calls"](device).value == 4
     device.data(TEN, printed=printed(("aten::mm", 3)))
     with pytest.raises(TraceError, match="0 rows"):
-        hints.attention_kernel_calls(device)
+        hints.FIGURES["attention_kernel_calls"](device)
 
 
 def test_recording_begins_while_an_earlier_iteration_runs() -> None:
@@ -125,8 +125,8 @@ def test_recording_begins_while_an_earlier_iteration_runs() -> None:
     earlier = [activity for reason in trace.uncounted for activity in reason.activities if activity.kind == "kernel"]
     assert 0 < len(earlier) <= len(trace.steps[0].kernels)
     layers, recorded = 4, 3
-    assert hints.attention_operator_calls(RECORDED).value == layers * recorded
-    assert hints.attention_kernel_calls(RECORDED).value == layers * (recorded + 1)
+    assert hints.FIGURES["attention_operator_calls"](RECORDED).value == layers * recorded
+    assert hints.FIGURES["attention_kernel_calls"](RECORDED).value == layers * (recorded + 1)
 
 
 @pytest.mark.parametrize("loop", ["tiny_before", "optimizer_before"])
