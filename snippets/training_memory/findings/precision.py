@@ -11,15 +11,7 @@ from snippets.lab.charts.numbers import figure_cell
 from snippets.lab.finding import Device, Figure, Measure, Source, at_least, at_most, claim, equals
 from snippets.lab.finding.measure import paired_ratio, unpaired_ratio
 from snippets.lab.page import show as show
-from snippets.training_memory.findings.steps import (
-    COMPILED,
-    EAGER,
-    busy_share,
-    gpu_us,
-    is_matmul,
-    run_of,
-    share_of_gpu_time,
-)
+from snippets.training_memory.findings import steps
 
 ARTICLE = Source(
     "The Profiling Deep-Dive on nn.Linear Fusion", "fusion might not help if the data can't stay in cache", device=""
@@ -27,7 +19,7 @@ ARTICLE = Source(
 
 
 def _speedup(device: Device, slow: str, fast: str) -> Figure:
-    return paired_ratio(run_of(device, slow), run_of(device, fast), "iteration")
+    return paired_ratio(steps.run_of(device, slow), steps.run_of(device, fast), "iteration")
 
 
 @claim("TM15", at_least(3), scope="timing")
@@ -80,7 +72,7 @@ def compiled_autocast_over_bfloat16(device: Device) -> Figure:
 
 
 def _clock(device: Device, variant: str) -> Figure:
-    run = run_of(device, variant)
+    run = steps.run_of(device, variant)
     return Figure(run.timing("iteration").clock_mhz, "MHz", origin=run.origin)
 
 
@@ -96,7 +88,7 @@ def float32_clock(device: Device) -> Figure:
 
 def reasons_to_lower_the_clock(device: Device) -> Figure:
     """The GPU's reasons for a lower clock while steps in any precision were timed; `none` without a reason."""
-    runs = [run_of(device, variant) for variant in {**EAGER, **COMPILED}.values()]
+    runs = [steps.run_of(device, variant) for variant in {**steps.EAGER, **steps.COMPILED}.values()]
     named = sorted({reason for run in runs for reason in run.timing("iteration").throttle})
     return Figure(", ".join(named) or "none", origin=f"{device.name}, while the loops were timed")
 
@@ -109,34 +101,36 @@ def lower_clock(device: Device) -> Figure:
 
 def matmul_types(step: Step) -> str:
     """The types of the factors, by the names of the kernels."""
-    types = {decode_kernel_name(activity.name).dtype or "not named" for activity in step.kernels if is_matmul(activity)}
+    types = {
+        decode_kernel_name(activity.name).dtype or "not named" for activity in step.kernels if steps.is_matmul(activity)
+    }
     return ", ".join(sorted(types))
 
 
 @claim("TM20", equals("f32; tf32; bf16; bf16"), scope="this-gpu")
 def types_of_products(device: Device) -> Figure:
     """By the names of their kernels, products multiply float32, TF32, bf16 and bf16 numbers in the four precisions."""
-    types = [run_of(device, variant).per_step(matmul_types) for variant in EAGER.values()]
+    types = [steps.run_of(device, variant).per_step(matmul_types) for variant in steps.EAGER.values()]
     agree = all(figure.conclusive for figure in types)
     text = "; ".join(str(figure.value) for figure in types)
     return Figure(text, origin=f"{device.short_name}, names of kernels", conclusive=agree)
 
 
 def _matmuls(step: Step) -> list[GpuActivity]:
-    return list(filter(is_matmul, step.activities))
+    return list(filter(steps.is_matmul, step.activities))
 
 
 def precisions(device: Device) -> Html:
     """An iteration in each precision; its matrix products by type, time and rate; its memory."""
     rows: list[list[Cell]] = []
-    for name, variant in {**EAGER, **COMPILED}.items():
-        run = run_of(device, variant)
+    for name, variant in {**steps.EAGER, **steps.COMPILED}.items():
+        run = steps.run_of(device, variant)
         us = run.per_step(lambda step: kernel_time_us(_matmuls(step)), "us")
         rows.append(
             [
                 name,
                 figure_cell(run.time("iteration")),
-                format_value(busy_share(device, variant).number, "%"),
+                format_value(steps.busy_share(device, variant).number, "%"),
                 matmul_types(run.step),
                 figure_cell(us),
                 format_value(1e6 * run.point.flops / us.number, "flop/s"),
@@ -160,19 +154,19 @@ def precisions(device: Device) -> Html:
 FIGURES: Mapping[str, Measure] = {
     "compiled_bfloat16": lambda device: _speedup(device, "bfloat16", "bfloat16_compiled"),
     "compiled_autocast_gpu": lambda device: unpaired_ratio(
-        *(gpu_us(device, name) for name in ("autocast", "autocast_compiled"))
+        *(steps.gpu_us(device, name) for name in ("autocast", "autocast_compiled"))
     ),
     "compiled_bfloat16_gpu": lambda device: unpaired_ratio(
-        *(gpu_us(device, name) for name in ("bfloat16", "bfloat16_compiled"))
+        *(steps.gpu_us(device, name) for name in ("bfloat16", "bfloat16_compiled"))
     ),
     "compiled_gpu_ratio": lambda device: unpaired_ratio(
-        *(gpu_us(device, name) for name in ("autocast_compiled", "bfloat16_compiled"))
+        *(steps.gpu_us(device, name) for name in ("autocast_compiled", "bfloat16_compiled"))
     ),
     "autocast_speedup": lambda device: _speedup(device, "fp32", "autocast"),
     "tf32_clock": lambda device: _clock(device, "tf32"),
-    "compiled_iteration": lambda device: run_of(device, "bfloat16_compiled").time("iteration"),
-    "compiled_gpu_time": lambda device: gpu_us(device, "bfloat16_compiled"),
-    "tf32_busy": lambda device: busy_share(device, "tf32"),
-    "matmul_time_share": lambda device: share_of_gpu_time(run_of(device, "autocast"), _matmuls),
-    "matmul_share_float32": lambda device: share_of_gpu_time(run_of(device, "fp32"), _matmuls),
+    "compiled_iteration": lambda device: steps.run_of(device, "bfloat16_compiled").time("iteration"),
+    "compiled_gpu_time": lambda device: steps.gpu_us(device, "bfloat16_compiled"),
+    "tf32_busy": lambda device: steps.busy_share(device, "tf32"),
+    "matmul_time_share": lambda device: steps.share_of_gpu_time(steps.run_of(device, "autocast"), _matmuls),
+    "matmul_share_float32": lambda device: steps.share_of_gpu_time(steps.run_of(device, "fp32"), _matmuls),
 }

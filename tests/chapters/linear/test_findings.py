@@ -8,24 +8,7 @@ import pytest
 from snippets.lab import cache
 from snippets.lab.finding import TraceError, ratio_of_kinds
 from snippets.lab.finding.book import findings
-from snippets.linear.findings.costs import (
-    biases,
-    both_layers,
-    layouts,
-    row_and_matrix,
-    wide_regimes,
-    wide_roofline,
-)
-from snippets.linear.findings.layer import (
-    chains,
-    changed_by_compiling,
-    eager_and_compiled,
-    launched_by,
-    new_strides_table,
-    strides_table,
-    transpose_share,
-    values_table,
-)
+from snippets.linear.findings import costs, layer
 from tests.chapters.linear.copies import Copies, Event, always, second_kernel
 from tests.lab.samples import BOOK, without_headings
 
@@ -57,9 +40,9 @@ def test_figures_are_the_arithmetic_of_the_timings(copies: Copies) -> None:
 
 
 def test_each_piece_of_gpu_work_has_an_operator(copies: Copies) -> None:
-    assert launched_by(copies.device).text == "aten::addmm"
+    assert layer.launched_by(copies.device).text == "aten::addmm"
     copies.edit("linear/eager", second_kernel)
-    assert launched_by(copies.device).text == "aten::addmm, aten::addmm"
+    assert layer.launched_by(copies.device).text == "aten::addmm, aten::addmm"
 
 
 def test_the_share_of_the_transpose_is_that_of_the_middle_step(copies: Copies) -> None:
@@ -71,58 +54,58 @@ def test_the_share_of_the_transpose_is_that_of_the_middle_step(copies: Copies) -
         return events
 
     copies.edit("linear/eager", timed)
-    figure = transpose_share(copies.device)
+    figure = layer.transpose_share(copies.device)
     assert (figure.value, figure.spread) == (20.0, (10.0, 25.0))
     copies.rename("linear/eager", "aten::t", "aten::mT")
     with pytest.raises(TraceError, match="has no aten::t"):
-        transpose_share(copies.device)
+        layer.transpose_share(copies.device)
 
 
 def test_tables_hold_what_they_show(copies: Copies) -> None:
     eager, wide = copies.kernels("linear/eager"), copies.kernels("linear/eager_wide")
-    tree = chains(copies.device)
+    tree = layer.chains(copies.device)
     order = ("<p>eager:", "aten::linear<", "aten::t<", "aten::addmm<", "<p>compiled:", "TorchDynamo Cache Lookup<")
     assert sorted(order, key=tree.index) == list(order)
-    listed = flat(biases(copies.device))
+    listed = flat(costs.biases(copies.device))
     assert "<td>addmm, a matrix of bias</td><td>64x64</td><td><button" in listed
     assert (listed.count("Memcpy DtoD"), listed.count(f"<code>{eager}</code>")) == (2, 1)
-    assert f"<td>(1, 1024)</td>{numbers('2')}" in flat(new_strides_table(copies.device))
-    factors = flat(layouts(copies.device))
+    assert f"<td>(1, 1024)</td>{numbers('2')}" in flat(layer.new_strides_table(copies.device))
+    factors = flat(costs.layouts(copies.device))
     assert f"<td>1024x4096 transposed<small>strides (1, 1024)</small></td><td>{wide[-3:]}</td><td><button" in factors
     assert factors.count("as stored<small>") == 2
 
 
 def test_pictures_show_the_gpu_work_of_their_steps() -> None:
-    for piece, counts in ((row_and_matrix, [2, 1]), (eager_and_compiled, [2, 0])):
+    for piece, counts in ((costs.row_and_matrix, [2, 1]), (layer.eager_and_compiled, [2, 0])):
         picture = piece(BOOK, caption=CAPTION)
         assert [picture.count(f'class="slice {kind}"') for kind in ("gemm", "copy")] == counts
 
 
 def test_compiling_changes_no_kernel_unless_it_does(copies: Copies) -> None:
-    assert changed_by_compiling(copies.device, caption=CAPTION).count("= same") == 1
+    assert layer.changed_by_compiling(copies.device, caption=CAPTION).count("= same") == 1
     copies.rename("linear/compiled", copies.kernels("linear/compiled"), "triton_tem_fused_addmm_0")
-    assert changed_by_compiling(copies.device, caption=CAPTION).count("→ replaced") == 1
+    assert layer.changed_by_compiling(copies.device, caption=CAPTION).count("→ replaced") == 1
 
 
 def test_charts_are_of_the_timings(copies: Copies) -> None:
     copies.retime("linear/compiled_wide", interleaved=always(7.0), enqueue=always(70.0, 21))
-    bars = flat(both_layers(copies.device, caption=CAPTION))
+    bars = flat(costs.both_layers(copies.device, caption=CAPTION))
     assert f"<td>compiled, 64x1024→4096</td><td>interleaved</td>{numbers('7.00 µs', '7.00 to 7.00 µs')}" in bars
     assert f"<td>compiled, 64x1024→4096</td><td>the CPU&#x27;s</td>{numbers('70.0 µs', '70.0 to 70.0 µs')}" in bars
     flops = copies.device["linear/eager_wide"].points[0].flops
     copies.retime("linear/sweep_eager", 64, interleaved=always(flops / 1e6))
-    roofline = flat(wide_roofline(copies.device, caption=CAPTION))
+    roofline = flat(costs.wide_roofline(copies.device, caption=CAPTION))
     assert f"<td>64 rows</td>{numbers('59.3', '1.00 TFLOP/s')}" in roofline
     assert [f"<td>{rows}</td>" in roofline for rows in ("1 row", "4,096 rows", "16,384 rows")] == [True, True, False]
     copies.retime("linear/sweep_eager", enqueue=always(30.0, 21))
-    regimes = wide_regimes(copies.device, caption=CAPTION)
+    regimes = costs.wide_regimes(copies.device, caption=CAPTION)
     assert "eager: overhead-bound up to 1,024 rows" in regimes
     assert "compiled: overhead-bound up to 4,096 rows" in regimes
 
 
 def test_the_table_of_strides_says_what_it_was_given() -> None:
     given = {"m": [[3, 2], [2, 1]], "same memory": False, "m.t().flatten()": [0, 2], "<b>": "<i>"}
-    shown = flat(values_table(given))
+    shown = flat(layer.values_table(given))
     assert "<td><code>m</code></td><td>shape (3, 2), strides (2, 1)</td>" in shown
     assert "<td><code>same memory</code></td><td>no</td>" in shown
     assert "<td>[0, 2]</td>" in shown
@@ -130,7 +113,7 @@ def test_the_table_of_strides_says_what_it_was_given() -> None:
 
 
 def test_the_matrix_small_enough_to_see() -> None:
-    rows = flat(strides_table(BOOK))
+    rows = flat(layer.strides_table(BOOK))
     assert "<td><code>m</code></td><td>shape (3, 2), strides (2, 1)</td>" in rows
     assert "<td><code>m.t()</code></td><td>shape (2, 3), strides (1, 2)</td>" in rows
     assert "<td><code>same memory</code></td><td>yes</td>" in rows
@@ -139,6 +122,6 @@ def test_the_matrix_small_enough_to_see() -> None:
 def test_a_matrix_that_was_seen_is_not_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A second build does without torch, which takes seconds to import."""
     monkeypatch.setattr(cache, "PROJECT", tmp_path)
-    first = strides_table(BOOK)
+    first = layer.strides_table(BOOK)
     monkeypatch.setitem(sys.modules, "snippets.linear.model", None)  # an import of it is an error
-    assert strides_table(BOOK) == first
+    assert layer.strides_table(BOOK) == first
