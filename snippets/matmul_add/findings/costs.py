@@ -194,8 +194,7 @@ def generated(device: Device) -> Html:
 race = partial(race_table, variants={way: f"matmul_add/{name}_4096" for way, name in list(WAYS.items())[:2]})
 race_of_biases = partial(race_table, variants={way: f"matmul_add/{name}_4096" for way, name in list(WAYS.items())[2:]})
 opening = partial(
-    waiting,
-    sizes={f"{n}x{n}": {way: f"matmul_add/{way}_{n}" for way in ("eager", "compiled")} for n in (64, 4096)},
+    waiting, sizes={f"{n}x{n}": {way: f"matmul_add/{way}_{n}" for way in ("eager", "compiled")} for n in (64, 4096)}
 )
 by_kernel = partial(kernel_bars, variants={way: f"matmul_add/{name}_4096" for way, name in WAYS.items()})
 graph_gain = partial(

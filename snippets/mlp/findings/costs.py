@@ -172,10 +172,7 @@ def not_overhead_bound(device: Device) -> Figure:
 
 
 @claim(
-    "O-P13",
-    between(60, 70),
-    scope="this-gpu",
-    source=Source(ARTICLE, "cut GPU kernel launch overhead by 60–70 %", ""),
+    "O-P13", between(60, 70), scope="this-gpu", source=Source(ARTICLE, "cut GPU kernel launch overhead by 60–70 %", "")
 )
 def launches_saved(device: Device) -> Figure:
     """Fusing the MLP leaves 60 to 70 % less launch overhead; counted here: kernels.

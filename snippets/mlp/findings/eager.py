@@ -10,18 +10,7 @@ from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.averages import key_averages
 from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import op_name
-from snippets.lab.finding import (
-    Device,
-    Figure,
-    Measure,
-    NotTimed,
-    Run,
-    between,
-    claim,
-    equals,
-    format_value,
-    matches,
-)
+from snippets.lab.finding import Device, Figure, Measure, NotTimed, Run, between, claim, equals, format_value, matches
 from snippets.lab.finding.claim import at_least, at_most
 from snippets.lab.finding.measure import largest, ratio_of_pairs
 from snippets.lab.page import figure_cell

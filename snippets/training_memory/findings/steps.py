@@ -24,10 +24,7 @@ EAGER: Mapping[str, str] = {
     "autocast to bf16": "autocast",
     "bf16 weights": "bfloat16",
 }
-COMPILED: Mapping[str, str] = {
-    "autocast, compiled": "autocast_compiled",
-    "bf16 weights, compiled": "bfloat16_compiled",
-}
+COMPILED: Mapping[str, str] = {"autocast, compiled": "autocast_compiled", "bf16 weights, compiled": "bfloat16_compiled"}
 """Heading of a variant -> the name of its experiment."""
 
 

@@ -84,12 +84,7 @@ def test_a_chapter_that_a_device_lacks_is_a_dash(tmp_path: Path) -> None:
         for experiment in experiments:
             device = samples.save_all(tmp_path, samples.sample(experiment, has_trace=False), device=name)
     table = gpus.recorded_chapters(device)
-    assert cells(table) == [
-        ["chapter", "A", "B"],
-        ["devices", "–", "1"],
-        ["index", "1", "–"],
-        ["mlp", "2", "1"],
-    ]
+    assert cells(table) == [["chapter", "A", "B"], ["devices", "–", "1"], ["index", "1", "–"], ["mlp", "2", "1"]]
     assert re.findall(r'href="(.*?)"', table) == ["../measuring/", "../", "../mlp/"]
 
 

@@ -20,12 +20,7 @@ def block_data() -> dict[str, Any]:
         samples[arithmetic] = {}
         for tokens in sizes:
             linear, gelu = tokens * LINEAR_US[arithmetic], tokens * GELU_US[arithmetic]
-            times = {
-                "linear": linear,
-                "gelu": gelu,
-                "block": 2 * linear + gelu,
-                "epilogue": 2 * linear,
-            }
+            times = {"linear": linear, "gelu": gelu, "block": 2 * linear + gelu, "epilogue": 2 * linear}
             samples[arithmetic][str(tokens)] = {
                 name: [round(share * us, 3) for share in SPREAD] for name, us in times.items()
             }

@@ -6,16 +6,7 @@ import pytest
 from snippets.lab.finding.book import findings
 from snippets.matmul_add.findings.overhead import LARGE, SMALL
 from tests.chapters.altered import verdict
-from tests.chapters.matmul_add.world import (
-    CODE,
-    QUERY,
-    World,
-    compiled,
-    eager,
-    edited,
-    point,
-    recorded,
-)
+from tests.chapters.matmul_add.world import CODE, QUERY, World, compiled, eager, edited, point, recorded
 
 POST = {claim.id: "holds" for claim in findings("matmul_add").claims if claim.id.startswith("P")}
 POST |= {"P27": "inconclusive", "P36": "differs"}

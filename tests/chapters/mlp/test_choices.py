@@ -41,8 +41,7 @@ def test_configurations_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slow", "share", "expected"),
-    [(0, 100.0, "holds"), (2, 60.0, "holds"), (3, 40.0, "differs"), (5, 0.0, "differs")],
+    ("slow", "share", "expected"), [(0, 100.0, "holds"), (2, 60.0, "holds"), (3, 40.0, "differs"), (5, 0.0, "differs")]
 )
 def test_room_is_judged_by_most_compilations(slow: int, share: float, expected: Status) -> None:
     device = probed()

@@ -65,10 +65,7 @@ PIECES: Mapping[str, tuple[Callable[[Device], Html], tuple[str, ...]]] = {
     ),
     "conditions": (choices.conditions, ("as in a new process 3 of 4 60.5 µs", "coordinate_descent_tuning 2 of 2")),
     "forwards": (fused_kernels.forwards, ("compiled, slower kernel", "222 µs", "Liger")),
-    "side by side": (
-        captioned(costs.side_by_side),
-        ("AOTDispatcher Runtime Wrapper Prologue", "LigerGELUMulFunction"),
-    ),
+    "side by side": (captioned(costs.side_by_side), ("AOTDispatcher Runtime Wrapper Prologue", "LigerGELUMulFunction")),
     "opening": (costs.opening, ("1 token", "8,192 tokens", "eager", "compiled")),
     "new shapes": (fusion.new_shapes, ("dynamic=False first call", "64", "48")),
     "bought": (costs.bought, ("GPU, interleaved", "GPU, steady", "of eager", "from Python", "relative error")),

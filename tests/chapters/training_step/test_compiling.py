@@ -54,9 +54,7 @@ def test_a_model_with_and_without_breaks() -> None:
     device = AlteredDevice()
     reasons = ["Data-dependent branching\n  Explanation: one", "Another\n  Hint: two"]
     device.data(
-        "training_step/graph_breaks",
-        before={"graphs": 13, "breaks": reasons},
-        after={"graphs": 1, "breaks": []},
+        "training_step/graph_breaks", before={"graphs": 13, "breaks": reasons}, after={"graphs": 1, "breaks": []}
     )
     html = compiling.breaks(device)
     assert "Data-dependent branching; Another" in html

@@ -27,11 +27,7 @@ def test_a_mend_is_a_few_lines(pair: tuple[str, str]) -> None:
 
 def test_a_mend_as_it_is_shown() -> None:
     signed = [line for line in mend_lines("recompile_before", "recompile_after") if line[0] in "+-"]
-    assert signed == [
-        "-model.compile(dynamic=False)",
-        "+model.compile()",
-        "+    torch._dynamo.mark_dynamic(inputs, 1)",
-    ]
+    assert signed == ["-model.compile(dynamic=False)", "+model.compile()", "+    torch._dynamo.mark_dynamic(inputs, 1)"]
 
 
 def test_what_compiling_again_leaves_of_the_ceiling() -> None:

@@ -63,8 +63,7 @@ def test_what_kernels_fill_of_a_mended_iteration() -> None:
     device = AlteredDevice()
     loop = "training_step/item_after"
     device.steps(
-        loop,
-        lambda step: replace(step, activities=(replace(step.kernels[0], start_us=100.0, duration_us=6.0),)),
+        loop, lambda step: replace(step, activities=(replace(step.kernels[0], start_us=100.0, duration_us=6.0),))
     )
     device.point(loop, iteration=constant(8))
     busy = hints.FIGURES["item_mended_busy"](device)
