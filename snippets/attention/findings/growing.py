@@ -11,8 +11,7 @@ from snippets.attention.findings.variants import EIGHT, ONE_KERNEL, VARIANTS
 from snippets.lab.experiment import find
 from snippets.lab.finding import Device, Figure, Measure, at_least, at_most, between, claim, equals, format_value
 from snippets.lab.finding.measure import ratio_of_pairs, unpaired_ratio
-from snippets.lab.page import RooflinePoint, roofline_of
-from snippets.lab.page import show as show
+from snippets.lab.page import RooflinePoint, roofline_of, show as show
 from snippets.lab.recording.ceilings import LARGE_MATMUL
 from snippets.lab.recording.schema import Timing
 

@@ -6,8 +6,7 @@ from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Source
 from snippets.lab.finding.book import Verdict, find_claim, judge
 from snippets.lab.finding.device import all_devices
 from snippets.lab.finding.mismatch import reading
-from snippets.lab.page import show as show
-from snippets.lab.page import verdicts
+from snippets.lab.page import show as show, verdicts
 from snippets.lab.page.frame import opened_device, verdict_box
 
 H200 = "NVIDIA H200"

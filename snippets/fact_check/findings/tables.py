@@ -10,8 +10,7 @@ from snippets.fact_check.findings.sources import H100
 from snippets.fact_check.findings.sweep import PRECISIONS, block_timing, gain, gain_at, sizes, time_at
 from snippets.lab.finding import Device, NotRecorded, NotTimed, format_value
 from snippets.lab.finding.mismatch import reading
-from snippets.lab.page import figure_cell, kernel_name_html
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, kernel_name_html, show as show
 
 
 def article_rows(device: Device) -> Html:

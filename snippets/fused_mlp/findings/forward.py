@@ -11,9 +11,7 @@ from snippets.lab.finding import Device, Figure, Measure, format_value
 from snippets.lab.finding.claim import at_least, at_most, claim, equals
 from snippets.lab.finding.measure import listed, paired_ratio, point_difference, quantity_ratio, unpaired_ratio
 from snippets.lab.finding.quantities import quantity
-from snippets.lab.page import Columns, kernel_table, race_table, timeline
-from snippets.lab.page import race_bars as race_bars
-from snippets.lab.page import show as show
+from snippets.lab.page import Columns, kernel_table, race_bars as race_bars, race_table, show as show, timeline
 from snippets.mlp.findings.fused_kernels import launch_of
 
 FORWARDS = {

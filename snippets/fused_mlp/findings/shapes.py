@@ -28,8 +28,7 @@ from snippets.lab.finding.measure import (
     share_of_ceiling,
     unpaired_ratio,
 )
-from snippets.lab.page import figure_cell, roofline
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, roofline, show as show
 from snippets.lab.recording.ceilings import COPY
 
 PEERS = {"eager": "eager", "compiled": "compiled", "max-autotune": "max_autotune", "Liger": "liger", "ours": "fused"}

@@ -10,8 +10,7 @@ from kinetoscope.trace.events import Step
 from kinetoscope.trace.queries import find_op
 from snippets.lab.charts.numbers import chart_id
 from snippets.lab.finding import Device, NotRecorded, Run, format_value
-from snippets.lab.page import show as show
-from snippets.lab.page import warning
+from snippets.lab.page import show as show, warning
 
 ONE, MANY = "index/one_token", "mlp/eager"
 ONE_TIMED = "mlp/sweep_eager[batch=1,seq=1]"

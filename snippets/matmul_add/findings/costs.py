@@ -22,8 +22,7 @@ from snippets.lab.finding import (
     format_value,
 )
 from snippets.lab.finding.measure import paired_ratio, ratio_of_kinds, same, share_of_ceiling
-from snippets.lab.page import kernel_bars, race_table, sweep_table, waiting
-from snippets.lab.page import show as show
+from snippets.lab.page import kernel_bars, race_table, show as show, sweep_table, waiting
 from snippets.lab.recording.ceilings import COPY
 from snippets.matmul_add.findings.overhead import PRODUCT_4096, SWEEPS, across, is_unchanged
 

@@ -9,8 +9,7 @@ from kinetoscope.html import Cell, Html, details, table
 from snippets.lab.finding import Device, Figure, Measure, NotRecorded, Run, format_value, timing_of_samples
 from snippets.lab.finding.claim import at_least, between, claim, equals
 from snippets.lab.finding.measure import unpaired_ratio
-from snippets.lab.page import figure_cell, timing_bars
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show, timing_bars
 from snippets.lab.recording.schema import NotTimed, Timing
 from snippets.mlp.findings.steps import BF16_BYTES, gate_bytes, pointwise
 

@@ -22,8 +22,7 @@ from snippets.lab.finding.measure import (
     smallest,
     unpaired_ratio,
 )
-from snippets.lab.page import race_table, regimes, roofline, timeline, waiting
-from snippets.lab.page import show as show
+from snippets.lab.page import race_table, regimes, roofline, show as show, timeline, waiting
 from snippets.lab.recording.ceilings import LARGE_MATMUL
 from snippets.lab.recording.schema import Timing
 from snippets.mlp.findings.eager import gemm_kernels

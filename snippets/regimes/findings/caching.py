@@ -17,8 +17,7 @@ from snippets.lab.finding import (
     timing_of_samples,
 )
 from snippets.lab.finding.measure import difference_of_pairs, largest, percent, ratio_of_pairs, unpaired_ratio
-from snippets.lab.page import figure_cell
-from snippets.lab.page import show as show
+from snippets.lab.page import figure_cell, show as show
 from snippets.lab.recording.schema import Timing
 
 BF16_BYTES = 2

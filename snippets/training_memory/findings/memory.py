@@ -3,8 +3,7 @@
 from kinetoscope.html import Cell, Html, table
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import stacked_bars
-from snippets.lab.charts.memory import HELD
-from snippets.lab.charts.memory import NAMES as KINDS
+from snippets.lab.charts.memory import HELD, NAMES as KINDS
 from snippets.lab.charts.memory_charts import memory_timeline
 from snippets.lab.finding import Device, Figure, NotTimed, Source, at_least, at_most, between, claim, equals
 from snippets.lab.page import show as show

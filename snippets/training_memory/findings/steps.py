@@ -11,10 +11,8 @@ from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import stacked_bars
 from snippets.lab.finding import Device, Figure, Measure, Run, at_most, between, claim, equals
 from snippets.lab.finding.measure import percent, unpaired_ratio
-from snippets.lab.page import show as show
-from snippets.lab.page import timing_bars
-from snippets.training_step.findings.pictures import phase_of, phase_spans
-from snippets.training_step.findings.pictures import phases_timeline as phases_timeline
+from snippets.lab.page import show as show, timing_bars
+from snippets.training_step.findings.pictures import phase_of, phase_spans, phases_timeline as phases_timeline
 
 PHASES = ("forward", "loss", "backward", "optimizer")
 """The annotations of a step, in order."""

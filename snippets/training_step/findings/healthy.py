@@ -11,11 +11,9 @@ from kinetoscope.trace.queries import annotation_us, busy_us
 from kinetoscope.trace.units import format_value
 from snippets.lab.charts.bar_charts import stacked_bars
 from snippets.lab.finding import Device, Figure, Measure, TraceError, at_least, at_most, between, claim
-from snippets.lab.page import kernel_name_html
-from snippets.lab.page import show as show
+from snippets.lab.page import kernel_name_html, show as show
 from snippets.training_step.findings.loops import busy_share
-from snippets.training_step.findings.pictures import PHASES, phase_of, phase_spans
-from snippets.training_step.findings.pictures import phases_timeline as phases_timeline
+from snippets.training_step.findings.pictures import PHASES, phase_of, phase_spans, phases_timeline as phases_timeline
 
 HEALTHY = "training_step/healthy"
 STACKS = "training_step/healthy_stacks"
