@@ -24,9 +24,6 @@ def renamed(old: str, new: str) -> Callable[[CpuOp], CpuOp]:
     return lambda op: replace(op, name=new) if op.name == old else op
 
 
-# Written out
-
-
 # Backends
 
 
@@ -77,9 +74,6 @@ def test_an_operator_outside_attention_is_named(device: AlteredDevice) -> None:
     device.ops(MATH, renamed("aten::add_", "aten::gelu"))
     with pytest.raises(TraceError, match=r"^aten::gelu launched .*which is no part of attention$"):
         backends.purposes(device[MATH])
-
-
-# Compiled
 
 
 # Tables and drawings

@@ -1,6 +1,6 @@
 """Compile modes and fusion: the claims, figures and pieces on sample recordings."""
 
-from collections.abc import Callable
+import re
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -9,13 +9,13 @@ import pytest
 
 from snippets.lab.finding import Device, NotTimed
 from snippets.lab.recording.loading import load_recording
-from snippets.regimes.findings import caching, compiling, fusing, generated, paying, shapes, spilling
-from snippets.regimes.findings.compiling import GEGLU, STACK, TUNED
-from snippets.regimes.findings.spilling import MANY
+from snippets.regimes.findings import caching, fusing, generated, shapes, spilling
+from snippets.regimes.findings.compiling import GEGLU, TUNED
 from tests.chapters.altered import status
 from tests.chapters.regimes.altering import SAMPLES, Data, alter
 from tests.chapters.regimes.compiling_samples import around, bias
-from tests.lab.sample_recordings import save_samples
+from tests.chapters.regimes.samples import recordings
+from tests.lab.sample_recordings import page_on_samples, save_samples
 
 NUMBERS = (*range(30, 37), 39, *range(41, 67))
 CLAIMS = [f"RG{number}" for number in NUMBERS]
@@ -131,22 +131,8 @@ def test_a_spilling_loop_moves_eight_bytes_a_thread(saved: Device) -> None:
     assert spilling.moved_in_loop(saved).value == (128 + 128) * 8 * 128
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        lambda device: compiling.compile_table(device, STACK) + paying.pay_table(device, GEGLU),
-        lambda device: paying.calls_to_pay(device, STACK) + paying.use_when(device),
-        lambda device: (
-            generated.generated(device, STACK) + generated.guard_table(device) + generated.tuned_table(device)
-        ),
-        lambda device: shapes.shapes_table(device) + shapes.input_guards(device) + shapes.replayed_table(device),
-        lambda device: fusing.layer_table(device) + fusing.bias_times(device) + fusing.calls_table(device),
-        lambda device: fusing.bias_kernels(device, 64) + fusing.opening(device) + fusing.stack_timeline(device, 64),
-        lambda device: spilling.tile_table(device, MANY) + spilling.machine_code(device),
-        lambda device: caching.cache_table(device) + caching.saved_table(device) + caching.step_table(device),
-    ],
-)
-def test_each_piece_is_drawn(saved: Device, piece: Callable[[Device], str]) -> None:
-    drawn = piece(saved)
-    assert "<table>" in drawn
-    assert "None" not in drawn.replace("[None, 1024]", "")
+def test_the_page_on_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = page_on_samples("regimes", save_samples(tmp_path, recordings()), monkeypatch, page="regimes_compiling")
+    assert page.count("<table>") > 20
+    assert "Not recorded" not in page
+    assert not re.search(r"\bNone\b(?!, 1024\])", page)

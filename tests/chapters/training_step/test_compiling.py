@@ -50,8 +50,7 @@ def test_the_first_three_iterations_are_shown() -> None:
     assert "7.00 s" in html
 
 
-def test_a_model_with_and_without_breaks() -> None:
-    device = AlteredDevice()
+def test_a_model_with_and_without_breaks(device: AlteredDevice) -> None:
     reasons = ["Data-dependent branching\n  Explanation: one", "Another\n  Hint: two"]
     device.data(
         "training_step/graph_breaks", before={"graphs": 13, "breaks": reasons}, after={"graphs": 1, "breaks": []}
@@ -87,8 +86,7 @@ def slower(loop: str, us: float) -> Any:
     )
 
 
-def test_the_trace_of_a_thousand_iterations() -> None:
-    device = AlteredDevice()
+def test_the_trace_of_a_thousand_iterations(device: AlteredDevice) -> None:
     device.data("training_step/ten_lines", trace_bytes=240_000)
     assert probes.thousand_iterations(device).text == "80.0 MB"
 

@@ -18,8 +18,7 @@ HEALTHY, TINY, TEN = "training_step/healthy", "training_step/tiny_before", "trai
 PAGE = (PROJECT / "docs/training_step.md").read_text(encoding="utf-8")
 
 
-def test_the_distance_of_a_kernel_in_two_steps() -> None:
-    device = AlteredDevice()
+def test_the_distance_of_a_kernel_in_two_steps(device: AlteredDevice) -> None:
     starts = iter((100.0, 350.0, 620.0))
     device.steps(
         HEALTHY,
@@ -28,8 +27,7 @@ def test_the_distance_of_a_kernel_in_two_steps() -> None:
     assert hints.kernel_distance(device).number == 260
 
 
-def test_the_row_of_a_step_is_its_span_on_the_cpu() -> None:
-    device = AlteredDevice()
+def test_the_row_of_a_step_is_its_span_on_the_cpu(device: AlteredDevice) -> None:
     device.steps(HEALTHY, lambda step: replace(step, start_us=10.0, end_us=22.5))
     assert hints.FIGURES["step_row"](device).number == 12.5
 
@@ -42,8 +40,7 @@ def test_a_share_of_the_recorded_step() -> None:
     assert share.number == pytest.approx(100 * most / step_us)
 
 
-def test_backward_in_the_gpu_lane() -> None:
-    device = AlteredDevice()
+def test_backward_in_the_gpu_lane(device: AlteredDevice) -> None:
     device.trace(HEALTHY, gpu_annotations=(Span("backward", 0, 3), Span("backward", 9, 1), Span("loss", 5, 70)))
     assert hints.backward_annotation(device).number == 2
     device.trace(HEALTHY, gpu_annotations=())
@@ -51,16 +48,14 @@ def test_backward_in_the_gpu_lane() -> None:
         hints.backward_annotation(device)
 
 
-def test_recorded_steps_before_and_after_a_mend() -> None:
-    device = AlteredDevice()
+def test_recorded_steps_before_and_after_a_mend(device: AlteredDevice) -> None:
     device.steps("training_step/item_before", lambda step: replace(step, start_us=10.0, end_us=22.0))
     device.steps("training_step/item_after", lambda step: replace(step, start_us=10.0, end_us=17.0))
     assert hints.FIGURES["item_recorded_before"](device).number == 12
     assert hints.FIGURES["item_recorded_after"](device).number == 7
 
 
-def test_what_kernels_fill_of_a_mended_iteration() -> None:
-    device = AlteredDevice()
+def test_what_kernels_fill_of_a_mended_iteration(device: AlteredDevice) -> None:
     loop = "training_step/item_after"
     device.steps(
         loop, lambda step: replace(step, activities=(replace(step.kernels[0], start_us=100.0, duration_us=6.0),))
@@ -70,8 +65,7 @@ def test_what_kernels_fill_of_a_mended_iteration() -> None:
     assert (busy.number, busy.unit) == (75, "%")
 
 
-def test_long_gaps_between_kernels() -> None:
-    device = AlteredDevice()
+def test_long_gaps_between_kernels(device: AlteredDevice) -> None:
     spans = ((0.0, 10.0), (60.0, 10.0), (65.0, 5.0), (220.0, 5.0))  # gaps of 50 and 150, and two kernels at once
     device.steps(
         TINY,
@@ -87,8 +81,7 @@ def test_long_gaps_between_kernels() -> None:
     assert (gaps.number, gaps.unit) == (75, "%")
 
 
-def test_tiny_kernels() -> None:
-    device = AlteredDevice()
+def test_tiny_kernels(device: AlteredDevice) -> None:
     device.steps(TINY, lambda step: replace(step, activities=step.kernels[:2]))
     device.activities(TINY, lambda activity: replace(activity, duration_us=4.0))
     device.launches(TINY, lambda call: replace(call, duration_us=9.0))
@@ -108,8 +101,7 @@ def printed(*rows: tuple[str, int]) -> str:
     return rule + "Name  # of Calls\n" + rule + "\n".join(lines) + "\n" + rule + "Self CPU time total: 1us\n"
 
 
-def test_calls_of_a_kernel_and_of_its_operator() -> None:
-    device = AlteredDevice()
+def test_calls_of_a_kernel_and_of_its_operator(device: AlteredDevice) -> None:
     device.data(TEN, printed=printed(("aten::x_attention_backward", 3), ("flash_bprop_wgmma", 4), ("forward", 3)))
     assert hints.FIGURES["attention_operator_calls"](device).value == 3
     assert hints.FIGURES["attention_kernel_calls"](device).value == 4
@@ -133,8 +125,7 @@ def test_launch_bound_is_the_first_finding(loop: str) -> None:
     assert diagnose(RECORDED[f"training_step/{loop}"].trace).findings[0].rule.name == "launch-bound"
 
 
-def test_texts_as_they_were_printed() -> None:
-    device = AlteredDevice()
+def test_texts_as_they_were_printed(device: AlteredDevice) -> None:
     data = RECORDED["training_step/lengths"].data
     texts_of_dynamo = ["something else", "hit recompile_limit (8)\n   last reason: x < 3  "]
     device.data("training_step/lengths", before={**data["before"], "warnings": texts_of_dynamo})
