@@ -54,9 +54,6 @@ def test_the_shapes() -> None:
         assert one.parameters == expected.get(one.group or one.name, series), one.id
 
 
-# Work
-
-
 def test_the_work_of_a_forward() -> None:
     """2 sequences, 3 heads, 8 tokens, head_dim 4: four tensors of 192 numbers; half of 8 keys for each of 48 rows."""
     work = experiments.forward_work(2, 3, 8, 4)
@@ -87,9 +84,6 @@ def test_the_work_of_a_decode_step() -> None:
     work = experiments.decode_work(2, 3, 8, 4)
     assert work.bytes == 2 * (192 + 192 + 24 + 24)
     assert work.flops == 2 * (2 * 6 * 4 * 8)
-
-
-# Each experiment on a CPU
 
 
 def runs_the_compiler(experiment: Experiment) -> bool:
@@ -136,9 +130,6 @@ def test_what_is_measured_only_on_a_gpu(name: str) -> None:
     assert experiment.probe is not None
     with pytest.raises(NeedsGpu, match="attention/flash"):
         experiment.probe(TorchInstruments(), "cpu", **experiment.parameters)
-
-
-# As sequences grow
 
 
 @pytest.fixture
@@ -288,9 +279,6 @@ def test_a_dropped_result() -> None:
     assert ran == [x]
 
 
-# The Hub's kernel
-
-
 def test_without_the_hub_it_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """LOCAL_KERNELS that name another kernel: the network is not asked."""
     asked: list[object] = []
@@ -305,9 +293,6 @@ def test_a_local_kernel_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> No
     pytest.importorskip("kernels")
     monkeypatch.setenv("LOCAL_KERNELS", f"{experiments.HUB_KERNELS}=no_such_folder")
     assert experiments.hub_kernel().startswith("FileNotFoundError: Cannot find a build variant")
-
-
-# On a GPU
 
 
 @pytest.mark.gpu

@@ -137,9 +137,6 @@ def test_a_group_took_its_time_once(tmp_path: Path) -> None:
     assert (gpus.capture_us(device).value, gpus.capture_us(device).text) == (12.5e6, "12.5 s")
 
 
-# What changes a time
-
-
 def probe(root: Path, name: str, data: dict[str, Any]) -> Device:
     return samples.save_all(root, samples.sample(f"devices/{name}", data=data, points=(), has_trace=False))
 
