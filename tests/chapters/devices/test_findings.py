@@ -10,9 +10,8 @@ import pytest
 from snippets.devices.experiments import PRODUCTS
 from snippets.devices.findings import gpus, measuring
 from snippets.devices.findings.measuring import STEPS, gpu_and_cpu, steps_below_roof
-from snippets.lab.finding import Device, NotRecorded, NotTimed, format_value
+from snippets.lab.finding import Claim, Device, NotRecorded, NotTimed, format_value
 from snippets.lab.finding.book import judge
-from snippets.lab.finding.claim import Claim
 from snippets.lab.recording.loading import load_recordings
 from snippets.lab.recording.schema import Ceiling, Point, Recording, Timing
 from tests.lab import samples
