@@ -124,14 +124,6 @@ def test_a_wrong_gradient_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         experiments.training("cpu", "in_place", 1, 2, 65, 64)
 
 
-@pytest.mark.parametrize("name", ["lengths_64", "lengths_128", "hub_flash"])
-def test_what_is_measured_only_on_a_gpu(name: str) -> None:
-    (experiment,) = find(f"attention/{name}")
-    assert experiment.probe is not None
-    with pytest.raises(NeedsGpu, match="attention/flash"):
-        experiment.probe(TorchInstruments(), "cpu", **experiment.parameters)
-
-
 @pytest.fixture
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Nothing is timed, and what is compiled is run as it is; returns the variants that were to be timed."""

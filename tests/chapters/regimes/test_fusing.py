@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from snippets.lab.capture.checking import relative_error
-from snippets.lab.experiment import NeedsGpu
 from snippets.regimes.compiling import stack_of
 from snippets.regimes.findings.fusing import has_bias
-from snippets.regimes.fusing import layer, rounds_of, written_out
+from snippets.regimes.fusing import rounds_of, written_out
 from snippets.regimes.layer import layer_subjects, layer_work
 
 
@@ -15,11 +14,6 @@ from snippets.regimes.layer import layer_subjects, layer_work
 def test_a_step_is_its_reference(variant: str) -> None:
     subject = layer_subjects("cpu", 5, 32, 64)[variant]
     assert relative_error(subject, "cpu")[0] <= 1e-2
-
-
-def test_what_needs_a_gpu_says_so() -> None:
-    with pytest.raises(NeedsGpu, match="layer_eager"):
-        layer("cpu", "fused", 5, 32, 64)
 
 
 def test_written_out_is_the_stack() -> None:
