@@ -14,6 +14,11 @@ from snippets.lab.recording.device import PROJECT
 from tests.chapters.altered import AlteredDevice
 
 
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def device() -> AlteredDevice:
     """The default device's recordings, for a test to alter."""

@@ -146,16 +146,6 @@ def moves_in_loop(device: Device) -> Figure:
     return derived("; ".join(texts), *(figure for pair in pairs for figure in pair))
 
 
-def naive_registers(device: Device) -> Figure:
-    """Registers of a thread of eager's first product with few tokens."""
-    return device["regimes/bias_eager_64"].per_step(lambda step: step.kernels[0].registers or 0)
-
-
-def fused_registers(device: Device) -> Figure:
-    """Registers of a thread of the fused kernel with few tokens, with its fastest tile."""
-    return of_tile(device, FEW, fastest_tile(device, FEW), "registers")
-
-
 @claim("RG53", at_most(1), scope="this-gpu", source=Source(ARTICLE, "less register pressure", device=""))
 def registers_over_fused(device: Device) -> Figure:
     """With few tokens, a thread of a Linear in two kernels takes fewer registers than one of the fused kernel.
@@ -163,7 +153,8 @@ def registers_over_fused(device: Device) -> Figure:
     cuBLAS's product alone takes more of them than the fused kernel, which spills none, and is faster on the GPU than
     two kernels together. What the two win with few tokens, they win on the CPU.
     """
-    naive, fused = naive_registers(device), fused_registers(device)
+    naive = device["regimes/bias_eager_64"].per_step(lambda step: step.kernels[0].registers or 0)
+    fused = of_tile(device, FEW, fastest_tile(device, FEW), "registers")
     return derived(naive.number / fused.number, naive, fused, unit="x", display=f"{naive.text} against {fused.text}")
 
 

@@ -77,12 +77,8 @@ def _wait(step: Step) -> CudaCall:
 def launched_by_replay(device: Device) -> Figure:
     """In a replayed CUDA graph, one `cudaGraphLaunch` puts all kernels on the GPU."""
     return device["trace_rows/graph"].per_step(
-        lambda step: {_launch(kernel.launch) for kernel in step.kernels} == {"cudaGraphLaunch"}
+        lambda step: {kernel.launch and kernel.launch.name for kernel in step.kernels} == {"cudaGraphLaunch"}
     )
-
-
-def _launch(call: CudaCall | None) -> str:
-    return call.name if call else "none"
 
 
 def _closing(trace: Trace) -> CudaCall:

@@ -45,16 +45,7 @@ def compiled_autocast(device: Device) -> Figure:
     return _speedup(device, "autocast", "autocast_compiled")
 
 
-@claim(
-    "TM26",
-    at_most(1.05),
-    scope="timing",
-    source=Source(
-        "The Profiling Deep-Dive on nn.Linear Fusion",
-        "fusion might not help if the data can't stay in cache",
-        device="",
-    ),
-)
+@claim("TM26", at_most(1.05), scope="timing", source=ARTICLE)
 def fusion_does_not_help(device: Device) -> Figure:
     """Under mixed precision, fusion might not help: compiled, a step is at most 1.05 times as fast.
 

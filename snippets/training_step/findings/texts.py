@@ -21,11 +21,6 @@ def limit_warning(device: Device) -> Html:
     return preformatted(texts[0])
 
 
-def break_reason(device: Device) -> Html:
-    """Dynamo's reason for the first graph break."""
-    return preformatted(device[f"{CHAPTER}/graph_breaks"].data["before"]["breaks"][0])
-
-
 def printed_text(device: Device) -> Html:
     """The complete output of the ten lines, folded; its long lines scroll."""
     text = device[f"{CHAPTER}/ten_lines"].data["printed"]
@@ -45,7 +40,8 @@ def lengths_and_warning(device: Device) -> Html:
 
 def breaks_and_reason(device: Device) -> Html:
     """A compiled loop with graph breaks and without, and Dynamo's reason in full."""
-    return Html(f"{breaks(device)}<p>Dynamo's reason in full:</p>{break_reason(device)}")
+    reason = preformatted(device[f"{CHAPTER}/graph_breaks"].data["before"]["breaks"][0])
+    return Html(f"{breaks(device)}<p>Dynamo's reason in full:</p>{reason}")
 
 
 def preformatted(text: str) -> Html:

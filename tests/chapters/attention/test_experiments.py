@@ -18,11 +18,6 @@ SMALL = {"batch": 1, "heads": 2, "head_dim": 64}
 NO_CPU = ("efficient", "cudnn")
 
 
-@pytest.fixture(autouse=True)
-def _seed() -> None:
-    torch.manual_seed(0)
-
-
 def small(experiment: Experiment) -> Experiment:
     """With 65 tokens or keys, or 128 at most."""
     length = {"tokens": 65, "keys": 65, "longest": 128}

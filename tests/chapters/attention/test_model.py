@@ -17,11 +17,6 @@ BF16 = 7e-3
 """Largest relative error of a forward in bf16: the written-out form rounds the scores twice, and the weights."""
 
 
-@pytest.fixture(autouse=True)
-def _seed() -> None:
-    torch.manual_seed(0)
-
-
 def drawn(tokens: int, head_dim: int, count: int = 3, device: str = "cpu") -> tuple[Tensor, ...]:
     shape = (2, 3, tokens, head_dim)
     return tuple(torch.randn(shape, device=device, dtype=torch.bfloat16) for _ in range(count))

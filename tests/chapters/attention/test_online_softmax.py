@@ -11,11 +11,6 @@ from snippets.attention.online_softmax import online_softmax
 from tests.chapters.altered import RECORDED
 
 
-@pytest.fixture(autouse=True)
-def _seed() -> None:
-    torch.manual_seed(0)
-
-
 @pytest.mark.parametrize("shape", [(1,), (7,), (3, 65), (2, 3, 5, 129)])
 @pytest.mark.parametrize("block", [1, 4, 64, 1000])
 def test_softmax_of_rows_in_blocks(shape: tuple[int, ...], block: int) -> None:

@@ -18,7 +18,6 @@ def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
     ("dtype", "tolerance"), [(torch.float64, 1e-15), (torch.float32, 1e-6), (torch.bfloat16, 1e-2)]
 )
 def test_the_layer_is_a_product_with_the_transpose_and_a_sum(dtype: torch.dtype, tolerance: float) -> None:
-    torch.manual_seed(0)
     layer = model.linear(3, 7).to(dtype)
     x = torch.randn(5, 3, dtype=dtype)
     assert layer.weight.shape == (7, 3)
@@ -36,7 +35,6 @@ def test_a_transpose_changes_the_walk_and_not_the_memory() -> None:
 
 
 def test_the_eager_step_agrees_with_its_reference() -> None:
-    torch.manual_seed(0)
     subject = experiments.eager("cpu", **ODD)
     inputs = subject.inputs()
     found = subject.step(*inputs)
@@ -61,7 +59,6 @@ def test_the_reference_sees_weight_and_bias() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own, on importing its compiler
 def test_the_compiled_step_agrees_and_new_strides_are_compiled_for() -> None:
-    torch.manual_seed(0)
     subject = experiments.compiled("cpu", **ODD)
     (x,) = subject.inputs()
     assert relative(subject.step(x), subject.reference(x)) < subject.tolerance

@@ -32,7 +32,6 @@ def relative(found: torch.Tensor, expected: torch.Tensor) -> float:
 def test_matmul_add_is_the_product_and_the_sum(
     dtype: torch.dtype, x: tuple[int, ...], w: tuple[int, ...], b: tuple[int, ...]
 ) -> None:
-    torch.manual_seed(0)
     given = [torch.randn(shape, dtype=dtype) for shape in (x, w, b)]
     expected = given[0].double() @ given[1].double() + given[2].double()
     found = model.matmul_add(*given)
@@ -42,7 +41,6 @@ def test_matmul_add_is_the_product_and_the_sum(
 
 @pytest.mark.parametrize("bias", [(5, 7), (7,)])
 def test_addmm_takes_its_tensors_in_our_order(bias: tuple[int, ...]) -> None:
-    torch.manual_seed(0)
     x, w, b = torch.randn(5, 3), torch.randn(3, 7), torch.randn(bias)
     assert relative(model.addmm(x, w, b), x.double() @ w.double() + b.double()) < 1e-6
 
@@ -61,7 +59,6 @@ def test_addmm_takes_its_tensors_in_our_order(bias: tuple[int, ...]) -> None:
 def test_makers_draw_the_shapes_they_say_and_agree_with_their_reference(
     name: str, parameters: dict[str, int], shapes: list[tuple[int, ...]]
 ) -> None:
-    torch.manual_seed(0)
     make = BY_NAME[name].make
     assert make is not None
     subject = make("cpu", **parameters)

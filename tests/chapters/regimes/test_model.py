@@ -17,7 +17,6 @@ def test_the_stack_and_its_reference(blocks: int) -> None:
 
 
 def test_blocks_keep_the_size_of_the_numbers() -> None:
-    torch.manual_seed(0)
     module, x = Stack(256, 1024, 8), torch.randn(64, 256)
     with torch.no_grad():
         y = module(x)
