@@ -8,14 +8,12 @@ architecture some; where there is a GPU, all for all.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 import pytest
-import torch
 
 from snippets.fused_mlp import architectures
 from snippets.fused_mlp.architectures import SHARED_LIMITS
-from snippets.fused_mlp.compiling import Code, missing_tools, read
+from snippets.fused_mlp.compiling import Code, read
 from snippets.fused_mlp.geglu.portable_tiles import (
     PORTABLE,
     PORTABLE_GATED,
@@ -24,17 +22,10 @@ from snippets.fused_mlp.geglu.portable_tiles import (
     shared_bytes,
     tensor_cores,
 )
+from tests.processes.fused_compiling import F16, REGISTERS, check_resources, with_tools
 
-MISSING = missing_tools()
-pytestmark = [
-    pytest.mark.skipif(bool(MISSING), reason=MISSING),
-    # Triton 3.9 asks once how products and sums are fused, and goes on as before.
-    pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION"),
-]
-
+pytestmark = with_tools
 ARCHITECTURES = tuple(SHARED_LIMITS)
-BF16, F16 = torch.bfloat16, torch.float16
-REGISTERS = 65_536
 TILINGS = {2: PORTABLE_GATED, 1: PORTABLE}
 """By the number of weights: gate and up, or that of a linear."""
 
@@ -45,14 +36,12 @@ def diagonal(weights: int) -> list[tuple[PortableTiles, int]]:
     tilings = architectures.distinct(TILINGS[weights])
     chosen = {tiles._replace(stages=0): tiles for tiles in tilings}.values()
     return [
-        (tiles, next(one for one in turned(ARCHITECTURES, place) if tiles in fitting(one, weights)))
+        (
+            tiles,
+            next(one for one in (2 * ARCHITECTURES)[place % 6 :] if tiles in fitting(one, weights)),
+        )
         for place, tiles in enumerate(chosen, weights)
     ]
-
-
-def turned(values: Sequence[int], by: int) -> list[int]:
-    by %= len(values)
-    return [*values[by:], *values[:by]]
 
 
 def fitting(capability: int, weights: int) -> set[PortableTiles]:
@@ -61,9 +50,8 @@ def fitting(capability: int, weights: int) -> set[PortableTiles]:
 
 
 def check(code: Code, tiles: PortableTiles, capability: int, weights: int) -> None:
-    assert (code.count("STL"), code.count("LDL"), code.stack_bytes) == (0, 0, 0), "spilled"
+    check_resources(code)
     assert code.threads == 32 * tiles.warps
-    assert code.registers * code.threads <= REGISTERS
     assert code.shared_bytes == shared_bytes(tiles, 2, capability, weights) <= SHARED_LIMITS[capability]
     assert code.multiplies_with() == tensor_cores(tiles, capability)
     check_pipeline(code, tiles, weights)
