@@ -34,22 +34,7 @@ from snippets.fused_mlp.subjects import SHAPES
 from snippets.lab.finding import Device, NotRecorded, NotTimed
 from snippets.lab.recording.schema import Timing
 from tests.chapters.altered import AlteredDevice
-from tests.chapters.fused_mlp.by_hand import (
-    LARGE,
-    SMALL,
-    ampere_code,
-    beside_quack,
-    compiled,
-    enqueued,
-    errors,
-    few,
-    launches,
-    put_rows,
-    put_shapes,
-    put_steady_rows,
-    put_tiles,
-    sensed,
-)
+from tests.chapters.fused_mlp import by_hand
 from tests.chapters.fused_mlp.verdicts import (
     FINDINGS,
     SERIES,
@@ -353,7 +338,7 @@ def test_activations_beside_plain_products(device: AlteredDevice) -> None:
 
 
 def test_the_table_of_launches(device: AlteredDevice) -> None:
-    launches(device)
+    by_hand.launches(device)
     text = text_of(launching.launches_table(device))
     assert "traced after a rest: first kernel 100 µs" in text
     assert "traced after a load: overlap 10.0 µs 0 µs 0 µs" in text
@@ -364,14 +349,14 @@ def test_the_table_of_launches(device: AlteredDevice) -> None:
 
 
 def test_the_size_from_which_rounding_is_no_excuse(device: AlteredDevice) -> None:
-    errors(device)
+    by_hand.errors(device)
     check_values(device, rough_from=1.0)
-    put(device, "activation_errors", forms={"rough_gelu_tanh": [[*LARGE, 1.0], [*SMALL, 0.51]]})
+    put(device, "activation_errors", forms={"rough_gelu_tanh": [[*by_hand.LARGE, 1.0], [*by_hand.SMALL, 0.51]]})
     check_values(device, rough_from=0.5)
 
 
 def test_the_chart_has_two_forms_and_its_numbers_all(device: AlteredDevice) -> None:
-    errors(device)
+    by_hand.errors(device)
     drawn = activation.activation_chart(device)
     text = text_of(drawn)
     assert "GELU, as a sigmoid: 2.0e-03 units at most; GELU, one rough tanh: 250 units at most." in text
@@ -382,14 +367,14 @@ def test_the_chart_has_two_forms_and_its_numbers_all(device: AlteredDevice) -> N
 
 def test_the_tables_of_code_for_other_gpus(device: AlteredDevice) -> None:
     hopper_row = {"capability": 90, "instruction": "HGMMA", "registers": 168, "copies": 12}
-    compiled(device, hopper_row, {}, {"tiles": "64x64x64, 3 stages", "registers": 90})
+    by_hand.compiled(device, hopper_row, {}, {"tiles": "64x64x64, 3 stages", "registers": 90})
     text = text_of(architectures.architectures(device))
     assert "8.0, Ampere (A100) 2 HMMA 24 90 to 136 0 65.5 kB 167 kB" in text
     assert "9.0, Hopper (H100, H200) 1 HGMMA 12 168 0 65.5 kB 232 kB" in text
     assert "gate_up 128x64x64, 3 stages 136 168" in text
-    compiled(device)
+    by_hand.compiled(device)
     assert statuses(device, "F91", "F92") == ["not measured", "not measured"]
-    ampere_code(device)
+    by_hand.ampere_code(device)
     text = text_of(architectures.old_code(device))
     assert "code for 8.0 140 µs own code 100 µs" in text
     assert "tiles of 64x32x64, 3 stages" in text
@@ -412,7 +397,7 @@ def test_elsewhere_than_on_hopper_its_kernels_are_not_asked_for(device: AlteredD
 
 def test_where_the_second_product_is_cublas(device: AlteredDevice) -> None:
     """Then PyTorch launches it, and Triton only the first."""
-    enqueued(device)
+    by_hand.enqueued(device)
     check_values(device, product_of_operator=0, triton_over_prepared=10)
     text = text_of(calls.calls_table(device))
     assert "eager's module 68.0 µs" in text
@@ -447,7 +432,7 @@ def test_ours_inside_compiled_code(device: AlteredDevice) -> None:
 
 
 def test_the_floor_and_the_pieces(device: AlteredDevice) -> None:
-    few(device)
+    by_hand.few(device)
     assert device["fused_mlp/fused"].is_recorded
     floor_us = 2 * 3 * 4096 * 14336 / device["fused_mlp/fused"].ceiling("copy").rate * 1e6
     check_values(
@@ -467,9 +452,9 @@ def test_the_floor_and_the_pieces(device: AlteredDevice) -> None:
 
 
 def test_the_energy_of_few_tokens(device: AlteredDevice) -> None:
-    few(device, steady_us=80.0, watts=750.0)
+    by_hand.few(device, steady_us=80.0, watts=750.0)
     check_values(device, one_token_energy=1.2, sixteen_tokens_energy=1.2)
-    few(device, watts=0.0)
+    by_hand.few(device, watts=0.0)
     with pytest.raises(NotTimed, match="no energy of 16 tokens"):
         value(device, "sixteen_tokens_energy")
     assert "16, ours 97.0 µs 1,980 MHz –" in text_of(few_tokens.few_table(device))
@@ -480,7 +465,7 @@ def test_the_energy_of_few_tokens(device: AlteredDevice) -> None:
 
 def test_the_table_marks_the_fastest_and_divides_by_the_fastest_other(device: AlteredDevice) -> None:
     for dtype in shapes.DTYPES:
-        put_rows(device, {WIDE: 33.0, THIN: 198.0}, dtype)
+        by_hand.put_rows(device, {WIDE: 33.0, THIN: 198.0}, dtype)
     piece = shapes.shape_table(device, "interleaved")
     assert re.findall("<strong>(.*?)</strong>", piece) == ["33.0 µs", "99.0 µs"] * 2
     assert "8x64x128 33.0 µs 0.333x 0.333x 70.0 µs 100 µs 100 µs 100 µs 99.0 µs" in text_of(piece)
@@ -512,7 +497,7 @@ def test_where_only_float16_is_recorded_it_stands_alone(
 @pytest.mark.parametrize(("ours_joules", "energy"), [(0.75, "0.75x"), (0.0, "–")])
 def test_steady_rows(device: AlteredDevice, ours_joules: float, energy: str) -> None:
     """Without power there is no energy."""
-    put_steady_rows(device, ours_joules)
+    by_hand.put_steady_rows(device, ours_joules)
     text = text_of(shapes.shape_table(device, "steady"))
     assert f"8x64x128 33.3 µs 0.333x {energy} 70.7 µs 101 µs 101 µs 101 µs 100 µs" in text
 
@@ -526,12 +511,12 @@ def test_steady_rows(device: AlteredDevice, ours_joules: float, energy: str) -> 
     ],
 )
 def test_which_others_are_ahead_steady(thin_us: float, expected: str, device: AlteredDevice) -> None:
-    put_steady_rows(device, ours_joules=1.0, thin_us=thin_us)
+    by_hand.put_steady_rows(device, ours_joules=1.0, thin_us=thin_us)
     assert value(device, "ahead_steady") == expected
 
 
 def test_figures_of_rows(device: AlteredDevice) -> None:
-    put_rows(device, {WIDE: 50.0, shapes.ONE_TOKEN: 49.5, shapes.TALL_AND_THIN: 40.0, shapes.WIDEST: 90.0})
+    by_hand.put_rows(device, {WIDE: 50.0, shapes.ONE_TOKEN: 49.5, shapes.TALL_AND_THIN: 40.0, shapes.WIDEST: 90.0})
     check_values(device, one_token=0.5, least_gain_percent=100 * 90 / 99)
     for name, mhz in (("fused", 1350.0), ("compiled", 1500.0)):
         put(device, f"bfloat16_{name}", point_of(shapes.WIDEST, clock_mhz=mhz))
@@ -558,14 +543,14 @@ def test_what_each_kind_of_recomputing_holds_and_takes(device: AlteredDevice) ->
 
 
 def test_the_tables_beside_quack(device: AlteredDevice) -> None:
-    beside_quack(device, tuned=0.99)
+    by_hand.beside_quack(device, tuned=0.99)
     table = quack.beside_quack(device)
     assert table.count("<tr>") == 1 + 3 + 3
     assert table.count("100 µs") + table.count("99.0 µs") >= 3
-    steady = {"fused": sensed(100.0, 1400.0), "quack tuned": sensed(100.0, 1430.0)}
+    steady = {"fused": by_hand.sensed(100.0, 1400.0), "quack tuned": by_hand.sensed(100.0, 1430.0)}
     device.record("fused_mlp/quack", data={"steady": steady})
     check_values(device, our_clock=1400, quack_clock=1430)
-    put_tiles(device, fused_us=102.0)
+    by_hand.put_tiles(device, fused_us=102.0)
     table = text_of(quack.tiles_table(device))
     assert "ours, 128x128 97.0 µs 102 µs 1,400 MHz 143,000 QuACK, 128x128 95.0 µs 100 µs 1,400 MHz 140,000" in table
     for name in ("quack", "quack_shapes"):
@@ -576,16 +561,16 @@ def test_the_tables_beside_quack(device: AlteredDevice) -> None:
 
 
 def test_shapes_at_which_a_peer_is_faster_or_fails(device: AlteredDevice) -> None:
-    put_shapes(device)
+    by_hand.put_shapes(device)
     check_values(device, most_over_quack_steady=1.05)
     table = text_of(quack.quack_shape_table(device))
     assert "QuACK 1.2.3" in table
     assert "8192x768x3072 102 µs 110 µs 100 µs 1.020x 1.050x 4096x2048x8192" in table
-    put_shapes(device, **{"1x4096x14336": {"failed": "ValueError: one row"}})
+    by_hand.put_shapes(device, **{"1x4096x14336": {"failed": "ValueError: one row"}})
     taken = [shape for ahead in (True, False) for shape in quack.taken_shapes(quack.quack_shapes(device), ahead=ahead)]
     assert sorted(taken) == sorted(row for row in SHAPES if row[0] != 1)
     assert "1x4096x14336 – – ValueError: one row – –" in text_of(quack.quack_shape_table(device))
-    put_shapes(device, **{shapes.shape_name(shape): {"failed": "ValueError: no"} for shape in SHAPES})
+    by_hand.put_shapes(device, **{shapes.shape_name(shape): {"failed": "ValueError: no"} for shape in SHAPES})
     assert statuses(device, "F116", "F117") == ["not measured"] * 2
     with pytest.raises(NotTimed, match="QuACK rejects 8192x768x3072, 4096x2048x8192"):
         value(device, "most_over_quack_steady")

@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from snippets.fused_mlp.geglu import (
     gradients,
@@ -220,31 +219,6 @@ def test_transforms_of_functions_are_refused() -> None:
         torch.func.grad(lambda x: trained(x, *weights, "silu", 3)[0].sum())(x)
 
 
-def test_inside_transforms_of_functions_plain_pytorch_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model, "unsupported", lambda *tensors: "")
-    x, *weights = inputs()
-    leaf = x.clone().requires_grad_()
-    model.gated_mlp(leaf, *weights, "silu").sum().backward()
-    with pytest.warns(UserWarning, match="it is inside a transform of torch.func"):
-        found = torch.func.grad(lambda x: model.gated_mlp(x, *weights, "silu").sum())(x)
-    assert torch.allclose(found, leaf.grad, rtol=1e-12)
-    mapped = torch.func.vmap(torch.func.grad(lambda x: model.gated_mlp(x, *weights, "silu").sum()))(x)
-    assert torch.allclose(mapped, found, rtol=1e-12)
-
-
-def test_who_watches_operators_sees_one() -> None:
-    class Names(TorchDispatchMode):
-        seen: tuple[str, ...] = ()
-
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            self.seen += (function.name(),)
-            return function(*args, **(kwargs or {}))
-
-    with Names() as names:
-        training.mlp(*leaves_of(inputs()), "silu", 3)
-    assert "geglu::trained" in names.seen
-
-
 @pytest.mark.parametrize("has_hidden", [False, True])
 @pytest.mark.parametrize("tiles", hopper.PINGPONG_BACKWARD, ids=lambda tiles: tiles.name)
 def test_what_the_kernel_of_the_backward_pass_is_told(tiles: BackwardTiles, has_hidden: bool) -> None:
@@ -252,13 +226,8 @@ def test_what_the_kernel_of_the_backward_pass_is_told(tiles: BackwardTiles, has_
     pre, hidden = torch.zeros(100, 96, dtype=BF16), [torch.zeros(100, 48, dtype=BF16)] * has_hidden
     halves = pre.chunk(2, dim=1)
     launch = hopper.pingpong_backward_launch(sizes_of(d_out, down.t()), tiles, "silu", has_hidden)
-    told = dict(
-        zip(
-            pingpong_backward_kernel.arg_names,
-            launch.arguments(d_out, down, *halves, *halves, *hidden),
-            strict=True,
-        )
-    )
+    arguments = launch.arguments(d_out, down, *halves, *halves, *hidden)
+    told = dict(zip(pingpong_backward_kernel.arg_names, arguments, strict=True))
     assert (told["M"], told["N"], told["K"], told["LEAD"]) == (100, 48, 24, tiles.lead)
     assert told["ACTIVATION"].value == SILU.value
     assert tuple(told["d_out_desc"].block_shape) == (told["BLOCK_M"], told["BLOCK_K"])
@@ -308,6 +277,13 @@ def kept_bytes(forward: Callable[[], Tensor], parameters: set[int]) -> int:
         out = forward()
     del out
     return sum(size for address, size in found.items() if address not in parameters)
+
+
+@each_kept
+def test_a_second_backward_pass_finds_what_the_first_found(kind: str, mlp: Callable[..., Tensor], kept: int) -> None:
+    leaves = leaves_of(inputs())
+    out = mlp(*leaves, "gelu_tanh", kept).sum()
+    assert all_equal(torch.autograd.grad(out, leaves, retain_graph=True), torch.autograd.grad(out, leaves))
 
 
 @pytest.mark.parametrize("reader", ["nobody", "another backward pass", "the caller"])
@@ -415,14 +391,6 @@ def test_who_watches_operators_sees_those_of_the_backward_pass() -> None:
     graph = make_fx(step)(*leaves_of(inputs())).graph
     names = [str(node.target) for node in graph.nodes if "geglu" in str(node.target)]
     assert names == ["geglu.trained.default", "geglu.pre_backward.default", "geglu.x_backward.default"]
-
-
-def test_what_is_computed_again_is_overwritten(kind: str, mlp: Callable[..., Tensor]) -> None:
-    leaves = leaves_of(inputs())
-    out = mlp(*leaves, "gelu_tanh", 0).sum()
-    first = torch.autograd.grad(out, leaves, retain_graph=True)
-    second = torch.autograd.grad(out, leaves)
-    assert all_equal(first, second)
 
 
 @each_kept
