@@ -101,8 +101,8 @@ MLPS: dict[str, tuple[Callable[[], nn.Module], str]] = {
 @pytest.fixture(autouse=True)
 def said(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The reasons that were told so far: none. There is no network."""
-    for name in ("connect", "connect_ex"):
-        monkeypatch.setattr(socket.socket, name, lambda *_: pytest.fail("asked the network"))
+    for owner, name in ((socket.socket, "connect"), (socket.socket, "connect_ex"), (socket, "getaddrinfo")):
+        monkeypatch.setattr(owner, name, lambda *_, **__: pytest.fail("asked the network"))
     told: set[str] = set()
     monkeypatch.setattr(part("support"), "SAID", told)
     return told

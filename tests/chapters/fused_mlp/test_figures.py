@@ -202,34 +202,7 @@ def test_floors_follow_the_ceilings(device: AlteredDevice) -> None:
     check_values(device, best_arithmetic_us=100, over_best_arithmetic=1.5)
 
 
-def test_sums_of_the_result_in_registers(device: AlteredDevice) -> None:
-    check_values(device, result_in_registers=75)
-    point = device["fused_mlp/eager"].point
-    device.point("fused_mlp/eager", parameters={**point.parameters, "dim": 256})
-    check_values(device, result_in_registers=25)
-
-
 # Kernels of a trace
-
-
-def test_the_linears_kernel_once_if_both_sizes_get_the_same(device: AlteredDevice) -> None:
-    for few_rows, expected in (("first", "first"), ("second", "first at 8192 rows, second at 64")):
-        for rows, name in ((8192, "first"), (64, few_rows)):
-            device.kernels(f"fused_mlp/linear_{rows}_fused", lambda kernel, name=name: replace(kernel, name=name))
-        assert value(device, "linear_kernel") == expected
-
-
-@pytest.mark.parametrize(
-    ("compiled_calls", "products"),
-    [
-        ([MM, MM, POINTWISE, MM], "cuBLAS, cuBLAS, cuBLAS"),
-        ([TEMPLATE, MM, POINTWISE, TEMPLATE], "template, cuBLAS, template"),
-        ([MM, "triton_red_fused_0"], "cuBLAS, triton_red_fused_0"),
-    ],
-)
-def test_the_products_of_a_second_compilation(compiled_calls: list[str], products: str, device: AlteredDevice) -> None:
-    device.record("fused_mlp/generated", data={"max_autotune": {"calls": compiled_calls}})
-    assert value(device, "compiled_once_more") == products
 
 
 def test_generated_code_is_shown_as_text(device: AlteredDevice) -> None:
@@ -278,17 +251,6 @@ def test_whose_kernel_does_the_second_matmul(device: AlteredDevice) -> None:
     assert found() == ("cuBLAS's", True)
 
 
-def test_the_pointwise_kernel_of_a_compiled_forward(device: AlteredDevice) -> None:
-    slow = {"duration_us": 55.5, "grid": (49152, 1, 1), "block": (256, 1, 1)}
-    for name in ("compiled", "max_autotune"):
-        device.kernels(
-            f"fused_mlp/{name}",
-            lambda kernel: replace(kernel, **slow) if kernel.name.startswith("triton_poi") else kernel,
-        )
-    check_values(device, pointwise_compiled_us=55.5, pointwise_max_autotune_us=55.5)
-    assert value(device, "pointwise_launch") == "512 elements to 256 threads"
-
-
 def test_the_slots_that_tuning_chose_are_no_difference(device: AlteredDevice) -> None:
     device.kernels("fused_mlp/gate_up_stacked", lambda kernel: replace(kernel, shared_memory_bytes=100_000))
     assert status(device, "F26") == "holds"
@@ -304,24 +266,104 @@ def test_an_estimate_that_is_missing_is_not_zero(device: AlteredDevice) -> None:
 # Times
 
 
-def test_how_a_load_changes_a_time(device: AlteredDevice) -> None:
-    """The last ten rounds over the first three, whatever is between."""
+def with_dim(device: AlteredDevice, dim: int) -> None:
+    point = device["fused_mlp/eager"].point
+    device.point("fused_mlp/eager", parameters={**point.parameters, "dim": dim})
+
+
+def named(device: AlteredDevice, **names: str) -> None:
+    """Rename the kernels of linears."""
+    for rows, name in names.items():
+        device.kernels(f"fused_mlp/linear{rows}_fused", lambda kernel, name=name: replace(kernel, name=name))
+
+
+def with_slow_pointwise(device: AlteredDevice, *names: str) -> None:
+    slow = {"duration_us": 55.5, "grid": (49152, 1, 1), "block": (256, 1, 1)}
+    for name in names:
+        device.kernels(
+            f"fused_mlp/{name}",
+            lambda kernel: replace(kernel, **slow) if kernel.name.startswith("triton_poi") else kernel,
+        )
+
+
+def generated(device: AlteredDevice, *called: str) -> None:
+    device.record("fused_mlp/generated", data={"max_autotune": {"calls": called}})
+
+
+def loaded(device: AlteredDevice) -> None:
+    """The last ten rounds count, over the first three, whatever is between."""
     gate_up = {"stacked": [100.0] * 3 + [500.0] * 20 + [120.0] * 10, "hand over early": [100.0] * 3 + [95.0] * 10}
     device.data("fused_mlp/steps", gate_up=gate_up)
-    check_values(device, stacked_under_load=1.2, six_slots_under_load=0.95)
 
 
-def test_a_half_with_a_cold_cache(device: AlteredDevice) -> None:
-    device.time("fused_mlp/gate_up_fused", 91.0, "cold")
-    device.time("fused_mlp/gate_up_bare", 100.0, "cold")
-    check_values(device, gate_up_of_bare_cold=91)
+def with_cold_halves(device: AlteredDevice) -> None:
+    for name, us in (("fused", 91.0), ("bare", 100.0)):
+        device.time(f"fused_mlp/gate_up_{name}", us, "cold")
 
 
-def test_each_process_has_its_median(device: AlteredDevice) -> None:
-    run = device["fused_mlp/fused"]
+def in_two_processes(device: AlteredDevice) -> None:
     timing = Timing.from_samples([170.0, 171.0, 172.0, 190.0, 190.0, 191.0], rounds=(3, 3))
-    device.point(run.id, timings=replace(run.timings, interleaved=timing))
-    assert value(device, "of_each_process") == "171 µs, 190 µs"
+    timings = device["fused_mlp/fused"].timings
+    device.point("fused_mlp/fused", timings=replace(timings, interleaved=timing))
+
+
+def recomputing(device: AlteredDevice) -> None:
+    put_times(device, "training_", compiled=90.0, fused=80.0, fused_recompute_hidden=84.0, fused_recompute=99.0)
+    held = {"fused": 300, "fused_recompute_hidden": 200, "fused_recompute": 10}
+    put(device, "kept_bytes", **{name: {"held_bytes": held_bytes} for name, held_bytes in held.items()})
+
+
+def with_clocks(device: AlteredDevice) -> None:
+    for name, mhz in (("fused", 1350.0), ("compiled", 1500.0)):
+        put(device, f"bfloat16_{name}", point_of(shapes.WIDEST, clock_mhz=mhz))
+
+
+def with_cpu_times(device: AlteredDevice) -> None:
+    few_rows, many_rows = ((tokens, *shapes.WIDE) for tokens in (16, 128))
+    put(device, "bfloat16_fused", point_of(few_rows, enqueue_us=5.0), point_of(many_rows, enqueue_us=8.0))
+
+
+ROWS = {WIDE: 50.0, shapes.ONE_TOKEN: 49.5, shapes.TALL_AND_THIN: 40.0, shapes.WIDEST: 90.0}
+ALL_OTHERS = "eager at 512x16x32; compiled at 512x16x32; max-autotune at 512x16x32; Liger at 512x16x32"
+VALUES: list[tuple[Callable[[AlteredDevice], None], dict[str, object]]] = [
+    (lambda device: None, {"result_in_registers": 75}),
+    (lambda device: with_dim(device, 256), {"result_in_registers": 25}),
+    (lambda device: named(device, _8192="first", _64="first"), {"linear_kernel": "first"}),
+    (lambda device: named(device, _8192="first", _64="second"),
+     {"linear_kernel": "first at 8192 rows, second at 64"}),
+    (lambda device: generated(device, MM, MM, POINTWISE, MM), {"compiled_once_more": "cuBLAS, cuBLAS, cuBLAS"}),
+    (lambda device: generated(device, TEMPLATE, MM, POINTWISE, TEMPLATE),
+     {"compiled_once_more": "template, cuBLAS, template"}),
+    (lambda device: generated(device, MM, "triton_red_fused_0"), {"compiled_once_more": "cuBLAS, triton_red_fused_0"}),
+    (lambda device: with_slow_pointwise(device, "compiled", "max_autotune"),
+     {"pointwise_compiled_us": 55.5, "pointwise_max_autotune_us": 55.5,
+      "pointwise_launch": "512 elements to 256 threads"}),
+    (loaded, {"stacked_under_load": 1.2, "six_slots_under_load": 0.95}),
+    (with_cold_halves, {"gate_up_of_bare_cold": 91}),
+    (in_two_processes, {"of_each_process": "171 µs, 190 µs"}),
+    (by_hand.errors, {"rough_from": 1.0}),
+    (lambda device: put(device, "activation_errors", forms={
+        "rough_gelu_tanh": [[*by_hand.LARGE, 1.0], [*by_hand.SMALL, 0.51]]}), {"rough_from": 0.5}),
+    (lambda device: by_hand.few(device, steady_us=80.0, watts=750.0),
+     {"one_token_energy": 1.2, "sixteen_tokens_energy": 1.2}),
+    (lambda device: by_hand.put_steady_rows(device, 1.0, 98.0), {"ahead_steady": "none"}),
+    (lambda device: by_hand.put_steady_rows(device, 1.0, 99.5), {"ahead_steady": "Liger at 512x16x32"}),
+    (lambda device: by_hand.put_steady_rows(device, 1.0, 100.5), {"ahead_steady": ALL_OTHERS}),
+    (lambda device: by_hand.put_rows(device, ROWS), {"one_token": 0.5, "least_gain_percent": 100 * 90 / 99}),
+    (with_clocks, {"widest_clock": 0.9}),
+    (with_cpu_times, {"cpu_of_128_tokens": 1.6}),
+    (recomputing, {"recompute_one_saves": 100, "recompute_saves": 290, "recomputing_one_over_saving": 1.05,
+                   "recomputing_over_compiled": 1.1}),
+]  # fmt: skip
+"""What alters a device, and figures that it then has."""
+
+
+@pytest.mark.parametrize(
+    ("alter", "expected"), VALUES, ids=lambda value: ", ".join(value) if isinstance(value, dict) else ""
+)
+def test_figures(alter: Callable[[AlteredDevice], None], expected: dict[str, object], device: AlteredDevice) -> None:
+    alter(device)
+    check_values(device, **expected)
 
 
 def test_what_was_never_timed_is_an_error(device: AlteredDevice) -> None:
@@ -346,13 +388,6 @@ def test_the_table_of_launches(device: AlteredDevice) -> None:
 
 
 # The activation, and other GPUs
-
-
-def test_the_size_from_which_rounding_is_no_excuse(device: AlteredDevice) -> None:
-    by_hand.errors(device)
-    check_values(device, rough_from=1.0)
-    put(device, "activation_errors", forms={"rough_gelu_tanh": [[*by_hand.LARGE, 1.0], [*by_hand.SMALL, 0.51]]})
-    check_values(device, rough_from=0.5)
 
 
 def test_the_chart_has_two_forms_and_its_numbers_all(device: AlteredDevice) -> None:
@@ -451,9 +486,7 @@ def test_the_floor_and_the_pieces(device: AlteredDevice) -> None:
     check_values(device, few_floor_us=352_321_536 / 2_000_000 * 2)
 
 
-def test_the_energy_of_few_tokens(device: AlteredDevice) -> None:
-    by_hand.few(device, steady_us=80.0, watts=750.0)
-    check_values(device, one_token_energy=1.2, sixteen_tokens_energy=1.2)
+def test_few_tokens_without_power_have_no_energy(device: AlteredDevice) -> None:
     by_hand.few(device, watts=0.0)
     with pytest.raises(NotTimed, match="no energy of 16 tokens"):
         value(device, "sixteen_tokens_energy")
@@ -500,43 +533,6 @@ def test_steady_rows(device: AlteredDevice, ours_joules: float, energy: str) -> 
     by_hand.put_steady_rows(device, ours_joules)
     text = text_of(shapes.shape_table(device, "steady"))
     assert f"8x64x128 33.3 µs 0.333x {energy} 70.7 µs 101 µs 101 µs 101 µs 100 µs" in text
-
-
-@pytest.mark.parametrize(
-    ("thin_us", "expected"),
-    [
-        (98.0, "none"),
-        (99.5, "Liger at 512x16x32"),
-        (100.5, "eager at 512x16x32; compiled at 512x16x32; max-autotune at 512x16x32; Liger at 512x16x32"),
-    ],
-)
-def test_which_others_are_ahead_steady(thin_us: float, expected: str, device: AlteredDevice) -> None:
-    by_hand.put_steady_rows(device, ours_joules=1.0, thin_us=thin_us)
-    assert value(device, "ahead_steady") == expected
-
-
-def test_figures_of_rows(device: AlteredDevice) -> None:
-    by_hand.put_rows(device, {WIDE: 50.0, shapes.ONE_TOKEN: 49.5, shapes.TALL_AND_THIN: 40.0, shapes.WIDEST: 90.0})
-    check_values(device, one_token=0.5, least_gain_percent=100 * 90 / 99)
-    for name, mhz in (("fused", 1350.0), ("compiled", 1500.0)):
-        put(device, f"bfloat16_{name}", point_of(shapes.WIDEST, clock_mhz=mhz))
-    few_rows, many_rows = ((tokens, *shapes.WIDE) for tokens in (16, 128))
-    check_values(device, widest_clock=0.9)
-    put(device, "bfloat16_fused", point_of(few_rows, enqueue_us=5.0), point_of(many_rows, enqueue_us=8.0))
-    check_values(device, cpu_of_128_tokens=1.6)
-
-
-def test_what_each_kind_of_recomputing_holds_and_takes(device: AlteredDevice) -> None:
-    put_times(device, "training_", compiled=90.0, fused=80.0, fused_recompute_hidden=84.0, fused_recompute=99.0)
-    held = {"fused": 300, "fused_recompute_hidden": 200, "fused_recompute": 10}
-    put(device, "kept_bytes", **{name: {"held_bytes": held_bytes} for name, held_bytes in held.items()})
-    check_values(
-        device,
-        recompute_one_saves=100,
-        recompute_saves=290,
-        recomputing_one_over_saving=1.05,
-        recomputing_over_compiled=1.1,
-    )
 
 
 # Beside QuACK
