@@ -30,12 +30,12 @@ COPIED = rf"{CHAPTER}\.(model|kernels|online_softmax|geglu(\..+)?)"
 FORBIDDEN = (
     (r"kinetoscope\b.*", r"snippets\b"),
     (r"snippets\.lab\b.*", CHAPTER),
-    (r"snippets\.lab\.(experiment|cache)", r"kinetoscope|snippets"),
+    (r"snippets\.lab\.(experiment|cache)\b.*", r"kinetoscope|snippets\.(?!lab\.experiment\b)"),
     (r"snippets\.lab\.(recording|finding|charts|page)\b.*", MEASURES),
     (rf"{CHAPTER}\.(findings\b.*|reports)", MEASURES),
     (rf"{CHAPTER}\.(?!findings\b|reports$).+", r"kinetoscope|snippets\.lab\.(?!experiment$)"),
     (r"kinetoscope\b(?!\.doctor\.torch_probe$).*|" + CHAPTER + r"\.findings\b.*", r"(torch|triton)\b"),
-    (r"snippets\.lab\b(?!\.(experiment|notebook|tools\.run|capture\..+)$).*", r"(torch|triton)\b"),
+    (r"snippets\.lab\b(?!\.(experiment\..+|notebook|tools\.run|capture\..+)$).*", r"(torch|triton)\b"),
 )
 """Module -> what it never imports. What shows does not measure, and needs neither torch nor a GPU."""
 SHARED_FINDINGS = {

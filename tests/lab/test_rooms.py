@@ -26,7 +26,6 @@ LONG_FILES: Mapping[str, tuple[int, str]] = {
     "snippets/mlp/experiments.py": (800, _HASHED),
     "snippets/regimes/compiling.py": (320, _HASHED),
     "snippets/trace_rows/experiments.py": (310, _HASHED),
-    "snippets/lab/experiment.py": (400, "the one file of the lab that experiments.py imports; a leaf imports no other"),
 }
 """Path -> how many lines it may have, and why."""
 ROOMS = [path.parent for house in ("kinetoscope", "snippets/lab") for path in PROJECT.glob(f"{house}/*/**/__init__.py")]
