@@ -24,7 +24,7 @@ LONG_FILES: Mapping[str, tuple[int, str]] = {
     "snippets/fused_mlp/geglu/hopper_kernels.py": (360, _HASHED),
     "snippets/matmul_add/experiments.py": (380, _HASHED),
     "snippets/mlp/experiments.py": (800, _HASHED),
-    "snippets/regimes/compiling.py": (320, _HASHED),
+    "snippets/regimes/experiments/compiling.py": (320, _HASHED),
     "snippets/trace_rows/experiments.py": (310, _HASHED),
 }
 """Path -> how many lines it may have, and why."""

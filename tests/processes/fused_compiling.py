@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from triton.runtime.jit import JITFunction
 
-from snippets.fused_mlp.compiling import Code, compiled
+from snippets.fused_mlp.experiments.compiling import Code, compiled
 from snippets.fused_mlp.geglu import backward_kernels, hopper, hopper_kernels, kernels, portable
 from snippets.fused_mlp.geglu.work import BLOCK_K, BackwardTiles, Tiles
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from snippets.fused_mlp import compiling
-from snippets.fused_mlp.architectures import SHARED_LIMITS
-from snippets.fused_mlp.compiling import Code
+from snippets.fused_mlp.experiments import compiling
+from snippets.fused_mlp.experiments.absent_gpus import SHARED_LIMITS
+from snippets.fused_mlp.experiments.compiling import Code
 from snippets.fused_mlp.geglu import few_tokens_hopper_kernels, few_tokens_kernels
 from snippets.fused_mlp.geglu.few_tokens import SUM_BLOCK, FewTiles, few_tokens_tiles, shared_bytes
 from snippets.fused_mlp.geglu.few_tokens_hopper import hopper_shared_bytes, hopper_tiles

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 import torch
 
-from snippets.fused_mlp.compiling import Code, missing_tools
+from snippets.fused_mlp.experiments.compiling import Code, missing_tools
 from snippets.fused_mlp.geglu import kernels
 from snippets.fused_mlp.geglu.hopper import PINGPONG, PINGPONG_BACKWARD, PINGPONG_GATED, SMALL, STACKED
 from snippets.fused_mlp.geglu.work import BLOCK_K, BackwardTiles, Tiles, backward_shared_bytes

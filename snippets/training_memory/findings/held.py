@@ -7,7 +7,7 @@ from typing import Any
 
 from snippets.lab.charts.memory import HeldStep
 from snippets.lab.finding import Device, Figure, Run
-from snippets.training_memory.shapes import SIZE, kept_bytes
+from snippets.training_memory.experiments.shapes import SIZE, kept_bytes
 
 PHASES = ("forward", "backward", "optimizer")
 EAGER: Mapping[str, Mapping[str, Any]] = {

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from kinetoscope.trace.events import CpuOp, GpuActivity, Step
+from snippets.fused_mlp.experiments.subjects import SHAPES
 from snippets.fused_mlp.findings import forward, ideas, quack, residency
 from snippets.fused_mlp.findings.shapes import shape_name
 from snippets.fused_mlp.geglu import hopper
-from snippets.fused_mlp.subjects import SHAPES
 from snippets.lab.finding import NotRecorded, NotTimed
 from snippets.lab.finding.claim import Status
 from snippets.lab.recording.schema import Timing

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from snippets.lab.experiment import Experiment
-from snippets.regimes.subjects import stack, stack_work
+from snippets.regimes.experiments.subjects import stack, stack_work
 
 STACK: Mapping[str, int] = {
     "tokens": 64,

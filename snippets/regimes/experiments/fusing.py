@@ -16,10 +16,10 @@ from snippets.lab.experiment import (
     Subject,
     copy_subject,
 )
-from snippets.regimes.compiled import caches_in, calls_of, kernels_of
-from snippets.regimes.compiling import WIDTHS, module_subject, stack_of
-from snippets.regimes.layer import layer_subjects, layer_work
-from snippets.regimes.subjects import stack_work
+from snippets.regimes.experiments.compiled import caches_in, calls_of, kernels_of
+from snippets.regimes.experiments.compiling import WIDTHS, module_subject, stack_of
+from snippets.regimes.experiments.layer import layer_subjects, layer_work
+from snippets.regimes.experiments.subjects import stack_work
 
 FEW_TO_MANY = tuple(
     {"tokens": tokens} for tokens in (1, 16, 64, 256, 1024, 8192)

@@ -6,24 +6,28 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from snippets.fused_mlp.forwards import TRAINING, forward, training
-from snippets.fused_mlp.halves import gate_up, linear_activation, pointwise
-from snippets.fused_mlp.launching import enqueued, launches, steps
-from snippets.fused_mlp.peers import quack, quack_shapes
-from snippets.fused_mlp.portability import (
+from snippets.fused_mlp.experiments.forwards import TRAINING, forward, training
+from snippets.fused_mlp.experiments.halves import (
+    gate_up,
+    linear_activation,
+    pointwise,
+)
+from snippets.fused_mlp.experiments.launching import enqueued, launches, steps
+from snippets.fused_mlp.experiments.peers import quack, quack_shapes
+from snippets.fused_mlp.experiments.portability import (
     activation_errors,
     ampere_code,
     architectures,
     few_tokens,
 )
-from snippets.fused_mlp.probes import (
+from snippets.fused_mlp.experiments.probes import (
     chosen,
     generated,
     kept_bytes,
     new_shapes,
     resources,
 )
-from snippets.fused_mlp.subjects import (
+from snippets.fused_mlp.experiments.subjects import (
     SHAPES,
     forward_work,
     gate_up_work,

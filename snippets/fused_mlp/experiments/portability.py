@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from snippets.fused_mlp.forwards import forward_step
-from snippets.fused_mlp.subjects import (
+from snippets.fused_mlp.experiments.forwards import forward_step
+from snippets.fused_mlp.experiments.subjects import (
     interleaved,
     need_kernels,
     random_tensor,
@@ -63,8 +63,12 @@ def architectures(
     capability: bytes of shared memory that a program may take}}. Runs nothing
     on a GPU and ignores the sizes given.
     """
-    from snippets.fused_mlp.architectures import SHARED_LIMITS, Built, matrix
-    from snippets.fused_mlp.compiling import missing_tools
+    from snippets.fused_mlp.experiments.absent_gpus import (
+        SHARED_LIMITS,
+        Built,
+        matrix,
+    )
+    from snippets.fused_mlp.experiments.compiling import missing_tools
 
     if missing := missing_tools():
         raise NeedsGpu(missing)
@@ -92,7 +96,7 @@ def ampere_code(
     "eager_error"}}, relative, "interleaved": {"code for 8.0": samples in
     microseconds, "own code": samples}}, sample i of both a pair.
     """
-    from snippets.fused_mlp.architectures import gate_up_for
+    from snippets.fused_mlp.experiments.absent_gpus import gate_up_for
     from snippets.fused_mlp.geglu.portable import portable_gate_up
     from snippets.fused_mlp.geglu.portable_tiles import PORTABLE_GATED
     from snippets.fused_mlp.geglu.support import (
@@ -153,7 +157,7 @@ def activation_errors(
     """
     import torch
 
-    from snippets.fused_mlp.activations import swept
+    from snippets.fused_mlp.experiments.activations import swept
 
     need_kernels(device)
     found: dict[str, list[list[float]]] = {}

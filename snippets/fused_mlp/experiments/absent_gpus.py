@@ -15,7 +15,7 @@ import triton
 from torch import Tensor
 from triton.compiler import CompiledKernel
 
-from snippets.fused_mlp.compiling import build, output_of, read
+from snippets.fused_mlp.experiments.compiling import build, output_of, read
 from snippets.fused_mlp.geglu.kernels import ACTIVATIONS
 from snippets.fused_mlp.geglu.launch import uncollected
 from snippets.fused_mlp.geglu.portable_kernels import (

@@ -12,7 +12,7 @@ from snippets.lab.experiment import (
     NeedsGpu,
     Subject,
 )
-from snippets.regimes.subjects import (
+from snippets.regimes.experiments.subjects import (
     geglu,
     geglu_work,
     gelu,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from snippets.fused_mlp.subjects import (
+from snippets.fused_mlp.experiments.subjects import (
     need_gpu,
     need_hopper,
     need_kernels,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from snippets.fused_mlp.halves import gate_up_step
-from snippets.fused_mlp.subjects import (
+from snippets.fused_mlp.experiments.halves import gate_up_step
+from snippets.fused_mlp.experiments.subjects import (
     SHAPES,
     interleaved,
     need_hopper,

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from snippets.fused_mlp.forwards import COMPILED, TRAINING, training_step
-from snippets.fused_mlp.subjects import (
+from snippets.fused_mlp.experiments.forwards import COMPILED, TRAINING, training_step
+from snippets.fused_mlp.experiments.subjects import (
     need_gpu,
     need_hopper,
     need_kernels,

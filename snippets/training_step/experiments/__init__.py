@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from snippets.lab.experiment import Experiment, Loop, NeedsGpu, Schedule, Work
-from snippets.training_step.compiling import (
+from snippets.training_step.experiments.compiling import (
     graph_breaks,
     lengths,
     tuning,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from snippets.lab.experiment import Experiment, Instruments, NeedsGpu
-from snippets.regimes.layer import Steps, layer_subjects
+from snippets.regimes.experiments.layer import Steps, layer_subjects
 
 # --8<-- [start:tried]
 TRIED: Mapping[int, Sequence[tuple[int, int, int, int, int]]] = {

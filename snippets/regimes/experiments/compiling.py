@@ -13,7 +13,7 @@ from snippets.lab.experiment import (
     Parameters,
     Subject,
 )
-from snippets.regimes.compiled import (
+from snippets.regimes.experiments.compiled import (
     FIRST_CALLS,
     caches_in,
     call_s,
@@ -23,7 +23,7 @@ from snippets.regimes.compiled import (
     recorded_graphs,
     tuned_choices,
 )
-from snippets.regimes.subjects import CALLS_TO_RECORD
+from snippets.regimes.experiments.subjects import CALLS_TO_RECORD
 
 WIDTHS = {"dim": 1024, "hidden": 4096}
 

@@ -4,11 +4,11 @@ removes launch overhead."""
 from __future__ import annotations
 
 from snippets.lab.experiment import Experiment
-from snippets.regimes.compiling import COMPILING
-from snippets.regimes.fusing import FUSING
-from snippets.regimes.growth import GROWTH
-from snippets.regimes.launches import LAUNCHES
-from snippets.regimes.spilling import SPILLING
+from snippets.regimes.experiments.compiling import COMPILING
+from snippets.regimes.experiments.fusing import FUSING
+from snippets.regimes.experiments.growth import GROWTH
+from snippets.regimes.experiments.launches import LAUNCHES
+from snippets.regimes.experiments.spilling import SPILLING
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     *GROWTH,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Subject
-from snippets.training_memory.timeline import Phases, timeline
+from snippets.training_memory.experiments.timeline import Phases, timeline
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -79,12 +79,12 @@ def make_step(
     import torch
     from torch.nn.functional import mse_loss
 
-    from snippets.training_memory.model import make_batches, make_model
-    from snippets.training_memory.phases import (
+    from snippets.training_memory.experiments.phases import (
         mean_square,
         phases,
         recomputing,
     )
+    from snippets.training_memory.model import make_batches, make_model
 
     shape = {name: sizes[name] for name in ("dim", "hidden", "layers")}
     model = make_model(device, dtype=getattr(torch, dtype), **shape)
@@ -116,7 +116,7 @@ def measure_step(
     counted."""
     import torch
 
-    from snippets.training_memory.phases import kept_for_backward, peaks
+    from snippets.training_memory.experiments.phases import kept_for_backward, peaks
 
     model, optimizer, steps, batch = make_step(device, sizes, **variant)
     parameters = list(model.parameters())
@@ -226,8 +226,8 @@ def _losses(device: str, sizes: Mapping[str, int], variant: str) -> list[float]:
 
 def _subject(device: str, sizes: Mapping[str, int], variant: str) -> Subject:
     """A whole step as a subject: it trains on the batch that it gets."""
+    from snippets.training_memory.experiments.phases import recomputing
     from snippets.training_memory.model import make_batches, train_step
-    from snippets.training_memory.phases import recomputing
 
     options = VARIANTS[variant]
     model, optimizer, _, _ = make_step(device, sizes, **options)

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from snippets.fused_mlp.halves import gate_up_step
-from snippets.fused_mlp.subjects import (
+from snippets.fused_mlp.experiments.halves import gate_up_step
+from snippets.fused_mlp.experiments.subjects import (
     interleaved,
     need_hopper,
     need_kernels,

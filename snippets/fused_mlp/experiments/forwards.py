@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from snippets.fused_mlp.subjects import (
+from snippets.fused_mlp.experiments.subjects import (
     need_gpu,
     need_kernels,
     random_tensor,
     without_gradients,
 )
+from snippets.fused_mlp.kernelize import kernelized
 from snippets.lab.experiment import Subject
 from snippets.mlp.experiments import liger_layers
-
-PACKAGE = Path(__file__).parent / "geglu_kernels"
 
 
 def forward_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:
@@ -75,31 +73,6 @@ OURS = (
     "fused_compiled",
     "fused_reduce_overhead",
 )
-
-
-# --8<-- [start:kernelize]
-def kernelized(plain: Any) -> Any:
-    """The plain module with the forward of the package, which is loaded from a
-    folder."""
-    from kernels import (
-        LocalLayerRepository,
-        Mode,
-        kernelize,
-        replace_kernel_forward_from_hub,
-        use_kernel_mapping,
-    )
-
-    replace_kernel_forward_from_hub(type(plain), "FusedGeGLU")
-    package = LocalLayerRepository(PACKAGE, layer_name="FusedGeGLU")
-    with use_kernel_mapping(
-        {"FusedGeGLU": {"cuda": package}}, inherit_mapping=False
-    ):
-        return kernelize(
-            plain, mode=Mode.INFERENCE, device="cuda", use_fallback=False
-        )
-
-
-# --8<-- [end:kernelize]
 
 
 def forward(
