@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from snippets.fused_mlp.experiments import absent_gpus
 from snippets.fused_mlp.experiments.absent_gpus import SHARED_LIMITS
 from snippets.fused_mlp.experiments.compiling import Code, missing_tools, read
 from snippets.fused_mlp.geglu.portable_tiles import (

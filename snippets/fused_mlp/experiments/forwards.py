@@ -13,7 +13,7 @@ from snippets.fused_mlp.experiments.subjects import (
 )
 from snippets.fused_mlp.kernelize import kernelized
 from snippets.lab.experiment import Subject
-from snippets.mlp.experiments import liger_layers
+from snippets.mlp.experiments.forwards import liger_layers
 
 
 def forward_step(variant: str, plain: Any, device: str) -> Callable[..., Any]:

@@ -99,10 +99,7 @@ def ampere_code(
     from snippets.fused_mlp.experiments.absent_gpus import gate_up_for
     from snippets.fused_mlp.geglu.portable import portable_gate_up
     from snippets.fused_mlp.geglu.portable_tiles import PORTABLE_GATED
-    from snippets.fused_mlp.geglu.support import (
-        gated_reference,
-        plain_gate_up,
-    )
+    from snippets.fused_mlp.geglu.support import gated_reference, plain_gate_up
 
     need_kernels(device)
     tiles = next(tiles for tiles in PORTABLE_GATED if tiles.block_m == 128)

@@ -10,7 +10,11 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from snippets.fused_mlp.experiments.forwards import COMPILED, TRAINING, training_step
+from snippets.fused_mlp.experiments.forwards import (
+    COMPILED,
+    TRAINING,
+    training_step,
+)
 from snippets.fused_mlp.experiments.subjects import (
     need_gpu,
     need_hopper,

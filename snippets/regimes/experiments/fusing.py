@@ -16,9 +16,17 @@ from snippets.lab.experiment import (
     Subject,
     copy_subject,
 )
-from snippets.regimes.experiments.compiled import caches_in, calls_of, kernels_of
-from snippets.regimes.experiments.compiling import WIDTHS, module_subject, stack_of
+from snippets.regimes.experiments.compiled import (
+    caches_in,
+    calls_of,
+    kernels_of,
+)
 from snippets.regimes.experiments.layer import layer_subjects, layer_work
+from snippets.regimes.experiments.modules import (
+    WIDTHS,
+    module_subject,
+    stack_of,
+)
 from snippets.regimes.experiments.subjects import stack_work
 
 FEW_TO_MANY = tuple(

@@ -6,12 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from snippets.lab.experiment import (
-    Experiment,
-    Instruments,
-    NeedsGpu,
-    Subject,
-)
+from snippets.lab.experiment import Experiment, Instruments, NeedsGpu, Subject
 from snippets.regimes.experiments.subjects import (
     geglu,
     geglu_work,

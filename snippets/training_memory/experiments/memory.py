@@ -116,7 +116,10 @@ def measure_step(
     counted."""
     import torch
 
-    from snippets.training_memory.experiments.phases import kept_for_backward, peaks
+    from snippets.training_memory.experiments.phases import (
+        kept_for_backward,
+        peaks,
+    )
 
     model, optimizer, steps, batch = make_step(device, sizes, **variant)
     parameters = list(model.parameters())

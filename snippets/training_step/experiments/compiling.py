@@ -33,7 +33,9 @@ def without_caches(
         yield from losses
 
 
-def lengths(instruments: Instruments, device: str, iterations: int, **sizes: int) -> dict[str, Any]:
+def lengths(
+    instruments: Instruments, device: str, iterations: int, **sizes: int
+) -> dict[str, Any]:
     """A loop whose batches vary in length, compiled for each length, for any length, and padded to one length.
 
     Returns for each: lengths, wall times in microseconds and graphs compiled so far, by iteration, and Dynamo's
@@ -50,9 +52,13 @@ def lengths(instruments: Instruments, device: str, iterations: int, **sizes: int
         torch._dynamo.reset()
         counters.clear()
         seen: dict[str, list[Any]] = {"length": [], "us": [], "graphs": []}
-        losses = without_caches(getattr(faults, f"recompile_{variant}")(device, **sizes))
+        losses = without_caches(
+            getattr(faults, f"recompile_{variant}")(device, **sizes)
+        )
         with warnings_of("torch._dynamo") as lines:
-            for inputs, _ in itertools.islice(batches_of("recompile", **sizes), iterations):
+            for inputs, _ in itertools.islice(
+                batches_of("recompile", **sizes), iterations
+            ):
                 begin = time.perf_counter_ns()
                 next(losses).item()
                 seen["us"].append((time.perf_counter_ns() - begin) / 1e3)
@@ -82,7 +88,9 @@ def with_own_precision(
             yield loss
 
 
-def graph_breaks(instruments: Instruments, device: str, **sizes: int) -> dict[str, Any]:
+def graph_breaks(
+    instruments: Instruments, device: str, **sizes: int
+) -> dict[str, Any]:
     """A compiled loop that a check breaks in each block, and the same without the check.
 
     Returns for each: graphs compiled, and Dynamo's reasons for its breaks.
@@ -96,7 +104,9 @@ def graph_breaks(instruments: Instruments, device: str, **sizes: int) -> dict[st
     for variant in ("before", "after"):
         torch._dynamo.reset()
         counters.clear()
-        with closing(getattr(faults, f"breaks_{variant}")(device, **sizes)) as losses:
+        with closing(
+            getattr(faults, f"breaks_{variant}")(device, **sizes)
+        ) as losses:
             for loss in itertools.islice(losses, 3):
                 loss.item()
         found[variant] = {
@@ -107,7 +117,9 @@ def graph_breaks(instruments: Instruments, device: str, **sizes: int) -> dict[st
     return found
 
 
-def tuning(instruments: Instruments, device: str, iterations: int, **sizes: int) -> dict[str, Any]:
+def tuning(
+    instruments: Instruments, device: str, iterations: int, **sizes: int
+) -> dict[str, Any]:
     """The first iterations of a compiled loop, each in its own profile: in the first, Inductor times the launch
     configurations of its kernels.
 
@@ -120,7 +132,9 @@ def tuning(instruments: Instruments, device: str, iterations: int, **sizes: int)
 
     from snippets.training_step import faults
 
-    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device == "cuda")
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (
+        device == "cuda"
+    )
     torch._dynamo.reset()
     steps = []
     with (
@@ -130,13 +144,23 @@ def tuning(instruments: Instruments, device: str, iterations: int, **sizes: int)
         for _ in range(iterations):
             with profile(activities=activities, acc_events=True) as finished:
                 us = iteration_us(losses, 1, device)
-            ran = [each for each in instruments.read_activities(finished) if each.grid] if device == "cuda" else []
+            ran = (
+                [
+                    each
+                    for each in instruments.read_activities(finished)
+                    if each.grid
+                ]
+                if device == "cuda"
+                else []
+            )
             names = Counter(each.name for each in ran)
             steps.append(
                 {
                     "us": us,
                     "kernels": len(ran),
-                    "busy_us": round(math.fsum(each.duration_us for each in ran), 3),
+                    "busy_us": round(
+                        math.fsum(each.duration_us for each in ran), 3
+                    ),
                     "names": dict(names.most_common(10)),
                 }
             )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from snippets.fused_mlp.experiments import activations
+from snippets.fused_mlp.experiments import absent_gpus, activations
 from snippets.fused_mlp.geglu import portable
 from snippets.fused_mlp.geglu.portable_tiles import PORTABLE, PORTABLE_GATED, PortableTiles, shared_bytes
 from snippets.fused_mlp.geglu.support import act, gated_reference
