@@ -6,7 +6,7 @@ import torch
 from triton.runtime.jit import JITFunction
 
 from snippets.fused_mlp.experiments.compiling import Code, compiled
-from snippets.fused_mlp.geglu import backward_kernels, hopper, hopper_kernels, kernels, portable
+from snippets.fused_mlp.geglu import backward_kernels, hopper, hopper_kernels, kernels, pingpong_kernels, portable
 from snippets.fused_mlp.geglu.work import BLOCK_K, BackwardTiles, Tiles
 
 SHORT = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
@@ -64,7 +64,7 @@ def pingpong(
     }  # fmt: skip
     constants = {**_constants(tiles, activation), "SLOTS": tiles.slots, "LEAD": tiles.lead, **one}
     constants |= {"GATED": gated, "HAS_BIAS": has_bias, "SAVE": save}
-    return compiled(hopper_kernels.pingpong_kernel, types, constants, 90)
+    return compiled(pingpong_kernels.pingpong_kernel, types, constants, 90)
 
 
 def pingpong_backward(tiles: BackwardTiles, dtype: torch.dtype, activation: str, has_hidden: bool = True) -> Code:
