@@ -153,7 +153,11 @@ def fragmented(kept: int) -> dict[str, Any]:
     """
     import torch
 
-    from snippets.training_memory.experiments.fragments import block, interleave, limit_to
+    from snippets.training_memory.experiments.fragments import (
+        block,
+        interleave,
+        limit_to,
+    )
 
     empty()
     whole = sum(LENT) + len(LENT) * kept

@@ -181,7 +181,7 @@ def test_the_lab_names_no_chapter() -> None:
         ),
         ("snippets.lab.charts.svg", "import snippets.lab.capture.lock", "{} imports snippets.lab.capture.lock "),
         ("snippets.linear.findings", "from snippets.mlp import findings", "{} imports snippets.mlp.findings "),
-        ("snippets.fused_mlp.geglu.plans", "from ..halves import x", "{} imports snippets.fused_mlp.experiments.halves "),
+        ("snippets.fused_mlp.geglu.plans", "from ..kernelize import x", "{} imports snippets.fused_mlp.kernelize "),
     ],
 )
 def test_a_planted_import_breaks_the_contract(module: str, planted: str, problem: str) -> None:

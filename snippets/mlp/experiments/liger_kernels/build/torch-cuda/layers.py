@@ -16,4 +16,6 @@ class LigerGEGLUMLP(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x and the result are (batch, seq, dim)."""
-        return self.down_proj(LigerGELUMulFunction.apply(self.gate_proj(x), self.up_proj(x)))
+        return self.down_proj(
+            LigerGELUMulFunction.apply(self.gate_proj(x), self.up_proj(x))
+        )
