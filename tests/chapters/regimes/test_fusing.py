@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from snippets.lab.experiment import NeedsGpu
-from snippets.regimes.experiments.fusing import layer, rounds_of, written_out
+from snippets.regimes.experiments.caching import rounds_of
+from snippets.regimes.experiments.fusing import layer, written_out
 from snippets.regimes.experiments.layer import layer_subjects, layer_work
 from snippets.regimes.experiments.modules import stack_of
 from snippets.regimes.findings.fusing import has_bias

@@ -506,7 +506,12 @@ def test_a_line_of_geglu_makes_stale_what_runs_it() -> None:
 
 def test_an_addition_makes_nothing_stale() -> None:
     code = Code(SOURCES)
-    for path in ("mlp/experiments.py", "mlp/model.py", "attention/experiments.py", "fused_mlp/geglu/hopper.py"):
+    for path in (
+        "mlp/experiments/forwards.py",
+        "mlp/model.py",
+        "attention/experiments/steps.py",
+        "fused_mlp/geglu/hopper.py",
+    ):
         code.add(
             SOURCES / path,
             f"{(SOURCES / path).read_text('utf-8')}\n\nUNUSED = 1\n\n\ndef unused():\n    return UNUSED\n",
